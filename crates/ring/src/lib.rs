@@ -1,0 +1,27 @@
+//! The public mathematics of Oboro: everything here may be known to anyone.
+//!
+//! The ring is `R_q = Z_q[X]/(X^N + 1)`. A polynomial is a slice of `N` residues,
+//! each a canonical `u32` below its modulus `q < 2^28`, either in *coefficient form*
+//! or in *evaluation form* (the values at the odd powers of a primitive `2N`-th root
+//! of unity, in bit-reversed order; see [`Ntt`]). A ciphertext modulus is a product of
+//! such primes, the *limbs*.
+//!
+//! Nothing in this crate is secret, and nothing in it samples anything secret.
+
+pub mod mask;
+mod modulus;
+pub mod moment;
+mod ntt;
+pub mod pack;
+mod parameters;
+mod ring;
+pub mod vector;
+
+pub use mask::Seed;
+pub use modulus::{Modulus, ModulusError};
+pub use ntt::{Ntt, NttError};
+pub use parameters::{
+    MAX_LOG_DEGREE, MIN_LOG_DEGREE, ParameterError, Parameters, limb_primes, plaintext_moduli,
+    security_bound,
+};
+pub use ring::Ring;

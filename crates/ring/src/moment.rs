@@ -1,0 +1,289 @@
+//! Which moments answer which itemsets: the vocabulary that both sides share.
+//!
+//! To learn the supports of itemsets of length `k` the owner needs, for every subset `T` of one
+//! of them, the moment `M_{T,r} = Σ_b a_b^r Π_{i∈T} c_{b,i}` with `r = k − |T|`. Moments are
+//! numbered in one canonical order, by `r` ascending and then by `T` lexicographically, so that
+//! neither side ever sends a list of them. Moments with `r = 0` are the itemsets themselves and
+//! are scalars (the sum of the evaluation form); those with `r ≥ 1` are polynomials.
+
+use std::ops::Range;
+use thiserror::Error;
+
+/// The longest itemset that any parameters reach.
+pub const MAX_LENGTH: usize = 31;
+
+/// A set of requests that is not well-formed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[allow(missing_docs)]
+pub enum RequestError {
+    #[error("no itemsets were asked for")]
+    Empty,
+    #[error("itemset length {0} is outside 1..={MAX_LENGTH}")]
+    Length(usize),
+    #[error("{columns} column numbers are not a whole number of itemsets of length {length}")]
+    Ragged { columns: usize, length: usize },
+    #[error("itemset number {0} is not strictly ascending")]
+    Unsorted(usize),
+    #[error("itemset number {0} does not follow its predecessor in lexicographic order")]
+    Disordered(usize),
+    #[error("itemset number {index} names column {column}, but the dataset has {columns}")]
+    NoSuchColumn {
+        index: usize,
+        column: u32,
+        columns: u32,
+    },
+}
+
+/// Itemsets of one length `k` over column numbers: each strictly ascending, all distinct and in
+/// lexicographic order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Itemsets {
+    length: usize,
+    flat: Vec<u32>,
+}
+
+impl Itemsets {
+    /// Checks `flat`, the concatenation of itemsets of `length` columns below `columns`.
+    pub fn new(length: usize, flat: Vec<u32>, columns: u32) -> Result<Self, RequestError> {
+        if !(1..=MAX_LENGTH).contains(&length) {
+            return Err(RequestError::Length(length));
+        }
+        if flat.is_empty() {
+            return Err(RequestError::Empty);
+        }
+        if !flat.len().is_multiple_of(length) {
+            return Err(RequestError::Ragged {
+                columns: flat.len(),
+                length,
+            });
+        }
+        let mut previous: &[u32] = &[];
+        for (index, set) in flat.chunks_exact(length).enumerate() {
+            if !set.is_sorted_by(|a, b| a < b) {
+                return Err(RequestError::Unsorted(index));
+            }
+            if set <= previous {
+                return Err(RequestError::Disordered(index));
+            }
+            if let Some(&column) = set.last().filter(|&&column| column >= columns) {
+                return Err(RequestError::NoSuchColumn {
+                    index,
+                    column,
+                    columns,
+                });
+            }
+            previous = set;
+        }
+        Ok(Self { length, flat })
+    }
+
+    /// The length `k` of every itemset.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// The number of itemsets.
+    pub fn len(&self) -> usize {
+        self.flat.len() / self.length
+    }
+
+    /// Never true: a request asks for something.
+    pub fn is_empty(&self) -> bool {
+        self.flat.is_empty()
+    }
+
+    /// The itemsets in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u32]> {
+        self.flat.chunks_exact(self.length)
+    }
+
+    /// All column numbers, itemset after itemset.
+    pub fn as_flat(&self) -> &[u32] {
+        &self.flat
+    }
+}
+
+/// The moments that a set of itemsets needs, in canonical order.
+#[derive(Debug, Clone)]
+pub struct MomentIndex {
+    /// `ranks[r]`: the sets `T` of length `k − r`, flat and in order.
+    ranks: Vec<Rank>,
+}
+
+#[derive(Debug, Clone)]
+struct Rank {
+    first: usize,
+    length: usize,
+    count: usize,
+    flat: Vec<u32>,
+}
+
+impl MomentIndex {
+    /// All `(T, r)` with `T` a subset of a requested itemset.
+    pub fn new(itemsets: &Itemsets) -> Self {
+        let mut ranks: Vec<Rank> = Vec::with_capacity(itemsets.length + 1);
+        let mut flat = itemsets.flat.clone();
+        let mut length = itemsets.length;
+        let mut first = 0;
+        loop {
+            let count = if length == 0 { 1 } else { flat.len() / length };
+            ranks.push(Rank {
+                first,
+                length,
+                count,
+                flat: flat.clone(),
+            });
+            first += count;
+            if length == 0 {
+                return Self { ranks };
+            }
+            flat = subsets_one_shorter(&flat, length);
+            length -= 1;
+        }
+    }
+
+    /// The number of all moments.
+    pub fn len(&self) -> usize {
+        let last = &self.ranks[self.ranks.len() - 1];
+        last.first + last.count
+    }
+
+    /// Never true: there is always the power of the mask.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The length `k` of the itemsets asked for.
+    pub fn level(&self) -> usize {
+        self.ranks.len() - 1
+    }
+
+    /// The moments with `r` factors of the mask, as a range of moment numbers.
+    pub fn rank(&self, r: usize) -> Range<usize> {
+        let rank = &self.ranks[r];
+        rank.first..rank.first + rank.count
+    }
+
+    /// The exponent `r` and the columns `T` of a moment.
+    pub fn get(&self, moment: usize) -> (usize, &[u32]) {
+        let r = self.ranks.partition_point(|rank| rank.first <= moment) - 1;
+        let rank = &self.ranks[r];
+        let start = (moment - rank.first) * rank.length;
+        (r, &rank.flat[start..start + rank.length])
+    }
+
+    /// The number of the moment `(T, k − |T|)`, if it is among them.
+    pub fn find(&self, columns: &[u32]) -> Option<usize> {
+        let rank = &self.ranks[self.level().checked_sub(columns.len())?];
+        if rank.length == 0 {
+            return Some(rank.first);
+        }
+        let at = |i: usize| &rank.flat[i * rank.length..(i + 1) * rank.length];
+        let (mut low, mut high) = (0, rank.count);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            match at(middle).cmp(columns) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Equal => return Some(rank.first + middle),
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        None
+    }
+}
+
+/// All distinct sets made by leaving one column out, in order.
+fn subsets_one_shorter(flat: &[u32], length: usize) -> Vec<u32> {
+    if length == 1 {
+        return Vec::new();
+    }
+    let mut subsets: Vec<Box<[u32]>> = Vec::with_capacity(flat.len());
+    for set in flat.chunks_exact(length) {
+        for omit in 0..length {
+            subsets.push(
+                set[..omit]
+                    .iter()
+                    .chain(&set[omit + 1..])
+                    .copied()
+                    .collect(),
+            );
+        }
+    }
+    subsets.sort_unstable();
+    subsets.dedup();
+    subsets.iter().flat_map(|s| s.iter().copied()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn pairs_need_their_items_and_the_squared_mask() {
+        let itemsets = Itemsets::new(2, vec![0, 1, 0, 2, 1, 2], 3).unwrap();
+        let index = MomentIndex::new(&itemsets);
+        let all: Vec<_> = (0..index.len()).map(|m| index.get(m)).collect();
+        let expected: Vec<(usize, &[u32])> = vec![
+            (0, &[0, 1]),
+            (0, &[0, 2]),
+            (0, &[1, 2]),
+            (1, &[0]),
+            (1, &[1]),
+            (1, &[2]),
+            (2, &[]),
+        ];
+        assert_eq!(all, expected);
+        assert_eq!(index.rank(1), 3..6);
+    }
+
+    #[test]
+    fn malformed_requests_are_named() {
+        let of = |length, flat: &[u32]| Itemsets::new(length, flat.to_vec(), 4).unwrap_err();
+        assert_eq!(of(2, &[]), RequestError::Empty);
+        assert_eq!(of(0, &[1]), RequestError::Length(0));
+        assert_eq!(of(32, &[1]), RequestError::Length(32));
+        assert_eq!(
+            of(2, &[1]),
+            RequestError::Ragged {
+                columns: 1,
+                length: 2
+            }
+        );
+        assert_eq!(of(2, &[0, 1, 2, 2]), RequestError::Unsorted(1));
+        assert_eq!(of(2, &[0, 2, 0, 1]), RequestError::Disordered(1));
+        assert_eq!(
+            of(1, &[0, 4]),
+            RequestError::NoSuchColumn {
+                index: 1,
+                column: 4,
+                columns: 4
+            }
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn holds_exactly_the_subsets(sets in (1usize..5).prop_flat_map(|k|
+            prop::collection::btree_set(prop::collection::btree_set(0u32..8, k), 1..12))) {
+            let length = sets.iter().next().unwrap().len();
+            let flat: Vec<u32> = sets.iter().flatten().copied().collect();
+            let index = MomentIndex::new(&Itemsets::new(length, flat, 8).unwrap());
+            let mut expected = BTreeSet::new();
+            for set in &sets {
+                let set: Vec<u32> = set.iter().copied().collect();
+                for bits in 0..1u32 << length {
+                    let t: Vec<u32> = (0..length).filter(|i| bits >> i & 1 == 1).map(|i| set[i]).collect();
+                    expected.insert((length - t.len(), t));
+                }
+            }
+            let found: Vec<(usize, Vec<u32>)> = (0..index.len()).map(|m| (index.get(m).0, index.get(m).1.to_vec())).collect();
+            prop_assert_eq!(&found, &expected.into_iter().collect::<Vec<_>>());
+            for (m, (_, t)) in found.iter().enumerate() {
+                prop_assert_eq!(index.find(t), Some(m));
+            }
+            prop_assert_eq!(index.find(&[8]), None);
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The negacyclic number-theoretic transform on 32-bit residues.
+//!
+//! Forward takes coefficients in natural order to *evaluation form*: entry `j` is the value at
+//! `ψ^(2·rev(j)+1)`, where `ψ` is [`Modulus::root_of_unity`] of order `2N` and `rev` reverses
+//! `log2 N` bits. Products of polynomials become products entry by entry. The loops are
+//! Cooley–Tukey forward and Gentleman–Sande back with merged twists (Longa and Naehrig, 2016)
+//! on Harvey's lazy butterflies (2014): values stay below `4q < 2^30` forward, `2q` back.
+//! The AVX2 twin computes the same canonical result; both are constant-time in the data.
+
+use crate::Modulus;
+use thiserror::Error;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+
+/// The vector code works on two registers of eight residues, twice.
+const MIN_DEGREE: usize = 32;
+
+/// A ring for which no transform exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "no transform of degree {degree} modulo {modulus}: the degree must be a power of two from {MIN_DEGREE} and the modulus 1 modulo twice the degree"
+)]
+pub struct NttError {
+    degree: usize,
+    modulus: u32,
+}
+
+/// Tables for one degree and one modulus: 16 bytes a coefficient.
+#[derive(Debug, Clone)]
+pub struct Ntt {
+    modulus: Modulus,
+    degree: usize,
+    /// `ψ^rev(i)`, read in order by the forward transform.
+    roots: Twiddles,
+    /// `ψ^−rev(i)`.
+    inverse_roots: Twiddles,
+    degree_inverse: u32,
+    #[cfg(target_arch = "x86_64")]
+    narrow: avx2::NarrowTwiddles,
+}
+
+/// Factors with their Shoup constants.
+#[derive(Debug, Clone)]
+struct Twiddles {
+    value: Vec<u32>,
+    shoup: Vec<u32>,
+}
+
+impl Ntt {
+    /// Prepares the tables of `Z_q[X]/(X^degree + 1)`.
+    pub fn new(modulus: Modulus, degree: usize) -> Result<Self, NttError> {
+        let error = NttError {
+            degree,
+            modulus: modulus.value(),
+        };
+        if !degree.is_power_of_two() || !(MIN_DEGREE..=1 << 24).contains(&degree) {
+            return Err(error);
+        }
+        let root = modulus.root_of_unity(2 * degree as u32).ok_or(error)?;
+        let roots = Twiddles::new(&modulus, degree, root);
+        let inverse_roots = Twiddles::new(&modulus, degree, modulus.inverse(root));
+        Ok(Self {
+            #[cfg(target_arch = "x86_64")]
+            narrow: avx2::NarrowTwiddles::new(&roots, &inverse_roots),
+            modulus,
+            degree,
+            roots,
+            inverse_roots,
+            degree_inverse: modulus.inverse(modulus.reduce(degree as u64)),
+        })
+    }
+
+    /// The modulus `q`.
+    pub fn modulus(&self) -> &Modulus {
+        &self.modulus
+    }
+
+    /// The degree `N`.
+    pub fn degree(&self) -> usize {
+        self.degree
+    }
+
+    /// `N^{-1} mod q`: a constant coefficient is this times the sum of the evaluation form.
+    pub fn degree_inverse(&self) -> u32 {
+        self.degree_inverse
+    }
+
+    /// Coefficients to evaluation form, in place. Input: any values below `4q`
+    /// (canonical residues in particular); output canonical.
+    ///
+    /// Panics if `values` does not hold `N` of them.
+    pub fn forward(&self, values: &mut [u32]) {
+        assert_eq!(values.len(), self.degree);
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: AVX2 was just detected; the length was just checked.
+            return unsafe { avx2::forward(self, values) };
+        }
+        self.forward_scalar(values);
+    }
+
+    /// Evaluation form to coefficients, in place. Input and output canonical.
+    ///
+    /// Panics if `values` does not hold `N` of them.
+    pub fn inverse(&self, values: &mut [u32]) {
+        assert_eq!(values.len(), self.degree);
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: AVX2 was just detected; the length was just checked.
+            return unsafe { avx2::inverse(self, values) };
+        }
+        self.inverse_scalar(values);
+    }
+
+    /// The reference of [`forward`](Self::forward).
+    #[doc(hidden)]
+    pub fn forward_scalar(&self, values: &mut [u32]) {
+        let (q, two_q) = (self.modulus.value(), 2 * self.modulus.value());
+        let mut stride = self.degree;
+        let mut first = 1;
+        while stride > 1 {
+            stride /= 2;
+            for (block, i) in values.chunks_exact_mut(2 * stride).zip(first..) {
+                let (w, w_shoup) = (self.roots.value[i], self.roots.shoup[i]);
+                let (low, high) = block.split_at_mut(stride);
+                for (x, y) in low.iter_mut().zip(high) {
+                    let u = subtract_if_reached(*x, two_q);
+                    let v = self.modulus.mul_shoup_lazy(*y, w, w_shoup);
+                    *x = u + v;
+                    *y = u + two_q - v;
+                }
+            }
+            first *= 2;
+        }
+        for x in values {
+            *x = subtract_if_reached(subtract_if_reached(*x, two_q), q);
+        }
+    }
+
+    /// The reference of [`inverse`](Self::inverse).
+    #[doc(hidden)]
+    pub fn inverse_scalar(&self, values: &mut [u32]) {
+        let (q, two_q) = (self.modulus.value(), 2 * self.modulus.value());
+        let mut stride = 1;
+        let mut first = self.degree / 2;
+        while stride < self.degree {
+            for (block, i) in values.chunks_exact_mut(2 * stride).zip(first..) {
+                let (w, w_shoup) = (self.inverse_roots.value[i], self.inverse_roots.shoup[i]);
+                let (low, high) = block.split_at_mut(stride);
+                for (x, y) in low.iter_mut().zip(high) {
+                    let (u, v) = (*x, *y);
+                    *x = subtract_if_reached(u + v, two_q);
+                    *y = self.modulus.mul_shoup_lazy(u + two_q - v, w, w_shoup);
+                }
+            }
+            first /= 2;
+            stride *= 2;
+        }
+        let n_inverse = self.degree_inverse;
+        let shoup = self.modulus.shoup(n_inverse);
+        for x in values {
+            *x = subtract_if_reached(self.modulus.mul_shoup_lazy(*x, n_inverse, shoup), q);
+        }
+    }
+}
+
+/// `x − bound` if that is not negative, else `x`; without a branch.
+#[inline]
+fn subtract_if_reached(x: u32, bound: u32) -> u32 {
+    x.min(x.wrapping_sub(bound))
+}
+
+impl Twiddles {
+    fn new(modulus: &Modulus, degree: usize, root: u32) -> Self {
+        let shift = usize::BITS - degree.trailing_zeros();
+        let mut value = vec![0; degree];
+        let mut power = 1;
+        for i in 0..degree {
+            value[i.reverse_bits() >> shift] = power;
+            power = modulus.mul(power, root);
+        }
+        let shoup = value.iter().map(|&w| modulus.shoup(w)).collect();
+        Self { value, shoup }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limb_primes;
+    use proptest::prelude::*;
+
+    fn residues(modulus: u32, degree: usize, seed: u64) -> Vec<u32> {
+        // A multiplicative walk is random enough to exercise every lane.
+        let mut state = seed | 1;
+        (0..degree)
+            .map(|_| {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) as u32 % modulus
+            })
+            .collect()
+    }
+
+    fn product(ntt: &Ntt, a: &[u32], b: &[u32]) -> Vec<u32> {
+        let (mut a, mut b) = (a.to_vec(), b.to_vec());
+        ntt.forward(&mut a);
+        ntt.forward(&mut b);
+        let mut c: Vec<u32> = a
+            .iter()
+            .zip(&b)
+            .map(|(&x, &y)| ntt.modulus.mul(x, y))
+            .collect();
+        ntt.inverse(&mut c);
+        c
+    }
+
+    #[test]
+    fn entries_are_values_at_odd_powers_in_reversed_order() {
+        let q = Modulus::new(limb_primes(12, 1)[0]).unwrap();
+        let n = 64;
+        let ntt = Ntt::new(q, n).unwrap();
+        let a = residues(q.value(), n, 3);
+        let mut values = a.clone();
+        ntt.forward(&mut values);
+        let root = q.root_of_unity(2 * n as u32).unwrap();
+        for (j, &value) in values.iter().enumerate() {
+            let point = q.pow(root, 2 * (j.reverse_bits() >> (usize::BITS - 6)) as u64 + 1);
+            let horner = a
+                .iter()
+                .rev()
+                .fold(0, |sum, &c| q.add(q.mul(sum, point), c));
+            assert_eq!(value, horner, "entry {j}");
+        }
+    }
+
+    #[test]
+    fn refuses_rings_without_a_transform() {
+        let q = Modulus::new(12289).unwrap();
+        assert!(Ntt::new(q, 2048).is_ok());
+        for degree in [0, 1, 16, 48, 4096, 1 << 25] {
+            assert!(Ntt::new(q, degree).is_err(), "{degree}");
+        }
+    }
+
+    #[test]
+    fn products_agree_with_fhe_math() {
+        for log_degree in [10, 12, 13, 15] {
+            for q in limb_primes(log_degree, 2)
+                .into_iter()
+                .chain([65537].into_iter().filter(|_| log_degree < 16))
+            {
+                let n = 1 << log_degree;
+                let ours = Ntt::new(Modulus::new(q).unwrap(), n).unwrap();
+                let theirs_q = fhe_math::zq::Modulus::new(u64::from(q)).unwrap();
+                let theirs = fhe_math::ntt::NttOperator::new(&theirs_q, n).unwrap();
+                let (a, b) = (residues(q, n, 1), residues(q, n, 2));
+                let widen = |v: &[u32]| v.iter().map(|&x| u64::from(x)).collect::<Vec<_>>();
+                let (mut wide_a, mut wide_b) = (widen(&a), widen(&b));
+                theirs.forward(&mut wide_a);
+                theirs.forward(&mut wide_b);
+                theirs_q.mul_vec(&mut wide_a, &wide_b);
+                theirs.backward(&mut wide_a);
+                assert_eq!(widen(&product(&ours, &a, &b)), wide_a, "N = {n}, q = {q}");
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn vector_and_scalar_transforms_agree_and_invert(log_degree in 5u32..=15, limb in 0usize..3, seed: u64, lazy: bool) {
+            let q = Modulus::new(limb_primes(15, 3)[limb]).unwrap();
+            let ntt = Ntt::new(q, 1 << log_degree).unwrap();
+            // Forward promises to take anything below 4q.
+            let a = residues(if lazy { 4 * q.value() } else { q.value() }, 1 << log_degree, seed);
+            let (mut fast, mut reference) = (a.clone(), a.clone());
+            ntt.forward(&mut fast);
+            ntt.forward_scalar(&mut reference);
+            prop_assert_eq!(&fast, &reference);
+            prop_assert!(fast.iter().all(|&x| x < q.value()));
+            ntt.inverse(&mut fast);
+            ntt.inverse_scalar(&mut reference);
+            prop_assert_eq!(&fast, &reference);
+            let canonical: Vec<u32> = a.iter().map(|&x| x % q.value()).collect();
+            prop_assert_eq!(fast, canonical);
+        }
+
+        #[test]
+        fn multiplication_is_negacyclic(seed: u64, shift in 0usize..64) {
+            let q = Modulus::new(limb_primes(12, 1)[0]).unwrap();
+            let ntt = Ntt::new(q, 64).unwrap();
+            let a = residues(q.value(), 64, seed);
+            let mut monomial = vec![0; 64];
+            monomial[shift] = 1;
+            let c = product(&ntt, &a, &monomial);
+            for i in 0..64 {
+                let expected = if i + shift < 64 { a[i] } else { q.neg(a[i]) };
+                prop_assert_eq!(c[(i + shift) % 64], expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Which rings Oboro computes in, and the refusal of any that is not 128-bit secure.
+//!
+//! Limb primes follow from the degree alone: the largest primes below 2^28 that are
+//! 1 modulo 2N, in descending order (2^27 for N = 2048, so that two limbs stay within
+//! the standard's bound). Equal numbers therefore mean equal rings on both sides.
+
+use crate::modulus::{MAX_BITS, Modulus, is_prime};
+use thiserror::Error;
+
+/// The smallest ring degree is `2^MIN_LOG_DEGREE` = 1024.
+pub const MIN_LOG_DEGREE: u32 = 10;
+/// The largest ring degree is `2^MAX_LOG_DEGREE` = 32768.
+pub const MAX_LOG_DEGREE: u32 = 15;
+
+/// Parameters that Oboro refuses, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[allow(missing_docs)]
+pub enum ParameterError {
+    #[error("ring degree 2^{0} is not supported; use 2^{MIN_LOG_DEGREE} to 2^{MAX_LOG_DEGREE}")]
+    Degree(u32),
+    #[error(
+        "{limbs} limbs at ring degree {degree} make log2 Q = {bits:.1}, above {bound}, the bound of the \
+         Homomorphic Encryption Standard for 128-bit security with ternary secrets; use a larger degree or fewer limbs"
+    )]
+    Insecure {
+        degree: usize,
+        limbs: usize,
+        bits: Bits,
+        bound: u32,
+    },
+    #[error("a ciphertext modulus needs at least one limb")]
+    NoLimbs,
+    #[error(
+        "plaintext modulus {t} does not fit: it must be a prime that is 1 modulo {order} and not a limb of Q"
+    )]
+    PlaintextModulus { t: u32, order: u32 },
+}
+
+/// Bits with one decimal, as shown in errors.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bits(pub f64);
+impl Eq for Bits {}
+impl std::fmt::Display for Bits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The largest `log2 Q` that is 128-bit secure against classical attacks for a uniform
+/// ternary secret of this degree: Homomorphic Encryption Standard (2018), table 1.
+pub const fn security_bound(log_degree: u32) -> Option<u32> {
+    match log_degree {
+        10 => Some(27),
+        11 => Some(54),
+        12 => Some(109),
+        13 => Some(218),
+        14 => Some(438),
+        15 => Some(881),
+        _ => None,
+    }
+}
+
+/// The first `count` limb primes of a degree: descending from 2^28 (2^27 for the two
+/// smallest degrees, whose bounds are multiples of 27), each 1 modulo 2N.
+pub fn limb_primes(log_degree: u32, count: usize) -> Vec<u32> {
+    let order = 2u32 << log_degree;
+    let top = 1u32 << if log_degree <= 11 { 27 } else { MAX_BITS };
+    (1..)
+        .map(|k| top - k * order + 1)
+        .take_while(|&candidate| candidate > top / 2)
+        .filter(|&candidate| is_prime(candidate))
+        .take(count)
+        .collect()
+}
+
+/// All primes `t` with `t ≡ 1 mod 2N` and `t < limit`, ascending: the plaintext moduli
+/// that allow batching (one 0/1 value in each of `N` slots).
+pub fn plaintext_moduli(log_degree: u32, limit: u32) -> impl Iterator<Item = u32> {
+    let order = 2u32 << log_degree;
+    (1..)
+        .map(move |k| k * order + 1)
+        .take_while(move |&t| t < limit)
+        .filter(|&t| is_prime(t))
+}
+
+/// A validated ring: degree `N`, limbs `q_1 > q_2 > …` and plaintext modulus `t`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parameters {
+    log_degree: u32,
+    limbs: Vec<Modulus>,
+    plaintext: Modulus,
+}
+
+impl Parameters {
+    /// Degree `2^log_degree`, its first `limbs` primes, plaintext modulus `t`; refused
+    /// unless 128-bit secure (DESIGN invariant: all limbs ever published count).
+    pub fn new(
+        log_degree: u32,
+        limbs: usize,
+        plaintext_modulus: u32,
+    ) -> Result<Self, ParameterError> {
+        let bound = security_bound(log_degree).ok_or(ParameterError::Degree(log_degree))?;
+        if limbs == 0 {
+            return Err(ParameterError::NoLimbs);
+        }
+        // More limbs than bits of the bound cannot be secure; asking for no more keeps this cheap.
+        let primes = limb_primes(log_degree, limbs.min(bound as usize));
+        let bits: f64 = primes.iter().map(|&q| f64::from(q).log2()).sum();
+        if primes.len() < limbs || bits > f64::from(bound) {
+            return Err(ParameterError::Insecure {
+                degree: 1 << log_degree,
+                limbs,
+                bits: Bits(bits),
+                bound,
+            });
+        }
+        let order = 2u32 << log_degree;
+        let wrong = ParameterError::PlaintextModulus {
+            t: plaintext_modulus,
+            order,
+        };
+        if plaintext_modulus % order != 1 || primes.contains(&plaintext_modulus) {
+            return Err(wrong);
+        }
+        Ok(Self {
+            log_degree,
+            limbs: primes
+                .into_iter()
+                .map(|q| Modulus::new(q).expect("limb primes are primes below 2^28"))
+                .collect(),
+            plaintext: Modulus::new(plaintext_modulus).map_err(|_| wrong)?,
+        })
+    }
+
+    /// `log2 N`.
+    pub fn log_degree(&self) -> u32 {
+        self.log_degree
+    }
+
+    /// The ring degree `N`, also the number of transactions in a block.
+    pub fn degree(&self) -> usize {
+        1 << self.log_degree
+    }
+
+    /// The number of limbs `L`.
+    pub fn limb_count(&self) -> usize {
+        self.limbs.len()
+    }
+
+    /// The limbs `q_1 … q_L`.
+    pub fn limb_moduli(&self) -> &[Modulus] {
+        &self.limbs
+    }
+
+    /// The plaintext modulus `t` as a number.
+    pub fn plaintext_modulus(&self) -> u32 {
+        self.plaintext.value()
+    }
+
+    /// The plaintext modulus `t` with its arithmetic.
+    pub fn plaintext(&self) -> &Modulus {
+        &self.plaintext
+    }
+
+    /// `log2 (q_1 … q_limbs)`, a little too small rather than too large.
+    pub fn log2_q(&self, limbs: usize) -> f64 {
+        self.limbs[..limbs]
+            .iter()
+            .map(|q| f64::from(q.value()).log2())
+            .sum::<f64>()
+            - 1e-9
+    }
+
+    /// The number of blocks whose supports may be summed before they reach `t`:
+    /// moments are taken per group of this many blocks.
+    pub fn group_blocks(&self) -> u64 {
+        u64::from(self.plaintext.value() - 1) >> self.log_degree
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limbs_are_distinct_primes_that_allow_the_transform() {
+        for log_degree in MIN_LOG_DEGREE..=MAX_LOG_DEGREE {
+            let primes = limb_primes(log_degree, 31);
+            assert_eq!(primes.len(), 31);
+            for pair in primes.windows(2) {
+                assert!(pair[0] > pair[1]);
+            }
+            for q in primes {
+                assert!(is_prime(q) && q < 1 << 28 && q % (2 << log_degree) == 1);
+            }
+        }
+    }
+
+    #[test]
+    fn the_standard_bound_is_the_limit() {
+        // The most limbs each degree may publish: log2 Q ≤ 27/54/109/218/438/881.
+        for (log_degree, most) in [(10, 1), (11, 2), (12, 3), (13, 7), (14, 15), (15, 31)] {
+            let t = plaintext_moduli(log_degree, 1 << 20).next().unwrap();
+            assert!(
+                Parameters::new(log_degree, most, t).is_ok(),
+                "2^{log_degree}"
+            );
+            assert!(matches!(
+                Parameters::new(log_degree, most + 1, t),
+                Err(ParameterError::Insecure { .. })
+            ));
+        }
+        assert_eq!(Parameters::new(9, 1, 65537), Err(ParameterError::Degree(9)));
+        assert_eq!(
+            Parameters::new(16, 1, 65537),
+            Err(ParameterError::Degree(16))
+        );
+        assert_eq!(Parameters::new(12, 0, 65537), Err(ParameterError::NoLimbs));
+        assert!(matches!(
+            Parameters::new(12, usize::MAX, 65537),
+            Err(ParameterError::Insecure { .. })
+        ));
+    }
+
+    #[test]
+    fn plaintext_modulus_must_batch_and_be_coprime_to_q() {
+        let shared = limb_primes(12, 1)[0];
+        for t in [0, 1, 2, 65536, 40963, 8193, shared] {
+            assert!(
+                matches!(
+                    Parameters::new(12, 2, t),
+                    Err(ParameterError::PlaintextModulus { .. })
+                ),
+                "t = {t}"
+            );
+        }
+        let p = Parameters::new(12, 3, 114_689).unwrap();
+        assert_eq!(p.group_blocks(), 28);
+        assert_eq!(
+            plaintext_moduli(13, 1 << 17).collect::<Vec<_>>(),
+            [65537, 114_689]
+        );
+    }
+}

@@ -1,0 +1,46 @@
+//! A ring with its tables: parameters and one transform for each modulus.
+
+use crate::{Ntt, Parameters};
+
+/// `R_Q` and `R_t` ready to compute in.
+#[derive(Debug, Clone)]
+pub struct Ring {
+    parameters: Parameters,
+    limbs: Vec<Ntt>,
+    slots: Ntt,
+}
+
+impl Ring {
+    /// Prepares the transforms of all limbs and of the plaintext modulus.
+    pub fn new(parameters: Parameters) -> Self {
+        let transform = |modulus: &crate::Modulus| {
+            Ntt::new(*modulus, parameters.degree())
+                .expect("parameters admit only moduli with a transform")
+        };
+        Self {
+            limbs: parameters.limb_moduli().iter().map(transform).collect(),
+            slots: transform(parameters.plaintext()),
+            parameters,
+        }
+    }
+
+    /// The parameters.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// The ring degree `N`.
+    pub fn degree(&self) -> usize {
+        self.parameters.degree()
+    }
+
+    /// The transforms modulo `q_1 … q_L`.
+    pub fn limbs(&self) -> &[Ntt] {
+        &self.limbs
+    }
+
+    /// The transform modulo `t`: its evaluation form is the `N` slots of a plaintext.
+    pub fn slots(&self) -> &Ntt {
+        &self.slots
+    }
+}

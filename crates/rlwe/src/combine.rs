@@ -1,0 +1,822 @@
+//! From moments to supports.
+//!
+//! The phase of itemset `S` is `Σ_{T⊆S} (Π_{i∈S∖T} s_i)·M_{T,|S|−|T|}`; only its constant
+//! coefficient is needed, which is `N^{-1}` times the sum of the evaluation form: a scalar moment
+//! as it comes, and for every other moment a dot product with a product of secrets. Moments come
+//! in parts, in any order, on any thread, and are forgotten as soon as they are added.
+
+use crate::key::DatasetKey;
+use crate::noise::{limbs_for_level, log2_phase_bound};
+use oboro_ring::moment::{Itemsets, MomentIndex};
+use oboro_ring::{Modulus, Ring, vector};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, RwLock};
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+/// Products of secrets are kept for reuse up to this many bytes.
+const CACHE_BYTES: usize = 512 << 20;
+
+/// Moments that do not fit the question, or an answer that cannot be true.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[allow(missing_docs)]
+pub enum CombineError {
+    #[error(
+        "itemsets of length {level} are beyond this dataset's parameters, which carry {longest}; encrypt it again with a larger --max-len"
+    )]
+    LevelTooHigh { level: usize, longest: usize },
+    #[error(
+        "the server sent moments that were not asked for ({0}); it may run another version or be altered"
+    )]
+    Unexpected(&'static str),
+    #[error(
+        "the server's answer is incomplete: limb {limb} of moment {moment} covers {covered} of {blocks} blocks; ask again"
+    )]
+    Incomplete {
+        limb: usize,
+        moment: usize,
+        covered: u64,
+        blocks: u64,
+    },
+    #[error(
+        "the answer for itemset {itemset} is impossible: its phase or support is out of bounds; the data on the server was altered, or it was encrypted with another key"
+    )]
+    Impossible { itemset: usize },
+}
+
+/// A part of the moments of a query, as the server sends it.
+#[derive(Debug, Clone)]
+pub struct Partial<'a> {
+    /// The limb the residues belong to.
+    pub limb: usize,
+    /// The blocks summed over; within one group.
+    pub blocks: Range<u64>,
+    /// Which moments, in canonical order; all with the same power of the mask.
+    pub moments: Range<usize>,
+    /// Their residues: one each if the power is 0, else `N` each in evaluation form.
+    pub residues: &'a [u32],
+}
+
+/// Supports, in the order of the itemsets asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// The number of transactions that hold each itemset.
+    pub supports: Vec<u64>,
+    /// `log2` of the largest phase met, to compare with the bound.
+    pub log2_largest_phase: f64,
+    /// `log2` of what the phase of a full group may be.
+    pub log2_phase_bound: f64,
+}
+
+/// Combines the moments of one query with the secrets. Shared by threads, each with its [`Phases`].
+pub struct Combiner {
+    ring: Arc<Ring>,
+    key: DatasetKey,
+    itemsets: Itemsets,
+    index: MomentIndex,
+    limbs: usize,
+    blocks: u64,
+    uses: Uses,
+    secrets: RwLock<SecretProducts>,
+}
+
+/// For each moment with a power of the mask: the itemsets that it helps to answer.
+struct Uses {
+    starts: Vec<usize>,
+    entries: Vec<Use>,
+}
+
+#[derive(Clone, Copy)]
+struct Use {
+    itemset: u32,
+    /// The positions within the itemset whose secrets are multiplied: `S ∖ T`.
+    secrets: u32,
+}
+
+#[derive(Default)]
+struct SecretProducts {
+    by_columns: HashMap<(usize, Box<[u32]>), Arc<Zeroizing<Vec<u32>>>>,
+    bytes: usize,
+}
+
+/// One thread's share of the phases: residues of `N·Φ_0` for each limb, group and itemset.
+#[derive(Clone)]
+pub struct Phases {
+    residues: Zeroizing<Vec<u32>>,
+    covered: Vec<u64>,
+}
+
+impl Combiner {
+    /// Prepares for the moments of `itemsets` over a dataset of `blocks` blocks.
+    pub fn new(
+        ring: Arc<Ring>,
+        key: DatasetKey,
+        itemsets: Itemsets,
+        blocks: u64,
+    ) -> Result<Self, CombineError> {
+        let level = itemsets.length();
+        let limbs = limbs_for_level(ring.parameters(), level).ok_or_else(|| {
+            CombineError::LevelTooHigh {
+                level,
+                longest: (1..level)
+                    .rev()
+                    .find(|&k| limbs_for_level(ring.parameters(), k).is_some())
+                    .unwrap_or(0),
+            }
+        })?;
+        let index = MomentIndex::new(&itemsets);
+        let uses = Uses::new(&itemsets, &index);
+        Ok(Self {
+            ring,
+            key,
+            itemsets,
+            index,
+            limbs,
+            blocks,
+            uses,
+            secrets: RwLock::default(),
+        })
+    }
+
+    /// The limbs that must be asked for.
+    pub fn limbs(&self) -> usize {
+        self.limbs
+    }
+
+    /// The itemsets asked for.
+    pub fn itemsets(&self) -> &Itemsets {
+        &self.itemsets
+    }
+
+    /// The residues that a whole answer has, if each group comes in one part.
+    pub fn answer_residues(&self) -> u64 {
+        let scalars = self.index.rank(0).len() as u64;
+        let polynomials = self.index.len() as u64 - scalars;
+        (scalars + polynomials * self.ring.degree() as u64)
+            * self.limbs as u64
+            * self.groups() as u64
+    }
+
+    /// An empty share.
+    pub fn phases(&self) -> Phases {
+        Phases {
+            residues: Zeroizing::new(vec![0; self.limbs * self.groups() * self.itemsets.len()]),
+            covered: vec![0; self.limbs * self.index.len()],
+        }
+    }
+
+    /// Adds a part of the moments to one thread's share.
+    pub fn absorb(&self, phases: &mut Phases, partial: &Partial<'_>) -> Result<(), CombineError> {
+        let rank = self.check(partial)?;
+        let q = *self.ring.limbs()[partial.limb].modulus();
+        let group = (partial.blocks.start / self.ring.parameters().group_blocks()) as usize;
+        let row = (partial.limb * self.groups() + group) * self.itemsets.len();
+        let row = &mut phases.residues[row..row + self.itemsets.len()];
+        if rank == 0 {
+            for (phase, &scalar) in row[partial.moments.clone()]
+                .iter_mut()
+                .zip(partial.residues)
+            {
+                *phase = q.add(*phase, scalar);
+            }
+        } else {
+            for (moment, residues) in partial
+                .moments
+                .clone()
+                .zip(partial.residues.chunks_exact(self.ring.degree()))
+            {
+                for entry in self.uses.of(moment) {
+                    let secrets = self.product(partial.limb, &self.columns(*entry));
+                    let phase = &mut row[entry.itemset as usize];
+                    *phase = q.add(*phase, vector::dot(&q, &secrets, residues));
+                }
+            }
+        }
+        let first = partial.limb * self.index.len();
+        for covered in
+            &mut phases.covered[first + partial.moments.start..first + partial.moments.end]
+        {
+            *covered += partial.blocks.end - partial.blocks.start;
+        }
+        Ok(())
+    }
+
+    /// Adds another thread's share.
+    pub fn merge(&self, phases: &mut Phases, other: &Phases) {
+        let row = self.groups() * self.itemsets.len();
+        for (limb, (sums, more)) in phases
+            .residues
+            .chunks_mut(row)
+            .zip(other.residues.chunks(row))
+            .enumerate()
+        {
+            vector::add_assign(self.ring.limbs()[limb].modulus(), more, sums);
+        }
+        for (sum, more) in phases.covered.iter_mut().zip(&other.covered) {
+            *sum += more;
+        }
+    }
+
+    /// Decrypts, once all parts are in.
+    pub fn finish(&self, phases: &Phases) -> Result<Answer, CombineError> {
+        for (at, &covered) in phases.covered.iter().enumerate() {
+            if covered != self.blocks {
+                let (limb, moment) = (at / self.index.len(), at % self.index.len());
+                return Err(CombineError::Incomplete {
+                    limb,
+                    moment,
+                    covered,
+                    blocks: self.blocks,
+                });
+            }
+        }
+        let reconstruction = Reconstruction::new(&self.ring, self.limbs);
+        let parameters = self.ring.parameters();
+        let group_blocks = parameters.group_blocks();
+        let mut answer = Answer {
+            supports: vec![0; self.itemsets.len()],
+            log2_largest_phase: 0.0,
+            log2_phase_bound: log2_phase_bound(
+                parameters,
+                self.itemsets.length(),
+                group_blocks.min(self.blocks),
+            ),
+        };
+        for group in 0..self.groups() {
+            let blocks = group_blocks.min(self.blocks - group as u64 * group_blocks);
+            let bound = log2_phase_bound(parameters, self.itemsets.length(), blocks);
+            let most = blocks * self.ring.degree() as u64;
+            for (itemset, support) in answer.supports.iter_mut().enumerate() {
+                let residue = |limb: usize| {
+                    phases.residues[(limb * self.groups() + group) * self.itemsets.len() + itemset]
+                };
+                let (sum, log2_phase) = reconstruction.slot_sum(residue);
+                if log2_phase > bound || u64::from(sum) > most {
+                    return Err(CombineError::Impossible { itemset });
+                }
+                *support += u64::from(sum);
+                answer.log2_largest_phase = answer.log2_largest_phase.max(log2_phase);
+            }
+        }
+        Ok(answer)
+    }
+
+    fn groups(&self) -> usize {
+        self.blocks.div_ceil(self.ring.parameters().group_blocks()) as usize
+    }
+
+    /// That a part fits the question; its power of the mask.
+    fn check(&self, partial: &Partial<'_>) -> Result<usize, CombineError> {
+        let unexpected = |what| Err(CombineError::Unexpected(what));
+        let Partial {
+            limb,
+            ref blocks,
+            ref moments,
+            residues,
+        } = *partial;
+        if limb >= self.limbs {
+            return unexpected("a limb that was not asked for");
+        }
+        if moments.is_empty() || moments.end > self.index.len() {
+            return unexpected("moments beyond the last");
+        }
+        let rank = self.index.get(moments.start).0;
+        if moments.end > self.index.rank(rank).end {
+            return unexpected("moments of several powers of the mask together");
+        }
+        let group = self.ring.parameters().group_blocks();
+        if blocks.is_empty()
+            || blocks.end > self.blocks
+            || blocks.start / group != (blocks.end - 1) / group
+        {
+            return unexpected("blocks outside one group");
+        }
+        let each = if rank == 0 { 1 } else { self.ring.degree() };
+        if residues.len() != moments.len() * each {
+            return unexpected("a wrong number of residues");
+        }
+        let q = self.ring.limbs()[limb].modulus().value();
+        if residues.iter().fold(0, |largest, &r| largest.max(r)) >= q {
+            return unexpected("a residue that is not below its modulus");
+        }
+        Ok(rank)
+    }
+
+    /// The columns whose secrets a use multiplies.
+    fn columns(&self, entry: Use) -> Vec<u32> {
+        let k = self.itemsets.length();
+        let set = &self.itemsets.as_flat()[entry.itemset as usize * k..][..k];
+        set.iter()
+            .enumerate()
+            .filter(|(i, _)| entry.secrets >> i & 1 == 1)
+            .map(|(_, &c)| c)
+            .collect()
+    }
+
+    /// The product of some columns' secrets in evaluation form, from the cache or by one
+    /// multiplication from that of all but the last.
+    fn product(&self, limb: usize, columns: &[u32]) -> Arc<Zeroizing<Vec<u32>>> {
+        let key = (limb, Box::from(columns));
+        if let Some(found) = self
+            .secrets
+            .read()
+            .expect("no thread panics with the lock")
+            .by_columns
+            .get(&key)
+        {
+            return Arc::clone(found);
+        }
+        let (&last, others) = columns
+            .split_last()
+            .expect("a power of the mask comes with a secret");
+        let product = if others.is_empty() {
+            self.key
+                .column_secret(&self.ring, last)
+                .evaluate(&self.ring, limb)
+        } else {
+            let (a, b) = (self.product(limb, others), self.product(limb, &[last]));
+            let mut product = Zeroizing::new(vec![0; self.ring.degree()]);
+            vector::multiply(self.ring.limbs()[limb].modulus(), &a, &b, &mut product);
+            product
+        };
+        let product = Arc::new(product);
+        let mut secrets = self
+            .secrets
+            .write()
+            .expect("no thread panics with the lock");
+        let bytes = 4 * self.ring.degree();
+        if secrets.bytes + bytes > CACHE_BYTES {
+            *secrets = SecretProducts::default();
+        }
+        if secrets
+            .by_columns
+            .insert(key, Arc::clone(&product))
+            .is_none()
+        {
+            secrets.bytes += bytes;
+        }
+        product
+    }
+}
+
+impl Uses {
+    fn new(itemsets: &Itemsets, index: &MomentIndex) -> Self {
+        let k = itemsets.length();
+        let all = (1u32 << k) - 1;
+        let mut pairs: Vec<(u32, Use)> = Vec::with_capacity(itemsets.len() << k);
+        let mut subset = Vec::with_capacity(k);
+        for (itemset, set) in itemsets.iter().enumerate() {
+            for secrets in 1..=all {
+                subset.clear();
+                subset.extend(
+                    set.iter()
+                        .enumerate()
+                        .filter(|(i, _)| secrets >> i & 1 == 0)
+                        .map(|(_, &c)| c),
+                );
+                let moment = index.find(&subset).expect("the index holds all subsets");
+                pairs.push((
+                    moment as u32,
+                    Use {
+                        itemset: itemset as u32,
+                        secrets,
+                    },
+                ));
+            }
+        }
+        // By secrets within a moment, so that neighbours share products.
+        pairs.sort_unstable_by_key(|(moment, entry)| (*moment, entry.secrets, entry.itemset));
+        let starts = (0..=index.len())
+            .map(|m| pairs.partition_point(|p| (p.0 as usize) < m))
+            .collect();
+        Self {
+            starts,
+            entries: pairs.into_iter().map(|(_, entry)| entry).collect(),
+        }
+    }
+
+    fn of(&self, moment: usize) -> &[Use] {
+        &self.entries[self.starts[moment]..self.starts[moment + 1]]
+    }
+}
+
+/// Chinese remaindering of phases (Garner's mixed radix), and the way back to slot sums.
+struct Reconstruction {
+    limbs: Vec<Modulus>,
+    plaintext: Modulus,
+    degree: u32,
+    /// `N^{-1} mod q_l`.
+    degree_inverses: Vec<u32>,
+    /// `inverses[i][j] = q_j^{-1} mod q_i` for `j < i`.
+    inverses: Vec<Vec<u32>>,
+}
+
+impl Reconstruction {
+    fn new(ring: &Ring, limbs: usize) -> Self {
+        let moduli = &ring.parameters().limb_moduli()[..limbs];
+        let inverse = |i: usize, j: usize| {
+            let q: &Modulus = &moduli[i];
+            q.inverse(q.reduce(moduli[j].value().into()))
+        };
+        Self {
+            limbs: moduli.to_vec(),
+            plaintext: *ring.slots().modulus(),
+            degree: ring.degree() as u32,
+            degree_inverses: ring.limbs()[..limbs]
+                .iter()
+                .map(|ntt| ntt.degree_inverse())
+                .collect(),
+            inverses: (0..limbs)
+                .map(|i| (0..i).map(|j| inverse(i, j)).collect())
+                .collect(),
+        }
+    }
+
+    /// From the residues of `N·Φ_0` to the sum of the slots modulo `t`, and `log2 |Φ_0|`.
+    fn slot_sum(&self, scaled: impl Fn(usize) -> u32) -> (u32, f64) {
+        let mut residues: Vec<u32> = self
+            .limbs
+            .iter()
+            .enumerate()
+            .map(|(l, q)| q.mul(scaled(l), self.degree_inverses[l]))
+            .collect();
+        let mut digits = self.digits(&residues);
+        // (Q − 1)/2 has the digits (q_l − 1)/2: above it stand the negative phases.
+        let half = self.limbs.iter().map(|q| (q.value() - 1) / 2);
+        let negative = digits.iter().rev().copied().gt(half.rev());
+        if negative {
+            for (r, q) in residues.iter_mut().zip(&self.limbs) {
+                *r = q.neg(*r);
+            }
+            digits = self.digits(&residues);
+        }
+        let t = &self.plaintext;
+        let (mut magnitude, mut value) = (0.0, 0);
+        for (&digit, q) in digits.iter().zip(&self.limbs).rev() {
+            magnitude = magnitude * f64::from(q.value()) + f64::from(digit);
+            value = t.reduce(u64::from(value) * u64::from(q.value()) + u64::from(digit));
+        }
+        let constant = if negative { t.neg(value) } else { value };
+        (
+            t.mul(constant, t.reduce(self.degree.into())),
+            f64::log2(magnitude.max(1.0)),
+        )
+    }
+
+    /// Mixed-radix digits, least significant first: `x = d_0 + q_0·(d_1 + q_1·(d_2 + …))`.
+    fn digits(&self, residues: &[u32]) -> Vec<u32> {
+        let mut digits: Vec<u32> = Vec::with_capacity(residues.len());
+        for (i, (&residue, q)) in residues.iter().zip(&self.limbs).enumerate() {
+            let digit = digits
+                .iter()
+                .zip(&self.inverses[i])
+                .fold(residue, |x, (&digit, &inverse)| {
+                    q.mul(q.sub(x, q.reduce(digit.into())), inverse)
+                });
+            digits.push(digit);
+        }
+        digits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Block, Encryptor, MasterKey};
+    use oboro_ring::{Parameters, mask};
+
+    /// A server in a few lines: every moment by its definition.
+    struct Server {
+        ring: Arc<Ring>,
+        /// `[block][column][limb]`.
+        blocks: Vec<Vec<Vec<Vec<u32>>>>,
+        /// `[block][limb]`.
+        masks: Vec<Vec<Vec<u32>>>,
+    }
+
+    impl Server {
+        fn moment(
+            &self,
+            index: &MomentIndex,
+            moment: usize,
+            limb: usize,
+            blocks: Range<u64>,
+        ) -> Vec<u32> {
+            let (r, columns) = index.get(moment);
+            let q = self.ring.limbs()[limb].modulus();
+            let mut sum = vec![0; self.ring.degree()];
+            for b in blocks.start as usize..blocks.end as usize {
+                let mut product = vec![1; self.ring.degree()];
+                let factors = columns
+                    .iter()
+                    .map(|&c| &self.blocks[b][c as usize][limb])
+                    .chain(std::iter::repeat_n(&self.masks[b][limb], r));
+                for factor in factors {
+                    let previous = product.clone();
+                    vector::multiply(q, &previous, factor, &mut product);
+                }
+                vector::add_assign(q, &product, &mut sum);
+            }
+            if r == 0 {
+                vec![vector::sum(q, &sum)]
+            } else {
+                sum
+            }
+        }
+    }
+
+    fn dataset(ring: &Arc<Ring>, key: &DatasetKey, columns: &[Vec<u64>]) -> Server {
+        let words = ring.degree() / 64;
+        let blocks = columns[0].len() / words;
+        let mut server = Server {
+            ring: Arc::clone(ring),
+            blocks: Vec::new(),
+            masks: Vec::new(),
+        };
+        for b in 0..blocks {
+            let slices: Vec<&[u64]> = columns
+                .iter()
+                .map(|c| &c[b * words..(b + 1) * words])
+                .collect();
+            let block = Block::new(ring, key, b as u64, &slices).unwrap();
+            let mut encryptor = Encryptor::new(ring);
+            server.blocks.push(
+                (0..columns.len() as u32)
+                    .map(|column| {
+                        encryptor.begin_column(&key.column_secret(ring, column));
+                        let mut limbs = vec![vec![0; ring.degree()]; ring.limbs().len()];
+                        encryptor
+                            .encrypt(
+                                &block,
+                                &mut limbs.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>(),
+                            )
+                            .unwrap();
+                        limbs
+                    })
+                    .collect(),
+            );
+            server.masks.push(
+                (0..ring.limbs().len())
+                    .map(|limb| {
+                        let mut values = vec![0; ring.degree()];
+                        mask::expand(&block.seed(), ring.parameters(), limb, &mut values);
+                        values
+                    })
+                    .collect(),
+            );
+        }
+        server
+    }
+
+    fn pseudo_random_columns(columns: usize, words: usize) -> Vec<Vec<u64>> {
+        let mut state = 1u64;
+        let mut next = move || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            state ^ state >> 29
+        };
+        (0..columns)
+            .map(|_| (0..words).map(|_| next() | next()).collect())
+            .collect()
+    }
+
+    fn plain_support(columns: &[Vec<u64>], set: &[u32]) -> u64 {
+        (0..columns[0].len())
+            .map(|w| {
+                set.iter()
+                    .fold(u64::MAX, |and, &c| and & columns[c as usize][w])
+                    .count_ones() as u64
+            })
+            .sum()
+    }
+
+    /// All itemsets of a length over some columns.
+    fn all_itemsets(columns: u32, length: usize) -> Itemsets {
+        let mut flat = Vec::new();
+        for bits in 0..1u32 << columns {
+            if bits.count_ones() as usize == length {
+                flat.push(
+                    (0..columns)
+                        .filter(|c| bits >> c & 1 == 1)
+                        .collect::<Vec<_>>(),
+                );
+            }
+        }
+        flat.sort();
+        Itemsets::new(length, flat.concat(), columns).unwrap()
+    }
+
+    fn count(server: &Server, key: &DatasetKey, itemsets: &Itemsets) -> Answer {
+        let blocks = server.blocks.len() as u64;
+        let combiner = Combiner::new(
+            Arc::clone(&server.ring),
+            key.clone(),
+            itemsets.clone(),
+            blocks,
+        )
+        .unwrap();
+        let index = MomentIndex::new(itemsets);
+        // Two threads' shares, parts of one block, the last first: order must not matter.
+        let mut shares = [combiner.phases(), combiner.phases()];
+        for block in (0..blocks).rev() {
+            for moment in 0..index.len() {
+                for limb in 0..combiner.limbs() {
+                    let residues = server.moment(&index, moment, limb, block..block + 1);
+                    let partial = Partial {
+                        limb,
+                        blocks: block..block + 1,
+                        moments: moment..moment + 1,
+                        residues: &residues,
+                    };
+                    combiner.absorb(&mut shares[moment % 2], &partial).unwrap();
+                }
+            }
+        }
+        let [mut all, other] = shares;
+        combiner.merge(&mut all, &other);
+        combiner.finish(&all).unwrap()
+    }
+
+    fn key() -> DatasetKey {
+        DatasetKey::new(&MasterKey::take(&mut [4; 32]), [1; 16], [2; 16])
+    }
+
+    #[test]
+    fn supports_are_exact_at_every_level_and_noise_stays_below_its_bound() {
+        let ring = Arc::new(Ring::new(Parameters::new(13, 5, 65537).unwrap()));
+        let columns = pseudo_random_columns(5, 2 * 128);
+        let server = dataset(&ring, &key(), &columns);
+        for level in 1..=5 {
+            let itemsets = all_itemsets(5, level);
+            let answer = count(&server, &key(), &itemsets);
+            for (set, &support) in itemsets.iter().zip(&answer.supports) {
+                assert_eq!(support, plain_support(&columns, set), "{set:?}");
+            }
+            assert!(answer.log2_largest_phase <= answer.log2_phase_bound);
+            // A bound that is nowhere near what happens would be a wrong formula.
+            assert!(
+                answer.log2_largest_phase > answer.log2_phase_bound - 12.0 - 8.0 * level as f64,
+                "{answer:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn structured_columns_stay_within_the_bound() {
+        // Identical, reversed and constant columns add up coherently; the bound must not care.
+        let ring = Arc::new(Ring::new(Parameters::new(13, 5, 65537).unwrap()));
+        let base = pseudo_random_columns(1, 128).remove(0);
+        let reversed: Vec<u64> = base.iter().rev().map(|w| w.reverse_bits()).collect();
+        let columns = vec![
+            base.clone(),
+            base,
+            reversed,
+            vec![u64::MAX; 128],
+            vec![0; 128],
+        ];
+        let server = dataset(&ring, &key(), &columns);
+        for level in 1..=5 {
+            let itemsets = all_itemsets(5, level);
+            let answer = count(&server, &key(), &itemsets);
+            for (set, &support) in itemsets.iter().zip(&answer.supports) {
+                assert_eq!(support, plain_support(&columns, set), "{set:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn groups_are_added_after_decryption() {
+        // t = 40961 holds ten blocks of 4096; eleven blocks of ones are two groups.
+        let ring = Arc::new(Ring::new(Parameters::new(12, 2, 40961).unwrap()));
+        assert_eq!(ring.parameters().group_blocks(), 10);
+        let columns = vec![vec![u64::MAX; 11 * 64]; 2];
+        let server = dataset(&ring, &key(), &columns);
+        let answer = count(&server, &key(), &all_itemsets(2, 2));
+        assert_eq!(answer.supports, [11 * 4096]);
+    }
+
+    #[test]
+    fn wrong_keys_and_unfitting_moments_are_noticed() {
+        let ring = Arc::new(Ring::new(Parameters::new(12, 2, 65537).unwrap()));
+        let columns = pseudo_random_columns(3, 64);
+        let server = dataset(&ring, &key(), &columns);
+        let itemsets = all_itemsets(3, 2);
+        let index = MomentIndex::new(&itemsets);
+        let combiner = |key| Combiner::new(Arc::clone(&ring), key, itemsets.clone(), 1).unwrap();
+        let wrong = combiner(DatasetKey::new(
+            &MasterKey::take(&mut [5; 32]),
+            [1; 16],
+            [2; 16],
+        ));
+        let mut phases = wrong.phases();
+        for limb in 0..2 {
+            for moment in 0..index.len() {
+                let residues = server.moment(&index, moment, limb, 0..1);
+                wrong
+                    .absorb(
+                        &mut phases,
+                        &Partial {
+                            limb,
+                            blocks: 0..1,
+                            moments: moment..moment + 1,
+                            residues: &residues,
+                        },
+                    )
+                    .unwrap();
+            }
+        }
+        assert!(matches!(
+            wrong.finish(&phases),
+            Err(CombineError::Impossible { .. })
+        ));
+
+        let right = combiner(key());
+        let mut phases = right.phases();
+        let refused = [
+            Partial {
+                limb: 2,
+                blocks: 0..1,
+                moments: 0..1,
+                residues: &[0],
+            },
+            Partial {
+                limb: 0,
+                blocks: 0..2,
+                moments: 0..1,
+                residues: &[0],
+            },
+            Partial {
+                limb: 0,
+                blocks: 0..0,
+                moments: 0..1,
+                residues: &[0],
+            },
+            Partial {
+                limb: 0,
+                blocks: 0..1,
+                moments: 0..0,
+                residues: &[],
+            },
+            Partial {
+                limb: 0,
+                blocks: 0..1,
+                moments: 0..8,
+                residues: &[0; 8],
+            },
+            Partial {
+                limb: 0,
+                blocks: 0..1,
+                moments: 0..usize::MAX,
+                residues: &[0],
+            },
+            Partial {
+                limb: 0,
+                blocks: 0..1,
+                moments: 0..1,
+                residues: &[0, 0],
+            },
+            Partial {
+                limb: 0,
+                blocks: 0..1,
+                moments: 3..4,
+                residues: &[0],
+            },
+            Partial {
+                limb: 0,
+                blocks: 0..1,
+                moments: 0..1,
+                residues: &[u32::MAX],
+            },
+        ];
+        for partial in refused {
+            assert!(
+                matches!(
+                    right.absorb(&mut phases, &partial),
+                    Err(CombineError::Unexpected(_))
+                ),
+                "{partial:?}"
+            );
+        }
+        assert!(matches!(
+            right.finish(&phases),
+            Err(CombineError::Incomplete { .. })
+        ));
+    }
+
+    #[test]
+    fn levels_beyond_the_parameters_are_refused() {
+        let ring = Arc::new(Ring::new(Parameters::new(12, 2, 65537).unwrap()));
+        let error = Combiner::new(ring, key(), all_itemsets(3, 3), 1)
+            .err()
+            .unwrap();
+        assert_eq!(
+            error,
+            CombineError::LevelTooHigh {
+                level: 3,
+                longest: 2
+            }
+        );
+    }
+}

@@ -1,0 +1,371 @@
+//! The master key on disk: 120 bytes, readable by its owner only, optionally under a passphrase.
+//!
+//! Layout in `docs/formats.md`. A file is written under a temporary name, synced and linked to
+//! its place, so that an existing key is never replaced and a crash leaves no half of one.
+
+use crate::key::MasterKey;
+use crate::seal::{NONCE_BYTES, TAG_BYTES, decrypt, encrypt};
+use argon2::{Algorithm, Argon2, Params, Version};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+use zeroize::{Zeroize, Zeroizing};
+
+const MAGIC: &[u8; 8] = b"OBOROKEY";
+const VERSION: u32 = 1;
+const PLAIN: u32 = 0;
+const PASSPHRASE: u32 = 1;
+const SALT: std::ops::Range<usize> = 32..48;
+const NONCE: std::ops::Range<usize> = 48..48 + NONCE_BYTES;
+const SECRET: std::ops::Range<usize> = 72..72 + 32 + TAG_BYTES;
+const LENGTH: usize = SECRET.end;
+
+/// Argon2id costs of new files: 64 MiB, three passes, one lane (RFC 9106, second recommendation,
+/// with one lane for two lanes' worth of work on small machines).
+const COST: Cost = Cost {
+    memory_kib: 64 << 10,
+    passes: 3,
+    lanes: 1,
+};
+/// Costs above these are refused: an altered file must not exhaust the machine.
+const COST_LIMIT: Cost = Cost {
+    memory_kib: 1 << 20,
+    passes: 64,
+    lanes: 64,
+};
+
+/// A passphrase, wiped when dropped.
+pub type Passphrase = Zeroizing<String>;
+
+#[derive(Clone, Copy)]
+struct Cost {
+    memory_kib: u32,
+    passes: u32,
+    lanes: u32,
+}
+
+/// A key file that could not be written or read.
+#[derive(Debug, Error)]
+#[allow(missing_docs)]
+pub enum KeyFileError {
+    #[error("a file named {} exists already; choose another name, or move it away if you are sure that nothing was encrypted with it", .0.display())]
+    Exists(PathBuf),
+    #[error("cannot write the key file {}: {source}; check the directory's permissions and free space", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("cannot read the key file {}: {source}; check the path and that you own the file", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{path} can be read by others (mode {mode:o}); make it yours alone: chmod 600 {path}", path = path.display())]
+    Permissions { path: PathBuf, mode: u32 },
+    #[error("{} is not an Oboro key file; make one with `oboro keygen`", .0.display())]
+    Foreign(PathBuf),
+    #[error("{path} is damaged: {what}; restore it from your backup", path = .0.display(), what = .1)]
+    Damaged(PathBuf, &'static str),
+    #[error("{path} was written by a newer Oboro (format {version}, this one reads {VERSION}); update Oboro", path = .0.display(), version = .1)]
+    Newer(PathBuf, u32),
+    #[error("{} is protected by a passphrase; give it with --passphrase-file, OBORO_PASSPHRASE or at the prompt", .0.display())]
+    PassphraseNeeded(PathBuf),
+    #[error("the passphrase does not open {}, or the file is damaged; try again or restore the file from your backup", .0.display())]
+    WrongPassphrase(PathBuf),
+    #[error("the operating system gave no randomness ({0}); nothing was written, try again")]
+    Randomness(#[from] getrandom::Error),
+}
+
+impl MasterKey {
+    /// Writes the key to a new file of mode 0600, under a passphrase if one is given.
+    pub fn save(&self, path: &Path, passphrase: Option<&Passphrase>) -> Result<(), KeyFileError> {
+        let (mut salt, mut nonce) = ([0; 16], [0; NONCE_BYTES]);
+        getrandom::fill(&mut salt)?;
+        getrandom::fill(&mut nonce)?;
+        let bytes = self.encode(passphrase, salt, nonce);
+        write_new(path, &bytes[..])
+    }
+
+    /// Reads a key file; `passphrase` is asked only if the file needs one.
+    pub fn load(
+        path: &Path,
+        passphrase: impl FnOnce() -> Option<Passphrase>,
+    ) -> Result<Self, KeyFileError> {
+        let read = |source| KeyFileError::Read {
+            path: path.to_owned(),
+            source,
+        };
+        let file = File::open(path).map_err(read)?;
+        let metadata = file.metadata().map_err(read)?;
+        let mode = metadata.permissions().mode() & 0o777;
+        if metadata.is_file() && mode & 0o077 != 0 {
+            return Err(KeyFileError::Permissions { path: path.to_owned(), mode });
+        }
+        let mut bytes = Zeroizing::new(Vec::with_capacity(LENGTH + 1));
+        file.take(LENGTH as u64 + 1)
+            .read_to_end(&mut bytes)
+            .map_err(read)?;
+        Self::decode(path, &bytes, passphrase)
+    }
+
+    fn encode(
+        &self,
+        passphrase: Option<&Passphrase>,
+        salt: [u8; 16],
+        nonce: [u8; NONCE_BYTES],
+    ) -> Zeroizing<[u8; LENGTH]> {
+        let mut bytes = Zeroizing::new([0; LENGTH]);
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        let Some(passphrase) = passphrase else {
+            bytes[12..16].copy_from_slice(&PLAIN.to_le_bytes());
+            bytes[SECRET][..32].copy_from_slice(self.expose());
+            bytes[SECRET][32..].copy_from_slice(&self.check().0);
+            return bytes;
+        };
+        bytes[12..16].copy_from_slice(&PASSPHRASE.to_le_bytes());
+        bytes[16..20].copy_from_slice(&COST.memory_kib.to_le_bytes());
+        bytes[20..24].copy_from_slice(&COST.passes.to_le_bytes());
+        bytes[24..28].copy_from_slice(&COST.lanes.to_le_bytes());
+        bytes[SALT].copy_from_slice(&salt);
+        bytes[NONCE].copy_from_slice(&nonce);
+        let wrapping = wrapping_key(passphrase, &salt, COST).expect("the built-in costs are valid");
+        let sealed = encrypt(&wrapping, &nonce, &bytes[..SECRET.start], self.expose());
+        bytes[SECRET].copy_from_slice(&sealed);
+        bytes
+    }
+
+    fn decode(
+        path: &Path,
+        bytes: &[u8],
+        passphrase: impl FnOnce() -> Option<Passphrase>,
+    ) -> Result<Self, KeyFileError> {
+        let path = || path.to_owned();
+        if bytes.len() < 12 || &bytes[..8] != MAGIC {
+            return Err(KeyFileError::Foreign(path()));
+        }
+        let word =
+            |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        if word(8) > VERSION {
+            return Err(KeyFileError::Newer(path(), word(8)));
+        }
+        if bytes.len() != LENGTH || word(8) == 0 {
+            return Err(KeyFileError::Damaged(
+                path(),
+                "it does not have 120 bytes of format 1",
+            ));
+        }
+        match word(12) {
+            PLAIN => {
+                if bytes[16..SECRET.start].iter().any(|&b| b != 0) {
+                    return Err(KeyFileError::Damaged(
+                        path(),
+                        "its unused fields are not zero",
+                    ));
+                }
+                let mut secret = Zeroizing::new([0; 32]);
+                secret.copy_from_slice(&bytes[SECRET][..32]);
+                let key = Self::take(&mut secret);
+                if bytes[SECRET][32..] != key.check().0 {
+                    return Err(KeyFileError::Damaged(path(), "its check value is wrong"));
+                }
+                Ok(key)
+            }
+            PASSPHRASE => {
+                let cost = Cost {
+                    memory_kib: word(16),
+                    passes: word(20),
+                    lanes: word(24),
+                };
+                if cost.memory_kib > COST_LIMIT.memory_kib
+                    || cost.passes > COST_LIMIT.passes
+                    || cost.lanes > COST_LIMIT.lanes
+                {
+                    return Err(KeyFileError::Damaged(
+                        path(),
+                        "its Argon2id costs are beyond any that Oboro writes",
+                    ));
+                }
+                let passphrase =
+                    passphrase().ok_or_else(|| KeyFileError::PassphraseNeeded(path()))?;
+                let wrapping = wrapping_key(&passphrase, &bytes[SALT], cost).ok_or_else(|| {
+                    KeyFileError::Damaged(path(), "its Argon2id costs are invalid")
+                })?;
+                let opened = decrypt(
+                    &wrapping,
+                    &bytes[NONCE],
+                    &bytes[..SECRET.start],
+                    &bytes[SECRET],
+                )
+                .ok_or_else(|| KeyFileError::WrongPassphrase(path()))?;
+                let mut secret = Zeroizing::new([0; 32]);
+                secret.copy_from_slice(&opened);
+                Ok(Self::take(&mut secret))
+            }
+            _ => Err(KeyFileError::Damaged(
+                path(),
+                "it names a protection that does not exist",
+            )),
+        }
+    }
+}
+
+/// Argon2id (RFC 9106) of the passphrase; `None` if the costs are invalid.
+fn wrapping_key(passphrase: &Passphrase, salt: &[u8], cost: Cost) -> Option<Zeroizing<[u8; 32]>> {
+    let params = Params::new(cost.memory_kib, cost.passes, cost.lanes, Some(32)).ok()?;
+    let mut key = Zeroizing::new([0; 32]);
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+        .hash_password_into(passphrase.as_bytes(), salt, &mut *key)
+        .ok()?;
+    Some(key)
+}
+
+/// Writes `bytes` to `path` if nothing is there: temporary name, sync, link, sync of the directory.
+fn write_new(path: &Path, bytes: &[u8]) -> Result<(), KeyFileError> {
+    let failed = |source: io::Error| KeyFileError::Write {
+        path: path.to_owned(),
+        source,
+    };
+    let name = path
+        .file_name()
+        .ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?;
+    let directory = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let mut suffix = [0; 8];
+    getrandom::fill(&mut suffix)?;
+    let mut temporary = std::ffi::OsString::from(".");
+    temporary.push(name);
+    temporary.push(format!(".{:016x}", u64::from_le_bytes(suffix)));
+    let temporary = directory.join(temporary);
+    let written = (|| {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&temporary)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        // A link, unlike a rename, refuses to replace what is there.
+        fs::hard_link(&temporary, path)?;
+        File::open(directory)?.sync_all()
+    })();
+    // The temporary name goes in any case; the key, if linked, stays under its own.
+    let _ = fs::remove_file(&temporary);
+    suffix.zeroize();
+    written.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => KeyFileError::Exists(path.to_owned()),
+        _ => failed(error),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> MasterKey {
+        MasterKey::take(&mut [0x5a; 32])
+    }
+
+    fn passphrase(text: &str) -> Passphrase {
+        Zeroizing::new(text.to_owned())
+    }
+
+    fn decode(bytes: &[u8], text: Option<&str>) -> Result<MasterKey, KeyFileError> {
+        MasterKey::decode(Path::new("k"), bytes, || text.map(passphrase))
+    }
+
+    #[test]
+    fn a_saved_key_is_private_and_comes_back() {
+        let directory = tempfile::tempdir().unwrap();
+        for secret in [None, Some(passphrase("moon"))] {
+            let path = directory
+                .path()
+                .join(if secret.is_some() { "sealed" } else { "plain" });
+            key().save(&path, secret.as_ref()).unwrap();
+            assert_eq!(
+                fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+                0o600
+            );
+            let back = MasterKey::load(&path, || secret.clone()).unwrap();
+            assert_eq!(back.check(), key().check());
+            assert!(matches!(
+                key().save(&path, None),
+                Err(KeyFileError::Exists(_))
+            ));
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+            assert!(matches!(
+                MasterKey::load(&path, || None),
+                Err(KeyFileError::Permissions { .. })
+            ));
+        }
+        assert_eq!(
+            fs::read_dir(directory.path()).unwrap().count(),
+            2,
+            "no temporary file is left"
+        );
+    }
+
+    #[test]
+    fn the_key_shows_only_in_an_unprotected_file() {
+        let sealed = key().encode(Some(&passphrase("moon")), [1; 16], [2; 24]);
+        assert!(!sealed.windows(4).any(|w| w == [0x5a; 4]));
+    }
+
+    #[test]
+    fn golden_files() {
+        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let plain = key().encode(None, [1; 16], [2; 24]);
+        assert_eq!(
+            hex(&*plain),
+            include_str!("../tests/golden/plain-key.hex").trim()
+        );
+        let sealed = key().encode(Some(&passphrase("moon")), [1; 16], [2; 24]);
+        assert_eq!(
+            hex(&*sealed),
+            include_str!("../tests/golden/sealed-key.hex").trim()
+        );
+    }
+
+    #[test]
+    fn wrong_foreign_newer_and_altered_files_are_told_apart() {
+        let plain = key().encode(None, [0; 16], [0; 24]);
+        let sealed = key().encode(Some(&passphrase("moon")), [1; 16], [2; 24]);
+        assert!(matches!(
+            decode(&sealed[..], None),
+            Err(KeyFileError::PassphraseNeeded(_))
+        ));
+        assert!(matches!(
+            decode(&sealed[..], Some("sun")),
+            Err(KeyFileError::WrongPassphrase(_))
+        ));
+        assert!(matches!(decode(b"", None), Err(KeyFileError::Foreign(_))));
+        assert!(matches!(
+            decode(b"-----BEGIN PRIVATE KEY-----", None),
+            Err(KeyFileError::Foreign(_))
+        ));
+        let mut newer = plain.clone();
+        newer[8] = 2;
+        assert!(matches!(
+            decode(&newer[..], None),
+            Err(KeyFileError::Newer(_, 2))
+        ));
+        for i in 0..LENGTH {
+            let mut altered = plain.clone();
+            altered[i] ^= 0x40;
+            assert!(decode(&altered[..], None).is_err(), "byte {i}");
+            assert!(decode(&plain[..i], None).is_err(), "length {i}");
+        }
+        let longer = [&plain[..], &[0]].concat();
+        assert!(decode(&longer, None).is_err());
+        // Costs first: an altered file must not take the machine's memory.
+        let mut greedy = sealed.clone();
+        greedy[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(matches!(
+            decode(&greedy[..], Some("moon")),
+            Err(KeyFileError::Damaged(..))
+        ));
+        for i in [30, 40, 60, 80, 119] {
+            let mut altered = sealed.clone();
+            altered[i] ^= 1;
+            assert!(decode(&altered[..], Some("moon")).is_err(), "byte {i}");
+        }
+    }
+}

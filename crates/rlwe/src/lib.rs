@@ -1,0 +1,27 @@
+//! Shared-mask BGV: the only code in Oboro that touches secrets.
+//!
+//! Column `i` of a dataset has one ternary secret `s_i`; block `b` has one public mask `a_b`
+//! shared by its columns; a ciphertext is `c = m + t·e − a_b·s_i` in evaluation form. A server
+//! sums products of ciphertexts and masks into moments; [`Combiner`] turns moments into supports.
+//! Scheme, proofs and bounds: `docs/cryptography.md`.
+//!
+//! No value of this crate that holds a secret implements a revealing `Debug`, and every buffer
+//! that held one is wiped when dropped.
+
+mod combine;
+mod encrypt;
+mod key;
+mod key_file;
+mod noise;
+mod planner;
+mod prf;
+mod sampler;
+mod seal;
+
+pub use combine::{Answer, CombineError, Combiner, Partial, Phases};
+pub use encrypt::{Block, EncryptError, Encryptor};
+pub use key::{ColumnSecret, DatasetKey, KeyCheck, MasterKey};
+pub use key_file::{KeyFileError, Passphrase};
+pub use noise::{BlockNoise, NORM_LIMIT, PEAK_LIMIT, limbs_for_level, log2_phase_bound};
+pub use planner::{PlanError, plan};
+pub use seal::SealError;

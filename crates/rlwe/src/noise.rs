@@ -1,0 +1,195 @@
+//! How large a phase can get, and therefore how many limbs a level needs.
+//!
+//! A phase factor is `φ = m + t·e`. For itemsets of length `k` over a group of `B` blocks
+//! (docs/cryptography.md, "Noise"):
+//!
+//! * `k = 1`: `|Φ_0| ≤ B·(t/2 + 21·t)`, because no coefficient of `φ` is larger;
+//! * `k ≥ 2`: `|Φ_0| ≤ B·(ρ·t·√N)²·(κ·t·√N)^(k−2)`, by Cauchy–Schwarz for the first two factors and
+//!   the largest value of the canonical embedding for the others.
+//!
+//! `ρ` and `κ` are not assumed: every block-column is measured while it is encrypted and drawn
+//! anew above the limits below, so the bound holds for any data.
+
+use crate::sampler::MAX_ERROR;
+use oboro_ring::Parameters;
+use rustfft::{Fft, FftPlanner, num_complex::Complex};
+use std::f64::consts::PI;
+use std::sync::Arc;
+use zeroize::Zeroize;
+
+/// The largest allowed `ρ = ‖φ‖₂ / (t·√N)`; 3.25 is typical.
+pub const NORM_LIMIT: f64 = 4.0;
+
+/// The largest allowed `κ = ‖φ̂‖_∞ / (t·√N)`; 9 to 14 is typical, and a draw exceeds 20 with
+/// probability below 2^-40.
+pub const PEAK_LIMIT: f64 = 20.0;
+
+/// Room for the rounding of floating-point measurements and logarithms.
+const MARGIN: f64 = 1e-6;
+
+/// What was measured of a phase factor: both numbers in units of `t·√N`.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct BlockNoise {
+    /// `ρ = ‖φ‖₂ / (t·√N)`.
+    pub norm: f64,
+    /// `κ = ‖φ̂‖_∞ / (t·√N)` over the canonical embedding.
+    pub peak: f64,
+}
+
+impl BlockNoise {
+    /// Whether the bound may count on this block-column.
+    pub fn is_within_limits(&self) -> bool {
+        self.norm <= NORM_LIMIT - MARGIN && self.peak <= PEAK_LIMIT - MARGIN
+    }
+
+    /// The larger of each number.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            norm: self.norm.max(other.norm),
+            peak: self.peak.max(other.peak),
+        }
+    }
+}
+
+/// `log2` of the largest `|Φ_0|` that itemsets of length `level` can have over `blocks` blocks.
+pub fn log2_phase_bound(parameters: &Parameters, level: usize, blocks: u64) -> f64 {
+    let t = f64::from(parameters.plaintext_modulus());
+    let unit = t.log2() + f64::from(parameters.log_degree()) / 2.0;
+    let factors = match level {
+        0 | 1 => (t * (0.5 + f64::from(MAX_ERROR))).log2(),
+        _ => 2.0 * (NORM_LIMIT.log2() + unit) + (level - 2) as f64 * (PEAK_LIMIT.log2() + unit),
+    };
+    (blocks.max(1) as f64).log2() + factors + MARGIN
+}
+
+/// The number of limbs that level `level` reads: the fewest with `Q > 2·|Φ_0|` over a whole
+/// group of blocks. `None` if the parameters do not carry the level.
+pub fn limbs_for_level(parameters: &Parameters, level: usize) -> Option<usize> {
+    let needed = 1.0 + log2_phase_bound(parameters, level, parameters.group_blocks());
+    (1..=parameters.limb_count()).find(|&limbs| parameters.log2_q(limbs) > needed)
+}
+
+/// Measures phase factors of one degree.
+pub(crate) struct NoiseMeter {
+    fft: Arc<dyn Fft<f64>>,
+    twist: Vec<Complex<f64>>,
+    values: Vec<Complex<f64>>,
+    scratch: Vec<Complex<f64>>,
+}
+
+impl NoiseMeter {
+    pub(crate) fn new(degree: usize) -> Self {
+        let half = degree / 2;
+        let fft = FftPlanner::new().plan_fft_forward(half);
+        let scratch = vec![Complex::default(); fft.get_inplace_scratch_len()];
+        let angle = |j: usize| Complex::from_polar(1.0, -PI * j as f64 / degree as f64);
+        Self {
+            fft,
+            twist: (0..half).map(angle).collect(),
+            values: vec![Complex::default(); half],
+            scratch,
+        }
+    }
+
+    /// `φ` in coefficient form, units of 1; `t` the plaintext modulus.
+    ///
+    /// The canonical embedding takes real polynomials to values at the odd powers of `e^{iπ/N}`,
+    /// half of them conjugates of the others. The powers `4k + 1` and their conjugates are all of
+    /// them: with `z_j = (φ_j − i·φ_{j+N/2})·e^{−iπj/N}` they are the discrete Fourier transform of `z`.
+    pub(crate) fn measure(&mut self, phase: &[i32], t: u32) -> BlockNoise {
+        let half = self.values.len();
+        let (low, high) = phase.split_at(half);
+        for ((value, twist), (&x, &y)) in self
+            .values
+            .iter_mut()
+            .zip(&self.twist)
+            .zip(low.iter().zip(high))
+        {
+            *value = Complex::new(f64::from(x), -f64::from(y)) * twist;
+        }
+        self.fft
+            .process_with_scratch(&mut self.values, &mut self.scratch);
+        let peak = self
+            .values
+            .iter()
+            .map(Complex::norm_sqr)
+            .fold(0.0, f64::max)
+            .sqrt();
+        let norm = phase
+            .iter()
+            .map(|&x| f64::from(x) * f64::from(x))
+            .sum::<f64>()
+            .sqrt();
+        let unit = f64::from(t) * (phase.len() as f64).sqrt();
+        BlockNoise {
+            norm: norm / unit,
+            peak: peak / unit,
+        }
+    }
+}
+
+impl Drop for NoiseMeter {
+    fn drop(&mut self) {
+        for value in self.values.iter_mut().chain(&mut self.scratch) {
+            value.re.zeroize();
+            value.im.zeroize();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_meter_finds_the_largest_value_at_odd_powers() {
+        let degree = 32;
+        let phase: Vec<i32> = (0..degree as i32)
+            .map(|j| (j * j * 37 + j * 11) % 101 - 50)
+            .collect();
+        let mut largest: f64 = 0.0;
+        for power in (1..2 * degree).step_by(2) {
+            let value: Complex<f64> = phase
+                .iter()
+                .enumerate()
+                .map(|(j, &x)| {
+                    Complex::from_polar(f64::from(x), PI * (power * j) as f64 / degree as f64)
+                })
+                .sum();
+            largest = largest.max(value.norm());
+        }
+        let noise = NoiseMeter::new(degree).measure(&phase, 1);
+        let unit = (degree as f64).sqrt();
+        assert!((noise.peak * unit - largest).abs() < 1e-9 * largest);
+        let norm = phase.iter().map(|&x| f64::from(x * x)).sum::<f64>().sqrt();
+        assert!((noise.norm * unit - norm).abs() < 1e-9 * norm);
+    }
+
+    #[test]
+    fn a_monomial_is_flat_and_a_geometric_series_peaks() {
+        let mut meter = NoiseMeter::new(64);
+        let mut monomial = vec![0; 64];
+        monomial[5] = 8;
+        assert!((meter.measure(&monomial, 1).peak - 1.0).abs() < 1e-12);
+        let noise = meter.measure(&[1; 64], 1);
+        assert!(
+            noise.peak > 4.0 * noise.norm,
+            "a constant sequence is far from flat: {noise:?}"
+        );
+    }
+
+    #[test]
+    fn design_table_of_limbs_holds() {
+        // DESIGN.md: t near 2^17 and N = 4096 for k ≤ 3, else 8192: k limbs for k = 2…7.
+        for (log_degree, levels) in [(12, 2..=3), (13, 2..=7)] {
+            let most = if log_degree == 12 { 3 } else { 7 };
+            let parameters = Parameters::new(log_degree, most, 114_689).unwrap();
+            assert_eq!(limbs_for_level(&parameters, 1), Some(1));
+            for level in levels {
+                assert_eq!(limbs_for_level(&parameters, level), Some(level));
+            }
+            assert_eq!(limbs_for_level(&parameters, most + 1), None);
+        }
+    }
+}

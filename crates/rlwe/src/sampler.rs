@@ -1,0 +1,92 @@
+//! Secrets and errors from 32-byte seeds.
+//!
+//! Neither branches on what it samples: the rejected bytes of the ternary sampler are not
+//! used, so the time tells only how many there were.
+
+use chacha20::{
+    ChaCha20Rng,
+    rand_core::{Rng, SeedableRng},
+};
+use shake::{ExtendableOutput, Shake256, Update, XofReader};
+use zeroize::{Zeroize, Zeroizing};
+
+/// Half the number of coins of one error coefficient: a centred binomial of variance 10.5,
+/// that of Microsoft SEAL.
+pub(crate) const ETA: u32 = 21;
+
+/// The largest magnitude of an error coefficient.
+pub(crate) const MAX_ERROR: i32 = ETA as i32;
+
+/// Fills `out` with uniform ternary coefficients −1, 0, 1: bytes of
+/// `SHAKE256("oboro v1 ternary" ‖ seed)` below 255, modulo 3, with 2 standing for −1.
+pub(crate) fn ternary(seed: &[u8; 32], out: &mut [i8]) {
+    let mut xof = Shake256::default();
+    xof.update(b"oboro v1 ternary");
+    xof.update(seed);
+    let mut stream = xof.finalize_xof();
+    let mut buffer = Zeroizing::new([0u8; 136]);
+    let mut filled = 0;
+    while filled < out.len() {
+        stream.read(&mut *buffer);
+        for &byte in buffer.iter() {
+            if byte != 255 && filled < out.len() {
+                let trit = (byte % 3) as i8;
+                out[filled] = trit - 3 * (trit >> 1);
+                filled += 1;
+            }
+        }
+    }
+}
+
+/// Fills `out` with centred binomial errors: 42 coins each, from ChaCha20 keyed by the seed.
+pub(crate) fn centred_binomial(seed: &[u8; 32], out: &mut [i32]) {
+    const BYTES: usize = 6;
+    const COINS: u64 = (1 << ETA) - 1;
+    let mut stream = ChaCha20Rng::from_seed(*seed);
+    let mut buffer = Zeroizing::new([0u8; 64 * BYTES]);
+    for errors in out.chunks_mut(64) {
+        stream.fill_bytes(&mut *buffer);
+        for (error, coins) in errors.iter_mut().zip(buffer.chunks_exact(BYTES)) {
+            let mut word = [0; 8];
+            word[..BYTES].copy_from_slice(coins);
+            let word = u64::from_le_bytes(word);
+            let heads = (word & COINS).count_ones() as i32;
+            let tails = (word >> ETA & COINS).count_ones() as i32;
+            *error = heads - tails;
+        }
+    }
+    buffer.zeroize();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ternary_is_uniform_and_stable() {
+        let mut all = vec![0i8; 1 << 18];
+        ternary(&[3; 32], &mut all);
+        // 2^18 thirds: four standard deviations are 970.
+        for value in [-1, 0, 1] {
+            let count = all.iter().filter(|&&x| x == value).count() as i64;
+            assert!((count - (1 << 18) / 3).abs() < 970, "{value}: {count}");
+        }
+        // Python: [(0,1,-1)[b%3] for b in hashlib.shake_256(b"oboro v1 ternary"+bytes([3])*32).digest(8)]
+        assert_eq!(all[..8], [1, -1, 1, 1, -1, 1, 1, 0]);
+    }
+
+    #[test]
+    fn errors_are_centred_binomial() {
+        let mut all = vec![0i32; 1 << 18];
+        centred_binomial(&[5; 32], &mut all);
+        let n = all.len() as f64;
+        let mean = all.iter().map(|&x| f64::from(x)).sum::<f64>() / n;
+        let variance = all.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / n;
+        let fourth = all.iter().map(|&x| f64::from(x).powi(4)).sum::<f64>() / n;
+        assert!(mean.abs() < 0.03, "mean {mean}");
+        assert!((variance - 10.5).abs() < 0.15, "variance {variance}");
+        // Kurtosis of the sum of 42 fair ±1/2 steps: 3 − 2/42.
+        assert!((fourth / variance.powi(2) - (3.0 - 2.0 / 42.0)).abs() < 0.05);
+        assert!(all.iter().all(|x| x.abs() <= MAX_ERROR));
+    }
+}
