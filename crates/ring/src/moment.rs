@@ -126,7 +126,8 @@ impl MomentIndex {
         let mut length = itemsets.length;
         let mut first = 0;
         loop {
-            let count = if length == 0 { 1 } else { flat.len() / length };
+            // Of length 0 there is exactly one set.
+            let count = flat.len().checked_div(length).unwrap_or(1);
             ranks.push(Rank {
                 first,
                 length,

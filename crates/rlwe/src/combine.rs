@@ -94,9 +94,12 @@ struct Use {
     secrets: u32,
 }
 
+/// A product of secrets in evaluation form modulo one limb.
+type SecretProduct = Arc<Zeroizing<Vec<u32>>>;
+
 #[derive(Default)]
 struct SecretProducts {
-    by_columns: HashMap<(usize, Box<[u32]>), Arc<Zeroizing<Vec<u32>>>>,
+    by_columns: HashMap<(usize, Box<[u32]>), SecretProduct>,
     bytes: usize,
 }
 
@@ -316,7 +319,7 @@ impl Combiner {
 
     /// The product of some columns' secrets in evaluation form, from the cache or by one
     /// multiplication from that of all but the last.
-    fn product(&self, limb: usize, columns: &[u32]) -> Arc<Zeroizing<Vec<u32>>> {
+    fn product(&self, limb: usize, columns: &[u32]) -> SecretProduct {
         let key = (limb, Box::from(columns));
         if let Some(found) = self
             .secrets

@@ -40,7 +40,6 @@ pub struct Encryptor<'a> {
 
 /// One block of a dataset: `N` transactions, all columns, one fresh mask.
 pub struct Block<'a> {
-    ring: &'a Ring,
     key: &'a DatasetKey,
     number: u64,
     seed: Seed,
@@ -98,7 +97,6 @@ impl<'a> Block<'a> {
             })
             .collect();
         Self {
-            ring,
             key,
             number,
             seed,
@@ -278,8 +276,9 @@ mod tests {
         let (ring, key) = (ring(), key());
         let (bits, mut other) = (vec![7u64; 64], vec![7u64; 64]);
         other[63] ^= 1 << 63;
-        let (a, b, swapped): ([&[u64]; 2], [&[u64]; 2], [&[u64]; 2]) =
-            ([&bits, &bits], [&bits, &other], [&other, &bits]);
+        let a: [&[u64]; 2] = [&bits, &bits];
+        let b: [&[u64]; 2] = [&bits, &other];
+        let swapped: [&[u64]; 2] = [&other, &bits];
         let stuck = |number, columns| Block::with_randomness(&ring, &key, number, columns, [3; 32]);
         let first = stuck(0, &a);
         assert_eq!(first.seed(), stuck(0, &a).seed());

@@ -95,7 +95,10 @@ impl MasterKey {
         let metadata = file.metadata().map_err(read)?;
         let mode = metadata.permissions().mode() & 0o777;
         if metadata.is_file() && mode & 0o077 != 0 {
-            return Err(KeyFileError::Permissions { path: path.to_owned(), mode });
+            return Err(KeyFileError::Permissions {
+                path: path.to_owned(),
+                mode,
+            });
         }
         let mut bytes = Zeroizing::new(Vec::with_capacity(LENGTH + 1));
         file.take(LENGTH as u64 + 1)

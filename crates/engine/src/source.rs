@@ -1,0 +1,56 @@
+//! Where panels come from.
+
+use crate::plan::Factor;
+use oboro_ring::Parameters;
+use oboro_store::{Panel, Snapshot, StoreError};
+use std::sync::Arc;
+
+/// The blocks of one segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// Its first block's number in the dataset.
+    pub first_block: u64,
+    /// The number of its blocks.
+    pub blocks: u64,
+}
+
+/// A dataset that can be counted: a fixed version, its panels on call.
+pub trait Source: Sync {
+    /// The ring of its ciphertexts.
+    fn parameters(&self) -> &Parameters;
+
+    /// The number of columns.
+    fn columns(&self) -> u32;
+
+    /// The segments, their blocks consecutive from 0.
+    fn segments(&self) -> Vec<Segment>;
+
+    /// The residues of one factor, modulo one limb, of all blocks of a segment: evaluation form,
+    /// block after block, below 2^28.
+    fn panel(&self, segment: usize, limb: usize, factor: Factor) -> Result<Arc<Panel>, StoreError>;
+}
+
+impl Source for Snapshot {
+    fn parameters(&self) -> &Parameters {
+        &self.manifest().parameters
+    }
+
+    fn columns(&self) -> u32 {
+        self.manifest().columns
+    }
+
+    fn segments(&self) -> Vec<Segment> {
+        let entry = |e: &oboro_store::SegmentEntry| Segment {
+            first_block: e.first_block,
+            blocks: e.blocks.into(),
+        };
+        self.manifest().segments.iter().map(entry).collect()
+    }
+
+    fn panel(&self, segment: usize, limb: usize, factor: Factor) -> Result<Arc<Panel>, StoreError> {
+        match factor {
+            Factor::Mask => self.mask(segment, limb),
+            Factor::Column(column) => Snapshot::panel(self, segment, limb, column as usize),
+        }
+    }
+}

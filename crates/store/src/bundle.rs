@@ -1,0 +1,307 @@
+//! The owner's local directory: a head and the segment files that it names.
+//!
+//! The head counts; a segment file that the head does not name is a leftover of a
+//! crashed append and is overwritten by the next. A bundle appears, and an append takes
+//! effect, by one rename. The owner record inside the head is sealed elsewhere.
+
+use crate::codec::{Reader, Writer, unseal};
+use crate::error::{Fault, StoreError};
+use crate::files::{
+    create_private_directory, io_error, lock, parent, rename_durably, replace_durably,
+    sync_directory,
+};
+use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
+use crate::segment::{Segment, SegmentDescription, SegmentWriter};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+const MAGIC: &str = "OBOROBND";
+const VERSION: u32 = 1;
+/// Head bytes beside the manifest and the owner record.
+const FRAME: usize = 8 + 4 + 8 + 8 + 32;
+
+/// The most bytes of a sealed owner record.
+pub const MAX_SEALED_BYTES: usize = 1 << 28;
+
+fn head_path(directory: &Path) -> PathBuf {
+    directory.join("head")
+}
+
+fn lock_path(directory: &Path) -> PathBuf {
+    directory.join("lock")
+}
+
+fn segments_path(directory: &Path) -> PathBuf {
+    directory.join("segments")
+}
+
+fn segment_path(directory: &Path, index: u32) -> PathBuf {
+    segments_path(directory).join(format!("{index:08}.seg"))
+}
+
+fn encode_head(manifest: &Manifest, sealed: &[u8]) -> Vec<u8> {
+    let manifest = manifest.encode();
+    let mut head = Writer::with_preamble(MAGIC, VERSION);
+    head.u64(manifest.len() as u64)
+        .u64(sealed.len() as u64)
+        .put(&manifest)
+        .put(sealed);
+    head.seal()
+}
+
+fn decode_head(bytes: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
+    Reader::new(bytes).preamble(MAGIC, VERSION)?;
+    let mut reader = Reader::new(unseal(bytes)?);
+    reader.preamble(MAGIC, VERSION)?;
+    let (manifest, sealed) = (reader.u64()?, reader.u64()?);
+    if sealed > MAX_SEALED_BYTES as u64
+        || manifest > MAX_MANIFEST_BYTES as u64
+        || manifest + sealed != reader.remaining() as u64
+    {
+        return Err(Fault::Invalid(
+            "the lengths in it contradict each other".into(),
+        ));
+    }
+    Ok((
+        reader.bytes(manifest as usize)?,
+        reader.bytes(sealed as usize)?,
+    ))
+}
+
+/// A dataset on the owner's disk, ready to be uploaded or appended to.
+#[derive(Debug)]
+pub struct Bundle {
+    directory: PathBuf,
+    manifest: Manifest,
+    sealed: Vec<u8>,
+}
+
+impl Bundle {
+    /// Begins a bundle that will appear as `directory` when it is committed.
+    pub fn create(directory: &Path) -> Result<BundleWriter, StoreError> {
+        refuse_existing(directory)?;
+        let name = directory.file_name().ok_or_else(|| StoreError::Misuse {
+            what: format!("{} names no directory", directory.display()),
+        })?;
+        let mut hidden = OsString::from(".");
+        hidden.push(name);
+        hidden.push(".partial");
+        let staging = parent(directory).join(hidden);
+
+        if staging.exists() {
+            // Left by a crash, unless its lock is held.
+            let _lock = lock(&lock_path(&staging), directory, "name for the bundle")?;
+            fs::remove_dir_all(&staging).map_err(io_error("remove the leftover", &staging))?;
+        }
+        create_private_directory(&staging).map_err(io_error("create", &staging))?;
+        let lock = lock(&lock_path(&staging), directory, "name for the bundle")?;
+        let writer = BundleWriter {
+            directory: staging.clone(),
+            _lock: lock,
+            target: Target::New {
+                published: directory.into(),
+            },
+            committed: false,
+        };
+        let segments = segments_path(&staging);
+        create_private_directory(&segments).map_err(io_error("create", &segments))?;
+        Ok(writer)
+    }
+
+    /// Reads the head of a bundle. Segments are opened, and checked, when asked for.
+    pub fn open(directory: &Path) -> Result<Self, StoreError> {
+        let path = head_path(directory);
+        let damaged = |fault| StoreError::Damaged {
+            subject: format!("the head of the bundle {}", path.display()),
+            fault,
+        };
+        let length = match fs::metadata(&path) {
+            Ok(metadata) => metadata.len(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(damaged(Fault::Missing));
+            }
+            Err(error) => return Err(io_error("read", &path)(error)),
+        };
+        let most = (FRAME + MAX_MANIFEST_BYTES + MAX_SEALED_BYTES) as u64;
+        if length > most {
+            return Err(damaged(Fault::Length {
+                expected: most,
+                found: length,
+            }));
+        }
+        let bytes = fs::read(&path).map_err(io_error("read", &path))?;
+        let (manifest, sealed) = decode_head(&bytes).map_err(damaged)?;
+        let manifest = Manifest::decode(manifest).map_err(|error| match error {
+            StoreError::Damaged { fault, .. } => damaged(fault),
+            other => other,
+        })?;
+        Ok(Self {
+            directory: directory.into(),
+            manifest,
+            sealed: sealed.to_vec(),
+        })
+    }
+
+    /// The bundle's directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The public description of the newest version.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The sealed owner record.
+    pub fn sealed(&self) -> &[u8] {
+        &self.sealed
+    }
+
+    /// Where the file of a segment is.
+    pub fn segment_path(&self, index: u32) -> PathBuf {
+        segment_path(&self.directory, index)
+    }
+
+    /// Opens a segment and checks that it is the one that the manifest names.
+    pub fn open_segment(&self, index: u32) -> Result<Segment, StoreError> {
+        if index as usize >= self.manifest.segments.len() {
+            return Err(StoreError::NoSuchSegment {
+                dataset: self.manifest.dataset,
+                index,
+                reason: "the manifest does not name it",
+            });
+        }
+        Segment::open_expected(&self.segment_path(index), &self.manifest, index)
+    }
+
+    /// Checks every panel of every segment.
+    pub fn verify(&self) -> Result<(), StoreError> {
+        (0..self.manifest.segments.len() as u32)
+            .try_for_each(|index| self.open_segment(index)?.verify())
+    }
+
+    /// Begins an append, which takes effect when it is committed. One at a time.
+    pub fn append(&self) -> Result<BundleWriter, StoreError> {
+        let lock = lock(&lock_path(&self.directory), &self.directory, "bundle")?;
+        let present = Self::open(&self.directory)?;
+        if present.manifest != self.manifest || present.sealed != self.sealed {
+            return Err(StoreError::BundleChanged {
+                path: self.directory.clone(),
+            });
+        }
+        Ok(BundleWriter {
+            directory: self.directory.clone(),
+            _lock: lock,
+            target: Target::Append {
+                older: Box::new(present.manifest),
+            },
+            committed: false,
+        })
+    }
+}
+
+fn refuse_existing(directory: &Path) -> Result<(), StoreError> {
+    match fs::symlink_metadata(directory) {
+        Ok(_) => Err(StoreError::BundleExists {
+            path: directory.into(),
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(io_error("look at", directory)(error)),
+    }
+}
+
+enum Target {
+    New { published: PathBuf },
+    Append { older: Box<Manifest> },
+}
+
+/// Segments being added to a bundle. Dropped before [`commit`](Self::commit), a new
+/// bundle leaves nothing and an old one is as it was.
+pub struct BundleWriter {
+    directory: PathBuf,
+    _lock: File,
+    target: Target,
+    committed: bool,
+}
+
+impl BundleWriter {
+    /// The index of the first segment to write: 0, or the number of those there.
+    pub fn first_new_segment(&self) -> u32 {
+        match &self.target {
+            Target::New { .. } => 0,
+            Target::Append { older } => older.segments.len() as u32,
+        }
+    }
+
+    /// Begins a segment; its index says which. Segments may be written side by side.
+    pub fn segment(&self, description: SegmentDescription) -> Result<SegmentWriter, StoreError> {
+        let index = description.index;
+        if index < self.first_new_segment() {
+            return Err(StoreError::BundleMismatch {
+                reason: format!("segment {index} is there already"),
+            });
+        }
+        SegmentWriter::create(&segment_path(&self.directory, index), description)
+    }
+
+    /// Publishes what was written as `manifest`, with the sealed owner record that
+    /// belongs to it: a new bundle gets its name, an old one its new head.
+    pub fn commit(mut self, manifest: &Manifest, sealed: &[u8]) -> Result<Bundle, StoreError> {
+        self.check(manifest, sealed)?;
+        replace_durably(&head_path(&self.directory), &encode_head(manifest, sealed))?;
+        let directory = match &self.target {
+            Target::New { published } => {
+                sync_directory(&segments_path(&self.directory))?;
+                refuse_existing(published)?;
+                rename_durably(&self.directory, published)?;
+                published.clone()
+            }
+            Target::Append { .. } => self.directory.clone(),
+        };
+        self.committed = true;
+        Ok(Bundle {
+            directory,
+            manifest: manifest.clone(),
+            sealed: sealed.to_vec(),
+        })
+    }
+
+    fn check(&self, manifest: &Manifest, sealed: &[u8]) -> Result<(), StoreError> {
+        let mismatch = |reason: &str| {
+            Err(StoreError::BundleMismatch {
+                reason: reason.into(),
+            })
+        };
+        manifest.validate()?;
+        if sealed.len() > MAX_SEALED_BYTES {
+            return mismatch("the owner record is too long");
+        }
+        let next_version = match &self.target {
+            Target::New { .. } => 1,
+            Target::Append { older } => {
+                manifest.extends(older)?;
+                older.version + 1
+            }
+        };
+        if manifest.version != next_version {
+            return mismatch("its version is not the next one");
+        }
+        (self.first_new_segment()..manifest.segments.len() as u32).try_for_each(|index| {
+            Segment::open_expected(&segment_path(&self.directory, index), manifest, index).map(drop)
+        })
+    }
+}
+
+impl Drop for BundleWriter {
+    fn drop(&mut self) {
+        if let (Target::New { .. }, false) = (&self.target, self.committed) {
+            // Best effort: what stays is removed when the name is used again.
+            let _ = fs::remove_dir_all(&self.directory);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! The catalogue: which datasets a store holds, in SQLite.
+//!
+//! A dataset or an upload exists when its row does; files without a row are leftovers.
+//! Every change is one transaction, durable when the call returns (`synchronous=FULL`).
+//! Rows hold encoded manifests; this file does not interpret them.
+
+use crate::error::StoreError;
+use crate::id::DatasetId;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::path::Path;
+
+const SCHEMA_VERSION: i64 = 1;
+/// "OBOR": marks the database as Oboro's.
+const APPLICATION_ID: i64 = 0x4f42_4f52;
+
+const SCHEMA: &str = "
+    CREATE TABLE dataset (
+        id BLOB PRIMARY KEY NOT NULL CHECK (length(id) = 16),
+        name TEXT NOT NULL UNIQUE,
+        manifest BLOB NOT NULL
+    ) STRICT;
+    CREATE TABLE upload (
+        id BLOB PRIMARY KEY NOT NULL CHECK (length(id) = 16),
+        name TEXT NOT NULL UNIQUE,
+        manifest BLOB NOT NULL
+    ) STRICT;
+    CREATE TABLE tombstone (
+        id BLOB PRIMARY KEY NOT NULL CHECK (length(id) = 16)
+    ) STRICT;";
+
+/// The two tables that hold manifests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Table {
+    /// Published versions.
+    Dataset,
+    /// Versions being uploaded, at most one of a dataset.
+    Upload,
+}
+
+impl Table {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Dataset => "dataset",
+            Self::Upload => "upload",
+        }
+    }
+}
+
+/// A row of either table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) id: DatasetId,
+    pub(crate) name: String,
+    pub(crate) manifest: Vec<u8>,
+}
+
+impl Record {
+    fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            id: DatasetId(row.get(0)?),
+            name: row.get(1)?,
+            manifest: row.get(2)?,
+        })
+    }
+}
+
+pub(crate) struct Catalogue {
+    connection: Connection,
+}
+
+impl Catalogue {
+    /// Opens the catalogue, making an empty one where there is none.
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        let mut connection = Connection::open(path)?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        let (application, found) = (pragma("application_id")?, pragma("user_version")?);
+        // Creation is one transaction, so a database is either empty or marked as ours.
+        let empty = pragma("page_count")? == 0;
+        if !empty && application != APPLICATION_ID {
+            return Err(StoreError::CatalogueForeign { path: path.into() });
+        }
+        if found > SCHEMA_VERSION {
+            return Err(StoreError::CatalogueNewer {
+                path: path.into(),
+                found,
+                known: SCHEMA_VERSION,
+            });
+        }
+        if empty {
+            let transaction = connection.transaction()?;
+            transaction.execute_batch(SCHEMA)?;
+            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+            transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+            transaction.commit()?;
+        }
+        Ok(Self { connection })
+    }
+
+    pub(crate) fn all(&self, table: Table) -> Result<Vec<Record>, StoreError> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "SELECT id, name, manifest FROM {} ORDER BY name",
+            table.name()
+        ))?;
+        let rows = statement.query_map([], Record::from_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    pub(crate) fn by_id(&self, table: Table, id: DatasetId) -> Result<Option<Record>, StoreError> {
+        let sql = format!(
+            "SELECT id, name, manifest FROM {} WHERE id = ?1",
+            table.name()
+        );
+        Ok(self
+            .connection
+            .prepare_cached(&sql)?
+            .query_row([id.0], Record::from_row)
+            .optional()?)
+    }
+
+    pub(crate) fn by_name(&self, table: Table, name: &str) -> Result<Option<Record>, StoreError> {
+        let sql = format!(
+            "SELECT id, name, manifest FROM {} WHERE name = ?1",
+            table.name()
+        );
+        Ok(self
+            .connection
+            .prepare_cached(&sql)?
+            .query_row([name], Record::from_row)
+            .optional()?)
+    }
+
+    /// Whether a dataset with this id was deleted.
+    pub(crate) fn is_deleted(&self, id: DatasetId) -> Result<bool, StoreError> {
+        Ok(self
+            .connection
+            .prepare_cached("SELECT 1 FROM tombstone WHERE id = ?1")?
+            .exists([id.0])?)
+    }
+
+    pub(crate) fn begin_upload(&self, record: &Record) -> Result<(), StoreError> {
+        self.connection.execute(
+            "INSERT INTO upload (id, name, manifest) VALUES (?1, ?2, ?3)",
+            params![record.id.0, record.name, record.manifest],
+        )?;
+        Ok(())
+    }
+
+    pub(crate) fn cancel_upload(&self, id: DatasetId) -> Result<(), StoreError> {
+        self.connection
+            .execute("DELETE FROM upload WHERE id = ?1", [id.0])?;
+        Ok(())
+    }
+
+    /// Makes the upload of a dataset its published version.
+    pub(crate) fn publish(&mut self, id: DatasetId) -> Result<(), StoreError> {
+        let transaction = self.connection.transaction()?;
+        transaction.execute(
+            "INSERT INTO dataset (id, name, manifest) SELECT id, name, manifest FROM upload WHERE id = ?1
+             ON CONFLICT (id) DO UPDATE SET manifest = excluded.manifest",
+            [id.0],
+        )?;
+        transaction.execute("DELETE FROM upload WHERE id = ?1", [id.0])?;
+        Ok(transaction.commit()?)
+    }
+
+    /// Removes a published dataset and any upload to it, and remembers the id for ever.
+    pub(crate) fn delete(&mut self, id: DatasetId) -> Result<(), StoreError> {
+        let transaction = self.connection.transaction()?;
+        transaction.execute("INSERT OR IGNORE INTO tombstone (id) VALUES (?1)", [id.0])?;
+        transaction.execute("DELETE FROM dataset WHERE id = ?1", [id.0])?;
+        transaction.execute("DELETE FROM upload WHERE id = ?1", [id.0])?;
+        Ok(transaction.commit()?)
+    }
+}

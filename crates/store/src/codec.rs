@@ -1,0 +1,105 @@
+//! Little-endian bytes in, little-endian bytes out.
+//!
+//! Reading is total: every length is checked against what is there before anything is
+//! taken or allocated. What a number means is for the caller to check.
+
+use crate::error::Fault;
+
+/// Reads fields from the front of a slice.
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    pub(crate) fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Fault> {
+        let (taken, rest) = self
+            .rest
+            .split_at_checked(count)
+            .ok_or_else(|| Fault::Invalid("it ends too early".into()))?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    pub(crate) fn array<const K: usize>(&mut self) -> Result<[u8; K], Fault> {
+        Ok(self
+            .bytes(K)?
+            .try_into()
+            .expect("exactly K bytes were taken"))
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, Fault> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, Fault> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// Checks the magic and the format version that every Oboro file begins with.
+    pub(crate) fn preamble(&mut self, magic: &'static str, known: u32) -> Result<(), Fault> {
+        if self
+            .bytes(magic.len())
+            .map_err(|_| Fault::Magic { magic })?
+            != magic.as_bytes()
+        {
+            return Err(Fault::Magic { magic });
+        }
+        match self.u32()? {
+            found if found > known => Err(Fault::Newer { found, known }),
+            0 => Err(Fault::Invalid("format version 0 never existed".into())),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Appends fields to a buffer.
+#[derive(Default)]
+pub(crate) struct Writer {
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    pub(crate) fn with_preamble(magic: &str, version: u32) -> Self {
+        let mut writer = Self::default();
+        writer.put(magic.as_bytes()).u32(version);
+        writer
+    }
+
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> &mut Self {
+        self.bytes.extend_from_slice(bytes);
+        self
+    }
+
+    pub(crate) fn u32(&mut self, value: u32) -> &mut Self {
+        self.put(&value.to_le_bytes())
+    }
+
+    pub(crate) fn u64(&mut self, value: u64) -> &mut Self {
+        self.put(&value.to_le_bytes())
+    }
+
+    /// Appends the BLAKE3 digest of everything so far.
+    pub(crate) fn seal(mut self) -> Vec<u8> {
+        let digest = blake3::hash(&self.bytes);
+        self.put(digest.as_bytes());
+        self.bytes
+    }
+}
+
+/// Splits off a trailing digest (as [`Writer::seal`] wrote it) and checks it.
+pub(crate) fn unseal(bytes: &[u8]) -> Result<&[u8], Fault> {
+    let (body, digest) = bytes.split_last_chunk::<32>().ok_or(Fault::Altered)?;
+    if blake3::hash(body) == *digest {
+        Ok(body)
+    } else {
+        Err(Fault::Altered)
+    }
+}

@@ -1,0 +1,292 @@
+//! Everything that can go wrong in the store, said once, with the remedy.
+//!
+//! A message names what it is about (dataset, segment, panel, path), the cause and what
+//! to do. [`StoreError::kind`] sorts errors for callers that translate them, a server
+//! for one.
+
+use crate::DatasetId;
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// What is wrong with bytes that should have been an Oboro format. Displayed, it goes on
+/// where a subject was named: "is missing".
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[allow(missing_docs)]
+pub enum Fault {
+    #[error("is not what it should be: it does not begin with {magic:?}")]
+    Magic { magic: &'static str },
+    #[error(
+        "was written by a newer Oboro (format version {found}; this one reads version {known})"
+    )]
+    Newer { found: u32, known: u32 },
+    #[error(
+        "has the wrong length ({found} bytes instead of {expected}): it was truncated or extended"
+    )]
+    Length { expected: u64, found: u64 },
+    #[error("does not match its digest: it was altered or damaged after it was written")]
+    Altered,
+    #[error("has foreign parameters: {0}")]
+    Foreign(String),
+    #[error("is malformed: {0}")]
+    Invalid(String),
+    #[error("is missing")]
+    Missing,
+    #[error("is not the one that the manifest names: it comes from another dataset or version")]
+    Unexpected,
+}
+
+impl Fault {
+    /// What to do about it, a sentence.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Magic { .. } => "Check that the path is right.",
+            Self::Newer { .. } => "Install that Oboro or a newer one to read it.",
+            Self::Foreign(_) => "This Oboro cannot use it; encrypt the data again.",
+            _ => {
+                "Restore it from a copy; without one, encrypt the data again, and delete the damaged dataset \
+                 from the server before uploading it anew."
+            }
+        }
+    }
+}
+
+/// An error of the store. The message is one or two plain sentences.
+#[derive(Debug, Error)]
+#[allow(missing_docs)]
+pub enum StoreError {
+    /// A file, or bytes that came from elsewhere, cannot be used.
+    #[error("{subject} {fault}. {}", fault.remedy())]
+    Damaged { subject: String, fault: Fault },
+    #[error(
+        "disk full while writing {}: what was being written (the upload or the bundle) was refused, published datasets \
+         are unaffected. Free some space and try again; an upload goes on where it stopped.",
+        path.display()
+    )]
+    DiskFull { path: PathBuf },
+    #[error("could not {action} {}: {source}. Check the path, its permissions and the disk.", path.display())]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    #[error(
+        "the catalogue of the store failed: {source}. Check the disk that holds the store and its \
+         permissions."
+    )]
+    Catalogue { source: rusqlite::Error },
+    #[error(
+        "the catalogue {} has schema version {found}, this Oboro knows {known}. Use the Oboro that \
+         wrote it or a newer one.",
+        path.display()
+    )]
+    CatalogueNewer {
+        path: PathBuf,
+        found: i64,
+        known: i64,
+    },
+    #[error("{} is an SQLite database of another program. Choose another directory for the store.", path.display())]
+    CatalogueForeign { path: PathBuf },
+    #[error(
+        "the store {} has datasets but its catalogue is gone. Restore catalogue.sqlite from a backup, \
+         or move the directory away to begin with an empty store.",
+        path.display()
+    )]
+    CatalogueMissing { path: PathBuf },
+    #[error("{} is in use by another process. Stop it first, or choose another {what}.", path.display())]
+    Locked { path: PathBuf, what: &'static str },
+    #[error("{} exists already. Choose another name, or move it away first.", path.display())]
+    BundleExists { path: PathBuf },
+    #[error("the bundle {} has changed since it was opened. Open it again.", path.display())]
+    BundleChanged { path: PathBuf },
+    #[error(
+        "the bundle's new manifest does not fit what was written: {reason}. This is a mistake in the \
+         calling program."
+    )]
+    BundleMismatch { reason: String },
+
+    #[error(
+        "{given:?} is not a dataset name: use 1 to 100 of the characters A-Z a-z 0-9 . _ - and no dot \
+         in front."
+    )]
+    Name { given: String },
+    #[error("{text:?} is not a {what}: that is {digits} hexadecimal digits.")]
+    NotHex {
+        text: String,
+        what: &'static str,
+        digits: usize,
+    },
+    #[error("there is no dataset named {name:?} here. List the datasets to see those that are.")]
+    NoDataset { name: String },
+    #[error("the manifest was refused: it {fault}. {}", fault.remedy())]
+    ManifestRefused { fault: Fault },
+    #[error(
+        "no upload of dataset {dataset} is under way. Begin the upload again; it goes on where it stopped."
+    )]
+    NoUpload { dataset: DatasetId },
+    #[error(
+        "the name {name:?} is taken by dataset {taken_by}. Choose another name, or delete that dataset first."
+    )]
+    NameTaken { name: String, taken_by: DatasetId },
+    #[error("dataset {dataset} is stored here under the name {name:?}. Use that name.")]
+    StoredAs { dataset: DatasetId, name: String },
+    #[error(
+        "dataset {dataset} was deleted here, and ids are never used again. Encrypt the data again for a \
+         new id."
+    )]
+    Deleted { dataset: DatasetId },
+    #[error("version {new} of dataset {dataset} does not extend version {old}: {reason}. {remedy}")]
+    NotAnExtension {
+        dataset: DatasetId,
+        old: u64,
+        new: u64,
+        reason: &'static str,
+        remedy: &'static str,
+    },
+    #[error(
+        "another version of dataset {dataset} is being uploaded as {name:?}. Finish that upload, or \
+         cancel it, and begin again."
+    )]
+    OtherUpload { dataset: DatasetId, name: String },
+    #[error("the upload of dataset {dataset} was cancelled. Begin again if that was not intended.")]
+    UploadCancelled { dataset: DatasetId },
+    #[error(
+        "dataset {dataset} has no segment {index} to upload: {reason}. Ask for the upload's status and \
+         follow it."
+    )]
+    NoSuchSegment {
+        dataset: DatasetId,
+        index: u32,
+        reason: &'static str,
+    },
+    #[error(
+        "segment {index} of dataset {dataset} is being received on another connection. Try again when \
+         that one has ended."
+    )]
+    SegmentBusy { dataset: DatasetId, index: u32 },
+    #[error(
+        "segment {index} of dataset {dataset} is at byte {received}, not {offset}. Go on from byte \
+         {received}."
+    )]
+    Offset {
+        dataset: DatasetId,
+        index: u32,
+        received: u64,
+        offset: u64,
+    },
+    #[error(
+        "segment {index} of dataset {dataset} was announced with {announced} bytes and more arrived. \
+         Send exactly the segment that the manifest names."
+    )]
+    TooLong {
+        dataset: DatasetId,
+        index: u32,
+        announced: u64,
+    },
+    #[error(
+        "segment {index} of dataset {dataset} is not complete: {received} of {announced} bytes have arrived. \
+         Send the rest."
+    )]
+    Incomplete {
+        dataset: DatasetId,
+        index: u32,
+        received: u64,
+        announced: u64,
+    },
+    #[error(
+        "segment {index} of dataset {dataset} arrived damaged and was discarded: {damaged} {fault}. \
+         Send the segment again from its first byte; if it is refused again, verify the bundle."
+    )]
+    SegmentRefused {
+        dataset: DatasetId,
+        index: u32,
+        damaged: String,
+        fault: Fault,
+    },
+    #[error(
+        "dataset {dataset} cannot be published: segment {index} is not complete. Send the missing \
+         segments first."
+    )]
+    NotComplete { dataset: DatasetId, index: u32 },
+
+    #[error(
+        "there is no panel (limb {limb}, column {column}) in segment {segment} of dataset {dataset}. \
+         This is a mistake in the calling program."
+    )]
+    NoPanel {
+        dataset: DatasetId,
+        segment: usize,
+        limb: usize,
+        column: usize,
+    },
+    #[error("{what}. This is a mistake in the calling program.")]
+    Misuse { what: String },
+}
+
+/// What a caller can do about an error, coarsely.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The thing asked for is not there.
+    NotFound,
+    /// The name or id is taken by something else.
+    AlreadyExists,
+    /// The request or its bytes are wrong and will stay wrong.
+    InvalidArgument,
+    /// The request does not fit the present state; do something else first.
+    FailedPrecondition,
+    /// Someone else is at it; try again later.
+    Busy,
+    /// Stored bytes are damaged or gone.
+    DataLoss,
+    /// No space left.
+    DiskFull,
+    /// The machine failed (I/O, catalogue) or the calling program did.
+    Internal,
+}
+
+impl StoreError {
+    /// The coarse kind of this error.
+    pub fn kind(&self) -> ErrorKind {
+        use StoreError::*;
+        match self {
+            NoDataset { .. } | NoUpload { .. } => ErrorKind::NotFound,
+            NameTaken { .. } | StoredAs { .. } | Deleted { .. } | BundleExists { .. } => {
+                ErrorKind::AlreadyExists
+            }
+            Name { .. }
+            | ManifestRefused { .. }
+            | NotHex { .. }
+            | NoSuchSegment { .. }
+            | TooLong { .. }
+            | NoPanel { .. } => ErrorKind::InvalidArgument,
+            NotAnExtension { .. }
+            | OtherUpload { .. }
+            | UploadCancelled { .. }
+            | Offset { .. }
+            | Incomplete { .. }
+            | NotComplete { .. }
+            | BundleChanged { .. } => ErrorKind::FailedPrecondition,
+            SegmentBusy { .. } | Locked { .. } => ErrorKind::Busy,
+            Damaged { .. } | SegmentRefused { .. } => ErrorKind::DataLoss,
+            DiskFull { .. } => ErrorKind::DiskFull,
+            Io { .. }
+            | Catalogue { .. }
+            | CatalogueNewer { .. }
+            | CatalogueForeign { .. }
+            | CatalogueMissing { .. }
+            | BundleMismatch { .. }
+            | Misuse { .. } => ErrorKind::Internal,
+        }
+    }
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(source: rusqlite::Error) -> Self {
+        match source.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::DiskFull) => StoreError::DiskFull {
+                path: "catalogue.sqlite".into(),
+            },
+            _ => StoreError::Catalogue { source },
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The few things done to files with care: durable writes, renames, locks.
+//!
+//! A rename is durable only after its directory is synced; every function here that
+//! renames also does that. Errors name the path; a full disk is told apart.
+
+use crate::StoreError;
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Turns an I/O error into one that says what was being done to which path.
+pub(crate) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    move |source| match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            StoreError::DiskFull { path: path.into() }
+        }
+        _ => StoreError::Io {
+            action,
+            path: path.into(),
+            source,
+        },
+    }
+}
+
+/// The name under which a file is written before it is complete.
+pub(crate) fn partial_path(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(".partial");
+    name.into()
+}
+
+/// Makes renames, creations and removals in `directory` durable.
+pub(crate) fn sync_directory(directory: &Path) -> Result<(), StoreError> {
+    File::open(directory)
+        .and_then(|file| file.sync_all())
+        .map_err(io_error("sync the directory", directory))
+}
+
+/// Renames within one directory and makes that durable.
+pub(crate) fn rename_durably(from: &Path, to: &Path) -> Result<(), StoreError> {
+    fs::rename(from, to).map_err(io_error("rename to", to))?;
+    sync_directory(parent(to))
+}
+
+/// The directory that holds `path`.
+pub(crate) fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Replaces `path` by `bytes`, readable by its owner only: the old file or the new one,
+/// whatever happens.
+pub(crate) fn replace_durably(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    let partial = partial_path(path);
+    let write = || {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&partial)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    };
+    write().map_err(io_error("write", &partial))?;
+    rename_durably(&partial, path)
+}
+
+/// Creates a directory that only its owner may enter. It must not exist.
+pub(crate) fn create_private_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
+}
+
+/// Takes the lock file `path`, held until the returned file is dropped; `holder` and
+/// `what` are for the error: which directory or file is in use.
+pub(crate) fn lock(path: &Path, holder: &Path, what: &'static str) -> Result<File, StoreError> {
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .map_err(io_error("open the lock file", path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Locked {
+            path: holder.into(),
+            what,
+        }),
+        Err(TryLockError::Error(source)) => Err(io_error("lock", path)(source)),
+    }
+}
+
+/// Removes a file; one that is not there is fine.
+pub(crate) fn remove_if_there(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(io_error("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,35 @@
+//! The encrypted column store: how ciphertext lies on disk, and how it comes back.
+//!
+//! A dataset is a list of *segments* of up to 64 blocks; in a segment each
+//! (limb, column) is one contiguous *panel*, the unit of checksum, I/O and caching.
+//! The owner builds a [`Bundle`]; the server keeps a [`Store`], from which queries take
+//! a [`Snapshot`]. A [`Manifest`] describes one version of a dataset and names every
+//! byte of it through digests; its [`Manifest::root`] is what the owner remembers.
+//!
+//! Nothing here is secret and nothing here can decrypt. Bytes are specified in
+//! `docs/formats.md`.
+
+mod bundle;
+mod catalogue;
+mod codec;
+mod error;
+mod files;
+mod id;
+mod manifest;
+mod panel;
+mod segment;
+mod snapshot;
+mod store;
+#[cfg(test)]
+mod testing;
+
+pub use bundle::{Bundle, BundleWriter, MAX_SEALED_BYTES};
+pub use error::{ErrorKind, Fault, StoreError};
+pub use id::{DatasetId, Digest};
+pub use manifest::{MAX_COLUMNS, MAX_MANIFEST_BYTES, MAX_SEGMENTS, Manifest, SegmentEntry};
+pub use panel::Panel;
+pub use segment::{BLOCKS_PER_SEGMENT, Segment, SegmentDescription, SegmentWriter, segment_bytes};
+pub use snapshot::Snapshot;
+pub use store::{
+    DatasetInfo, MAX_NAME_CHARS, Published, SegmentProgress, SegmentReceiver, Store, UploadStatus,
+};

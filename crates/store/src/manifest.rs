@@ -1,0 +1,241 @@
+//! The manifest: the public description of one version of a dataset.
+//!
+//! It names every segment by digest, so its root names every byte of the dataset. The
+//! encoding is canonical (one manifest, one encoding) and decoding is total: any bytes
+//! give a valid manifest or an error, without allocating more than the bytes warrant.
+
+use crate::codec::{Reader, Writer, unseal};
+use crate::error::{Fault, StoreError};
+use crate::id::{DatasetId, Digest};
+use crate::segment::segment_bytes;
+use oboro_ring::Parameters;
+
+const MAGIC: &str = "OBOROMAN";
+const VERSION: u32 = 1;
+const ROOT_CONTEXT: &str = "oboro v1 dataset root";
+/// Bytes before the list of segments, bytes of an entry, bytes of the trailing digest.
+const FIXED: usize = 92;
+const ENTRY: usize = 52;
+const DIGEST: usize = 32;
+
+/// The most columns of a dataset.
+pub const MAX_COLUMNS: u32 = 1 << 24;
+/// The most segments of a dataset.
+pub const MAX_SEGMENTS: usize = 1 << 20;
+/// The most bytes that an encoded manifest takes.
+pub const MAX_MANIFEST_BYTES: usize = FIXED + ENTRY * MAX_SEGMENTS + DIGEST;
+
+/// How a manifest names a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentEntry {
+    /// BLAKE3 of the segment's header, which covers its panels.
+    pub digest: Digest,
+    /// The number of its first block in the dataset.
+    pub first_block: u64,
+    /// The number of its blocks, 1 to 64.
+    pub blocks: u32,
+    /// The length of its file.
+    pub bytes: u64,
+}
+
+/// The public description of one version of a dataset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    /// The dataset, the same in all versions.
+    pub dataset: DatasetId,
+    /// Identifies the owner's key without revealing it.
+    pub key_check: [u8; 16],
+    /// The generation of column secrets.
+    pub generation: [u8; 16],
+    /// The ring of the ciphertexts.
+    pub parameters: Parameters,
+    /// The longest itemset that the parameters have room for.
+    pub max_len: u8,
+    /// The number of columns.
+    pub columns: u32,
+    /// 1 when first encrypted, one more with every append.
+    pub version: u64,
+    /// The segments, their blocks consecutive from 0.
+    pub segments: Vec<SegmentEntry>,
+}
+
+impl Manifest {
+    /// The canonical bytes of a [valid](Self::validate) manifest.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::with_preamble(MAGIC, VERSION);
+        out.put(&self.dataset.0)
+            .put(&self.key_check)
+            .put(&self.generation)
+            .u32(self.parameters.log_degree())
+            .u32(self.parameters.limb_count() as u32)
+            .u32(self.parameters.plaintext_modulus())
+            .u32(self.columns)
+            .u32(u32::from(self.max_len))
+            .u64(self.version)
+            .u32(self.segments.len() as u32);
+        for segment in &self.segments {
+            out.put(&segment.digest.0)
+                .u64(segment.first_block)
+                .u32(segment.blocks)
+                .u64(segment.bytes);
+        }
+        out.seal()
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote; anything else is an error.
+    pub fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
+        Self::parse(bytes)
+            .and_then(|manifest| manifest.check().map(|()| manifest))
+            .map_err(|fault| StoreError::Damaged {
+                subject: "the manifest".into(),
+                fault,
+            })
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Self, Fault> {
+        Reader::new(bytes).preamble(MAGIC, VERSION)?;
+        let mut reader = Reader::new(unseal(bytes)?);
+        reader.preamble(MAGIC, VERSION)?;
+        let dataset = DatasetId(reader.array()?);
+        let key_check = reader.array()?;
+        let generation = reader.array()?;
+        let (log_degree, limbs, plaintext_modulus) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        let columns = reader.u32()?;
+        let max_len = u8::try_from(reader.u32()?)
+            .map_err(|_| Fault::Invalid("max_len is above 255".into()))?;
+        let version = reader.u64()?;
+        let count = reader.u32()? as usize;
+        if count > MAX_SEGMENTS || count * ENTRY != reader.remaining() {
+            return Err(Fault::Invalid(format!(
+                "{count} segments do not fit its length"
+            )));
+        }
+        let segments = (0..count)
+            .map(|_| {
+                Ok(SegmentEntry {
+                    digest: Digest(reader.array()?),
+                    first_block: reader.u64()?,
+                    blocks: reader.u32()?,
+                    bytes: reader.u64()?,
+                })
+            })
+            .collect::<Result<_, Fault>>()?;
+        let parameters = Parameters::new(log_degree, limbs as usize, plaintext_modulus)
+            .map_err(|error| Fault::Foreign(error.to_string()))?;
+        Ok(Self {
+            dataset,
+            key_check,
+            generation,
+            parameters,
+            max_len,
+            columns,
+            version,
+            segments,
+        })
+    }
+
+    /// Checks what [`decode`](Self::decode) would refuse: counts within the format's
+    /// bounds, blocks consecutive from 0, lengths as columns and blocks make them.
+    pub fn validate(&self) -> Result<(), StoreError> {
+        self.check().map_err(|fault| StoreError::Damaged {
+            subject: "the manifest".into(),
+            fault,
+        })
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        let invalid = |reason: String| Err(Fault::Invalid(reason));
+        if self.version == 0 || self.max_len == 0 {
+            return invalid("its version and max_len begin at 1".into());
+        }
+        if !(1..=MAX_COLUMNS).contains(&self.columns) {
+            return invalid(format!(
+                "{} columns; it must have 1 to {MAX_COLUMNS}",
+                self.columns
+            ));
+        }
+        if !(1..=MAX_SEGMENTS).contains(&self.segments.len()) {
+            return invalid(format!(
+                "{} segments; it must have 1 to {MAX_SEGMENTS}",
+                self.segments.len()
+            ));
+        }
+        let mut next_block = 0;
+        for (index, segment) in self.segments.iter().enumerate() {
+            if segment.first_block != next_block {
+                return invalid(format!(
+                    "segment {index} does not begin at block {next_block}"
+                ));
+            }
+            if segment_bytes(&self.parameters, self.columns, segment.blocks) != Some(segment.bytes)
+            {
+                return invalid(format!(
+                    "segment {index} cannot have {} blocks in {} bytes",
+                    segment.blocks, segment.bytes
+                ));
+            }
+            next_block += u64::from(segment.blocks);
+        }
+        Ok(())
+    }
+
+    /// The root hash: BLAKE3 of the encoding in key derivation mode, with the context
+    /// `oboro v1 dataset root`. Two datasets with equal roots are equal in every byte.
+    pub fn root(&self) -> Digest {
+        Digest(blake3::derive_key(ROOT_CONTEXT, &self.encode()))
+    }
+
+    /// The number of blocks.
+    pub fn block_count(&self) -> u64 {
+        self.segments
+            .iter()
+            .map(|segment| u64::from(segment.blocks))
+            .sum()
+    }
+
+    /// The bytes of all segment files.
+    pub fn segment_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.bytes).sum()
+    }
+
+    /// Checks that this is `older` with something appended, once or more often: the
+    /// same dataset, key, generation, parameters, columns and `max_len`, all the older
+    /// segments, and at least one new segment for each new version.
+    pub fn extends(&self, older: &Manifest) -> Result<(), StoreError> {
+        const OTHER: &str =
+            "Append to the dataset that is there, or upload this one under another name.";
+        let appends = self.version.saturating_sub(older.version);
+        let (reason, remedy) = if self.dataset != older.dataset {
+            ("it is another dataset", OTHER)
+        } else if self.key_check != older.key_check {
+            ("it was encrypted with another key", OTHER)
+        } else if self.generation != older.generation {
+            ("its secrets are of another generation", OTHER)
+        } else if self.parameters != older.parameters || self.max_len != older.max_len {
+            ("its parameters differ", OTHER)
+        } else if self.columns != older.columns {
+            ("its columns differ", OTHER)
+        } else if appends == 0 {
+            (
+                "it is not newer",
+                "Upload the newest version of the bundle.",
+            )
+        } else if !self.segments.starts_with(&older.segments) {
+            ("older segments were changed", OTHER)
+        } else if ((self.segments.len() - older.segments.len()) as u64) < appends {
+            ("it has fewer new segments than new versions", OTHER)
+        } else {
+            return Ok(());
+        };
+        Err(StoreError::NotAnExtension {
+            dataset: older.dataset,
+            old: older.version,
+            new: self.version,
+            reason,
+            remedy,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! Manifests: golden bytes, canonical encoding, total decoding, extension.
+
+use super::*;
+use crate::testing::{ID, assert_golden, manifest, one_limb, two_limbs};
+use proptest::prelude::*;
+
+fn entry(index: u8, first_block: u64, blocks: u32) -> SegmentEntry {
+    let bytes = segment_bytes(&one_limb(), 2, blocks).unwrap();
+    SegmentEntry {
+        digest: Digest([index; 32]),
+        first_block,
+        blocks,
+        bytes,
+    }
+}
+
+fn sample() -> Manifest {
+    manifest(&one_limb(), vec![entry(0xa0, 0, 64), entry(0xa1, 64, 5)])
+}
+
+fn next() -> Manifest {
+    let mut next = sample();
+    next.version += 1;
+    next.segments.push(entry(0xa2, 69, 1));
+    next
+}
+
+fn reseal(bytes: &mut [u8]) {
+    let body = bytes.len() - 32;
+    let digest = Digest::of(&bytes[..body]);
+    bytes[body..].copy_from_slice(&digest.0);
+}
+
+#[test]
+fn the_format_is_the_golden_one() {
+    let manifest = sample();
+    let bytes = manifest.encode();
+    assert_eq!(bytes.len(), FIXED + 2 * ENTRY + DIGEST);
+    assert_golden("manifest", &bytes);
+    assert_eq!(Manifest::decode(&bytes).unwrap(), manifest);
+    assert_golden("manifest.root", &manifest.root().0);
+    assert_eq!(manifest.block_count(), 69);
+}
+
+#[test]
+fn every_altered_or_missing_byte_is_found() {
+    let bytes = sample().encode();
+    for at in 0..bytes.len() {
+        for bit in 0..8 {
+            let mut altered = bytes.clone();
+            altered[at] ^= 1 << bit;
+            assert!(
+                Manifest::decode(&altered).is_err(),
+                "bit {bit} of byte {at}"
+            );
+        }
+        assert!(Manifest::decode(&bytes[..at]).is_err());
+    }
+    let mut longer = bytes;
+    longer.push(0);
+    assert!(Manifest::decode(&longer).is_err());
+}
+
+#[test]
+fn a_newer_format_says_so() {
+    let mut bytes = sample().encode();
+    bytes[8] = 9;
+    let error = Manifest::decode(&bytes).unwrap_err().to_string();
+    assert!(error.contains("newer Oboro (format version 9"), "{error}");
+}
+
+#[test]
+fn impossible_manifests_are_refused() {
+    let changes: [fn(&mut Manifest); 9] = [
+        |m| m.version = 0,
+        |m| m.max_len = 0,
+        |m| m.columns = 0,
+        |m| m.columns = MAX_COLUMNS + 1,
+        |m| m.segments.clear(),
+        |m| m.segments[0].blocks = 65,
+        |m| m.segments[1].blocks = 0,
+        |m| m.segments[1].first_block = 63,
+        |m| m.segments[1].bytes += 1,
+    ];
+    for (number, change) in changes.iter().enumerate() {
+        let mut manifest = sample();
+        change(&mut manifest);
+        assert!(manifest.validate().is_err(), "change {number}");
+        assert!(
+            Manifest::decode(&manifest.encode()).is_err(),
+            "change {number}"
+        );
+    }
+}
+
+#[test]
+fn roots_differ_where_anything_differs() {
+    assert_eq!(sample().root(), sample().root());
+    assert_ne!(sample().root(), next().root());
+    let mut other = sample();
+    other.segments[1].digest.0[31] ^= 1;
+    assert_ne!(other.root(), sample().root());
+}
+
+#[test]
+fn an_extension_keeps_everything_and_adds_segments() {
+    next().extends(&sample()).unwrap();
+    // Two appends may be uploaded at once.
+    let mut later = next();
+    later.version += 1;
+    later.segments.push(entry(0xa3, 70, 1));
+    later.extends(&sample()).unwrap();
+
+    type Change = (&'static str, fn(&mut Manifest));
+    let changes: [Change; 10] = [
+        ("another dataset", |m| m.dataset = DatasetId([9; 16])),
+        ("another key", |m| m.key_check[0] ^= 1),
+        ("generation", |m| m.generation[0] ^= 1),
+        ("parameters", |m| m.parameters = two_limbs()),
+        ("parameters", |m| m.max_len += 1),
+        ("columns", |m| m.columns += 1),
+        ("not newer", |m| m.version -= 1),
+        ("fewer new segments", |m| m.version += 1),
+        ("older segments", |m| m.segments[1].digest.0[0] ^= 1),
+        ("older segments", |m| m.segments.truncate(1)),
+    ];
+    for (reason, change) in changes {
+        let mut new = next();
+        change(&mut new);
+        let error = new.extends(&sample()).unwrap_err().to_string();
+        assert!(
+            error.contains(reason) && error.contains(&ID.to_string()),
+            "{reason:?} is not in: {error}"
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn random_bytes_are_errors(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        prop_assert!(Manifest::decode(&bytes).is_err());
+    }
+
+    /// Whoever lies can compute digests too: still no panic, and what passes is canonical.
+    #[test]
+    fn resealed_bytes_are_errors_or_canonical(
+        at in 8usize..190,
+        value in any::<[u8; 4]>(),
+        cut in 0usize..250,
+    ) {
+        let mut bytes = sample().encode();
+        bytes[at..at + 4].copy_from_slice(&value);
+        bytes.truncate(bytes.len().min(300 - cut).max(32));
+        reseal(&mut bytes);
+        if let Ok(manifest) = Manifest::decode(&bytes) {
+            prop_assert_eq!(manifest.encode(), bytes);
+        }
+    }
+
+    #[test]
+    fn decode_inverts_encode(
+        blocks in prop::collection::vec((1u32..=64, any::<u8>()), 1..20),
+        version in 1u64..,
+        max_len in 1u8..,
+        key_check in any::<[u8; 16]>(),
+    ) {
+        let mut manifest = manifest(&one_limb(), Vec::new());
+        for (blocks, digest) in blocks {
+            manifest.segments.push(entry(digest, manifest.block_count(), blocks));
+        }
+        (manifest.version, manifest.max_len, manifest.key_check) = (version, max_len, key_check);
+        prop_assert_eq!(Manifest::decode(&manifest.encode()).unwrap(), manifest);
+    }
+}

@@ -1,0 +1,634 @@
+//! Segment files: up to 64 blocks of all columns, limb-major, each panel with its digest.
+//!
+//! `docs/formats.md` has the bytes. A file under its final name is complete: it is
+//! written elsewhere, header last, synced and renamed. Every byte of it is covered: the
+//! header by its own digest, panels by digests in the header, and all padding is zero.
+
+use crate::codec::{Reader, Writer, unseal};
+use crate::error::{Fault, StoreError};
+use crate::files::{io_error, parent, partial_path, sync_directory};
+use crate::id::{DatasetId, Digest};
+use crate::manifest::{MAX_COLUMNS, Manifest, SegmentEntry};
+use oboro_ring::{MAX_LOG_DEGREE, MIN_LOG_DEGREE, Parameters, Seed, pack};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// The most blocks a segment holds.
+pub const BLOCKS_PER_SEGMENT: u32 = 64;
+
+const MAGIC: &str = "OBOROSEG";
+const VERSION: u32 = 1;
+/// Headers and panels begin at multiples of this.
+const ALIGNMENT: u64 = 4096;
+/// Header bytes before the limb primes.
+const FIXED_HEADER: u64 = 64;
+/// Bounds a header to half a gibibyte: (limb, column) pairs of a segment.
+const MAX_PANELS: u64 = 1 << 24;
+/// More limbs than this are not secure at any degree that ring has.
+const MAX_LIMBS: u32 = 64;
+
+/// Where things lie in a segment file.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    /// Bytes before the header's own digest.
+    digested: u64,
+    header: u64,
+    /// Packed bytes of one panel, and the same with padding.
+    packed: u64,
+    stride: u64,
+    total: u64,
+}
+
+impl Layout {
+    /// `None` if a number is beyond what the format allows.
+    fn new(log_degree: u32, limbs: u32, columns: u32, blocks: u32) -> Option<Self> {
+        let panels = u64::from(limbs) * u64::from(columns);
+        let fits = (MIN_LOG_DEGREE..=MAX_LOG_DEGREE).contains(&log_degree)
+            && (1..=MAX_LIMBS).contains(&limbs)
+            && (1..=MAX_COLUMNS).contains(&columns)
+            && (1..=BLOCKS_PER_SEGMENT).contains(&blocks)
+            && panels <= MAX_PANELS;
+        if !fits {
+            return None;
+        }
+        let digested = FIXED_HEADER + 4 * u64::from(limbs) + 32 * u64::from(blocks) + 32 * panels;
+        let header = (digested + 32).next_multiple_of(ALIGNMENT);
+        let packed = pack::packed_len((blocks as usize) << log_degree) as u64;
+        let stride = packed.next_multiple_of(ALIGNMENT);
+        Some(Self {
+            digested,
+            header,
+            packed,
+            stride,
+            total: header + panels * stride,
+        })
+    }
+
+    fn panel_offset(&self, panel: usize) -> u64 {
+        self.header + panel as u64 * self.stride
+    }
+}
+
+/// The length of a segment file, or `None` if the format has no such segment.
+pub fn segment_bytes(parameters: &Parameters, columns: u32, blocks: u32) -> Option<u64> {
+    let limbs = u32::try_from(parameters.limb_count()).ok()?;
+    Layout::new(parameters.log_degree(), limbs, columns, blocks).map(|layout| layout.total)
+}
+
+/// What a segment is about to hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SegmentDescription {
+    /// The dataset that the segment belongs to.
+    pub dataset: DatasetId,
+    /// Its place in the dataset's list of segments.
+    pub index: u32,
+    /// The number of its first block in the dataset.
+    pub first_block: u64,
+    /// The number of columns.
+    pub columns: u32,
+    /// The ring of the ciphertexts.
+    pub parameters: Parameters,
+    /// One mask seed per block: 1 to 64 of them.
+    pub seeds: Vec<Seed>,
+}
+
+impl SegmentDescription {
+    fn layout(&self) -> Result<Layout, StoreError> {
+        let limbs = u32::try_from(self.parameters.limb_count()).unwrap_or(u32::MAX);
+        let blocks = u32::try_from(self.seeds.len()).unwrap_or(u32::MAX);
+        Layout::new(self.parameters.log_degree(), limbs, self.columns, blocks).ok_or_else(|| {
+            StoreError::Misuse {
+                what: format!(
+                    "a segment cannot have {blocks} blocks of {} columns and {limbs} limbs",
+                    self.columns
+                ),
+            }
+        })
+    }
+
+    fn encode_header(&self, layout: &Layout, panels: &[Digest]) -> Vec<u8> {
+        let mut header = Writer::with_preamble(MAGIC, VERSION);
+        header
+            .u32(layout.header as u32)
+            .put(&self.dataset.0)
+            .u32(self.index)
+            .u32(self.seeds.len() as u32)
+            .u64(self.first_block)
+            .u32(self.columns)
+            .u32(self.parameters.log_degree())
+            .u32(self.parameters.limb_count() as u32)
+            .u32(self.parameters.plaintext_modulus());
+        for modulus in self.parameters.limb_moduli() {
+            header.u32(modulus.value());
+        }
+        for seed in &self.seeds {
+            header.put(&seed.0);
+        }
+        for digest in panels {
+            header.put(&digest.0);
+        }
+        let mut bytes = header.seal();
+        debug_assert_eq!(bytes.len() as u64, layout.digested + 32);
+        bytes.resize(layout.header as usize, 0);
+        bytes
+    }
+}
+
+/// A header that was read and checked, and the digest that names its segment.
+struct Header {
+    description: SegmentDescription,
+    layout: Layout,
+    panels: Vec<Digest>,
+    digest: Digest,
+}
+
+impl Header {
+    /// Reads and checks the header of a file of `length` bytes.
+    fn read(file: &File, length: u64) -> Result<Self, ReadError> {
+        let mut fixed = [0; FIXED_HEADER as usize];
+        let there = fixed.len().min(length as usize);
+        file.read_exact_at(&mut fixed[..there], 0)?;
+        let mut reader = Reader::new(&fixed[..there]);
+        reader.preamble(MAGIC, VERSION)?;
+        if length < FIXED_HEADER {
+            return Err(Fault::Length {
+                expected: FIXED_HEADER,
+                found: length,
+            }
+            .into());
+        }
+        let header_length = u64::from(reader.u32()?);
+        let dataset = DatasetId(reader.array()?);
+        let index = reader.u32()?;
+        let blocks = reader.u32()?;
+        let first_block = reader.u64()?;
+        let columns = reader.u32()?;
+        let log_degree = reader.u32()?;
+        let limbs = reader.u32()?;
+        let plaintext_modulus = reader.u32()?;
+
+        let layout = Layout::new(log_degree, limbs, columns, blocks)
+            .filter(|layout| layout.header == header_length)
+            .ok_or_else(|| {
+                Fault::Invalid("the numbers in its header contradict each other".into())
+            })?;
+        // Before allocating: a header cannot claim more than the file has.
+        if length != layout.total {
+            return Err(Fault::Length {
+                expected: layout.total,
+                found: length,
+            }
+            .into());
+        }
+        let mut bytes = vec![0; layout.header as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        let (sealed, padding) = bytes.split_at(layout.digested as usize + 32);
+        let body = unseal(sealed)?;
+        if !is_zero(padding) {
+            return Err(Fault::Altered.into());
+        }
+
+        let parameters = Parameters::new(log_degree, limbs as usize, plaintext_modulus)
+            .map_err(|error| Fault::Foreign(error.to_string()))?;
+        let mut reader = Reader::new(&body[FIXED_HEADER as usize..]);
+        for modulus in parameters.limb_moduli() {
+            let (found, expected) = (reader.u32()?, modulus.value());
+            if found != expected {
+                return Err(Fault::Foreign(format!(
+                    "limb prime {found} where this Oboro has {expected}"
+                ))
+                .into());
+            }
+        }
+        let seeds = (0..blocks)
+            .map(|_| reader.array().map(Seed))
+            .collect::<Result<_, _>>()?;
+        let panels = (0..limbs as u64 * columns as u64)
+            .map(|_| reader.array().map(Digest))
+            .collect::<Result<_, _>>()?;
+        let description = SegmentDescription {
+            dataset,
+            index,
+            first_block,
+            columns,
+            parameters,
+            seeds,
+        };
+        Ok(Self {
+            description,
+            layout,
+            panels,
+            digest: Digest::of(&bytes),
+        })
+    }
+}
+
+/// A read that failed: because of the disk, or because of what was there.
+enum ReadError {
+    Io(io::Error),
+    Fault(Fault),
+}
+
+impl From<Fault> for ReadError {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl ReadError {
+    fn about(self, path: &Path, subject: impl FnOnce() -> String) -> StoreError {
+        match self {
+            Self::Fault(fault) => StoreError::Damaged {
+                subject: subject(),
+                fault,
+            },
+            // The length was checked when the file was opened.
+            Self::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                StoreError::Damaged {
+                    subject: subject(),
+                    fault: Fault::Invalid("it was truncated while in use".into()),
+                }
+            }
+            Self::Io(error) => io_error("read", path)(error),
+        }
+    }
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|&byte| byte == 0)
+}
+
+/// A complete segment file, open for reading. It can still be read after the file's
+/// name is gone. Reading takes `&self` and works from any number of threads.
+pub struct Segment {
+    file: File,
+    path: PathBuf,
+    header: Header,
+}
+
+impl Segment {
+    /// Opens a segment file and checks its header and its exact length, but no panel.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let subject = || format!("segment file {}", path.display());
+        let file = File::open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => StoreError::Damaged {
+                subject: subject(),
+                fault: Fault::Missing,
+            },
+            _ => io_error("open", path)(error),
+        })?;
+        let length = file
+            .metadata()
+            .map_err(io_error("read the length of", path))?
+            .len();
+        let header = Header::read(&file, length).map_err(|error| error.about(path, subject))?;
+        Ok(Self {
+            file,
+            path: path.into(),
+            header,
+        })
+    }
+
+    /// Opens the segment that `manifest` names as its `index`-th, and no other.
+    ///
+    /// # Panics
+    /// If the manifest has no such segment.
+    pub(crate) fn open_expected(
+        path: &Path,
+        manifest: &Manifest,
+        index: u32,
+    ) -> Result<Self, StoreError> {
+        let subject = || {
+            format!(
+                "segment {index} of dataset {} ({})",
+                manifest.dataset,
+                path.display()
+            )
+        };
+        let segment = Self::open(path).map_err(|error| match error {
+            StoreError::Damaged { fault, .. } => StoreError::Damaged {
+                subject: subject(),
+                fault,
+            },
+            other => other,
+        })?;
+        let found = segment.description();
+        let expected = segment.entry() == manifest.segments[index as usize]
+            && found.dataset == manifest.dataset
+            && found.index == index
+            && found.columns == manifest.columns
+            && found.parameters == manifest.parameters;
+        if expected {
+            Ok(segment)
+        } else {
+            Err(StoreError::Damaged {
+                subject: subject(),
+                fault: Fault::Unexpected,
+            })
+        }
+    }
+
+    /// What the header says.
+    pub fn description(&self) -> &SegmentDescription {
+        &self.header.description
+    }
+
+    /// The segment's digest: BLAKE3 of its header, which holds the digests of its panels.
+    pub fn digest(&self) -> Digest {
+        self.header.digest
+    }
+
+    /// How a manifest names this segment.
+    pub fn entry(&self) -> SegmentEntry {
+        SegmentEntry {
+            digest: self.header.digest,
+            first_block: self.header.description.first_block,
+            blocks: self.blocks(),
+            bytes: self.header.layout.total,
+        }
+    }
+
+    /// The number of blocks, 1 to 64.
+    pub fn blocks(&self) -> u32 {
+        self.header.description.seeds.len() as u32
+    }
+
+    /// Residues in a panel: `blocks × N`.
+    pub fn panel_len(&self) -> usize {
+        self.header.description.seeds.len() * self.header.description.parameters.degree()
+    }
+
+    /// The path it was opened at.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads one panel into `out` (`blocks × N` residues below 2^28, evaluation form)
+    /// after checking its digest. Panics if `out` has another length.
+    pub fn read_panel(
+        &self,
+        limb: usize,
+        column: usize,
+        out: &mut [u32],
+    ) -> Result<(), StoreError> {
+        assert_eq!(
+            out.len(),
+            self.panel_len(),
+            "a panel holds blocks × N residues"
+        );
+        let mut buffer = vec![0; self.header.layout.stride as usize];
+        pack::unpack(self.check_panel(limb, column, &mut buffer)?, out);
+        Ok(())
+    }
+
+    /// Checks every panel against its digest.
+    pub fn verify(&self) -> Result<(), StoreError> {
+        let mut buffer = vec![0; self.header.layout.stride as usize];
+        for limb in 0..self.header.description.parameters.limb_count() {
+            for column in 0..self.header.description.columns as usize {
+                self.check_panel(limb, column, &mut buffer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a panel into `buffer` (one stride) and returns its packed bytes, checked.
+    fn check_panel<'a>(
+        &self,
+        limb: usize,
+        column: usize,
+        buffer: &'a mut [u8],
+    ) -> Result<&'a [u8], StoreError> {
+        let SegmentDescription {
+            dataset,
+            index,
+            ref parameters,
+            columns,
+            ..
+        } = self.header.description;
+        if limb >= parameters.limb_count() || column >= columns as usize {
+            return Err(StoreError::NoPanel {
+                dataset,
+                segment: index as usize,
+                limb,
+                column,
+            });
+        }
+        let panel = limb * columns as usize + column;
+        let subject = || {
+            format!(
+                "panel (limb {limb}, column {column}) of segment {index} of dataset {dataset} ({})",
+                self.path.display()
+            )
+        };
+        self.file
+            .read_exact_at(buffer, self.header.layout.panel_offset(panel))
+            .map_err(|error| ReadError::Io(error).about(&self.path, subject))?;
+        let (packed, padding) = buffer.split_at(self.header.layout.packed as usize);
+        if Digest::of(packed) == self.header.panels[panel] && is_zero(padding) {
+            Ok(packed)
+        } else {
+            Err(StoreError::Damaged {
+                subject: subject(),
+                fault: Fault::Altered,
+            })
+        }
+    }
+}
+
+impl std::fmt::Debug for Segment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Segment")
+            .field("path", &self.path)
+            .field("digest", &self.digest())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Writes one segment file: panels in any order and from any number of threads, then
+/// [`finish`](Self::finish). Dropped before that, it leaves nothing behind.
+pub struct SegmentWriter {
+    file: File,
+    path: PathBuf,
+    partial: PathBuf,
+    description: SegmentDescription,
+    layout: Layout,
+    panels: Mutex<Vec<PanelState>>,
+    renamed: bool,
+}
+
+#[derive(Clone, Copy)]
+enum PanelState {
+    Absent,
+    /// Being written; it stays so if the write fails, and then the segment cannot finish.
+    Begun,
+    Written(Digest),
+}
+
+impl SegmentWriter {
+    /// Begins the segment that will be at `path`. A complete file already there stays
+    /// until this one is finished.
+    pub fn create(path: &Path, description: SegmentDescription) -> Result<Self, StoreError> {
+        let layout = description.layout()?;
+        let partial = partial_path(path);
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&partial)
+            .map_err(io_error("create", &partial))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(StoreError::Locked {
+                    path: partial,
+                    what: "file to write",
+                });
+            }
+            Err(TryLockError::Error(error)) => return Err(io_error("lock", &partial)(error)),
+        }
+        let count = description.parameters.limb_count() * description.columns as usize;
+        let writer = Self {
+            file,
+            path: path.into(),
+            partial,
+            description,
+            layout,
+            panels: Mutex::new(vec![PanelState::Absent; count]),
+            renamed: false,
+        };
+        // Nothing of an earlier attempt remains, and what is not written reads as zero.
+        writer
+            .file
+            .set_len(0)
+            .and_then(|()| writer.file.set_len(layout.total))
+            .map_err(io_error("create", &writer.partial))?;
+        Ok(writer)
+    }
+
+    /// What was given to [`create`](Self::create).
+    pub fn description(&self) -> &SegmentDescription {
+        &self.description
+    }
+
+    /// Writes one panel: `blocks × N` canonical residues of limb `limb`, evaluation form,
+    /// block after block. Each panel is written exactly once.
+    pub fn write_panel(
+        &self,
+        limb: usize,
+        column: usize,
+        residues: &[u32],
+    ) -> Result<(), StoreError> {
+        let SegmentDescription {
+            dataset,
+            index,
+            ref parameters,
+            columns,
+            ref seeds,
+            ..
+        } = self.description;
+        if limb >= parameters.limb_count() || column >= columns as usize {
+            return Err(StoreError::NoPanel {
+                dataset,
+                segment: index as usize,
+                limb,
+                column,
+            });
+        }
+        let misuse = |what: &str| StoreError::Misuse {
+            what: format!(
+                "panel (limb {limb}, column {column}) of segment {index} of dataset {dataset} {what}"
+            ),
+        };
+        if residues.len() != seeds.len() * parameters.degree() {
+            return Err(misuse("was given with the wrong number of residues"));
+        }
+        let modulus = parameters.limb_moduli()[limb].value();
+        if residues.iter().any(|&residue| residue >= modulus) {
+            return Err(misuse(
+                "was given residues that are not below their modulus",
+            ));
+        }
+        let panel = limb * columns as usize + column;
+        match self.state(panel, PanelState::Begun) {
+            PanelState::Absent => {}
+            before => {
+                self.state(panel, before);
+                return Err(misuse("was written twice"));
+            }
+        }
+        let mut packed = vec![0; self.layout.packed as usize];
+        pack::pack(residues, &mut packed);
+        self.file
+            .write_all_at(&packed, self.layout.panel_offset(panel))
+            .map_err(io_error("write", &self.partial))?;
+        self.state(panel, PanelState::Written(Digest::of(&packed)));
+        Ok(())
+    }
+
+    /// Sets the state of a panel and returns the one before.
+    fn state(&self, panel: usize, state: PanelState) -> PanelState {
+        let mut panels = self.panels.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut panels[panel], state)
+    }
+
+    /// Writes the header, makes the file durable and gives it its name.
+    pub fn finish(mut self) -> Result<SegmentEntry, StoreError> {
+        let states = std::mem::take(
+            self.panels
+                .get_mut()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        let digests = states
+            .iter()
+            .enumerate()
+            .map(|(panel, state)| match state {
+                PanelState::Written(digest) => Ok(*digest),
+                _ => Err(StoreError::Misuse {
+                    what: format!(
+                        "panel (limb {}, column {}) of segment {} of dataset {} was not written",
+                        panel / self.description.columns as usize,
+                        panel % self.description.columns as usize,
+                        self.description.index,
+                        self.description.dataset,
+                    ),
+                }),
+            })
+            .collect::<Result<Vec<Digest>, _>>()?;
+        let header = self.description.encode_header(&self.layout, &digests);
+        self.file
+            .write_all_at(&header, 0)
+            .and_then(|()| self.file.sync_all())
+            .map_err(io_error("write", &self.partial))?;
+        fs::rename(&self.partial, &self.path).map_err(io_error("rename to", &self.path))?;
+        self.renamed = true;
+        sync_directory(parent(&self.path))?;
+        Ok(SegmentEntry {
+            digest: Digest::of(&header),
+            first_block: self.description.first_block,
+            blocks: self.description.seeds.len() as u32,
+            bytes: self.layout.total,
+        })
+    }
+}
+
+impl Drop for SegmentWriter {
+    fn drop(&mut self) {
+        if !self.renamed {
+            // Best effort: a file that stays is overwritten or swept by the next attempt.
+            let _ = fs::remove_file(&self.partial);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,296 @@
+//! Segments: golden bytes, round trips, and that no altered file passes.
+
+use super::*;
+use crate::testing::{
+    assert_golden, description, files, golden_path, one_limb, residues, two_limbs, write_segment,
+};
+use proptest::prelude::*;
+use std::fs::OpenOptions;
+use tempfile::TempDir;
+
+fn golden_copy(directory: &TempDir) -> PathBuf {
+    let path = directory.path().join("copy.seg");
+    fs::copy(golden_path("segment.seg"), &path).unwrap();
+    path
+}
+
+fn check(path: &Path) -> Result<(), StoreError> {
+    Segment::open(path)?.verify()
+}
+
+/// Recomputes the digest of a header of the golden shape, as someone who lies would.
+fn reseal(bytes: &mut [u8]) {
+    let digested = 64 + 4 + 32 + 2 * 32;
+    let digest = Digest::of(&bytes[..digested]);
+    bytes[digested..digested + 32].copy_from_slice(&digest.0);
+}
+
+#[test]
+fn the_format_is_the_golden_one() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("a.seg");
+    let description = description(&one_limb(), 3, 130, 1);
+    let entry = write_segment(&path, description.clone());
+    assert_golden("segment.seg", &fs::read(&path).unwrap());
+
+    let segment = Segment::open(&golden_path("segment.seg")).unwrap();
+    assert_eq!(*segment.description(), description);
+    assert_eq!(segment.entry(), entry);
+    assert_eq!(Some(entry.bytes), segment_bytes(&one_limb(), 2, 1));
+    let mut panel = vec![0; segment.panel_len()];
+    for column in 0..2 {
+        segment.read_panel(0, column, &mut panel).unwrap();
+        assert_eq!(panel, residues(&description, 0, column));
+    }
+}
+
+#[test]
+fn panels_may_come_in_any_order_from_many_threads() {
+    let directory = TempDir::new().unwrap();
+    let description = description(&two_limbs(), 0, 0, 3);
+    let (one, many) = (
+        directory.path().join("one.seg"),
+        directory.path().join("many.seg"),
+    );
+    write_segment(&one, description.clone());
+    let writer = SegmentWriter::create(&many, description.clone()).unwrap();
+    std::thread::scope(|scope| {
+        for column in (0..2).rev() {
+            let (writer, description) = (&writer, &description);
+            scope.spawn(move || {
+                for limb in (0..2).rev() {
+                    writer
+                        .write_panel(limb, column, &residues(description, limb, column))
+                        .unwrap();
+                }
+            });
+        }
+    });
+    writer.finish().unwrap();
+    assert!(fs::read(one).unwrap() == fs::read(&many).unwrap());
+    let segment = Segment::open(&many).unwrap();
+    let mut panel = vec![0; segment.panel_len()];
+    segment.read_panel(1, 0, &mut panel).unwrap();
+    assert_eq!(panel, residues(&description, 1, 0));
+}
+
+#[test]
+fn an_unfinished_writer_leaves_nothing_and_the_old_file_stays() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("a.seg");
+    let description = description(&one_limb(), 0, 0, 2);
+    let panel = residues(&description, 0, 0);
+    let writer = SegmentWriter::create(&path, description.clone()).unwrap();
+    writer.write_panel(0, 0, &panel).unwrap();
+    let error = writer.finish().unwrap_err().to_string();
+    assert!(error.contains("panel (limb 0, column 1)"), "{error}");
+    assert!(files(directory.path()).is_empty());
+
+    write_segment(&path, description.clone());
+    let writer = SegmentWriter::create(&path, description.clone()).unwrap();
+    assert!(matches!(
+        SegmentWriter::create(&path, description),
+        Err(StoreError::Locked { .. })
+    ));
+    drop(writer);
+    check(&path).unwrap();
+    assert_eq!(files(directory.path()).len(), 1);
+}
+
+#[test]
+fn a_leftover_of_a_crash_does_not_show_in_the_next_file() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("a.seg");
+    fs::write(partial_path(&path), vec![0xff; 100_000]).unwrap();
+    write_segment(&path, description(&one_limb(), 3, 130, 1));
+    assert_golden("segment.seg", &fs::read(&path).unwrap());
+}
+
+#[test]
+fn a_panel_is_written_once_and_only_with_canonical_residues() {
+    let directory = TempDir::new().unwrap();
+    let description = description(&one_limb(), 0, 0, 1);
+    let writer =
+        SegmentWriter::create(&directory.path().join("a.seg"), description.clone()).unwrap();
+    let mut panel = residues(&description, 0, 0);
+    assert!(matches!(
+        writer.write_panel(1, 0, &panel),
+        Err(StoreError::NoPanel { .. })
+    ));
+    assert!(matches!(
+        writer.write_panel(0, 2, &panel),
+        Err(StoreError::NoPanel { .. })
+    ));
+    assert!(writer.write_panel(0, 0, &panel[1..]).is_err());
+    writer.write_panel(0, 0, &panel).unwrap();
+    let error = writer.write_panel(0, 0, &panel).unwrap_err().to_string();
+    assert!(error.contains("written twice"), "{error}");
+    panel[7] = description.parameters.limb_moduli()[0].value();
+    let error = writer.write_panel(0, 1, &panel).unwrap_err().to_string();
+    assert!(error.contains("not below their modulus"), "{error}");
+}
+
+#[test]
+fn impossible_segments_are_refused() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("a.seg");
+    for (blocks, columns) in [(0, 2), (65, 2), (1, 0), (1, MAX_COLUMNS + 1)] {
+        let description = SegmentDescription {
+            columns,
+            ..description(&one_limb(), 0, 0, blocks)
+        };
+        assert!(matches!(
+            SegmentWriter::create(&path, description),
+            Err(StoreError::Misuse { .. })
+        ));
+        assert_eq!(segment_bytes(&one_limb(), columns, blocks), None);
+    }
+    assert!(files(directory.path()).is_empty());
+    // A full panel at N = 4096 is 896 KiB, as DESIGN says.
+    let parameters = Parameters::new(12, 2, 65_537).unwrap();
+    let layout = Layout::new(12, 2, 18, 64).unwrap();
+    assert_eq!(layout.stride, 896 << 10);
+    assert_eq!(
+        segment_bytes(&parameters, 18, 64),
+        Some(layout.header + 36 * (896 << 10))
+    );
+}
+
+#[test]
+fn every_altered_byte_is_found() {
+    let directory = TempDir::new().unwrap();
+    let path = golden_copy(&directory);
+    let bytes = fs::read(&path).unwrap();
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    for (at, byte) in bytes.iter().enumerate() {
+        for altered in [byte ^ 1, byte ^ 0x80] {
+            file.write_all_at(&[altered], at as u64).unwrap();
+            assert!(
+                check(&path).is_err(),
+                "byte {at} became {altered:#x} unnoticed"
+            );
+        }
+        file.write_all_at(&[*byte], at as u64).unwrap();
+    }
+    check(&path).unwrap();
+}
+
+#[test]
+fn every_truncated_or_extended_file_is_found() {
+    let directory = TempDir::new().unwrap();
+    let path = golden_copy(&directory);
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    let length = file.metadata().unwrap().len();
+    file.set_len(length + 1).unwrap();
+    assert!(
+        Segment::open(&path)
+            .unwrap_err()
+            .to_string()
+            .contains("truncated or extended")
+    );
+    for shorter in (0..length).rev() {
+        file.set_len(shorter).unwrap();
+        assert!(Segment::open(&path).is_err(), "{shorter} bytes passed");
+    }
+}
+
+#[test]
+fn errors_name_the_place_and_the_remedy() {
+    let directory = TempDir::new().unwrap();
+    let path = golden_copy(&directory);
+    let bytes = fs::read(&path).unwrap();
+    let mut altered = bytes.clone();
+    altered[4096 + 4096 + 5] ^= 1;
+    fs::write(&path, &altered).unwrap();
+    let error = check(&path).unwrap_err().to_string();
+    for part in [
+        "limb 0, column 1",
+        "segment 3",
+        &"11".repeat(16),
+        "copy.seg",
+        "altered",
+        "Restore",
+    ] {
+        assert!(error.contains(part), "{part:?} is not in: {error}");
+    }
+
+    let refusal = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut changed = bytes.clone();
+        change(&mut changed);
+        fs::write(&path, &changed).unwrap();
+        Segment::open(&path).unwrap_err().to_string()
+    };
+    let newer = refusal(&|b| b[8] = 2);
+    assert!(
+        newer.contains("written by a newer Oboro (format version 2"),
+        "{newer}"
+    );
+    let other = refusal(&|b| b[0] = b'o');
+    assert!(
+        other.contains("does not begin with \"OBOROSEG\""),
+        "{other}"
+    );
+    let foreign = refusal(&|b| {
+        b[64] ^= 1;
+        reseal(b);
+    });
+    assert!(foreign.contains("foreign parameters"), "{foreign}");
+    let foreign = refusal(&|b| {
+        b[60] ^= 1;
+        reseal(b);
+    });
+    assert!(foreign.contains("foreign parameters"), "{foreign}");
+    let missing = Segment::open(&directory.path().join("none.seg"))
+        .unwrap_err()
+        .to_string();
+    assert!(missing.contains("missing"), "{missing}");
+}
+
+#[test]
+fn an_unlinked_segment_can_still_be_read() {
+    let directory = TempDir::new().unwrap();
+    let path = golden_copy(&directory);
+    let segment = Segment::open(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    segment.verify().unwrap();
+}
+
+#[test]
+fn a_file_truncated_while_open_is_an_error() {
+    let directory = TempDir::new().unwrap();
+    let path = golden_copy(&directory);
+    let segment = Segment::open(&path).unwrap();
+    OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(5000)
+        .unwrap();
+    let error = segment.verify().unwrap_err().to_string();
+    assert!(error.contains("truncated while in use"), "{error}");
+}
+
+proptest! {
+    #[test]
+    fn random_files_are_errors(mut bytes in prop::collection::vec(any::<u8>(), 0..6000), known in any::<bool>()) {
+        if known && bytes.len() >= 12 {
+            bytes[..8].copy_from_slice(MAGIC.as_bytes());
+            bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        }
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("a.seg");
+        fs::write(&path, bytes).unwrap();
+        prop_assert!(check(&path).is_err());
+    }
+
+    #[test]
+    fn headers_that_lie_never_panic(at in 8usize..164, value in any::<[u8; 4]>()) {
+        let directory = TempDir::new().unwrap();
+        let path = golden_copy(&directory);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[at..at + 4].copy_from_slice(&value);
+        reseal(&mut bytes);
+        fs::write(&path, bytes).unwrap();
+        let _ = check(&path);
+    }
+}

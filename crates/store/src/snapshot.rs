@@ -1,0 +1,185 @@
+//! One version of a dataset, pinned for a query, its panels in memory once used.
+//!
+//! A snapshot holds its files open, so it survives appends and deletion. Panels and
+//! masks are loaded on first use, once, however many threads ask, and stay resident
+//! as long as any snapshot of a version that has their segment.
+
+use crate::error::StoreError;
+use crate::id::Digest;
+use crate::manifest::Manifest;
+use crate::panel::Panel;
+use crate::segment::Segment;
+use oboro_ring::mask;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// A panel that is loaded when first asked for. A failed load is tried again.
+#[derive(Default)]
+struct Cell {
+    panel: OnceLock<Arc<Panel>>,
+    loading: Mutex<()>,
+}
+
+impl Cell {
+    fn get(
+        &self,
+        load: impl FnOnce() -> Result<Panel, StoreError>,
+    ) -> Result<Arc<Panel>, StoreError> {
+        if let Some(panel) = self.panel.get() {
+            return Ok(panel.clone());
+        }
+        let _loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(panel) = self.panel.get() {
+            return Ok(panel.clone());
+        }
+        let panel = Arc::new(load()?);
+        Ok(self.panel.get_or_init(|| panel).clone())
+    }
+}
+
+/// An open segment and what of it is in memory; versions of a dataset share these.
+pub(crate) struct ResidentSegment {
+    segment: Segment,
+    /// Limb-major, as in the file.
+    panels: Box<[Cell]>,
+    masks: Box<[Cell]>,
+}
+
+impl ResidentSegment {
+    pub(crate) fn new(segment: Segment) -> Self {
+        let limbs = segment.description().parameters.limb_count();
+        let cells = |count| (0..count).map(|_| Cell::default()).collect();
+        let columns = segment.description().columns as usize;
+        Self {
+            panels: cells(limbs * columns),
+            masks: cells(limbs),
+            segment,
+        }
+    }
+
+    fn panel(&self, limb: usize, column: usize) -> Option<Result<Arc<Panel>, StoreError>> {
+        let description = self.segment.description();
+        let columns = description.columns as usize;
+        if limb >= description.parameters.limb_count() || column >= columns {
+            return None;
+        }
+        Some(self.panels[limb * columns + column].get(|| {
+            Panel::build(self.segment.panel_len(), column, |out| {
+                self.segment.read_panel(limb, column, out)
+            })
+        }))
+    }
+
+    fn mask(&self, limb: usize) -> Option<Result<Arc<Panel>, StoreError>> {
+        let description = self.segment.description();
+        let degree = description.parameters.degree();
+        Some(self.masks.get(limb)?.get(|| {
+            // Placed after the columns: kernels treat the mask as one more item.
+            let position = description.columns as usize;
+            let built = Panel::build(self.segment.panel_len(), position, |out| {
+                for (seed, block) in description.seeds.iter().zip(out.chunks_exact_mut(degree)) {
+                    mask::expand(seed, &description.parameters, limb, block);
+                }
+                Ok::<_, Infallible>(())
+            });
+            let Ok(panel) = built;
+            Ok(panel)
+        }))
+    }
+}
+
+/// One version of a dataset, pinned: it stays as it is whatever happens to the store.
+pub struct Snapshot {
+    name: String,
+    manifest: Manifest,
+    root: Digest,
+    segments: Vec<Arc<ResidentSegment>>,
+}
+
+impl Snapshot {
+    pub(crate) fn new(
+        name: String,
+        manifest: Manifest,
+        segments: Vec<Arc<ResidentSegment>>,
+    ) -> Self {
+        let root = manifest.root();
+        Self {
+            name,
+            manifest,
+            root,
+            segments,
+        }
+    }
+
+    pub(crate) fn segments(&self) -> &[Arc<ResidentSegment>] {
+        &self.segments
+    }
+
+    /// The name under which it was asked for.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The description of this version.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The root hash of this version.
+    pub fn root(&self) -> Digest {
+        self.root
+    }
+
+    /// The number of blocks.
+    pub fn block_count(&self) -> u64 {
+        self.manifest.block_count()
+    }
+
+    /// The residues of one (limb, column) in one segment: `blocks × N` of them, block
+    /// after block, evaluation form, checked against their digest when first loaded.
+    pub fn panel(
+        &self,
+        segment: usize,
+        limb: usize,
+        column: usize,
+    ) -> Result<Arc<Panel>, StoreError> {
+        self.segments
+            .get(segment)
+            .and_then(|resident| resident.panel(limb, column))
+            .unwrap_or(Err(StoreError::NoPanel {
+                dataset: self.manifest.dataset,
+                segment,
+                limb,
+                column,
+            }))
+    }
+
+    /// One limb of the masks of a segment: `blocks × N` residues, block after block,
+    /// evaluation form, expanded from the seeds when first asked for.
+    pub fn mask(&self, segment: usize, limb: usize) -> Result<Arc<Panel>, StoreError> {
+        self.segments
+            .get(segment)
+            .and_then(|resident| resident.mask(limb))
+            .unwrap_or_else(|| {
+                Err(StoreError::Misuse {
+                    what: format!(
+                        "there is no mask of limb {limb} in segment {segment} of dataset {}",
+                        self.manifest.dataset
+                    ),
+                })
+            })
+    }
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("name", &self.name)
+            .field("dataset", &self.manifest.dataset)
+            .field("version", &self.manifest.version)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,693 @@
+//! The server's side: datasets being uploaded, published, listed, pinned and deleted.
+//!
+//! The catalogue says what exists; files come before the row that names them and go
+//! after it. So a crash at any point leaves the old state or the new one, and what no
+//! row names is swept when the store is opened. One process at a time has a store.
+
+use crate::catalogue::{Catalogue, Record, Table};
+use crate::error::StoreError;
+use crate::files::{io_error, lock, partial_path, remove_if_there, rename_durably, sync_directory};
+use crate::id::{DatasetId, Digest};
+use crate::manifest::Manifest;
+use crate::segment::Segment;
+use crate::snapshot::{ResidentSegment, Snapshot};
+use oboro_ring::Parameters;
+use std::collections::HashMap;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::ops::Range;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The most characters of a dataset's name.
+pub const MAX_NAME_CHARS: usize = 100;
+
+/// Where an upload stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UploadStatus {
+    /// The dataset being uploaded.
+    pub dataset: DatasetId,
+    /// One entry for each segment that the manifest names.
+    pub segments: Vec<SegmentProgress>,
+    /// This very version is published; nothing is left to do.
+    pub published: bool,
+}
+
+/// Where the upload of one segment stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentProgress {
+    /// The segment's place in the manifest.
+    pub index: u32,
+    /// The length of its file.
+    pub bytes_total: u64,
+    /// How many of these bytes are here: where to go on.
+    pub bytes_received: u64,
+    /// All bytes are here and agree with the manifest.
+    pub complete: bool,
+}
+
+/// What has been published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Published {
+    /// The version of the dataset.
+    pub version: u64,
+    /// Its root hash, for the owner to compare.
+    pub root: Digest,
+}
+
+/// A published dataset, as listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DatasetInfo {
+    /// The name it is stored under.
+    pub name: String,
+    /// Its id.
+    pub dataset: DatasetId,
+    /// The published version.
+    pub version: u64,
+    /// The root hash of that version.
+    pub root: Digest,
+    /// The number of columns.
+    pub columns: u32,
+    /// The number of blocks.
+    pub blocks: u64,
+    /// The ring of its ciphertexts.
+    pub parameters: Parameters,
+    /// The bytes of its segment files.
+    pub stored_bytes: u64,
+    /// Identifies the owner's key without revealing it.
+    pub key_check: [u8; 16],
+    /// The longest itemset that its parameters have room for.
+    pub max_len: u8,
+}
+
+/// A directory of encrypted datasets. All methods may be called from any thread.
+pub struct Store {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    directory: PathBuf,
+    state: Mutex<State>,
+    /// Held as long as anything may still write.
+    _lock: File,
+}
+
+struct State {
+    catalogue: Catalogue,
+    /// The newest snapshot taken of each dataset: keeps its panels resident.
+    snapshots: HashMap<DatasetId, Arc<Snapshot>>,
+    /// Segments being received, and whether their upload was cancelled meanwhile.
+    receiving: HashMap<(DatasetId, u32), Arc<AtomicBool>>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere cannot leave the state half-changed: SQLite rolls back, and the
+        // maps change in single steps.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn datasets(&self) -> PathBuf {
+        self.directory.join("segments")
+    }
+
+    fn dataset(&self, id: DatasetId) -> PathBuf {
+        self.datasets().join(id.to_string())
+    }
+
+    fn segment(&self, id: DatasetId, index: u32) -> PathBuf {
+        self.dataset(id).join(format!("{index:08}.seg"))
+    }
+}
+
+/// Decodes a manifest that the catalogue holds.
+fn stored_manifest(record: &Record) -> Result<Manifest, StoreError> {
+    Manifest::decode(&record.manifest).map_err(|error| match error {
+        StoreError::Damaged { fault, .. } => StoreError::Damaged {
+            subject: format!(
+                "the catalogue's manifest of dataset {} ({:?})",
+                record.id, record.name
+            ),
+            fault,
+        },
+        other => other,
+    })
+}
+
+fn check_name(name: &str) -> Result<(), StoreError> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if (1..=MAX_NAME_CHARS).contains(&name.len())
+        && name.chars().all(allowed)
+        && !name.starts_with('.')
+    {
+        Ok(())
+    } else {
+        Err(StoreError::Name {
+            given: name.chars().take(2 * MAX_NAME_CHARS).collect(),
+        })
+    }
+}
+
+impl Store {
+    /// Opens the store in `directory`, making an empty one where there is none, and
+    /// sweeps what a crash may have left. Fails if another process has it open.
+    pub fn open(directory: &Path) -> Result<Self, StoreError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(io_error("create the store", directory))?;
+        let lock = lock(
+            &directory.join("lock"),
+            directory,
+            "directory for the store",
+        )?;
+        let datasets = directory.join("segments");
+        let catalogue = directory.join("catalogue.sqlite");
+        if length(&catalogue)?.unwrap_or(0) == 0 && holds_anything(&datasets)? {
+            // Sweeping now would remove every dataset.
+            return Err(StoreError::CatalogueMissing {
+                path: directory.into(),
+            });
+        }
+        let catalogue = Catalogue::open(&catalogue)?;
+        DirBuilder::new()
+            .recursive(true)
+            .create(&datasets)
+            .map_err(io_error("create", &datasets))?;
+        sync_directory(directory)?;
+        let state = State {
+            catalogue,
+            snapshots: HashMap::new(),
+            receiving: HashMap::new(),
+        };
+        let shared = Shared {
+            directory: directory.into(),
+            state: Mutex::new(state),
+            _lock: lock,
+        };
+        sweep_all(&shared)?;
+        Ok(Self {
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// Begins the upload of a dataset or of a newer version of it, or finds where the upload
+    /// of the same manifest stands. Segments of the published version need no upload.
+    pub fn begin_upload(&self, name: &str, manifest: &[u8]) -> Result<UploadStatus, StoreError> {
+        check_name(name)?;
+        let new = Manifest::decode(manifest).map_err(|error| match error {
+            StoreError::Damaged { fault, .. } => StoreError::ManifestRefused { fault },
+            other => other,
+        })?;
+        let id = new.dataset;
+        let state = self.shared.state();
+        let catalogue = &state.catalogue;
+        if catalogue.is_deleted(id)? {
+            return Err(StoreError::Deleted { dataset: id });
+        }
+        for table in [Table::Dataset, Table::Upload] {
+            if let Some(other) = catalogue
+                .by_name(table, name)?
+                .filter(|other| other.id != id)
+            {
+                return Err(StoreError::NameTaken {
+                    name: name.into(),
+                    taken_by: other.id,
+                });
+            }
+            if let Some(same) = catalogue.by_id(table, id)?.filter(|same| same.name != name) {
+                return Err(StoreError::StoredAs {
+                    dataset: id,
+                    name: same.name,
+                });
+            }
+        }
+        let published = catalogue.by_id(Table::Dataset, id)?;
+        if published
+            .as_ref()
+            .is_some_and(|published| published.manifest == manifest)
+        {
+            let count = new.segments.len();
+            return Ok(UploadStatus {
+                segments: self.progress(&new, count)?,
+                dataset: id,
+                published: true,
+            });
+        }
+        let older = published.as_ref().map(stored_manifest).transpose()?;
+        if let Some(older) = &older {
+            new.extends(older)?;
+        }
+        let there = older.map_or(0, |older| older.segments.len());
+        match catalogue.by_id(Table::Upload, id)? {
+            Some(pending) if pending.manifest != manifest => {
+                return Err(StoreError::OtherUpload {
+                    dataset: id,
+                    name: pending.name,
+                });
+            }
+            Some(_) => {}
+            None => {
+                let directory = self.shared.dataset(id);
+                DirBuilder::new()
+                    .recursive(true)
+                    .create(&directory)
+                    .map_err(io_error("create", &directory))?;
+                sync_directory(&self.shared.datasets())?;
+                // What a cancelled upload may have left must not pass for part of this one.
+                sweep(&directory, there, None)?;
+                catalogue.begin_upload(&Record {
+                    id,
+                    name: name.into(),
+                    manifest: manifest.into(),
+                })?;
+            }
+        }
+        Ok(UploadStatus {
+            segments: self.progress(&new, there)?,
+            dataset: id,
+            published: false,
+        })
+    }
+
+    /// What is here of each segment; the first `published` are.
+    fn progress(
+        &self,
+        manifest: &Manifest,
+        published: usize,
+    ) -> Result<Vec<SegmentProgress>, StoreError> {
+        let one = |(index, entry): (usize, &crate::SegmentEntry)| {
+            let path = self.shared.segment(manifest.dataset, index as u32);
+            let complete = index < published || length(&path)?.is_some();
+            let received = if complete {
+                entry.bytes
+            } else {
+                usable_length(&partial_path(&path), entry.bytes)?
+            };
+            Ok(SegmentProgress {
+                index: index as u32,
+                bytes_total: entry.bytes,
+                bytes_received: received,
+                complete,
+            })
+        };
+        manifest.segments.iter().enumerate().map(one).collect()
+    }
+
+    /// Goes on receiving a segment at `offset`, which must be where its upload stands.
+    pub fn receive_segment(
+        &self,
+        dataset: DatasetId,
+        index: u32,
+        offset: u64,
+    ) -> Result<SegmentReceiver, StoreError> {
+        let mut state = self.shared.state();
+        let pending = state
+            .catalogue
+            .by_id(Table::Upload, dataset)?
+            .ok_or(StoreError::NoUpload { dataset })?;
+        let manifest = stored_manifest(&pending)?;
+        let no_such = |reason| StoreError::NoSuchSegment {
+            dataset,
+            index,
+            reason,
+        };
+        let announced = manifest
+            .segments
+            .get(index as usize)
+            .ok_or(no_such("the manifest does not name it"))?
+            .bytes;
+        let path = self.shared.segment(dataset, index);
+        if length(&path)?.is_some() {
+            return Err(no_such("it is complete"));
+        }
+        if state.receiving.contains_key(&(dataset, index)) {
+            return Err(StoreError::SegmentBusy { dataset, index });
+        }
+        let partial = partial_path(&path);
+        let received = usable_length(&partial, announced)?;
+        if offset != received {
+            return Err(StoreError::Offset {
+                dataset,
+                index,
+                received,
+                offset,
+            });
+        }
+        if received == 0 && length(&partial)?.is_some_and(|length| length > 0) {
+            remove_if_there(&partial)?;
+        }
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(&partial)
+            .map_err(io_error("create", &partial))?;
+        let cancelled = Arc::new(AtomicBool::new(false));
+        state.receiving.insert((dataset, index), cancelled.clone());
+        let shared = self.shared.clone();
+        Ok(SegmentReceiver {
+            shared,
+            manifest,
+            index,
+            announced,
+            received,
+            file,
+            path,
+            partial,
+            cancelled,
+        })
+    }
+
+    /// Makes a completely received version the published one. Repeating it does nothing.
+    pub fn publish(&self, dataset: DatasetId) -> Result<Published, StoreError> {
+        let mut state = self.shared.state();
+        let published = state
+            .catalogue
+            .by_id(Table::Dataset, dataset)?
+            .as_ref()
+            .map(stored_manifest)
+            .transpose()?;
+        let Some(pending) = state.catalogue.by_id(Table::Upload, dataset)? else {
+            let manifest = published.ok_or(StoreError::NoUpload { dataset })?;
+            return Ok(Published {
+                version: manifest.version,
+                root: manifest.root(),
+            });
+        };
+        let manifest = stored_manifest(&pending)?;
+        let there = published.map_or(0, |published| published.segments.len());
+        for index in there as u32..manifest.segments.len() as u32 {
+            let path = self.shared.segment(dataset, index);
+            if length(&path)?.is_none() {
+                return Err(StoreError::NotComplete { dataset, index });
+            }
+            Segment::open_expected(&path, &manifest, index)?;
+        }
+        state.catalogue.publish(dataset)?;
+        Ok(Published {
+            version: manifest.version,
+            root: manifest.root(),
+        })
+    }
+
+    /// The published datasets, by name.
+    pub fn list(&self) -> Result<Vec<DatasetInfo>, StoreError> {
+        let records = self.shared.state().catalogue.all(Table::Dataset)?;
+        let info = |record: Record| {
+            let manifest = stored_manifest(&record)?;
+            Ok(DatasetInfo {
+                name: record.name,
+                dataset: manifest.dataset,
+                version: manifest.version,
+                root: manifest.root(),
+                columns: manifest.columns,
+                blocks: manifest.block_count(),
+                stored_bytes: manifest.segment_bytes(),
+                parameters: manifest.parameters,
+                key_check: manifest.key_check,
+                max_len: manifest.max_len,
+            })
+        };
+        records.into_iter().map(info).collect()
+    }
+
+    /// Pins the published version of a dataset. All its segment files are opened and
+    /// their headers checked; panels are read when they are used.
+    pub fn snapshot(&self, name: &str) -> Result<Arc<Snapshot>, StoreError> {
+        let mut state = self.shared.state();
+        let record = state
+            .catalogue
+            .by_name(Table::Dataset, name)?
+            .ok_or_else(|| StoreError::NoDataset { name: name.into() })?;
+        let manifest = stored_manifest(&record)?;
+        let older = state.snapshots.get(&record.id);
+        if let Some(same) = older.filter(|older| *older.manifest() == manifest) {
+            return Ok(same.clone());
+        }
+        // An older version's segments are the first of this one's, and may be in memory.
+        let mut segments = older.map_or_else(Vec::new, |older| older.segments().to_vec());
+        for index in segments.len() as u32..manifest.segments.len() as u32 {
+            let segment =
+                Segment::open_expected(&self.shared.segment(record.id, index), &manifest, index)?;
+            segments.push(Arc::new(ResidentSegment::new(segment)));
+        }
+        let snapshot = Arc::new(Snapshot::new(record.name, manifest, segments));
+        state.snapshots.insert(record.id, snapshot.clone());
+        Ok(snapshot)
+    }
+
+    /// Deletes a dataset, published or only being uploaded. Snapshots already taken stay
+    /// usable. The id of a published dataset is never accepted again.
+    pub fn delete(&self, name: &str) -> Result<(), StoreError> {
+        let mut state = self.shared.state();
+        let Some(published) = state.catalogue.by_name(Table::Dataset, name)? else {
+            return self.cancel(&mut state, name);
+        };
+        state.catalogue.delete(published.id)?;
+        state.snapshots.remove(&published.id);
+        state.stop_receiving(published.id);
+        remove_dataset(&self.shared.dataset(published.id))
+    }
+
+    /// Cancels the upload under this name and discards what was received of it. A
+    /// published version is not touched, and the same upload may begin again.
+    pub fn cancel_upload(&self, name: &str) -> Result<(), StoreError> {
+        self.cancel(&mut self.shared.state(), name)
+    }
+
+    fn cancel(&self, state: &mut State, name: &str) -> Result<(), StoreError> {
+        let pending = state
+            .catalogue
+            .by_name(Table::Upload, name)?
+            .ok_or_else(|| StoreError::NoDataset { name: name.into() })?;
+        let published = state.catalogue.by_id(Table::Dataset, pending.id)?;
+        let published = published.as_ref().map(stored_manifest).transpose()?;
+        state.catalogue.cancel_upload(pending.id)?;
+        state.stop_receiving(pending.id);
+        let directory = self.shared.dataset(pending.id);
+        match published {
+            Some(published) => sweep(&directory, published.segments.len(), None),
+            None => remove_dataset(&directory),
+        }
+    }
+}
+
+impl State {
+    fn stop_receiving(&self, dataset: DatasetId) {
+        for ((id, _), cancelled) in &self.receiving {
+            if *id == dataset {
+                cancelled.store(true, Ordering::Release);
+            }
+        }
+    }
+}
+
+/// Receives the bytes of one segment. Dropped before [`finish`](Self::finish), it keeps
+/// what arrived, so that the upload can go on there.
+pub struct SegmentReceiver {
+    shared: Arc<Shared>,
+    manifest: Manifest,
+    index: u32,
+    announced: u64,
+    received: u64,
+    file: File,
+    path: PathBuf,
+    partial: PathBuf,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl SegmentReceiver {
+    /// How many of the segment's bytes have arrived.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// How many bytes the segment has.
+    pub fn announced(&self) -> u64 {
+        self.announced
+    }
+
+    /// Appends what arrived; refuses, as a whole, what would exceed the segment.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        let dataset = self.manifest.dataset;
+        self.check_cancelled()?;
+        if bytes.len() as u64 > self.announced - self.received {
+            return Err(StoreError::TooLong {
+                dataset,
+                index: self.index,
+                announced: self.announced,
+            });
+        }
+        if let Err(error) = self.file.write_all(bytes) {
+            // Best effort: what stays of a broken write would only be found out at the end.
+            let _ = self.file.set_len(self.received);
+            return Err(io_error("write", &self.partial)(error));
+        }
+        self.received += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Checks all that arrived against the manifest and makes the segment complete and
+    /// durable. A segment that does not agree is discarded.
+    pub fn finish(self) -> Result<(), StoreError> {
+        let (dataset, index) = (self.manifest.dataset, self.index);
+        self.check_cancelled()?;
+        if self.received != self.announced {
+            return Err(StoreError::Incomplete {
+                dataset,
+                index,
+                received: self.received,
+                announced: self.announced,
+            });
+        }
+        self.file
+            .sync_all()
+            .map_err(io_error("sync", &self.partial))?;
+        let verified = Segment::open_expected(&self.partial, &self.manifest, index)
+            .and_then(|segment| segment.verify());
+        // From here on nothing may cancel the upload in between.
+        let _state = self.shared.state();
+        self.check_cancelled()?;
+        match verified {
+            Ok(()) => rename_durably(&self.partial, &self.path),
+            Err(StoreError::Damaged { subject, fault }) => {
+                remove_if_there(&self.partial)?;
+                Err(StoreError::SegmentRefused {
+                    dataset,
+                    index,
+                    damaged: subject,
+                    fault,
+                })
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    fn check_cancelled(&self) -> Result<(), StoreError> {
+        if self.cancelled.load(Ordering::Acquire) {
+            return Err(StoreError::UploadCancelled {
+                dataset: self.manifest.dataset,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Drop for SegmentReceiver {
+    fn drop(&mut self) {
+        self.shared
+            .state()
+            .receiving
+            .remove(&(self.manifest.dataset, self.index));
+    }
+}
+
+/// The length of a file, `None` if it is not there.
+fn length(path: &Path) -> Result<Option<u64>, StoreError> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(Some(metadata.len())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io_error("look at", path)(error)),
+    }
+}
+
+/// How much of a partial file an upload can go on from. One that is longer than the
+/// segment is not part of it.
+fn usable_length(partial: &Path, announced: u64) -> Result<u64, StoreError> {
+    Ok(length(partial)?
+        .filter(|length| *length <= announced)
+        .unwrap_or(0))
+}
+
+/// The names in a directory; none if it is not there.
+fn names(directory: &Path) -> Result<Vec<String>, StoreError> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(io_error("list", directory)(error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(io_error("list", directory))?.file_name();
+        // Names that are not text are not ours.
+        names.extend(name.into_string().ok());
+    }
+    Ok(names)
+}
+
+fn holds_anything(directory: &Path) -> Result<bool, StoreError> {
+    Ok(names(directory)?
+        .iter()
+        .any(|name| name.parse::<DatasetId>().is_ok()))
+}
+
+/// Removes every file that no row of the catalogue names.
+fn sweep_all(shared: &Shared) -> Result<(), StoreError> {
+    let state = shared.state();
+    for name in names(&shared.datasets())? {
+        let Ok(id) = name.parse::<DatasetId>() else {
+            continue;
+        };
+        let directory = shared.dataset(id);
+        let published = state.catalogue.by_id(Table::Dataset, id)?;
+        let pending = state.catalogue.by_id(Table::Upload, id)?;
+        if published.is_none() && pending.is_none() {
+            remove_dataset(&directory)?;
+            continue;
+        }
+        // Where a manifest is damaged nothing is removed: that dataset reports it when used.
+        let count = |record: Option<Record>| {
+            record.map_or(Ok(0), |record| {
+                stored_manifest(&record).map(|manifest| manifest.segments.len())
+            })
+        };
+        if let (Ok(published), Ok(pending)) = (count(published), count(pending)) {
+            sweep(&directory, published, Some(published..pending))?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes the segment files of a dataset beyond the first `published`, except the
+/// complete and partial ones of a `pending` upload.
+fn sweep(
+    directory: &Path,
+    published: usize,
+    pending: Option<Range<usize>>,
+) -> Result<(), StoreError> {
+    for name in names(directory)? {
+        let Some((number, extension)) = name.split_once('.') else {
+            continue;
+        };
+        let Ok(index) = number.parse::<usize>() else {
+            continue;
+        };
+        let pending = pending
+            .as_ref()
+            .is_some_and(|pending| pending.contains(&index));
+        let keep = match extension {
+            "seg" => index < published || pending,
+            "seg.partial" => pending,
+            _ => true,
+        };
+        if !keep {
+            remove_if_there(&directory.join(&name))?;
+        }
+    }
+    sync_directory(directory)
+}
+
+fn remove_dataset(directory: &Path) -> Result<(), StoreError> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(io_error("remove", directory)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,684 @@
+//! The store under everything that happens to servers: broken connections, crashes,
+//! wrong bytes, full disks, deletion during a query. A crash is a store dropped there.
+
+use super::*;
+use crate::testing::{ID, append, bundle, files, one_limb, residues, two_limbs};
+use crate::{Bundle, ErrorKind, Fault};
+use tempfile::TempDir;
+
+struct Setting {
+    directory: TempDir,
+    bundle: Bundle,
+}
+
+impl Setting {
+    fn new(blocks: &[u32]) -> Self {
+        let directory = TempDir::new().unwrap();
+        let bundle = bundle(&directory.path().join("a.oboro"), &one_limb(), blocks);
+        Self { directory, bundle }
+    }
+
+    fn root(&self) -> PathBuf {
+        self.directory.path().join("store")
+    }
+
+    fn open(&self) -> Store {
+        Store::open(&self.root()).unwrap()
+    }
+
+    fn begin(&self, store: &Store) -> UploadStatus {
+        store
+            .begin_upload("a", &self.bundle.manifest().encode())
+            .unwrap()
+    }
+
+    fn segment(&self, index: u32) -> Vec<u8> {
+        fs::read(self.bundle.segment_path(index)).unwrap()
+    }
+
+    /// Uploads what is not there yet.
+    fn send(&self, store: &Store) {
+        for segment in self
+            .begin(store)
+            .segments
+            .iter()
+            .filter(|segment| !segment.complete)
+        {
+            let mut receiver = store
+                .receive_segment(ID, segment.index, segment.bytes_received)
+                .unwrap();
+            receiver
+                .write(&self.segment(segment.index)[segment.bytes_received as usize..])
+                .unwrap();
+            receiver.finish().unwrap();
+        }
+    }
+
+    fn publish(&self, store: &Store) -> Published {
+        self.send(store);
+        store.publish(ID).unwrap()
+    }
+
+    fn files(&self) -> Vec<String> {
+        let names = files(&self.root())
+            .into_iter()
+            .map(|path| path.to_str().unwrap().to_owned());
+        names.filter(|name| name.starts_with("segments/")).collect()
+    }
+}
+
+fn received(status: &UploadStatus) -> Vec<(u64, bool)> {
+    status
+        .segments
+        .iter()
+        .map(|segment| (segment.bytes_received, segment.complete))
+        .collect()
+}
+
+#[test]
+fn a_dataset_is_uploaded_published_listed_and_read() {
+    let setting = Setting::new(&[2, 1]);
+    let store = setting.open();
+    let status = setting.begin(&store);
+    assert_eq!((status.dataset, status.published), (ID, false));
+    assert_eq!(received(&status), [(0, false), (0, false)]);
+    assert!(store.list().unwrap().is_empty());
+    assert_eq!(store.snapshot("a").unwrap_err().kind(), ErrorKind::NotFound);
+
+    let manifest = setting.bundle.manifest();
+    let published = setting.publish(&store);
+    assert_eq!(
+        published,
+        Published {
+            version: 1,
+            root: manifest.root()
+        }
+    );
+    assert_eq!(store.publish(ID).unwrap(), published);
+    assert!(setting.begin(&store).published);
+
+    let [info] = store.list().unwrap().try_into().unwrap();
+    assert_eq!(
+        (info.name.as_str(), info.dataset, info.version),
+        ("a", ID, 1)
+    );
+    assert_eq!(
+        (info.root, info.blocks, info.columns),
+        (manifest.root(), 3, 2)
+    );
+    assert_eq!(
+        info.stored_bytes,
+        (setting.segment(0).len() + setting.segment(1).len()) as u64
+    );
+    assert_eq!((info.key_check, info.max_len), (manifest.key_check, 4));
+    assert_eq!(info.parameters, one_limb());
+
+    let snapshot = store.snapshot("a").unwrap();
+    assert_eq!(
+        (snapshot.root(), snapshot.block_count(), snapshot.name()),
+        (manifest.root(), 3, "a")
+    );
+    for segment in 0..2 {
+        let description = setting
+            .bundle
+            .open_segment(segment as u32)
+            .unwrap()
+            .description()
+            .clone();
+        for column in 0..2 {
+            assert_eq!(
+                **snapshot.panel(segment, 0, column).unwrap(),
+                residues(&description, 0, column)
+            );
+        }
+        assert_eq!(
+            snapshot.mask(segment, 0).unwrap().len(),
+            description.seeds.len() * 1024
+        );
+    }
+    for (segment, limb, column) in [(2, 0, 0), (0, 1, 0), (0, 0, 2)] {
+        assert_eq!(
+            snapshot.panel(segment, limb, column).unwrap_err().kind(),
+            ErrorKind::InvalidArgument
+        );
+    }
+    assert!(snapshot.mask(2, 0).is_err() && snapshot.mask(0, 1).is_err());
+}
+
+#[test]
+fn an_upload_goes_on_wherever_it_broke() {
+    let setting = Setting::new(&[1]);
+    let bytes = setting.segment(0);
+    let end = bytes.len();
+    // Nothing, within the fixed header, at and around the ends of header, packed bytes and panels, all.
+    for at in [
+        0,
+        1,
+        63,
+        64,
+        195,
+        196,
+        4095,
+        4096,
+        4097,
+        7679,
+        7680,
+        7681,
+        8191,
+        8192,
+        8193,
+        end - 1,
+        end,
+    ] {
+        let store = setting.open();
+        setting.begin(&store);
+        let mut receiver = store.receive_segment(ID, 0, 0).unwrap();
+        receiver.write(&bytes[..at]).unwrap();
+        assert_eq!(
+            (receiver.received(), receiver.announced()),
+            (at as u64, end as u64)
+        );
+        drop(receiver);
+        drop(store);
+
+        let store = setting.open();
+        assert_eq!(received(&setting.begin(&store)), [(at as u64, false)]);
+        let wrong = store.receive_segment(ID, 0, at as u64 + 1).err().unwrap();
+        assert!(
+            wrong.to_string().contains(&format!("Go on from byte {at}")),
+            "{wrong}"
+        );
+        let mut receiver = store.receive_segment(ID, 0, at as u64).unwrap();
+        receiver.write(&bytes[at..]).unwrap();
+        receiver.finish().unwrap();
+        assert_eq!(received(&setting.begin(&store)), [(end as u64, true)]);
+        store.cancel_upload("a").unwrap();
+        assert!(setting.files().is_empty());
+    }
+}
+
+#[test]
+fn a_crash_leaves_the_old_state_or_the_new_one() {
+    let setting = Setting::new(&[1, 1]);
+    let full = setting.segment(0).len() as u64;
+    let first = "segments/11111111111111111111111111111111/00000000.seg";
+    let second = "segments/11111111111111111111111111111111/00000001.seg";
+
+    // Before finish.
+    let store = setting.open();
+    setting.begin(&store);
+    let mut receiver = store.receive_segment(ID, 0, 0).unwrap();
+    receiver.write(&setting.segment(0)).unwrap();
+    drop((receiver, store));
+    let store = setting.open();
+    assert_eq!(
+        received(&setting.begin(&store)),
+        [(full, false), (0, false)]
+    );
+    assert_eq!(
+        store.publish(ID).unwrap_err().kind(),
+        ErrorKind::FailedPrecondition
+    );
+
+    // After finishing one segment.
+    store
+        .receive_segment(ID, 0, full)
+        .unwrap()
+        .finish()
+        .unwrap();
+    drop(store);
+    let store = setting.open();
+    assert_eq!(received(&setting.begin(&store)), [(full, true), (0, false)]);
+    let error = store.publish(ID).unwrap_err().to_string();
+    assert!(error.contains("segment 1 is not complete"), "{error}");
+    assert!(store.receive_segment(ID, 0, full).is_err());
+
+    // After all segments, before publishing.
+    setting.send(&store);
+    drop(store);
+    let store = setting.open();
+    assert_eq!(
+        received(&setting.begin(&store)),
+        [(full, true), (full, true)]
+    );
+    assert!(store.list().unwrap().is_empty());
+
+    // After publishing.
+    store.publish(ID).unwrap();
+    drop(store);
+    let store = setting.open();
+    assert!(setting.begin(&store).published);
+    assert_eq!(
+        received(&setting.begin(&store)),
+        [(full, true), (full, true)]
+    );
+    assert_eq!(store.snapshot("a").unwrap().block_count(), 2);
+    assert_eq!(setting.files(), [first, second]);
+}
+
+#[test]
+fn opening_sweeps_what_no_row_names() {
+    let setting = Setting::new(&[1]);
+    let store = setting.open();
+    setting.publish(&store);
+    drop(store);
+    let here = setting.root().join("segments").join(ID.to_string());
+    let orphan = setting.root().join("segments").join("77".repeat(16));
+    fs::create_dir(&orphan).unwrap();
+    fs::write(orphan.join("00000000.seg"), b"left").unwrap();
+    for name in ["00000001.seg", "00000000.seg.partial", "notes.txt"] {
+        fs::write(here.join(name), b"left").unwrap();
+    }
+    let store = setting.open();
+    assert_eq!(
+        files(&here),
+        ["00000000.seg", "notes.txt"].map(PathBuf::from)
+    );
+    assert!(!orphan.exists());
+    store.snapshot("a").unwrap();
+}
+
+#[test]
+fn a_wrong_segment_is_discarded_and_can_be_sent_again() {
+    let setting = Setting::new(&[1, 1]);
+    let store = setting.open();
+    setting.begin(&store);
+    let mut altered = setting.segment(0);
+    altered[5000] ^= 1;
+    // An altered panel, and a sound segment in the wrong place.
+    for wrong in [altered, setting.segment(1)] {
+        let mut receiver = store.receive_segment(ID, 0, 0).unwrap();
+        receiver.write(&wrong).unwrap();
+        let error = receiver.finish().unwrap_err();
+        assert!(
+            matches!(error, StoreError::SegmentRefused { .. }),
+            "{error}"
+        );
+        assert!(
+            error.to_string().contains("Send the segment again"),
+            "{error}"
+        );
+        assert_eq!(received(&setting.begin(&store))[0], (0, false));
+    }
+    setting.publish(&store);
+}
+
+#[test]
+fn too_many_and_too_few_bytes_are_refused() {
+    let setting = Setting::new(&[1]);
+    let store = setting.open();
+    setting.begin(&store);
+    let mut bytes = setting.segment(0);
+    bytes.push(0);
+    let mut receiver = store.receive_segment(ID, 0, 0).unwrap();
+    assert!(matches!(
+        receiver.write(&bytes),
+        Err(StoreError::TooLong { .. })
+    ));
+    receiver.write(&bytes[..100]).unwrap();
+    let busy = store.receive_segment(ID, 0, 100).err().unwrap();
+    assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
+    assert!(matches!(
+        receiver.finish(),
+        Err(StoreError::Incomplete { received: 100, .. })
+    ));
+    assert_eq!(received(&setting.begin(&store)), [(100, false)]);
+    assert!(matches!(
+        store.receive_segment(ID, 1, 0),
+        Err(StoreError::NoSuchSegment { .. })
+    ));
+    let other = DatasetId([9; 16]);
+    assert!(matches!(
+        store.receive_segment(other, 0, 0),
+        Err(StoreError::NoUpload { .. })
+    ));
+    assert!(matches!(
+        store.publish(other),
+        Err(StoreError::NoUpload { .. })
+    ));
+}
+
+#[test]
+fn a_full_disk_is_said_and_hurts_nothing_published() {
+    let mut setting = Setting::new(&[1]);
+    let store = setting.open();
+    setting.publish(&store);
+    setting.bundle = append(&setting.bundle, &[1]);
+    setting.begin(&store);
+    let partial = setting
+        .root()
+        .join("segments")
+        .join(ID.to_string())
+        .join("00000001.seg.partial");
+    std::os::unix::fs::symlink("/dev/full", &partial).unwrap();
+    let mut receiver = store.receive_segment(ID, 1, 0).unwrap();
+    let error = receiver.write(&setting.segment(1)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DiskFull);
+    let text = error.to_string();
+    assert!(
+        text.contains("disk full") && text.contains("published datasets are unaffected"),
+        "{text}"
+    );
+    drop(receiver);
+    store.snapshot("a").unwrap().panel(0, 0, 0).unwrap();
+    fs::remove_file(&partial).unwrap();
+    assert_eq!(setting.publish(&store).version, 2);
+}
+
+#[test]
+fn an_append_needs_only_its_new_segments_and_shares_residents() {
+    let mut setting = Setting::new(&[2]);
+    let store = setting.open();
+    setting.publish(&store);
+    let old = store.snapshot("a").unwrap();
+    let panel = old.panel(0, 0, 1).unwrap();
+
+    // Two appends, uploaded as one.
+    let first = setting.bundle.manifest().clone();
+    setting.bundle = append(&append(&setting.bundle, &[1]), &[3]);
+    let status = setting.begin(&store);
+    assert_eq!(
+        status
+            .segments
+            .iter()
+            .map(|s| s.complete)
+            .collect::<Vec<_>>(),
+        [true, false, false]
+    );
+    setting.send(&store);
+    assert_eq!(store.snapshot("a").unwrap().manifest().version, 1);
+    assert_eq!(store.publish(ID).unwrap().version, 3);
+
+    let new = store.snapshot("a").unwrap();
+    assert_eq!((old.block_count(), new.block_count()), (2, 6));
+    assert!(Arc::ptr_eq(&panel, &new.panel(0, 0, 1).unwrap()));
+    assert_eq!(old.root(), first.root());
+    new.panel(2, 0, 1).unwrap();
+    assert_eq!(store.list().unwrap()[0].version, 3);
+
+    // The older version is not accepted any more.
+    let error = store
+        .begin_upload("a", &first.encode())
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("it is not newer"), "{error}");
+}
+
+#[test]
+fn a_partial_file_that_is_too_long_is_begun_anew() {
+    let setting = Setting::new(&[1]);
+    let store = setting.open();
+    setting.begin(&store);
+    let partial = setting
+        .root()
+        .join("segments")
+        .join(ID.to_string())
+        .join("00000000.seg.partial");
+    fs::write(&partial, vec![1; setting.segment(0).len() + 1]).unwrap();
+    assert_eq!(received(&setting.begin(&store)), [(0, false)]);
+    setting.publish(&store);
+}
+
+#[test]
+fn names_and_ids_are_kept_apart() {
+    let setting = Setting::new(&[1]);
+    let store = setting.open();
+    let manifest = setting.bundle.manifest().clone();
+    let mut other = manifest.clone();
+    other.dataset.0[0] ^= 1;
+    for stage in ["pending", "published"] {
+        setting.begin(&store);
+        let taken = store.begin_upload("a", &other.encode()).unwrap_err();
+        assert!(
+            matches!(taken, StoreError::NameTaken { taken_by: ID, .. }),
+            "{stage}: {taken}"
+        );
+        let stored = store.begin_upload("b", &manifest.encode()).unwrap_err();
+        assert!(
+            matches!(stored, StoreError::StoredAs { .. }),
+            "{stage}: {stored}"
+        );
+        setting.publish(&store);
+    }
+    let long = "x".repeat(101);
+    for name in ["", ".a", "a/b", "a b", "ä", "..", &long] {
+        let error = store.begin_upload(name, &manifest.encode()).unwrap_err();
+        assert!(matches!(error, StoreError::Name { .. }), "{error}");
+    }
+    store.begin_upload(&long[1..], &other.encode()).unwrap();
+    let refused = store.begin_upload("a", b"OBOROMAN").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+}
+
+#[test]
+fn only_one_version_is_uploaded_at_a_time() {
+    let mut setting = Setting::new(&[1]);
+    let store = setting.open();
+    setting.publish(&store);
+    let published = setting.bundle.manifest().clone();
+    setting.bundle = append(&setting.bundle, &[1]);
+    setting.begin(&store);
+    let mut rival = published;
+    rival.version = 2;
+    rival.segments.push(setting.bundle.manifest().segments[1]);
+    rival.segments[1].digest = Digest([7; 32]);
+    let error = store.begin_upload("a", &rival.encode()).unwrap_err();
+    assert!(matches!(error, StoreError::OtherUpload { .. }), "{error}");
+
+    // Cancelling leaves the published version, and a receiver under way learns of it.
+    let mut receiver = store.receive_segment(ID, 1, 0).unwrap();
+    receiver.write(&[0; 10]).unwrap();
+    store.cancel_upload("a").unwrap();
+    assert!(matches!(
+        receiver.write(&[0; 10]),
+        Err(StoreError::UploadCancelled { .. })
+    ));
+    assert!(matches!(
+        receiver.finish(),
+        Err(StoreError::UploadCancelled { .. })
+    ));
+    assert_eq!(setting.files().len(), 1);
+    assert_eq!(
+        store.cancel_upload("a").unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+    store.begin_upload("a", &rival.encode()).unwrap();
+    store.cancel_upload("a").unwrap();
+    assert_eq!(setting.publish(&store).version, 2);
+}
+
+#[test]
+fn a_deleted_dataset_serves_its_snapshots_and_never_comes_back() {
+    let mut setting = Setting::new(&[2, 1]);
+    let store = setting.open();
+    setting.publish(&store);
+    let snapshot = store.snapshot("a").unwrap();
+    snapshot.panel(0, 0, 0).unwrap();
+    let first = setting.bundle.manifest().encode();
+    setting.bundle = append(&setting.bundle, &[1]);
+    setting.begin(&store);
+    let receiver = store.receive_segment(ID, 2, 0).unwrap();
+
+    store.delete("a").unwrap();
+    assert!(setting.files().is_empty());
+    assert!(store.list().unwrap().is_empty());
+    assert!(matches!(
+        store.snapshot("a"),
+        Err(StoreError::NoDataset { .. })
+    ));
+    assert!(matches!(
+        store.delete("a"),
+        Err(StoreError::NoDataset { .. })
+    ));
+    drop(receiver);
+    // Files are gone from the directory, yet panels never read before can be read.
+    for segment in 0..2 {
+        snapshot.panel(segment, 0, 1).unwrap();
+    }
+    drop(store);
+
+    let store = setting.open();
+    for name in ["a", "b"] {
+        let error = store.begin_upload(name, &first).unwrap_err();
+        assert!(matches!(error, StoreError::Deleted { .. }), "{error}");
+    }
+}
+
+#[test]
+fn an_upload_that_was_never_published_may_begin_again_after_deletion() {
+    let setting = Setting::new(&[1]);
+    let store = setting.open();
+    setting.send(&store);
+    store.delete("a").unwrap();
+    assert!(setting.files().is_empty());
+    assert_eq!(received(&setting.begin(&store)), [(0, false)]);
+    setting.publish(&store);
+}
+
+#[test]
+fn damage_is_found_when_the_dataset_is_used() {
+    let setting = Setting::new(&[1]);
+    let store = setting.open();
+    setting.publish(&store);
+    drop(store);
+    let path = setting
+        .root()
+        .join("segments")
+        .join(ID.to_string())
+        .join("00000000.seg");
+    let sound = fs::read(&path).unwrap();
+
+    let mut altered = sound.clone();
+    altered[8192] ^= 1;
+    fs::write(&path, &altered).unwrap();
+    let store = setting.open();
+    let snapshot = store.snapshot("a").unwrap();
+    snapshot.panel(0, 0, 0).unwrap();
+    let error = snapshot.panel(0, 0, 1).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DataLoss);
+    assert!(error.to_string().contains("limb 0, column 1"), "{error}");
+    drop((snapshot, store));
+
+    fs::remove_file(&path).unwrap();
+    let store = setting.open();
+    assert_eq!(store.list().unwrap().len(), 1);
+    let error = store.snapshot("a").unwrap_err();
+    assert!(
+        matches!(
+            error,
+            StoreError::Damaged {
+                fault: Fault::Missing,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("segment 0 of dataset 1111"),
+        "{error}"
+    );
+    fs::write(&path, &sound).unwrap();
+    store.snapshot("a").unwrap().panel(0, 0, 1).unwrap();
+}
+
+#[test]
+fn a_segment_of_other_parameters_is_not_taken_for_ours() {
+    let setting = Setting::new(&[1]);
+    let store = setting.open();
+    setting.begin(&store);
+    let foreign = bundle(
+        &setting.directory.path().join("b.oboro"),
+        &two_limbs(),
+        &[1],
+    );
+    // A manifest whose numbers are ours and whose digest is the foreign segment's.
+    let mut lying = setting.bundle.manifest().clone();
+    lying.dataset.0[0] ^= 1;
+    lying.segments[0].digest = foreign.manifest().segments[0].digest;
+    store.begin_upload("b", &lying.encode()).unwrap();
+    let bytes = fs::read(foreign.segment_path(0)).unwrap();
+    let mut receiver = store.receive_segment(lying.dataset, 0, 0).unwrap();
+    let announced = receiver.announced() as usize;
+    assert!(receiver.write(&bytes).is_err());
+    receiver.write(&bytes[..announced]).unwrap();
+    assert!(matches!(
+        receiver.finish(),
+        Err(StoreError::SegmentRefused { .. })
+    ));
+}
+
+#[test]
+fn one_process_has_the_store() {
+    let setting = Setting::new(&[1]);
+    let store = setting.open();
+    let error = Store::open(&setting.root()).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    assert!(
+        error.to_string().contains("in use by another process"),
+        "{error}"
+    );
+    // A receiver may still write, so it holds the store too.
+    setting.begin(&store);
+    let receiver = store.receive_segment(ID, 0, 0).unwrap();
+    drop(store);
+    assert!(Store::open(&setting.root()).is_err());
+    drop(receiver);
+    setting.open();
+}
+
+#[test]
+fn a_catalogue_that_is_gone_newer_or_foreign_is_an_error() {
+    let setting = Setting::new(&[1]);
+    let store = setting.open();
+    setting.publish(&store);
+    drop(store);
+    let path = setting.root().join("catalogue.sqlite");
+    let sound = fs::read(&path).unwrap();
+    let refusal = || Store::open(&setting.root()).err().unwrap().to_string();
+
+    fs::remove_file(&path).unwrap();
+    let gone = refusal();
+    assert!(gone.contains("its catalogue is gone"), "{gone}");
+    fs::write(&path, b"").unwrap();
+    assert_eq!(refusal(), gone);
+
+    fs::write(&path, &sound).unwrap();
+    rusqlite::Connection::open(&path)
+        .unwrap()
+        .pragma_update(None, "user_version", 2)
+        .unwrap();
+    let newer = refusal();
+    assert!(newer.contains("schema version 2"), "{newer}");
+
+    rusqlite::Connection::open(&path)
+        .unwrap()
+        .pragma_update(None, "application_id", 0)
+        .unwrap();
+    let foreign = refusal();
+    assert!(foreign.contains("another program"), "{foreign}");
+
+    fs::write(&path, vec![0xaa; 5000]).unwrap();
+    let noise = refusal();
+    assert!(noise.contains("catalogue"), "{noise}");
+    assert_eq!(setting.files().len(), 1);
+
+    fs::write(&path, &sound).unwrap();
+    setting.open().snapshot("a").unwrap();
+}
+
+#[test]
+fn concurrent_queries_share_panels() {
+    let setting = Setting::new(&[4]);
+    let store = setting.open();
+    setting.publish(&store);
+    let panels: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| store.snapshot("a").unwrap().panel(0, 0, 0).unwrap()))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    assert!(panels.iter().all(|panel| Arc::ptr_eq(panel, &panels[0])));
+}
