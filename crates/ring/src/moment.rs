@@ -9,8 +9,8 @@
 use std::ops::Range;
 use thiserror::Error;
 
-/// The longest itemset that any parameters reach.
-pub const MAX_LENGTH: usize = 31;
+/// The longest itemset that may be asked for: one of length `k` needs `2^k` moments.
+pub const MAX_LENGTH: usize = 16;
 
 /// A set of requests that is not well-formed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -244,7 +244,7 @@ mod tests {
         let of = |length, flat: &[u32]| Itemsets::new(length, flat.to_vec(), 4).unwrap_err();
         assert_eq!(of(2, &[]), RequestError::Empty);
         assert_eq!(of(0, &[1]), RequestError::Length(0));
-        assert_eq!(of(32, &[1]), RequestError::Length(32));
+        assert_eq!(of(17, &[1]), RequestError::Length(17));
         assert_eq!(
             of(2, &[1]),
             RequestError::Ragged {

@@ -161,6 +161,15 @@ impl Combiner {
             * self.groups() as u64
     }
 
+    /// The residues of one moment: 1 for a scalar or a moment that does not exist, else `N`.
+    pub fn residues_of(&self, moment: usize) -> usize {
+        if moment < self.index.rank(0).end || moment >= self.index.len() {
+            1
+        } else {
+            self.ring.degree()
+        }
+    }
+
     /// An empty share.
     pub fn phases(&self) -> Phases {
         Phases {

@@ -1,0 +1,137 @@
+# Everything that a person or a machine does with this repository has a target here.
+# `make` alone lists them. Cargo does the building; this file checks that the tools are
+# there, names what is missing, and keeps the Python checks in a virtual environment.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint lint-rust lint-python lint-shell fmt build clean
+
+# The input of the demonstration; left empty, scripts/demo.sh chooses.
+DATA ?=
+MIN_SUPPORT ?=
+MAX_LEN ?=
+export DATA MIN_SUPPORT MAX_LEN
+
+PYTHON ?= python3
+PYTHON_MIN := 3.10
+RUST_MIN := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
+OBORO := $(or $(CARGO_TARGET_DIR),target)/release/oboro
+
+# What git tracks or would track, so that build outputs are never checked.
+files = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- $(1) 2>/dev/null))
+PYTHON_FILES := $(call files,'*.py')
+SHELL_FILES := $(call files,'*.sh' .ci/run)
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  make demo DATA=file.dat.gz MIN_SUPPORT=0.3 MAX_LEN=4    mines a file of yours"
+
+demo: build ## Encrypt, upload and mine between two processes, and compare with plaintext
+	OBORO="$(OBORO)" scripts/demo.sh
+
+test: | toolchain-test ## Run every test; needs no network once dependencies are fetched
+	cargo test --workspace --locked
+
+lint: lint-rust lint-python lint-shell ## Check format, lints, documentation and types
+
+lint-rust: | toolchain-lint
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked
+
+lint-python: $(if $(PYTHON_FILES),.venv/installed) | toolchain-lint
+ifeq ($(PYTHON_FILES),)
+	@echo "no Python files to check"
+else
+	.venv/bin/ruff check $(PYTHON_FILES)
+	.venv/bin/ruff format --check $(PYTHON_FILES)
+	.venv/bin/mypy --strict $(PYTHON_FILES)
+endif
+
+lint-shell:
+ifeq ($(and $(SHELL_FILES),$(shell sh -c "command -v shellcheck")),)
+	@echo "shellcheck is not installed: shell scripts are not checked"
+else
+	shellcheck $(SHELL_FILES)
+endif
+
+fmt: $(if $(PYTHON_FILES),.venv/installed) | toolchain-lint ## Format the sources
+	cargo fmt --all
+	$(if $(PYTHON_FILES),.venv/bin/ruff format $(PYTHON_FILES))
+
+build: | toolchain-build ## Build the oboro command with optimisation
+	cargo build --release --locked -p oboro
+
+clean: ## Remove everything that the other targets made
+	cargo clean
+	rm -rf .venv .mypy_cache .ruff_cache
+
+.venv/installed: requirements-dev.txt | toolchain-lint
+	$(PYTHON) -m venv --clear .venv
+	.venv/bin/pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt
+	touch $@
+
+# The tools that each target needs. toolchain-X checks them all and prints one message.
+NEEDS_build := rust cc
+NEEDS_test := rust cc python
+NEEDS_lint := rust cc rustfmt clippy $(if $(PYTHON_FILES),python venv)
+TOOLCHAINS := toolchain-build toolchain-test toolchain-lint
+
+.PHONY: $(TOOLCHAINS)
+$(TOOLCHAINS): toolchain-%:
+	@sh -c "$$CHECK_TOOLCHAIN" toolchain $(NEEDS_$*)
+
+define CHECK_TOOLCHAIN
+missing=''
+packages=''
+rust=''
+components=''
+at_least() { [ "$$(printf '%s\n' "$$1" "$$2" | sort -V | head -n 1)" = "$$2" ]; }
+lack() { missing="$$missing  - $$1\n"; }
+
+for tool in "$$@"; do
+    case $$tool in
+    rust)
+        found=$$(rustc --version 2>/dev/null | cut -d ' ' -f 2)
+        if [ -z "$$found" ] || ! cargo --version >/dev/null 2>&1; then
+            lack 'Rust (cargo and rustc) $(RUST_MIN) or newer: not found'
+            rust="curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh"
+        elif ! at_least "$$found" '$(RUST_MIN)'; then
+            lack "Rust $(RUST_MIN) or newer: found $$found"
+            rust="rustup update stable   (without rustup, see https://rustup.rs)"
+        fi ;;
+    rustfmt | clippy)
+        sub=$${tool%fmt}; [ "$$tool" = rustfmt ] && sub=fmt
+        if [ -z "$$rust" ] && ! cargo $$sub --version >/dev/null 2>&1; then
+            lack "the Rust component $$tool"
+            components="$$components $$tool"
+        fi ;;
+    cc)
+        if ! : | cc -include stdio.h -x c -c - -o /dev/null 2>/dev/null; then
+            lack 'a C compiler (cc) with the headers of the C library'
+            packages="$$packages build-essential"
+        fi ;;
+    python)
+        found=$$($(PYTHON) -c 'import platform; print(platform.python_version())' 2>/dev/null)
+        if [ -z "$$found" ] || ! at_least "$$found" '$(PYTHON_MIN)'; then
+            lack "Python $(PYTHON_MIN) or newer: found $${found:-none}"
+            packages="$$packages python3"
+        fi ;;
+    venv)
+        if ! $(PYTHON) -c 'import venv, ensurepip' 2>/dev/null; then
+            lack 'the venv module of Python'
+            packages="$$packages python3-venv"
+        fi ;;
+    esac
+done
+
+[ -z "$$missing" ] && exit 0
+{
+    printf 'error: this target needs tools that are missing here:\n'"$$missing"'Install them with:\n'
+    [ -z "$$packages" ] || printf '  sudo apt-get install -y%s\n' "$$packages"
+    [ -z "$$rust" ] || printf '  %s\n' "$$rust"
+    [ -z "$$components" ] || printf '  rustup component add%s\n' "$$components"
+} >&2
+exit 1
+endef
+export CHECK_TOOLCHAIN

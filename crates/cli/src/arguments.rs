@@ -1,0 +1,186 @@
+//! Arguments that several commands share.
+
+use crate::output::Failure;
+use clap::Args;
+use oboro_client::{Connection, Options};
+use oboro_mining::Format;
+use oboro_rlwe::{MasterKey, Passphrase};
+use std::fs;
+use std::io::{IsTerminal, Read};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+/// The owner's key.
+#[derive(Args)]
+pub struct KeyArguments {
+    /// The master key file.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "OBORO_KEY",
+        default_value = "oboro.key"
+    )]
+    pub key: PathBuf,
+    #[command(flatten)]
+    pub passphrase: PassphraseArguments,
+}
+
+/// Where a passphrase comes from if one is needed.
+#[derive(Args)]
+pub struct PassphraseArguments {
+    /// Read the key's passphrase from the first line of this file. Without it, OBORO_PASSPHRASE or
+    /// a prompt.
+    #[arg(long, value_name = "FILE")]
+    pub passphrase_file: Option<PathBuf>,
+}
+
+/// The server to talk to.
+#[derive(Args)]
+pub struct ServerArguments {
+    /// The server's address; https:// beyond this machine.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "OBORO_SERVER",
+        default_value = "http://127.0.0.1:7171"
+    )]
+    pub server: String,
+    /// The first line of this file is the token that the server wants.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Trust servers with certificates from this PEM file.
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+}
+
+/// A file of transactions.
+#[derive(Args)]
+pub struct InputArguments {
+    /// Transactions: FIMI or CSV, plain, gzip or zstd.
+    #[arg(value_name = "INPUT")]
+    pub input: PathBuf,
+    /// How the file is written: auto, fimi, csv-basket, csv-long or csv-onehot.
+    #[arg(long, default_value = "auto")]
+    pub format: Format,
+}
+
+/// How many threads compute.
+#[derive(Args)]
+pub struct ThreadArguments {
+    /// Threads to compute with [default: as many as there are processors].
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+}
+
+impl ThreadArguments {
+    pub fn count(&self) -> NonZeroUsize {
+        self.threads
+            .or_else(|| thread::available_parallelism().ok())
+            .unwrap_or(NonZeroUsize::MIN)
+    }
+}
+
+impl KeyArguments {
+    /// Reads the key file, asking for its passphrase if it has one.
+    pub fn load(&self) -> Result<MasterKey, Failure> {
+        let given = self.passphrase.given()?;
+        Ok(MasterKey::load(&self.key, || {
+            given.or_else(|| prompt("Passphrase: "))
+        })?)
+    }
+}
+
+impl PassphraseArguments {
+    /// From the file or the environment, if either is there.
+    pub fn given(&self) -> Result<Option<Passphrase>, Failure> {
+        if let Some(path) = &self.passphrase_file {
+            return first_line(path, "passphrase").map(Some);
+        }
+        match std::env::var("OBORO_PASSPHRASE") {
+            Ok(passphrase) => Ok(Some(passphrase.into())),
+            Err(std::env::VarError::NotPresent) => Ok(None),
+            Err(std::env::VarError::NotUnicode(_)) => Err(
+                "OBORO_PASSPHRASE is not UTF-8 text; set it anew, or use --passphrase-file".into(),
+            ),
+        }
+    }
+}
+
+impl ServerArguments {
+    pub fn connect(&self) -> Result<Connection, Failure> {
+        let token = self
+            .token_file
+            .as_deref()
+            .map(|path| first_line(path, "token"))
+            .transpose()?;
+        let options = Options {
+            url: self.server.clone(),
+            token: token.map(|token| token.to_string()),
+            certificates: self
+                .ca
+                .as_deref()
+                .map(|path| read(path, "certificates"))
+                .transpose()?,
+        };
+        Ok(Connection::open(&options)?)
+    }
+}
+
+/// Asks at the terminal, if there is one.
+pub fn prompt(question: &str) -> Option<Passphrase> {
+    if !std::io::stdin().is_terminal() {
+        return None;
+    }
+    rpassword::prompt_password(question).ok().map(Into::into)
+}
+
+/// The first line of a small file: a token or a passphrase.
+pub fn first_line(path: &Path, what: &str) -> Result<Passphrase, Failure> {
+    const MOST: u64 = 4096;
+    let failed = |problem: String| {
+        Failure::from(format!(
+            "cannot read the {what} file {}: {problem}; it should hold the {what} on its first line",
+            path.display()
+        ))
+    };
+    let mut text = Passphrase::default();
+    let file = fs::File::open(path).map_err(|error| failed(error.to_string()))?;
+    file.take(MOST)
+        .read_to_string(&mut text)
+        .map_err(|error| failed(error.to_string()))?;
+    match text.lines().next() {
+        Some(line) if !line.is_empty() => Ok(line.to_owned().into()),
+        _ => Err(failed("its first line is empty".to_owned())),
+    }
+}
+
+/// A whole file.
+pub fn read(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|error| {
+        format!(
+            "cannot read the {what} in {}: {error}; check the path",
+            path.display()
+        )
+        .into()
+    })
+}
+
+/// The name a dataset has on a server unless another is given: that of its directory.
+pub fn dataset_name(name: Option<&String>, bundle: &Path) -> Result<String, Failure> {
+    let stem = || {
+        bundle
+            .canonicalize()
+            .ok()?
+            .file_stem()?
+            .to_str()
+            .map(str::to_owned)
+    };
+    name.cloned().or_else(stem).ok_or_else(|| {
+        format!(
+            "{} does not exist or has no name for a dataset; check the path, or give --name",
+            bundle.display()
+        )
+        .into()
+    })
+}

@@ -1,0 +1,79 @@
+//! `oboro datasets` and `oboro delete`
+
+use crate::Outcome;
+use crate::arguments::ServerArguments;
+use crate::output::{Output, bytes};
+use serde_json::json;
+use std::fmt::Write;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+#[derive(clap::Args)]
+pub struct DeleteArguments {
+    /// The dataset's name on the server.
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+pub fn list(arguments: &Arguments, output: Output) -> Outcome {
+    let datasets = arguments.server.connect()?.datasets()?;
+    let value: Vec<_> = datasets
+        .iter()
+        .map(|d| {
+            json!({
+                "name": d.name,
+                "dataset": d.dataset.to_string(),
+                "version": d.version,
+                "root": d.root.to_string(),
+                "columns": d.columns,
+                "blocks": d.blocks,
+                "degree": d.degree,
+                "limbs": d.limbs,
+                "max_len": d.max_len,
+                "stored_bytes": d.stored_bytes,
+            })
+        })
+        .collect();
+    output.result(&value, || {
+        if datasets.is_empty() {
+            return "no datasets\n".to_owned();
+        }
+        let width = datasets
+            .iter()
+            .map(|d| d.name.len())
+            .max()
+            .unwrap_or(0)
+            .max(4);
+        let mut text = format!(
+            "{:width$}  version  columns  blocks × slots  max len  stored\n",
+            "name"
+        );
+        for d in &datasets {
+            let slots = format!("{} × {}", d.blocks, d.degree);
+            let _ = writeln!(
+                text,
+                "{:width$}  {:>7}  {:>7}  {:>14}  {:>7}  {}",
+                d.name,
+                d.version,
+                d.columns,
+                slots,
+                d.max_len,
+                bytes(d.stored_bytes)
+            );
+        }
+        text
+    })
+}
+
+pub fn delete(arguments: &DeleteArguments, output: Output) -> Outcome {
+    arguments.server.connect()?.delete(&arguments.name)?;
+    output.result(&json!({ "name": arguments.name, "deleted": true }), || {
+        format!("deleted {}\n", arguments.name)
+    })
+}

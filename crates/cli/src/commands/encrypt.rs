@@ -1,0 +1,116 @@
+//! `oboro encrypt`
+
+use crate::Outcome;
+use crate::arguments::{InputArguments, KeyArguments, ThreadArguments};
+use crate::output::{Output, Unit, bytes, seconds};
+use oboro_mining::{Dataset, MinSupport, read_path};
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Instant;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    input: InputArguments,
+    #[command(flatten)]
+    key: KeyArguments,
+    /// The dataset directory to make [default: INPUT's name with .oboro].
+    #[arg(long, value_name = "DIR", conflicts_with = "append_to")]
+    out: Option<PathBuf>,
+    /// Append to this dataset directory instead: the same items, new transactions.
+    #[arg(long, value_name = "DIR")]
+    append_to: Option<PathBuf>,
+    /// The longest itemsets that will be mined; longer ones need larger ciphertexts.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 4,
+        conflicts_with = "append_to"
+    )]
+    max_len: usize,
+    /// Leave out items below this support: a fraction (0.01, 1%) or a count (250).
+    #[arg(long, value_name = "SUPPORT", conflicts_with = "append_to")]
+    min_item_support: Option<MinSupport>,
+    #[command(flatten)]
+    threads: ThreadArguments,
+}
+
+pub fn run(arguments: &Arguments, output: Output) -> Outcome {
+    let key = arguments.key.load()?;
+    let mut transactions = read_path(&arguments.input.input, arguments.input.format)?;
+    if let Some(min_support) = arguments.min_item_support {
+        transactions = transactions.restrict(min_support);
+    }
+    let begun = Instant::now();
+    let bar = output.bar("encrypting", Unit::BlockColumns);
+    let progress = |done, total| bar.set(done, total);
+    let threads = arguments.threads.count();
+    let dataset = match &arguments.append_to {
+        Some(directory) => {
+            Dataset::open(directory, &key)?.append(&transactions, &key, threads, &progress)
+        }
+        None => Dataset::create(
+            &transactions,
+            &key,
+            &arguments.directory(),
+            arguments.max_len,
+            threads,
+            &progress,
+        ),
+    };
+    bar.finish();
+    let dataset = dataset?;
+    let (manifest, record) = (dataset.manifest(), dataset.record());
+    let elapsed = begun.elapsed();
+    let directory = dataset.bundle().directory();
+    let value = json!({
+        "directory": directory,
+        "dataset": manifest.dataset.to_string(),
+        "version": manifest.version,
+        "root": manifest.root().to_string(),
+        "transactions": record.transactions,
+        "items": manifest.columns,
+        "blocks": manifest.block_count(),
+        "degree": manifest.parameters.degree(),
+        "limbs": manifest.parameters.limb_count(),
+        "plaintext_modulus": manifest.parameters.plaintext_modulus(),
+        "max_len": manifest.max_len,
+        "stored_bytes": manifest.segment_bytes(),
+        "noise_norm": record.noise_norm,
+        "noise_peak": record.noise_peak,
+        "encrypt_seconds": elapsed.as_secs_f64(),
+    });
+    output.result(&value, || {
+        format!(
+            "encrypted {} transactions × {} items in {}\n  {} in {}: {} blocks of {} slots, {} limbs, itemsets of up to {}\n",
+            record.transactions,
+            manifest.columns,
+            seconds(elapsed),
+            bytes(manifest.segment_bytes()),
+            directory.display(),
+            manifest.block_count(),
+            manifest.parameters.degree(),
+            manifest.parameters.limb_count(),
+            manifest.max_len,
+        )
+    })
+}
+
+impl Arguments {
+    fn directory(&self) -> PathBuf {
+        self.out.clone().unwrap_or_else(|| {
+            let name = self
+                .input
+                .input
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy();
+            PathBuf::from(format!(
+                "{}.oboro",
+                name.split('.')
+                    .find(|part| !part.is_empty())
+                    .unwrap_or("dataset")
+            ))
+        })
+    }
+}

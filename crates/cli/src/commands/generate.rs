@@ -1,0 +1,63 @@
+//! `oboro generate`
+
+use crate::Outcome;
+use crate::output::{Output, write_file};
+use oboro_mining::{QuestParameters, writers::write_fimi};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// The defaults are the setting of the papers.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The file to write, in FIMI form.
+    #[arg(value_name = "OUTPUT")]
+    output: PathBuf,
+    /// The number of transactions.
+    #[arg(long, default_value_t = QuestParameters::default().transactions)]
+    transactions: u64,
+    /// The number of items.
+    #[arg(long, default_value_t = QuestParameters::default().items)]
+    items: u32,
+    /// The number of patterns that transactions are made of.
+    #[arg(long, default_value_t = QuestParameters::default().patterns)]
+    patterns: u32,
+    /// The mean number of items in a transaction.
+    #[arg(long, default_value_t = QuestParameters::default().transaction_length)]
+    transaction_length: f64,
+    /// The mean number of items in a pattern.
+    #[arg(long, default_value_t = QuestParameters::default().pattern_length)]
+    pattern_length: f64,
+    /// Chooses one of the possible outcomes: the same seed gives the same file.
+    #[arg(long, default_value_t = QuestParameters::default().seed)]
+    seed: u64,
+}
+
+pub fn run(arguments: &Arguments, output: Output) -> Outcome {
+    let parameters = QuestParameters {
+        transactions: arguments.transactions,
+        items: arguments.items,
+        patterns: arguments.patterns,
+        transaction_length: arguments.transaction_length,
+        pattern_length: arguments.pattern_length,
+        seed: arguments.seed,
+        ..QuestParameters::default()
+    };
+    let transactions = parameters.generate()?;
+    let mut text = Vec::new();
+    write_fimi(&transactions, &mut text)?;
+    write_file(&arguments.output, &text)?;
+    let value = json!({
+        "output": arguments.output,
+        "transactions": transactions.len(),
+        "items": transactions.item_count(),
+        "bytes": text.len(),
+    });
+    output.result(&value, || {
+        format!(
+            "wrote {} transactions of {} items to {}\n",
+            transactions.len(),
+            transactions.item_count(),
+            arguments.output.display()
+        )
+    })
+}

@@ -1,0 +1,140 @@
+//! `oboro inspect`
+
+use crate::Outcome;
+use crate::arguments::PassphraseArguments;
+use crate::output::{Failure, Output, bytes};
+use oboro_mining::Dataset;
+use oboro_rlwe::{KeyCheck, MasterKey, NORM_LIMIT, PEAK_LIMIT};
+use oboro_store::{Bundle, Segment};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// A key file, a dataset directory or a segment file.
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+    /// The dataset's key, to show what only the owner knows.
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    #[command(flatten)]
+    passphrase: PassphraseArguments,
+    /// Read everything and check it against its digests.
+    #[arg(long)]
+    verify: bool,
+}
+
+pub fn run(arguments: &Arguments, output: Output) -> Outcome {
+    let value = match arguments.path.is_dir() {
+        true => bundle(arguments)?,
+        false if begins_with(&arguments.path, b"OBOROKEY")? => key(arguments)?,
+        false => segment(arguments)?,
+    };
+    output.result(&value, || text(&value))
+}
+
+fn begins_with(path: &Path, magic: &[u8]) -> Result<bool, Failure> {
+    let mut start = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(magic.len() as u64).read_to_end(&mut start))
+        .map_err(|error| format!("cannot read {}: {error}; check the path", path.display()))?;
+    Ok(start == magic)
+}
+
+fn load(arguments: &Arguments, path: &Path) -> Result<MasterKey, Failure> {
+    let given = arguments.passphrase.given()?;
+    Ok(MasterKey::load(path, || {
+        given.or_else(|| crate::arguments::prompt("Passphrase: "))
+    })?)
+}
+
+fn key(arguments: &Arguments) -> Result<Value, Failure> {
+    let key = load(arguments, &arguments.path)?;
+    Ok(json!({ "kind": "key file", "key_check": key.check().to_string() }))
+}
+
+fn segment(arguments: &Arguments) -> Result<Value, Failure> {
+    let segment = Segment::open(&arguments.path)?;
+    if arguments.verify {
+        segment.verify()?;
+    }
+    let description = segment.description();
+    Ok(json!({
+        "kind": "segment",
+        "dataset": description.dataset.to_string(),
+        "index": description.index,
+        "first_block": description.first_block,
+        "blocks": segment.blocks(),
+        "columns": description.columns,
+        "degree": description.parameters.degree(),
+        "limbs": description.parameters.limb_moduli().iter().map(|q| q.value()).collect::<Vec<_>>(),
+        "plaintext_modulus": description.parameters.plaintext_modulus(),
+        "bytes": segment.entry().bytes,
+        "digest": segment.digest().to_string(),
+        "verified": arguments.verify,
+    }))
+}
+
+fn bundle(arguments: &Arguments) -> Result<Value, Failure> {
+    let bundle = Bundle::open(&arguments.path)?;
+    if arguments.verify {
+        bundle.verify()?;
+    }
+    let manifest = bundle.manifest();
+    let hex = |bytes: [u8; 16]| KeyCheck(bytes).to_string();
+    let segment = |s: &oboro_store::SegmentEntry| json!({ "digest": s.digest.to_string(), "first_block": s.first_block, "blocks": s.blocks, "bytes": s.bytes });
+    let mut value = json!({
+        "kind": "dataset",
+        "dataset": manifest.dataset.to_string(),
+        "key_check": hex(manifest.key_check),
+        "generation": hex(manifest.generation),
+        "version": manifest.version,
+        "root": manifest.root().to_string(),
+        "columns": manifest.columns,
+        "blocks": manifest.block_count(),
+        "max_len": manifest.max_len,
+        "degree": manifest.parameters.degree(),
+        "limbs": manifest.parameters.limb_moduli().iter().map(|q| q.value()).collect::<Vec<_>>(),
+        "plaintext_modulus": manifest.parameters.plaintext_modulus(),
+        "stored_bytes": manifest.segment_bytes(),
+        "segments": manifest.segments.iter().map(segment).collect::<Vec<_>>(),
+        "verified": arguments.verify,
+    });
+    if let Some(path) = &arguments.key {
+        let dataset = Dataset::open(&arguments.path, &load(arguments, path)?)?;
+        let record = dataset.record();
+        value["transactions"] = json!(record.transactions);
+        value["items"] = json!(record.names);
+        value["noise"] = json!({
+            "norm": record.noise_norm, "norm_limit": NORM_LIMIT, "peak": record.noise_peak, "peak_limit": PEAK_LIMIT,
+        });
+    }
+    Ok(value)
+}
+
+/// The same facts, a line each.
+fn text(value: &Value) -> String {
+    let mut text = String::new();
+    for (key, fact) in value.as_object().into_iter().flatten() {
+        let name = key.replace('_', " ");
+        let _ = match (key.as_str(), fact) {
+            ("bytes" | "stored_bytes", Value::Number(count)) => {
+                writeln!(text, "{name:>18}  {}", bytes(count.as_u64().unwrap_or(0)))
+            }
+            (_, Value::String(plain)) => writeln!(text, "{name:>18}  {plain}"),
+            ("items", Value::Array(items)) => writeln!(
+                text,
+                "{name:>18}  {} (names in column order with --json)",
+                items.len()
+            ),
+            ("segments", Value::Array(segments)) => {
+                writeln!(text, "{name:>18}  {}", segments.len())
+            }
+            _ => writeln!(text, "{name:>18}  {fact}"),
+        };
+    }
+    text
+}

@@ -1,0 +1,234 @@
+//! `oboro mine`
+
+use crate::Outcome;
+use crate::arguments::{KeyArguments, ServerArguments, ThreadArguments, dataset_name};
+use crate::output::{Failure, Output, Unit, bytes, seconds, write_file};
+use oboro_client::{EncryptedCounter, LevelTrace};
+use oboro_mining::{
+    AprioriOptions, Dataset, Format, ItemsetsDocument, MinSupport, Transactions,
+    TransactionsBuilder, apriori, eclat, read_path,
+};
+use serde_json::json;
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Itemsets that are printed for people; all are in the file and in JSON.
+const SHOWN: usize = 20;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The dataset directory that was uploaded.
+    #[arg(value_name = "DIR")]
+    bundle: PathBuf,
+    #[command(flatten)]
+    key: KeyArguments,
+    #[command(flatten)]
+    server: ServerArguments,
+    /// The name on the server [default: the directory's, without .oboro].
+    #[arg(long)]
+    name: Option<String>,
+    /// What counts as frequent: a fraction (0.01, 1%) or a number of transactions (250).
+    #[arg(long, value_name = "SUPPORT")]
+    min_support: MinSupport,
+    /// The longest itemsets to look for [default: what the dataset was encrypted for].
+    #[arg(long, value_name = "N")]
+    max_len: Option<NonZeroUsize>,
+    /// Write the itemsets to this file, for `oboro rules`.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Compare with a plaintext miner on the transactions in this file.
+    #[arg(long, value_name = "INPUT")]
+    verify: Option<PathBuf>,
+    /// How the file to compare with is written.
+    #[arg(long, default_value = "auto", requires = "verify")]
+    format: Format,
+    #[command(flatten)]
+    threads: ThreadArguments,
+}
+
+pub fn run(arguments: &Arguments, output: Output) -> Outcome {
+    let key = arguments.key.load()?;
+    let dataset = Dataset::open(&arguments.bundle, &key)?;
+    let max_len = arguments.max_len(&dataset)?;
+    let name = dataset_name(arguments.name.as_ref(), &arguments.bundle)?;
+    let connection = arguments.server.connect()?;
+    let begun = Instant::now();
+    let bar = output.bar("counting", Unit::Bytes);
+    let mut counter =
+        EncryptedCounter::new(&connection, &dataset, &name, arguments.threads.count())
+            .with_progress(|level, done, total| {
+                bar.rename(format!("counting itemsets of length {level}"));
+                bar.set(done * 7 / 2, total * 7 / 2);
+            });
+    let options = AprioriOptions::new(arguments.min_support).with_max_len(Some(max_len));
+    let mined = apriori(&mut counter, options, |_| {});
+    bar.finish();
+    let document = mined?.to_document(counter.names())?;
+    let elapsed = begun.elapsed();
+    if let Some(path) = &arguments.out {
+        write_file(path, document.to_json().as_bytes())?;
+    }
+    let plaintext = arguments
+        .verify
+        .as_deref()
+        .map(|path| verify(path, arguments, max_len, counter.names(), &document))
+        .transpose()?;
+    let mut value = serde_json::to_value(&document)?;
+    value["seconds"] = json!(elapsed.as_secs_f64());
+    value["levels"] = counter
+        .traces()
+        .iter()
+        .map(|trace| level(trace, &document))
+        .collect();
+    if let Some(plaintext) = plaintext {
+        value["verified"] = json!(true);
+        value["plaintext_seconds"] = json!(plaintext.as_secs_f64());
+    }
+    output.result(&value, || {
+        text(&document, counter.traces(), elapsed, plaintext)
+    })
+}
+
+impl Arguments {
+    fn max_len(&self, dataset: &Dataset) -> Result<NonZeroUsize, Failure> {
+        let possible = NonZeroUsize::new(dataset.manifest().max_len.into())
+            .ok_or("the dataset allows no itemsets; encrypt it again")?;
+        match self.max_len {
+            // Itemsets cannot be longer than there are items, whatever was asked.
+            Some(wanted) if wanted > possible && possible.get() < dataset.manifest().columns as usize => Err(format!(
+                "the dataset was encrypted for itemsets of up to {possible}, not {wanted}; choose --max-len {possible}, or encrypt it again with --max-len {wanted}"
+            )
+            .into()),
+            Some(wanted) => Ok(wanted.min(possible)),
+            None => Ok(possible),
+        }
+    }
+}
+
+/// Mines the plaintext, restricted to the dataset's items, by another algorithm; the time it took.
+fn verify(
+    path: &Path,
+    arguments: &Arguments,
+    max_len: NonZeroUsize,
+    names: &[String],
+    encrypted: &ItemsetsDocument,
+) -> Result<Duration, Failure> {
+    let transactions = read_path(path, arguments.format)?;
+    let transactions = only_items(&transactions, names)?;
+    let begun = Instant::now();
+    let plaintext = eclat(&transactions, arguments.min_support, Some(max_len))
+        .to_document(transactions.names())?;
+    let elapsed = begun.elapsed();
+    if plaintext != *encrypted {
+        return Err(format!(
+            "the encrypted result differs from the plaintext one: {} itemsets of {} transactions against {} of {}; is {} what was encrypted?",
+            encrypted.itemsets.len(),
+            encrypted.transactions,
+            plaintext.itemsets.len(),
+            plaintext.transactions,
+            path.display()
+        )
+        .into());
+    }
+    Ok(elapsed)
+}
+
+/// The same transactions without the items that were dropped before encryption.
+fn only_items(transactions: &Transactions, names: &[String]) -> Result<Transactions, Failure> {
+    let kept: HashSet<&str> = names.iter().map(String::as_str).collect();
+    let mut builder = TransactionsBuilder::new();
+    for basket in transactions.iter() {
+        let mut items = Vec::with_capacity(basket.len());
+        for name in basket
+            .iter()
+            .map(|&item| &transactions.names()[item as usize])
+            .filter(|name| kept.contains(name.as_str()))
+        {
+            items.push(builder.item(name)?);
+        }
+        builder.push(items)?;
+    }
+    Ok(builder.finish())
+}
+
+fn frequent(document: &ItemsetsDocument, level: usize) -> usize {
+    document
+        .itemsets
+        .iter()
+        .filter(|itemset| itemset.items.len() == level)
+        .count()
+}
+
+fn level(trace: &LevelTrace, document: &ItemsetsDocument) -> serde_json::Value {
+    json!({
+        "level": trace.level,
+        "asked": trace.itemsets,
+        "frequent": frequent(document, trace.level),
+        "limbs": trace.limbs,
+        "received_bytes": trace.received_bytes,
+        "seconds": trace.elapsed.as_secs_f64(),
+        "server_seconds": trace.server.as_secs_f64(),
+        "log2_largest_phase": trace.log2_largest_phase,
+        "log2_phase_bound": trace.log2_phase_bound,
+    })
+}
+
+fn text(
+    document: &ItemsetsDocument,
+    traces: &[LevelTrace],
+    elapsed: Duration,
+    plaintext: Option<Duration>,
+) -> String {
+    let mut text =
+        "length     asked  frequent  limbs    received     server      total\n".to_owned();
+    for trace in traces {
+        let _ = writeln!(
+            text,
+            "{:>6}  {:>8}  {:>8}  {:>5}  {:>10}  {:>9}  {:>9}",
+            trace.level,
+            trace.itemsets,
+            frequent(document, trace.level),
+            trace.limbs,
+            bytes(trace.received_bytes),
+            seconds(trace.server),
+            seconds(trace.elapsed)
+        );
+    }
+    let _ = writeln!(
+        text,
+        "\n{} frequent itemsets (support at least {} of {} transactions) in {}",
+        document.itemsets.len(),
+        document.min_support,
+        document.transactions,
+        seconds(elapsed)
+    );
+    if let Some(plaintext) = plaintext {
+        let _ = writeln!(
+            text,
+            "verified: a plaintext miner finds the same itemsets and supports (in {})",
+            seconds(plaintext)
+        );
+    }
+    let mut longest: Vec<_> = document.itemsets.iter().collect();
+    longest.sort_by_key(|itemset| {
+        (
+            std::cmp::Reverse(itemset.items.len()),
+            std::cmp::Reverse(itemset.support),
+        )
+    });
+    if !longest.is_empty() {
+        let _ = writeln!(
+            text,
+            "\nsupport  itemset (the longest first, {} of {})",
+            longest.len().min(SHOWN),
+            longest.len()
+        );
+    }
+    for itemset in longest.iter().take(SHOWN) {
+        let _ = writeln!(text, "{:>7}  {}", itemset.support, itemset.items.join(" "));
+    }
+    text
+}

@@ -1,0 +1,11 @@
+//! One module a command: its arguments, what it does, what it prints.
+
+pub mod datasets;
+pub mod encrypt;
+pub mod generate;
+pub mod inspect;
+pub mod keygen;
+pub mod mine;
+pub mod rules;
+pub mod serve;
+pub mod upload;

@@ -1,0 +1,77 @@
+//! `oboro rules`
+
+use crate::Outcome;
+use crate::arguments::read;
+use crate::output::Output;
+use oboro_mining::{ItemsetsDocument, Metric, NamedRule, RuleOptions, association_rules};
+use std::fmt::Write;
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The file that `oboro mine --out` wrote.
+    #[arg(value_name = "ITEMSETS")]
+    itemsets: PathBuf,
+    /// What rules are chosen by: confidence, lift, leverage, conviction, zhangs_metric, support, ….
+    #[arg(long, default_value_t = Metric::Confidence)]
+    metric: Metric,
+    /// The least value of the metric.
+    #[arg(long, default_value_t = 0.8, allow_negative_numbers = true)]
+    min: f64,
+    /// Rules that are printed for people; JSON has all.
+    #[arg(long, default_value_t = 20)]
+    top: usize,
+}
+
+pub fn run(arguments: &Arguments, output: Output) -> Outcome {
+    let json = read(&arguments.itemsets, "itemsets")?;
+    let in_file =
+        |error: &dyn std::fmt::Display| format!("{}: {error}", arguments.itemsets.display());
+    let (names, itemsets) = ItemsetsDocument::from_json(&json)
+        .and_then(ItemsetsDocument::into_itemsets)
+        .map_err(|error| in_file(&error))?;
+    let rules = association_rules(
+        &itemsets,
+        &names,
+        RuleOptions::new(arguments.metric, arguments.min),
+    )
+    .map_err(|error| in_file(&error))?;
+    let rules = rules
+        .iter()
+        .map(|rule| rule.to_named(&names))
+        .collect::<Result<Vec<_>, _>>()?;
+    output.result(&rules, || text(&rules, arguments))
+}
+
+fn text(rules: &[NamedRule], arguments: &Arguments) -> String {
+    let mut text = format!(
+        "{} rules with {} of at least {}{}\n",
+        rules.len(),
+        arguments.metric,
+        arguments.min,
+        if rules.len() > arguments.top {
+            format!(", the best {}", arguments.top)
+        } else {
+            String::new()
+        }
+    );
+    if !rules.is_empty() {
+        text.push_str("support  confidence     lift  leverage  conviction    Zhang  rule\n");
+    }
+    for rule in rules.iter().take(arguments.top) {
+        let m = &rule.metrics;
+        let _ = writeln!(
+            text,
+            "{:>7.4}  {:>10.4}  {:>7.3}  {:>8.4}  {:>10.3}  {:>7.3}  {} => {}",
+            m.support,
+            m.confidence,
+            m.lift,
+            m.leverage,
+            m.conviction,
+            m.zhangs_metric,
+            rule.antecedents.join(" "),
+            rule.consequents.join(" ")
+        );
+    }
+    text
+}

@@ -1,0 +1,76 @@
+//! The `oboro` command: a thin layer over the libraries.
+//!
+//! Results go to standard output (as text, or JSON with `--json`), progress and errors to standard
+//! error. Exit status: 0 done, 1 failed, 2 wrong usage.
+
+mod arguments;
+mod commands;
+mod output;
+
+use clap::{Parser, Subcommand};
+use output::{Failure, Output};
+use std::process::ExitCode;
+
+/// Mine encrypted data on a machine that never sees it.
+#[derive(Parser)]
+#[command(version, about, long_about = None, propagate_version = true, max_term_width = 100)]
+struct Cli {
+    /// Print results as JSON, for programs.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make the master key that everything is encrypted under.
+    Keygen(commands::keygen::Arguments),
+    /// Make synthetic transactions in the manner of IBM's Quest generator.
+    Generate(commands::generate::Arguments),
+    /// Encrypt transactions into a dataset directory, or append to one.
+    Encrypt(commands::encrypt::Arguments),
+    /// Send a dataset directory to a server; run again to resume.
+    Upload(commands::upload::Arguments),
+    /// Find the frequent itemsets of an uploaded dataset.
+    Mine(commands::mine::Arguments),
+    /// Make association rules from mined itemsets.
+    Rules(commands::rules::Arguments),
+    /// Store and count encrypted datasets for others.
+    Serve(commands::serve::Arguments),
+    /// List the datasets on a server.
+    Datasets(commands::datasets::Arguments),
+    /// Delete a dataset from a server, for good.
+    Delete(commands::datasets::DeleteArguments),
+    /// Show what a key file, dataset directory or segment holds.
+    Inspect(commands::inspect::Arguments),
+}
+
+fn main() -> ExitCode {
+    let Cli { json, command } = Cli::parse();
+    let output = Output::new(json);
+    let outcome = match command {
+        Command::Keygen(arguments) => commands::keygen::run(&arguments, output),
+        Command::Generate(arguments) => commands::generate::run(&arguments, output),
+        Command::Encrypt(arguments) => commands::encrypt::run(&arguments, output),
+        Command::Upload(arguments) => commands::upload::run(&arguments, output),
+        Command::Mine(arguments) => commands::mine::run(&arguments, output),
+        Command::Rules(arguments) => commands::rules::run(&arguments, output),
+        Command::Serve(arguments) => commands::serve::run(&arguments, output),
+        Command::Datasets(arguments) => commands::datasets::list(&arguments, output),
+        Command::Delete(arguments) => commands::datasets::delete(&arguments, output),
+        Command::Inspect(arguments) => commands::inspect::run(&arguments, output),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        // A reader that has seen enough (`oboro rules … | head`) is no failure.
+        Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(failure) => {
+            output.failure(&failure);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What a command returns.
+type Outcome = Result<(), Failure>;

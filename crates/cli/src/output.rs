@@ -1,0 +1,191 @@
+//! How results, progress and failures reach a person or a program.
+
+use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use std::error::Error;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Work that ends sooner shows no bar.
+const SILENT: Duration = Duration::from_secs(1);
+
+/// Text or JSON.
+#[derive(Clone, Copy)]
+pub struct Output {
+    json: bool,
+}
+
+/// Why a command failed: one sentence of cause and remedy.
+#[derive(Debug)]
+pub struct Failure(Box<dyn Error + Send + Sync>);
+
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self(error.into())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Failure {
+    /// Whether standard output was closed by its reader.
+    pub fn is_broken_pipe(&self) -> bool {
+        self.0
+            .downcast_ref::<io::Error>()
+            .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+impl Output {
+    pub fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// Prints a result: `value` for programs, `text` for people.
+    pub fn result(
+        self,
+        value: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        match self.json {
+            true => {
+                serde_json::to_writer(&mut out, value).map_err(io::Error::from)?;
+                writeln!(out)?;
+            }
+            false => write!(out, "{}", text())?,
+        }
+        out.flush()?;
+        Ok(())
+    }
+
+    /// Prints a failure to standard error.
+    pub fn failure(self, failure: &Failure) {
+        // Nothing can be done if standard error is closed.
+        let _ = match self.json {
+            true => writeln!(
+                io::stderr(),
+                "{}",
+                serde_json::json!({ "error": failure.to_string() })
+            ),
+            false => writeln!(io::stderr(), "error: {failure}"),
+        };
+    }
+
+    /// A bar on standard error for work counted in `unit`; it appears after a second.
+    pub fn bar(self, what: &str, unit: Unit) -> Bar {
+        let template = match unit {
+            Unit::Bytes => "{msg} [{bar:30}] {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left",
+            Unit::BlockColumns => {
+                "{msg} [{bar:30}] {human_pos}/{human_len} block-columns, {per_sec}, {eta} left"
+            }
+        };
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        bar.set_style(
+            ProgressStyle::with_template(template)
+                .expect("the template is fixed")
+                .progress_chars("=> "),
+        );
+        bar.set_message(what.to_owned());
+        Bar {
+            bar,
+            begun: Instant::now(),
+            shown: AtomicBool::new(false),
+        }
+    }
+}
+
+/// What a bar counts.
+pub enum Unit {
+    Bytes,
+    BlockColumns,
+}
+
+/// Progress with rate and time left.
+pub struct Bar {
+    bar: ProgressBar,
+    begun: Instant,
+    shown: AtomicBool,
+}
+
+impl Bar {
+    /// `done` of `total` units.
+    pub fn set(&self, done: u64, total: u64) {
+        if self.bar.length() != Some(total) {
+            self.bar.set_length(total);
+        }
+        self.bar.set_position(done);
+        if self.begun.elapsed() > SILENT && !self.shown.swap(true, Ordering::Relaxed) {
+            // Draws nothing where standard error is no terminal.
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+    }
+
+    /// Renames what is being done.
+    pub fn rename(&self, what: String) {
+        self.bar.set_message(what);
+    }
+
+    /// Removes the bar.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// "1.5 MiB".
+pub fn bytes(count: u64) -> String {
+    HumanBytes(count).to_string()
+}
+
+/// "1.25 s" or "38 ms".
+pub fn seconds(duration: Duration) -> String {
+    let s = duration.as_secs_f64();
+    if s < 0.1 {
+        format!("{:.1} ms", s * 1e3)
+    } else {
+        format!("{s:.2} s")
+    }
+}
+
+/// Writes a file whole or not at all: temporary name, sync, rename, sync of the directory.
+pub fn write_file(path: &Path, content: &[u8]) -> Result<(), Failure> {
+    let directory = path
+        .parent()
+        .filter(|parent| *parent != Path::new(""))
+        .unwrap_or(Path::new("."));
+    let name = path.file_name().ok_or_else(|| {
+        format!(
+            "{} names no file; give the name of a file to write",
+            path.display()
+        )
+    })?;
+    let temporary = directory.join(format!(
+        ".{}.{}",
+        name.to_string_lossy(),
+        std::process::id()
+    ));
+    let written = (|| {
+        let mut file = File::create(&temporary)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)?;
+        File::open(directory)?.sync_all()
+    })();
+    written.map_err(|error: io::Error| {
+        // The original is untouched; a leftover temporary file would only confuse.
+        let _ = fs::remove_file(&temporary);
+        format!(
+            "cannot write {}: {error}; check the directory's permissions and free space",
+            path.display()
+        )
+        .into()
+    })
+}

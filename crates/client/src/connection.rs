@@ -1,0 +1,262 @@
+//! Reaching a server.
+
+use crate::error::ClientError;
+use oboro_protocol::v1::mining_client::MiningClient;
+use oboro_protocol::{MAX_MESSAGE_BYTES, PROTOCOL, PROTOCOL_KEY, dataset_id, digest, v1};
+use oboro_store::{DatasetId, Digest};
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::{Interceptor, interceptor::InterceptedService};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Uri};
+use tonic::{Request, Status};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const KEEPALIVE: Duration = Duration::from_secs(20);
+
+/// Where the server is and how to prove who calls.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// `http://` (loopback only) or `https://`, host and port.
+    pub url: String,
+    /// The token that the server wants.
+    pub token: Option<String>,
+    /// Certificates, in PEM, that vouch for the server, instead of none.
+    pub certificates: Option<Vec<u8>>,
+}
+
+/// A connection to one server. It reconnects by itself when it broke.
+pub struct Connection {
+    url: String,
+    runtime: Runtime,
+    client: MiningClient<InterceptedService<Channel, Credentials>>,
+}
+
+/// A dataset as the server lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteDataset {
+    /// The name it is stored under.
+    pub name: String,
+    /// Its id.
+    pub dataset: DatasetId,
+    /// The published version.
+    pub version: u64,
+    /// The root hash of that version.
+    pub root: Digest,
+    /// The number of columns.
+    pub columns: u32,
+    /// The number of blocks.
+    pub blocks: u64,
+    /// Slots in a block.
+    pub degree: u64,
+    /// Limbs of its ciphertexts.
+    pub limbs: u32,
+    /// The longest itemset it was encrypted for.
+    pub max_len: u32,
+    /// Bytes on the server's disk.
+    pub stored_bytes: u64,
+}
+
+/// Says the protocol and bears the token on every call.
+#[derive(Clone)]
+pub(crate) struct Credentials {
+    token: Option<MetadataValue<Ascii>>,
+}
+
+impl Interceptor for Credentials {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        request.metadata_mut().insert(PROTOCOL_KEY, PROTOCOL.into());
+        if let Some(token) = &self.token {
+            request
+                .metadata_mut()
+                .insert("authorization", token.clone());
+        }
+        Ok(request)
+    }
+}
+
+pub(crate) type Client = MiningClient<InterceptedService<Channel, Credentials>>;
+
+impl Connection {
+    /// Connects to a server.
+    ///
+    /// # Errors
+    /// An address that is none, plain HTTP beyond loopback, nobody there.
+    pub fn open(options: &Options) -> Result<Self, ClientError> {
+        let url = options.url.clone();
+        let address = |problem: String| ClientError::Address {
+            url: url.clone(),
+            problem,
+        };
+        let uri: Uri = url
+            .parse()
+            .map_err(|error: <Uri as std::str::FromStr>::Err| address(error.to_string()))?;
+        let host = uri
+            .host()
+            .filter(|host| !host.is_empty())
+            .ok_or_else(|| address("it names no host".to_owned()))?;
+        let tls = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") if is_loopback(host) => false,
+            Some("http") => return Err(ClientError::Unprotected(url)),
+            _ => {
+                return Err(address(
+                    "it does not begin with http:// or https://".to_owned(),
+                ));
+            }
+        };
+        let mut endpoint = Endpoint::from(uri)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .http2_keep_alive_interval(KEEPALIVE)
+            .keep_alive_timeout(KEEPALIVE)
+            .tcp_nodelay(true)
+            .initial_stream_window_size(4 << 20)
+            .initial_connection_window_size(16 << 20);
+        if tls {
+            let certificates = options.certificates.as_ref().map(Certificate::from_pem);
+            let config = certificates
+                .into_iter()
+                .fold(ClientTlsConfig::new(), ClientTlsConfig::ca_certificate);
+            endpoint = endpoint
+                .tls_config(config)
+                .map_err(|error| address(describe(&error)))?;
+        }
+        let token = options.token.as_ref().map(|token| {
+            let mut value: MetadataValue<Ascii> = format!("Bearer {token}")
+                .parse()
+                .map_err(|_| ClientError::Token)?;
+            value.set_sensitive(true);
+            Ok::<_, ClientError>(value)
+        });
+        let credentials = Credentials {
+            token: token.transpose()?,
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .map_err(ClientError::Runtime)?;
+        let channel =
+            runtime
+                .block_on(endpoint.connect())
+                .map_err(|error| ClientError::Unreachable {
+                    url: url.clone(),
+                    cause: describe(&error),
+                })?;
+        let client = MiningClient::with_interceptor(channel, credentials)
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES);
+        Ok(Self {
+            url,
+            runtime,
+            client,
+        })
+    }
+
+    /// The server's address as it was given.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// All datasets there.
+    ///
+    /// # Errors
+    /// As every call: a broken connection, a refusal, a failing server.
+    pub fn datasets(&self) -> Result<Vec<RemoteDataset>, ClientError> {
+        let reply = self.call("listing datasets", async |mut client| {
+            client.list_datasets(v1::ListDatasetsRequest {}).await
+        })?;
+        reply
+            .datasets
+            .into_iter()
+            .map(RemoteDataset::try_from)
+            .collect()
+    }
+
+    /// Deletes a dataset for good.
+    ///
+    /// # Errors
+    /// No such dataset, or as every call.
+    pub fn delete(&self, name: &str) -> Result<(), ClientError> {
+        let name = name.to_owned();
+        self.call("deleting a dataset", async |mut client| {
+            client
+                .delete_dataset(v1::DeleteDatasetRequest { name })
+                .await
+        })?;
+        Ok(())
+    }
+
+    /// Gives up an upload that was begun and not published.
+    ///
+    /// # Errors
+    /// No such upload, or as every call.
+    pub fn cancel_upload(&self, name: &str) -> Result<(), ClientError> {
+        let name = name.to_owned();
+        self.call("giving up an upload", async |mut client| {
+            client.cancel_upload(v1::CancelUploadRequest { name }).await
+        })?;
+        Ok(())
+    }
+
+    /// One call, waited for.
+    pub(crate) fn call<T>(
+        &self,
+        during: &'static str,
+        call: impl AsyncFnOnce(Client) -> Result<tonic::Response<T>, Status>,
+    ) -> Result<T, ClientError> {
+        self.runtime
+            .block_on(call(self.client.clone()))
+            .map(tonic::Response::into_inner)
+            .map_err(|status| ClientError::from_status(&status, during))
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+}
+
+impl TryFrom<v1::DatasetInfo> for RemoteDataset {
+    type Error = ClientError;
+
+    fn try_from(info: v1::DatasetInfo) -> Result<Self, ClientError> {
+        Ok(Self {
+            dataset: dataset_id(&info.dataset)?,
+            root: digest(&info.root)?,
+            name: info.name,
+            version: info.version,
+            columns: info.columns,
+            blocks: info.blocks,
+            degree: 1u64.checked_shl(info.log_degree).unwrap_or(0),
+            limbs: info.limbs,
+            max_len: info.max_len,
+            stored_bytes: info.stored_bytes,
+        })
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    bare == "localhost"
+        || bare
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|ip| ip.is_loopback())
+}
+
+/// The innermost causes are the ones that help ("connection refused").
+fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = cause.source();
+    }
+    text
+}

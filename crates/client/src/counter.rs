@@ -1,0 +1,274 @@
+//! Supports of itemsets in an uploaded dataset.
+//!
+//! A level's candidates go to the server in one question, or several if there are very many. The
+//! moments that come back are combined with the secrets on several threads as they arrive and kept
+//! nowhere.
+
+use crate::connection::Connection;
+use crate::error::ClientError;
+use oboro_mining::{Dataset, Itemset, SupportCounter, transactions::compare_names};
+use oboro_protocol::{MAX_ITEMSETS, unpack_moments, v1};
+use oboro_ring::{Ring, moment::Itemsets};
+use oboro_rlwe::{Answer, CombineError, Combiner, Partial, Phases};
+use std::num::NonZeroUsize;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Uses of moments (itemsets × their subsets) in one question: bounds the owner's memory.
+const USES: usize = 1 << 23;
+/// Messages waiting for a thread to combine them.
+const WAITING: usize = 8;
+
+const DURING: &str = "counting";
+
+/// What one level cost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LevelTrace {
+    /// The length of the itemsets.
+    pub level: usize,
+    /// How many were asked.
+    pub itemsets: usize,
+    /// Limbs that were read.
+    pub limbs: usize,
+    /// Bytes of moments received.
+    pub received_bytes: u64,
+    /// From question to supports.
+    pub elapsed: Duration,
+    /// Of that, what the server says it spent.
+    pub server: Duration,
+    /// `log2` of the largest phase, and of what it may be.
+    pub log2_largest_phase: f64,
+    /// The bound on the former.
+    pub log2_phase_bound: f64,
+}
+
+/// Told while moments arrive: the level, residues received, residues expected.
+type Progress<'a> = Box<dyn Fn(usize, u64, u64) + Sync + 'a>;
+
+/// An uploaded dataset that counts.
+pub struct EncryptedCounter<'a> {
+    connection: &'a Connection,
+    dataset: &'a Dataset,
+    name: String,
+    ring: Arc<Ring>,
+    threads: NonZeroUsize,
+    /// The column of each item, items numbered in the order of their names.
+    columns: Vec<u32>,
+    names: Vec<String>,
+    traces: Vec<LevelTrace>,
+    progress: Progress<'a>,
+}
+
+impl<'a> EncryptedCounter<'a> {
+    /// Counts in the dataset that was uploaded under `name`, combining on `threads` threads.
+    pub fn new(
+        connection: &'a Connection,
+        dataset: &'a Dataset,
+        name: &str,
+        threads: NonZeroUsize,
+    ) -> Self {
+        let mut order: Vec<u32> = (0..dataset.manifest().columns).collect();
+        let column_name = |column: u32| &dataset.record().names[column as usize];
+        order.sort_by(|&a, &b| compare_names(column_name(a), column_name(b)));
+        Self {
+            connection,
+            dataset,
+            name: name.to_owned(),
+            ring: Arc::new(Ring::new(dataset.manifest().parameters.clone())),
+            threads,
+            names: order
+                .iter()
+                .map(|&column| column_name(column).clone())
+                .collect(),
+            columns: order,
+            traces: Vec::new(),
+            progress: Box::new(|_, _, _| {}),
+        }
+    }
+
+    /// Tells `progress` the level, the residues received and the residues expected.
+    #[must_use]
+    pub fn with_progress(mut self, progress: impl Fn(usize, u64, u64) + Sync + 'a) -> Self {
+        self.progress = Box::new(progress);
+        self
+    }
+
+    /// The names of the items, in the order of their numbers.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// What each question has cost so far.
+    pub fn traces(&self) -> &[LevelTrace] {
+        &self.traces
+    }
+
+    /// Asks one question.
+    fn ask(&self, itemsets: Itemsets) -> Result<(Answer, LevelTrace), ClientError> {
+        let begun = Instant::now();
+        let level = itemsets.length();
+        let asked = itemsets.len();
+        let blocks = self.dataset.manifest().block_count();
+        let combiner = Combiner::new(
+            Arc::clone(&self.ring),
+            self.dataset.key().clone(),
+            itemsets,
+            blocks,
+        )?;
+        let request = v1::CountRequest {
+            name: self.name.clone(),
+            root: self.dataset.manifest().root().0.to_vec().into(),
+            limbs: combiner.limbs() as u32,
+            length: level as u32,
+            columns: combiner.itemsets().as_flat().to_vec(),
+        };
+        let (sender, receiver) = sync_channel::<v1::Moments>(WAITING);
+        let receiver = Mutex::new(receiver);
+        let expected = combiner.answer_residues();
+        let (received, phases) = thread::scope(|scope| {
+            let workers: Vec<_> = (0..self.threads.get())
+                .map(|_| scope.spawn(|| combine(&combiner, &receiver)))
+                .collect();
+            let received = self.connection.runtime().block_on(async {
+                let mut received = Received::default();
+                let broken = |status| ClientError::from_status(&status, DURING);
+                let mut stream = self
+                    .connection
+                    .client()
+                    .count(request)
+                    .await
+                    .map_err(broken)?
+                    .into_inner();
+                while let Some(reply) = stream.message().await.map_err(broken)? {
+                    match reply.reply {
+                        Some(v1::count_reply::Reply::Moments(moments)) => {
+                            received.bytes += moments.residues.len() as u64;
+                            (self.progress)(level, received.bytes * 2 / 7, expected);
+                            if sender.send(moments).is_err() {
+                                // All workers have failed; their error says why.
+                                break;
+                            }
+                        }
+                        Some(v1::count_reply::Reply::Done(done)) => {
+                            received.server = Some(Duration::from_micros(done.microseconds))
+                        }
+                        Some(v1::count_reply::Reply::Accepted(_)) | None => {}
+                    }
+                }
+                Ok::<_, ClientError>(received)
+            });
+            drop(sender);
+            let phases: Vec<_> = workers
+                .into_iter()
+                .map(|worker| worker.join().expect("combining does not panic"))
+                .collect();
+            (received, phases)
+        });
+        let mut all = combiner.phases();
+        for phases in phases {
+            combiner.merge(&mut all, &phases?);
+        }
+        let received = received?;
+        let server = received.server.ok_or(ClientError::Broken {
+            during: DURING,
+            cause: "the answer ended early".to_owned(),
+        })?;
+        let answer = combiner.finish(&all)?;
+        let trace = LevelTrace {
+            level,
+            itemsets: asked,
+            limbs: combiner.limbs(),
+            received_bytes: received.bytes,
+            elapsed: begun.elapsed(),
+            server,
+            log2_largest_phase: answer.log2_largest_phase,
+            log2_phase_bound: answer.log2_phase_bound,
+        };
+        Ok((answer, trace))
+    }
+}
+
+#[derive(Default)]
+struct Received {
+    bytes: u64,
+    server: Option<Duration>,
+}
+
+/// One thread: combines messages until there are no more.
+fn combine(
+    combiner: &Combiner,
+    receiver: &Mutex<Receiver<v1::Moments>>,
+) -> Result<Phases, ClientError> {
+    let mut phases = combiner.phases();
+    let next = || {
+        receiver
+            .lock()
+            .expect("no thread panics with the lock")
+            .recv()
+            .ok()
+    };
+    while let Some(message) = next() {
+        let (moments, residues) = unpack_moments(&message, |moment| combiner.residues_of(moment))?;
+        let unexpected = CombineError::Unexpected("blocks beyond any");
+        let blocks = message.first_block
+            ..message
+                .first_block
+                .checked_add(message.blocks)
+                .ok_or(unexpected)?;
+        combiner.absorb(
+            &mut phases,
+            &Partial {
+                limb: message.limb as usize,
+                blocks,
+                moments,
+                residues: &residues,
+            },
+        )?;
+    }
+    Ok(phases)
+}
+
+impl SupportCounter for EncryptedCounter<'_> {
+    type Error = ClientError;
+
+    fn transactions(&self) -> u64 {
+        self.dataset.record().transactions
+    }
+
+    fn items(&self) -> u32 {
+        self.columns.len() as u32
+    }
+
+    fn count(&mut self, level: usize, candidates: &[Itemset]) -> Result<Vec<u64>, ClientError> {
+        let mut supports = vec![0; candidates.len()];
+        let columns = |candidate: &Itemset| {
+            let mut columns: Vec<u32> = candidate
+                .items()
+                .iter()
+                .map(|&item| self.columns[item as usize])
+                .collect();
+            columns.sort_unstable();
+            columns
+        };
+        // In the order of columns, not of names: the server must not learn how names sort.
+        let mut questions: Vec<(Vec<u32>, usize)> =
+            candidates.iter().map(columns).zip(0..).collect();
+        questions.sort_unstable();
+        let most = (USES >> level).clamp(1, MAX_ITEMSETS);
+        for part in questions.chunks(most) {
+            let flat = part
+                .iter()
+                .flat_map(|(columns, _)| columns.iter().copied())
+                .collect();
+            let (answer, trace) =
+                self.ask(Itemsets::new(level, flat, self.dataset.manifest().columns)?)?;
+            for ((_, candidate), support) in part.iter().zip(answer.supports) {
+                supports[*candidate] = support;
+            }
+            self.traces.push(trace);
+        }
+        Ok(supports)
+    }
+}

@@ -1,0 +1,98 @@
+//! What can go wrong between owner and server, told to the owner.
+
+use oboro_mining::DatasetError;
+use oboro_protocol::FieldError;
+use oboro_ring::moment::RequestError;
+use oboro_rlwe::CombineError;
+use oboro_store::{Digest, StoreError};
+use thiserror::Error;
+use tonic::{Code, Status};
+
+/// A call that did not succeed.
+#[derive(Debug, Error)]
+#[allow(missing_docs)]
+pub enum ClientError {
+    #[error(
+        "{url:?} is not a server address ({problem}); write it like http://127.0.0.1:7171 or https://host:7171"
+    )]
+    Address { url: String, problem: String },
+    #[error(
+        "refusing to send to {0} without TLS: a token or an answer could be read or altered on the way; use an https:// address"
+    )]
+    Unprotected(String),
+    #[error(
+        "cannot reach the server at {url}: {cause}; check that `oboro serve` runs there and that the address is right"
+    )]
+    Unreachable { url: String, cause: String },
+    #[error(
+        "the connection to the server broke while {during} ({cause}); nothing was lost: run the same command again to go on"
+    )]
+    Broken { during: &'static str, cause: String },
+    #[error("the server refused: {0}")]
+    Refused(String),
+    #[error(
+        "the server is busy with this upload over another connection; wait until that ends, or stop it, and run the command again"
+    )]
+    Busy,
+    #[error("the server failed: {0}")]
+    Failed(String),
+    #[error(
+        "the server published root {published}, but the bundle has root {own}; the upload was altered: delete the dataset and upload again"
+    )]
+    WrongRoot { own: Digest, published: Digest },
+    #[error("the token cannot be sent: it must be printable ASCII; make a new token file")]
+    Token,
+    #[error(
+        "cannot start the network runtime: {0}; the machine may be out of threads or file descriptors"
+    )]
+    Runtime(std::io::Error),
+    #[error(transparent)]
+    Field(#[from] FieldError),
+    #[error(transparent)]
+    Combine(#[from] CombineError),
+    #[error("the question is malformed: {0}; this is a defect of Oboro, please report it")]
+    Request(#[from] RequestError),
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(
+        "cannot read segment {} of the bundle: {source}; check the disk, or restore the bundle from your backup", path.display()
+    )]
+    Read {
+        path: std::path::PathBuf,
+        source: std::io::Error,
+    },
+}
+
+impl ClientError {
+    /// Tells refusals and failures of the server from a connection that broke.
+    pub(crate) fn from_status(status: &Status, during: &'static str) -> Self {
+        let message = status.message().to_owned();
+        match status.code() {
+            Code::Unavailable | Code::Cancelled | Code::Unknown | Code::DeadlineExceeded => {
+                let cause = if message.is_empty() {
+                    status.code().to_string()
+                } else {
+                    message
+                };
+                ClientError::Broken { during, cause }
+            }
+            // A connection that is cut shows as an internal error of the transport.
+            Code::Internal if message.contains("h2") || message.contains("stream") => {
+                ClientError::Broken {
+                    during,
+                    cause: message,
+                }
+            }
+            Code::Aborted => ClientError::Busy,
+            Code::Internal | Code::DataLoss | Code::ResourceExhausted => {
+                ClientError::Failed(message)
+            }
+            Code::Unimplemented => ClientError::Refused(
+                "it does not know this call; it is no Oboro server, or an older one".to_owned(),
+            ),
+            _ => ClientError::Refused(message),
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The owner's connection to a server: upload, listing, and counting over encrypted data.
+//!
+//! Calls block; a runtime of their own drives the connection. [`EncryptedCounter`] makes an
+//! uploaded dataset a [`SupportCounter`](oboro_mining::SupportCounter), so that Apriori runs on it
+//! as it does on plaintext.
+
+mod connection;
+mod counter;
+mod error;
+mod upload;
+
+pub use connection::{Connection, Options, RemoteDataset};
+pub use counter::{EncryptedCounter, LevelTrace};
+pub use error::ClientError;
+pub use upload::{Uploaded, upload};

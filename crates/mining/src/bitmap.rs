@@ -1,0 +1,273 @@
+//! Transactions turned on their side: one column of bits per item, bit `t` set
+//! where transaction `t` contains the item. A support is then an AND and a
+//! popcount.
+//!
+//! This is the plaintext truth that encrypted results are compared with. Bits
+//! beyond the last transaction are zero.
+
+use std::collections::BTreeSet;
+
+use crate::apriori::SupportCounter;
+use crate::itemset::Itemset;
+use crate::transactions::Transactions;
+
+/// Bit columns of some of the items.
+#[derive(Clone, Debug)]
+pub struct Bitmap {
+    transactions: u64,
+    /// One column per item number; empty for items that were left out.
+    columns: Vec<Vec<u64>>,
+}
+
+impl Bitmap {
+    /// The columns of all items: an eighth of a byte per item and transaction.
+    pub fn new(transactions: &Transactions) -> Self {
+        Self::of_items(transactions, 0..transactions.item_count() as u32)
+    }
+
+    /// The columns of the `items` named; numbers that are no item are ignored.
+    pub fn of_items(transactions: &Transactions, items: impl IntoIterator<Item = u32>) -> Self {
+        let mut bitmap = Bitmap {
+            transactions: transactions.len() as u64,
+            columns: vec![Vec::new(); transactions.item_count()],
+        };
+        bitmap.add_items(transactions, items);
+        bitmap
+    }
+
+    /// Fills the columns of `items` that are not there yet, in one pass.
+    fn add_items(&mut self, transactions: &Transactions, items: impl IntoIterator<Item = u32>) {
+        let words = transactions.len().div_ceil(64);
+        let mut wanted = vec![false; self.columns.len()];
+        for item in items {
+            if let Some(column) = self.columns.get_mut(item as usize)
+                && column.is_empty()
+            {
+                *column = vec![0; words];
+                wanted[item as usize] = true;
+            }
+        }
+        if !wanted.contains(&true) {
+            return;
+        }
+        for (transaction, basket) in transactions.iter().enumerate() {
+            for &item in basket {
+                if wanted[item as usize] {
+                    self.columns[item as usize][transaction / 64] |= 1 << (transaction % 64);
+                }
+            }
+        }
+    }
+
+    /// The number of transactions.
+    pub fn transactions(&self) -> u64 {
+        self.transactions
+    }
+
+    /// The bits of `item`, lowest first, or `None` if its column is not here.
+    pub fn column(&self, item: u32) -> Option<&[u64]> {
+        // Without transactions a column that is here is empty as well.
+        self.columns
+            .get(item as usize)
+            .filter(|column| !column.is_empty() || self.transactions == 0)
+            .map(Vec::as_slice)
+    }
+
+    /// The number of transactions that contain all of `items`, or `None` if a
+    /// column is not here. The empty itemset is in every transaction.
+    pub fn support(&self, items: &Itemset) -> Option<u64> {
+        let columns: Option<Vec<&[u64]>> = items
+            .items()
+            .iter()
+            .map(|&item| self.column(item))
+            .collect();
+        Some(match columns?.as_slice() {
+            [] => self.transactions,
+            [column] => count_ones(column),
+            [first, second] => count_common(first, second),
+            [first, middle @ .., last] => {
+                let mut common = first.to_vec();
+                for column in middle {
+                    intersect_in_place(&mut common, column);
+                }
+                count_common(&common, last)
+            }
+        })
+    }
+}
+
+/// The number of set bits.
+pub fn count_ones(column: &[u64]) -> u64 {
+    column.iter().map(|word| u64::from(word.count_ones())).sum()
+}
+
+/// The number of bits set in both columns, which are equally long.
+pub fn count_common(a: &[u64], b: &[u64]) -> u64 {
+    a.iter()
+        .zip(b)
+        .map(|(a, b)| u64::from((a & b).count_ones()))
+        .sum()
+}
+
+/// The bits set in both columns, which are equally long.
+pub fn intersection(a: &[u64], b: &[u64]) -> Vec<u64> {
+    a.iter().zip(b).map(|(a, b)| a & b).collect()
+}
+
+fn intersect_in_place(a: &mut [u64], b: &[u64]) {
+    for (a, b) in a.iter_mut().zip(b) {
+        *a &= b;
+    }
+}
+
+/// A [`SupportCounter`] on plaintext. Columns are built when an itemset of two
+/// or more items first asks for them, so rare items cost nothing.
+#[derive(Debug)]
+pub struct PlaintextCounter<'a> {
+    transactions: &'a Transactions,
+    item_supports: Vec<u64>,
+    bitmap: Bitmap,
+}
+
+impl<'a> PlaintextCounter<'a> {
+    /// A counter over `transactions`.
+    pub fn new(transactions: &'a Transactions) -> Self {
+        PlaintextCounter {
+            transactions,
+            item_supports: transactions.item_supports(),
+            bitmap: Bitmap::of_items(transactions, []),
+        }
+    }
+}
+
+/// The only thing a plaintext counter cannot answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("itemset {itemset} was asked for, but there are only {items} items, numbered from 0")]
+pub struct UnknownItem {
+    /// The itemset asked for.
+    pub itemset: Itemset,
+    /// The number of items.
+    pub items: usize,
+}
+
+impl SupportCounter for PlaintextCounter<'_> {
+    type Error = UnknownItem;
+
+    fn transactions(&self) -> u64 {
+        self.transactions.len() as u64
+    }
+
+    fn items(&self) -> u32 {
+        self.item_supports.len() as u32
+    }
+
+    fn count(&mut self, _level: usize, candidates: &[Itemset]) -> Result<Vec<u64>, UnknownItem> {
+        let items = self.item_supports.len();
+        let known = |itemset: &&Itemset| {
+            let largest = itemset.items().last();
+            largest.is_none_or(|&item| (item as usize) < items)
+        };
+        if let Some(itemset) = candidates.iter().find(|itemset| !known(itemset)) {
+            let itemset = itemset.clone();
+            return Err(UnknownItem { itemset, items });
+        }
+        let needed: BTreeSet<u32> = candidates
+            .iter()
+            .filter(|itemset| itemset.len() > 1)
+            .flat_map(|itemset| itemset.items().iter().copied())
+            .collect();
+        self.bitmap.add_items(self.transactions, needed);
+        let mut prefixes = PrefixIntersections::new(&self.bitmap);
+        Ok(candidates
+            .iter()
+            .map(|itemset| match itemset.items() {
+                [] => self.transactions.len() as u64,
+                &[item] => self.item_supports[item as usize],
+                items => prefixes.support(items),
+            })
+            .collect())
+    }
+}
+
+/// Intersections of the prefixes of the itemset counted last. Candidates come in
+/// order, so most share all but their last item with the one before.
+struct PrefixIntersections<'a> {
+    bitmap: &'a Bitmap,
+    items: Vec<u32>,
+    intersections: Vec<Vec<u64>>,
+}
+
+impl<'a> PrefixIntersections<'a> {
+    fn new(bitmap: &'a Bitmap) -> Self {
+        PrefixIntersections {
+            bitmap,
+            items: Vec::new(),
+            intersections: Vec::new(),
+        }
+    }
+
+    /// The support of two or more items whose columns are all here.
+    fn support(&mut self, items: &[u32]) -> u64 {
+        let (&last, prefix) = items.split_last().expect("two or more items");
+        let shared = (self.items.iter().zip(prefix))
+            .take_while(|(a, b)| a == b)
+            .count();
+        self.items.truncate(shared);
+        self.intersections.truncate(shared);
+        for &item in &prefix[shared..] {
+            let column = &self.bitmap.columns[item as usize];
+            let next = match self.intersections.last() {
+                Some(common) => intersection(common, column),
+                None => column.clone(),
+            };
+            self.items.push(item);
+            self.intersections.push(next);
+        }
+        let common = self.intersections.last().expect("the prefix has an item");
+        count_common(common, &self.bitmap.columns[last as usize])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{arbitrary_transactions, brute_force_support};
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_item_without_a_column_has_no_support() {
+        let data = Transactions::from_named([vec!["a", "b"], vec!["a"]]).unwrap();
+        let bitmap = Bitmap::of_items(&data, [0, 9]);
+        assert_eq!(bitmap.column(0), Some(&[3][..]));
+        assert_eq!(bitmap.column(1), None);
+        assert_eq!(bitmap.support(&Itemset::new([0])), Some(2));
+        assert_eq!(bitmap.support(&Itemset::new([0, 1])), None);
+        assert_eq!(bitmap.support(&Itemset::new([9])), None);
+        assert_eq!(bitmap.support(&Itemset::default()), Some(2));
+    }
+
+    #[test]
+    fn counting_an_unknown_item_is_an_error() {
+        let data = Transactions::from_named([["a"]]).unwrap();
+        let itemset = Itemset::new([0, 7]);
+        let answer = PlaintextCounter::new(&data).count(2, std::slice::from_ref(&itemset));
+        assert_eq!(answer, Err(UnknownItem { itemset, items: 1 }));
+    }
+
+    proptest! {
+        #[test]
+        fn bitmap_and_counter_agree_with_brute_force(
+            data in arbitrary_transactions(6, 150),
+            itemsets in prop::collection::vec(prop::collection::vec(0u32..6, 0..5), 0..20),
+        ) {
+            let itemsets: Vec<Itemset> = itemsets.into_iter().map(Itemset::new).collect();
+            let bitmap = Bitmap::new(&data);
+            let counted = PlaintextCounter::new(&data).count(1, &itemsets).unwrap();
+            for (itemset, counted) in itemsets.iter().zip(counted) {
+                let expected = brute_force_support(&data, itemset);
+                prop_assert_eq!(bitmap.support(itemset), Some(expected));
+                prop_assert_eq!(counted, expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,471 @@
+//! Frequent itemsets and the document they are kept in.
+//!
+//! In memory itemsets are item numbers, grouped by length; in a document they
+//! are item names. Both are in a total order: shorter itemsets first, then
+//! lexicographically. A document comes from outside, so reading one checks
+//! everything that later computations rely on.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::itemset::Itemset;
+use crate::transactions::compare_names;
+
+/// An itemset and the number of transactions that contain it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FrequentItemset {
+    /// The items.
+    pub itemset: Itemset,
+    /// The number of transactions that contain all of them.
+    pub support: u64,
+}
+
+/// The frequent itemsets of a list of transactions.
+///
+/// Order: by length, then lexicographically by item number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FrequentItemsets {
+    transactions: u64,
+    min_support_count: u64,
+    /// `levels[k - 1]` holds the itemsets of length `k`, ascending; the last
+    /// level is not empty.
+    levels: Vec<Vec<FrequentItemset>>,
+}
+
+impl FrequentItemsets {
+    /// Collects itemsets found in any order. The caller vouches that no itemset
+    /// is empty or occurs twice.
+    pub(crate) fn collect(
+        transactions: u64,
+        min_support_count: u64,
+        found: impl IntoIterator<Item = FrequentItemset>,
+    ) -> Self {
+        let mut levels: Vec<Vec<FrequentItemset>> = Vec::new();
+        for frequent in found {
+            let length = frequent.itemset.len();
+            if levels.len() < length {
+                levels.resize_with(length, Vec::new);
+            }
+            levels[length - 1].push(frequent);
+        }
+        for level in &mut levels {
+            level.sort_unstable_by(|a, b| a.itemset.cmp(&b.itemset));
+        }
+        FrequentItemsets {
+            transactions,
+            min_support_count,
+            levels,
+        }
+    }
+
+    /// The number of transactions mined.
+    pub fn transactions(&self) -> u64 {
+        self.transactions
+    }
+
+    /// The least support that counted as frequent.
+    pub fn min_support_count(&self) -> u64 {
+        self.min_support_count
+    }
+
+    /// The itemsets by length: those of length `k` at `k - 1`.
+    pub fn levels(&self) -> &[Vec<FrequentItemset>] {
+        &self.levels
+    }
+
+    /// The number of itemsets.
+    pub fn len(&self) -> usize {
+        self.levels.iter().map(Vec::len).sum()
+    }
+
+    /// Whether nothing is frequent.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All itemsets: by length, then lexicographically by item number.
+    pub fn iter(&self) -> impl Iterator<Item = &FrequentItemset> + '_ {
+        self.levels.iter().flatten()
+    }
+
+    /// The support of `itemset` if it is among the frequent ones.
+    pub fn support(&self, itemset: &Itemset) -> Option<u64> {
+        let level = self.levels.get(itemset.len().checked_sub(1)?)?;
+        let place = level
+            .binary_search_by(|frequent| frequent.itemset.cmp(itemset))
+            .ok()?;
+        Some(level[place].support)
+    }
+
+    /// The document in which names stand for numbers; `names[i]` is item `i`.
+    ///
+    /// # Errors
+    /// An item without a name, or a name that two items share.
+    pub fn to_document(&self, names: &[String]) -> Result<ItemsetsDocument, ItemsetsError> {
+        let distinct: HashMap<&str, ()> = names.iter().map(|name| (name.as_str(), ())).collect();
+        if distinct.len() != names.len() {
+            return Err(ItemsetsError::SharedName);
+        }
+        let mut itemsets = Vec::with_capacity(self.len());
+        for frequent in self.iter() {
+            itemsets.push(NamedItemset {
+                items: name_items(&frequent.itemset, names)?,
+                support: frequent.support,
+            });
+        }
+        itemsets.sort_by(|a, b| compare_name_lists(&a.items, &b.items));
+        Ok(ItemsetsDocument {
+            transactions: self.transactions,
+            min_support: self.min_support_count,
+            itemsets,
+        })
+    }
+}
+
+/// The names of `itemset`'s items, in name order.
+pub(crate) fn name_items(
+    itemset: &Itemset,
+    names: &[String],
+) -> Result<Vec<String>, ItemsetsError> {
+    let mut named = itemset
+        .items()
+        .iter()
+        .map(|&item| {
+            let items = names.len();
+            let name = names.get(item as usize).cloned();
+            name.ok_or(ItemsetsError::UnnamedItem { item, items })
+        })
+        .collect::<Result<Vec<String>, _>>()?;
+    named.sort_by(|a, b| compare_names(a, b));
+    Ok(named)
+}
+
+/// Shorter lists first, then name by name.
+fn compare_name_lists(a: &[String], b: &[String]) -> std::cmp::Ordering {
+    let by_names = || {
+        (a.iter().zip(b))
+            .map(|(a, b)| compare_names(a, b))
+            .find(|order| order.is_ne())
+            .unwrap_or(std::cmp::Ordering::Equal)
+    };
+    a.len().cmp(&b.len()).then_with(by_names)
+}
+
+/// Frequent itemsets by name, as written to and read from JSON:
+///
+/// ```json
+/// {
+///   "transactions": 8124,
+///   "min_support": 2438,
+///   "itemsets": [
+///     {"items": ["81"], "support": 8124},
+///     {"items": ["34", "81"], "support": 7914}
+///   ]
+/// }
+/// ```
+///
+/// `min_support` is a number of transactions. Order: itemsets by length, then
+/// name by name, each itemset's names and the comparison in
+/// [name order](compare_names). The text thus depends on the data alone, not on
+/// how items were numbered. Readers accept any order and ignore fields they do
+/// not know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ItemsetsDocument {
+    /// The number of transactions mined.
+    pub transactions: u64,
+    /// The least support that counted as frequent, as a number of transactions.
+    pub min_support: u64,
+    /// The itemsets.
+    pub itemsets: Vec<NamedItemset>,
+}
+
+/// One itemset of an [`ItemsetsDocument`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedItemset {
+    /// The names of the items.
+    pub items: Vec<String>,
+    /// The number of transactions that contain all of them.
+    pub support: u64,
+}
+
+/// The largest number of transactions a document may name: JSON readers commonly
+/// keep numbers in 64-bit floating point, which is exact up to 2^53.
+pub const MAX_TRANSACTIONS: u64 = 1 << 53;
+
+impl ItemsetsDocument {
+    /// Reads a document from JSON, without the checks of
+    /// [`into_itemsets`](Self::into_itemsets).
+    ///
+    /// # Errors
+    /// Text that is not such a document.
+    pub fn from_json(json: &[u8]) -> Result<Self, ItemsetsError> {
+        serde_json::from_slice(json).map_err(ItemsetsError::Json)
+    }
+
+    /// The document as indented JSON with a newline at the end.
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self)
+            .expect("numbers, strings and lists of them always have a JSON form");
+        text.push('\n');
+        text
+    }
+
+    /// Checks the document and turns it into itemsets over the names returned,
+    /// which are in [name order](compare_names).
+    ///
+    /// Checked are: no itemset is empty, names an item twice or is listed twice;
+    /// each support is at least the minimum support (and 1), at most the number
+    /// of transactions, and at most that of each subset listed. Subsets that are
+    /// missing are not an error here, but they are where rules are made.
+    ///
+    /// # Errors
+    /// The first of these that does not hold.
+    pub fn into_itemsets(self) -> Result<(Vec<String>, FrequentItemsets), ItemsetsError> {
+        if self.transactions > MAX_TRANSACTIONS {
+            let transactions = self.transactions;
+            return Err(ItemsetsError::TooManyTransactions { transactions });
+        }
+        let mut names: Vec<String> = (self.itemsets.iter())
+            .flat_map(|named| named.items.iter().cloned())
+            .collect();
+        names.sort_by(|a, b| compare_names(a, b));
+        names.dedup();
+        let numbers: HashMap<&str, u32> = (names.iter().zip(0u32..))
+            .map(|(name, number)| (name.as_str(), number))
+            .collect();
+
+        let mut supports: HashMap<Itemset, u64> = HashMap::with_capacity(self.itemsets.len());
+        for NamedItemset { items, support } in &self.itemsets {
+            if items.is_empty() {
+                return Err(ItemsetsError::EmptyItemset);
+            }
+            let itemset: Itemset = items.iter().map(|name| numbers[name.as_str()]).collect();
+            if itemset.len() != items.len() {
+                let items = items.clone();
+                return Err(ItemsetsError::RepeatedItem { items });
+            }
+            let least = self.min_support.max(1);
+            if *support < least || *support > self.transactions {
+                return Err(ItemsetsError::SupportOutOfRange {
+                    items: items.clone(),
+                    support: *support,
+                    least,
+                    transactions: self.transactions,
+                });
+            }
+            if supports.insert(itemset, *support).is_some() {
+                let items = items.clone();
+                return Err(ItemsetsError::RepeatedItemset { items });
+            }
+        }
+        for (itemset, &support) in &supports {
+            for subset in itemset.immediate_subsets() {
+                if let Some(&subset_support) = supports.get(&subset)
+                    && support > subset_support
+                {
+                    return Err(ItemsetsError::SupportAboveSubset {
+                        items: name_items(itemset, &names)?,
+                        support,
+                        subset: name_items(&subset, &names)?,
+                        subset_support,
+                    });
+                }
+            }
+        }
+        let found = supports
+            .into_iter()
+            .map(|(itemset, support)| FrequentItemset { itemset, support });
+        let itemsets = FrequentItemsets::collect(self.transactions, self.min_support, found);
+        Ok((names, itemsets))
+    }
+}
+
+const MINE_AGAIN: &str = "the file is altered or was written by another program; mine again";
+
+/// What is wrong with frequent itemsets or a document of them.
+#[derive(Debug, thiserror::Error)]
+pub enum ItemsetsError {
+    /// The text is not JSON or lacks a field.
+    #[error(
+        "this is not a document of frequent itemsets ({0}); give a JSON file as the mining command writes it"
+    )]
+    Json(#[source] serde_json::Error),
+    /// More transactions than can be counted exactly.
+    #[error("the document claims {transactions} transactions, more than 2^53; {MINE_AGAIN}")]
+    TooManyTransactions {
+        /// The number claimed.
+        transactions: u64,
+    },
+    /// An itemset without items.
+    #[error("the document has an itemset without items; {MINE_AGAIN}")]
+    EmptyItemset,
+    /// An itemset that names an item twice.
+    #[error("the itemset {items:?} names an item twice; {MINE_AGAIN}")]
+    RepeatedItem {
+        /// The names.
+        items: Vec<String>,
+    },
+    /// An itemset listed twice.
+    #[error("the itemset {items:?} is listed twice; {MINE_AGAIN}")]
+    RepeatedItemset {
+        /// The names.
+        items: Vec<String>,
+    },
+    /// A support that cannot be.
+    #[error(
+        "the itemset {items:?} has support {support}, which is not between {least} and the number of transactions, {transactions}; {MINE_AGAIN}"
+    )]
+    SupportOutOfRange {
+        /// The names.
+        items: Vec<String>,
+        /// The support claimed.
+        support: u64,
+        /// The least support possible.
+        least: u64,
+        /// The number of transactions.
+        transactions: u64,
+    },
+    /// A support above that of a subset.
+    #[error(
+        "the itemset {items:?} has support {support}, more than its subset {subset:?} with {subset_support}; {MINE_AGAIN}"
+    )]
+    SupportAboveSubset {
+        /// The names.
+        items: Vec<String>,
+        /// The support claimed.
+        support: u64,
+        /// The names of the subset.
+        subset: Vec<String>,
+        /// The subset's support.
+        subset_support: u64,
+    },
+    /// An item number beyond the names.
+    #[error(
+        "item {item} has no name: there are {items} names; use the names of the dataset that was mined"
+    )]
+    UnnamedItem {
+        /// The item number.
+        item: u32,
+        /// The number of names.
+        items: usize,
+    },
+    /// Two items of one name.
+    #[error("two items share a name; use the names of the dataset that was mined")]
+    SharedName,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(sets: &[(&[u32], u64)]) -> FrequentItemsets {
+        let found = sets.iter().map(|&(items, support)| FrequentItemset {
+            itemset: Itemset::new(items),
+            support,
+        });
+        FrequentItemsets::collect(10, 2, found)
+    }
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    fn read(json: &str) -> Result<(Vec<String>, FrequentItemsets), ItemsetsError> {
+        ItemsetsDocument::from_json(json.as_bytes())?.into_itemsets()
+    }
+
+    #[test]
+    fn itemsets_are_listed_by_length_then_lexicographically() {
+        let itemsets = found(&[(&[1, 2], 3), (&[2], 4), (&[0, 9], 2), (&[1], 5)]);
+        let listed: Vec<String> = itemsets.iter().map(|f| f.itemset.to_string()).collect();
+        assert_eq!(listed, ["{1}", "{2}", "{0, 9}", "{1, 2}"]);
+        assert_eq!(itemsets.support(&Itemset::new([1, 2])), Some(3));
+        assert_eq!(itemsets.support(&Itemset::new([1, 3])), None);
+        assert_eq!(itemsets.support(&Itemset::default()), None);
+        assert_eq!(itemsets.support(&Itemset::new([1, 2, 3])), None);
+    }
+
+    #[test]
+    fn the_document_does_not_depend_on_the_numbering() {
+        let one = found(&[(&[0], 5), (&[1], 4), (&[0, 1], 3)]);
+        let other = found(&[(&[1], 5), (&[0], 4), (&[0, 1], 3)]);
+        let document = one.to_document(&names(&["milk", "7"])).unwrap();
+        assert_eq!(document, other.to_document(&names(&["7", "milk"])).unwrap());
+        let compact = serde_json::to_string(&document).unwrap();
+        assert_eq!(
+            compact,
+            r#"{"transactions":10,"min_support":2,"itemsets":[{"items":["7"],"support":4},{"items":["milk"],"support":5},{"items":["7","milk"],"support":3}]}"#
+        );
+        let (read_names, read_itemsets) = read(&document.to_json()).unwrap();
+        assert_eq!(read_names, ["7", "milk"]);
+        assert_eq!(read_itemsets, other);
+    }
+
+    #[test]
+    fn names_must_be_there_and_distinct() {
+        let itemsets = found(&[(&[1], 5)]);
+        assert!(matches!(
+            itemsets.to_document(&names(&["a"])),
+            Err(ItemsetsError::UnnamedItem { item: 1, items: 1 })
+        ));
+        assert!(matches!(
+            itemsets.to_document(&names(&["a", "a"])),
+            Err(ItemsetsError::SharedName)
+        ));
+    }
+
+    #[test]
+    fn impossible_documents_are_refused() {
+        let document = |itemsets: &str| {
+            read(&format!(
+                r#"{{"transactions":9,"min_support":2,"itemsets":[{itemsets}]}}"#
+            ))
+        };
+        assert!(document("").unwrap().1.is_empty());
+        assert!(matches!(
+            document(r#"{"items":[],"support":3}"#),
+            Err(ItemsetsError::EmptyItemset)
+        ));
+        assert!(matches!(
+            document(r#"{"items":["a","a"],"support":3}"#),
+            Err(ItemsetsError::RepeatedItem { .. })
+        ));
+        assert!(matches!(
+            document(r#"{"items":["a","b"],"support":3},{"items":["b","a"],"support":3}"#),
+            Err(ItemsetsError::RepeatedItemset { .. })
+        ));
+        for support in [0, 1, 10] {
+            assert!(matches!(
+                document(&format!(r#"{{"items":["a"],"support":{support}}}"#)),
+                Err(ItemsetsError::SupportOutOfRange { .. })
+            ));
+        }
+        let error = document(r#"{"items":["a"],"support":3},{"items":["a","b"],"support":4}"#);
+        let text = error.unwrap_err().to_string();
+        assert!(
+            text.contains(r#"["a", "b"]"#) && text.contains(r#"["a"] with 3"#),
+            "{text}"
+        );
+        for json in [
+            "",
+            "[]",
+            "{}",
+            r#"{"transactions":-1,"min_support":1,"itemsets":[]}"#,
+        ] {
+            assert!(matches!(read(json), Err(ItemsetsError::Json(_))), "{json}");
+        }
+        let huge = r#"{"transactions":18446744073709551615,"min_support":1,"itemsets":[]}"#;
+        assert!(matches!(
+            read(huge),
+            Err(ItemsetsError::TooManyTransactions { .. })
+        ));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_reading_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..64)) {
+            let _ = ItemsetsDocument::from_json(&bytes).map(ItemsetsDocument::into_itemsets);
+        }
+    }
+}

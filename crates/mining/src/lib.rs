@@ -1,0 +1,41 @@
+//! The owner's side of mining: transactions in, frequent itemsets and
+//! association rules out.
+//!
+//! Everything here sees plaintext and item names, so it runs at the owner and
+//! never at the server. Item numbers are dense indices into a list of names;
+//! results leave as documents in which names stand instead of numbers. Whatever
+//! comes from outside (files, answers of a support counter) is checked before
+//! it is computed on, and no input makes this crate panic.
+
+pub mod apriori;
+pub mod bitmap;
+pub mod dataset;
+pub mod eclat;
+pub mod frequent;
+pub mod itemset;
+pub mod quest;
+pub mod readers;
+pub mod record;
+pub mod rules;
+pub mod transactions;
+pub mod writers;
+
+#[cfg(test)]
+mod testing;
+
+/// The example of the README, so that it stays true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
+pub use apriori::{AprioriError, AprioriOptions, LevelReport, SupportCounter, apriori};
+pub use bitmap::{Bitmap, PlaintextCounter};
+pub use dataset::{Dataset, DatasetError};
+pub use eclat::eclat;
+pub use frequent::{FrequentItemset, FrequentItemsets, ItemsetsDocument, ItemsetsError};
+pub use itemset::Itemset;
+pub use quest::QuestParameters;
+pub use readers::{Format, ReadError, read, read_path};
+pub use record::{OwnerRecord, RecordError};
+pub use rules::{Metric, NamedRule, Rule, RuleMetrics, RuleOptions, RulesError, association_rules};
+pub use transactions::{MinSupport, Transactions, TransactionsBuilder};

@@ -1,0 +1,107 @@
+//! Telling compression by the first bytes, and unpacking.
+//!
+//! Several gzip members or zstd frames one after another are one file, as for
+//! the tools of that name. Errors of a decoder are told from errors of the disk.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+
+use super::error::ReadError;
+
+/// How a file is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    Plain,
+    /// gzip (RFC 1952).
+    Gzip,
+    /// Zstandard (RFC 8878).
+    Zstd,
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Compression::Plain => "plain",
+            Compression::Gzip => "gzip",
+            Compression::Zstd => "zstd",
+        })
+    }
+}
+
+/// The unpacked text of a file and how it was packed.
+pub(super) struct Opened<'a> {
+    pub(super) text: Box<dyn BufRead + 'a>,
+    pub(super) compression: Compression,
+}
+
+const BUFFER: usize = 1 << 16;
+
+/// The first bytes of formats that users may try and that are not read.
+const UNSUPPORTED: [(&[u8], &str); 4] = [
+    (b"\xfd7zXZ\0", "xz"),
+    (b"BZh", "bzip2"),
+    (b"PK\x03\x04", "zip (or spreadsheet)"),
+    (b"PAR1", "Parquet"),
+];
+
+pub(super) fn open<'a>(mut input: impl Read + 'a, file: &str) -> Result<Opened<'a>, ReadError> {
+    let io_error = |error| ReadError::Io {
+        file: file.to_owned(),
+        error,
+    };
+    let mut start = Vec::new();
+    input
+        .by_ref()
+        .take(8)
+        .read_to_end(&mut start)
+        .map_err(io_error)?;
+    if let Some((_, kind)) = UNSUPPORTED
+        .iter()
+        .find(|(magic, _)| start.starts_with(magic))
+    {
+        let file = file.to_owned();
+        return Err(ReadError::UnsupportedCompression { file, kind });
+    }
+    let compression = recognise(&start);
+    let whole = BufReader::with_capacity(BUFFER, Cursor::new(start).chain(input));
+    let text: Box<dyn BufRead + 'a> = match compression {
+        Compression::Plain => Box::new(whole),
+        Compression::Gzip => Box::new(BufReader::with_capacity(
+            BUFFER,
+            flate2::bufread::MultiGzDecoder::new(whole),
+        )),
+        Compression::Zstd => Box::new(BufReader::with_capacity(
+            BUFFER,
+            zstd::Decoder::with_buffer(whole).map_err(io_error)?,
+        )),
+    };
+    Ok(Opened { text, compression })
+}
+
+fn recognise(start: &[u8]) -> Compression {
+    match start {
+        [0x1f, 0x8b, ..] => Compression::Gzip,
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
+        // A skippable frame, with which parallel compressors begin.
+        [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Compression::Zstd,
+        _ => Compression::Plain,
+    }
+}
+
+/// What an error while reading the unpacked text means.
+pub(super) fn read_error(error: io::Error, file: &str, compression: Compression) -> ReadError {
+    let file = file.to_owned();
+    // Decoders make their own errors, which carry no code of the system.
+    if compression == Compression::Plain || error.raw_os_error().is_some() {
+        return ReadError::Io { file, error };
+    }
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => ReadError::Truncated { file, compression },
+        _ => ReadError::Corrupt {
+            file,
+            compression,
+            reason: error.to_string(),
+        },
+    }
+}

@@ -1,0 +1,129 @@
+//! Lines with their numbers, of bounded length, from unpacked text.
+//!
+//! A byte order mark at the start and a carriage return at a line's end are
+//! dropped here, so that no reader sees them.
+
+use std::io::{BufRead, Cursor, Read};
+
+use super::compression::{Compression, Opened, read_error};
+use super::error::ReadError;
+
+/// The longest line that is read, line end included. A bound keeps a small
+/// compressed file from filling the memory with one endless line.
+pub const MAX_LINE_BYTES: usize = 64 << 20;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Reads a text line by line.
+pub(super) struct Lines<'a> {
+    text: Box<dyn BufRead + 'a>,
+    compression: Compression,
+    file: String,
+    /// The number of the line read last, from 1.
+    number: u64,
+    line: Vec<u8>,
+}
+
+/// A line without its end.
+#[derive(Clone, Copy)]
+pub(super) struct Line<'a> {
+    pub(super) number: u64,
+    pub(super) bytes: &'a [u8],
+}
+
+impl Line<'_> {
+    pub(super) fn is_blank(&self) -> bool {
+        is_blank(self.bytes)
+    }
+}
+
+pub(super) fn is_blank(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| matches!(byte, b' ' | b'\t'))
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(opened: Opened<'a>, file: &str) -> Self {
+        Lines {
+            text: opened.text,
+            compression: opened.compression,
+            file: file.to_owned(),
+            number: 0,
+            line: Vec::new(),
+        }
+    }
+
+    /// What messages call the file.
+    pub(super) fn file(&self) -> String {
+        self.file.clone()
+    }
+
+    /// The next line, or `None` at the end of the text.
+    pub(super) fn next(&mut self) -> Result<Option<Line<'_>>, ReadError> {
+        self.line.clear();
+        let read = read_line(&mut self.text, &mut self.line)
+            .map_err(|error| read_error(error, &self.file, self.compression))?;
+        if read == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        if self.line.len() > MAX_LINE_BYTES {
+            return Err(ReadError::LineTooLong {
+                file: self.file(),
+                line: self.number,
+            });
+        }
+        let bytes = without_marks(&self.line, self.number == 1);
+        Ok(Some(Line {
+            number: self.number,
+            bytes,
+        }))
+    }
+
+    /// The first `size` bytes of the text, or more: as many as hold `lines`
+    /// lines that are not blank, short of the end of the text and the longest
+    /// lines allowed. They will be read again. Only for use before the first
+    /// line is read.
+    pub(super) fn sample(&mut self, size: usize, lines: usize) -> Result<Vec<u8>, ReadError> {
+        let limit = lines * MAX_LINE_BYTES;
+        let mut sample = Vec::new();
+        let mut wanted = size;
+        loop {
+            let missing = (wanted - sample.len()) as u64;
+            let read = (self.text.by_ref().take(missing))
+                .read_to_end(&mut sample)
+                .map_err(|error| read_error(error, &self.file, self.compression))?;
+            let complete = sample.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
+            let seen = sample_lines(&sample[..complete]).take(lines).count();
+            if (read as u64) < missing || seen == lines || wanted >= limit {
+                break;
+            }
+            wanted = (2 * wanted).min(limit);
+        }
+        let rest = std::mem::replace(&mut self.text, Box::new(std::io::empty()));
+        self.text = Box::new(Cursor::new(sample.clone()).chain(rest));
+        Ok(sample)
+    }
+}
+
+/// The lines of a sample that are not blank; the last may be cut off.
+pub(super) fn sample_lines(sample: &[u8]) -> impl Iterator<Item = &[u8]> {
+    sample
+        .split_inclusive(|&byte| byte == b'\n')
+        .enumerate()
+        .map(|(place, line)| without_marks(line, place == 0))
+        .filter(|line| !is_blank(line))
+}
+
+/// Appends a line with its end to `line`, but at most one byte beyond the limit.
+fn read_line(text: &mut dyn BufRead, line: &mut Vec<u8>) -> std::io::Result<usize> {
+    text.take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', line)
+}
+
+fn without_marks(line: &[u8], is_first: bool) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    match line.strip_prefix(BYTE_ORDER_MARK) {
+        Some(rest) if is_first => rest,
+        _ => line,
+    }
+}

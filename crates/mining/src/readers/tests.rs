@@ -1,0 +1,425 @@
+//! Readers: what each format means, what is refused and with which words, and
+//! that no bytes make them panic.
+
+use std::io::Write as _;
+
+use super::*;
+use crate::transactions::MinSupport;
+use proptest::prelude::*;
+
+fn read_as(text: impl AsRef<[u8]>, format: Format) -> Result<Transactions, ReadError> {
+    read(text.as_ref(), "data", format)
+}
+
+fn message(text: impl AsRef<[u8]>, format: Format) -> String {
+    read_as(text, format).unwrap_err().to_string()
+}
+
+/// Asserts that reading fails with a message that contains each part.
+#[track_caller]
+fn assert_refused(text: impl AsRef<[u8]>, format: Format, parts: &[&str]) {
+    let message = message(text, format);
+    for part in parts {
+        assert!(message.contains(part), "{message:?} lacks {part:?}");
+    }
+}
+
+fn baskets(data: &Transactions) -> Vec<Vec<&str>> {
+    let name = |&item: &u32| data.names()[item as usize].as_str();
+    data.iter()
+        .map(|basket| basket.iter().map(name).collect())
+        .collect()
+}
+
+#[track_caller]
+fn assert_baskets(text: impl AsRef<[u8]>, format: Format, expected: &[&[&str]]) {
+    let data = read_as(text, format).unwrap();
+    assert_eq!(baskets(&data), expected);
+}
+
+fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(text).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd(text: &[u8]) -> Vec<u8> {
+    zstd::encode_all(text, 3).unwrap()
+}
+
+#[test]
+fn fimi_lines_are_transactions_of_numbers() {
+    assert_baskets(
+        "10 9\t81\n9 9 \n",
+        Format::Fimi,
+        &[&["9", "10", "81"], &["9"]],
+    );
+    let data = read_as("100 20 3\n007\n", Format::Auto).unwrap();
+    assert_eq!(data.names(), ["3", "7", "20", "100"]);
+    assert_baskets("0 4294967295", Format::Auto, &[&["0", "4294967295"]]);
+}
+
+#[test]
+fn blank_fimi_lines_are_empty_transactions_unless_they_end_the_file() {
+    let text = "\n1 2\n \t\r\n3\n\n  \n\n";
+    assert_baskets(text, Format::Fimi, &[&[], &["1", "2"], &[], &["3"]]);
+}
+
+#[test]
+fn byte_order_mark_and_carriage_returns_are_dropped() {
+    let expected: &[&[&str]] = &[&["1", "2"], &["3"]];
+    assert_baskets(b"\xef\xbb\xbf1 2\r\n3\r\n", Format::Auto, expected);
+    assert_baskets(b"\xef\xbb\xbf1,2\r\n3\r\n", Format::CsvBasket, expected);
+    let long = b"\xef\xbb\xbfTID,Item\r\n7,1\r\n8,3\r\n7,2\r\n";
+    assert_baskets(long, Format::Auto, expected);
+}
+
+#[test]
+fn what_is_no_item_number_is_named_with_its_line() {
+    let refused = |text: &str, parts: &[&str]| assert_refused(text, Format::Fimi, parts);
+    refused(
+        "1 2\n3 -4\n",
+        &[
+            "data, line 2: \"-4\" is a negative number",
+            "number them anew",
+        ],
+    );
+    refused(
+        "4294967296\n",
+        &["line 1: \"4294967296\" is larger than 4294967295"],
+    );
+    refused("99999999999999999999999\n", &["is larger than"]);
+    refused("1\n\n1 x7\n", &["line 3: \"x7\" is not an item number"]);
+    refused(
+        "1,2,3\n",
+        &["\"1,2,3\" is not an item number", "csv-basket"],
+    );
+    refused("1.5\n", &["\"1.5\" is not an item number"]);
+    refused("+1\n", &["\"+1\" is not an item number"]);
+    refused("1\r2\r3\n", &["\"1\\r2\\r3\" is not an item number"]);
+    refused(&"x".repeat(1000), &["xxx\"… is not an item number"]);
+    assert_refused(
+        b"1 2\n3 \xff\n",
+        Format::Fimi,
+        &["line 2: the text is not UTF-8"],
+    );
+    // Recognised as FIMI in spite of the error, so that the message fits.
+    assert_refused("-5 3\n", Format::Auto, &["\"-5\" is a negative number"]);
+}
+
+#[test]
+fn nothing_to_mine_is_an_error() {
+    for format in Format::NAMES.map(|(_, format)| format) {
+        for text in ["", "\n", " \n\r\n\t\n", "\u{feff}"] {
+            assert_refused(text, format, &["data has no transactions"]);
+        }
+    }
+    assert_refused("tid,item\n", Format::Auto, &["data has no transactions"]);
+    assert_refused("a,b\n", Format::CsvOneHot, &["data has no transactions"]);
+    assert_refused(",,\n", Format::CsvBasket, &["data has no items"]);
+    assert_refused(gzip(b""), Format::Auto, &["data has no transactions"]);
+}
+
+#[test]
+fn csv_baskets_are_names_separated_by_commas() {
+    let text = "milk, bread ,\n\"salt, fine\",\"6\"\" pan\"\n\nmilk,milk\n,\n";
+    let expected: &[&[&str]] = &[
+        &["bread", "milk"],
+        &["6\" pan", "salt, fine"],
+        &["milk"],
+        &[],
+    ];
+    assert_baskets(text, Format::Auto, expected);
+    assert_baskets("茶,ミルク\n", Format::Auto, &[&["ミルク", "茶"]]);
+    assert_baskets("tea\nmilk\n", Format::Auto, &[&["tea"], &["milk"]]);
+}
+
+#[test]
+fn csv_that_cannot_be_is_refused() {
+    let refused = |text: &[u8], parts: &[&str]| assert_refused(text, Format::CsvBasket, parts);
+    refused(b"a,b\n\"c,d\ne\n", &["line 2: a quoted cell is not closed"]);
+    refused(b"a\n\"", &["line 2: a quoted cell is not closed"]);
+    refused(b"a,b\rc\n", &["line 1: there is a carriage return"]);
+    refused(b"a,b\n\nb,\xc3\n", &["line 3: the text is not UTF-8"]);
+}
+
+#[test]
+fn long_form_gathers_scattered_rows() {
+    let text = "row,Order ID,note,PRODUCT-NAME\n1,b,,tea\n2,a,x,milk\n3,b,,milk\n4,c,,\n5,b,,tea\n";
+    let expected: &[&[&str]] = &[&["milk", "tea"], &["milk"], &[]];
+    assert_baskets(text, Format::Auto, expected);
+    assert_baskets(text, Format::CsvLong, expected);
+}
+
+#[test]
+fn long_form_needs_its_columns_filled() {
+    let refused = |text: &str, parts: &[&str]| assert_refused(text, Format::CsvLong, parts);
+    refused(
+        "a,b\n1,2\n",
+        &["line 1: the header \"a,b\" names no transaction column"],
+    );
+    refused("tid,b\n1,2\n", &["names no item column", "`item`"]);
+    refused(
+        "tid,item\n1,2\n ,3\n",
+        &["line 3: the row names no transaction"],
+    );
+    refused(
+        "tid,item\n1,2,3\n",
+        &["line 2: the row has 3 cells, but the header has 2"],
+    );
+    refused("tid,item\n1\n", &["the row has 1 cells"]);
+}
+
+#[test]
+fn one_hot_rows_are_transactions_even_when_zero() {
+    let text = "tea,milk,salt\n1,0,\nTrue,False,true\n\n0,0,0\nfalse,TRUE,FALSE\n";
+    let data = read_as(text, Format::Auto).unwrap();
+    assert_eq!(data.names(), ["tea", "milk", "salt"]);
+    assert_eq!(
+        baskets(&data),
+        [&["tea"][..], &["tea", "salt"], &[], &["milk"]]
+    );
+    assert_baskets("tea\n1\n\n0\n", Format::CsvOneHot, &[&["tea"], &[], &[]]);
+}
+
+#[test]
+fn one_hot_cells_are_checked() {
+    let refused = |text: &str, parts: &[&str]| assert_refused(text, Format::CsvOneHot, parts);
+    refused(
+        "tea,milk\n1,0\n0,2\n",
+        &["data, line 3, column 2 (item \"milk\"): \"2\" is neither set nor clear"],
+    );
+    refused("tea,milk\n1,yes\n", &["\"yes\" is neither"]);
+    refused(
+        "tea,milk\n1\n",
+        &["line 2: the row has 1 cells, but the header has 2"],
+    );
+    refused(
+        ",tea\n0,1\n",
+        &["column 1 of the header has no name", "index=False"],
+    );
+    refused(
+        "tea,tea\n0,1\n",
+        &["line 1: the item name \"tea\" occurs twice"],
+    );
+}
+
+#[test]
+fn formats_are_told_by_the_first_lines() {
+    let detected = |text: &str| {
+        let mut lines = Lines::new(compression::open(text.as_bytes(), "data").unwrap(), "data");
+        detect::detect(&mut lines)
+    };
+    assert_eq!(detected("\n\n1 2 3\n").unwrap(), Format::Fimi);
+    assert_eq!(detected("12\n").unwrap(), Format::Fimi);
+    assert_eq!(detected("1,2\n3\n").unwrap(), Format::CsvBasket);
+    assert_eq!(detected("basket,item\n").unwrap(), Format::CsvLong);
+    assert_eq!(detected("a,b\n0,1\n").unwrap(), Format::CsvOneHot);
+    assert_eq!(detected("a,b\n0,1,1\n").unwrap(), Format::CsvBasket);
+    assert_eq!(detected("a,b\n,\n").unwrap(), Format::CsvBasket);
+    assert_eq!(detected("1,0,1\n0,1,1\n").unwrap(), Format::CsvBasket);
+    assert_eq!(
+        detected("whole milk\nwhite bread,tea\n").unwrap(),
+        Format::CsvBasket
+    );
+    for text in ["milk bread\ntea\n", "a;b\n", "a\tb\n"] {
+        assert_refused(
+            text,
+            Format::Auto,
+            &["cannot tell the format", "give the format"],
+        );
+    }
+}
+
+#[test]
+fn a_header_longer_than_the_sample_is_seen_whole() {
+    let header: Vec<String> = (0..20_000).map(|item| format!("item{item}")).collect();
+    let text = format!("{}\n{}\n", header.join(","), vec!["1"; 20_000].join(","));
+    let data = read_as(text, Format::Auto).unwrap();
+    assert_eq!((data.len(), data.item_count()), (1, 20_000));
+}
+
+#[test]
+fn format_names_read_back() {
+    for (name, format) in Format::NAMES {
+        assert_eq!(name.parse(), Ok(format));
+        assert_eq!(format.to_string(), name);
+    }
+    let error = "xml".parse::<Format>().unwrap_err().to_string();
+    assert!(error.contains("\"xml\"") && error.contains("csv-onehot"));
+}
+
+#[test]
+fn compression_is_told_by_the_content() {
+    let expected: &[&[&str]] = &[&["1", "2"], &["3"]];
+    assert_baskets(gzip(b"1 2\n3\n"), Format::Auto, expected);
+    assert_baskets(zstd(b"1 2\n3\n"), Format::Auto, expected);
+    let members = [gzip(b"1 "), gzip(b""), gzip(b"2\n3\n")].concat();
+    assert_baskets(members, Format::Auto, expected);
+    let frames = [zstd(b"1 2"), zstd(b"\n3\n")].concat();
+    assert_baskets(frames, Format::Auto, expected);
+    assert_refused(
+        b"BZh91AY&SY",
+        Format::Auto,
+        &["data is bzip2 data", "unpack it"],
+    );
+    assert_refused(b"\xfd7zXZ\0\0\0", Format::Auto, &["data is xz data"]);
+}
+
+/// Text that compresses badly, so that no cut leaves all of it readable.
+fn some_text() -> Vec<u8> {
+    let data = crate::quest::QuestParameters::default().generate().unwrap();
+    let mut text = Vec::new();
+    crate::writers::write_fimi(&data, &mut text).unwrap();
+    text
+}
+
+#[test]
+fn compressed_files_cut_anywhere_are_refused() {
+    for (packed, kind) in [(gzip(&some_text()), "gzip"), (zstd(&some_text()), "zstd")] {
+        for cut in (9..packed.len()).step_by(97).chain([packed.len() - 1]) {
+            let expected = format!("data is cut off: its {kind} data ends too early");
+            assert_refused(&packed[..cut], Format::Fimi, &[&expected, "again"]);
+        }
+        let mut second_cut = packed.clone();
+        second_cut.extend_from_slice(&packed[..packed.len() - 3]);
+        assert_refused(second_cut, Format::Fimi, &["data is cut off"]);
+    }
+}
+
+#[test]
+fn damaged_gzip_is_refused() {
+    let packed = gzip(&some_text());
+    for place in (10..packed.len()).step_by(101) {
+        let mut damaged = packed.clone();
+        damaged[place] ^= 0x10;
+        assert!(read_as(damaged, Format::Fimi).is_err(), "byte {place}");
+    }
+    let mut trailing = packed.clone();
+    trailing.extend_from_slice(b"trailing garbage");
+    assert_refused(trailing, Format::Fimi, &["data is damaged", "gzip"]);
+}
+
+#[test]
+fn endless_lines_are_refused_before_they_fill_the_memory() {
+    for format in [Format::Fimi, Format::Auto, Format::CsvBasket] {
+        let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+        let mut ones = std::io::repeat(b'1').take(3 * MAX_LINE_BYTES as u64);
+        std::io::copy(&mut ones, &mut encoder).unwrap();
+        let bomb = encoder.finish().unwrap();
+        assert!(bomb.len() < 1 << 16);
+        assert_refused(bomb, format, &["line 1: the line is longer than 64 MiB"]);
+    }
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("none.dat");
+    let message = read_path(&path, Format::Auto).unwrap_err().to_string();
+    assert!(message.contains("none.dat") && message.contains("check that the file exists"));
+    let message = read_path(folder.path(), Format::Auto)
+        .unwrap_err()
+        .to_string();
+    assert!(message.contains("cannot read"), "{message}");
+    std::fs::write(&path, "1 2\n").unwrap();
+    assert_eq!(read_path(&path, Format::Auto).unwrap().len(), 1);
+}
+
+#[test]
+fn an_error_of_the_disk_is_no_damage() {
+    struct Failing;
+    impl Read for Failing {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            Err(std::io::Error::from_raw_os_error(5))
+        }
+    }
+    let packed = gzip(&some_text());
+    let error = read(
+        packed[..packed.len() / 2].chain(Failing),
+        "data",
+        Format::Fimi,
+    );
+    assert!(matches!(error, Err(ReadError::Io { .. })), "{error:?}");
+}
+
+/// Names with everything that CSV makes difficult, but no line breaks and no
+/// spaces at the ends.
+fn names() -> impl Strategy<Value = String> {
+    "[a-c,\"'é0-9]([a-c,\"' é0-9]{0,2}[a-c,\"'é0-9])?"
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+proptest! {
+    #[test]
+    fn csv_reads_back_as_written(
+        data in prop::collection::vec(prop::collection::vec(names(), 0..5), 1..12),
+    ) {
+        let expected = Transactions::from_named(&data).unwrap();
+        prop_assume!(expected.item_count() > 0);
+
+        let basket_line = |basket: &Vec<String>| {
+            let cells: Vec<String> = basket.iter().map(|name| quoted(name)).collect();
+            format!("{},\n", cells.join(","))
+        };
+        let text: String = data.iter().map(basket_line).collect();
+        prop_assert_eq!(&read_as(text, Format::CsvBasket).unwrap(), &expected);
+
+        let mut text = String::from("tid,item\n");
+        for tid in 0..data.len() {
+            text += &format!("{tid},\n");
+        }
+        // Rows of all transactions in turn, not grouped.
+        for place in 0..5 {
+            for (tid, basket) in data.iter().enumerate() {
+                if let Some(name) = basket.get(place) {
+                    text += &format!("{tid},{}\n", quoted(name));
+                }
+            }
+        }
+        prop_assert_eq!(&read_as(text, Format::Auto).unwrap(), &expected);
+
+        let header: Vec<String> = expected.names().iter().map(|name| quoted(name)).collect();
+        let mut text = header.join(",") + "\r\n";
+        for basket in expected.iter() {
+            let items = 0..expected.item_count() as u32;
+            let cells = items.map(|item| if basket.contains(&item) { "1" } else { "0" });
+            text += &(cells.collect::<Vec<_>>().join(",") + "\r\n");
+        }
+        prop_assert_eq!(&read_as(text, Format::CsvOneHot).unwrap(), &expected);
+    }
+
+    #[test]
+    fn fimi_reads_back_as_written(
+        baskets in prop::collection::vec(prop::collection::vec(any::<u32>(), 0..6), 0..20),
+        last in prop::collection::vec(any::<u32>(), 1..6),
+    ) {
+        let all = baskets.iter().chain([&last]);
+        let named = all.map(|basket| basket.iter().map(u32::to_string).collect::<Vec<_>>());
+        let expected = Transactions::from_named(named).unwrap();
+        let mut text = Vec::new();
+        crate::writers::write_fimi(&expected, &mut text).unwrap();
+        prop_assert_eq!(&read_as(&text, Format::Auto).unwrap(), &expected);
+        prop_assert_eq!(&read_as(gzip(&text), Format::Fimi).unwrap(), &expected);
+        prop_assert_eq!(&read_as(zstd(&text), Format::Fimi).unwrap(), &expected);
+        prop_assert_eq!(expected.restrict(MinSupport::Count(1)), expected);
+    }
+
+    #[test]
+    fn no_bytes_make_a_reader_panic(
+        bytes in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..200),
+            "([01,\"\r\n \t;x-]|tid|item|\u{feff}|true){0,60}".prop_map(String::into_bytes),
+        ],
+        magic in prop::sample::select(vec![&b""[..], b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"\x50\x2a\x4d\x18"]),
+    ) {
+        for (_, format) in Format::NAMES {
+            let _ = read_as(&bytes, format);
+            let _ = read_as([magic, &bytes].concat(), format);
+            let _ = read_as(gzip(&bytes), format);
+        }
+    }
+}

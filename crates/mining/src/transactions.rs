@@ -1,0 +1,595 @@
+//! Transactions in memory, and the minimum support asked of them.
+//!
+//! Baskets lie one after another in one list of item numbers (compressed sparse
+//! rows). Item numbers are dense, `0..items`, and index the list of names; each
+//! basket is strictly ascending. The number of transactions is a fact of the
+//! data and never changes when items are dropped.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// A list of transactions over named items.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transactions {
+    names: Vec<String>,
+    /// `items[offsets[b]..offsets[b + 1]]` is basket `b`; starts with 0.
+    offsets: Vec<usize>,
+    items: Vec<u32>,
+}
+
+impl Transactions {
+    /// Transactions from item numbers that index `names`. Repeated items in a
+    /// basket count once; a basket may be empty.
+    ///
+    /// # Errors
+    /// A name that occurs twice, or an item number without a name.
+    pub fn from_baskets<B>(
+        names: Vec<String>,
+        baskets: impl IntoIterator<Item = B>,
+    ) -> Result<Self, TransactionsError>
+    where
+        B: IntoIterator<Item = u32>,
+    {
+        let mut builder = TransactionsBuilder::with_items(names)?;
+        for basket in baskets {
+            builder.push(basket)?;
+        }
+        Ok(builder.finish())
+    }
+
+    /// Transactions from item names, numbered in [name order](compare_names).
+    ///
+    /// # Errors
+    /// More distinct names than item numbers.
+    pub fn from_named<B>(baskets: impl IntoIterator<Item = B>) -> Result<Self, TransactionsError>
+    where
+        B: IntoIterator,
+        B::Item: AsRef<str>,
+    {
+        let mut builder = TransactionsBuilder::new();
+        for basket in baskets {
+            let mut numbers = Vec::new();
+            for name in basket {
+                numbers.push(builder.item(name.as_ref())?);
+            }
+            builder.push(numbers)?;
+        }
+        Ok(builder.finish().sorted_by_name())
+    }
+
+    /// The number of transactions, empty ones included.
+    pub fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Whether there is no transaction.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number of items, those that occur in no transaction included.
+    pub fn item_count(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The names of the items; an item's number is its place here.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The items of one transaction, strictly ascending, or `None` beyond the end.
+    pub fn basket(&self, transaction: usize) -> Option<&[u32]> {
+        let start = *self.offsets.get(transaction)?;
+        let end = *self.offsets.get(transaction + 1)?;
+        Some(&self.items[start..end])
+    }
+
+    /// The transactions in order, each as strictly ascending item numbers.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u32]> + DoubleEndedIterator + Clone + '_ {
+        self.offsets
+            .windows(2)
+            .map(|bounds| &self.items[bounds[0]..bounds[1]])
+    }
+
+    /// For each item, the number of transactions that contain it.
+    pub fn item_supports(&self) -> Vec<u64> {
+        let mut supports = vec![0; self.names.len()];
+        for &item in &self.items {
+            supports[item as usize] += 1;
+        }
+        supports
+    }
+
+    /// The same transactions without the items below `min_support`.
+    ///
+    /// The remaining items are renumbered in their old order. No transaction is
+    /// dropped, not even one that is empty now: a support stays what it was,
+    /// also as a fraction.
+    pub fn restrict(&self, min_support: MinSupport) -> Transactions {
+        let threshold = min_support.threshold(self.len() as u64);
+        let mut names = Vec::new();
+        let renumbered: Vec<Option<u32>> = self
+            .item_supports()
+            .iter()
+            .zip(&self.names)
+            .map(|(&support, name)| {
+                (support >= threshold).then(|| {
+                    names.push(name.clone());
+                    (names.len() - 1) as u32
+                })
+            })
+            .collect();
+        let mut offsets = Vec::with_capacity(self.offsets.len());
+        let mut items = Vec::new();
+        offsets.push(0);
+        for basket in self.iter() {
+            items.extend(basket.iter().filter_map(|&item| renumbered[item as usize]));
+            offsets.push(items.len());
+        }
+        Transactions {
+            names,
+            offsets,
+            items,
+        }
+    }
+
+    /// The same transactions with items numbered in [name order](compare_names),
+    /// so that numbers do not depend on which transaction came first.
+    pub fn sorted_by_name(mut self) -> Transactions {
+        let mut order: Vec<u32> = (0..self.names.len() as u32).collect();
+        order.sort_by(|&a, &b| compare_names(&self.names[a as usize], &self.names[b as usize]));
+        let mut renumbered = vec![0u32; order.len()];
+        for (new, &old) in order.iter().enumerate() {
+            renumbered[old as usize] = new as u32;
+        }
+        self.names = order
+            .iter()
+            .map(|&old| std::mem::take(&mut self.names[old as usize]))
+            .collect();
+        for bounds in self.offsets.windows(2) {
+            let basket = &mut self.items[bounds[0]..bounds[1]];
+            for item in &mut *basket {
+                *item = renumbered[*item as usize];
+            }
+            basket.sort_unstable();
+        }
+        self
+    }
+}
+
+/// Compares item names: decimal numbers come first, by value, then other names
+/// by their bytes. The order is total; `07` follows `7`.
+pub fn compare_names(a: &str, b: &str) -> Ordering {
+    fn digits(name: &str) -> Option<&str> {
+        let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+        is_number.then(|| name.trim_start_matches('0'))
+    }
+    match (digits(a), digits(b)) {
+        (Some(x), Some(y)) => (x.len(), x, a.len()).cmp(&(y.len(), y, b.len())),
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
+        (None, None) => a.cmp(b),
+    }
+}
+
+/// What transactions cannot be built from.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TransactionsError {
+    /// More distinct items than item numbers.
+    #[error(
+        "there are more than {limit} distinct items; drop rare items, or check that the column read holds items and not identifiers of transactions"
+    )]
+    TooManyItems {
+        /// The largest number of items.
+        limit: u32,
+    },
+    /// Two items of one name.
+    #[error("the item name {name:?} occurs twice; give each item its own name")]
+    DuplicateName {
+        /// The name.
+        name: String,
+    },
+    /// An item number without a name.
+    #[error("item {item} has no name: there are {items} items, numbered from 0")]
+    UnknownItem {
+        /// The number given.
+        item: u32,
+        /// The number of items.
+        items: usize,
+    },
+}
+
+/// Builds [`Transactions`] one basket at a time.
+#[derive(Clone, Debug)]
+pub struct TransactionsBuilder {
+    numbers: HashMap<String, u32>,
+    names: Vec<String>,
+    offsets: Vec<usize>,
+    items: Vec<u32>,
+}
+
+impl Default for TransactionsBuilder {
+    fn default() -> Self {
+        TransactionsBuilder {
+            numbers: HashMap::new(),
+            names: Vec::new(),
+            offsets: vec![0],
+            items: Vec::new(),
+        }
+    }
+}
+
+impl TransactionsBuilder {
+    /// The largest number of items; the numbers above stay free for others' use.
+    pub const MAX_ITEMS: u32 = u32::MAX - 1;
+
+    /// A builder without items and transactions.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A builder whose items are known beforehand, numbered as listed.
+    ///
+    /// # Errors
+    /// A name that occurs twice.
+    pub fn with_items(names: Vec<String>) -> Result<Self, TransactionsError> {
+        let mut builder = Self::new();
+        for name in names {
+            if builder.numbers.contains_key(&name) {
+                return Err(TransactionsError::DuplicateName { name });
+            }
+            builder.item(&name)?;
+        }
+        Ok(builder)
+    }
+
+    /// The number of the item called `name`, a new one if it is new.
+    ///
+    /// # Errors
+    /// No number is left.
+    pub fn item(&mut self, name: &str) -> Result<u32, TransactionsError> {
+        if let Some(&number) = self.numbers.get(name) {
+            return Ok(number);
+        }
+        let limit = Self::MAX_ITEMS;
+        let number = u32::try_from(self.names.len())
+            .ok()
+            .filter(|&number| number < limit)
+            .ok_or(TransactionsError::TooManyItems { limit })?;
+        self.names.push(name.to_owned());
+        self.numbers.insert(name.to_owned(), number);
+        Ok(number)
+    }
+
+    /// Appends a transaction of item numbers in any order; repeated ones count
+    /// once.
+    ///
+    /// # Errors
+    /// A number without a name; then nothing is appended.
+    pub fn push(&mut self, basket: impl IntoIterator<Item = u32>) -> Result<(), TransactionsError> {
+        let start = self.items.len();
+        self.items.extend(basket);
+        let appended = &mut self.items[start..];
+        appended.sort_unstable();
+        if let Some(&item) = appended.last()
+            && item as usize >= self.names.len()
+        {
+            self.items.truncate(start);
+            let items = self.names.len();
+            return Err(TransactionsError::UnknownItem { item, items });
+        }
+        let mut kept = start;
+        for read in start..self.items.len() {
+            if read == start || self.items[read] != self.items[kept - 1] {
+                self.items[kept] = self.items[read];
+                kept += 1;
+            }
+        }
+        self.items.truncate(kept);
+        self.offsets.push(kept);
+        Ok(())
+    }
+
+    /// The number of transactions so far.
+    pub fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Whether there is no transaction yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The transactions appended.
+    pub fn finish(self) -> Transactions {
+        Transactions {
+            names: self.names,
+            offsets: self.offsets,
+            items: self.items,
+        }
+    }
+}
+
+/// How often an itemset must occur to be called frequent.
+///
+/// As text, digits alone are a count and anything with a point, an exponent or
+/// a percent sign is a fraction: `250` and `1` are counts, `0.3`, `1.0` and
+/// `30%` are fractions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MinSupport {
+    /// A fraction of all transactions, above 0 and at most 1.
+    Fraction(f64),
+    /// A number of transactions, at least 1.
+    Count(u64),
+}
+
+impl MinSupport {
+    /// The least support that is frequent among `transactions`: for a fraction
+    /// `ceil(fraction × transactions)`, and never below 1.
+    ///
+    /// The fraction is taken for the shortest decimal that denotes it, and the
+    /// product is exact, so that `0.3` of 1,000 is 300 although the binary
+    /// number nearest to 0.3 is not 3/10.
+    ///
+    /// Values that [`from_str`](Self::from_str) refuses are harmless here: a
+    /// fraction that is not a number asks for more than there can be, and one
+    /// that is not positive asks for 1.
+    pub fn threshold(&self, transactions: u64) -> u64 {
+        match *self {
+            MinSupport::Count(count) => count.max(1),
+            MinSupport::Fraction(fraction) if fraction.is_nan() => u64::MAX,
+            MinSupport::Fraction(fraction) if fraction <= 0.0 => 1,
+            MinSupport::Fraction(fraction) if fraction > 1.0 => transactions.saturating_add(1),
+            MinSupport::Fraction(fraction) => ceil_of_product(fraction, transactions).max(1),
+        }
+    }
+
+    /// This minimum support if it is in range.
+    ///
+    /// # Errors
+    /// A count of 0, or a fraction that is not above 0 and at most 1.
+    pub fn validated(self) -> Result<Self, MinSupportError> {
+        match self {
+            MinSupport::Count(0) => Err(MinSupportError::ZeroCount),
+            MinSupport::Fraction(fraction) if !(fraction > 0.0 && fraction <= 1.0) => {
+                let text = self.to_string();
+                Err(MinSupportError::FractionOutOfRange { text })
+            }
+            valid => Ok(valid),
+        }
+    }
+}
+
+/// `ceil(fraction × count)` for `0 < fraction ≤ 1`, with the fraction read as its
+/// shortest decimal.
+fn ceil_of_product(fraction: f64, count: u64) -> u64 {
+    // Rust prints the shortest digits that denote the number, never an exponent.
+    let text = fraction.to_string();
+    let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
+    // At most 17 digits are significant, so this stays below 10^18 …
+    let numerator = whole
+        .bytes()
+        .chain(decimals.bytes())
+        .fold(0u128, |value, digit| value * 10 + u128::from(digit - b'0'));
+    // … and the product below 10^38. A power of ten beyond that leaves at most 1.
+    match 10u128.checked_pow(decimals.len() as u32) {
+        Some(power) => (numerator * u128::from(count)).div_ceil(power) as u64,
+        None => u64::from(count > 0),
+    }
+}
+
+impl fmt::Display for MinSupport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // With a point, so that the text reads back as a fraction.
+            MinSupport::Fraction(fraction) => write!(f, "{fraction:?}"),
+            MinSupport::Count(count) => write!(f, "{count}"),
+        }
+    }
+}
+
+/// Why a text is not a minimum support.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MinSupportError {
+    /// Neither a count nor a fraction.
+    #[error(
+        "{text:?} is not a minimum support; give a fraction such as 0.3 or 30%, or a number of transactions such as 250"
+    )]
+    NotANumber {
+        /// The text given.
+        text: String,
+    },
+    /// A fraction that is not above 0 and at most 1.
+    #[error(
+        "the minimum support {text} is not above 0 and at most 1 (100%); give a fraction such as 0.3 or 30%, or a number of transactions without a point such as 250"
+    )]
+    FractionOutOfRange {
+        /// The text given.
+        text: String,
+    },
+    /// A count of 0.
+    #[error(
+        "a minimum support of 0 transactions would make every conceivable itemset frequent; give 1 to see all that occur"
+    )]
+    ZeroCount,
+    /// A count that does not fit 64 bits.
+    #[error(
+        "the minimum support {text} is larger than any number of transactions; give a smaller count, or a fraction such as 0.3"
+    )]
+    CountTooLarge {
+        /// The text given.
+        text: String,
+    },
+}
+
+impl FromStr for MinSupport {
+    type Err = MinSupportError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let text = text.trim();
+        let not_a_number = || MinSupportError::NotANumber {
+            text: text.to_owned(),
+        };
+        let out_of_range = |_| MinSupportError::FractionOutOfRange {
+            text: text.to_owned(),
+        };
+        let begins_like_a_number = |text: &str| {
+            text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+'))
+        };
+        if let Some(percentage) = text.strip_suffix('%').map(str::trim_end) {
+            if !begins_like_a_number(percentage) || percentage.contains(['e', 'E']) {
+                return Err(not_a_number());
+            }
+            // Shifted in the text, so that 0.1% is the number nearest to 1/1000.
+            let fraction = format!("{percentage}e-2")
+                .parse()
+                .map_err(|_| not_a_number())?;
+            return MinSupport::Fraction(fraction)
+                .validated()
+                .map_err(out_of_range);
+        }
+        if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+            let count = text.parse().map_err(|_| MinSupportError::CountTooLarge {
+                text: text.to_owned(),
+            })?;
+            return MinSupport::Count(count).validated();
+        }
+        if text.eq_ignore_ascii_case("nan") || !begins_like_a_number(text) {
+            return Err(not_a_number());
+        }
+        let fraction = text.parse().map_err(|_| not_a_number())?;
+        MinSupport::Fraction(fraction)
+            .validated()
+            .map_err(out_of_range)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sample() -> Transactions {
+        Transactions::from_named([vec!["b", "a", "b"], vec![], vec!["10", "a"], vec!["9"]]).unwrap()
+    }
+
+    #[test]
+    fn baskets_are_sorted_and_items_numbered_by_name() {
+        let sample = sample();
+        assert_eq!(sample.names(), ["9", "10", "a", "b"]);
+        let baskets: Vec<&[u32]> = sample.iter().collect();
+        assert_eq!(baskets, [&[2, 3][..], &[], &[1, 2], &[0]]);
+        assert_eq!(sample.item_supports(), [1, 1, 2, 1]);
+        assert_eq!(sample.basket(3), Some(&[0][..]));
+        assert_eq!(sample.basket(4), None);
+    }
+
+    #[test]
+    fn restricting_keeps_the_number_of_transactions() {
+        let restricted = sample().restrict(MinSupport::Count(2));
+        assert_eq!(restricted.names(), ["a"]);
+        assert_eq!(restricted.len(), 4);
+        let baskets: Vec<&[u32]> = restricted.iter().collect();
+        assert_eq!(baskets, [&[0][..], &[], &[0], &[]]);
+        assert_eq!(sample().restrict(MinSupport::Fraction(0.5)), restricted);
+    }
+
+    #[test]
+    fn unknown_items_and_repeated_names_are_refused() {
+        let mut builder = TransactionsBuilder::with_items(vec!["x".into()]).unwrap();
+        let unknown = TransactionsError::UnknownItem { item: 1, items: 1 };
+        assert_eq!(builder.push([0, 1]), Err(unknown));
+        builder.push([0]).unwrap();
+        assert_eq!(builder.finish().iter().collect::<Vec<_>>(), [&[0][..]]);
+        assert!(TransactionsBuilder::with_items(vec!["x".into(), "x".into()]).is_err());
+    }
+
+    #[test]
+    fn minimum_support_is_read_as_written() {
+        let parse = |text: &str| text.parse::<MinSupport>();
+        assert_eq!(parse("0.3"), Ok(MinSupport::Fraction(0.3)));
+        assert_eq!(parse("30%"), Ok(MinSupport::Fraction(0.3)));
+        assert_eq!(parse("0.1 %"), Ok(MinSupport::Fraction(0.001)));
+        assert_eq!(parse("1e-3"), Ok(MinSupport::Fraction(0.001)));
+        assert_eq!(parse("100%"), Ok(MinSupport::Fraction(1.0)));
+        assert_eq!(parse("1.0"), Ok(MinSupport::Fraction(1.0)));
+        assert_eq!(parse("1"), Ok(MinSupport::Count(1)));
+        assert_eq!(parse(" 250 "), Ok(MinSupport::Count(250)));
+        assert_eq!(parse("0"), Err(MinSupportError::ZeroCount));
+        for text in ["0.0", "0%", "-0.1", "-5", "1.5", "101%", "30.0", "1e400"] {
+            let error = parse(text).unwrap_err();
+            let in_range =
+                matches!(&error, MinSupportError::FractionOutOfRange { text: t } if t == text);
+            assert!(in_range, "{text}: {error}");
+        }
+        for text in [
+            "", "%", "NaN", "nan%", "inf", "-", "a lot", "0.3.1", "0,3", "1e1%",
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(
+                matches!(error, MinSupportError::NotANumber { .. }),
+                "{text}: {error}"
+            );
+        }
+        let too_large = parse("99999999999999999999").unwrap_err();
+        assert!(matches!(too_large, MinSupportError::CountTooLarge { .. }));
+    }
+
+    #[test]
+    fn thresholds_are_free_of_binary_noise() {
+        let threshold = |text: &str, n| text.parse::<MinSupport>().unwrap().threshold(n);
+        assert_eq!(threshold("0.3", 1000), 300);
+        assert_eq!(threshold("0.07", 100), 7);
+        assert_eq!(threshold("0.1", 3), 1);
+        assert_eq!(threshold("30%", 8124), 2438);
+        assert_eq!(threshold("1%", 88162), 882);
+        assert_eq!(threshold("0.000001", 10), 1);
+        assert_eq!(threshold("1e-300", u64::MAX), 1);
+        assert_eq!(threshold("100%", u64::MAX), u64::MAX);
+        assert_eq!(threshold("0.5", 0), 1);
+        assert_eq!(MinSupport::Fraction(f64::NAN).threshold(5), u64::MAX);
+        assert_eq!(MinSupport::Fraction(2.0).threshold(5), 6);
+        assert_eq!(MinSupport::Fraction(f64::INFINITY).threshold(5), 6);
+        assert_eq!(MinSupport::Fraction(-1.0).threshold(5), 1);
+        assert_eq!(MinSupport::Count(0).threshold(5), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn thresholds_of_thousandths_are_exact(thousandths in 1u64..=1000, n in 0u64..1 << 50) {
+            let fraction = MinSupport::Fraction(thousandths as f64 / 1000.0);
+            let exact = (u128::from(thousandths) * u128::from(n)).div_ceil(1000) as u64;
+            prop_assert_eq!(fraction.threshold(n), exact.max(1));
+        }
+
+        #[test]
+        fn thresholds_of_any_fraction_are_near(fraction in 0.0f64..=1.0, n in 0u64..1 << 40) {
+            let near = fraction * n as f64;
+            let threshold = MinSupport::Fraction(fraction).threshold(n) as f64;
+            prop_assert!(threshold >= near.floor() && threshold <= near.ceil() + 1.0);
+        }
+
+        #[test]
+        fn minimum_support_reads_back_as_printed(fraction in 1e-12f64..=1.0, count in 1u64..) {
+            for value in [MinSupport::Fraction(fraction), MinSupport::Count(count)] {
+                prop_assert_eq!(value.to_string().parse(), Ok(value));
+            }
+        }
+
+        #[test]
+        fn no_text_makes_parsing_panic(text in ".{0,12}") {
+            let _ = text.parse::<MinSupport>();
+        }
+
+        #[test]
+        fn name_order_is_total(mut names in proptest::collection::vec("[0-2a]{0,3}", 0..12)) {
+            names.sort_by(|a, b| compare_names(a, b));
+            for pair in names.windows(2) {
+                prop_assert_ne!(compare_names(&pair[0], &pair[1]), Ordering::Greater);
+                prop_assert_eq!(compare_names(&pair[0], &pair[1]) == Ordering::Equal, pair[0] == pair[1]);
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Real data with known counts: every row of the data folder's table must come
+//! out of Apriori on bitmaps and out of Eclat, support by support. Where the data
+//! are absent the test says so and passes.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use oboro_mining::{
+    AprioriOptions, Format, ItemsetsDocument, PlaintextCounter, RuleOptions, apriori,
+    association_rules, eclat, read_path,
+};
+
+fn check(file: &str, min_support: &str, max_len: usize, transactions: usize, counts: &[usize]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../../shared/data")
+        .join(file);
+    if !path.exists() {
+        println!("skipped: there is no {}", path.display());
+        return;
+    }
+    let data = read_path(&path, Format::Auto).unwrap();
+    assert_eq!(data.len(), transactions);
+
+    let min_support = min_support.parse().unwrap();
+    let max_len = NonZeroUsize::new(max_len);
+    let options = AprioriOptions::new(min_support).with_max_len(max_len);
+    let mut counter = PlaintextCounter::new(&data);
+    let mut observed = Vec::new();
+    let found = apriori(&mut counter, options, |report| {
+        observed.push(report.frequent)
+    })
+    .unwrap();
+    let mut by_length: Vec<usize> = found.levels().iter().map(Vec::len).collect();
+    by_length.resize(counts.len(), 0);
+    assert_eq!(by_length, counts);
+    assert_eq!(found.len(), counts.iter().sum::<usize>());
+    observed.resize(counts.len(), 0);
+    assert_eq!(observed, counts);
+
+    assert_eq!(eclat(&data, min_support, max_len), found);
+
+    // Dropping rare items first changes names' numbers, but not the document.
+    let document = found.to_document(data.names()).unwrap();
+    let restricted = data.restrict(min_support);
+    let again = eclat(&restricted, min_support, max_len);
+    assert_eq!(again.to_document(restricted.names()).unwrap(), document);
+
+    let read_back = ItemsetsDocument::from_json(document.to_json().as_bytes()).unwrap();
+    let (names, itemsets) = read_back.into_itemsets().unwrap();
+    assert_eq!(itemsets.to_document(&names).unwrap(), document);
+    association_rules(&itemsets, &names, RuleOptions::default()).unwrap();
+}
+
+#[test]
+fn mushroom_at_30_percent() {
+    check("mushroom.dat.gz", "30%", 4, 8_124, &[24, 134, 349, 501]);
+}
+
+#[test]
+fn mushroom_at_20_percent() {
+    check(
+        "mushroom.dat.gz",
+        "0.2",
+        5,
+        8_124,
+        &[39, 304, 1050, 2152, 3031],
+    );
+}
+
+#[test]
+fn chess_at_90_percent() {
+    check("chess.dat.gz", "0.9", 4, 3_196, &[13, 68, 167, 203]);
+}
+
+#[test]
+fn t10i4d100k_at_1_percent() {
+    check("T10I4D100K.dat.gz", "0.01", 4, 100_000, &[375, 9, 1, 0]);
+}
+
+#[test]
+fn retail_at_1_percent() {
+    check("retail.dat.gz", "1%", 4, 88_162, &[70, 58, 25, 6]);
+}

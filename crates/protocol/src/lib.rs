@@ -1,0 +1,32 @@
+//! The messages between owner and server, and what both must agree on about them.
+//!
+//! The messages are generated from `proto/oboro.proto`; `docs/protocol.md` tells the conversation.
+
+mod residues;
+
+pub use residues::{FieldError, dataset_id, digest, moments_messages, unpack_moments};
+
+/// Generated from `proto/oboro.proto`.
+#[allow(missing_docs, clippy::all, clippy::pedantic)]
+pub mod v1 {
+    tonic::include_proto!("oboro.v1");
+}
+
+/// The protocol spoken here. Every change that an older peer would misunderstand raises it.
+pub const PROTOCOL: u32 = 1;
+
+/// The metadata key under which a caller tells its protocol.
+pub const PROTOCOL_KEY: &str = "oboro-protocol";
+
+/// Bytes of a segment in one message.
+pub const SEGMENT_CHUNK_BYTES: usize = 512 << 10;
+
+/// Bytes of residues in one message, more or less: at least one moment travels whole.
+pub const MOMENTS_CHUNK_BYTES: usize = 1 << 20;
+
+/// The largest message either side takes: a request of millions of itemsets, a manifest of a
+/// million segments.
+pub const MAX_MESSAGE_BYTES: usize = 72 << 20;
+
+/// The most itemsets of one request.
+pub const MAX_ITEMSETS: usize = 1 << 20;

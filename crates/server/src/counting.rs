@@ -1,0 +1,169 @@
+//! One query: from the request to a stream of moments.
+//!
+//! The engine runs on threads of its own and blocks when the stream is full; when the caller goes
+//! away the stream closes and the engine stops at its next task.
+
+use crate::status;
+use oboro_engine::{Moments, Outcome, Plan, count};
+use oboro_protocol::{MAX_ITEMSETS, digest, moments_messages, v1};
+use oboro_ring::moment::Itemsets;
+use oboro_store::{Snapshot, Store};
+use std::num::NonZero;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+use tokio::sync::{Semaphore, mpsc};
+use tonic::Status;
+
+/// Messages between engine and connection: a few mebibytes.
+const CHANNEL: usize = 4;
+
+pub(crate) type Reply = Result<v1::CountReply, Status>;
+
+/// What a query needs of the server.
+#[derive(Clone)]
+pub(crate) struct Counting {
+    pub(crate) store: Arc<Store>,
+    pub(crate) threads: NonZero<usize>,
+    /// Queries that may compute at the same time.
+    pub(crate) running: Arc<Semaphore>,
+}
+
+/// A request that was found in order.
+struct Question {
+    snapshot: Arc<Snapshot>,
+    itemsets: Itemsets,
+    limbs: usize,
+}
+
+impl Counting {
+    /// Starts the query; its replies come from the receiver.
+    pub(crate) fn start(self, request: v1::CountRequest) -> mpsc::Receiver<Reply> {
+        let (sender, receiver) = mpsc::channel(CHANNEL);
+        tokio::spawn(async move {
+            let permit = tokio::select! {
+                permit = self.running.clone().acquire_owned() => permit,
+                () = sender.closed() => return,
+            };
+            let ended = tokio::task::spawn_blocking(move || {
+                let outcome = self
+                    .question(request)
+                    .and_then(|question| answer(&question, self.threads, &sender));
+                if let Err(status) = outcome {
+                    // Nobody is left to tell if this fails.
+                    let _ = sender.blocking_send(Err(status));
+                }
+                drop(permit);
+            });
+            if let Err(error) = ended.await {
+                tracing::error!(%error, "a query ended abnormally");
+            }
+        });
+        receiver
+    }
+
+    fn question(&self, request: v1::CountRequest) -> Result<Question, Status> {
+        let snapshot = self
+            .store
+            .snapshot(&request.name)
+            .map_err(|error| status::of_store(&error))?;
+        let wanted = digest(&request.root).map_err(|error| status::of_field(&error))?;
+        if snapshot.root() != wanted {
+            return Err(Status::failed_precondition(format!(
+                "dataset {:?} is at version {} with root {} here, but the owner asks about root {wanted}; upload the newer version, or use the bundle that was uploaded",
+                request.name,
+                snapshot.manifest().version,
+                snapshot.root(),
+            )));
+        }
+        let length = request.length as usize;
+        if request.columns.len() / length.max(1) > MAX_ITEMSETS {
+            return Err(Status::invalid_argument(format!(
+                "more than {MAX_ITEMSETS} itemsets in one request; ask in several"
+            )));
+        }
+        let itemsets = Itemsets::new(length, request.columns, snapshot.manifest().columns)
+            .map_err(|error| {
+                Status::invalid_argument(format!("the request is malformed: {error}"))
+            })?;
+        let limbs = request.limbs as usize;
+        if limbs == 0 || limbs > snapshot.manifest().parameters.limb_count() {
+            return Err(Status::invalid_argument(format!(
+                "{limbs} limbs were asked for, but the dataset has {}; ask for 1 to that many",
+                snapshot.manifest().parameters.limb_count()
+            )));
+        }
+        if itemsets.length() > usize::from(snapshot.manifest().max_len) {
+            return Err(Status::invalid_argument(format!(
+                "itemsets of length {length} were asked for, but the dataset was encrypted for at most {}; encrypt it again with a larger --max-len",
+                snapshot.manifest().max_len
+            )));
+        }
+        Ok(Question {
+            snapshot,
+            itemsets,
+            limbs,
+        })
+    }
+}
+
+/// Evaluates the query and sends what comes out of it.
+fn answer(
+    question: &Question,
+    threads: NonZero<usize>,
+    sender: &mpsc::Sender<Reply>,
+) -> Result<(), Status> {
+    let begun = Instant::now();
+    let Question {
+        snapshot,
+        itemsets,
+        limbs,
+    } = question;
+    let send = |reply| {
+        sender
+            .blocking_send(Ok(v1::CountReply { reply: Some(reply) }))
+            .is_ok()
+    };
+    if !send(v1::count_reply::Reply::Accepted(v1::Accepted {
+        blocks: snapshot.block_count(),
+    })) {
+        return Ok(());
+    }
+    let sent = AtomicU64::new(0);
+    let sink = |moments: Moments| {
+        let each = moments.residues.len() / moments.moments.len();
+        sent.fetch_add(moments.residues.len() as u64, Ordering::Relaxed);
+        let mut messages = moments_messages(
+            moments.limb,
+            moments.blocks,
+            moments.moments,
+            each,
+            &moments.residues,
+        );
+        match messages.all(|message| send(v1::count_reply::Reply::Moments(message))) {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    };
+    let outcome = count(&**snapshot, &Plan::new(itemsets, *limbs), threads, &sink)
+        .map_err(|error| status::of_engine(&error))?;
+    let microseconds = begun.elapsed().as_micros() as u64;
+    tracing::info!(
+        dataset = %snapshot.manifest().dataset,
+        version = snapshot.manifest().version,
+        length = itemsets.length(),
+        itemsets = itemsets.len(),
+        limbs,
+        microseconds,
+        complete = outcome == Outcome::Complete,
+        "counted"
+    );
+    if outcome == Outcome::Complete {
+        send(v1::count_reply::Reply::Done(v1::Done {
+            residues: sent.into_inner(),
+            microseconds,
+        }));
+    }
+    Ok(())
+}

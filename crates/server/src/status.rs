@@ -1,0 +1,37 @@
+//! Errors on their way to the caller: a code that programs understand, the sentence that people do.
+
+use oboro_engine::EngineError;
+use oboro_protocol::FieldError;
+use oboro_store::{ErrorKind, StoreError};
+use tonic::{Code, Status};
+
+pub(crate) fn of_store(error: &StoreError) -> Status {
+    let code = match error.kind() {
+        ErrorKind::NotFound => Code::NotFound,
+        ErrorKind::AlreadyExists => Code::AlreadyExists,
+        ErrorKind::InvalidArgument => Code::InvalidArgument,
+        ErrorKind::FailedPrecondition => Code::FailedPrecondition,
+        ErrorKind::Busy => Code::Aborted,
+        ErrorKind::DataLoss => Code::DataLoss,
+        ErrorKind::DiskFull => Code::ResourceExhausted,
+        ErrorKind::Internal => Code::Internal,
+    };
+    if matches!(
+        code,
+        Code::DataLoss | Code::ResourceExhausted | Code::Internal
+    ) {
+        tracing::error!(%error, "storage");
+    }
+    Status::new(code, error.to_string())
+}
+
+pub(crate) fn of_engine(error: &EngineError) -> Status {
+    match error {
+        EngineError::Store(error) => of_store(error),
+        EngineError::Limbs { .. } => Status::invalid_argument(error.to_string()),
+    }
+}
+
+pub(crate) fn of_field(error: &FieldError) -> Status {
+    Status::invalid_argument(error.to_string())
+}
