@@ -3,7 +3,10 @@
 # there, names what is missing, and keeps the Python checks in a virtual environment.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint lint-rust lint-python lint-shell fmt build clean
+# Where make bench-mining looks for data sets.
+BENCH_DATA ?= ../shared/data
+
+.PHONY: help demo bench-mining bench-ring test lint lint-rust lint-python lint-shell fmt build clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -22,12 +25,18 @@ PYTHON_FILES := $(call files,'*.py')
 SHELL_FILES := $(call files,'*.sh' .ci/run)
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  make demo DATA=file.dat.gz MIN_SUPPORT=0.3 MAX_LEN=4    mines a file of yours"
 
 demo: build ## Encrypt, upload and mine between two processes, and compare with plaintext
 	OBORO="$(OBORO)" scripts/demo.sh
+
+bench-mining: build ## Mine real data sets end to end and print times and sizes
+	$(PYTHON) bench/mining.py --oboro "$(OBORO)" --data "$(BENCH_DATA)"
+
+bench-ring: | toolchain-build ## Time the transform and the vector kernels
+	cargo bench --quiet --locked -p oboro-ring --bench ring
 
 test: | toolchain-test ## Run every test; needs no network once dependencies are fetched
 	cargo test --workspace --locked

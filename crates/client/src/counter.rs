@@ -125,12 +125,17 @@ impl<'a> EncryptedCounter<'a> {
             columns: combiner.itemsets().as_flat().to_vec(),
         };
         let (sender, receiver) = sync_channel::<v1::Moments>(WAITING);
-        let receiver = Mutex::new(receiver);
+        let receiver = Arc::new(Mutex::new(receiver));
         let expected = combiner.answer_residues();
         let (received, phases) = thread::scope(|scope| {
             let workers: Vec<_> = (0..self.threads.get())
-                .map(|_| scope.spawn(|| combine(&combiner, &receiver)))
+                .map(|_| {
+                    let (combiner, receiver) = (&combiner, Arc::clone(&receiver));
+                    scope.spawn(move || combine(combiner, &receiver))
+                })
                 .collect();
+            // Only workers hold it, so that sending fails, and does not wait, once all have ended.
+            drop(receiver);
             let received = self.connection.runtime().block_on(async {
                 let mut received = Received::default();
                 let broken = |status| ClientError::from_status(&status, DURING);

@@ -25,7 +25,7 @@ const CHANNEL: usize = 4;
 pub struct Uploaded {
     /// The version.
     pub version: u64,
-    /// Bytes sent by this call; less than the dataset's if some were there already.
+    /// Bytes that the server has by this call: all but those that were there already.
     pub sent_bytes: u64,
     /// The bytes of all segments.
     pub total_bytes: u64,
@@ -49,10 +49,9 @@ pub fn upload(
         manifest: bundle.manifest().encode().into(),
     };
     let total_bytes = bundle.manifest().segment_bytes();
-    let mut sent_bytes = 0;
-    let mut failures = Failures::default();
+    let mut attempts = Attempts::default();
     loop {
-        match attempt(connection, bundle, &request, &mut sent_bytes, progress) {
+        match attempt(connection, bundle, &request, &mut attempts, progress) {
             Ok(published) => {
                 let (own, root) = (bundle.manifest().root(), digest(&published.root)?);
                 if own != root {
@@ -63,37 +62,42 @@ pub fn upload(
                 }
                 return Ok(Uploaded {
                     version: published.version,
-                    sent_bytes,
+                    sent_bytes: total_bytes.saturating_sub(attempts.there_at_first.unwrap_or(0)),
                     total_bytes,
                 });
             }
-            Err(error) => failures.wait_or_give_up(error, sent_bytes)?,
+            Err(error) => attempts.wait_or_give_up(error)?,
         }
     }
 }
 
-/// Failures since the last byte of progress.
+/// How the upload goes on, by what the server says it has: bytes on their way count for nothing.
 #[derive(Default)]
-struct Failures {
-    count: u32,
-    sent_bytes: u64,
+struct Attempts {
+    there_at_first: Option<u64>,
+    there: u64,
+    /// Failures since there was last more.
+    failures: u32,
 }
 
-impl Failures {
-    /// Waits before the next attempt if one may help.
-    fn wait_or_give_up(&mut self, error: ClientError, sent_bytes: u64) -> Result<(), ClientError> {
-        if sent_bytes > self.sent_bytes {
-            *self = Self {
-                count: 0,
-                sent_bytes,
-            };
+impl Attempts {
+    /// The server has `there` bytes.
+    fn resume_at(&mut self, there: u64) {
+        if there > self.there {
+            self.failures = 0;
         }
-        self.count += 1;
+        self.there_at_first.get_or_insert(there);
+        self.there = there;
+    }
+
+    /// Waits before the next attempt if one may help.
+    fn wait_or_give_up(&mut self, error: ClientError) -> Result<(), ClientError> {
+        self.failures += 1;
         let may_pass = matches!(error, ClientError::Broken { .. } | ClientError::Busy);
-        if !may_pass || self.count >= ATTEMPTS {
+        if !may_pass || self.failures >= ATTEMPTS {
             return Err(error);
         }
-        thread::sleep(FIRST_WAIT * 2u32.pow(self.count - 1));
+        thread::sleep(FIRST_WAIT * 2u32.pow(self.failures - 1));
         Ok(())
     }
 }
@@ -103,32 +107,29 @@ fn attempt(
     connection: &Connection,
     bundle: &Bundle,
     request: &v1::BeginUploadRequest,
-    sent_bytes: &mut u64,
+    attempts: &mut Attempts,
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<v1::Published, ClientError> {
     let status = connection.call("asking how far the upload has come", async |mut client| {
         client.begin_upload(request.clone()).await
     })?;
     let total = bundle.manifest().segment_bytes();
-    let mut there: u64 = status
-        .segments
-        .iter()
-        .map(|segment| segment.bytes_received)
-        .sum();
-    progress(there, total);
+    let mut there = status.segments.iter().fold(0u64, |there, segment| {
+        there.saturating_add(segment.bytes_received)
+    });
+    attempts.resume_at(there);
+    progress(there.min(total), total);
     if !status.published {
         for segment in status.segments.iter().filter(|segment| !segment.complete) {
             let sent = Mutex::new(0);
             let advance = |bytes: u64| {
                 let mut sent = sent.lock().expect("no thread panics with the lock");
                 *sent += bytes;
-                progress((there + *sent).min(total), total);
+                progress(there.saturating_add(*sent).min(total), total);
             };
-            let outcome = send_segment(connection, bundle, &status.dataset, segment, &advance);
+            send_segment(connection, bundle, &status.dataset, segment, &advance)?;
             let sent = sent.into_inner().expect("no thread panics with the lock");
-            *sent_bytes += sent;
-            outcome?;
-            there += sent;
+            there = there.saturating_add(sent);
         }
     }
     let dataset = status.dataset;
@@ -145,6 +146,8 @@ fn send_segment(
     segment: &v1::SegmentProgress,
     advance: &(dyn Fn(u64) + Sync),
 ) -> Result<(), ClientError> {
+    // A damaged file is better noticed here than by the server after its last byte.
+    bundle.open_segment(segment.index)?;
     let path: Arc<Path> = bundle.segment_path(segment.index).into();
     let read = |source| ClientError::Read {
         path: path.to_path_buf(),

@@ -1,0 +1,162 @@
+"""Mines real data sets end to end, as two processes over loopback, and says what it took.
+
+Prints one JSON object for each data set, the summary last. Run by `make bench-mining`; the files
+are those of the FIMI repository (mushroom, chess, T10I4D100K, retail), looked for in the
+directory given; those that are not there are named and left out. A generated data set always runs.
+"""
+
+import argparse
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Case:
+    """A file, what to look for in it, and which rare items to leave out before encryption."""
+
+    file: str
+    min_support: str
+    max_len: int
+    min_item_support: str | None = None
+
+
+CASES = [
+    Case("mushroom.dat.gz", "0.3", 4),
+    Case("mushroom.dat.gz", "0.2", 5),
+    Case("chess.dat.gz", "0.9", 4),
+    Case("T10I4D100K.dat.gz", "0.01", 4, "0.01"),
+    Case("retail.dat.gz", "0.01", 4, "0.01"),
+]
+GENERATED = Case("generated.dat", "0.2", 4)
+
+
+class Oboro:
+    """The command under test, in a directory of its own."""
+
+    def __init__(self, binary: Path, work: Path) -> None:
+        self.binary = binary
+        self.work = work
+        self.environment = {"OBORO_KEY": str(work / "oboro.key"), "OBORO_LOG": "warn"}
+
+    def run(self, *arguments: str | Path) -> Any:
+        """Runs a command with `--json` and returns its result."""
+        done = subprocess.run(
+            [self.binary, "--json", *arguments],
+            env=os.environ | self.environment,
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+        return json.loads(done.stdout)
+
+    @contextmanager
+    def serve(self) -> Iterator[int]:
+        """A server for as long as the context lasts; its process id."""
+        listen: list[str | Path] = ["serve", "--listen", "127.0.0.1:0"]
+        command = [self.binary, "--json", *listen, "--data", self.work / "store"]
+        with subprocess.Popen(
+            command, env=os.environ | self.environment, stdout=subprocess.PIPE, text=True
+        ) as server:
+            try:
+                assert server.stdout is not None
+                self.environment["OBORO_SERVER"] = json.loads(server.stdout.readline())["listening"]
+                yield server.pid
+            finally:
+                server.terminate()
+
+
+def peak_bytes(process: int) -> int:
+    """The largest resident set that a running process has had."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    return int(found[1]) << 10 if found else 0
+
+
+def measure(binary: Path, data: Path, case: Case, repetitions: int) -> dict[str, Any]:
+    """Encrypts and uploads once, mines `repetitions` times and takes the medians."""
+    with tempfile.TemporaryDirectory(prefix="oboro-bench-") as directory:
+        oboro = Oboro(binary, Path(directory))
+        oboro.run("keygen")
+        bundle = oboro.work / "data.oboro"
+        rare = ["--min-item-support", case.min_item_support] if case.min_item_support else []
+        length = str(case.max_len)
+        encrypted = oboro.run("encrypt", data, "--max-len", length, "--out", bundle, *rare)
+        with oboro.serve() as server:
+            uploaded = oboro.run("upload", bundle)
+            query: list[str | Path] = [
+                "mine",
+                bundle,
+                "--min-support",
+                case.min_support,
+                "--verify",
+                data,
+            ]
+            runs = [oboro.run(*query) for _ in range(repetitions)]
+            server_peak = peak_bytes(server)
+    levels = runs[0]["levels"]
+    return {
+        "data": case.file,
+        "min_support": case.min_support,
+        "max_len": case.max_len,
+        "transactions": encrypted["transactions"],
+        "items": encrypted["items"],
+        "itemsets": len(runs[0]["itemsets"]),
+        "itemsets_by_length": [level["frequent"] for level in levels],
+        "asked_by_length": [level["asked"] for level in levels],
+        "verified": all(run["verified"] for run in runs),
+        "plaintext_file_bytes": data.stat().st_size,
+        "stored_bytes": encrypted["stored_bytes"],
+        "response_bytes": sum(level["received_bytes"] for level in levels),
+        "encrypt_seconds": encrypted["encrypt_seconds"],
+        "upload_seconds": uploaded["upload_seconds"],
+        "first_mine_seconds": runs[0]["seconds"],
+        "mine_seconds": median(run["seconds"] for run in runs),
+        "server_seconds": median(
+            sum(level["server_seconds"] for level in run["levels"]) for run in runs
+        ),
+        "plaintext_eclat_seconds": median(run["plaintext_seconds"] for run in runs),
+        "peak_server_bytes": server_peak,
+    }
+
+
+def main() -> int:
+    """Runs all cases whose files are there."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--oboro", type=Path, required=True, help="the command to measure")
+    parser.add_argument("--data", type=Path, required=True, help="the directory of the data sets")
+    parser.add_argument("--repetitions", type=int, default=5, help="times each is mined")
+    arguments = parser.parse_args()
+    binary = arguments.oboro.resolve()
+    results = []
+    with tempfile.TemporaryDirectory(prefix="oboro-bench-") as directory:
+        generated = Path(directory) / GENERATED.file
+        subprocess.run([binary, "generate", generated], stdout=subprocess.DEVNULL, check=True)
+        for case in [GENERATED, *CASES]:
+            path = generated if case is GENERATED else arguments.data / case.file
+            if not path.exists():
+                print(f"{path} is not there: left out", file=sys.stderr)
+                continue
+            results.append(measure(binary, path, case, arguments.repetitions))
+            print(json.dumps(results[-1]), flush=True)
+    summary = {
+        "bench": "mining",
+        "verified": all(result["verified"] for result in results),
+        "data_sets": len(results),
+        "threads": os.cpu_count(),
+        "peak_client_bytes": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10,
+    }
+    print(json.dumps(summary))
+    return 0 if summary["verified"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+//! Mining over a connection finds what mining plaintext finds, whatever the transactions.
+
+use oboro_client::{Connection, EncryptedCounter, Options, upload};
+use oboro_mining::{
+    AprioriOptions, Dataset, FrequentItemsets, MinSupport, Transactions, apriori, eclat,
+};
+use oboro_rlwe::MasterKey;
+use oboro_server::Server;
+use proptest::prelude::*;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::oneshot;
+
+/// A server in this process, stopped when dropped.
+struct Running {
+    url: String,
+    _stop: oneshot::Sender<()>,
+    _runtime: tokio::runtime::Runtime,
+}
+
+fn serve(data: &Path) -> Running {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let options = oboro_server::Options {
+        data: data.to_owned(),
+        listen: "127.0.0.1:0".parse().unwrap(),
+        tls: None,
+        token: None,
+        threads: two(),
+    };
+    let server = runtime.block_on(Server::bind(options)).unwrap();
+    let url = format!("http://{}", server.address());
+    let (stop, stopped) = oneshot::channel();
+    runtime.spawn(server.serve(async {
+        // Ends when the sender is dropped, too.
+        let _ = stopped.await;
+    }));
+    Running {
+        url,
+        _stop: stop,
+        _runtime: runtime,
+    }
+}
+
+fn two() -> NonZeroUsize {
+    NonZeroUsize::new(2).unwrap()
+}
+
+fn mine(
+    connection: &Connection,
+    directory: &Path,
+    transactions: &Transactions,
+    min_support: MinSupport,
+    max_len: usize,
+) -> (FrequentItemsets, Vec<String>) {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let name = format!("dataset-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    let master = MasterKey::generate().unwrap();
+    let dataset = Dataset::create(
+        transactions,
+        &master,
+        &directory.join(&name),
+        max_len,
+        two(),
+        &|_, _| {},
+    )
+    .unwrap();
+    upload(connection, dataset.bundle(), &name, &|_, _| {}).unwrap();
+    let mut counter = EncryptedCounter::new(connection, &dataset, &name, two());
+    let options = AprioriOptions::new(min_support).with_max_len(NonZeroUsize::new(max_len));
+    let frequent = apriori(&mut counter, options, |_| {}).unwrap();
+    for trace in counter.traces() {
+        assert!(trace.log2_largest_phase <= trace.log2_phase_bound);
+    }
+    let names = counter.names().to_vec();
+    connection.delete(&name).unwrap();
+    (frequent, names)
+}
+
+/// Transactions over a few items: random ones, repeated ones, constant items.
+fn transactions() -> impl Strategy<Value = Transactions> {
+    let basket = prop::collection::btree_set(0u8..7, 0..7);
+    (
+        prop::collection::vec(basket, 1..40),
+        1usize..400,
+        any::<bool>(),
+    )
+        .prop_map(|(baskets, times, constant)| {
+            let named = baskets
+                .iter()
+                .cycle()
+                .take(baskets.len() * times)
+                .map(|basket| {
+                    let mut names: Vec<String> =
+                        basket.iter().map(|item| format!("item {item}")).collect();
+                    names.extend(constant.then(|| "always".to_owned()));
+                    names
+                });
+            Transactions::from_named(named).unwrap()
+        })
+}
+
+#[test]
+fn agrees_with_plaintext() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = serve(&directory.path().join("store"));
+    let connection = Connection::open(&Options {
+        url: server.url.clone(),
+        ..Options::default()
+    })
+    .unwrap();
+    let cases = ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(16)
+    };
+    proptest!(cases, |(transactions in transactions(), percent in 1u32..60, max_len in 1usize..=5)| {
+        prop_assume!(transactions.item_count() > 0);
+        let min_support = MinSupport::Fraction(f64::from(percent) / 100.0);
+        let (encrypted, names) = mine(&connection, directory.path(), &transactions, min_support, max_len);
+        let plaintext = eclat(&transactions, min_support, NonZeroUsize::new(max_len));
+        prop_assert_eq!(
+            encrypted.to_document(&names).unwrap(),
+            plaintext.to_document(transactions.names()).unwrap()
+        );
+    });
+}

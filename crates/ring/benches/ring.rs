@@ -1,0 +1,96 @@
+//! How fast the ring computes: `cargo bench -p oboro-ring`. One JSON object a line, the summary
+//! last; times are medians of interleaved repetitions, in microseconds.
+
+use oboro_ring::{Modulus, Ntt, Parameters, Seed, limb_primes, mask, vector};
+use serde_json::{Map, Value, json};
+use std::hint::black_box;
+use std::time::Instant;
+
+const REPETITIONS: usize = 31;
+const CALLS: u32 = 64;
+
+struct Case<'a> {
+    name: &'a str,
+    run: Box<dyn FnMut() + 'a>,
+    samples: Vec<f64>,
+}
+
+impl<'a> Case<'a> {
+    fn new(name: &'a str, run: impl FnMut() + 'a) -> Self {
+        Self {
+            name,
+            run: Box::new(run),
+            samples: Vec::with_capacity(REPETITIONS),
+        }
+    }
+
+    fn sample(&mut self) {
+        let begun = Instant::now();
+        for _ in 0..CALLS {
+            (self.run)();
+        }
+        self.samples
+            .push(begun.elapsed().as_secs_f64() * 1e6 / f64::from(CALLS));
+    }
+
+    fn median(&mut self) -> f64 {
+        self.samples.sort_by(f64::total_cmp);
+        self.samples[self.samples.len() / 2]
+    }
+}
+
+fn main() {
+    let log_degree = 12;
+    let degree = 1usize << log_degree;
+    let modulus = Modulus::new(limb_primes(log_degree, 1)[0]).expect("limb primes are valid");
+    let ntt = Ntt::new(modulus, degree).expect("limb primes allow the transform");
+    let parameters = Parameters::new(log_degree, 2, 65537).expect("within the standard's bound");
+    let a: Vec<u32> = (0..degree as u32)
+        .map(|i| i.wrapping_mul(0x9e37_79b9) % modulus.value())
+        .collect();
+    let b: Vec<u32> = a.iter().rev().copied().collect();
+    let peer_modulus = fhe_math::zq::Modulus::new(modulus.value().into()).expect("a valid modulus");
+    let peer = fhe_math::ntt::NttOperator::new(&peer_modulus, degree).expect("a valid ring");
+    let wide: Vec<u64> = a.iter().map(|&x| x.into()).collect();
+
+    let (mut v, mut w, mut x, mut y, mut m) = (a.clone(), a.clone(), a.clone(), wide, a.clone());
+    let mut sums = vec![0u64; degree];
+    let mut cases = [
+        Case::new("forward", || ntt.forward(black_box(&mut v))),
+        Case::new("inverse", || ntt.inverse(black_box(&mut w))),
+        Case::new("forward_scalar", || ntt.forward_scalar(black_box(&mut x))),
+        Case::new("forward_fhe_math", || peer.forward(black_box(&mut y))),
+        Case::new("mask", || {
+            mask::expand(&Seed([7; 32]), &parameters, 0, black_box(&mut m))
+        }),
+        Case::new("dot", || {
+            black_box(vector::dot(&modulus, black_box(&a), black_box(&b)));
+        }),
+        Case::new("multiply_accumulate", || {
+            sums.fill(0);
+            vector::multiply_accumulate(black_box(&a), black_box(&b), black_box(&mut sums));
+        }),
+    ];
+    for _ in 0..REPETITIONS {
+        cases.iter_mut().for_each(Case::sample);
+    }
+    let mut summary = Map::new();
+    for case in &mut cases {
+        let microseconds = case.median();
+        let spread = [case.samples[0], case.samples[case.samples.len() - 1]];
+        println!(
+            "{}",
+            json!({ "case": case.name, "degree": degree, "microseconds": microseconds, "least_and_most": spread })
+        );
+        summary.insert(format!("{}_microseconds", case.name), json!(microseconds));
+    }
+    let number =
+        |summary: &Map<String, Value>, key: &str| summary[key].as_f64().unwrap_or(f64::NAN);
+    let faster = number(&summary, "forward_fhe_math_microseconds")
+        / number(&summary, "forward_microseconds");
+    summary.insert("forward_faster_than_fhe_math".to_owned(), json!(faster));
+    let rate = degree as f64 / number(&summary, "dot_microseconds") / 1e3;
+    summary.insert("dot_gmacs_per_second".to_owned(), json!(rate));
+    summary.insert("bench".to_owned(), json!("ring"));
+    println!("{}", Value::Object(summary));
+}
