@@ -2,8 +2,9 @@
 
 use crate::error::ClientError;
 use oboro_protocol::v1::mining_client::MiningClient;
-use oboro_protocol::{MAX_MESSAGE_BYTES, PROTOCOL, PROTOCOL_KEY, dataset_id, digest, v1};
-use oboro_store::{DatasetId, Digest};
+use oboro_protocol::{MAX_MESSAGE_BYTES, PROTOCOL, PROTOCOL_KEY, v1};
+use oboro_store::DatasetInfo;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -28,33 +29,10 @@ pub struct Options {
 /// A connection to one server. It reconnects by itself when it broke.
 pub struct Connection {
     url: String,
+    /// Whether an Oboro server has ever answered.
+    answered: AtomicBool,
     runtime: Runtime,
     client: MiningClient<InterceptedService<Channel, Credentials>>,
-}
-
-/// A dataset as the server lists it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RemoteDataset {
-    /// The name it is stored under.
-    pub name: String,
-    /// Its id.
-    pub dataset: DatasetId,
-    /// The published version.
-    pub version: u64,
-    /// The root hash of that version.
-    pub root: Digest,
-    /// The number of columns.
-    pub columns: u32,
-    /// The number of blocks.
-    pub blocks: u64,
-    /// Slots in a block.
-    pub degree: u64,
-    /// Limbs of its ciphertexts.
-    pub limbs: u32,
-    /// The longest itemset it was encrypted for.
-    pub max_len: u32,
-    /// Bytes on the server's disk.
-    pub stored_bytes: u64,
 }
 
 /// Says the protocol and bears the token on every call.
@@ -113,13 +91,17 @@ impl Connection {
             .initial_stream_window_size(4 << 20)
             .initial_connection_window_size(16 << 20);
         if tls {
-            let certificates = options.certificates.as_ref().map(Certificate::from_pem);
+            let certificates = options
+                .certificates
+                .as_deref()
+                .map(certificates)
+                .transpose()?;
             let config = certificates
                 .into_iter()
                 .fold(ClientTlsConfig::new(), ClientTlsConfig::ca_certificate);
             endpoint = endpoint
                 .tls_config(config)
-                .map_err(|error| address(describe(&error)))?;
+                .map_err(|error| ClientError::Certificates(describe(&error)))?;
         }
         let token = options.token.as_ref().map(|token| {
             let mut value: MetadataValue<Ascii> = format!("Bearer {token}")
@@ -148,6 +130,7 @@ impl Connection {
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         Ok(Self {
             url,
+            answered: AtomicBool::new(false),
             runtime,
             client,
         })
@@ -162,14 +145,14 @@ impl Connection {
     ///
     /// # Errors
     /// As every call: a broken connection, a refusal, a failing server.
-    pub fn datasets(&self) -> Result<Vec<RemoteDataset>, ClientError> {
+    pub fn datasets(&self) -> Result<Vec<DatasetInfo>, ClientError> {
         let reply = self.call("listing datasets", async |mut client| {
             client.list_datasets(v1::ListDatasetsRequest {}).await
         })?;
         reply
             .datasets
             .into_iter()
-            .map(RemoteDataset::try_from)
+            .map(|info| Ok(info.try_into()?))
             .collect()
     }
 
@@ -205,10 +188,31 @@ impl Connection {
         during: &'static str,
         call: impl AsyncFnOnce(Client) -> Result<tonic::Response<T>, Status>,
     ) -> Result<T, ClientError> {
-        self.runtime
-            .block_on(call(self.client.clone()))
+        let outcome = self.runtime.block_on(call(self.client.clone()));
+        self.answer(outcome, during)
+    }
+
+    /// The content of an answer. Where none ever came, the address may be that of something else.
+    pub(crate) fn answer<T>(
+        &self,
+        outcome: Result<tonic::Response<T>, Status>,
+        during: &'static str,
+    ) -> Result<T, ClientError> {
+        let outcome = outcome
             .map(tonic::Response::into_inner)
-            .map_err(|status| ClientError::from_status(&status, during))
+            .map_err(|status| ClientError::from_status(&status, during));
+        match outcome {
+            Err(ClientError::Broken { cause, .. }) if !self.answered.load(Ordering::Relaxed) => {
+                Err(ClientError::NoAnswer {
+                    url: self.url.clone(),
+                    cause,
+                })
+            }
+            answered => {
+                self.answered.store(true, Ordering::Relaxed);
+                answered
+            }
+        }
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -220,22 +224,12 @@ impl Connection {
     }
 }
 
-impl TryFrom<v1::DatasetInfo> for RemoteDataset {
-    type Error = ClientError;
-
-    fn try_from(info: v1::DatasetInfo) -> Result<Self, ClientError> {
-        Ok(Self {
-            dataset: dataset_id(&info.dataset)?,
-            root: digest(&info.root)?,
-            name: info.name,
-            version: info.version,
-            columns: info.columns,
-            blocks: info.blocks,
-            degree: 1u64.checked_shl(info.log_degree).unwrap_or(0),
-            limbs: info.limbs,
-            max_len: info.max_len,
-            stored_bytes: info.stored_bytes,
-        })
+/// Certificates in PEM; one at least.
+fn certificates(pem: &[u8]) -> Result<Certificate, ClientError> {
+    const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
+    match pem.windows(BEGIN.len()).any(|window| window == BEGIN) {
+        true => Ok(Certificate::from_pem(pem)),
+        false => Err(ClientError::Certificates("there are none".to_owned())),
     }
 }
 

@@ -139,13 +139,8 @@ impl<'a> EncryptedCounter<'a> {
             let received = self.connection.runtime().block_on(async {
                 let mut received = Received::default();
                 let broken = |status| ClientError::from_status(&status, DURING);
-                let mut stream = self
-                    .connection
-                    .client()
-                    .count(request)
-                    .await
-                    .map_err(broken)?
-                    .into_inner();
+                let asked = self.connection.client().count(request).await;
+                let mut stream = self.connection.answer(asked, DURING)?;
                 while let Some(reply) = stream.message().await.map_err(broken)? {
                     match reply.reply {
                         Some(v1::count_reply::Reply::Moments(moments)) => {

@@ -20,10 +20,16 @@ pub enum ClientError {
         "refusing to send to {0} without TLS: a token or an answer could be read or altered on the way; use an https:// address"
     )]
     Unprotected(String),
-    #[error(
-        "cannot reach the server at {url}: {cause}; check that `oboro serve` runs there and that the address is right"
-    )]
+    #[error("cannot reach the server at {url}: {cause}; {}", how_to_reach(url))]
     Unreachable { url: String, cause: String },
+    #[error(
+        "what listens at {url} does not answer as an Oboro server ({cause}); check the address, which begins with https:// where the server has TLS, and run the same command again"
+    )]
+    NoAnswer { url: String, cause: String },
+    #[error(
+        "the certificates given with --ca cannot be used: {0}; give a file of certificates in PEM"
+    )]
+    Certificates(String),
     #[error(
         "the connection to the server broke while {during} ({cause}); nothing was lost: run the same command again to go on"
     )]
@@ -63,6 +69,16 @@ pub enum ClientError {
         path: std::path::PathBuf,
         source: std::io::Error,
     },
+}
+
+/// The remedy where no connection comes about.
+fn how_to_reach(url: &str) -> &'static str {
+    match url.starts_with("https:") {
+        true => {
+            "check that `oboro serve` runs there with TLS and that --ca names the certificate that vouches for it; without TLS its address begins with http://"
+        }
+        false => "check that `oboro serve` runs there and that the address is right",
+    }
 }
 
 impl ClientError {

@@ -2,9 +2,11 @@
 //!
 //! The messages are generated from `proto/oboro.proto`; `docs/protocol.md` tells the conversation.
 
-mod residues;
+mod fields;
+mod moments;
 
-pub use residues::{FieldError, dataset_id, digest, moments_messages, unpack_moments};
+pub use fields::{FieldError, dataset_id, digest};
+pub use moments::{moments_messages, unpack_moments};
 
 /// Generated from `proto/oboro.proto`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]

@@ -8,6 +8,8 @@
 //!
 //! Nothing in this crate is secret, and nothing in it samples anything secret.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 pub mod mask;
 mod modulus;
 pub mod moment;

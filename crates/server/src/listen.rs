@@ -5,6 +5,7 @@ use crate::counting::Counting;
 use crate::service::Service;
 use oboro_protocol::{MAX_MESSAGE_BYTES, v1::mining_server::MiningServer};
 use oboro_store::{Store, StoreError};
+use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
@@ -58,38 +59,54 @@ pub enum ServeError {
     #[error(
         "the TLS certificate or key cannot be used: {0}; give a PEM certificate chain with --tls-cert and its PEM key with --tls-key"
     )]
-    Tls(tonic::transport::Error),
-    #[error("the server failed: {0}")]
-    Failed(tonic::transport::Error),
+    Tls(String),
+    #[error("the server failed: {0}; start it again")]
+    Failed(String),
+}
+
+/// The innermost cause is the one that helps: the outer ones say "transport error".
+fn cause(error: &tonic::transport::Error) -> String {
+    let mut cause: &dyn Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
 }
 
 /// A server that listens, but does not answer yet.
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
-    options: Options,
-    store: Store,
+    transport: tonic::transport::Server,
+    token: Option<Arc<str>>,
+    counting: Counting,
 }
 
 impl Server {
-    /// Opens the store and the socket.
+    /// Opens the socket and the store. The store comes last, so that a refusal leaves none behind.
     ///
     /// # Errors
-    /// An address beyond loopback without TLS and token, a store in use or unreadable, a port in use.
+    /// An address beyond loopback without TLS and token, a certificate that cannot be used, a port
+    /// in use, a store in use or unreadable.
     pub async fn bind(options: Options) -> Result<Self, ServeError> {
         let address = options.listen;
         if !address.ip().is_loopback() && (options.tls.is_none() || options.token.is_none()) {
             return Err(ServeError::Unprotected(address));
         }
-        let store = Store::open(&options.data)?;
+        let transport = transport(options.tls)?;
         let listen = |source| ServeError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
-        let address = listener.local_addr().map_err(listen)?;
+        let counting = Counting {
+            store: Arc::new(Store::open(&options.data)?),
+            threads: options.threads,
+            running: Arc::new(Semaphore::new(RUNNING_QUERIES)),
+        };
         Ok(Self {
+            address: listener.local_addr().map_err(listen)?,
             listener,
-            address,
-            options,
-            store,
+            transport,
+            token: options.token,
+            counting,
         })
     }
 
@@ -101,39 +118,37 @@ impl Server {
     /// Answers until `shutdown` completes; calls under way are finished first.
     ///
     /// # Errors
-    /// A certificate that cannot be used, a failing socket.
-    pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let Options {
-            tls,
-            token,
-            threads,
-            ..
-        } = self.options;
-        let counting = Counting {
-            store: Arc::new(self.store),
-            threads,
-            running: Arc::new(Semaphore::new(RUNNING_QUERIES)),
-        };
-        let service = MiningServer::new(Service { counting })
-            .max_decoding_message_size(MAX_MESSAGE_BYTES)
-            .max_encoding_message_size(MAX_MESSAGE_BYTES);
-        let mut server = tonic::transport::Server::builder()
-            .http2_keepalive_interval(Some(KEEPALIVE))
-            .http2_keepalive_timeout(Some(KEEPALIVE))
-            // Uploads are bound by the round trip unless the windows are larger than a chunk.
-            .initial_stream_window_size(4 << 20)
-            .initial_connection_window_size(16 << 20);
-        if let Some((certificate, key)) = tls {
-            let identity = ServerTlsConfig::new().identity(Identity::from_pem(certificate, key));
-            server = server.tls_config(identity).map_err(ServeError::Tls)?;
-        }
-        server
-            .add_service(InterceptedService::new(service, Gate::new(token)))
+    /// A failing socket.
+    pub async fn serve(mut self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
+        let service = MiningServer::new(Service {
+            counting: self.counting,
+        })
+        .max_decoding_message_size(MAX_MESSAGE_BYTES)
+        .max_encoding_message_size(MAX_MESSAGE_BYTES);
+        self.transport
+            .add_service(InterceptedService::new(service, Gate::new(self.token)))
             .serve_with_incoming_shutdown(
                 TcpIncoming::from(self.listener).with_nodelay(Some(true)),
                 shutdown,
             )
             .await
-            .map_err(ServeError::Failed)
+            .map_err(|error| ServeError::Failed(cause(&error)))
     }
+}
+
+/// HTTP/2, over TLS with this certificate chain and key if there are any.
+fn transport(tls: Option<(Vec<u8>, Vec<u8>)>) -> Result<tonic::transport::Server, ServeError> {
+    let server = tonic::transport::Server::builder()
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE))
+        // Uploads are bound by the round trip unless the windows are larger than a chunk.
+        .initial_stream_window_size(4 << 20)
+        .initial_connection_window_size(16 << 20);
+    let Some((certificate, key)) = tls else {
+        return Ok(server);
+    };
+    let identity = ServerTlsConfig::new().identity(Identity::from_pem(certificate, key));
+    server
+        .tls_config(identity)
+        .map_err(|error| ServeError::Tls(cause(&error)))
 }

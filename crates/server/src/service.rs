@@ -5,7 +5,7 @@
 use crate::counting::{Counting, Reply};
 use crate::status;
 use oboro_protocol::{dataset_id, v1, v1::mining_server::Mining};
-use oboro_store::{DatasetInfo, SegmentReceiver, Store, StoreError};
+use oboro_store::{SegmentReceiver, Store, StoreError};
 use std::sync::Arc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
@@ -128,7 +128,7 @@ impl Mining for Service {
     ) -> Result<Response<v1::ListDatasetsReply>, Status> {
         let datasets = self.with_store(Store::list).await?;
         Ok(Response::new(v1::ListDatasetsReply {
-            datasets: datasets.into_iter().map(info).collect(),
+            datasets: datasets.into_iter().map(Into::into).collect(),
         }))
     }
 
@@ -152,22 +152,5 @@ impl Mining for Service {
         Ok(Response::new(ReceiverStream::new(
             self.counting.clone().start(request.into_inner()),
         )))
-    }
-}
-
-fn info(info: DatasetInfo) -> v1::DatasetInfo {
-    v1::DatasetInfo {
-        name: info.name,
-        dataset: info.dataset.0.to_vec().into(),
-        version: info.version,
-        root: info.root.0.to_vec().into(),
-        columns: info.columns,
-        blocks: info.blocks,
-        log_degree: info.parameters.log_degree(),
-        limbs: info.parameters.limb_count() as u32,
-        plaintext_modulus: info.parameters.plaintext_modulus(),
-        max_len: info.max_len.into(),
-        stored_bytes: info.stored_bytes,
-        key_check: info.key_check.to_vec().into(),
     }
 }

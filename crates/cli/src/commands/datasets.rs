@@ -33,8 +33,8 @@ pub fn list(arguments: &Arguments, output: Output) -> Outcome {
                 "root": d.root.to_string(),
                 "columns": d.columns,
                 "blocks": d.blocks,
-                "degree": d.degree,
-                "limbs": d.limbs,
+                "degree": d.parameters.degree(),
+                "limbs": d.parameters.limb_count(),
                 "max_len": d.max_len,
                 "stored_bytes": d.stored_bytes,
             })
@@ -55,7 +55,7 @@ pub fn list(arguments: &Arguments, output: Output) -> Outcome {
             "name"
         );
         for d in &datasets {
-            let slots = format!("{} × {}", d.blocks, d.degree);
+            let slots = format!("{} × {}", d.blocks, d.parameters.degree());
             let _ = writeln!(
                 text,
                 "{:width$}  {:>7}  {:>7}  {:>14}  {:>7}  {}",

@@ -5,6 +5,7 @@ use crate::arguments::{ThreadArguments, first_line, read};
 use crate::output::Output;
 use oboro_server::{Options, Server};
 use serde_json::json;
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use tokio::signal::unix::{SignalKind, signal};
@@ -37,6 +38,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
                 .unwrap_or_else(|_| "info".into()),
         )
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .init();
     let tls = match (&arguments.tls_cert, &arguments.tls_key) {
         (Some(certificate), Some(key)) => {

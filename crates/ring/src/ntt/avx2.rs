@@ -5,6 +5,7 @@
 //! Bounds on values are those of the scalar reference, and so are the results.
 
 use super::{Ntt, Twiddles};
+use crate::avx2::{load, store};
 use std::arch::x86_64::*;
 
 /// Factors of the three stages narrower than a register, eight for each pair of registers,
@@ -113,23 +114,6 @@ impl Lanes {
 #[inline]
 fn subtract_if_reached(x: __m256i, bound: __m256i) -> __m256i {
     _mm256_min_epu32(x, _mm256_sub_epi32(x, bound))
-}
-
-/// Eight residues at the front of a slice.
-#[target_feature(enable = "avx2")]
-#[inline]
-fn load(from: &[u32]) -> __m256i {
-    assert!(from.len() >= 8);
-    // SAFETY: eight words are readable, just checked; the load is unaligned.
-    unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
-}
-
-#[target_feature(enable = "avx2")]
-#[inline]
-fn store(to: &mut [u32], x: __m256i) {
-    assert!(to.len() >= 8);
-    // SAFETY: eight words are writable, just checked; the store is unaligned.
-    unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), x) }
 }
 
 #[target_feature(enable = "avx2")]

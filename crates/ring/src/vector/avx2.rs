@@ -3,6 +3,7 @@
 
 use super::{LAZY_SUMS, scalar};
 use crate::Modulus;
+use crate::avx2::{load, store};
 use std::arch::x86_64::*;
 
 /// Barrett's constants in every 64-bit lane.
@@ -67,22 +68,6 @@ impl Lanes {
 #[inline]
 fn odd_lanes(x: __m256i) -> __m256i {
     _mm256_srli_epi64(x, 32)
-}
-
-#[target_feature(enable = "avx2")]
-#[inline]
-fn load(from: &[u32]) -> __m256i {
-    assert!(from.len() >= 8);
-    // SAFETY: eight words are readable, just checked; the load is unaligned.
-    unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
-}
-
-#[target_feature(enable = "avx2")]
-#[inline]
-fn store(to: &mut [u32], x: __m256i) {
-    assert!(to.len() >= 8);
-    // SAFETY: eight words are writable, just checked; the store is unaligned.
-    unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), x) }
 }
 
 /// The length of the part that whole registers cover.

@@ -1,43 +1,8 @@
-//! Conversions between messages and what they mean. Whatever a peer sends gets an answer or an
-//! error, never a panic.
+//! Moments in messages and back. Whatever a peer sends gets an answer or an error, never a panic.
 
-use crate::{MOMENTS_CHUNK_BYTES, v1};
+use crate::{FieldError, MOMENTS_CHUNK_BYTES, v1};
 use oboro_ring::pack::{pack, packed_len, unpack};
-use oboro_store::{DatasetId, Digest};
 use std::ops::Range;
-use thiserror::Error;
-
-/// A field that does not have the shape that the protocol gives it.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("malformed message: {field} {problem}; the other side may run another version of Oboro")]
-pub struct FieldError {
-    field: &'static str,
-    problem: &'static str,
-}
-
-/// The dataset id in a field.
-///
-/// # Errors
-/// Not 16 bytes.
-pub fn dataset_id(bytes: &[u8]) -> Result<DatasetId, FieldError> {
-    let problem = FieldError {
-        field: "dataset",
-        problem: "is not 16 bytes",
-    };
-    bytes.try_into().map(DatasetId).map_err(|_| problem)
-}
-
-/// The root hash in a field.
-///
-/// # Errors
-/// Not 32 bytes.
-pub fn digest(bytes: &[u8]) -> Result<Digest, FieldError> {
-    let problem = FieldError {
-        field: "root",
-        problem: "is not 32 bytes",
-    };
-    bytes.try_into().map(Digest).map_err(|_| problem)
-}
 
 /// Messages of about a mebibyte for moments with `each` residues (1 for scalars, else `N`).
 pub fn moments_messages(
@@ -183,6 +148,5 @@ mod tests {
             assert!(unpack_moments(&bad, |_| 1).is_err(), "{bad:?}");
         }
         assert!(unpack_moments(&good, |_| usize::MAX).is_err());
-        assert!(dataset_id(&[0; 15]).is_err() && digest(&[0; 33]).is_err());
     }
 }

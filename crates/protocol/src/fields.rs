@@ -1,0 +1,144 @@
+//! Fields whose bytes mean something: checked on arrival, whoever sent them.
+
+use crate::v1;
+use oboro_ring::{ParameterError, Parameters};
+use oboro_store::{DatasetId, DatasetInfo, Digest};
+use thiserror::Error;
+
+/// A field that does not have the shape that the protocol gives it.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("malformed message: {field} {problem}; the other side may run another version of Oboro")]
+pub struct FieldError {
+    pub(crate) field: &'static str,
+    pub(crate) problem: &'static str,
+}
+
+/// The dataset id in a field.
+///
+/// # Errors
+/// Not 16 bytes.
+pub fn dataset_id(bytes: &[u8]) -> Result<DatasetId, FieldError> {
+    let problem = FieldError {
+        field: "dataset",
+        problem: "is not 16 bytes",
+    };
+    bytes.try_into().map(DatasetId).map_err(|_| problem)
+}
+
+/// The root hash in a field.
+///
+/// # Errors
+/// Not 32 bytes.
+pub fn digest(bytes: &[u8]) -> Result<Digest, FieldError> {
+    let problem = FieldError {
+        field: "root",
+        problem: "is not 32 bytes",
+    };
+    bytes.try_into().map(Digest).map_err(|_| problem)
+}
+
+impl From<DatasetInfo> for v1::DatasetInfo {
+    fn from(info: DatasetInfo) -> Self {
+        Self {
+            name: info.name,
+            dataset: info.dataset.0.to_vec().into(),
+            version: info.version,
+            root: info.root.0.to_vec().into(),
+            columns: info.columns,
+            blocks: info.blocks,
+            log_degree: info.parameters.log_degree(),
+            limbs: info.parameters.limb_count() as u32,
+            plaintext_modulus: info.parameters.plaintext_modulus(),
+            max_len: info.max_len.into(),
+            stored_bytes: info.stored_bytes,
+            key_check: info.key_check.to_vec().into(),
+        }
+    }
+}
+
+impl TryFrom<v1::DatasetInfo> for DatasetInfo {
+    type Error = FieldError;
+
+    fn try_from(info: v1::DatasetInfo) -> Result<Self, FieldError> {
+        let bad = |field, problem| FieldError { field, problem };
+        let unknown_ring =
+            |_: ParameterError| bad("parameters", "name a ring that this version does not know");
+        Ok(Self {
+            dataset: dataset_id(&info.dataset)?,
+            root: digest(&info.root)?,
+            parameters: Parameters::new(
+                info.log_degree,
+                info.limbs as usize,
+                info.plaintext_modulus,
+            )
+            .map_err(unknown_ring)?,
+            key_check: info.key_check[..]
+                .try_into()
+                .map_err(|_| bad("key_check", "is not 16 bytes"))?,
+            max_len: info
+                .max_len
+                .try_into()
+                .map_err(|_| bad("max_len", "is too large"))?,
+            name: info.name,
+            version: info.version,
+            columns: info.columns,
+            blocks: info.blocks,
+            stored_bytes: info.stored_bytes,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listings_survive_the_way_and_malformed_ones_do_not() {
+        let info = DatasetInfo {
+            name: "n".to_owned(),
+            dataset: DatasetId([1; 16]),
+            version: 2,
+            root: Digest([3; 32]),
+            columns: 4,
+            blocks: 5,
+            parameters: Parameters::new(12, 2, 65537).unwrap(),
+            stored_bytes: 6,
+            key_check: [7; 16],
+            max_len: 2,
+        };
+        let message = v1::DatasetInfo::from(info.clone());
+        assert_eq!(DatasetInfo::try_from(message.clone()), Ok(info));
+        for bad in [
+            v1::DatasetInfo {
+                dataset: vec![0; 15].into(),
+                ..message.clone()
+            },
+            v1::DatasetInfo {
+                root: vec![0; 33].into(),
+                ..message.clone()
+            },
+            v1::DatasetInfo {
+                key_check: vec![].into(),
+                ..message.clone()
+            },
+            v1::DatasetInfo {
+                log_degree: 99,
+                ..message.clone()
+            },
+            v1::DatasetInfo {
+                limbs: u32::MAX,
+                ..message.clone()
+            },
+            v1::DatasetInfo {
+                plaintext_modulus: 4,
+                ..message.clone()
+            },
+            v1::DatasetInfo {
+                max_len: 256,
+                ..message.clone()
+            },
+        ] {
+            assert!(DatasetInfo::try_from(bad).is_err());
+        }
+    }
+}
