@@ -34,7 +34,7 @@ FORMAT_VERSION = 1
 PAGE = 4096
 MAX_ERROR = 21
 NOISE_NORM = 4  # ρ
-NOISE_PEAK = 20  # κ
+NOISE_PEAK = 24  # κ
 LONGEST_COUNTED = 3
 SECURITY_BOUND = {10: 27, 11: 54, 12: 109, 13: 218, 14: 438, 15: 881}
 
@@ -339,7 +339,8 @@ class Owner:
         if (limb, column) not in self.secrets:
             m = self.manifest
             number = struct.pack("<I", column)
-            seed = prf(self.master, "column secret", m.dataset, m.generation, number)
+            ring = struct.pack("<BBI", m.log_degree, m.limbs, m.plaintext_modulus)
+            seed = prf(self.master, "column secret", m.dataset, m.generation, ring, number)
             coefficients = ternary(seed, m.degree)
             for index, transform in enumerate(self.limbs):
                 self.secrets[index, column] = transform.forward(coefficients)

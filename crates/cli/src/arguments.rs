@@ -98,6 +98,9 @@ impl PassphraseArguments {
             return first_line(path, "passphrase").map(Some);
         }
         match std::env::var("OBORO_PASSPHRASE") {
+            Ok(passphrase) if passphrase.is_empty() => {
+                Err("OBORO_PASSPHRASE is empty; set it to the passphrase, or unset it".into())
+            }
             Ok(passphrase) => Ok(Some(passphrase.into())),
             Err(std::env::VarError::NotPresent) => Ok(None),
             Err(std::env::VarError::NotUnicode(_)) => Err(
@@ -144,7 +147,8 @@ pub fn first_line(path: &Path, what: &str) -> Result<Passphrase, Failure> {
             path.display()
         ))
     };
-    let mut text = Passphrase::default();
+    // At once, so that growing leaves no copies behind.
+    let mut text = Passphrase::new(String::with_capacity(MOST as usize));
     let file = fs::File::open(path).map_err(|error| failed(error.to_string()))?;
     file.take(MOST)
         .read_to_string(&mut text)

@@ -56,15 +56,19 @@ impl Output {
         text: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
-        match self.json {
-            true => {
-                serde_json::to_writer(&mut out, value).map_err(io::Error::from)?;
-                writeln!(out)?;
-            }
-            false => write!(out, "{}", text())?,
+        let written = match self.json {
+            true => serde_json::to_writer(&mut out, value)
+                .map_err(io::Error::from)
+                .and_then(|()| writeln!(out)),
+            false => write!(out, "{}", text()),
+        };
+        match written.and_then(|()| out.flush()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!(
+                "cannot write to standard output: {error}; check where it leads and the free space there"
+            )
+            .into()),
+            written => Ok(written?),
         }
-        out.flush()?;
-        Ok(())
     }
 
     /// Prints a failure to standard error.

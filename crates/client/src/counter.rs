@@ -8,7 +8,7 @@ use crate::connection::Connection;
 use crate::error::ClientError;
 use oboro_mining::{Dataset, Itemset, SupportCounter, transactions::compare_names};
 use oboro_protocol::{MAX_ITEMSETS, unpack_moments, v1};
-use oboro_ring::{Ring, moment::Itemsets};
+use oboro_ring::moment::Itemsets;
 use oboro_rlwe::{Answer, CombineError, Combiner, Partial, Phases};
 use std::num::NonZeroUsize;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -52,7 +52,6 @@ pub struct EncryptedCounter<'a> {
     connection: &'a Connection,
     dataset: &'a Dataset,
     name: String,
-    ring: Arc<Ring>,
     threads: NonZeroUsize,
     /// The column of each item, items numbered in the order of their names.
     columns: Vec<u32>,
@@ -76,7 +75,6 @@ impl<'a> EncryptedCounter<'a> {
             connection,
             dataset,
             name: name.to_owned(),
-            ring: Arc::new(Ring::new(dataset.manifest().parameters.clone())),
             threads,
             names: order
                 .iter()
@@ -111,12 +109,7 @@ impl<'a> EncryptedCounter<'a> {
         let level = itemsets.length();
         let asked = itemsets.len();
         let blocks = self.dataset.manifest().block_count();
-        let combiner = Combiner::new(
-            Arc::clone(&self.ring),
-            self.dataset.key().clone(),
-            itemsets,
-            blocks,
-        )?;
+        let combiner = Combiner::new(self.dataset.key().clone(), itemsets, blocks)?;
         let request = v1::CountRequest {
             name: self.name.clone(),
             root: self.dataset.manifest().root().0.to_vec().into(),
@@ -168,7 +161,7 @@ impl<'a> EncryptedCounter<'a> {
         });
         let mut all = combiner.phases();
         for phases in phases {
-            combiner.merge(&mut all, &phases?);
+            combiner.merge(&mut all, &phases?)?;
         }
         let received = received?;
         let server = received.server.ok_or(ClientError::Broken {

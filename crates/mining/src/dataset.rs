@@ -6,7 +6,7 @@
 
 use crate::record::{OwnerRecord, RecordError};
 use crate::transactions::Transactions;
-use oboro_ring::{Parameters, Ring, moment};
+use oboro_ring::{Parameters, moment};
 use oboro_rlwe::{
     Block, BlockNoise, DatasetKey, EncryptError, Encryptor, KeyCheck, MasterKey, PlanError,
     SealError, plan,
@@ -23,6 +23,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use thiserror::Error;
+use zeroize::Zeroizing;
 
 /// Why a dataset could not be encrypted or opened.
 #[derive(Debug, Error)]
@@ -104,7 +105,7 @@ impl Dataset {
             transactions.item_count() as u64,
             max_len,
         )?;
-        let key = DatasetKey::fresh(master)?;
+        let key = DatasetKey::fresh(master, parameters)?;
         let writer = Bundle::create(directory)?;
         let mut columns: Vec<u32> = (0..transactions.item_count() as u32).collect();
         columns.shuffle(&mut rand::rng());
@@ -116,7 +117,7 @@ impl Dataset {
             dataset: DatasetId(key.dataset()),
             key_check: master.check().0,
             generation: key.generation(),
-            parameters,
+            parameters: key.ring().parameters().clone(),
             max_len: max_len as u8,
             columns: columns.len() as u32,
             version: 0,
@@ -130,7 +131,7 @@ impl Dataset {
         };
         let (manifest, noise) = new.encrypt(&key, manifest, &writer)?;
         let record = OwnerRecord::new(&manifest, transactions.len() as u64, names, noise);
-        let bundle = writer.commit(&manifest, &record.seal(master, manifest.dataset)?)?;
+        let bundle = writer.commit(&manifest, &record.seal(&key)?)?;
         Ok(Self {
             bundle,
             record,
@@ -153,8 +154,9 @@ impl Dataset {
                 wanted,
             });
         }
-        let record = OwnerRecord::open(master, manifest, bundle.sealed())?;
-        let key = DatasetKey::new(master, manifest.dataset.0, manifest.generation);
+        let parameters = manifest.parameters.clone();
+        let key = DatasetKey::new(master, parameters, manifest.dataset.0, manifest.generation);
+        let record = OwnerRecord::open(&key, manifest, bundle.sealed())?;
         Ok(Self {
             bundle,
             record,
@@ -169,7 +171,6 @@ impl Dataset {
     pub fn append(
         self,
         transactions: &Transactions,
-        master: &MasterKey,
         threads: NonZeroUsize,
         progress: Progress<'_>,
     ) -> Result<Self, DatasetError> {
@@ -212,7 +213,7 @@ impl Dataset {
         });
         let total = self.record.transactions + transactions.len() as u64;
         let record = OwnerRecord::new(&manifest, total, self.record.names.clone(), noise);
-        let bundle = writer.commit(&manifest, &record.seal(master, manifest.dataset)?)?;
+        let bundle = writer.commit(&manifest, &record.seal(&self.key)?)?;
         Ok(Self {
             bundle,
             record,
@@ -258,7 +259,7 @@ impl NewRows<'_> {
         mut manifest: Manifest,
         writer: &BundleWriter,
     ) -> Result<(Manifest, BlockNoise), DatasetError> {
-        let ring = Ring::new(manifest.parameters.clone());
+        let ring = key.ring();
         let blocks = self.transactions.len().div_ceil(ring.degree()) as u64;
         let bits = self.shuffled_bits(&manifest.parameters, manifest.columns, blocks);
         let first_new = manifest.block_count();
@@ -270,7 +271,6 @@ impl NewRows<'_> {
         while first < blocks {
             let count = u64::from(BLOCKS_PER_SEGMENT).min(blocks - first);
             let segment = SegmentRows {
-                ring: &ring,
                 key,
                 first: first_new + first,
                 bits: &bits,
@@ -286,11 +286,16 @@ impl NewRows<'_> {
     }
 
     /// A bit for each (column, slot), slots of all new blocks in a row, transactions in random order.
-    fn shuffled_bits(&self, parameters: &Parameters, columns: u32, blocks: u64) -> Vec<Vec<u64>> {
+    fn shuffled_bits(
+        &self,
+        parameters: &Parameters,
+        columns: u32,
+        blocks: u64,
+    ) -> Zeroizing<Vec<Vec<u64>>> {
         let mut order: Vec<usize> = (0..self.transactions.len()).collect();
         order.shuffle(&mut rand::rng());
         let words = blocks as usize * parameters.degree() / 64;
-        let mut bits = vec![vec![0u64; words]; columns as usize];
+        let mut bits = Zeroizing::new(vec![vec![0u64; words]; columns as usize]);
         for (basket, &slot) in self.transactions.iter().zip(&order) {
             for &item in basket {
                 bits[self.columns[item as usize] as usize][slot / 64] |= 1 << (slot % 64);
@@ -302,7 +307,6 @@ impl NewRows<'_> {
 
 /// The rows of one segment.
 struct SegmentRows<'a> {
-    ring: &'a Ring,
     key: &'a DatasetKey,
     /// The number of its first block in the dataset.
     first: u64,
@@ -319,7 +323,7 @@ impl SegmentRows<'_> {
         threads: NonZeroUsize,
         advance: &(dyn Fn() + Sync),
     ) -> Result<(SegmentEntry, BlockNoise), DatasetError> {
-        let words = self.ring.degree() / 64;
+        let words = self.key.ring().degree() / 64;
         let slices: Vec<Vec<&[u64]>> = self
             .rows
             .clone()
@@ -333,7 +337,7 @@ impl SegmentRows<'_> {
         let blocks = slices
             .iter()
             .zip(self.first..)
-            .map(|(columns, number)| Block::new(self.ring, self.key, number, columns))
+            .map(|(columns, number)| Block::new(self.key, number, columns))
             .collect::<Result<Vec<_>, _>>()?;
         let segment = writer.segment(SegmentDescription {
             dataset: manifest.dataset,
@@ -346,9 +350,11 @@ impl SegmentRows<'_> {
         let next = AtomicU32::new(0);
         let noise = Mutex::new(BlockNoise::default());
         let work = || -> Result<(), DatasetError> {
-            let mut encryptor = Encryptor::new(self.ring);
-            let mut limbs =
-                vec![vec![0; blocks.len() * self.ring.degree()]; self.ring.limbs().len()];
+            let mut encryptor = Encryptor::new(self.key);
+            let mut limbs = vec![
+                vec![0; blocks.len() * self.key.ring().degree()];
+                self.key.ring().limbs().len()
+            ];
             loop {
                 let column = next.fetch_add(1, Ordering::Relaxed);
                 if column >= manifest.columns {
@@ -356,13 +362,15 @@ impl SegmentRows<'_> {
                 }
                 let measured = self
                     .encrypt_column(column, &blocks, &mut encryptor, &mut limbs, advance)
-                    .inspect_err(|_| {
-                        // The other threads have nothing left to do.
-                        next.store(manifest.columns, Ordering::Relaxed);
-                    })?;
-                for (limb, panel) in limbs.iter().enumerate() {
-                    segment.write_panel(limb, column as usize, panel)?;
-                }
+                    .map_err(DatasetError::from)
+                    .and_then(|measured| {
+                        for (limb, panel) in limbs.iter().enumerate() {
+                            segment.write_panel(limb, column as usize, panel)?;
+                        }
+                        Ok(measured)
+                    })
+                    // The other threads have nothing left to do then.
+                    .inspect_err(|_| next.store(manifest.columns, Ordering::Relaxed))?;
                 let mut noise = noise.lock().expect("no thread panics with the lock");
                 *noise = noise.max(measured);
             }
@@ -388,8 +396,8 @@ impl SegmentRows<'_> {
         limbs: &mut [Vec<u32>],
         advance: &(dyn Fn() + Sync),
     ) -> Result<BlockNoise, EncryptError> {
-        let degree = self.ring.degree();
-        encryptor.begin_column(&self.key.column_secret(self.ring, column));
+        let degree = self.key.ring().degree();
+        encryptor.begin_column(column);
         let mut noise = BlockNoise::default();
         for (i, block) in blocks.iter().enumerate() {
             let mut out: Vec<&mut [u32]> = limbs
@@ -407,6 +415,7 @@ impl SegmentRows<'_> {
 mod tests {
     use super::*;
     use crate::transactions::TransactionsBuilder;
+    use std::collections::HashSet;
 
     fn transactions(count: usize) -> Transactions {
         Transactions::from_named((0..count).map(|i| {
@@ -484,7 +493,7 @@ mod tests {
         let before = create(&path, &master, 100).unwrap().manifest().clone();
         let after = Dataset::open(&path, &master)
             .unwrap()
-            .append(&transactions(31), &master, threads(), &|_, _| {})
+            .append(&transactions(31), threads(), &|_, _| {})
             .unwrap();
         assert_eq!(
             (after.record().transactions, after.manifest().version),
@@ -499,9 +508,7 @@ mod tests {
         );
 
         let strange = Transactions::from_named([["always", "new"]]).unwrap();
-        let error = after
-            .append(&strange, &master, threads(), &|_, _| {})
-            .unwrap_err();
+        let error = after.append(&strange, threads(), &|_, _| {}).unwrap_err();
         assert!(
             matches!(&error, DatasetError::UnknownItems { unknown: 1, example } if example == "new"),
             "{error}"
@@ -516,8 +523,15 @@ mod tests {
     fn two_encryptions_share_no_seed_no_id_and_no_order() {
         let directory = tempfile::tempdir().unwrap();
         let master = MasterKey::generate().unwrap();
-        let [a, b] =
-            ["a", "b"].map(|name| create(&directory.path().join(name), &master, 100).unwrap());
+        // 24 items: their columns are in the same order by chance once in 24! times.
+        let items: Vec<String> = (0..24).map(|i| format!("item {i}")).collect();
+        let transactions = Transactions::from_named(vec![items; 3 * 4096]).unwrap();
+        let [a, b] = ["a", "b"].map(|name| {
+            let path = directory.path().join(name);
+            Dataset::create(&transactions, &master, &path, 2, threads(), &|_, _| {}).unwrap()
+        });
+        assert_ne!(a.record().names, b.record().names);
+        assert_ne!(a.manifest().generation, b.manifest().generation);
         assert_ne!(a.manifest().dataset, b.manifest().dataset);
         let seeds = |d: &Dataset| {
             d.bundle()
@@ -527,7 +541,12 @@ mod tests {
                 .seeds
                 .clone()
         };
-        assert_ne!(seeds(&a), seeds(&b));
+        let all: HashSet<[u8; 32]> = seeds(&a).iter().chain(&seeds(&b)).map(|s| s.0).collect();
+        assert_eq!(
+            all.len(),
+            6,
+            "every block of every encryption has a seed of its own"
+        );
     }
 
     #[test]

@@ -4,17 +4,19 @@
 //! Kept sealed under the master key in the bundle's head, so that a copy of the bundle tells
 //! nothing more than the server's.
 
-use oboro_rlwe::{MasterKey, SealError};
-use oboro_store::{DatasetId, Digest, Manifest};
+use oboro_rlwe::{DatasetKey, SealError};
+use oboro_store::{Digest, Manifest};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
+use std::fmt;
 use thiserror::Error;
+use zeroize::Zeroizing;
 
 const VERSION: u32 = 1;
-const CONTEXT: &[u8] = b"oboro owner record";
+const CONTEXT: &str = "oboro owner record";
 
 /// The owner's record of one dataset, as JSON inside its seal.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct OwnerRecord {
     version: u32,
     /// The root hash of the manifest it was written with, in hexadecimal.
@@ -43,6 +45,18 @@ pub enum RecordError {
     Damaged(String),
 }
 
+/// Without the names: they must not reach a log by way of a `{:?}`.
+impl fmt::Debug for OwnerRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "OwnerRecord({} items, {} transactions)",
+            self.names.len(),
+            self.transactions
+        )
+    }
+}
+
 impl OwnerRecord {
     /// A record for the dataset that `manifest` describes.
     pub fn new(
@@ -65,26 +79,27 @@ impl OwnerRecord {
     ///
     /// # Errors
     /// No randomness.
-    pub fn seal(&self, master: &MasterKey, dataset: DatasetId) -> Result<Vec<u8>, SealError> {
-        let json =
-            serde_json::to_vec(self).expect("names and finite numbers always have a JSON form");
-        master.seal(&context(dataset), &json)
+    pub fn seal(&self, key: &DatasetKey) -> Result<Vec<u8>, SealError> {
+        let mut json = Zeroizing::new(Vec::with_capacity(256 + 2 * self.names_bytes()));
+        serde_json::to_writer(&mut *json, self)
+            .expect("names and finite numbers always have a JSON form");
+        key.seal(CONTEXT, &json)
+    }
+
+    fn names_bytes(&self) -> usize {
+        self.names.iter().map(|name| name.len() + 4).sum()
     }
 
     /// Opens a record and checks it against the manifest that lies beside it.
     ///
     /// # Errors
     /// Another key, an altered record, or a record that belongs to other data.
-    pub fn open(
-        master: &MasterKey,
-        manifest: &Manifest,
-        sealed: &[u8],
-    ) -> Result<Self, RecordError> {
+    pub fn open(key: &DatasetKey, manifest: &Manifest, sealed: &[u8]) -> Result<Self, RecordError> {
         #[derive(Deserialize)]
         struct Version {
             version: u32,
         }
-        let json = master.open(&context(manifest.dataset), sealed)?;
+        let json = key.open(CONTEXT, sealed)?;
         let damaged = |error: serde_json::Error| RecordError::Damaged(error.to_string());
         let Version { version } = serde_json::from_slice(&json).map_err(damaged)?;
         if version > VERSION {
@@ -119,8 +134,4 @@ impl OwnerRecord {
         }
         Ok(())
     }
-}
-
-fn context(dataset: DatasetId) -> Vec<u8> {
-    [CONTEXT, &dataset.0].concat()
 }

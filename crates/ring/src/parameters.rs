@@ -31,7 +31,7 @@ pub enum ParameterError {
     #[error("a ciphertext modulus needs at least one limb")]
     NoLimbs,
     #[error(
-        "plaintext modulus {t} does not fit: it must be a prime that is 1 modulo {order} and not a limb of Q"
+        "plaintext modulus {t} does not fit: it must be a prime that is 1 modulo {order}, and below a 43rd of the smallest limb"
     )]
     PlaintextModulus { t: u32, order: u32 },
 }
@@ -78,7 +78,7 @@ pub fn limb_primes(log_degree: u32, count: usize) -> Vec<u32> {
 pub fn plaintext_moduli(log_degree: u32, limit: u32) -> impl Iterator<Item = u32> {
     let order = 2u32 << log_degree;
     (1..)
-        .map(move |k| k * order + 1)
+        .map_while(move |k: u32| k.checked_mul(order)?.checked_add(1))
         .take_while(move |&t| t < limit)
         .filter(|&t| is_prime(t))
 }
@@ -119,7 +119,10 @@ impl Parameters {
             t: plaintext_modulus,
             order,
         };
-        if plaintext_modulus % order != 1 || primes.contains(&plaintext_modulus) {
+        // A phase factor m + t·e has coefficients up to 21.5·t, errors being at most 21: below q/2,
+        // one limb alone holds it. So t is also none of the limbs, and gcd(t, Q) = 1.
+        let smallest = u64::from(*primes.last().expect("at least one limb"));
+        if plaintext_modulus % order != 1 || 43 * u64::from(plaintext_modulus) >= smallest {
             return Err(wrong);
         }
         Ok(Self {
@@ -234,6 +237,16 @@ mod tests {
                 "t = {t}"
             );
         }
+        // The largest that a limb holds together with its error.
+        let limit = limb_primes(12, 2)[1] / 43;
+        let (fits, too_large): (Vec<u32>, Vec<u32>) =
+            plaintext_moduli(12, 2 * limit).partition(|&t| t < limit);
+        assert!(Parameters::new(12, 2, *fits.last().unwrap()).is_ok());
+        assert!(Parameters::new(12, 2, too_large[0]).is_err());
+        assert!(
+            plaintext_moduli(12, u32::MAX).count() > 1000,
+            "no limit overflows"
+        );
         let p = Parameters::new(12, 3, 114_689).unwrap();
         assert_eq!(p.group_blocks(), 28);
         assert_eq!(

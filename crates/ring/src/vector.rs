@@ -153,6 +153,31 @@ mod tests {
         }
     }
 
+    proptest! {
+        /// Where there is AVX2, the reference runs only on remainders unless it is called by name.
+        #[test]
+        fn references_agree_with_what_runs((q, triples) in triples()) {
+            let a: Vec<u32> = triples.iter().map(|t| t.0).collect();
+            let b: Vec<u32> = triples.iter().map(|t| t.1).collect();
+            let c: Vec<u32> = triples.iter().map(|t| t.2).collect();
+            let (mut fast, mut reference) = (c.clone(), c.clone());
+            multiply(&q, &a, &b, &mut fast);
+            scalar::multiply(&q, &a, &b, &mut reference);
+            prop_assert_eq!(&fast, &reference);
+            multiply_add(&q, &a, &b, &mut fast);
+            scalar::multiply_add(&q, &a, &b, &mut reference);
+            prop_assert_eq!(&fast, &reference);
+            subtract_product(&q, &mut fast, &a, &c);
+            scalar::subtract_product(&q, &mut reference, &a, &c);
+            prop_assert_eq!(&fast, &reference);
+            prop_assert_eq!(dot(&q, &a, &b), scalar::dot(&q, &a, &b));
+            let (mut fast, mut reference) = (vec![9; a.len()], vec![9; a.len()]);
+            multiply_accumulate(&a, &b, &mut fast);
+            scalar::multiply_accumulate(&a, &b, &mut reference);
+            prop_assert_eq!(fast, reference);
+        }
+    }
+
     #[test]
     fn long_sums_of_the_largest_operands_do_not_overflow() {
         let q = Modulus::new(268_369_921).unwrap();

@@ -18,7 +18,12 @@ use zeroize::Zeroizing;
 /// Products of secrets are kept for reuse up to this many bytes.
 const CACHE_BYTES: usize = 512 << 20;
 
+const TWICE: &str = "the same blocks of a moment twice";
+
 /// Moments that do not fit the question, or an answer that cannot be true.
+///
+/// Not every wrong answer is [`Impossible`](CombineError::Impossible): the more blocks a group has and
+/// the closer its bound is to `Q/2`, the more random phases pass for possible ones.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum CombineError {
@@ -31,13 +36,12 @@ pub enum CombineError {
     )]
     Unexpected(&'static str),
     #[error(
-        "the server's answer is incomplete: limb {limb} of moment {moment} covers {covered} of {blocks} blocks; ask again"
+        "the server's answer is incomplete: moment {moment} lacks block {block} modulo limb {limb}; ask again"
     )]
     Incomplete {
         limb: usize,
         moment: usize,
-        covered: u64,
-        blocks: u64,
+        block: u64,
     },
     #[error(
         "the answer for itemset {itemset} is impossible: its phase or support is out of bounds; the data on the server was altered, or it was encrypted with another key"
@@ -71,7 +75,6 @@ pub struct Answer {
 
 /// Combines the moments of one query with the secrets. Shared by threads, each with its [`Phases`].
 pub struct Combiner {
-    ring: Arc<Ring>,
     key: DatasetKey,
     itemsets: Itemsets,
     index: MomentIndex,
@@ -107,18 +110,15 @@ struct SecretProducts {
 #[derive(Clone)]
 pub struct Phases {
     residues: Zeroizing<Vec<u32>>,
+    /// A bit for each limb, moment and block: whether it is in.
     covered: Vec<u64>,
 }
 
 impl Combiner {
     /// Prepares for the moments of `itemsets` over a dataset of `blocks` blocks.
-    pub fn new(
-        ring: Arc<Ring>,
-        key: DatasetKey,
-        itemsets: Itemsets,
-        blocks: u64,
-    ) -> Result<Self, CombineError> {
+    pub fn new(key: DatasetKey, itemsets: Itemsets, blocks: u64) -> Result<Self, CombineError> {
         let level = itemsets.length();
+        let ring = key.ring();
         let limbs = limbs_for_level(ring.parameters(), level).ok_or_else(|| {
             CombineError::LevelTooHigh {
                 level,
@@ -131,7 +131,6 @@ impl Combiner {
         let index = MomentIndex::new(&itemsets);
         let uses = Uses::new(&itemsets, &index);
         Ok(Self {
-            ring,
             key,
             itemsets,
             index,
@@ -156,7 +155,7 @@ impl Combiner {
     pub fn answer_residues(&self) -> u64 {
         let scalars = self.index.rank(0).len() as u64;
         let polynomials = self.index.len() as u64 - scalars;
-        (scalars + polynomials * self.ring.degree() as u64)
+        (scalars + polynomials * self.key.ring().degree() as u64)
             * self.limbs as u64
             * self.groups() as u64
     }
@@ -166,7 +165,7 @@ impl Combiner {
         if moment < self.index.rank(0).end || moment >= self.index.len() {
             1
         } else {
-            self.ring.degree()
+            self.key.ring().degree()
         }
     }
 
@@ -174,15 +173,16 @@ impl Combiner {
     pub fn phases(&self) -> Phases {
         Phases {
             residues: Zeroizing::new(vec![0; self.limbs * self.groups() * self.itemsets.len()]),
-            covered: vec![0; self.limbs * self.index.len()],
+            covered: vec![0; (self.limbs * self.index.len() * self.blocks as usize).div_ceil(64)],
         }
     }
 
     /// Adds a part of the moments to one thread's share.
     pub fn absorb(&self, phases: &mut Phases, partial: &Partial<'_>) -> Result<(), CombineError> {
         let rank = self.check(partial)?;
-        let q = *self.ring.limbs()[partial.limb].modulus();
-        let group = (partial.blocks.start / self.ring.parameters().group_blocks()) as usize;
+        self.cover(&mut phases.covered, partial)?;
+        let q = *self.key.ring().limbs()[partial.limb].modulus();
+        let group = (partial.blocks.start / self.key.ring().parameters().group_blocks()) as usize;
         let row = (partial.limb * self.groups() + group) * self.itemsets.len();
         let row = &mut phases.residues[row..row + self.itemsets.len()];
         if rank == 0 {
@@ -196,7 +196,7 @@ impl Combiner {
             for (moment, residues) in partial
                 .moments
                 .clone()
-                .zip(partial.residues.chunks_exact(self.ring.degree()))
+                .zip(partial.residues.chunks_exact(self.key.ring().degree()))
             {
                 for entry in self.uses.of(moment) {
                     let secrets = self.product(partial.limb, &self.columns(*entry));
@@ -205,46 +205,36 @@ impl Combiner {
                 }
             }
         }
-        let first = partial.limb * self.index.len();
-        for covered in
-            &mut phases.covered[first + partial.moments.start..first + partial.moments.end]
-        {
-            *covered += partial.blocks.end - partial.blocks.start;
-        }
         Ok(())
     }
 
     /// Adds another thread's share.
-    pub fn merge(&self, phases: &mut Phases, other: &Phases) {
+    ///
+    /// # Errors
+    /// Both hold the same blocks of a moment.
+    pub fn merge(&self, phases: &mut Phases, other: &Phases) -> Result<(), CombineError> {
+        for (bits, more) in phases.covered.iter_mut().zip(&other.covered) {
+            if *bits & more != 0 {
+                return Err(CombineError::Unexpected(TWICE));
+            }
+            *bits |= more;
+        }
         let row = self.groups() * self.itemsets.len();
-        for (limb, (sums, more)) in phases
+        let shares = phases
             .residues
             .chunks_mut(row)
-            .zip(other.residues.chunks(row))
-            .enumerate()
-        {
-            vector::add_assign(self.ring.limbs()[limb].modulus(), more, sums);
+            .zip(other.residues.chunks(row));
+        for ((sums, more), ntt) in shares.zip(self.key.ring().limbs()) {
+            vector::add_assign(ntt.modulus(), more, sums);
         }
-        for (sum, more) in phases.covered.iter_mut().zip(&other.covered) {
-            *sum += more;
-        }
+        Ok(())
     }
 
     /// Decrypts, once all parts are in.
     pub fn finish(&self, phases: &Phases) -> Result<Answer, CombineError> {
-        for (at, &covered) in phases.covered.iter().enumerate() {
-            if covered != self.blocks {
-                let (limb, moment) = (at / self.index.len(), at % self.index.len());
-                return Err(CombineError::Incomplete {
-                    limb,
-                    moment,
-                    covered,
-                    blocks: self.blocks,
-                });
-            }
-        }
-        let reconstruction = Reconstruction::new(&self.ring, self.limbs);
-        let parameters = self.ring.parameters();
+        self.is_complete(&phases.covered)?;
+        let reconstruction = Reconstruction::new(self.key.ring(), self.limbs);
+        let parameters = self.key.ring().parameters();
         let group_blocks = parameters.group_blocks();
         let mut answer = Answer {
             supports: vec![0; self.itemsets.len()],
@@ -258,7 +248,7 @@ impl Combiner {
         for group in 0..self.groups() {
             let blocks = group_blocks.min(self.blocks - group as u64 * group_blocks);
             let bound = log2_phase_bound(parameters, self.itemsets.length(), blocks);
-            let most = blocks * self.ring.degree() as u64;
+            let most = blocks * self.key.ring().degree() as u64;
             for (itemset, support) in answer.supports.iter_mut().enumerate() {
                 let residue = |limb: usize| {
                     phases.residues[(limb * self.groups() + group) * self.itemsets.len() + itemset]
@@ -274,8 +264,38 @@ impl Combiner {
         Ok(answer)
     }
 
+    /// Marks the blocks of a part, each of which may come once.
+    fn cover(&self, covered: &mut [u64], partial: &Partial<'_>) -> Result<(), CombineError> {
+        for moment in partial.moments.clone() {
+            let row = (partial.limb * self.index.len() + moment) * self.blocks as usize;
+            for at in row + partial.blocks.start as usize..row + partial.blocks.end as usize {
+                let (word, bit) = (&mut covered[at / 64], 1 << (at % 64));
+                if *word & bit != 0 {
+                    return Err(CombineError::Unexpected(TWICE));
+                }
+                *word |= bit;
+            }
+        }
+        Ok(())
+    }
+
+    /// That every block of every moment is in.
+    fn is_complete(&self, covered: &[u64]) -> Result<(), CombineError> {
+        let blocks = self.blocks as usize;
+        let lacking = |&at: &usize| covered[at / 64] >> (at % 64) & 1 == 0;
+        match (0..self.limbs * self.index.len() * blocks).find(lacking) {
+            None => Ok(()),
+            Some(at) => Err(CombineError::Incomplete {
+                limb: at / blocks / self.index.len(),
+                moment: at / blocks % self.index.len(),
+                block: (at % blocks) as u64,
+            }),
+        }
+    }
+
     fn groups(&self) -> usize {
-        self.blocks.div_ceil(self.ring.parameters().group_blocks()) as usize
+        self.blocks
+            .div_ceil(self.key.ring().parameters().group_blocks()) as usize
     }
 
     /// That a part fits the question; its power of the mask.
@@ -297,18 +317,22 @@ impl Combiner {
         if moments.end > self.index.rank(rank).end {
             return unexpected("moments of several powers of the mask together");
         }
-        let group = self.ring.parameters().group_blocks();
+        let group = self.key.ring().parameters().group_blocks();
         if blocks.is_empty()
             || blocks.end > self.blocks
             || blocks.start / group != (blocks.end - 1) / group
         {
             return unexpected("blocks outside one group");
         }
-        let each = if rank == 0 { 1 } else { self.ring.degree() };
+        let each = if rank == 0 {
+            1
+        } else {
+            self.key.ring().degree()
+        };
         if residues.len() != moments.len() * each {
             return unexpected("a wrong number of residues");
         }
-        let q = self.ring.limbs()[limb].modulus().value();
+        let q = self.key.ring().limbs()[limb].modulus().value();
         if residues.iter().fold(0, |largest, &r| largest.max(r)) >= q {
             return unexpected("a residue that is not below its modulus");
         }
@@ -344,13 +368,16 @@ impl Combiner {
             .split_last()
             .expect("a power of the mask comes with a secret");
         let product = if others.is_empty() {
-            self.key
-                .column_secret(&self.ring, last)
-                .evaluate(&self.ring, limb)
+            self.key.column_secret(last).evaluate(self.key.ring(), limb)
         } else {
             let (a, b) = (self.product(limb, others), self.product(limb, &[last]));
-            let mut product = Zeroizing::new(vec![0; self.ring.degree()]);
-            vector::multiply(self.ring.limbs()[limb].modulus(), &a, &b, &mut product);
+            let mut product = Zeroizing::new(vec![0; self.key.ring().degree()]);
+            vector::multiply(
+                self.key.ring().limbs()[limb].modulus(),
+                &a,
+                &b,
+                &mut product,
+            );
             product
         };
         let product = Arc::new(product);
@@ -361,7 +388,7 @@ impl Combiner {
             .secrets
             .write()
             .expect("no thread panics with the lock");
-        let bytes = 4 * self.ring.degree();
+        let bytes = 4 * self.key.ring().degree();
         if secrets.bytes + bytes > CACHE_BYTES {
             *secrets = SecretProducts::default();
         }
@@ -499,20 +526,21 @@ impl Reconstruction {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Block, Encryptor, MasterKey};
+    use crate::key::tests::key as key_in;
+    use crate::{Block, Encryptor};
     use oboro_ring::{Parameters, mask};
     use proptest::prelude::*;
 
     /// A server in a few lines: every moment by its definition.
-    struct Server {
-        ring: Arc<Ring>,
+    struct Server<'a> {
+        ring: &'a Ring,
         /// `[block][column][limb]`.
         blocks: Vec<Vec<Vec<Vec<u32>>>>,
         /// `[block][limb]`.
         masks: Vec<Vec<Vec<u32>>>,
     }
 
-    impl Server {
+    impl Server<'_> {
         fn moment(
             &self,
             index: &MomentIndex,
@@ -543,11 +571,12 @@ mod tests {
         }
     }
 
-    fn dataset(ring: &Arc<Ring>, key: &DatasetKey, columns: &[Vec<u64>]) -> Server {
+    fn dataset<'a>(key: &'a DatasetKey, columns: &[Vec<u64>]) -> Server<'a> {
+        let ring = key.ring();
         let words = ring.degree() / 64;
         let blocks = columns[0].len() / words;
         let mut server = Server {
-            ring: Arc::clone(ring),
+            ring,
             blocks: Vec::new(),
             masks: Vec::new(),
         };
@@ -556,12 +585,12 @@ mod tests {
                 .iter()
                 .map(|c| &c[b * words..(b + 1) * words])
                 .collect();
-            let block = Block::new(ring, key, b as u64, &slices).unwrap();
-            let mut encryptor = Encryptor::new(ring);
+            let block = Block::new(key, b as u64, &slices).unwrap();
+            let mut encryptor = Encryptor::new(key);
             server.blocks.push(
                 (0..columns.len() as u32)
                     .map(|column| {
-                        encryptor.begin_column(&key.column_secret(ring, column));
+                        encryptor.begin_column(column);
                         let mut limbs = vec![vec![0; ring.degree()]; ring.limbs().len()];
                         encryptor
                             .encrypt(
@@ -672,15 +701,9 @@ mod tests {
         Itemsets::new(length, flat.concat(), columns).unwrap()
     }
 
-    fn count(server: &Server, key: &DatasetKey, itemsets: &Itemsets) -> Answer {
+    fn count(server: &Server<'_>, key: &DatasetKey, itemsets: &Itemsets) -> Answer {
         let blocks = server.blocks.len() as u64;
-        let combiner = Combiner::new(
-            Arc::clone(&server.ring),
-            key.clone(),
-            itemsets.clone(),
-            blocks,
-        )
-        .unwrap();
+        let combiner = Combiner::new(key.clone(), itemsets.clone(), blocks).unwrap();
         let index = MomentIndex::new(itemsets);
         // Two threads' shares, parts of one block, the last first: order must not matter.
         let mut shares = [combiner.phases(), combiner.phases()];
@@ -699,22 +722,22 @@ mod tests {
             }
         }
         let [mut all, other] = shares;
-        combiner.merge(&mut all, &other);
+        combiner.merge(&mut all, &other).unwrap();
         combiner.finish(&all).unwrap()
     }
 
-    fn key() -> DatasetKey {
-        DatasetKey::new(&MasterKey::take(&mut [4; 32]), [1; 16], [2; 16])
+    fn key(log_degree: u32, limbs: usize, t: u32) -> DatasetKey {
+        key_in(4, &Parameters::new(log_degree, limbs, t).unwrap())
     }
 
     #[test]
     fn supports_are_exact_at_every_level_and_noise_stays_below_its_bound() {
-        let ring = Arc::new(Ring::new(Parameters::new(13, 5, 65537).unwrap()));
+        let key = key(13, 5, 65537);
         let columns = pseudo_random_columns(5, 2 * 128);
-        let server = dataset(&ring, &key(), &columns);
+        let server = dataset(&key, &columns);
         for level in 1..=5 {
             let itemsets = all_itemsets(5, level);
-            let answer = count(&server, &key(), &itemsets);
+            let answer = count(&server, &key, &itemsets);
             for (set, &support) in itemsets.iter().zip(&answer.supports) {
                 assert_eq!(support, plain_support(&columns, set), "{set:?}");
             }
@@ -734,11 +757,11 @@ mod tests {
         /// not happening, so they are encrypted here without the shuffle.
         #[test]
         fn supports_of_structured_columns_are_exact(columns in structured_columns(128)) {
-            let ring = Arc::new(Ring::new(Parameters::new(13, 5, 65537).unwrap()));
-            let server = dataset(&ring, &key(), &columns);
+            let key = key(13, 5, 65537);
+            let server = dataset(&key, &columns);
             for level in 1..=5 {
                 let itemsets = all_itemsets(6, level);
-                let answer = count(&server, &key(), &itemsets);
+                let answer = count(&server, &key, &itemsets);
                 for (set, &support) in itemsets.iter().zip(&answer.supports) {
                     prop_assert_eq!(support, plain_support(&columns, set), "{:?}", set);
                 }
@@ -750,27 +773,23 @@ mod tests {
     #[test]
     fn groups_are_added_after_decryption() {
         // t = 40961 holds ten blocks of 4096; eleven blocks of ones are two groups.
-        let ring = Arc::new(Ring::new(Parameters::new(12, 2, 40961).unwrap()));
-        assert_eq!(ring.parameters().group_blocks(), 10);
+        let key = key(12, 2, 40961);
+        assert_eq!(key.ring().parameters().group_blocks(), 10);
         let columns = vec![vec![u64::MAX; 11 * 64]; 2];
-        let server = dataset(&ring, &key(), &columns);
-        let answer = count(&server, &key(), &all_itemsets(2, 2));
+        let server = dataset(&key, &columns);
+        let answer = count(&server, &key, &all_itemsets(2, 2));
         assert_eq!(answer.supports, [11 * 4096]);
     }
 
     #[test]
-    fn wrong_keys_and_unfitting_moments_are_noticed() {
-        let ring = Arc::new(Ring::new(Parameters::new(12, 2, 65537).unwrap()));
+    fn unfitting_moments_are_refused_and_a_wrong_key_shows_in_a_small_group() {
+        let key = key(12, 2, 65537);
         let columns = pseudo_random_columns(3, 64);
-        let server = dataset(&ring, &key(), &columns);
+        let server = dataset(&key, &columns);
         let itemsets = all_itemsets(3, 2);
         let index = MomentIndex::new(&itemsets);
-        let combiner = |key| Combiner::new(Arc::clone(&ring), key, itemsets.clone(), 1).unwrap();
-        let wrong = combiner(DatasetKey::new(
-            &MasterKey::take(&mut [5; 32]),
-            [1; 16],
-            [2; 16],
-        ));
+        let combiner = |key: &DatasetKey| Combiner::new(key.clone(), itemsets.clone(), 1).unwrap();
+        let wrong = combiner(&key_in(5, key.ring().parameters()));
         let mut phases = wrong.phases();
         for limb in 0..2 {
             for moment in 0..index.len() {
@@ -793,7 +812,7 @@ mod tests {
             Err(CombineError::Impossible { .. })
         ));
 
-        let right = combiner(key());
+        let right = combiner(&key);
         let mut phases = right.phases();
         let refused = [
             Partial {
@@ -864,14 +883,24 @@ mod tests {
             right.finish(&phases),
             Err(CombineError::Incomplete { .. })
         ));
+        let once = Partial {
+            limb: 0,
+            blocks: 0..1,
+            moments: 0..1,
+            residues: &[0],
+        };
+        let mut other = right.phases();
+        right.absorb(&mut phases, &once).unwrap();
+        right.absorb(&mut other, &once).unwrap();
+        let twice = Err(CombineError::Unexpected(TWICE));
+        assert_eq!(right.absorb(&mut phases, &once), twice);
+        assert_eq!(right.merge(&mut phases, &other), twice);
     }
 
     #[test]
     fn levels_beyond_the_parameters_are_refused() {
-        let ring = Arc::new(Ring::new(Parameters::new(12, 2, 65537).unwrap()));
-        let error = Combiner::new(ring, key(), all_itemsets(3, 3), 1)
-            .err()
-            .unwrap();
+        let key = key(12, 2, 65537);
+        let error = Combiner::new(key, all_itemsets(3, 3), 1).err().unwrap();
         assert_eq!(
             error,
             CombineError::LevelTooHigh {

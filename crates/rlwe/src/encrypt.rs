@@ -1,19 +1,16 @@
 //! Encryption of blocks: `c = m + t·e − a·s`, once for each block seed and column secret.
 //!
-//! A [`Block`] draws its own fresh seed when it is made and takes all its columns then, so there
-//! is no way to use a seed for a second plaintext; errors are a function of seed and column, so
-//! encrypting a column of it again yields the same bytes.
+//! A [`Block`] draws its own fresh seed when it is made and takes all its columns then; secrets,
+//! errors and the ring come from the key it was made with. So there is no way to use a seed for a
+//! second plaintext or a second error: encrypting a column again yields the same bytes.
 
-use crate::key::{ColumnSecret, DatasetKey};
-use crate::noise::{BlockNoise, NoiseMeter};
+use crate::key::DatasetKey;
+use crate::noise::{BlockNoise, Limits, NoiseMeter};
 use crate::sampler;
-use oboro_ring::{Ring, Seed, mask, vector};
+use oboro_ring::{Seed, mask, vector};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 use zeroize::Zeroizing;
-
-/// Draws of an error before giving up; one suffices but for a chance below 2^-40.
-const MAX_DRAWS: u32 = 16;
 
 /// A block that could not be encrypted.
 #[derive(Debug, Error)]
@@ -22,20 +19,21 @@ pub enum EncryptError {
     #[error("the operating system gave no randomness ({0}); nothing was encrypted, try again")]
     Randomness(#[from] getrandom::Error),
     #[error(
-        "block {block}, column {column}: the transactions have a structure that would weaken the noise bound; encrypt again (they are shuffled anew each time)"
+        "block {block}, column {column}: what was drawn would weaken the noise bound, which happens once in 2^40 times; encrypt again, everything is drawn and shuffled anew"
     )]
-    Structured { block: u64, column: u32 },
+    Unlucky { block: u64, column: u32 },
 }
 
 /// Encrypts columns of one dataset on one thread: a column's secret in evaluation form and the
 /// buffers that everything happens in.
 pub struct Encryptor<'a> {
-    ring: &'a Ring,
-    secret_column: Option<u32>,
+    key: &'a DatasetKey,
+    column: Option<u32>,
     secret: Vec<Zeroizing<Vec<u32>>>,
     plaintext: Zeroizing<Vec<u32>>,
     phase: Zeroizing<Vec<i32>>,
     meter: NoiseMeter,
+    limits: Limits,
 }
 
 /// One block of a dataset: `N` transactions, all columns, one fresh mask.
@@ -51,31 +49,28 @@ impl<'a> Block<'a> {
     /// Block `number` of the dataset, with a seed never used before. `columns[i]` holds the
     /// `N` slots of column `i` as bits, 64 to a word, lowest first.
     ///
-    /// The seed is hedged: `PRF(master, "mask seed", dataset ‖ generation ‖ randomness ‖ block ‖
+    /// The seed is hedged: `PRF(master, "mask seed", dataset, generation, ring, randomness, block,
     /// hash of the plaintext)`. Even a generator that repeats itself, as after a rolled-back
-    /// virtual machine, repeats a seed only together with the plaintext.
+    /// virtual machine, repeats a seed only together with the plaintext and the ring.
     ///
     /// Panics if a column does not have `N` bits.
     pub fn new(
-        ring: &'a Ring,
         key: &'a DatasetKey,
         number: u64,
         columns: &'a [&'a [u64]],
     ) -> Result<Self, EncryptError> {
         let mut randomness = [0; 32];
         getrandom::fill(&mut randomness)?;
-        Ok(Self::with_randomness(
-            ring, key, number, columns, randomness,
-        ))
+        Ok(Self::with_randomness(key, number, columns, randomness))
     }
 
     fn with_randomness(
-        ring: &'a Ring,
         key: &'a DatasetKey,
         number: u64,
         columns: &'a [&'a [u64]],
         randomness: [u8; 32],
     ) -> Self {
+        let ring = key.ring();
         let mut hash = Sha256::new();
         for (column, words) in columns.iter().enumerate() {
             assert_eq!(words.len() * 64, ring.degree(), "a block has N slots");
@@ -113,46 +108,66 @@ impl<'a> Block<'a> {
 
 impl<'a> Encryptor<'a> {
     /// Buffers for one thread.
-    pub fn new(ring: &'a Ring) -> Self {
+    pub fn new(key: &'a DatasetKey) -> Self {
+        let degree = key.ring().degree();
         Self {
-            ring,
-            secret_column: None,
+            key,
+            column: None,
             secret: Vec::new(),
-            plaintext: Zeroizing::new(vec![0; ring.degree()]),
-            phase: Zeroizing::new(vec![0; ring.degree()]),
-            meter: NoiseMeter::new(ring.degree()),
+            plaintext: Zeroizing::new(vec![0; degree]),
+            phase: Zeroizing::new(vec![0; degree]),
+            meter: NoiseMeter::new(degree),
+            limits: Limits::default(),
         }
     }
 
     /// Takes up a column: its secret is transformed once for all blocks.
-    pub fn begin_column(&mut self, secret: &ColumnSecret) {
-        self.secret_column = Some(secret.column());
-        self.secret = (0..self.ring.limbs().len())
-            .map(|limb| secret.evaluate(self.ring, limb))
+    pub fn begin_column(&mut self, column: u32) {
+        let (secret, ring) = (self.key.column_secret(column), self.key.ring());
+        self.column = Some(column);
+        self.secret = (0..ring.limbs().len())
+            .map(|limb| secret.evaluate(ring, limb))
             .collect();
     }
 
     /// Encrypts the present column of `block` into `limbs`: for each limb, `N` residues in
     /// evaluation form. Returns what was measured of the phase factor.
     ///
-    /// Panics if no column was taken up or the shapes do not match.
+    /// Panics if no column was taken up, the block is of another dataset or the shapes do not match.
+    ///
+    /// # Errors
+    /// Noise above the limits that the bound counts on; see [`EncryptError::Unlucky`].
     pub fn encrypt(
         &mut self,
         block: &Block<'_>,
         limbs: &mut [&mut [u32]],
     ) -> Result<BlockNoise, EncryptError> {
-        let column = self.secret_column.expect("begin_column comes first");
-        assert_eq!(limbs.len(), self.ring.limbs().len());
+        let column = self.column.expect("begin_column comes first");
+        let ring = self.key.ring();
+        assert!(
+            block.key.is_same(self.key),
+            "a block is encrypted under its own key"
+        );
+        assert_eq!(limbs.len(), ring.limbs().len());
         self.encode(block.columns[column as usize]);
-        let noise = self.add_errors(block, column)?;
+        self.add_errors(block.seed, column);
+        let noise = self
+            .meter
+            .measure(&self.phase, ring.slots().modulus().value());
+        if !self.limits.hold_for(noise) {
+            return Err(EncryptError::Unlucky {
+                block: block.number,
+                column,
+            });
+        }
         for (((out, ntt), mask), secret) in limbs
             .iter_mut()
-            .zip(self.ring.limbs())
+            .zip(ring.limbs())
             .zip(&block.masks)
             .zip(&self.secret)
         {
             let q = ntt.modulus();
-            // |φ| < q, so φ + q is positive and below 2q, which the transform takes.
+            // Parameters see to |φ| < q/2; φ + q is below 2q, which the transform takes.
             for (r, &x) in out.iter_mut().zip(self.phase.iter()) {
                 *r = q.value().wrapping_add_signed(x);
             }
@@ -169,50 +184,36 @@ impl<'a> Encryptor<'a> {
                 *slot = (word >> i & 1) as u32;
             }
         }
-        self.ring.slots().inverse(&mut self.plaintext);
+        self.key.ring().slots().inverse(&mut self.plaintext);
     }
 
-    /// `φ = m + t·e` with `m` centred; draws anew until the noise bound may count on it.
-    fn add_errors(&mut self, block: &Block<'_>, column: u32) -> Result<BlockNoise, EncryptError> {
-        let t = self.ring.slots().modulus();
-        for draw in 0..MAX_DRAWS {
-            let seed = block.key.derive(
-                "error",
-                &[&block.seed.0, &column.to_le_bytes(), &draw.to_le_bytes()],
-            );
-            sampler::centred_binomial(&seed, &mut self.phase);
-            for (x, &m) in self.phase.iter_mut().zip(self.plaintext.iter()) {
-                *x = t.centre(m) + t.value() as i32 * *x;
-            }
-            let noise = self.meter.measure(&self.phase, t.value());
-            if noise.is_within_limits() {
-                return Ok(noise);
-            }
+    /// `φ = m + t·e` with `m` centred and `e` a function of mask seed and column.
+    fn add_errors(&mut self, mask_seed: Seed, column: u32) {
+        let t = self.key.ring().slots().modulus();
+        let seed = self
+            .key
+            .derive("error", &[&mask_seed.0, &column.to_le_bytes()]);
+        sampler::centred_binomial(&seed, &mut self.phase);
+        for (x, &m) in self.phase.iter_mut().zip(self.plaintext.iter()) {
+            *x = t.centre(m) + t.value() as i32 * *x;
         }
-        Err(EncryptError::Structured {
-            block: block.number,
-            column,
-        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MasterKey;
+    use crate::key::tests::{key as key_in, master};
     use oboro_ring::Parameters;
 
-    fn ring() -> Ring {
-        Ring::new(Parameters::new(12, 2, 65537).unwrap())
-    }
-
     fn key() -> DatasetKey {
-        DatasetKey::new(&MasterKey::take(&mut [9; 32]), [1; 16], [2; 16])
+        key_in(9, &Parameters::new(12, 2, 65537).unwrap())
     }
 
-    fn encrypt(ring: &Ring, block: &Block<'_>, column: u32) -> (Vec<Vec<u32>>, BlockNoise) {
-        let mut encryptor = Encryptor::new(ring);
-        encryptor.begin_column(&block.key.column_secret(ring, column));
+    fn encrypt(block: &Block<'_>, column: u32) -> (Vec<Vec<u32>>, BlockNoise) {
+        let ring = block.key.ring();
+        let mut encryptor = Encryptor::new(block.key);
+        encryptor.begin_column(column);
         let mut limbs = vec![vec![0; ring.degree()]; ring.limbs().len()];
         let noise = encryptor
             .encrypt(
@@ -225,20 +226,21 @@ mod tests {
 
     #[test]
     fn decryption_by_definition_gives_the_bits() {
-        let (ring, key) = (ring(), key());
+        let key = key();
+        let ring = key.ring();
         let bits: Vec<u64> = (0..64u64)
             .map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15))
             .collect();
         let columns: [&[u64]; 1] = [&bits];
-        let block = Block::new(&ring, &key, 5, &columns).unwrap();
-        let (limbs, noise) = encrypt(&ring, &block, 0);
+        let block = Block::new(&key, 5, &columns).unwrap();
+        let (limbs, noise) = encrypt(&block, 0);
         assert!(
-            noise.is_within_limits() && noise.norm > 3.0 && noise.peak > 7.0,
+            Limits::default().hold_for(noise) && noise.norm > 3.0 && noise.peak > 7.0,
             "{noise:?}"
         );
         for (limb, c) in limbs.iter().enumerate() {
             let ntt = &ring.limbs()[limb];
-            let secret = key.column_secret(&ring, 0).evaluate(&ring, limb);
+            let secret = key.column_secret(0).evaluate(ring, limb);
             let mut phase = c.clone();
             vector::multiply_add(ntt.modulus(), &block.masks[limb], &secret, &mut phase);
             ntt.inverse(&mut phase);
@@ -260,32 +262,29 @@ mod tests {
 
     #[test]
     fn a_retry_makes_identical_bytes_and_a_new_block_a_new_seed() {
-        let (ring, key) = (ring(), key());
+        let key = key();
         let bits = vec![7u64; 64];
         let columns: [&[u64]; 2] = [&bits, &bits];
-        let block = Block::new(&ring, &key, 0, &columns).unwrap();
-        assert_eq!(encrypt(&ring, &block, 0).0, encrypt(&ring, &block, 0).0);
-        let again = Block::new(&ring, &key, 0, &columns).unwrap();
+        let block = Block::new(&key, 0, &columns).unwrap();
+        assert_eq!(encrypt(&block, 0).0, encrypt(&block, 0).0);
+        let again = Block::new(&key, 0, &columns).unwrap();
         assert_ne!(block.seed(), again.seed());
         // Equal columns of one block differ by their secrets and their errors.
-        assert_ne!(encrypt(&ring, &block, 0).0, encrypt(&ring, &block, 1).0);
+        assert_ne!(encrypt(&block, 0).0, encrypt(&block, 1).0);
     }
 
     #[test]
     fn a_repeating_generator_repeats_a_seed_only_with_the_plaintext() {
-        let (ring, key) = (ring(), key());
+        let key = key();
         let (bits, mut other) = (vec![7u64; 64], vec![7u64; 64]);
         other[63] ^= 1 << 63;
         let a: [&[u64]; 2] = [&bits, &bits];
         let b: [&[u64]; 2] = [&bits, &other];
         let swapped: [&[u64]; 2] = [&other, &bits];
-        let stuck = |number, columns| Block::with_randomness(&ring, &key, number, columns, [3; 32]);
+        let stuck = |number, columns| Block::with_randomness(&key, number, columns, [3; 32]);
         let first = stuck(0, &a);
         assert_eq!(first.seed(), stuck(0, &a).seed());
-        assert_eq!(
-            encrypt(&ring, &first, 1).0,
-            encrypt(&ring, &stuck(0, &a), 1).0
-        );
+        assert_eq!(encrypt(&first, 1).0, encrypt(&stuck(0, &a), 1).0);
         let seeds = [
             first.seed(),
             stuck(0, &b).seed(),
@@ -295,28 +294,113 @@ mod tests {
         for (i, x) in seeds.iter().enumerate() {
             assert!(seeds[..i].iter().all(|y| y != x), "{i}");
         }
-        let elsewhere = DatasetKey::new(&MasterKey::take(&mut [9; 32]), [1; 16], [3; 16]);
+        let elsewhere = DatasetKey::new(
+            &master(9),
+            key.ring().parameters().clone(),
+            [1; 16],
+            [3; 16],
+        );
         assert_ne!(
-            Block::with_randomness(&ring, &elsewhere, 0, &a, [3; 32]).seed(),
+            Block::with_randomness(&elsewhere, 0, &a, [3; 32]).seed(),
             first.seed()
         );
     }
 
     #[test]
+    fn another_ring_has_other_seeds_and_errors() {
+        // The same id, generation, randomness and plaintext, as after a rolled-back machine, but
+        // another max_len: related ciphertexts would show (t − t')·e.
+        let bits = vec![7u64; 64];
+        let columns: [&[u64]; 1] = [&bits];
+        let keys = [(2, 65537), (3, 65537), (2, 40961)]
+            .map(|(limbs, t)| key_in(9, &Parameters::new(12, limbs, t).unwrap()));
+        let blocks = keys
+            .each_ref()
+            .map(|key| Block::with_randomness(key, 0, &columns, [3; 32]));
+        let errors = |i: usize| {
+            // With equal seeds, even: only the ring tells them apart then.
+            let mut encryptor = Encryptor::new(&keys[i]);
+            encryptor.encode(&[0; 64]);
+            encryptor.add_errors(Seed([5; 32]), 0);
+            let t = keys[i].ring().slots().modulus().value() as i32;
+            encryptor.phase.iter().map(|x| x / t).collect::<Vec<_>>()
+        };
+        for (i, j) in [(0, 1), (0, 2), (1, 2)] {
+            assert_ne!(blocks[i].seed(), blocks[j].seed());
+            assert_ne!(errors(i), errors(j));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "under its own key")]
+    fn a_block_is_not_encrypted_under_another_key() {
+        let (key, other) = (key(), key_in(8, &Parameters::new(12, 2, 65537).unwrap()));
+        let bits = vec![7u64; 64];
+        let columns: [&[u64]; 1] = [&bits];
+        let block = Block::new(&key, 0, &columns).unwrap();
+        let mut encryptor = Encryptor::new(&other);
+        encryptor.begin_column(0);
+        let mut limbs = vec![vec![0; 4096]; 2];
+        let _ = encryptor.encrypt(
+            &block,
+            &mut limbs.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>(),
+        );
+    }
+
+    #[test]
+    fn noise_above_the_limits_makes_no_ciphertext() {
+        let key = key();
+        let bits = vec![7u64; 64];
+        let columns: [&[u64]; 1] = [&bits];
+        let block = Block::new(&key, 4, &columns).unwrap();
+        for limits in [
+            Limits {
+                norm: 3.0,
+                ..Limits::default()
+            },
+            Limits {
+                peak: 3.0,
+                ..Limits::default()
+            },
+        ] {
+            let mut encryptor = Encryptor::new(&key);
+            encryptor.limits = limits;
+            encryptor.begin_column(0);
+            let mut limbs = vec![vec![0; 4096]; 2];
+            let outcome = encryptor.encrypt(
+                &block,
+                &mut limbs.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>(),
+            );
+            assert!(matches!(
+                outcome,
+                Err(EncryptError::Unlucky {
+                    block: 4,
+                    column: 0
+                })
+            ));
+            assert!(
+                limbs.iter().flatten().all(|&r| r == 0),
+                "nothing was written"
+            );
+        }
+    }
+
+    #[test]
     fn one_error_serves_all_limbs() {
         // c + a·s mod q_1 and mod q_2 are residues of one small integer polynomial.
-        let (ring, key) = (ring(), key());
+        let key = key();
+        let ring = key.ring();
         let bits = vec![u64::MAX; 64];
         let columns: [&[u64]; 1] = [&bits];
-        let block = Block::new(&ring, &key, 0, &columns).unwrap();
-        let (limbs, _) = encrypt(&ring, &block, 0);
+        let block = Block::new(&key, 0, &columns).unwrap();
+        let (limbs, _) = encrypt(&block, 0);
         let phases: Vec<Vec<i32>> = limbs
             .iter()
             .enumerate()
             .map(|(limb, c)| {
                 let ntt = &ring.limbs()[limb];
                 let mut phase = c.clone();
-                let secret = key.column_secret(&ring, 0).evaluate(&ring, limb);
+                let secret = key.column_secret(0).evaluate(ring, limb);
                 vector::multiply_add(ntt.modulus(), &block.masks[limb], &secret, &mut phase);
                 ntt.inverse(&mut phase);
                 phase.iter().map(|&x| ntt.modulus().centre(x)).collect()

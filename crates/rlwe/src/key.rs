@@ -5,8 +5,10 @@
 
 use crate::prf::{Output, prf};
 use crate::sampler;
-use oboro_ring::Ring;
+use crate::seal::SealError;
+use oboro_ring::{Parameters, Ring};
 use std::fmt;
+use std::sync::Arc;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 /// Identifies a master key without revealing it: the owner's files carry it so that a key that
@@ -41,9 +43,9 @@ impl fmt::Debug for MasterKey {
 impl MasterKey {
     /// A new key from the operating system's generator.
     pub fn generate() -> Result<Self, getrandom::Error> {
-        let mut bytes = [0; 32];
-        getrandom::fill(&mut bytes)?;
-        Ok(Self { bytes })
+        let mut bytes = Zeroizing::new([0; 32]);
+        getrandom::fill(&mut *bytes)?;
+        Ok(Self::take(&mut bytes))
     }
 
     /// A key from its bytes, which are wiped.
@@ -68,10 +70,14 @@ impl MasterKey {
     }
 }
 
-/// A master key at work on one generation of one dataset.
+/// A master key at work on one generation of one dataset, in one ring.
+///
+/// The ring is part of every derivation: the same dataset in another ring would have other
+/// secrets, masks and errors, so that nothing is ever encrypted twice under related randomness.
 #[derive(Debug, Clone)]
 pub struct DatasetKey {
     master: MasterKey,
+    ring: Arc<Ring>,
     dataset: [u8; 16],
     generation: [u8; 16],
 }
@@ -79,20 +85,32 @@ pub struct DatasetKey {
 impl DatasetKey {
     /// The key of an existing dataset. Ids and generations are drawn once, by
     /// [`DatasetKey::fresh`], and never used for another dataset.
-    pub fn new(master: &MasterKey, dataset: [u8; 16], generation: [u8; 16]) -> Self {
+    pub fn new(
+        master: &MasterKey,
+        parameters: Parameters,
+        dataset: [u8; 16],
+        generation: [u8; 16],
+    ) -> Self {
+        let ring = Arc::new(Ring::new(parameters));
         Self {
             master: master.clone(),
+            ring,
             dataset,
             generation,
         }
     }
 
     /// The key of a new dataset, with an id and a generation that were never used before.
-    pub fn fresh(master: &MasterKey) -> Result<Self, getrandom::Error> {
+    pub fn fresh(master: &MasterKey, parameters: Parameters) -> Result<Self, getrandom::Error> {
         let (mut dataset, mut generation) = ([0; 16], [0; 16]);
         getrandom::fill(&mut dataset)?;
         getrandom::fill(&mut generation)?;
-        Ok(Self::new(master, dataset, generation))
+        Ok(Self::new(master, parameters, dataset, generation))
+    }
+
+    /// The ring of the dataset.
+    pub fn ring(&self) -> &Ring {
+        &self.ring
     }
 
     /// The dataset's id.
@@ -105,18 +123,56 @@ impl DatasetKey {
         self.generation
     }
 
-    /// `PRF(master, label, dataset ‖ generation ‖ fields)`.
+    /// Whether both are the key of the same dataset, ring and owner.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (self.dataset, self.generation) == (other.dataset, other.generation)
+            && self.ring.parameters() == other.ring.parameters()
+            && self.master.check() == other.master.check()
+    }
+
+    /// Seals a record of this dataset; see [`MasterKey::seal`].
+    ///
+    /// # Errors
+    /// No randomness.
+    pub fn seal(&self, what: &str, plaintext: &[u8]) -> Result<Vec<u8>, SealError> {
+        self.master.seal(&self.context(what), plaintext)
+    }
+
+    /// Opens what [`DatasetKey::seal`] made for the same dataset and purpose.
+    ///
+    /// # Errors
+    /// Altered, or sealed by another key, for another dataset or purpose.
+    pub fn open(&self, what: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
+        self.master.open(&self.context(what), sealed)
+    }
+
+    fn context(&self, what: &str) -> Vec<u8> {
+        [what.as_bytes(), &self.dataset].concat()
+    }
+
+    /// `PRF(master, label, dataset, generation, ring, fields…)`, the ring as `log2 N` and `L` (a
+    /// byte each) and `t` (four bytes).
     pub(crate) fn derive(&self, label: &str, fields: &[&[u8]]) -> Output {
-        let mut all: Vec<&[u8]> = vec![&self.dataset, &self.generation];
+        let parameters = self.ring.parameters();
+        let mut ring = [
+            parameters.log_degree() as u8,
+            parameters.limb_count() as u8,
+            0,
+            0,
+            0,
+            0,
+        ];
+        ring[2..].copy_from_slice(&parameters.plaintext_modulus().to_le_bytes());
+        let mut all: Vec<&[u8]> = vec![&self.dataset, &self.generation, &ring];
         all.extend(fields);
         self.master.derive(label, &all)
     }
 
     /// The secret of a column: ternary, expanded from
-    /// `PRF(master, "column secret", dataset ‖ generation ‖ column)`.
-    pub fn column_secret(&self, ring: &Ring, column: u32) -> ColumnSecret {
+    /// `PRF(master, "column secret", dataset, generation, ring, column)`.
+    pub(crate) fn column_secret(&self, column: u32) -> ColumnSecret {
         let seed = self.derive("column secret", &[&column.to_le_bytes()]);
-        let mut coefficients = Zeroizing::new(vec![0; ring.degree()]);
+        let mut coefficients = Zeroizing::new(vec![0; self.ring.degree()]);
         sampler::ternary(&seed, &mut coefficients);
         ColumnSecret {
             column,
@@ -126,7 +182,7 @@ impl DatasetKey {
 }
 
 /// `s_i`: `N` coefficients −1, 0 or 1.
-pub struct ColumnSecret {
+pub(crate) struct ColumnSecret {
     column: u32,
     coefficients: Zeroizing<Vec<i8>>,
 }
@@ -138,11 +194,6 @@ impl fmt::Debug for ColumnSecret {
 }
 
 impl ColumnSecret {
-    /// The column it belongs to.
-    pub fn column(&self) -> u32 {
-        self.column
-    }
-
     /// The secret in evaluation form modulo limb `limb`.
     pub(crate) fn evaluate(&self, ring: &Ring, limb: usize) -> Zeroizing<Vec<u32>> {
         let ntt = &ring.limbs()[limb];
@@ -159,66 +210,74 @@ impl ColumnSecret {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use oboro_ring::Parameters;
 
     pub(crate) fn master(byte: u8) -> MasterKey {
         MasterKey::take(&mut [byte; 32])
     }
 
+    pub(crate) fn key(byte: u8, parameters: &Parameters) -> DatasetKey {
+        DatasetKey::new(&master(byte), parameters.clone(), [1; 16], [2; 16])
+    }
+
+    fn small() -> Parameters {
+        Parameters::new(10, 1, 12289).unwrap()
+    }
+
     #[test]
     fn secrets_do_not_show_in_debug_output() {
-        let ring = Ring::new(Parameters::new(10, 1, 12289).unwrap());
-        let key = DatasetKey::new(&master(0xab), [1; 16], [2; 16]);
-        let shown = format!(
-            "{key:?} {:?} {:?}",
-            key.column_secret(&ring, 3),
-            master(0xab)
+        let key = key(0xab, &small());
+        let master = format!("{:?}", master(0xab));
+        let secret = format!("{:?}", key.column_secret(3));
+        assert_eq!(
+            (master.as_str(), secret.as_str()),
+            ("MasterKey(secret)", "ColumnSecret(column 3, secret)")
         );
-        assert!(shown.contains("secret"));
-        for leak in ["171", "ab", "AB", "-1"] {
-            assert!(!shown.contains(leak), "{leak} in {shown}");
-        }
+        let shown = format!("{key:?}");
+        assert!(
+            shown.contains("MasterKey(secret)") && !shown.contains("171, 171"),
+            "{shown}"
+        );
     }
 
     #[test]
     fn every_part_of_the_name_of_a_column_changes_its_secret() {
-        let ring = Ring::new(Parameters::new(10, 1, 12289).unwrap());
-        let secret = |m: u8, d: u8, g: u8, c: u32| {
-            DatasetKey::new(&master(m), [d; 16], [g; 16])
-                .column_secret(&ring, c)
-                .coefficients
-                .to_vec()
+        let secret = |m: u8, parameters: Parameters, d: u8, g: u8, c: u32| {
+            let key = DatasetKey::new(&master(m), parameters, [d; 16], [g; 16]);
+            key.column_secret(c).coefficients[..1024].to_vec()
         };
-        let base = secret(1, 1, 1, 1);
-        assert_eq!(base, secret(1, 1, 1, 1));
-        for other in [
-            secret(2, 1, 1, 1),
-            secret(1, 2, 1, 1),
-            secret(1, 1, 2, 1),
-            secret(1, 1, 1, 2),
-        ] {
-            assert_ne!(base, other);
+        let of = |log_degree, limbs, t| Parameters::new(log_degree, limbs, t).unwrap();
+        let all = [
+            secret(1, of(12, 2, 65537), 1, 1, 1),
+            secret(2, of(12, 2, 65537), 1, 1, 1),
+            secret(1, of(12, 3, 65537), 1, 1, 1),
+            secret(1, of(12, 2, 40961), 1, 1, 1),
+            secret(1, of(13, 2, 65537), 1, 1, 1),
+            secret(1, of(12, 2, 65537), 2, 1, 1),
+            secret(1, of(12, 2, 65537), 1, 2, 1),
+            secret(1, of(12, 2, 65537), 1, 1, 2),
+        ];
+        assert_eq!(all[0], secret(1, of(12, 2, 65537), 1, 1, 1));
+        for (i, x) in all.iter().enumerate() {
+            assert!(all[..i].iter().all(|y| y != x), "{i}");
         }
     }
 
     #[test]
     fn fresh_datasets_never_share_their_ids() {
-        let (a, b) = (
-            DatasetKey::fresh(&master(1)).unwrap(),
-            DatasetKey::fresh(&master(1)).unwrap(),
-        );
+        let fresh = || DatasetKey::fresh(&master(1), small()).unwrap();
+        let (a, b) = (fresh(), fresh());
         assert_ne!(a.dataset(), b.dataset());
         assert_ne!(a.generation(), b.generation());
     }
 
     #[test]
     fn evaluation_form_is_the_transform_of_the_coefficients() {
-        let ring = Ring::new(Parameters::new(10, 1, 12289).unwrap());
-        let secret = DatasetKey::new(&master(1), [1; 16], [1; 16]).column_secret(&ring, 0);
-        let ntt = &ring.limbs()[0];
-        let mut values = secret.evaluate(&ring, 0).to_vec();
+        let key = key(1, &small());
+        let secret = key.column_secret(0);
+        let ntt = &key.ring().limbs()[0];
+        let mut values = secret.evaluate(key.ring(), 0).to_vec();
         ntt.inverse(&mut values);
         let back: Vec<i8> = values
             .iter()

@@ -5,7 +5,7 @@
 
 use crate::key::MasterKey;
 use crate::seal::{NONCE_BYTES, TAG_BYTES, decrypt, encrypt};
-use argon2::{Algorithm, Argon2, Params, Version};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -22,8 +22,8 @@ const NONCE: std::ops::Range<usize> = 48..48 + NONCE_BYTES;
 const SECRET: std::ops::Range<usize> = 72..72 + 32 + TAG_BYTES;
 const LENGTH: usize = SECRET.end;
 
-/// Argon2id costs of new files: 64 MiB, three passes, one lane (RFC 9106, second recommendation,
-/// with one lane for two lanes' worth of work on small machines).
+/// Argon2id costs of new files: the memory and passes of RFC 9106's second recommendation, on one
+/// lane, since the implementation computes lanes one after another.
 const COST: Cost = Cost {
     memory_kib: 64 << 10,
     passes: 3,
@@ -52,7 +52,7 @@ struct Cost {
 pub enum KeyFileError {
     #[error("a file named {} exists already; choose another name, or move it away if you are sure that nothing was encrypted with it", .0.display())]
     Exists(PathBuf),
-    #[error("cannot write the key file {}: {source}; check the directory's permissions and free space", path.display())]
+    #[error("cannot write the key file {}: {source}; check the directory's permissions and free space, and that its file system has hard links", path.display())]
     Write { path: PathBuf, source: io::Error },
     #[error("cannot read the key file {}: {source}; check the path and that you own the file", path.display())]
     Read { path: PathBuf, source: io::Error },
@@ -68,6 +68,8 @@ pub enum KeyFileError {
     PassphraseNeeded(PathBuf),
     #[error("the passphrase does not open {}, or the file is damaged; try again or restore the file from your backup", .0.display())]
     WrongPassphrase(PathBuf),
+    #[error("an empty passphrase protects nothing; give one, or none at all")]
+    EmptyPassphrase,
     #[error("the operating system gave no randomness ({0}); nothing was written, try again")]
     Randomness(#[from] getrandom::Error),
 }
@@ -75,6 +77,9 @@ pub enum KeyFileError {
 impl MasterKey {
     /// Writes the key to a new file of mode 0600, under a passphrase if one is given.
     pub fn save(&self, path: &Path, passphrase: Option<&Passphrase>) -> Result<(), KeyFileError> {
+        if passphrase.is_some_and(|text| text.is_empty()) {
+            return Err(KeyFileError::EmptyPassphrase);
+        }
         let (mut salt, mut nonce) = ([0; 16], [0; NONCE_BYTES]);
         getrandom::fill(&mut salt)?;
         getrandom::fill(&mut nonce)?;
@@ -213,8 +218,9 @@ impl MasterKey {
 fn wrapping_key(passphrase: &Passphrase, salt: &[u8], cost: Cost) -> Option<Zeroizing<[u8; 32]>> {
     let params = Params::new(cost.memory_kib, cost.passes, cost.lanes, Some(32)).ok()?;
     let mut key = Zeroizing::new([0; 32]);
+    let mut memory = Zeroizing::new(vec![Block::default(); params.block_count()]);
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
-        .hash_password_into(passphrase.as_bytes(), salt, &mut *key)
+        .hash_password_into_with_memory(passphrase.as_bytes(), salt, &mut *key, &mut memory[..])
         .ok()?;
     Some(key)
 }
@@ -248,7 +254,10 @@ fn write_new(path: &Path, bytes: &[u8]) -> Result<(), KeyFileError> {
         file.sync_all()?;
         // A link, unlike a rename, refuses to replace what is there.
         fs::hard_link(&temporary, path)?;
-        File::open(directory)?.sync_all()
+        // What may not survive a crash must not look as if it did.
+        File::open(directory)?
+            .sync_all()
+            .inspect_err(|_| drop(fs::remove_file(path)))
     })();
     // The temporary name goes in any case; the key, if linked, stays under its own.
     let _ = fs::remove_file(&temporary);
@@ -299,6 +308,8 @@ mod tests {
                 Err(KeyFileError::Permissions { .. })
             ));
         }
+        let empty = key().save(&directory.path().join("empty"), Some(&passphrase("")));
+        assert!(matches!(empty, Err(KeyFileError::EmptyPassphrase)));
         assert_eq!(
             fs::read_dir(directory.path()).unwrap().count(),
             2,

@@ -20,7 +20,7 @@ mod seal;
 
 pub use combine::{Answer, CombineError, Combiner, Partial, Phases};
 pub use encrypt::{Block, EncryptError, Encryptor};
-pub use key::{ColumnSecret, DatasetKey, KeyCheck, MasterKey};
+pub use key::{DatasetKey, KeyCheck, MasterKey};
 pub use key_file::{KeyFileError, Passphrase};
 pub use noise::{BlockNoise, NORM_LIMIT, PEAK_LIMIT, limbs_for_level, log2_phase_bound};
 pub use planner::{PlanError, plan};

@@ -119,7 +119,8 @@ impl Bundle {
         };
         let length = match fs::metadata(&path) {
             Ok(metadata) => metadata.len(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // A mistyped path is no damaged bundle.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && directory.exists() => {
                 return Err(damaged(Fault::Missing));
             }
             Err(error) => return Err(io_error("read", &path)(error)),

@@ -47,7 +47,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let threads = arguments.threads.count();
     let dataset = match &arguments.append_to {
         Some(directory) => {
-            Dataset::open(directory, &key)?.append(&transactions, &key, threads, &progress)
+            Dataset::open(directory, &key)?.append(&transactions, threads, &progress)
         }
         None => Dataset::create(
             &transactions,

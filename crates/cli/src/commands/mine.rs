@@ -12,7 +12,7 @@ use serde_json::json;
 use std::collections::HashSet;
 use std::fmt::Write;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Itemsets that are printed for people; all are in the file and in JSON.
@@ -54,6 +54,11 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let dataset = Dataset::open(&arguments.bundle, &key)?;
     let max_len = arguments.max_len(&dataset)?;
     let name = dataset_name(arguments.name.as_ref(), &arguments.bundle)?;
+    let plaintext = arguments
+        .verify
+        .as_deref()
+        .map(|path| read_path(path, arguments.format))
+        .transpose()?;
     let connection = arguments.server.connect()?;
     let begun = Instant::now();
     let bar = output.bar("counting", Unit::Bytes);
@@ -68,14 +73,20 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     bar.finish();
     let document = mined?.to_document(counter.names())?;
     let elapsed = begun.elapsed();
+    let plaintext = plaintext
+        .map(|transactions| {
+            verify(
+                &transactions,
+                arguments,
+                max_len,
+                counter.names(),
+                &document,
+            )
+        })
+        .transpose()?;
     if let Some(path) = &arguments.out {
         write_file(path, document.to_json().as_bytes())?;
     }
-    let plaintext = arguments
-        .verify
-        .as_deref()
-        .map(|path| verify(path, arguments, max_len, counter.names(), &document))
-        .transpose()?;
     let mut value = serde_json::to_value(&document)?;
     value["seconds"] = json!(elapsed.as_secs_f64());
     value["levels"] = counter
@@ -110,26 +121,24 @@ impl Arguments {
 
 /// Mines the plaintext, restricted to the dataset's items, by another algorithm; the time it took.
 fn verify(
-    path: &Path,
+    transactions: &Transactions,
     arguments: &Arguments,
     max_len: NonZeroUsize,
     names: &[String],
     encrypted: &ItemsetsDocument,
 ) -> Result<Duration, Failure> {
-    let transactions = read_path(path, arguments.format)?;
-    let transactions = only_items(&transactions, names)?;
+    let transactions = only_items(transactions, names)?;
     let begun = Instant::now();
     let plaintext = eclat(&transactions, arguments.min_support, Some(max_len))
         .to_document(transactions.names())?;
     let elapsed = begun.elapsed();
     if plaintext != *encrypted {
         return Err(format!(
-            "the encrypted result differs from the plaintext one: {} itemsets of {} transactions against {} of {}; is {} what was encrypted?",
+            "the encrypted result differs from the plaintext one: {} itemsets of {} transactions against {} of {}; give --verify the file that was encrypted",
             encrypted.itemsets.len(),
             encrypted.transactions,
             plaintext.itemsets.len(),
             plaintext.transactions,
-            path.display()
         )
         .into());
     }

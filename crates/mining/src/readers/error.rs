@@ -57,6 +57,16 @@ pub enum ReadError {
         /// The line.
         line: u64,
     },
+    /// No text, or text of another width.
+    #[error(
+        "{file}, line {line}: there is a zero byte, so this is no text; give a file of transactions, and convert UTF-16, for instance with `iconv -f UTF-16 -t UTF-8`"
+    )]
+    ZeroByte {
+        /// The file.
+        file: String,
+        /// The line.
+        line: u64,
+    },
     /// Not UTF-8.
     #[error(
         "{file}, line {line}: the text is not UTF-8; convert the file, for instance with `iconv -t UTF-8`"

@@ -72,6 +72,12 @@ impl<'a> Lines<'a> {
                 line: self.number,
             });
         }
+        if self.line.contains(&0) {
+            return Err(ReadError::ZeroByte {
+                file: self.file(),
+                line: self.number,
+            });
+        }
         let bytes = without_marks(&self.line, self.number == 1);
         Ok(Some(Line {
             number: self.number,
