@@ -68,14 +68,15 @@ pub struct InputArguments {
 /// How many threads compute.
 #[derive(Args)]
 pub struct ThreadArguments {
-    /// Threads to compute with [default: as many as there are processors].
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    /// Threads to compute with, up to 1024 [default: as many as there are processors].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
 }
 
 impl ThreadArguments {
     pub fn count(&self) -> NonZeroUsize {
         self.threads
+            .and_then(|threads| NonZeroUsize::new(threads.into()))
             .or_else(|| thread::available_parallelism().ok())
             .unwrap_or(NonZeroUsize::MIN)
     }

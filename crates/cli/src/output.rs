@@ -4,9 +4,9 @@ use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::error::Error;
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::Path;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -159,37 +159,121 @@ pub fn seconds(duration: Duration) -> String {
     }
 }
 
-/// Writes a file whole or not at all: temporary name, sync, rename, sync of the directory.
-pub fn write_file(path: &Path, content: &[u8]) -> Result<(), Failure> {
-    let directory = path
-        .parent()
-        .filter(|parent| *parent != Path::new(""))
-        .unwrap_or(Path::new("."));
-    let name = path.file_name().ok_or_else(|| {
-        format!(
-            "{} names no file; give the name of a file to write",
-            path.display()
-        )
-    })?;
-    let temporary = directory.join(format!(
-        ".{}.{}",
-        name.to_string_lossy(),
-        std::process::id()
-    ));
-    let written = (|| {
-        let mut file = File::create(&temporary)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)?;
+/// A file that will be written whole or not at all. Prepared before the work whose result it takes,
+/// so that a mistake shows early.
+pub struct OutputFile {
+    /// Links followed, so that they stay links.
+    path: PathBuf,
+    kind: Kind,
+}
+
+enum Kind {
+    /// New, or a regular file to replace.
+    Regular,
+    /// A pipe or device: written to as it is.
+    Special,
+}
+
+impl OutputFile {
+    /// Checks the place. Keys and encrypted datasets are never replaced by a result.
+    pub fn prepare(path: &Path) -> Result<Self, Failure> {
+        let failed =
+            |problem: String| Failure::from(format!("cannot write {}: {problem}", path.display()));
+        let resolved = match path.canonicalize() {
+            Ok(resolved) => resolved,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let parent = path.parent().filter(|parent| *parent != Path::new(""));
+                let directory =
+                    parent
+                        .unwrap_or(Path::new("."))
+                        .canonicalize()
+                        .map_err(|error| {
+                            failed(format!("its directory: {error}; make the directory first"))
+                        })?;
+                let name = path
+                    .file_name()
+                    .ok_or_else(|| failed("it names no file".to_owned()))?;
+                return Ok(Self {
+                    path: directory.join(name),
+                    kind: Kind::Regular,
+                });
+            }
+            Err(error) => return Err(failed(format!("{error}; check the path"))),
+        };
+        let metadata = resolved
+            .metadata()
+            .map_err(|error| failed(error.to_string()))?;
+        if metadata.is_dir() {
+            return Err(failed(
+                "it is a directory; give the name of a file".to_owned(),
+            ));
+        }
+        if !metadata.is_file() {
+            return Ok(Self {
+                path: resolved,
+                kind: Kind::Special,
+            });
+        }
+        let mut start = Vec::new();
+        let opened = File::open(&resolved).and_then(|file| file.take(5).read_to_end(&mut start));
+        opened.map_err(|error| failed(format!("{error}; choose another name")))?;
+        if start == b"OBORO" {
+            return Err(failed(
+                "it is a key or part of an encrypted dataset; choose another name".to_owned(),
+            ));
+        }
+        Ok(Self {
+            path: resolved,
+            kind: Kind::Regular,
+        })
+    }
+
+    /// The same, for a file that must not be there yet.
+    pub fn prepare_new(path: &Path) -> Result<Self, Failure> {
+        let file = Self::prepare(path)?;
+        match file.kind {
+            Kind::Regular if file.path.exists() => Err(format!(
+                "{} exists already; choose another name, or remove it first",
+                path.display()
+            )
+            .into()),
+            _ => Ok(file),
+        }
+    }
+
+    /// Temporary name, sync, rename, sync of the directory.
+    pub fn write(&self, content: &[u8]) -> Result<(), Failure> {
+        let written = match self.kind {
+            Kind::Special => OpenOptions::new()
+                .write(true)
+                .open(&self.path)
+                .and_then(|mut file| file.write_all(content)),
+            Kind::Regular => self.replace(content),
+        };
+        written.map_err(|error| {
+            format!(
+                "cannot write {}: {error}; check the directory's permissions and free space",
+                self.path.display()
+            )
+            .into()
+        })
+    }
+
+    fn replace(&self, content: &[u8]) -> io::Result<()> {
+        let directory = self.path.parent().unwrap_or(Path::new("/"));
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let temporary = directory.join(format!(".{name}.{}", std::process::id()));
+        let written = (|| {
+            let mut file = File::create(&temporary)?;
+            file.write_all(content)?;
+            file.sync_all()?;
+            fs::rename(&temporary, &self.path)
+        })();
+        if written.is_err() {
+            // The original is untouched; a leftover temporary file would only confuse.
+            let _ = fs::remove_file(&temporary);
+        }
+        written?;
         File::open(directory)?.sync_all()
-    })();
-    written.map_err(|error: io::Error| {
-        // The original is untouched; a leftover temporary file would only confuse.
-        let _ = fs::remove_file(&temporary);
-        format!(
-            "cannot write {}: {error}; check the directory's permissions and free space",
-            path.display()
-        )
-        .into()
-    })
+    }
 }

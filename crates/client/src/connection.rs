@@ -22,7 +22,7 @@ pub struct Options {
     pub url: String,
     /// The token that the server wants.
     pub token: Option<String>,
-    /// Certificates, in PEM, that vouch for the server, instead of none.
+    /// Certificates, in PEM, that vouch for the server, instead of those that the system trusts.
     pub certificates: Option<Vec<u8>>,
 }
 
@@ -96,9 +96,10 @@ impl Connection {
                 .as_deref()
                 .map(certificates)
                 .transpose()?;
-            let config = certificates
-                .into_iter()
-                .fold(ClientTlsConfig::new(), ClientTlsConfig::ca_certificate);
+            let config = match certificates {
+                Some(certificates) => ClientTlsConfig::new().ca_certificate(certificates),
+                None => ClientTlsConfig::new().with_native_roots(),
+            };
             endpoint = endpoint
                 .tls_config(config)
                 .map_err(|error| ClientError::Certificates(describe(&error)))?;
@@ -118,13 +119,14 @@ impl Connection {
             .enable_all()
             .build()
             .map_err(ClientError::Runtime)?;
-        let channel =
-            runtime
-                .block_on(endpoint.connect())
-                .map_err(|error| ClientError::Unreachable {
-                    url: url.clone(),
-                    cause: describe(&error),
-                })?;
+        let channel = runtime
+            .block_on(async { tokio::time::timeout(CONNECT_TIMEOUT, endpoint.connect()).await })
+            .map_err(|_| "nothing answered in time".to_owned())
+            .and_then(|connected| connected.map_err(|error| describe(&error)))
+            .map_err(|cause| ClientError::Unreachable {
+                url: url.clone(),
+                cause,
+            })?;
         let client = MiningClient::with_interceptor(channel, credentials)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);

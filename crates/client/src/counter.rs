@@ -7,7 +7,7 @@
 use crate::connection::Connection;
 use crate::error::ClientError;
 use oboro_mining::{Dataset, Itemset, SupportCounter, transactions::compare_names};
-use oboro_protocol::{MAX_ITEMSETS, unpack_moments, v1};
+use oboro_protocol::{max_itemsets, unpack_moments, v1};
 use oboro_ring::moment::Itemsets;
 use oboro_rlwe::{Answer, CombineError, Combiner, Partial, Phases};
 use std::num::NonZeroUsize;
@@ -16,8 +16,6 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Uses of moments (itemsets × their subsets) in one question: bounds the owner's memory.
-const USES: usize = 1 << 23;
 /// Messages waiting for a thread to combine them.
 const WAITING: usize = 8;
 
@@ -138,6 +136,8 @@ impl<'a> EncryptedCounter<'a> {
                     match reply.reply {
                         Some(v1::count_reply::Reply::Moments(moments)) => {
                             received.bytes += moments.residues.len() as u64;
+                            let each = combiner.residues_of(moments.first_moment as usize);
+                            received.residues += moments.moments.saturating_mul(each as u64);
                             (self.progress)(level, received.bytes * 2 / 7, expected);
                             if sender.send(moments).is_err() {
                                 // All workers have failed; their error says why.
@@ -145,7 +145,11 @@ impl<'a> EncryptedCounter<'a> {
                             }
                         }
                         Some(v1::count_reply::Reply::Done(done)) => {
-                            received.server = Some(Duration::from_micros(done.microseconds))
+                            if done.residues != received.residues {
+                                // Parts were lost on the way; what is there is worthless.
+                                break;
+                            }
+                            received.server = Some(Duration::from_micros(done.microseconds));
                         }
                         Some(v1::count_reply::Reply::Accepted(_)) | None => {}
                     }
@@ -186,6 +190,7 @@ impl<'a> EncryptedCounter<'a> {
 #[derive(Default)]
 struct Received {
     bytes: u64,
+    residues: u64,
     server: Option<Duration>,
 }
 
@@ -249,8 +254,7 @@ impl SupportCounter for EncryptedCounter<'_> {
         let mut questions: Vec<(Vec<u32>, usize)> =
             candidates.iter().map(columns).zip(0..).collect();
         questions.sort_unstable();
-        let most = (USES >> level).clamp(1, MAX_ITEMSETS);
-        for part in questions.chunks(most) {
+        for part in questions.chunks(max_itemsets(level)) {
             let flat = part
                 .iter()
                 .flat_map(|(columns, _)| columns.iter().copied())

@@ -81,10 +81,27 @@ fn how_to_reach(url: &str) -> &'static str {
     }
 }
 
+/// A server's words on one line, without what would steer a terminal.
+fn printable(words: &str) -> String {
+    const MOST: usize = 1000;
+    words
+        .chars()
+        .take(MOST)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
 impl ClientError {
     /// Tells refusals and failures of the server from a connection that broke.
     pub(crate) fn from_status(status: &Status, during: &'static str) -> Self {
-        let message = status.message().to_owned();
+        let message = printable(status.message());
+        // Only what failed on this side of the wire has a source: a connection that was cut.
+        if std::error::Error::source(status).is_some() {
+            return ClientError::Broken {
+                during,
+                cause: message,
+            };
+        }
         match status.code() {
             Code::Unavailable | Code::Cancelled | Code::Unknown | Code::DeadlineExceeded => {
                 let cause = if message.is_empty() {
@@ -93,13 +110,6 @@ impl ClientError {
                     message
                 };
                 ClientError::Broken { during, cause }
-            }
-            // A connection that is cut shows as an internal error of the transport.
-            Code::Internal if message.contains("h2") || message.contains("stream") => {
-                ClientError::Broken {
-                    during,
-                    cause: message,
-                }
             }
             Code::Aborted => ClientError::Busy,
             Code::Internal | Code::DataLoss | Code::ResourceExhausted => {

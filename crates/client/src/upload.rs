@@ -13,10 +13,14 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-/// Attempts in a row without a byte of progress before giving up.
+/// Attempts in a row without a byte of progress before giving up a server that does not answer.
 const ATTEMPTS: u32 = 8;
-/// The wait after the first such attempt; it doubles with each.
+/// The same while the segment is busy: beyond what a server takes to notice that the connection of
+/// an earlier attempt is dead.
+const ATTEMPTS_WHEN_BUSY: u32 = 17;
+/// The wait after the first such attempt; it doubles with each, up to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Chunks read ahead of the connection.
 const CHANNEL: usize = 4;
 
@@ -93,11 +97,15 @@ impl Attempts {
     /// Waits before the next attempt if one may help.
     fn wait_or_give_up(&mut self, error: ClientError) -> Result<(), ClientError> {
         self.failures += 1;
-        let may_pass = matches!(error, ClientError::Broken { .. } | ClientError::Busy);
-        if !may_pass || self.failures >= ATTEMPTS {
+        let most = match error {
+            ClientError::Broken { .. } => ATTEMPTS,
+            ClientError::Busy => ATTEMPTS_WHEN_BUSY,
+            _ => 0,
+        };
+        if self.failures >= most {
             return Err(error);
         }
-        thread::sleep(FIRST_WAIT * 2u32.pow(self.failures - 1));
+        thread::sleep((FIRST_WAIT * 2u32.pow(self.failures - 1)).min(LONGEST_WAIT));
         Ok(())
     }
 }

@@ -63,6 +63,9 @@ impl TryFrom<v1::DatasetInfo> for DatasetInfo {
         let bad = |field, problem| FieldError { field, problem };
         let unknown_ring =
             |_: ParameterError| bad("parameters", "name a ring that this version does not know");
+        if info.name.chars().any(char::is_control) {
+            return Err(bad("name", "has characters that no name has"));
+        }
         Ok(Self {
             dataset: dataset_id(&info.dataset)?,
             root: digest(&info.root)?,
@@ -131,6 +134,10 @@ mod tests {
             },
             v1::DatasetInfo {
                 plaintext_modulus: 4,
+                ..message.clone()
+            },
+            v1::DatasetInfo {
+                name: "\u{1b}[2J".to_owned(),
                 ..message.clone()
             },
             v1::DatasetInfo {

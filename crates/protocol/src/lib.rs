@@ -30,5 +30,14 @@ pub const MOMENTS_CHUNK_BYTES: usize = 1 << 20;
 /// million segments.
 pub const MAX_MESSAGE_BYTES: usize = 72 << 20;
 
-/// The most itemsets of one request.
-pub const MAX_ITEMSETS: usize = 1 << 20;
+/// The most uses of moments (itemsets × their subsets, `2^length` each) of one request: bounds what
+/// either side needs to plan it.
+pub const MAX_USES: usize = 1 << 20;
+
+/// The most itemsets of a length that one request may have.
+pub const fn max_itemsets(length: usize) -> usize {
+    match MAX_USES.checked_shr(length as u32) {
+        Some(most) if most > 0 => most,
+        _ => 1,
+    }
+}

@@ -198,21 +198,18 @@ fn subsets_one_shorter(flat: &[u32], length: usize) -> Vec<u32> {
     if length == 1 {
         return Vec::new();
     }
-    let mut subsets: Vec<Box<[u32]>> = Vec::with_capacity(flat.len());
+    let shorter = length - 1;
+    let mut all: Vec<u32> = Vec::with_capacity(flat.len() * shorter);
     for set in flat.chunks_exact(length) {
         for omit in 0..length {
-            subsets.push(
-                set[..omit]
-                    .iter()
-                    .chain(&set[omit + 1..])
-                    .copied()
-                    .collect(),
-            );
+            all.extend_from_slice(&set[..omit]);
+            all.extend_from_slice(&set[omit + 1..]);
         }
     }
+    let mut subsets: Vec<&[u32]> = all.chunks_exact(shorter).collect();
     subsets.sort_unstable();
     subsets.dedup();
-    subsets.iter().flat_map(|s| s.iter().copied()).collect()
+    subsets.concat()
 }
 
 #[cfg(test)]

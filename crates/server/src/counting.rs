@@ -5,17 +5,20 @@
 
 use crate::status;
 use oboro_engine::{Moments, Outcome, Plan, count};
-use oboro_protocol::{MAX_ITEMSETS, digest, moments_messages, v1};
+use oboro_protocol::{digest, max_itemsets, moments_messages, v1};
 use oboro_ring::moment::Itemsets;
 use oboro_store::{Snapshot, Store};
 use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 use tonic::Status;
 
+/// How long a caller may leave a full stream unread.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Messages between engine and connection: a few mebibytes.
 const CHANNEL: usize = 4;
 
@@ -28,6 +31,8 @@ pub(crate) struct Counting {
     pub(crate) threads: NonZero<usize>,
     /// Queries that may compute at the same time.
     pub(crate) running: Arc<Semaphore>,
+    /// Queries that may compute or wait to.
+    pub(crate) admitted: Arc<Semaphore>,
 }
 
 /// A request that was found in order.
@@ -38,29 +43,46 @@ struct Question {
 }
 
 impl Counting {
-    /// Starts the query; its replies come from the receiver.
+    /// Starts the query; its replies come from the receiver. What is wrong with the request is
+    /// said before it waits for its turn.
     pub(crate) fn start(self, request: v1::CountRequest) -> mpsc::Receiver<Reply> {
         let (sender, receiver) = mpsc::channel(CHANNEL);
         tokio::spawn(async move {
-            let permit = tokio::select! {
-                permit = self.running.clone().acquire_owned() => permit,
-                () = sender.closed() => return,
-            };
-            let ended = tokio::task::spawn_blocking(move || {
-                let outcome = self
-                    .question(request)
-                    .and_then(|question| answer(&question, self.threads, &sender));
-                if let Err(status) = outcome {
-                    // Nobody is left to tell if this fails.
-                    let _ = sender.blocking_send(Err(status));
-                }
-                drop(permit);
-            });
-            if let Err(error) = ended.await {
-                tracing::error!(%error, "a query ended abnormally");
+            if let Err(status) = self.run(request, &sender).await {
+                // Nobody is left to tell if this fails.
+                let _ = sender.send(Err(status)).await;
             }
         });
         receiver
+    }
+
+    async fn run(
+        self,
+        request: v1::CountRequest,
+        sender: &mpsc::Sender<Reply>,
+    ) -> Result<(), Status> {
+        let admitted = Arc::clone(&self.admitted)
+            .try_acquire_owned()
+            .map_err(|_| {
+                Status::resource_exhausted(
+                    "too many queries are waiting for their turn; try again later",
+                )
+            })?;
+        let this = self.clone();
+        let question = blocking(move || this.question(request)).await?;
+        let permit = tokio::select! {
+            permit = Arc::clone(&self.running).acquire_owned() => permit,
+            () = sender.closed() => return Ok(()),
+        };
+        let replies = Replies {
+            sender: sender.clone(),
+            runtime: Handle::current(),
+        };
+        blocking(move || {
+            let _turn = (admitted, permit);
+            answer(&question, self.threads, &replies)
+        })
+        .await
     }
 
     fn question(&self, request: v1::CountRequest) -> Result<Question, Status> {
@@ -78,9 +100,10 @@ impl Counting {
             )));
         }
         let length = request.length as usize;
-        if request.columns.len() / length.max(1) > MAX_ITEMSETS {
+        let most = max_itemsets(length);
+        if request.columns.len() / length.max(1) > most {
             return Err(Status::invalid_argument(format!(
-                "more than {MAX_ITEMSETS} itemsets in one request; ask in several"
+                "more than {most} itemsets of length {length} in one request; ask in several"
             )));
         }
         let itemsets = Itemsets::new(length, request.columns, snapshot.manifest().columns)
@@ -108,23 +131,46 @@ impl Counting {
     }
 }
 
+/// The way to the caller, for threads that may block.
+struct Replies {
+    sender: mpsc::Sender<Reply>,
+    runtime: Handle,
+}
+
+impl Replies {
+    /// Whether the caller takes the reply. One that takes none for a minute is as good as gone:
+    /// others wait for its turn to end.
+    fn send(&self, reply: v1::count_reply::Reply) -> bool {
+        let reply = Ok(v1::CountReply { reply: Some(reply) });
+        self.runtime
+            .block_on(self.sender.send_timeout(reply, PATIENCE))
+            .is_ok()
+    }
+}
+
+/// Runs what blocks or computes away from the threads that serve connections.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Status> + Send + 'static,
+) -> Result<T, Status> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| {
+            tracing::error!(%error, "a query ended abnormally");
+            Err(Status::internal(
+                "the server failed while counting; its log tells more",
+            ))
+        })
+}
+
 /// Evaluates the query and sends what comes out of it.
-fn answer(
-    question: &Question,
-    threads: NonZero<usize>,
-    sender: &mpsc::Sender<Reply>,
-) -> Result<(), Status> {
+fn answer(question: &Question, threads: NonZero<usize>, replies: &Replies) -> Result<(), Status> {
     let begun = Instant::now();
     let Question {
         snapshot,
         itemsets,
         limbs,
     } = question;
-    let send = |reply| {
-        sender
-            .blocking_send(Ok(v1::CountReply { reply: Some(reply) }))
-            .is_ok()
-    };
+    let send = |reply| replies.send(reply);
     if !send(v1::count_reply::Reply::Accepted(v1::Accepted {
         blocks: snapshot.block_count(),
     })) {

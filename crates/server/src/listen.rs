@@ -14,13 +14,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Identity, ServerTlsConfig};
 
 /// Queries that compute at the same time; others wait their turn.
 const RUNNING_QUERIES: usize = 2;
+/// Queries that compute or wait; more are refused.
+const ADMITTED_QUERIES: usize = 64;
+/// What calls under way get to finish when the server is told to stop.
+const GRACE: Duration = Duration::from_secs(10);
 /// A connection whose peer does not answer a ping for this long is given up.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 
@@ -100,6 +104,7 @@ impl Server {
             store: Arc::new(Store::open(&options.data)?),
             threads: options.threads,
             running: Arc::new(Semaphore::new(RUNNING_QUERIES)),
+            admitted: Arc::new(Semaphore::new(ADMITTED_QUERIES)),
         };
         Ok(Self {
             address: listener.local_addr().map_err(listen)?,
@@ -115,7 +120,7 @@ impl Server {
         self.address
     }
 
-    /// Answers until `shutdown` completes; calls under way are finished first.
+    /// Answers until `shutdown` completes; calls under way then get some seconds to finish.
     ///
     /// # Errors
     /// A failing socket.
@@ -125,14 +130,28 @@ impl Server {
         })
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
-        self.transport
+        let stopping = Notify::new();
+        let serving = self
+            .transport
             .add_service(InterceptedService::new(service, Gate::new(self.token)))
             .serve_with_incoming_shutdown(
                 TcpIncoming::from(self.listener).with_nodelay(Some(true)),
-                shutdown,
-            )
-            .await
-            .map_err(|error| ServeError::Failed(cause(&error)))
+                async {
+                    shutdown.await;
+                    stopping.notify_one();
+                },
+            );
+        let patience = async {
+            stopping.notified().await;
+            tokio::time::sleep(GRACE).await;
+        };
+        tokio::select! {
+            served = serving => served.map_err(|error| ServeError::Failed(cause(&error))),
+            () = patience => {
+                tracing::warn!("calls were still under way; their callers will have to try again");
+                Ok(())
+            }
+        }
     }
 }
 

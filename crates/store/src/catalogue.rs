@@ -1,7 +1,8 @@
 //! The catalogue: which datasets a store holds, in SQLite.
 //!
 //! A dataset or an upload exists when its row does; files without a row are leftovers.
-//! Every change is one transaction, durable when the call returns (`synchronous=FULL`).
+//! Every change is one transaction, durable when the call returns
+//! (`synchronous=EXTRA`: FULL, and the directory synced after the journal goes).
 //! Rows hold encoded manifests; this file does not interpret them.
 
 use crate::error::StoreError;
@@ -72,7 +73,7 @@ impl Catalogue {
     /// Opens the catalogue, making an empty one where there is none.
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
         let mut connection = Connection::open(path)?;
-        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "synchronous", "EXTRA")?;
         let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
         let (application, found) = (pragma("application_id")?, pragma("user_version")?);
         // Creation is one transaction, so a database is either empty or marked as ours.

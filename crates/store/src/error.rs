@@ -125,7 +125,7 @@ pub enum StoreError {
     )]
     NoUpload { dataset: DatasetId },
     #[error(
-        "the name {name:?} is taken by dataset {taken_by}. Choose another name, or delete that dataset first."
+        "the name {name:?} is taken by dataset {taken_by}. Choose another name, or delete that dataset first (an unfinished upload is given up by `oboro upload --cancel`)."
     )]
     NameTaken { name: String, taken_by: DatasetId },
     #[error("dataset {dataset} is stored here under the name {name:?}. Use that name.")]
@@ -195,7 +195,7 @@ pub enum StoreError {
     },
     #[error(
         "segment {index} of dataset {dataset} arrived damaged and was discarded: {damaged} {fault}. \
-         Send the segment again from its first byte; if it is refused again, verify the bundle."
+         Send the segment again from its first byte; if it is refused again, check the bundle with `oboro inspect DIR --verify`."
     )]
     SegmentRefused {
         dataset: DatasetId,
@@ -256,17 +256,18 @@ impl StoreError {
             Name { .. }
             | ManifestRefused { .. }
             | NotHex { .. }
-            | NoSuchSegment { .. }
             | TooLong { .. }
             | NoPanel { .. } => ErrorKind::InvalidArgument,
             NotAnExtension { .. }
             | OtherUpload { .. }
             | UploadCancelled { .. }
-            | Offset { .. }
             | Incomplete { .. }
             | NotComplete { .. }
             | BundleChanged { .. } => ErrorKind::FailedPrecondition,
-            SegmentBusy { .. } | Locked { .. } => ErrorKind::Busy,
+            // The upload moved on meanwhile: asking for its status again helps.
+            SegmentBusy { .. } | Locked { .. } | Offset { .. } | NoSuchSegment { .. } => {
+                ErrorKind::Busy
+            }
             Damaged { .. } | SegmentRefused { .. } => ErrorKind::DataLoss,
             DiskFull { .. } => ErrorKind::DiskFull,
             Io { .. }

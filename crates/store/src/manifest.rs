@@ -148,6 +148,12 @@ impl Manifest {
         if self.version == 0 || self.max_len == 0 {
             return invalid("its version and max_len begin at 1".into());
         }
+        if usize::from(self.max_len) > oboro_ring::moment::MAX_LENGTH {
+            return invalid(format!(
+                "itemsets of length {} cannot be asked for",
+                self.max_len
+            ));
+        }
         if !(1..=MAX_COLUMNS).contains(&self.columns) {
             return invalid(format!(
                 "{} columns; it must have 1 to {MAX_COLUMNS}",

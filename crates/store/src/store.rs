@@ -417,6 +417,7 @@ impl Store {
     /// Pins the published version of a dataset. All its segment files are opened and
     /// their headers checked; panels are read when they are used.
     pub fn snapshot(&self, name: &str) -> Result<Arc<Snapshot>, StoreError> {
+        check_name(name)?;
         let mut state = self.shared.state();
         let record = state
             .catalogue
@@ -442,6 +443,7 @@ impl Store {
     /// Deletes a dataset, published or only being uploaded. Snapshots already taken stay
     /// usable. The id of a published dataset is never accepted again.
     pub fn delete(&self, name: &str) -> Result<(), StoreError> {
+        check_name(name)?;
         let mut state = self.shared.state();
         let Some(published) = state.catalogue.by_name(Table::Dataset, name)? else {
             return self.cancel(&mut state, name);
@@ -455,6 +457,7 @@ impl Store {
     /// Cancels the upload under this name and discards what was received of it. A
     /// published version is not touched, and the same upload may begin again.
     pub fn cancel_upload(&self, name: &str) -> Result<(), StoreError> {
+        check_name(name)?;
         self.cancel(&mut self.shared.state(), name)
     }
 
@@ -618,6 +621,24 @@ fn names(directory: &Path) -> Result<Vec<String>, StoreError> {
     Ok(names)
 }
 
+/// Whether there is a complete segment in a dataset's directory.
+fn holds_segments(directory: &Path) -> Result<bool, StoreError> {
+    Ok(names(directory)?.iter().any(|name| name.ends_with(".seg")))
+}
+
+/// Moves a dataset that the catalogue does not know to where nothing is ever removed.
+fn set_aside(shared: &Shared, id: DatasetId) -> Result<(), StoreError> {
+    let unknown = shared.directory.join("unknown");
+    DirBuilder::new()
+        .recursive(true)
+        .create(&unknown)
+        .map_err(io_error("create", &unknown))?;
+    let (from, to) = (shared.dataset(id), unknown.join(id.to_string()));
+    fs::rename(&from, &to).map_err(io_error("set aside", &from))?;
+    sync_directory(&unknown)?;
+    sync_directory(&shared.datasets())
+}
+
 fn holds_anything(directory: &Path) -> Result<bool, StoreError> {
     Ok(names(directory)?
         .iter()
@@ -635,7 +656,12 @@ fn sweep_all(shared: &Shared) -> Result<(), StoreError> {
         let published = state.catalogue.by_id(Table::Dataset, id)?;
         let pending = state.catalogue.by_id(Table::Upload, id)?;
         if published.is_none() && pending.is_none() {
-            remove_dataset(&directory)?;
+            // Deleted, or a cancelled upload; but a catalogue restored from an old copy does not
+            // know newer datasets either, and what only it forgot must not be lost.
+            match state.catalogue.is_deleted(id)? || !holds_segments(&directory)? {
+                true => remove_dataset(&directory)?,
+                false => set_aside(shared, id)?,
+            }
             continue;
         }
         // Where a manifest is damaged nothing is removed: that dataset reports it when used.

@@ -14,7 +14,7 @@ pub struct Arguments {
     input: InputArguments,
     #[command(flatten)]
     key: KeyArguments,
-    /// The dataset directory to make [default: INPUT's name with .oboro].
+    /// The dataset directory to make [default: INPUT's name, .oboro for .dat, .csv and the like].
     #[arg(long, value_name = "DIR", conflicts_with = "append_to")]
     out: Option<PathBuf>,
     /// Append to this dataset directory instead: the same items, new transactions.
@@ -105,12 +105,14 @@ impl Arguments {
                 .file_name()
                 .unwrap_or_default()
                 .to_string_lossy();
-            PathBuf::from(format!(
-                "{}.oboro",
-                name.split('.')
-                    .find(|part| !part.is_empty())
-                    .unwrap_or("dataset")
-            ))
+            let packed = [".gz", ".zst", ".zstd"]
+                .iter()
+                .find_map(|end| name.strip_suffix(end));
+            let plain = packed.unwrap_or(&name);
+            let stem = [".dat", ".csv", ".txt"]
+                .iter()
+                .find_map(|end| plain.strip_suffix(end));
+            PathBuf::from(format!("{}.oboro", stem.unwrap_or(plain)))
         })
     }
 }

@@ -1,7 +1,7 @@
 //! `oboro generate`
 
 use crate::Outcome;
-use crate::output::{Output, write_file};
+use crate::output::{Output, OutputFile};
 use oboro_mining::{QuestParameters, writers::write_fimi};
 use serde_json::json;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// The defaults are the setting of the papers.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The file to write, in FIMI form.
+    /// The file to write, in FIMI form; an existing one is never replaced.
     #[arg(value_name = "OUTPUT")]
     output: PathBuf,
     /// The number of transactions.
@@ -42,10 +42,11 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         seed: arguments.seed,
         ..QuestParameters::default()
     };
+    let file = OutputFile::prepare_new(&arguments.output)?;
     let transactions = parameters.generate()?;
     let mut text = Vec::new();
     write_fimi(&transactions, &mut text)?;
-    write_file(&arguments.output, &text)?;
+    file.write(&text)?;
     let value = json!({
         "output": arguments.output,
         "transactions": transactions.len(),

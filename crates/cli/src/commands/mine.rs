@@ -2,7 +2,7 @@
 
 use crate::Outcome;
 use crate::arguments::{KeyArguments, ServerArguments, ThreadArguments, dataset_name};
-use crate::output::{Failure, Output, Unit, bytes, seconds, write_file};
+use crate::output::{Failure, Output, OutputFile, Unit, bytes, seconds};
 use oboro_client::{EncryptedCounter, LevelTrace};
 use oboro_mining::{
     AprioriOptions, Dataset, Format, ItemsetsDocument, MinSupport, Transactions,
@@ -59,6 +59,11 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         .as_deref()
         .map(|path| read_path(path, arguments.format))
         .transpose()?;
+    let out = arguments
+        .out
+        .as_deref()
+        .map(OutputFile::prepare)
+        .transpose()?;
     let connection = arguments.server.connect()?;
     let begun = Instant::now();
     let bar = output.bar("counting", Unit::Bytes);
@@ -84,8 +89,8 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             )
         })
         .transpose()?;
-    if let Some(path) = &arguments.out {
-        write_file(path, document.to_json().as_bytes())?;
+    if let Some(file) = out {
+        file.write(document.to_json().as_bytes())?;
     }
     let mut value = serde_json::to_value(&document)?;
     value["seconds"] = json!(elapsed.as_secs_f64());

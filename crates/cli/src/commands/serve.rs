@@ -76,7 +76,15 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
                     _ = terminate.recv() => {}
                     _ = interrupt.recv() => {}
                 }
-                tracing::info!("shutting down");
+                tracing::info!("shutting down; a second signal ends at once");
+                tokio::spawn(async move {
+                    tokio::select! {
+                        _ = terminate.recv() => {}
+                        _ = interrupt.recv() => {}
+                    }
+                    // What is on disk is complete or resumes: nothing needs a farewell.
+                    std::process::exit(1);
+                });
             })
             .await?;
         Ok(())

@@ -159,7 +159,7 @@ fn a_manifest_that_does_not_fit_is_not_committed() {
         assert!(!path.exists());
     }
     let error = Bundle::open(&path).unwrap_err().to_string();
-    assert!(error.contains("missing"), "{error}");
+    assert!(error.contains("Check the path"), "{error}");
 }
 
 proptest! {

@@ -74,6 +74,7 @@ fn impossible_manifests_are_refused() {
     let changes: [fn(&mut Manifest); 9] = [
         |m| m.version = 0,
         |m| m.max_len = 0,
+        |m| m.max_len = 17,
         |m| m.columns = 0,
         |m| m.columns = MAX_COLUMNS + 1,
         |m| m.segments.clear(),
@@ -161,7 +162,7 @@ proptest! {
     fn decode_inverts_encode(
         blocks in prop::collection::vec((1u32..=64, any::<u8>()), 1..20),
         version in 1u64..,
-        max_len in 1u8..,
+        max_len in 1u8..=16,
         key_check in any::<[u8; 16]>(),
     ) {
         let mut manifest = manifest(&one_limb(), Vec::new());

@@ -264,6 +264,9 @@ fn opening_sweeps_what_no_row_names() {
     drop(store);
     let here = setting.root().join("segments").join(ID.to_string());
     let orphan = setting.root().join("segments").join("77".repeat(16));
+    let debris = setting.root().join("segments").join("78".repeat(16));
+    fs::create_dir(&debris).unwrap();
+    fs::write(debris.join("00000000.seg.partial"), b"left").unwrap();
     fs::create_dir(&orphan).unwrap();
     fs::write(orphan.join("00000000.seg"), b"left").unwrap();
     for name in ["00000001.seg", "00000000.seg.partial", "notes.txt"] {
@@ -274,8 +277,26 @@ fn opening_sweeps_what_no_row_names() {
         files(&here),
         ["00000000.seg", "notes.txt"].map(PathBuf::from)
     );
-    assert!(!orphan.exists());
+    // It was complete: an old catalogue may have forgotten it, so it is kept, out of the way.
+    assert!(!orphan.exists() && !debris.exists());
+    let kept = setting.root().join("unknown").join("77".repeat(16));
+    assert_eq!(files(&kept), [PathBuf::from("00000000.seg")]);
     store.snapshot("a").unwrap();
+}
+
+#[test]
+fn a_catalogue_restored_from_an_old_copy_loses_nothing() {
+    let setting = Setting::new(&[1]);
+    let store = setting.open();
+    let old = setting.root().join("old");
+    fs::copy(setting.root().join("catalogue.sqlite"), &old).unwrap();
+    setting.publish(&store);
+    drop(store);
+    fs::rename(&old, setting.root().join("catalogue.sqlite")).unwrap();
+    let store = setting.open();
+    assert!(store.list().unwrap().is_empty());
+    let kept = setting.root().join("unknown").join(ID.to_string());
+    assert_eq!(fs::read(kept.join("00000000.seg")).unwrap(), setting.segment(0));
 }
 
 #[test]
