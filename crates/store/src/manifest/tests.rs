@@ -71,7 +71,7 @@ fn a_newer_format_says_so() {
 
 #[test]
 fn impossible_manifests_are_refused() {
-    let changes: [fn(&mut Manifest); 9] = [
+    let changes: [fn(&mut Manifest); 10] = [
         |m| m.version = 0,
         |m| m.max_len = 0,
         |m| m.max_len = 17,
