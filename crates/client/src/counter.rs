@@ -137,7 +137,8 @@ impl<'a> EncryptedCounter<'a> {
                         Some(v1::count_reply::Reply::Moments(moments)) => {
                             received.bytes += moments.residues.len() as u64;
                             let each = combiner.residues_of(moments.first_moment as usize);
-                            received.residues += moments.moments.saturating_mul(each as u64);
+                            let residues = moments.moments.saturating_mul(each as u64);
+                            received.residues = received.residues.saturating_add(residues);
                             (self.progress)(level, received.bytes * 2 / 7, expected);
                             if sender.send(moments).is_err() {
                                 // All workers have failed; their error says why.

@@ -17,7 +17,7 @@ use tokio_stream::wrappers::ReceiverStream;
 const ATTEMPTS: u32 = 8;
 /// The same while the segment is busy: beyond what a server takes to notice that the connection of
 /// an earlier attempt is dead.
-const ATTEMPTS_WHEN_BUSY: u32 = 17;
+const ATTEMPTS_WHEN_BUSY: u32 = 9;
 /// The wait after the first such attempt; it doubles with each, up to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);

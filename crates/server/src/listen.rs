@@ -26,7 +26,7 @@ const ADMITTED_QUERIES: usize = 64;
 /// What calls under way get to finish when the server is told to stop.
 const GRACE: Duration = Duration::from_secs(10);
 /// A connection whose peer does not answer a ping for this long is given up.
-const KEEPALIVE: Duration = Duration::from_secs(20);
+const KEEPALIVE: Duration = Duration::from_secs(5);
 
 /// How to serve.
 #[derive(Clone)]

@@ -296,7 +296,10 @@ fn a_catalogue_restored_from_an_old_copy_loses_nothing() {
     let store = setting.open();
     assert!(store.list().unwrap().is_empty());
     let kept = setting.root().join("unknown").join(ID.to_string());
-    assert_eq!(fs::read(kept.join("00000000.seg")).unwrap(), setting.segment(0));
+    assert_eq!(
+        fs::read(kept.join("00000000.seg")).unwrap(),
+        setting.segment(0)
+    );
 }
 
 #[test]

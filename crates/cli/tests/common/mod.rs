@@ -1,0 +1,442 @@
+//! What the end-to-end tests share: directories in which the real `oboro` command runs, and servers
+//! as processes of their own.
+//!
+//! A process dies with the value that stands for it. Nothing waits for time to pass, only for a
+//! condition, and every wait has a deadline that fails the test.
+
+// Each test file is a crate of its own and uses a part of this.
+#![allow(dead_code)]
+
+pub mod plaintext;
+pub mod proxy;
+
+use serde_json::Value;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+use tempfile::TempDir;
+
+/// No wait is longer, however busy the machine.
+pub const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Waits until `condition` gives something.
+pub fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "waited too long until {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A directory in which somebody works: an owner, or the operator of a server. Commands run in it,
+/// so their arguments can be plain names.
+pub struct Home {
+    directory: TempDir,
+    environment: RefCell<BTreeMap<String, String>>,
+}
+
+impl Home {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+            environment: RefCell::default(),
+        }
+    }
+
+    /// One with a master key in `oboro.key`, where commands look for it.
+    pub fn with_key() -> Self {
+        let home = Self::new();
+        home.done("keygen");
+        home
+    }
+
+    /// Commands talk to this server from now on.
+    pub fn talk_to(&self, url: &str) {
+        self.set("OBORO_SERVER", url);
+    }
+
+    /// Sets an environment variable for all further commands.
+    pub fn set(&self, name: &str, value: &str) {
+        self.environment
+            .borrow_mut()
+            .insert(name.to_owned(), value.to_owned());
+    }
+
+    /// Takes an environment variable back.
+    pub fn unset(&self, name: &str) {
+        self.environment.borrow_mut().remove(name);
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        fs::write(self.path(name), content).unwrap();
+    }
+
+    pub fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap()
+    }
+
+    /// Writes transactions in FIMI form.
+    pub fn write_fimi(&self, name: &str, baskets: &[Vec<u32>]) {
+        let line = |basket: &Vec<u32>| {
+            let items: Vec<String> = basket.iter().map(u32::to_string).collect();
+            items.join(" ") + "\n"
+        };
+        self.write(name, baskets.iter().map(line).collect::<String>());
+    }
+
+    /// Copies a file or a whole directory within this home.
+    pub fn copy(&self, from: &str, to: &str) {
+        for file in files(&self.path(from)) {
+            let name = file.strip_prefix(self.path(from)).unwrap();
+            let target = match name == Path::new("") {
+                true => self.path(to),
+                false => self.path(to).join(name),
+            };
+            fs::create_dir_all(target.parent().unwrap()).unwrap();
+            fs::copy(&file, target).unwrap();
+        }
+    }
+
+    /// Starts `oboro` with the words of `line` as arguments.
+    pub fn start(&self, line: &str) -> Process {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_oboro"));
+        command.args(line.split_whitespace());
+        self.spawn(command)
+    }
+
+    /// Starts the words of `line` as a shell's script with `oboro` as `$oboro`.
+    pub fn start_shell(&self, script: &str) -> Process {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", script])
+            .env("oboro", env!("CARGO_BIN_EXE_oboro"));
+        self.spawn(command)
+    }
+
+    /// The one place where processes begin.
+    fn spawn(&self, mut command: Command) -> Process {
+        for name in ["OBORO_KEY", "OBORO_SERVER", "OBORO_PASSPHRASE", "OBORO_LOG"] {
+            command.env_remove(name);
+        }
+        let mut child = command
+            .envs(&*self.environment.borrow())
+            .current_dir(self.directory.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Process {
+            stdout: Collected::new(child.stdout.take().unwrap()),
+            stderr: Collected::new(child.stderr.take().unwrap()),
+            child,
+            what: format!("{command:?}"),
+        }
+    }
+
+    /// Runs a command to its end.
+    pub fn run(&self, line: &str) -> Ended {
+        self.start(line).ended()
+    }
+
+    /// Runs a command that must succeed without a word on standard error; its JSON.
+    pub fn json(&self, line: &str) -> Value {
+        self.start(&format!("{line} --json")).json()
+    }
+
+    /// Runs a command that must succeed; what it prints for people.
+    pub fn done(&self, line: &str) -> String {
+        let ended = self.run(line);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert_eq!(ended.stderr, "", "{ended:?}");
+        ended.stdout
+    }
+
+    /// Runs a command that must be refused in one sentence and change nothing here; the sentence.
+    pub fn refused(&self, line: &str) -> String {
+        let before = self.listing();
+        let message = self.run(line).refusal();
+        assert_eq!(self.listing(), before, "{line} left something behind");
+        message
+    }
+
+    /// Runs a command that must be refused because its arguments make no sense.
+    pub fn misused(&self, line: &str) -> String {
+        let before = self.listing();
+        let ended = self.run(line);
+        ended.without_panic();
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert_eq!(ended.stdout, "", "{ended:?}");
+        assert_eq!(self.listing(), before, "{line} left something behind");
+        ended.stderr
+    }
+
+    /// Starts a server on a free port of this machine; its data are in `data`.
+    pub fn serve(&self, options: &str) -> Server {
+        Server::new(self.start(&format!(
+            "serve --data data --listen 127.0.0.1:0 --json {options}"
+        )))
+    }
+
+    /// All files and directories here, with what tells that they were changed.
+    pub fn listing(&self) -> Vec<(PathBuf, u64, Option<SystemTime>)> {
+        entries(self.directory.path())
+            .into_iter()
+            .map(|(path, metadata)| {
+                let modified = metadata.is_file().then(|| metadata.modified().unwrap());
+                let length = modified.map_or(0, |_| metadata.len());
+                (path, length, modified)
+            })
+            .collect()
+    }
+
+    /// Every byte of every file here or below `name`, with its path.
+    pub fn contents(&self, name: &str) -> Vec<(PathBuf, Vec<u8>)> {
+        files(&self.path(name))
+            .into_iter()
+            .map(|path| (path.clone(), fs::read(path).unwrap()))
+            .collect()
+    }
+
+    /// The one file below `name` with this file name.
+    pub fn find(&self, name: &str, file: &str) -> PathBuf {
+        let mut found: Vec<_> = files(&self.path(name))
+            .into_iter()
+            .filter(|path| path.file_name().is_some_and(|it| it == file))
+            .collect();
+        assert_eq!(found.len(), 1, "{file} below {name}: {found:?}");
+        found.remove(0)
+    }
+}
+
+/// What is at or below a path: files and directories, sorted.
+fn entries(path: &Path) -> Vec<(PathBuf, fs::Metadata)> {
+    let metadata = fs::symlink_metadata(path).unwrap();
+    let mut within = Vec::new();
+    if metadata.is_dir() {
+        within.extend(
+            fs::read_dir(path)
+                .unwrap()
+                .map(|entry| entry.unwrap().path()),
+        );
+    }
+    within.sort();
+    [(path.to_owned(), metadata)]
+        .into_iter()
+        .chain(within.iter().flat_map(|entry| entries(entry)))
+        .collect()
+}
+
+/// The files at or below a path, sorted.
+fn files(path: &Path) -> Vec<PathBuf> {
+    let is_file = |(path, metadata): (PathBuf, fs::Metadata)| metadata.is_file().then_some(path);
+    entries(path).into_iter().filter_map(is_file).collect()
+}
+
+/// Flips one bit of a file.
+pub fn flip(path: &Path, at: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[at] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+/// A running `oboro`, killed when dropped.
+pub struct Process {
+    child: Child,
+    stdout: Collected,
+    stderr: Collected,
+    what: String,
+}
+
+impl Process {
+    /// Waits until it ends by itself.
+    pub fn ended(mut self) -> Ended {
+        let what = self.what.clone();
+        let status = until(&format!("{what} has ended"), || {
+            self.child.try_wait().unwrap()
+        });
+        Ended {
+            what,
+            code: status.code(),
+            stdout: self.stdout.all(),
+            stderr: self.stderr.all(),
+        }
+    }
+
+    /// Waits for its success; the JSON it printed.
+    pub fn json(self) -> Value {
+        let ended = self.ended();
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert_eq!(ended.stderr, "", "{ended:?}");
+        assert!(ended.stdout.ends_with('\n'), "{ended:?}");
+        serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+    }
+
+    /// Kills it as a power cut would (SIGKILL) and waits until it is gone.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// What a process has written to a pipe so far.
+struct Collected {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Collected {
+    fn new(mut pipe: impl Read + Send + 'static) -> Self {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&bytes);
+        let reader = thread::spawn(move || {
+            let mut buffer = [0; 1 << 16];
+            while let Ok(count @ 1..) = pipe.read(&mut buffer) {
+                sink.lock().unwrap().extend_from_slice(&buffer[..count]);
+            }
+        });
+        Self {
+            bytes,
+            reader: Some(reader),
+        }
+    }
+
+    fn so_far(&self) -> String {
+        String::from_utf8_lossy(&self.bytes.lock().unwrap()).into_owned()
+    }
+
+    /// Everything, once the process has ended.
+    fn all(&mut self) -> String {
+        if let Some(reader) = self.reader.take() {
+            reader.join().unwrap();
+        }
+        self.so_far()
+    }
+}
+
+/// A process that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    what: String,
+    /// The exit status; `None` if a signal ended it.
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ended {
+    /// It must have failed with one sentence, written for the person who can mend it.
+    pub fn refusal(&self) -> String {
+        self.without_panic();
+        assert_eq!(self.code, Some(1), "{self:?}");
+        assert_eq!(self.stdout, "", "{self:?}");
+        let message = self
+            .stderr
+            .strip_prefix("error: ")
+            .and_then(|message| message.strip_suffix('\n'))
+            .unwrap_or_else(|| panic!("{self:?}"));
+        assert!(!message.contains('\n'), "{self:?}");
+        for excuse in ["defect of Oboro", "mistake in the calling program"] {
+            assert!(!message.contains(excuse), "{self:?}");
+        }
+        message.to_owned()
+    }
+
+    pub fn without_panic(&self) {
+        for text in [&self.stdout, &self.stderr] {
+            assert!(!text.contains("panicked"), "{self:?}");
+            assert!(!text.contains("RUST_BACKTRACE"), "{self:?}");
+        }
+    }
+}
+
+/// Asserts that a message says all of these.
+#[track_caller]
+pub fn says(message: &str, phrases: &[&str]) {
+    for phrase in phrases {
+        assert!(
+            message.contains(phrase),
+            "{message:?} does not say {phrase:?}"
+        );
+    }
+}
+
+/// A server process, killed when dropped.
+pub struct Server {
+    process: Process,
+    url: String,
+}
+
+impl Server {
+    fn new(mut process: Process) -> Self {
+        let line = until("the server listens", || {
+            let text = process.stdout.so_far();
+            let ended = !process.is_running();
+            assert!(!ended, "the server ended: {}", process.stderr.so_far());
+            text.ends_with('\n').then_some(text)
+        });
+        let value: Value = serde_json::from_str(&line).unwrap();
+        Self {
+            process,
+            url: value["listening"].as_str().unwrap().to_owned(),
+        }
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        let (_, address) = self.url.split_once("://").unwrap();
+        address.parse().unwrap()
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        self.process.stderr.so_far()
+    }
+
+    /// Kills it as a power cut would (SIGKILL).
+    pub fn kill(mut self) {
+        self.process.kill();
+    }
+
+    /// Asks it to end (SIGTERM).
+    pub fn terminate(&self) {
+        let status = Command::new("sh")
+            .args(["-c", &format!("kill -TERM {}", self.process.child.id())])
+            .status()
+            .unwrap();
+        assert!(status.success());
+    }
+
+    /// Waits until it ends by itself.
+    pub fn ended(self) -> Ended {
+        self.process.ended()
+    }
+}

@@ -1,0 +1,362 @@
+//! Files that were truncated, altered, exchanged or written by a newer Oboro are noticed before
+//! anything is computed on them, at the owner and at the server.
+
+mod common;
+
+use common::plaintext::random_baskets;
+use common::{Home, flip, says};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const MINE: &str = "mine rows.oboro --min-support 10% --verify rows.dat";
+/// Where the length of a segment's header is written (docs/formats.md, "Segment").
+const HEADER_LENGTH: std::ops::Range<usize> = 12..16;
+
+/// A file that gets damaged and mended.
+struct Original {
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+impl Original {
+    fn new(path: PathBuf) -> Self {
+        Self {
+            bytes: fs::read(&path).unwrap(),
+            path,
+        }
+    }
+
+    /// Writes the bytes as `change` leaves them.
+    fn damage(&self, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = self.bytes.clone();
+        change(&mut bytes);
+        fs::write(&self.path, bytes).unwrap();
+    }
+
+    fn mend(&self) {
+        fs::write(&self.path, &self.bytes).unwrap();
+    }
+}
+
+/// A change to a file and what the message about it says.
+type Damage = (fn(&mut Vec<u8>), &'static [&'static str]);
+
+/// What can happen to a file with an eight-byte magic and a version behind it.
+const DAMAGES: &[Damage] = &[
+    (|bytes| bytes.truncate(0), &["does not begin with"]),
+    (|bytes| bytes.truncate(7), &["does not begin with"]),
+    (|bytes| bytes.truncate(90), &[]),
+    (
+        |bytes| bytes[0] = b'X',
+        &["does not begin with", "Check that the path is right"],
+    ),
+    (
+        |bytes| bytes[8] = 2,
+        &[
+            "newer Oboro (format version 2; this one reads version 1)",
+            "Install that Oboro",
+        ],
+    ),
+    (|bytes| bytes[8] = 0, &[]),
+    (|bytes| bytes[20] ^= 1, &[]),
+    (|bytes| bytes[300] ^= 1, &["altered"]),
+];
+
+/// What is told of a file whose length is known from its beginning.
+const LENGTHS: &[Damage] = &[
+    (
+        |bytes| bytes.truncate(300),
+        &["wrong length", "truncated or extended"],
+    ),
+    (|bytes| bytes.truncate(bytes.len() - 1), &["wrong length"]),
+    (|bytes| bytes.push(0), &["wrong length"]),
+];
+
+/// Encrypts `rows.dat` into `rows.oboro`.
+fn encrypted() -> Home {
+    let owner = Home::with_key();
+    owner.write_fimi("rows.dat", &random_baskets(500, 8, 128));
+    owner.json("encrypt rows.dat --max-len 3");
+    owner
+}
+
+fn first_segment(owner: &Home) -> PathBuf {
+    owner.path("rows.oboro/segments/00000000.seg")
+}
+
+fn header_length(segment: &[u8]) -> usize {
+    u32::from_le_bytes(segment[HEADER_LENGTH].try_into().unwrap()) as usize
+}
+
+#[test]
+fn heads_of_bundles() {
+    let (owner, operator) = (encrypted(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    let head = Original::new(owner.path("rows.oboro/head"));
+    let commands = [
+        "inspect rows.oboro",
+        "upload rows.oboro",
+        MINE,
+        "encrypt rows.dat --append-to rows.oboro",
+    ];
+    for (change, phrases) in DAMAGES {
+        head.damage(change);
+        for command in commands {
+            let message = owner.refused(command);
+            says(&message, &["the head of the bundle rows.oboro/head"]);
+            says(&message, phrases);
+        }
+    }
+    head.damage(|bytes| bytes.push(0));
+    owner.refused("inspect rows.oboro");
+    for at in 0..head.bytes.len() {
+        head.damage(|bytes| bytes[at] ^= 1);
+        owner.refused("inspect rows.oboro");
+    }
+    // The whole head of another dataset: it names other segments.
+    owner.json("encrypt rows.dat --out others.oboro --max-len 3");
+    fs::copy(owner.path("others.oboro/head"), &head.path).unwrap();
+    for command in ["inspect rows.oboro --verify", "upload rows.oboro"] {
+        let message = owner.refused(command);
+        says(
+            &message,
+            &[
+                "segment 0 of dataset",
+                "not the one that the manifest names",
+            ],
+        );
+    }
+    owner.json("upload rows.oboro --cancel");
+    head.mend();
+    owner.json("upload rows.oboro");
+    owner.json(MINE);
+}
+
+#[test]
+fn segments_at_the_owner() {
+    let (owner, operator) = (encrypted(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    let segment = Original::new(first_segment(&owner));
+    let path = "rows.oboro/segments/00000000.seg";
+    for (change, phrases) in DAMAGES.iter().chain(LENGTHS) {
+        segment.damage(change);
+        for command in ["inspect rows.oboro --verify", "upload rows.oboro"] {
+            let message = owner.refused(command);
+            says(&message, &["segment 0 of dataset", path]);
+            says(&message, phrases);
+        }
+        let message = owner.refused(&format!("inspect {path} --verify"));
+        says(&message, &["segment file", path]);
+        says(&message, phrases);
+    }
+
+    // A panel: found by whoever reads it, and by the server before it publishes.
+    for at in [header_length(&segment.bytes), segment.bytes.len() - 1] {
+        segment.damage(|bytes| bytes[at] ^= 1);
+        for command in [
+            "inspect rows.oboro --verify".to_owned(),
+            format!("inspect {path} --verify"),
+        ] {
+            let message = owner.refused(&command);
+            says(
+                &message,
+                &["panel (limb", "segment 0 of dataset", path, "altered"],
+            );
+        }
+        let message = owner.refused("upload rows.oboro");
+        says(
+            &message,
+            &[
+                "segment 0 of dataset",
+                "arrived damaged",
+                "panel",
+                "oboro inspect DIR --verify",
+            ],
+        );
+        assert_eq!(owner.json("datasets").as_array().unwrap().len(), 0);
+    }
+
+    // Another dataset's, and none at all.
+    owner.json("encrypt rows.dat --out others.oboro --max-len 3");
+    fs::copy(
+        owner.path("others.oboro/segments/00000000.seg"),
+        &segment.path,
+    )
+    .unwrap();
+    let message = owner.refused("upload rows.oboro");
+    says(
+        &message,
+        &[
+            "segment 0 of dataset",
+            "not the one that the manifest names",
+        ],
+    );
+    fs::remove_file(&segment.path).unwrap();
+    for command in ["inspect rows.oboro --verify", "upload rows.oboro"] {
+        let message = owner.refused(command);
+        says(&message, &["segment 0 of dataset", path, "is missing"]);
+    }
+
+    // Nothing of all that stands in the way of the whole file.
+    segment.mend();
+    let uploaded = owner.json("upload rows.oboro");
+    assert_eq!(uploaded["sent_bytes"], segment.bytes.len());
+    owner.json(MINE);
+}
+
+/// An owner and an operator whose server has stopped; `rows` and `others` are published there.
+fn published() -> (Home, Home, Original) {
+    let (owner, operator) = (encrypted(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.json("encrypt rows.dat --out others.oboro --max-len 3");
+    owner.json("upload others.oboro");
+    let uploaded = owner.json("upload rows.oboro");
+    server.kill();
+    let dataset = uploaded["dataset"].as_str().unwrap();
+    let directory = format!("data/segments/{dataset}");
+    let segment = Original::new(operator.find(&directory, "00000000.seg"));
+    (owner, operator, segment)
+}
+
+/// Mining `rows` is refused with these phrases; `others` is as good as ever.
+fn assert_not_mined(owner: &Home, operator: &Home, phrases: &[&str]) {
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    let message = owner.refused(&format!("{MINE} --out found.json"));
+    says(&message, &["the server failed", "dataset"]);
+    says(&message, phrases);
+    assert!(server.log().contains("ERROR"), "{}", server.log());
+    owner.json("mine others.oboro --min-support 10% --verify rows.dat");
+}
+
+#[test]
+fn segments_at_the_server() {
+    let (owner, operator, segment) = published();
+    for (change, phrases) in DAMAGES.iter().chain(LENGTHS) {
+        segment.damage(change);
+        assert_not_mined(
+            &owner,
+            &operator,
+            &[&["segment 0 of dataset"], *phrases].concat(),
+        );
+    }
+    let header = header_length(&segment.bytes);
+    // The first panel is wanted for the first question, the last one for the last question only.
+    for (at, panel) in [
+        (header, "panel (limb 0, column 0)"),
+        (segment.bytes.len() - 1, "panel (limb 2, column 7)"),
+    ] {
+        segment.damage(|bytes| bytes[at] ^= 1);
+        assert_not_mined(
+            &owner,
+            &operator,
+            &[
+                panel,
+                "segment 0 of dataset",
+                "altered",
+                "Restore it from a copy",
+            ],
+        );
+    }
+    // Panels exchanged: each is whole, but not where it belongs.
+    let stride = (segment.bytes.len() - header) / (3 * 8);
+    segment.damage(|bytes| bytes[header..header + 2 * stride].rotate_left(stride));
+    assert_not_mined(&owner, &operator, &["panel (limb 0, column", "altered"]);
+    // Another dataset's segment, and none at all.
+    fs::copy(
+        owner.path("others.oboro/segments/00000000.seg"),
+        &segment.path,
+    )
+    .unwrap();
+    assert_not_mined(
+        &owner,
+        &operator,
+        &[
+            "segment 0 of dataset",
+            "not the one that the manifest names",
+        ],
+    );
+    fs::remove_file(&segment.path).unwrap();
+    assert_not_mined(&owner, &operator, &["segment 0 of dataset", "is missing"]);
+
+    segment.mend();
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.json(MINE);
+}
+
+#[test]
+fn a_segment_damaged_while_it_is_served() {
+    let (owner, operator, segment) = published();
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    // The first question reads the first limb only; what is read later is checked then.
+    owner.json("mine rows.oboro --min-support 10% --max-len 1");
+    flip(&segment.path, segment.bytes.len() - 1);
+    let message = owner.refused(MINE);
+    says(&message, &["panel (limb 2, column 7)", "altered"]);
+    // Restored in place, it is good again without a restart.
+    segment.mend();
+    owner.json(MINE);
+}
+
+#[test]
+fn catalogues() {
+    let (owner, operator, segment) = published();
+    let catalogue = Original::new(operator.path("data/catalogue.sqlite"));
+    let serve = "serve --data data --listen 127.0.0.1:0";
+    let refused = |phrases: &[&str]| {
+        let message = operator.refused(serve);
+        says(&message, phrases);
+        assert!(segment.path.exists());
+    };
+    // Where SQLite keeps user_version and application_id (its file format, section 1.3).
+    catalogue.damage(|bytes| bytes[63] = 2);
+    refused(&[
+        "catalogue.sqlite",
+        "schema version 2",
+        "Use the Oboro that wrote it",
+    ]);
+    catalogue.damage(|bytes| bytes[71] ^= 1);
+    refused(&[
+        "catalogue.sqlite",
+        "another program",
+        "Choose another directory",
+    ]);
+    catalogue.damage(|bytes| bytes[..16].fill(b'x'));
+    refused(&["catalogue", "Check the disk"]);
+    catalogue.damage(|bytes| bytes.truncate(0));
+    refused(&[
+        "its catalogue is gone",
+        "Restore catalogue.sqlite from a backup",
+    ]);
+    fs::remove_file(&catalogue.path).unwrap();
+    refused(&["its catalogue is gone", "move the directory away"]);
+
+    // A manifest inside it: only its own dataset suffers.
+    let manifest = manifest_of(&catalogue.bytes, &owner.path("rows.oboro/head"));
+    catalogue.damage(|bytes| bytes[manifest + 90] ^= 1);
+    assert_not_mined(
+        &owner,
+        &operator,
+        &["the catalogue's manifest of dataset", "altered"],
+    );
+
+    catalogue.mend();
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.json(MINE);
+}
+
+/// Where in a catalogue the manifest lies that a bundle's head has.
+fn manifest_of(catalogue: &[u8], head: &Path) -> usize {
+    let head = fs::read(head).unwrap();
+    let manifest = &head[28..28 + 92];
+    let at = catalogue
+        .windows(manifest.len())
+        .position(|window| window == manifest);
+    at.unwrap()
+}

@@ -1,0 +1,196 @@
+//! With `--json` every command speaks to programs: one value on standard output, or one error on
+//! standard error.
+
+mod common;
+
+use common::plaintext::random_baskets;
+use common::{Home, says};
+use serde_json::Value;
+
+/// Asserts that an object has exactly these fields.
+#[track_caller]
+fn has_fields(value: &Value, fields: &[&str]) {
+    let mut expected = fields.to_vec();
+    expected.sort_unstable();
+    let mut found: Vec<_> = value.as_object().unwrap().keys().collect();
+    found.sort_unstable();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn every_command_prints_one_value() {
+    let (owner, operator) = (Home::new(), Home::new());
+    // The server's one value is read when it starts.
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+
+    // `Home::json` insists on exactly one value and a silent standard error.
+    let made = owner.json("keygen");
+    has_fields(&made, &["key", "key_check", "passphrase"]);
+    let generated = owner.json("generate quest.dat");
+    has_fields(&generated, &["output", "transactions", "items", "bytes"]);
+    let encryption = [
+        "directory",
+        "dataset",
+        "version",
+        "root",
+        "transactions",
+        "items",
+        "blocks",
+        "degree",
+        "limbs",
+        "plaintext_modulus",
+        "max_len",
+        "stored_bytes",
+        "noise_norm",
+        "noise_peak",
+        "encrypt_seconds",
+    ];
+    let encrypted = owner.json("encrypt quest.dat --max-len 2");
+    has_fields(&encrypted, &encryption);
+    let uploaded = owner.json("upload quest.oboro");
+    has_fields(
+        &uploaded,
+        &[
+            "name",
+            "dataset",
+            "version",
+            "root",
+            "sent_bytes",
+            "total_bytes",
+            "upload_seconds",
+        ],
+    );
+    assert_eq!(uploaded["root"], encrypted["root"]);
+    assert_eq!(uploaded["total_bytes"], encrypted["stored_bytes"]);
+
+    let listed = owner.json("datasets");
+    let dataset = &listed.as_array().unwrap()[0];
+    has_fields(
+        dataset,
+        &[
+            "name",
+            "dataset",
+            "version",
+            "root",
+            "columns",
+            "blocks",
+            "degree",
+            "limbs",
+            "max_len",
+            "stored_bytes",
+        ],
+    );
+    assert_eq!(dataset["name"], "quest");
+    for field in [
+        "dataset", "version", "root", "blocks", "degree", "limbs", "max_len",
+    ] {
+        assert_eq!(dataset[field], encrypted[field], "{field}");
+    }
+
+    let mined = owner.json("mine quest.oboro --min-support 0.2 --out found.json");
+    let result = ["transactions", "min_support", "itemsets"];
+    has_fields(&mined, &[&result[..], &["seconds", "levels"]].concat());
+    let mined = owner.json("mine quest.oboro --min-support 0.2 --verify quest.dat");
+    has_fields(
+        &mined,
+        &[
+            &result[..],
+            &["seconds", "levels", "verified", "plaintext_seconds"],
+        ]
+        .concat(),
+    );
+    for level in mined["levels"].as_array().unwrap() {
+        has_fields(
+            level,
+            &[
+                "level",
+                "asked",
+                "frequent",
+                "limbs",
+                "received_bytes",
+                "seconds",
+                "server_seconds",
+                "log2_largest_phase",
+                "log2_phase_bound",
+            ],
+        );
+    }
+    let rules = owner.json("rules found.json --min 0");
+    assert!(!rules.as_array().unwrap().is_empty());
+
+    let inspected = owner.json("inspect oboro.key");
+    assert_eq!(inspected["kind"], "key file");
+    let inspected = owner.json("inspect quest.oboro --verify");
+    assert_eq!(inspected["kind"], "dataset");
+    assert_eq!(inspected["verified"], true);
+    assert!(inspected.get("items").is_none());
+    let inspected = owner.json("inspect quest.oboro --key oboro.key");
+    assert_eq!(inspected["transactions"], 2000);
+    assert_eq!(
+        inspected["items"].as_array().unwrap().len() as u64,
+        generated["items"]
+    );
+    let inspected = owner.json("inspect quest.oboro/segments/00000000.seg --verify");
+    assert_eq!(inspected["kind"], "segment");
+
+    let appended = owner.json("encrypt quest.dat --append-to quest.oboro");
+    has_fields(&appended, &encryption);
+    let deleted = owner.json("delete quest");
+    has_fields(&deleted, &["name", "deleted"]);
+    assert_eq!(owner.json("datasets"), serde_json::json!([]));
+}
+
+#[test]
+fn certain_rules_have_an_infinite_conviction() {
+    let owner = Home::new();
+    owner.write(
+        "found.json",
+        r#"{"transactions":4,"min_support":1,"itemsets":[
+            {"items":["a"],"support":2},{"items":["b"],"support":3},{"items":["a","b"],"support":2}]}"#,
+    );
+    let rules = owner.json("rules found.json");
+    assert_eq!(rules[0]["confidence"], 1.0);
+    assert_eq!(rules[0]["conviction"], "Infinity");
+}
+
+#[test]
+fn every_error_is_one_value() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.write_fimi("rows.dat", &random_baskets(100, 5, 128));
+    owner.write("bad.dat", "1 2 \"x\"\n");
+    owner.json("encrypt rows.dat");
+    for (command, phrase) in [
+        ("keygen", "exists already"),
+        ("generate nowhere/quest.dat", "cannot write"),
+        (
+            "encrypt bad.dat --format fimi",
+            "line 1: \"\\\"x\\\"\" is not an item number",
+        ),
+        ("upload none.oboro", "does not exist"),
+        (
+            "mine rows.oboro --min-support 1",
+            "no dataset named \"rows\"",
+        ),
+        ("rules rows.dat", "rows.dat"),
+        ("datasets --server http://127.0.0.1:0", "cannot reach"),
+        ("delete rows", "no dataset named \"rows\""),
+        ("inspect rows.dat", "does not begin with"),
+        ("serve --data data --listen 0.0.0.0:0", "refusing to listen"),
+    ] {
+        // The option may stand before or behind the command.
+        for line in [format!("{command} --json"), format!("--json {command}")] {
+            let ended = owner.run(&line);
+            ended.without_panic();
+            assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{line}");
+            let error: Value = serde_json::from_str(&ended.stderr)
+                .unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+            has_fields(&error, &["error"]);
+            says(error["error"].as_str().unwrap(), &[phrase]);
+            // For people, the same sentence.
+            assert_eq!(owner.refused(command), error["error"].as_str().unwrap());
+        }
+    }
+}

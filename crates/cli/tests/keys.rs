@@ -1,0 +1,367 @@
+//! The master key: who may read it, what protects it, and where it and the item names never show.
+
+mod common;
+
+use common::proxy::Proxy;
+use common::{Home, flip, says};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Where a key file has the key (docs/formats.md, "Key file").
+const SECRET: std::ops::Range<usize> = 72..104;
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+fn allow(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// An owner with `rows.oboro`, encrypted under `oboro.key`.
+fn encrypted() -> Home {
+    let owner = Home::with_key();
+    owner.write("rows.dat", "1 2 3\n1 2\n2 3\n");
+    owner.json("encrypt rows.dat");
+    owner
+}
+
+/// Commands that need the key.
+const WITH_KEY: [&str; 4] = [
+    "encrypt rows.dat --out new.oboro",
+    "encrypt rows.dat --append-to rows.oboro",
+    "mine rows.oboro --min-support 1",
+    "inspect rows.oboro --key oboro.key",
+];
+
+#[test]
+fn only_the_owner_can_read_what_is_the_owners() {
+    // However careless the surroundings.
+    let owner = Home::new();
+    let ended = owner
+        .start_shell("umask 0; \"$oboro\" keygen --json")
+        .ended();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    owner.write("rows.dat", "1 2 3\n");
+    let ended = owner
+        .start_shell("umask 0; \"$oboro\" encrypt rows.dat")
+        .ended();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(mode(&owner.path("oboro.key")), 0o600);
+    assert_eq!(mode(&owner.path("rows.oboro")), 0o700);
+    assert_eq!(mode(&owner.path("rows.oboro/head")), 0o600);
+    let operator = Home::new();
+    let _server = operator.serve("");
+    assert_eq!(mode(&operator.path("data")), 0o700);
+}
+
+#[test]
+fn a_key_that_others_can_read_is_refused() {
+    let owner = encrypted();
+    for mode in [0o640, 0o604, 0o644, 0o620, 0o610, 0o601] {
+        allow(&owner.path("oboro.key"), mode);
+        for command in WITH_KEY.iter().chain(&["inspect oboro.key"]) {
+            let message = owner.refused(command);
+            says(&message, &["can be read by others", "chmod 600 oboro.key"]);
+            says(&message, &[&format!("mode {mode:o}")]);
+        }
+    }
+    for mode in [0o600, 0o400] {
+        allow(&owner.path("oboro.key"), mode);
+        owner.json("inspect oboro.key");
+    }
+}
+
+#[test]
+fn keys_that_are_not_there_or_not_the_right_ones() {
+    let owner = encrypted();
+    let operator = Home::new();
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.json("upload rows.oboro");
+    owner.json("keygen --key other.key");
+    let with = |command: &str, key: &str| match command.contains("--key") {
+        true => command.replace("oboro.key", key),
+        false => format!("{command} --key {key}"),
+    };
+    for command in &WITH_KEY[1..] {
+        let message = owner.refused(&with(command, "other.key"));
+        says(
+            &message,
+            &["is not the one that dataset", "give the right key file"],
+        );
+    }
+    for command in WITH_KEY {
+        let message = owner.refused(&with(command, "none.key"));
+        says(
+            &message,
+            &["cannot read the key file none.key", "check the path"],
+        );
+        allow(&owner.path("rows.dat"), 0o600);
+        let message = owner.refused(&with(command, "rows.dat"));
+        says(
+            &message,
+            &["rows.dat is not an Oboro key file", "oboro keygen"],
+        );
+        let message = owner.refused(&with(command, "rows.oboro"));
+        says(&message, &["rows.oboro"]);
+    }
+    // By the environment as well.
+    owner.set("OBORO_KEY", "other.key");
+    let message = owner.refused("mine rows.oboro --min-support 1");
+    says(&message, &["is not the one that dataset"]);
+    owner.unset("OBORO_KEY");
+    owner.json("mine rows.oboro --min-support 1 --verify rows.dat");
+
+    // A key is never replaced.
+    let before = owner.read("oboro.key");
+    let message = owner.refused("keygen");
+    says(&message, &["oboro.key exists already", "move it away"]);
+    assert_eq!(owner.read("oboro.key"), before);
+}
+
+#[test]
+fn key_files_that_were_damaged() {
+    let owner = Home::with_key();
+    let path = owner.path("oboro.key");
+    let whole = owner.read("oboro.key");
+    assert_eq!(whole.len(), 120);
+    owner.write("rows.dat", "1 2 3\n");
+    for length in [0, 8, 11] {
+        owner.write("oboro.key", &whole[..length]);
+        let message = owner.refused("encrypt rows.dat");
+        says(&message, &["oboro.key is not an Oboro key file"]);
+    }
+    for length in [12, 71, 104, 119] {
+        owner.write("oboro.key", &whole[..length]);
+        let message = owner.refused("encrypt rows.dat");
+        says(
+            &message,
+            &["oboro.key is damaged", "restore it from your backup"],
+        );
+    }
+    owner.write("oboro.key", [&whole[..], b"x"].concat());
+    let message = owner.refused("encrypt rows.dat");
+    says(&message, &["oboro.key is damaged"]);
+    owner.write("oboro.key", [&whole[..8], &[2], &whole[9..]].concat());
+    let message = owner.refused("encrypt rows.dat");
+    says(&message, &["newer Oboro", "format 2", "update Oboro"]);
+    for at in 0..whole.len() {
+        owner.write("oboro.key", &whole);
+        flip(&path, at);
+        let message = owner.refused("encrypt rows.dat");
+        says(&message, &["oboro.key"]);
+    }
+    owner.write("oboro.key", &whole);
+    owner.json("encrypt rows.dat");
+}
+
+#[test]
+fn passphrases() {
+    let owner = Home::new();
+    owner.write("passphrase", "open sesame\nnot this\n");
+    owner.write("wrong", "open barley\n");
+    owner.write("empty", "\n");
+    owner.write("rows.dat", "1 2 3\n");
+    let encrypt = "encrypt rows.dat";
+
+    // There is no terminal to ask at.
+    let message = owner.refused("keygen --passphrase");
+    says(
+        &message,
+        &["no terminal", "--passphrase-file or OBORO_PASSPHRASE"],
+    );
+    let message = owner.refused("keygen --passphrase --passphrase-file empty");
+    says(&message, &["passphrase", "first line is empty"]);
+    let message = owner.refused("keygen --passphrase --passphrase-file none");
+    says(&message, &["cannot read the passphrase file none"]);
+
+    let made = owner.json("keygen --passphrase --passphrase-file passphrase");
+    assert_eq!(made["passphrase"], true);
+    assert_eq!(mode(&owner.path("oboro.key")), 0o600);
+    let message = owner.refused(encrypt);
+    says(
+        &message,
+        &[
+            "is protected by a passphrase",
+            "--passphrase-file, OBORO_PASSPHRASE",
+        ],
+    );
+    let message = owner.refused(&format!("{encrypt} --passphrase-file wrong"));
+    says(
+        &message,
+        &["the passphrase does not open oboro.key", "try again"],
+    );
+    owner.set("OBORO_PASSPHRASE", "open barley");
+    let message = owner.refused(encrypt);
+    says(&message, &["the passphrase does not open oboro.key"]);
+    assert!(!message.contains("barley"));
+    // The file counts more than the environment; only its first line counts.
+    owner.json(&format!("{encrypt} --passphrase-file passphrase"));
+    owner.set("OBORO_PASSPHRASE", "open sesame");
+    let inspected = owner.json("inspect rows.oboro --key oboro.key");
+    assert_eq!(inspected["key_check"], made["key_check"]);
+    let inspected = owner.json("inspect oboro.key");
+    assert_eq!(inspected["key_check"], made["key_check"]);
+
+    // Nonce, salt and cost are protected as the key itself is.
+    let whole = owner.read("oboro.key");
+    for at in [16, 20, 24, 28, 32, 47, 48, 71, 72, 103, 104, 119] {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x80;
+        owner.write("oboro.key", damaged);
+        let message = owner.refused("inspect oboro.key");
+        says(&message, &["oboro.key", "from your backup"]);
+    }
+    // Costs that would exhaust the machine are not paid.
+    let mut damaged = whole.clone();
+    damaged[16..28].fill(0xff);
+    owner.write("oboro.key", damaged);
+    let message = owner.refused("inspect oboro.key");
+    says(&message, &["oboro.key is damaged", "Argon2id costs"]);
+    owner.write("oboro.key", &whole);
+
+    // Given in the environment, a passphrase protects new keys, too.
+    let made = owner.json("keygen --key second.key");
+    assert_eq!(made["passphrase"], true);
+    owner.unset("OBORO_PASSPHRASE");
+    let message = owner.refused("inspect second.key");
+    says(&message, &["second.key is protected by a passphrase"]);
+}
+
+#[test]
+fn no_secret_shows_anywhere_but_where_it_belongs() {
+    const NAMES: [&str; 6] = [
+        "zwetschgendatschi",
+        "kaiserschmarrn",
+        "marillenknoedel",
+        "apfelstrudel",
+        "sachertorte",
+        "topfengolatsche",
+    ];
+    const TOKEN: &str = "token-never-to-be-logged-8b1f";
+    let (owner, operator) = (Home::with_key(), Home::new());
+    operator.write("token", format!("{TOKEN}\n"));
+    owner.write("token", format!("{TOKEN}\n"));
+    operator.set("OBORO_LOG", "trace");
+    owner.set("OBORO_LOG", "trace");
+    let basket = |row: usize| {
+        let chosen = (0..NAMES.len()).filter(|item| (row * 7 + 3) >> item & 1 == 1);
+        chosen.map(|item| NAMES[item]).collect::<Vec<_>>().join(",") + "\n"
+    };
+    owner.write("rows.csv", (0..300).map(basket).collect::<String>());
+    let key = owner.read("oboro.key")[SECRET].to_vec();
+
+    let server = operator.serve("--token-file token");
+    let proxy = Proxy::to(server.address());
+    owner.talk_to(&proxy.url());
+    let mut told = Vec::new();
+    for (command, shows_names) in [
+        ("keygen --key other.key", false),
+        ("encrypt rows.csv --max-len 3", false),
+        ("inspect oboro.key", false),
+        ("inspect rows.oboro", false),
+        ("upload rows.oboro --token-file token", false),
+        ("datasets --token-file token", false),
+        (
+            "mine rows.oboro --min-support 1 --out found.json --verify rows.csv --token-file token",
+            true,
+        ),
+        ("rules found.json --min 0", true),
+        ("encrypt rows.csv --append-to rows.oboro", false),
+        ("upload rows.oboro --token-file token", false),
+        // Failures are no reason to say more.
+        (
+            "mine rows.oboro --min-support 1 --key other.key --token-file token",
+            false,
+        ),
+        (
+            "mine rows.oboro --min-support 1 --name other --token-file token",
+            false,
+        ),
+        ("upload rows.oboro", false),
+        ("delete rows --token-file token", false),
+    ] {
+        for json in ["", "--json"] {
+            if !json.is_empty() && (command.contains("keygen") || command.contains("encrypt")) {
+                continue;
+            }
+            let ended = owner.run(&format!("{command} {json}"));
+            ended.without_panic();
+            let all = [ended.stdout, ended.stderr].concat();
+            let here = NAMES.iter().any(|name| all.contains(name));
+            assert_eq!(here, shows_names, "{command}: {all}");
+            told.push((command.to_owned(), all.into_bytes()));
+        }
+    }
+    let log = server.log();
+    assert!(log.contains("TRACE") && log.contains("counted"), "{log}");
+    let traffic = proxy.recorded();
+    assert!(traffic.len() > 100_000);
+
+    let mut beyond_owner = vec![
+        ("the log".to_owned(), log.into_bytes()),
+        ("the traffic".to_owned(), traffic),
+    ];
+    let named = |contents: Vec<(std::path::PathBuf, Vec<u8>)>| {
+        contents
+            .into_iter()
+            .map(|(path, content)| (path.display().to_string(), content))
+    };
+    beyond_owner.extend(named(operator.contents("data")));
+    let bundle: Vec<_> = named(owner.contents("rows.oboro")).collect();
+    for (place, content) in beyond_owner.iter().chain(&bundle) {
+        for name in NAMES {
+            assert!(!has(content, name.as_bytes()), "{name} in {place}");
+        }
+    }
+    let everywhere = beyond_owner.iter().chain(&bundle).chain(&told);
+    for (place, content) in everywhere {
+        for form in spellings(&key) {
+            assert!(!has(content, &form), "the key in {place}");
+        }
+        // The token passes in the open on loopback only, as HTTP/2 compresses it or not.
+        if place != "the traffic" {
+            assert!(!has(content, TOKEN.as_bytes()), "the token in {place}");
+        }
+    }
+}
+
+/// The ways in which a slip of the pen could show a key; half of it would be enough.
+fn spellings(key: &[u8]) -> Vec<Vec<u8>> {
+    let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let decimal = |bytes: &[u8]| {
+        let numbers: Vec<String> = bytes.iter().map(u8::to_string).collect();
+        numbers.join(", ")
+    };
+    key.chunks(16)
+        .flat_map(|half| {
+            [
+                half.to_vec(),
+                hex(half).into_bytes(),
+                hex(half).to_uppercase().into_bytes(),
+                decimal(half).into_bytes(),
+            ]
+        })
+        .collect()
+}
+
+fn has(content: &[u8], what: &[u8]) -> bool {
+    content.windows(what.len()).any(|window| window == what)
+}
+
+#[test]
+fn the_search_for_secrets_finds_them() {
+    let owner = Home::with_key();
+    let file = owner.read("oboro.key");
+    let key = file[SECRET].to_vec();
+    for form in spellings(&key) {
+        assert!(has(&[b"before", &form[..], b"after"].concat(), &form));
+    }
+    assert!(has(&file, &key));
+    // It is the key: without it, or with a bit of it changed, the file is refused.
+    flip(&owner.path("oboro.key"), SECRET.start);
+    let message = owner.refused("inspect oboro.key");
+    says(&message, &["damaged", "check value"]);
+}

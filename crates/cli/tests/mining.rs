@@ -1,0 +1,311 @@
+//! Mining on ciphertext finds exactly what plaintext has: known data, structured data, every form
+//! of input.
+
+mod common;
+
+use common::Home;
+use common::plaintext::{Plaintext, by_length, known_data, random_baskets, supports};
+use serde_json::Value;
+use std::path::Path;
+
+/// Encrypts `input`, uploads it to a server process, mines it there; what `oboro mine` printed.
+fn mine(input: &Path, min_support: &str, max_len: usize, encrypt_options: &str) -> Value {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    let input = input.display();
+    owner.json(&format!(
+        "encrypt {input} --out data.oboro --max-len {max_len} {encrypt_options}"
+    ));
+    owner.json("upload data.oboro");
+    owner.json(&format!(
+        "mine data.oboro --min-support {min_support} --verify {input}"
+    ))
+}
+
+/// Compares with supports counted by the test, and looks at the noise.
+fn assert_right(mined: &Value, truth: &Plaintext, min_support: u64, max_len: usize) {
+    assert_eq!(mined["verified"], true);
+    assert_eq!(mined["transactions"], truth.transactions());
+    assert_eq!(mined["min_support"], min_support);
+    assert!(supports(mined) == truth.frequent(min_support, max_len));
+    for level in mined["levels"].as_array().unwrap() {
+        let log2 = |name: &str| level[name].as_f64().unwrap();
+        assert!(
+            log2("log2_largest_phase") <= log2("log2_phase_bound"),
+            "{level}"
+        );
+    }
+}
+
+/// A row of the table in the README of the known data: a minimum support in percent, frequent
+/// itemsets by length.
+fn assert_known(file: &str, percent: u64, encrypt_options: &str, expected: &[usize]) {
+    let Some(input) = known_data(file) else {
+        return;
+    };
+    let max_len = expected.len();
+    let mined = mine(&input, &format!("{percent}%"), max_len, encrypt_options);
+    assert_eq!(by_length(&supports(&mined), max_len), expected);
+    let truth = Plaintext::read(&input);
+    let min_support = (percent * truth.transactions() as u64).div_ceil(100);
+    assert_right(&mined, &truth, min_support, max_len);
+}
+
+#[test]
+fn mushroom_at_30_percent() {
+    assert_known("mushroom.dat.gz", 30, "", &[24, 134, 349, 501]);
+}
+
+#[test]
+fn mushroom_at_20_percent() {
+    assert_known("mushroom.dat.gz", 20, "", &[39, 304, 1050, 2152, 3031]);
+}
+
+#[test]
+fn chess_at_90_percent() {
+    assert_known("chess.dat.gz", 90, "", &[13, 68, 167, 203]);
+}
+
+#[test]
+fn t10i4d100k_at_1_percent() {
+    let rare = "--min-item-support 0.01";
+    assert_known("T10I4D100K.dat.gz", 1, rare, &[375, 9, 1, 0]);
+}
+
+#[test]
+fn retail_at_1_percent() {
+    let rare = "--min-item-support 0.01";
+    assert_known("retail.dat.gz", 1, rare, &[70, 58, 25, 6]);
+}
+
+/// Columns that add up coherently, and more transactions than the plaintext modulus, so that the
+/// counts of several groups of blocks are added.
+fn structured_baskets() -> Vec<Vec<u32>> {
+    const TRANSACTIONS: u32 = 120_000;
+    const HALF: u32 = 1;
+    const HALF_AGAIN: u32 = 2;
+    const OTHER_HALF: u32 = 3;
+    const ALWAYS: u32 = 4;
+    const ONCE: u32 = 5;
+    const RUNS: u32 = 6;
+    const RUNS_REVERSED: u32 = 7;
+    // Rows repeat in runs as long as a block.
+    let in_run = |row: u32| (row / 4096).is_multiple_of(3);
+    let basket = |row: u32| {
+        let mut basket = vec![ALWAYS];
+        match row % 2 {
+            0 => basket.extend([HALF, HALF_AGAIN]),
+            _ => basket.push(OTHER_HALF),
+        }
+        basket.extend((row == 77_777).then_some(ONCE));
+        basket.extend(in_run(row).then_some(RUNS));
+        basket.extend(in_run(TRANSACTIONS - 1 - row).then_some(RUNS_REVERSED));
+        basket
+    };
+    (0..TRANSACTIONS).map(basket).collect()
+}
+
+#[test]
+fn structured_columns_in_several_groups_of_blocks() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.write_fimi("rows.dat", &structured_baskets());
+    let truth = Plaintext::read(&owner.path("rows.dat"));
+    let mut several_groups = 0;
+    for max_len in 1..=5 {
+        let encrypted = owner.json(&format!(
+            "encrypt rows.dat --out rows-{max_len}.oboro --max-len {max_len}"
+        ));
+        let modulus = encrypted["plaintext_modulus"].as_u64().unwrap();
+        several_groups += usize::from(modulus < truth.transactions() as u64);
+        owner.json(&format!("upload rows-{max_len}.oboro"));
+        // A support of 1 asks for the transaction that is the only one with its item, too.
+        for min_support in [1, 60_000] {
+            let mined = owner.json(&format!(
+                "mine rows-{max_len}.oboro --min-support {min_support} --verify rows.dat"
+            ));
+            assert_right(&mined, &truth, min_support, max_len);
+        }
+    }
+    assert!(several_groups >= 3, "{several_groups}");
+}
+
+#[test]
+fn blocks_full_to_the_last_slot_and_just_beyond() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    for transactions in [1, 4095, 4096, 4097, 8192, 8193] {
+        let name = format!("rows-{transactions}");
+        owner.write_fimi(
+            &format!("{name}.dat"),
+            &random_baskets(transactions, 5, 128),
+        );
+        // The one transaction of the smallest file has an item, whatever the generator says.
+        if transactions == 1 {
+            owner.write(&format!("{name}.dat"), "3 1 4\n");
+        }
+        owner.json(&format!("encrypt {name}.dat --max-len 2"));
+        owner.json(&format!("upload {name}.oboro"));
+        let mined = owner.json(&format!(
+            "mine {name}.oboro --min-support 1 --verify {name}.dat"
+        ));
+        let truth = Plaintext::read(&owner.path(&format!("{name}.dat")));
+        assert_right(&mined, &truth, 1, 2);
+    }
+}
+
+#[test]
+fn itemsets_as_long_as_parameters_allow() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    // Nine items that always come together, and one that does not.
+    let baskets: Vec<Vec<u32>> = (0..300)
+        .map(|row| (0..if row % 3 == 0 { 10 } else { 9 }).collect())
+        .collect();
+    owner.write_fimi("rows.dat", &baskets);
+    owner.json("encrypt rows.dat --max-len 10");
+    owner.json("upload rows.oboro");
+    let mined = owner.json("mine rows.oboro --min-support 100 --verify rows.dat");
+    assert_right(&mined, &Plaintext::read(&owner.path("rows.dat")), 100, 10);
+    assert_eq!(supports(&mined).len(), 1023);
+}
+
+#[test]
+fn nothing_frequent_is_an_answer_too() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.write_fimi("rows.dat", &random_baskets(100, 5, 128));
+    owner.json("encrypt rows.dat");
+    owner.json("upload rows.oboro");
+    let mined = owner.json("mine rows.oboro --min-support 100% --verify rows.dat --out none.json");
+    assert_eq!(mined["itemsets"].as_array().unwrap().len(), 0);
+    let rules = owner.json("rules none.json");
+    assert_eq!(rules.as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn generated_data_from_file_to_rules() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    let generated = owner.json("generate quest.dat");
+    assert_eq!(generated["transactions"], 2000);
+    owner.json("encrypt quest.dat --max-len 3");
+    owner.json("upload quest.oboro");
+    let mined = owner.json("mine quest.oboro --min-support 5% --verify quest.dat --out found.json");
+    let truth = Plaintext::read(&owner.path("quest.dat"));
+    assert_right(&mined, &truth, 100, 3);
+    let written: Value = serde_json::from_slice(&owner.read("found.json")).unwrap();
+    assert_eq!(written["itemsets"], mined["itemsets"]);
+
+    // Each rule's numbers follow from the supports, which the test has counted itself.
+    let truth = truth.frequent(100, 3);
+    let rules = owner.json("rules found.json --metric confidence --min 0.5");
+    let rules = rules.as_array().unwrap();
+    assert!(!rules.is_empty());
+    for rule in rules {
+        let names = |side: &str| -> Vec<String> {
+            let names = rule[side].as_array().unwrap().iter();
+            let mut names: Vec<_> = names.map(|n| n.as_str().unwrap().to_owned()).collect();
+            names.sort();
+            names
+        };
+        let mut all = [names("antecedents"), names("consequents")].concat();
+        all.sort();
+        let confidence = truth[&all] as f64 / truth[&names("antecedents")] as f64;
+        let told = rule["confidence"].as_f64().unwrap();
+        assert!((told - confidence).abs() < 1e-12 && told >= 0.5, "{rule}");
+    }
+    // All rules of that confidence and no others.
+    let expected: usize = truth
+        .iter()
+        .map(|(all, &support)| {
+            (1..(1usize << all.len()) - 1)
+                .filter(|chosen| {
+                    let antecedents: Vec<String> = (0..all.len())
+                        .filter(|item| chosen >> item & 1 == 1)
+                        .map(|item| all[item].clone())
+                        .collect();
+                    support as f64 / truth[&antecedents] as f64 >= 0.5
+                })
+                .count()
+        })
+        .sum();
+    assert_eq!(rules.len(), expected);
+}
+
+#[test]
+fn every_form_of_csv_gives_what_fimi_gives() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    let baskets: Vec<Vec<u32>> = random_baskets(500, 8, 140)
+        .into_iter()
+        .filter(|basket| !basket.is_empty())
+        .collect();
+    let name = |item: &u32| format!("item {item}");
+    let basket_lines: Vec<String> = baskets
+        .iter()
+        .map(|basket| basket.iter().map(name).collect::<Vec<_>>().join(",") + "\n")
+        .collect();
+    let long_lines = baskets.iter().enumerate().flat_map(|(row, basket)| {
+        let line = move |item: &u32| format!("t{row},item {item}\n");
+        basket.iter().map(line)
+    });
+    let onehot_lines = baskets.iter().map(|basket| {
+        let cell = |item: u32| if basket.contains(&item) { "1" } else { "0" };
+        (0..8).map(cell).collect::<Vec<_>>().join(",") + "\n"
+    });
+    let onehot_header = (0..8u32).map(|item| name(&item)).collect::<Vec<_>>();
+    owner.write("basket.csv", basket_lines.concat());
+    owner.write(
+        "long.csv",
+        "transaction,item\n".to_owned() + &long_lines.collect::<String>(),
+    );
+    owner.write(
+        "onehot.csv",
+        onehot_header.join(",") + "\n" + &onehot_lines.collect::<String>(),
+    );
+    owner.write_fimi("rows.dat", &baskets);
+    let truth = Plaintext::read(&owner.path("rows.dat")).frequent(50, 3);
+    let as_items = |name: &String| name.trim_start_matches("item ").to_owned();
+    for form in ["rows.dat", "basket.csv", "long.csv", "onehot.csv"] {
+        let bundle = form.replace('.', "-");
+        owner.json(&format!("encrypt {form} --out {bundle} --max-len 3"));
+        owner.json(&format!("upload {bundle}"));
+        let mined = owner.json(&format!("mine {bundle} --min-support 10% --verify {form}"));
+        assert_eq!(mined["transactions"], baskets.len(), "{form}");
+        let threshold = mined["min_support"].as_u64().unwrap();
+        assert_eq!(threshold, baskets.len().div_ceil(10) as u64);
+        let found: Vec<(Vec<String>, u64)> = supports(&mined)
+            .iter()
+            .map(|(items, &support)| (items.iter().map(as_items).collect(), support))
+            .collect();
+        let expected: Vec<(Vec<String>, u64)> = truth
+            .iter()
+            .filter(|&(_, &support)| support >= threshold)
+            .map(|(items, &support)| (items.clone(), support))
+            .collect();
+        assert_eq!(found, expected, "{form}");
+    }
+}
+
+#[test]
+fn verification_notices_other_data() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    let mut baskets = random_baskets(300, 5, 128);
+    owner.write_fimi("rows.dat", &baskets);
+    baskets[7] = vec![0, 1, 2, 3, 4];
+    owner.write_fimi("others.dat", &baskets);
+    owner.json("encrypt rows.dat");
+    owner.json("upload rows.oboro");
+    let message = owner.refused("mine rows.oboro --min-support 1 --verify others.dat");
+    common::says(&message, &["differs from the plaintext", "--verify"]);
+}

@@ -1,0 +1,368 @@
+//! The server as an operator sees it: connections that break, processes that are killed, who may
+//! call, and where it refuses to run.
+
+mod common;
+
+use common::plaintext::random_baskets;
+use common::proxy::{Direction, Proxy};
+use common::{Ended, Home, Server, says};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
+/// More than buffers between server and client hold, less than the answer about triples.
+const IN_THE_ANSWER: u64 = 8 << 20;
+const MINE: &str = "mine rows.oboro --min-support 10% --verify rows.dat";
+
+/// An owner whose dataset takes an answer of many mebibytes to mine, uploaded to a server.
+fn uploaded() -> (Home, Home, Server) {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.write_fimi("rows.dat", &random_baskets(2_000, 50, 160));
+    owner.json("encrypt rows.dat --max-len 3");
+    owner.json("upload rows.oboro");
+    (owner, operator, server)
+}
+
+/// The owner's words for a query that ended early: what happened, and that it may be asked again.
+fn assert_broken(ended: &Ended) {
+    let message = ended.refusal();
+    says(
+        &message,
+        &[
+            "the connection to the server broke",
+            "run the same command again",
+        ],
+    );
+}
+
+#[test]
+fn a_query_ends_when_its_client_goes_away() {
+    let (owner, _operator, server) = uploaded();
+    let proxy = Proxy::to(server.address());
+    proxy.stall_after(Direction::Down, IN_THE_ANSWER);
+    let cut_off = format!("{MINE} --server {}", proxy.url());
+    for _ in 0..2 {
+        // Only two run at a time; the third one waits for its turn.
+        let running = [owner.start(&cut_off), owner.start(&cut_off)];
+        proxy.wait_until_stalled(2);
+        let mut waiting = owner.start(&cut_off);
+        proxy.wait_until_connected(3);
+        waiting.kill();
+        proxy.cut();
+        for query in running {
+            assert_broken(&query.ended());
+        }
+    }
+    // Two can run again: one stalls in the middle of its answer, the other one goes through.
+    let mut stalled = owner.start(&cut_off);
+    proxy.wait_until_stalled(1);
+    owner.json(MINE);
+    // Neither does a client that is killed keep its place.
+    stalled.kill();
+    proxy.cut();
+    let stalled = owner.start(&cut_off);
+    proxy.wait_until_stalled(1);
+    owner.json(MINE);
+    proxy.release();
+    assert_eq!(stalled.ended().code, Some(0));
+}
+
+#[test]
+fn a_server_killed_during_a_query() {
+    let (owner, operator, server) = uploaded();
+    let proxy = Proxy::to(server.address());
+    proxy.stall_after(Direction::Down, IN_THE_ANSWER);
+    let query = owner.start(&format!("{MINE} --out found.json --server {}", proxy.url()));
+    proxy.wait_until_stalled(1);
+    server.kill();
+    proxy.release();
+    assert_broken(&query.ended());
+    assert!(!owner.path("found.json").exists());
+    let message = owner.refused(MINE);
+    says(
+        &message,
+        &["cannot reach the server", "check that `oboro serve` runs"],
+    );
+
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.json(MINE);
+}
+
+#[test]
+fn a_server_asked_to_end_answers_first() {
+    let (owner, operator, server) = uploaded();
+    let proxy = Proxy::to(server.address());
+    proxy.stall_after(Direction::Down, IN_THE_ANSWER);
+    // The third question is the last one.
+    let query = owner.start(&format!("{MINE} --json --server {}", proxy.url()));
+    proxy.wait_until_stalled(1);
+    server.terminate();
+    common::until("the server has heard", || {
+        server.log().contains("shutting down").then_some(())
+    });
+    proxy.release();
+    assert_eq!(query.json()["verified"], true);
+    let ended = server.ended();
+    ended.without_panic();
+    assert_eq!(ended.code, Some(0));
+    assert_eq!(ended.stdout.lines().count(), 1);
+
+    // An idle one ends as well, and nothing is lost.
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.json(MINE);
+    server.terminate();
+    assert_eq!(server.ended().code, Some(0));
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.json(MINE);
+}
+
+#[test]
+fn a_store_and_a_port_belong_to_one_server() {
+    let operator = Home::new();
+    let server = operator.serve("");
+    let message = operator.refused("serve --data data --listen 127.0.0.1:0");
+    says(
+        &message,
+        &["data is in use by another process", "Stop it first"],
+    );
+    let message = operator.refused(&format!("serve --data other --listen {}", server.address()));
+    says(
+        &message,
+        &["cannot listen on", "in use", "choose another port"],
+    );
+    // A killed server holds neither.
+    server.kill();
+    operator.serve("");
+}
+
+#[test]
+fn what_cannot_be_served_is_refused() {
+    let operator = Home::new();
+    operator.write("file", "not a directory");
+    let message = operator.refused("serve --data file --listen 127.0.0.1:0");
+    says(&message, &["file", "Check the path"]);
+    operator.misused("serve --data data --listen localhost");
+    operator.misused("serve --data data --listen 127.0.0.1:0 --threads 0");
+    operator.misused("serve --listen 127.0.0.1:0");
+    // An address that this machine does not have (RFC 5737).
+    certificates(&operator, "tls");
+    operator.write("token", "open sesame\n");
+    let message = operator.refused(
+        "serve --data data --listen 192.0.2.1:0 --tls-cert tls.crt --tls-key tls.key --token-file token",
+    );
+    says(
+        &message,
+        &["cannot listen on 192.0.2.1:0", "choose another port"],
+    );
+}
+
+#[test]
+fn beyond_loopback_takes_tls_and_a_token() {
+    let operator = Home::new();
+    certificates(&operator, "tls");
+    operator.write("token", "open sesame\n");
+    let tls = "--tls-cert tls.crt --tls-key tls.key";
+    for address in ["0.0.0.0:0", "[::]:0"] {
+        for options in ["", tls, "--token-file token"] {
+            let message =
+                operator.refused(&format!("serve --data data --listen {address} {options}"));
+            says(
+                &message,
+                &[
+                    "refusing to listen",
+                    "--tls-cert, --tls-key and --token-file",
+                    "127.0.0.1",
+                ],
+            );
+        }
+    }
+    let owner = Home::with_key();
+    // Names that no resolver knows (RFC 2606): the refusal comes before any question about them.
+    for url in ["http://server.invalid:7171", "http://192.0.2.1:7171"] {
+        let message = owner.refused(&format!("datasets --server {url}"));
+        says(&message, &["refusing to send", "without TLS", "https://"]);
+    }
+}
+
+#[test]
+fn a_token_is_wanted_and_checked() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    operator.write("token", "open sesame\n");
+    let server = operator.serve("--token-file token");
+    owner.talk_to(server.url());
+    owner.write_fimi("rows.dat", &random_baskets(100, 5, 128));
+    owner.json("encrypt rows.dat");
+    owner.write("right", "open sesame\n");
+    owner.write("wrong", "open barley\n");
+    owner.write("longer", "open sesame!\n");
+    let mine = "mine rows.oboro --min-support 1";
+    let calls = ["datasets", "upload rows.oboro", mine, "delete rows"];
+    for call in calls {
+        for token in ["", "--token-file wrong", "--token-file longer"] {
+            let message = owner.refused(&format!("{call} {token}"));
+            says(
+                &message,
+                &["the server refused", "wants a token", "--token-file"],
+            );
+            assert!(!message.contains("sesame") && !message.contains("barley"));
+        }
+    }
+    for call in &calls[..3] {
+        owner.json(&format!("{call} --token-file right"));
+    }
+    owner.write("empty", "\nopen sesame\n");
+    owner.write("binary", [b'a', 0xff, b'\n']);
+    owner.write("control", "a\u{7}b\n");
+    for (file, phrase) in [
+        ("none", "cannot read the token file"),
+        ("empty", "its first line is empty"),
+        ("binary", "cannot read the token file"),
+        ("control", "printable ASCII"),
+    ] {
+        let message = owner.refused(&format!("datasets --token-file {file}"));
+        says(&message, &[phrase, "token"]);
+    }
+    operator.write("empty", "");
+    let message = operator.refused("serve --data other --listen 127.0.0.1:0 --token-file empty");
+    says(&message, &["token", "its first line is empty"]);
+}
+
+/// Writes `NAME-ca.pem`, and `NAME.crt` and `NAME.key` for this machine that it vouches for.
+fn certificates(home: &Home, name: &str) {
+    let mut authority = CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority_key = KeyPair::generate().unwrap();
+    let authority_certificate = authority.self_signed(&authority_key).unwrap();
+    let issuer = Issuer::new(authority, authority_key);
+    let key = KeyPair::generate().unwrap();
+    let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
+    let certificate = CertificateParams::new(names).unwrap();
+    let certificate = certificate.signed_by(&key, &issuer).unwrap();
+    home.write(&format!("{name}-ca.pem"), authority_certificate.pem());
+    home.write(&format!("{name}.crt"), certificate.pem());
+    home.write(&format!("{name}.key"), key.serialize_pem());
+}
+
+#[test]
+fn tls_from_end_to_end() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    certificates(&operator, "tls");
+    operator.write("token", "open sesame\n");
+    let server = operator.serve("--tls-cert tls.crt --tls-key tls.key --token-file token");
+    assert!(server.url().starts_with("https://127.0.0.1:"));
+    owner.talk_to(server.url());
+    owner.write("ca.pem", operator.read("tls-ca.pem"));
+    owner.write("token", "open sesame\n");
+    owner.write_fimi("rows.dat", &random_baskets(100, 5, 128));
+    owner.json("encrypt rows.dat");
+    let trust = "--ca ca.pem --token-file token";
+    owner.json(&format!("upload rows.oboro {trust}"));
+    owner.json(&format!(
+        "mine rows.oboro --min-support 1 --verify rows.dat {trust}"
+    ));
+    let by_name = server.url().replace("127.0.0.1", "localhost");
+    owner.json(&format!("datasets --server {by_name} {trust}"));
+
+    // A server that nobody the owner trusts has vouched for.
+    certificates(&owner, "other");
+    for untrusted in ["--ca other-ca.pem", ""] {
+        let message = owner.refused(&format!("datasets {untrusted} --token-file token"));
+        says(
+            &message,
+            &["cannot reach the server", "certificate", "--ca"],
+        );
+    }
+    owner.write("garbage.pem", "-----BEGIN CERTIFICATE-----\nx\n");
+    for (file, phrase) in [
+        ("garbage.pem", "with --ca cannot be used"),
+        ("token", "there are none"),
+        ("none.pem", "cannot read the certificates in none.pem"),
+    ] {
+        let message = owner.refused(&format!("datasets --ca {file} --token-file token"));
+        says(&message, &["certificates", phrase]);
+    }
+
+    // TLS at one end only.
+    let plain = server.url().replace("https", "http");
+    for call in ["datasets", "upload rows.oboro"] {
+        let message = owner.refused(&format!("{call} --server {plain} --token-file token"));
+        says(
+            &message,
+            &["does not answer as an Oboro server", "https://"],
+        );
+    }
+    let plain_server = Home::new();
+    let plain_server = plain_server.serve("");
+    let encrypted = plain_server.url().replace("http", "https");
+    let message = owner.refused(&format!("datasets --server {encrypted} {trust}"));
+    says(&message, &["cannot reach the server", "http://"]);
+}
+
+#[test]
+fn certificates_that_cannot_be_used_are_refused() {
+    let operator = Home::new();
+    certificates(&operator, "tls");
+    certificates(&operator, "other");
+    operator.write("garbage", "no certificate\n");
+    let serve = "serve --data data --listen 127.0.0.1:0";
+    for options in [
+        "--tls-cert garbage --tls-key tls.key",
+        "--tls-cert tls.crt --tls-key garbage",
+        "--tls-cert tls.crt --tls-key other.key",
+    ] {
+        let message = operator.refused(&format!("{serve} {options}"));
+        says(
+            &message,
+            &["TLS certificate or key", "--tls-cert", "--tls-key"],
+        );
+    }
+    for options in [
+        "--tls-cert none --tls-key tls.key",
+        "--tls-cert tls.crt --tls-key none",
+    ] {
+        let message = operator.refused(&format!("{serve} {options}"));
+        says(&message, &["cannot read the TLS", "none", "check the path"]);
+    }
+    operator.misused(&format!("{serve} --tls-cert tls.crt"));
+    operator.misused(&format!("{serve} --tls-key tls.key"));
+}
+
+#[test]
+fn a_stranger_at_the_port_is_no_server() {
+    let owner = Home::with_key();
+    for url in [
+        "127.0.0.1:7171",
+        "ftp://127.0.0.1",
+        "",
+        "http://",
+        "http://[",
+    ] {
+        owner.set("OBORO_SERVER", url);
+        let message = owner.refused("datasets");
+        says(
+            &message,
+            &["is not a server address", "http://127.0.0.1:7171"],
+        );
+    }
+    // Somebody who closes every connection.
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = Proxy::to(nobody.local_addr().unwrap());
+    drop(nobody);
+    owner.talk_to(&proxy.url());
+    let message = owner.refused("datasets");
+    says(
+        &message,
+        &["does not answer as an Oboro server", "check the address"],
+    );
+    // Nobody at all.
+    let url = proxy.url();
+    drop(proxy);
+    let message = owner.refused(&format!("datasets --server {url}"));
+    says(
+        &message,
+        &["cannot reach the server", "check that `oboro serve` runs"],
+    );
+}
