@@ -147,6 +147,14 @@ impl Catalogue {
         Ok(())
     }
 
+    pub(crate) fn extend_upload(&self, id: DatasetId, manifest: &[u8]) -> Result<(), StoreError> {
+        self.connection.execute(
+            "UPDATE upload SET manifest = ?2 WHERE id = ?1",
+            params![id.0, manifest],
+        )?;
+        Ok(())
+    }
+
     pub(crate) fn cancel_upload(&self, id: DatasetId) -> Result<(), StoreError> {
         self.connection
             .execute("DELETE FROM upload WHERE id = ?1", [id.0])?;

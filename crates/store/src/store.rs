@@ -244,10 +244,14 @@ impl Store {
         let there = older.map_or(0, |older| older.segments.len());
         match catalogue.by_id(Table::Upload, id)? {
             Some(pending) if pending.manifest != manifest => {
-                return Err(StoreError::OtherUpload {
-                    dataset: id,
-                    name: pending.name,
-                });
+                // A bundle that grew since its upload began only adds to what is here.
+                if new.extends(&stored_manifest(&pending)?).is_err() {
+                    return Err(StoreError::OtherUpload {
+                        dataset: id,
+                        name: pending.name,
+                    });
+                }
+                catalogue.extend_upload(id, manifest)?;
             }
             Some(_) => {}
             None => {

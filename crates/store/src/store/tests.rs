@@ -475,6 +475,21 @@ fn names_and_ids_are_kept_apart() {
 }
 
 #[test]
+fn an_upload_takes_in_what_was_appended_meanwhile() {
+    let mut setting = Setting::new(&[1]);
+    let store = setting.open();
+    setting.begin(&store);
+    let mut receiver = store.receive_segment(ID, 0, 0).unwrap();
+    receiver.write(&setting.segment(0)[..100]).unwrap();
+    setting.bundle = append(&setting.bundle, &[1]);
+    assert_eq!(received(&setting.begin(&store)), [(100, false), (0, false)]);
+    receiver.write(&setting.segment(0)[100..]).unwrap();
+    receiver.finish().unwrap();
+    setting.publish(&store);
+    assert_eq!(store.list().unwrap()[0].version, 2);
+}
+
+#[test]
 fn only_one_version_is_uploaded_at_a_time() {
     let mut setting = Setting::new(&[1]);
     let store = setting.open();
