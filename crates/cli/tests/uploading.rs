@@ -243,7 +243,7 @@ fn an_append_sends_only_what_is_new() {
     assert_eq!(appended["transactions"], 14_000);
     // The bundle is ahead of the server now.
     let message = owner.refused("mine rows.oboro --min-support 15%");
-    says(&message, &["version 1", "upload the newer version"]);
+    says(&message, &["version 1", "Upload the newer version"]);
 
     let uploaded = owner.json("upload rows.oboro");
     let all = appended["stored_bytes"].as_u64().unwrap();
@@ -254,7 +254,13 @@ fn an_append_sends_only_what_is_new() {
     owner.write("both.dat", both);
     parties.assert_mines("rows.oboro", "both.dat");
 
-    // The old bundle is behind it, and may neither ask nor take its place.
+    // A run that began before the append can end.
+    let mined = owner.json("mine old.oboro --name rows --min-support 15% --verify rows.dat");
+    assert_eq!(mined["transactions"], 9_000);
+    // After that the old bundle is behind, and may neither ask nor take the new one's place.
+    drop(server);
+    let server = operator.serve("");
+    owner.talk_to(server.url());
     let message = owner.refused("mine old.oboro --name rows --min-support 15%");
     says(&message, &["version 2", "use the bundle that was uploaded"]);
     let message = owner.refused("upload old.oboro --name rows");

@@ -4,7 +4,7 @@
 //! to do. [`StoreError::kind`] sorts errors for callers that translate them, a server
 //! for one.
 
-use crate::DatasetId;
+use crate::{DatasetId, Digest};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -118,6 +118,16 @@ pub enum StoreError {
     },
     #[error("there is no dataset named {name:?} here. List the datasets to see those that are.")]
     NoDataset { name: String },
+    #[error(
+        "dataset {name:?} is at version {version} with root {root} here, but the owner asks about root {wanted}. \
+         Upload the newer version, or use the bundle that was uploaded."
+    )]
+    OtherVersion {
+        name: String,
+        version: u64,
+        root: Digest,
+        wanted: Digest,
+    },
     #[error("the manifest was refused: it {fault}. {}", fault.remedy())]
     ManifestRefused { fault: Fault },
     #[error(
@@ -259,6 +269,7 @@ impl StoreError {
             | TooLong { .. }
             | NoPanel { .. } => ErrorKind::InvalidArgument,
             NotAnExtension { .. }
+            | OtherVersion { .. }
             | OtherUpload { .. }
             | UploadCancelled { .. }
             | Incomplete { .. }

@@ -12,7 +12,7 @@ use crate::manifest::Manifest;
 use crate::segment::Segment;
 use crate::snapshot::{ResidentSegment, Snapshot};
 use oboro_ring::Parameters;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::ops::Range;
@@ -23,6 +23,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The most characters of a dataset's name.
 pub const MAX_NAME_CHARS: usize = 100;
+
+/// Snapshots kept for mining runs that began before an append.
+const REPLACED_SNAPSHOTS: usize = 16;
 
 /// Where an upload stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,6 +101,8 @@ struct State {
     catalogue: Catalogue,
     /// The newest snapshot taken of each dataset: keeps its panels resident.
     snapshots: HashMap<DatasetId, Arc<Snapshot>>,
+    /// Snapshots that newer ones replaced, the last at the end. They share their segments.
+    replaced: VecDeque<Arc<Snapshot>>,
     /// Segments being received, and whether their upload was cancelled meanwhile.
     receiving: HashMap<(DatasetId, u32), Arc<AtomicBool>>,
 }
@@ -181,6 +186,7 @@ impl Store {
         let state = State {
             catalogue,
             snapshots: HashMap::new(),
+            replaced: VecDeque::new(),
             receiving: HashMap::new(),
         };
         let shared = Shared {
@@ -440,8 +446,32 @@ impl Store {
             segments.push(Arc::new(ResidentSegment::new(segment)));
         }
         let snapshot = Arc::new(Snapshot::new(record.name, manifest, segments));
-        state.snapshots.insert(record.id, snapshot.clone());
+        if let Some(older) = state.snapshots.insert(record.id, snapshot.clone()) {
+            state.replaced.push_back(older);
+            if state.replaced.len() > REPLACED_SNAPSHOTS {
+                state.replaced.pop_front();
+            }
+        }
         Ok(snapshot)
+    }
+
+    /// Pins the version of a dataset that has this root: the published one, or one that was
+    /// queried before an append replaced it, so that a mining run under way can end.
+    pub fn snapshot_at(&self, name: &str, root: Digest) -> Result<Arc<Snapshot>, StoreError> {
+        let published = self.snapshot(name)?;
+        if published.root() == root {
+            return Ok(published);
+        }
+        let state = self.shared.state();
+        let wanted = state.replaced.iter().find(|older| {
+            older.root() == root && older.manifest().dataset == published.manifest().dataset
+        });
+        wanted.cloned().ok_or_else(|| StoreError::OtherVersion {
+            name: name.into(),
+            version: published.manifest().version,
+            root: published.root(),
+            wanted: root,
+        })
     }
 
     /// Deletes a dataset, published or only being uploaded. Snapshots already taken stay
@@ -454,6 +484,9 @@ impl Store {
         };
         state.catalogue.delete(published.id)?;
         state.snapshots.remove(&published.id);
+        state
+            .replaced
+            .retain(|older| older.manifest().dataset != published.id);
         state.stop_receiving(published.id);
         remove_dataset(&self.shared.dataset(published.id))
     }

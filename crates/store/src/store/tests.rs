@@ -490,6 +490,31 @@ fn an_upload_takes_in_what_was_appended_meanwhile() {
 }
 
 #[test]
+fn a_version_that_was_queried_stays_in_reach_after_an_append() {
+    let mut setting = Setting::new(&[1]);
+    let store = setting.open();
+    let first = setting.publish(&store);
+    assert_eq!(store.snapshot_at("a", first.root).unwrap().block_count(), 1);
+    setting.bundle = append(&setting.bundle, &[2]);
+    let second = setting.publish(&store);
+    assert_eq!(
+        store.snapshot_at("a", second.root).unwrap().block_count(),
+        3
+    );
+    assert_eq!(store.snapshot_at("a", first.root).unwrap().block_count(), 1);
+    let never = store.snapshot_at("a", Digest([9; 32])).unwrap_err();
+    assert!(
+        matches!(never, StoreError::OtherVersion { version: 2, .. }),
+        "{never}"
+    );
+    store.delete("a").unwrap();
+    assert!(matches!(
+        store.snapshot_at("a", first.root),
+        Err(StoreError::NoDataset { .. })
+    ));
+}
+
+#[test]
 fn only_one_version_is_uploaded_at_a_time() {
     let mut setting = Setting::new(&[1]);
     let store = setting.open();
