@@ -228,7 +228,9 @@ fn assert_not_mined(owner: &Home, operator: &Home, phrases: &[&str]) {
     let message = owner.refused(&format!("{MINE} --out found.json"));
     says(&message, &["the server failed", "dataset"]);
     says(&message, phrases);
-    assert!(server.log().contains("ERROR"), "{}", server.log());
+    common::until("the server has logged it", || {
+        server.log().contains("ERROR").then_some(())
+    });
     owner.json("mine others.oboro --min-support 10% --verify rows.dat");
 }
 

@@ -295,7 +295,8 @@ fn no_secret_shows_anywhere_but_where_it_belongs() {
             told.push((command.to_owned(), all.into_bytes()));
         }
     }
-    let log = server.log();
+    server.terminate();
+    let log = server.ended().stderr;
     assert!(log.contains("TRACE") && log.contains("counted"), "{log}");
     let traffic = proxy.recorded();
     assert!(traffic.len() > 100_000);

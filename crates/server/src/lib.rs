@@ -5,6 +5,7 @@
 
 mod auth;
 mod counting;
+mod linger;
 mod listen;
 mod service;
 mod status;

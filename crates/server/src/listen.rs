@@ -2,6 +2,7 @@
 
 use crate::auth::Gate;
 use crate::counting::Counting;
+use crate::linger::Lingering;
 use crate::service::Service;
 use oboro_protocol::{MAX_MESSAGE_BYTES, v1::mining_server::MiningServer};
 use oboro_store::{Store, StoreError};
@@ -15,6 +16,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore};
+use tokio_stream::StreamExt;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Identity, ServerTlsConfig};
@@ -135,7 +137,9 @@ impl Server {
             .transport
             .add_service(InterceptedService::new(service, Gate::new(self.token)))
             .serve_with_incoming_shutdown(
-                TcpIncoming::from(self.listener).with_nodelay(Some(true)),
+                TcpIncoming::from(self.listener)
+                    .with_nodelay(Some(true))
+                    .map(|accepted| accepted.map(Lingering::new)),
                 async {
                     shutdown.await;
                     stopping.notify_one();

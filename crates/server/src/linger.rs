@@ -1,0 +1,98 @@
+//! Connections that end without losing their last bytes.
+//!
+//! A socket that is closed while bytes of the caller lie unread in it (a window update is enough)
+//! is reset, and what the caller has not received yet is thrown away with it. So after its last
+//! byte a connection says so, and waits until the caller has closed its side, too.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
+use tonic::transport::server::{Connected, TcpConnectInfo};
+
+/// Callers that have not closed by then are closed upon.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A connection that lingers when it is shut down.
+pub(crate) struct Lingering {
+    stream: TcpStream,
+    /// Set once all has been written.
+    patience: Option<Pin<Box<Sleep>>>,
+}
+
+impl Lingering {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            patience: None,
+        }
+    }
+}
+
+impl AsyncRead for Lingering {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Lingering {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.patience.is_none() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
+            self.patience = Some(Box::pin(sleep(PATIENCE)));
+        }
+        let Self { stream, patience } = &mut *self;
+        let patience = patience.as_mut().expect("set above");
+        if patience.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        let mut scratch = [0; 4096];
+        loop {
+            let mut buffer = ReadBuf::new(&mut scratch);
+            match ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer)) {
+                Ok(()) if !buffer.filled().is_empty() => {}
+                // Closed or reset: nobody is left to wait for.
+                _ => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+}
+
+impl Connected for Lingering {
+    type ConnectInfo = TcpConnectInfo;
+
+    fn connect_info(&self) -> TcpConnectInfo {
+        self.stream.connect_info()
+    }
+}
