@@ -119,7 +119,7 @@ impl Home {
         self.spawn(command)
     }
 
-    /// Starts the words of `line` as a shell's script with `oboro` as `$oboro`.
+    /// Starts a shell script in which `$oboro` is the command.
     pub fn start_shell(&self, script: &str) -> Process {
         let mut command = Command::new("sh");
         command
