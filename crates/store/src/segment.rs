@@ -109,6 +109,20 @@ impl SegmentDescription {
         })
     }
 
+    /// The place of a panel in the segment: limb-major.
+    fn panel_number(&self, limb: usize, column: usize) -> Result<usize, StoreError> {
+        let columns = self.columns as usize;
+        if limb < self.parameters.limb_count() && column < columns {
+            return Ok(limb * columns + column);
+        }
+        Err(StoreError::NoPanel {
+            dataset: self.dataset,
+            segment: self.index as usize,
+            limb,
+            column,
+        })
+    }
+
     fn encode_header(&self, layout: &Layout, panels: &[Digest]) -> Vec<u8> {
         let mut header = Writer::with_preamble(MAGIC, VERSION);
         header
@@ -408,22 +422,8 @@ impl Segment {
         column: usize,
         buffer: &'a mut [u8],
     ) -> Result<&'a [u8], StoreError> {
-        let SegmentDescription {
-            dataset,
-            index,
-            ref parameters,
-            columns,
-            ..
-        } = self.header.description;
-        if limb >= parameters.limb_count() || column >= columns as usize {
-            return Err(StoreError::NoPanel {
-                dataset,
-                segment: index as usize,
-                limb,
-                column,
-            });
-        }
-        let panel = limb * columns as usize + column;
+        let SegmentDescription { dataset, index, .. } = self.header.description;
+        let panel = self.header.description.panel_number(limb, column)?;
         let subject = || {
             format!(
                 "panel (limb {limb}, column {column}) of segment {index} of dataset {dataset} ({})",
@@ -532,18 +532,10 @@ impl SegmentWriter {
             dataset,
             index,
             ref parameters,
-            columns,
             ref seeds,
             ..
         } = self.description;
-        if limb >= parameters.limb_count() || column >= columns as usize {
-            return Err(StoreError::NoPanel {
-                dataset,
-                segment: index as usize,
-                limb,
-                column,
-            });
-        }
+        let panel = self.description.panel_number(limb, column)?;
         let misuse = |what: &str| StoreError::Misuse {
             what: format!(
                 "panel (limb {limb}, column {column}) of segment {index} of dataset {dataset} {what}"
@@ -558,7 +550,6 @@ impl SegmentWriter {
                 "was given residues that are not below their modulus",
             ));
         }
-        let panel = limb * columns as usize + column;
         match self.state(panel, PanelState::Begun) {
             PanelState::Absent => {}
             before => {
