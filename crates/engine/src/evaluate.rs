@@ -1,189 +1,259 @@
 //! One tile over one range of blocks modulo one limb.
 //!
-//! The loop nest, once: chunks of slots, then blocks, then the trie. A chunk of every factor of a
-//! block fits the first-level cache, the tile's sums over a chunk the second; sums are 64-bit and
-//! reduced only when they might overflow.
+//! The loop nest, once: chunks of slots, then blocks four at a time, then the tile's programs. A
+//! chunk of a few dozen factors of a block fits the first-level cache, the tile's sums over a
+//! chunk the second; sums are 64-bit and reduced only when they might overflow. Polynomial sums
+//! take the products of four blocks in one pass. Nothing is allocated once the buffers of the
+//! [`Workspace`] have grown.
 
-use crate::plan::{Branch, Shape, Tile};
+use crate::plan::Tile;
+use crate::program::{Operand, Program, Step};
+use oboro_ring::vector::{LEAVES, PREFIXES, Sum};
 use oboro_ring::{Modulus, vector};
 use oboro_store::Panel;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Slots worked on at a time: 4 KiB of each factor.
+/// Slots worked on at a time: 2 KiB of each factor.
 const CHUNK: usize = 1024;
+/// Blocks whose products a polynomial sum takes in one pass.
+const BLOCKS: usize = 4;
 
-/// The panels of a tile's factors within one segment.
-pub(crate) struct Piece {
-    /// Blocks counted from the segment's first.
-    pub(crate) blocks: Range<usize>,
-    /// One for each of the tile's factors.
-    pub(crate) panels: Vec<Arc<Panel>>,
-}
-
-/// Buffers of one worker, kept between tasks.
+/// Buffers of one evaluation, kept between them: one for each thread.
 #[derive(Default)]
-pub(crate) struct Workspace {
-    /// Products of the first two, three, … factors of the present branch over one chunk.
+pub struct Workspace {
+    degree: usize,
+    limbs: usize,
+    /// For each segment that has some of the blocks, these, counted from the segment's first.
+    blocks: Vec<Range<usize>>,
+    /// For each such segment the panels of the tile's factors.
+    panels: Vec<Arc<Panel>>,
+    /// A chunk of each factor of up to four blocks; empty between evaluations.
+    chunks: Vec<&'static [u32]>,
+    /// The same of the blocks that come next.
+    ahead: Vec<&'static [u32]>,
+    /// Products over a chunk, for each of up to four blocks.
     products: Vec<Vec<u32>>,
-    /// Sums of the polynomial moments over one chunk.
-    sums: Vec<u64>,
+    scalars: Vec<Sum>,
+    /// Polynomial sums over one chunk.
+    polynomials: Vec<u64>,
+    /// The moments, each limb after limb.
+    residues: Vec<u32>,
 }
 
-/// The moments of `tile` over `pieces`: a residue for each scalar, `degree` for each polynomial.
-pub(crate) fn evaluate(
-    tile: &Tile,
-    q: &Modulus,
-    degree: usize,
-    pieces: &[Piece],
-    workspace: &mut Workspace,
-) -> Vec<u32> {
-    let depth = tile
-        .branches
-        .iter()
-        .map(|b| b.prefix.len())
-        .max()
-        .unwrap_or(0);
-    workspace.products.resize_with(depth, || vec![0; CHUNK]);
-    let each = match tile.shape {
-        Shape::Scalar => 1,
-        Shape::Polynomial => degree,
-    };
-    let mut moments = vec![0; tile.leaves.len() * each];
-    let mut slots = 0..CHUNK.min(degree);
-    while !slots.is_empty() {
-        match tile.shape {
-            Shape::Scalar => scalars(
-                tile,
-                q,
-                degree,
-                &slots,
-                pieces,
-                &mut workspace.products,
-                &mut moments,
-            ),
-            Shape::Polynomial => {
-                polynomials(tile, q, degree, &slots, pieces, workspace, &mut moments)
-            }
+/// A chunk of ones: the empty product.
+static ONES: [u32; CHUNK] = [1; CHUNK];
+
+impl Workspace {
+    /// Makes room for the moments of a tile.
+    pub(crate) fn begin(&mut self, tile: &Tile, limbs: usize, degree: usize) {
+        (self.degree, self.limbs) = (degree, limbs);
+        self.panels.clear();
+        self.blocks.clear();
+        let polynomials = tile.moments.len() - tile.scalar_count;
+        let residues = (tile.scalar_count + polynomials * degree) * limbs;
+        // Every residue is written; what was there need not be cleared.
+        self.residues.resize(residues, 0);
+        let buffers = BLOCKS * tile.scalars.products.max(tile.polynomials.products);
+        if self.products.len() < buffers {
+            self.products.resize_with(buffers, || vec![0; CHUNK]);
         }
-        slots = slots.end..degree.min(slots.end + CHUNK);
     }
-    moments
-}
 
-/// Adds the dot products over a chunk of slots of all blocks.
-fn scalars(
-    tile: &Tile,
-    q: &Modulus,
-    degree: usize,
-    slots: &Range<usize>,
-    pieces: &[Piece],
-    products: &mut [Vec<u32>],
-    moments: &mut [u32],
-) {
-    for_each_block(pieces, degree, slots, |factor| {
-        walk(tile, q, products, factor, |prefix, leaf, last| {
-            let sum = match prefix {
-                Some(prefix) => vector::dot(q, prefix, last),
-                None => vector::sum(q, last),
+    /// Takes the panel of the next factor of a segment.
+    pub(crate) fn read(&mut self, panel: Arc<Panel>) {
+        self.panels.push(panel);
+    }
+
+    /// Ends a segment: these are the blocks of it to evaluate, counted from its first.
+    pub(crate) fn read_blocks(&mut self, blocks: Range<usize>) {
+        self.blocks.push(blocks);
+    }
+
+    /// Computes the moments of `tile` over all blocks read, modulo one limb, and lets go of the panels.
+    pub(crate) fn evaluate(&mut self, tile: &Tile, q: &Modulus, limb: usize) {
+        let polynomials = tile.moments.len() - tile.scalar_count;
+        let factors = tile.factors.len();
+        self.scalars.clear();
+        self.scalars.resize(tile.scalar_count, Sum::default());
+        let degree = self.degree;
+        let mut chunks = recycle(std::mem::take(&mut self.chunks));
+        let mut ahead = recycle(std::mem::take(&mut self.ahead));
+        for start in (0..self.degree).step_by(CHUNK) {
+            let slots = start..self.degree.min(start + CHUNK);
+            let width = slots.len();
+            self.polynomials.clear();
+            self.polynomials.resize(polynomials * width, 0);
+            let mut lazy = 0;
+            let segments = self.panels.chunks_exact(factors).zip(&self.blocks);
+            let mut blocks =
+                segments.flat_map(|(panels, blocks)| blocks.clone().map(move |b| (panels, b)));
+            let mut read_some = |chunks: &mut Vec<_>| {
+                chunks.clear();
+                for (panels, block) in blocks.by_ref().take(BLOCKS) {
+                    let first = block * degree;
+                    for panel in panels {
+                        chunks.push(&panel[first + slots.start..first + slots.end]);
+                    }
+                }
             };
-            moments[leaf] = q.add(moments[leaf], sum);
-        });
-    });
-}
-
-/// Writes the sums over all blocks for a chunk of slots.
-fn polynomials(
-    tile: &Tile,
-    q: &Modulus,
-    degree: usize,
-    slots: &Range<usize>,
-    pieces: &[Piece],
-    workspace: &mut Workspace,
-    moments: &mut [u32],
-) {
-    let Workspace { products, sums } = workspace;
-    let width = slots.len();
-    sums.clear();
-    sums.resize(tile.leaves.len() * width, 0);
-    let mut lazy = 0;
-    for_each_block(pieces, degree, slots, |factor| {
-        if lazy == vector::LAZY_SUMS - 1 {
-            vector::fold(q, sums);
-            lazy = 0;
-        }
-        lazy += 1;
-        walk(tile, q, products, factor, |prefix, leaf, last| {
-            let sums = &mut sums[leaf * width..(leaf + 1) * width];
-            match prefix {
-                Some(prefix) => vector::multiply_accumulate(prefix, last, sums),
-                None => vector::accumulate(last, sums),
+            read_some(&mut chunks);
+            while !chunks.is_empty() {
+                read_some(&mut ahead);
+                for (i, block) in chunks.chunks_exact(factors).enumerate() {
+                    for chunk in ahead.iter().skip(i * factors).take(factors) {
+                        vector::prefetch(chunk);
+                    }
+                    add_scalars(
+                        &tile.scalars,
+                        q,
+                        block,
+                        &mut self.products,
+                        &mut self.scalars,
+                    );
+                }
+                if lazy + BLOCKS >= vector::LAZY_SUMS {
+                    vector::fold(q, &mut self.polynomials);
+                    lazy = 1;
+                }
+                lazy += BLOCKS;
+                let (program, products) = (&tile.polynomials, &mut self.products);
+                add_polynomials(
+                    program,
+                    q,
+                    &chunks,
+                    factors,
+                    products,
+                    &mut self.polynomials,
+                );
+                std::mem::swap(&mut chunks, &mut ahead);
             }
-        });
-    });
-    for (leaf, sums) in sums.chunks_exact(width).enumerate() {
-        vector::reduce_into(
-            q,
-            sums,
-            &mut moments[leaf * degree + slots.start..leaf * degree + slots.end],
-        );
-    }
-}
-
-/// Calls `visit` for every block with a function from a factor's position to its chunk of slots.
-fn for_each_block<'p>(
-    pieces: &'p [Piece],
-    degree: usize,
-    slots: &Range<usize>,
-    mut visit: impl FnMut(&dyn Fn(usize) -> &'p [u32]),
-) {
-    for piece in pieces {
-        for block in piece.blocks.clone() {
-            visit(&|factor| &piece.panels[factor].block(block, degree)[slots.clone()]);
-        }
-    }
-}
-
-/// Walks the trie over one chunk of one block: `leaf` gets the product of all factors but the
-/// last (`None` if there is only one), the moment's position in the tile and the last factor.
-fn walk<'p>(
-    tile: &Tile,
-    q: &Modulus,
-    products: &mut [Vec<u32>],
-    factor: &dyn Fn(usize) -> &'p [u32],
-    mut leaf: impl FnMut(Option<&[u32]>, usize, &[u32]),
-) {
-    for branch in &tile.branches {
-        multiply_out(branch, q, products, factor);
-        let prefix = match branch.prefix.as_slice() {
-            [] => None,
-            [only] => Some(factor(*only)),
-            longer => {
-                let last = longer.len() - 1;
-                Some(&products[last][..factor(longer[last]).len()])
+            for (i, sums) in self.polynomials.chunks_exact(width).enumerate() {
+                let first = (tile.scalar_count + i * self.degree) * self.limbs + limb * self.degree;
+                let residues = &mut self.residues[first + slots.start..first + slots.end];
+                vector::reduce_into(q, sums, residues);
             }
-        };
-        for position in branch.leaves.clone() {
-            leaf(prefix, position, factor(tile.leaves[position]));
+        }
+        self.chunks = recycle(chunks);
+        self.ahead = recycle(ahead);
+        for (i, sum) in self.scalars.iter().enumerate() {
+            self.residues[i * self.limbs + limb] = sum.residue(q);
+        }
+        self.panels.clear();
+        self.blocks.clear();
+    }
+
+    /// The moments of the tile that was evaluated modulo all limbs: each limb after limb.
+    pub(crate) fn residues(&mut self) -> &mut [u32] {
+        &mut self.residues
+    }
+}
+
+/// An empty vector in the allocation of another.
+fn recycle<'b>(mut references: Vec<&[u32]>) -> Vec<&'b [u32]> {
+    references.clear();
+    // Collecting in place keeps the allocation.
+    references
+        .into_iter()
+        .map(|_| unreachable!("it is empty"))
+        .collect()
+}
+
+/// Adds a chunk of one block to the sums of the scalar moments.
+fn add_scalars(
+    program: &Program,
+    q: &Modulus,
+    chunks: &[&[u32]],
+    products: &mut [Vec<u32>],
+    sums: &mut [Sum],
+) {
+    for step in &program.steps {
+        match step {
+            &Step::Multiply { a, b, out } => multiply(q, a, b, out, chunks, products),
+            Step::Tile(tile) => {
+                let mut prefixes: [&[u32]; PREFIXES] = [&[]; PREFIXES];
+                for (prefix, &operand) in prefixes.iter_mut().zip(&tile.prefixes) {
+                    *prefix = value(operand, chunks, products);
+                }
+                let mut leaves: [&[u32]; LEAVES] = [&[]; LEAVES];
+                for (leaf, &factor) in leaves.iter_mut().zip(&tile.leaves) {
+                    *leaf = chunks[factor];
+                }
+                let mut found = [[Sum::default(); LEAVES]; PREFIXES];
+                let (prefixes, leaves) = (
+                    &prefixes[..tile.prefixes.len()],
+                    &leaves[..tile.leaves.len()],
+                );
+                vector::dots(prefixes, leaves, &mut found);
+                for (row, places) in found.iter().zip(tile.sums.chunks_exact(leaves.len())) {
+                    for (&sum, &place) in row.iter().zip(places) {
+                        sums[place] += sum;
+                    }
+                }
+            }
         }
     }
 }
 
-/// Makes `products[i]` the product of the branch's first `i + 1` factors, for `i ≥ 1`, keeping
-/// those shared with the branch before.
-fn multiply_out<'p>(
-    branch: &Branch,
+/// Adds a chunk of up to four blocks to the sums of the polynomial moments.
+fn add_polynomials(
+    program: &Program,
     q: &Modulus,
+    chunks: &[&[u32]],
+    factors: usize,
     products: &mut [Vec<u32>],
-    factor: &dyn Fn(usize) -> &'p [u32],
+    sums: &mut [u64],
 ) {
-    for i in branch.shared.max(1)..branch.prefix.len() {
-        let last = factor(branch.prefix[i]);
-        let (before, after) = products.split_at_mut(i);
-        let first = match i {
-            1 => factor(branch.prefix[0]),
-            _ => &before[i - 1][..last.len()],
-        };
-        vector::multiply(q, first, last, &mut after[0][..last.len()]);
+    let width = chunks[0].len();
+    let blocks = chunks.chunks_exact(factors);
+    for step in &program.steps {
+        match step {
+            &Step::Multiply { a, b, out } => {
+                for (chunks, products) in blocks.clone().zip(products.chunks_mut(program.products))
+                {
+                    multiply(q, a, b, out, chunks, products);
+                }
+            }
+            Step::Tile(tile) => {
+                for (&leaf, &place) in tile.leaves.iter().zip(&tile.sums) {
+                    let mut pairs: [(&[u32], &[u32]); BLOCKS] = [(&[], &[]); BLOCKS];
+                    for (block, (pair, chunks)) in pairs.iter_mut().zip(blocks.clone()).enumerate()
+                    {
+                        let products = &products[block * program.products..];
+                        *pair = (value(tile.prefixes[0], chunks, products), chunks[leaf]);
+                    }
+                    let pairs = &pairs[..blocks.len()];
+                    vector::accumulate_products(pairs, &mut sums[place * width..][..width]);
+                }
+            }
+        }
     }
+}
+
+fn value<'a>(operand: Operand, chunks: &[&'a [u32]], products: &'a [Vec<u32>]) -> &'a [u32] {
+    let width = chunks[0].len();
+    match operand {
+        Operand::One => &ONES[..width],
+        Operand::Factor(factor) => chunks[factor],
+        Operand::Product(product) => &products[product][..width],
+    }
+}
+
+fn multiply(
+    q: &Modulus,
+    a: Operand,
+    b: usize,
+    out: usize,
+    chunks: &[&[u32]],
+    products: &mut [Vec<u32>],
+) {
+    let mut product = std::mem::take(&mut products[out]);
+    let width = chunks[b].len();
+    vector::multiply(
+        q,
+        value(a, chunks, products),
+        chunks[b],
+        &mut product[..width],
+    );
+    products[out] = product;
 }

@@ -1,19 +1,20 @@
-//! The trie of what was asked for, cut into tiles.
+//! What to compute for one question, cut into tiles.
 //!
 //! A moment `M_{T,r}` is a path of `k` factors: the mask `r` times, then the columns of `T` in
 //! order. Moments in canonical order are the leaves of a trie in preorder; leaves under one inner
-//! node (a *branch*) share the product of all factors but the last, and neighbouring branches
-//! share the beginning of it, so each inner node is multiplied out once. A *tile* is a run of
-//! moments with the same power of the mask, few enough for its sums to stay in the cache.
+//! node (a *branch*) share the product of all factors but the last. A *tile* is a run of the moments
+//! that are wanted, few enough for its sums to stay in the cache; it is compiled to two
+//! [programs](crate::program), one for its scalars and one for its polynomials.
 
+use crate::program::{Branch, Program};
 use oboro_ring::moment::{Itemsets, MomentIndex};
+use oboro_ring::vector::PREFIXES;
 use std::collections::BTreeSet;
-use std::ops::Range;
 
-/// Polynomial moments in a tile: their sums over one chunk of slots take half a megabyte.
-const POLYNOMIALS_PER_TILE: usize = 64;
-/// Scalar moments in a tile.
+/// Scalar moments in a tile without polynomials.
 const SCALARS_PER_TILE: usize = 4096;
+/// Polynomial moments in a tile without scalars: their sums over one chunk of slots take 128 KiB.
+const POLYNOMIALS_PER_TILE: usize = 32;
 
 /// A factor of a product: the mask counts as one more item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,54 +36,50 @@ pub struct Plan {
 /// A run of moments that is evaluated together.
 #[derive(Debug, Clone)]
 pub(crate) struct Tile {
-    /// In canonical order; all with the same power of the mask.
-    pub(crate) moments: Range<usize>,
-    /// Whether the moments are scalars (the mask does not occur) or polynomials.
-    pub(crate) shape: Shape,
-    /// The distinct factors; branches name them by position.
+    /// Their numbers in canonical order, ascending: scalars come first.
+    pub(crate) moments: Vec<usize>,
+    /// How many of them are scalars.
+    pub(crate) scalar_count: usize,
+    /// The distinct factors; programs name them by position.
     pub(crate) factors: Vec<Factor>,
-    pub(crate) branches: Vec<Branch>,
-    /// The last factor of each moment.
-    pub(crate) leaves: Vec<usize>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
-    Scalar,
-    Polynomial,
-}
-
-/// An inner node whose children are leaves.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Branch {
-    /// All factors but the last.
-    pub(crate) prefix: Vec<usize>,
-    /// How many of them the preceding branch of the tile begins with too.
-    pub(crate) shared: usize,
-    /// Its leaves, counted within the tile.
-    pub(crate) leaves: Range<usize>,
+    /// Sums of the scalar moments.
+    pub(crate) scalars: Program,
+    /// Sums of the polynomial moments.
+    pub(crate) polynomials: Program,
 }
 
 impl Plan {
     /// The plan that answers `itemsets` modulo the first `limbs` limbs.
     pub fn new(itemsets: &Itemsets, limbs: usize) -> Self {
         let index = MomentIndex::new(itemsets);
-        let level = index.level();
-        let tiles = (0..=level)
-            .flat_map(|r| {
-                let (shape, step) = match r {
-                    0 => (Shape::Scalar, SCALARS_PER_TILE),
-                    _ => (Shape::Polynomial, POLYNOMIALS_PER_TILE),
-                };
-                let rank = index.rank(r);
-                rank.clone()
-                    .step_by(step)
-                    .map(move |start| (shape, start..rank.end.min(start + step)))
-            })
-            .map(|(shape, moments)| Tile::new(&index, shape, moments))
-            .collect();
+        Self::of_moments(&index, limbs, 0..index.len())
+    }
+
+    /// The plan that computes only some of the moments of `index`, given in ascending order.
+    pub fn of_moments(
+        index: &MomentIndex,
+        limbs: usize,
+        moments: impl IntoIterator<Item = usize>,
+    ) -> Self {
+        let mut tiles = Vec::new();
+        let (mut run, mut share) = (Vec::new(), 0.0);
+        for moment in moments {
+            let most = match index.get(moment).0 {
+                0 => SCALARS_PER_TILE,
+                _ => POLYNOMIALS_PER_TILE,
+            };
+            if share + 1.0 / most as f64 > 1.0 {
+                tiles.push(Tile::new(index, std::mem::take(&mut run)));
+                share = 0.0;
+            }
+            run.push(moment);
+            share += 1.0 / most as f64;
+        }
+        if !run.is_empty() {
+            tiles.push(Tile::new(index, run));
+        }
         Self {
-            level,
+            level: index.level(),
             limbs,
             tiles,
         }
@@ -104,14 +101,14 @@ impl Plan {
 }
 
 impl Tile {
-    fn new(index: &MomentIndex, shape: Shape, moments: Range<usize>) -> Self {
-        let path = |moment: usize| -> Vec<Factor> {
+    fn new(index: &MomentIndex, moments: Vec<usize>) -> Self {
+        let path = |&moment: &usize| -> Vec<Factor> {
             let (r, columns) = index.get(moment);
             std::iter::repeat_n(Factor::Mask, r)
                 .chain(columns.iter().map(|&c| Factor::Column(c)))
                 .collect()
         };
-        let paths: Vec<Vec<Factor>> = moments.clone().map(path).collect();
+        let paths: Vec<Vec<Factor>> = moments.iter().map(path).collect();
         let distinct: BTreeSet<Factor> = paths.iter().flatten().copied().collect();
         let factors: Vec<Factor> = distinct.into_iter().collect();
         let position = |f: &Factor| {
@@ -119,35 +116,18 @@ impl Tile {
                 .binary_search(f)
                 .expect("all factors were collected")
         };
-        let mut branches: Vec<Branch> = Vec::new();
-        let mut leaves = Vec::with_capacity(paths.len());
-        for path in &paths {
-            let (last, prefix) = path.split_last().expect("itemsets have at least one item");
-            let prefix: Vec<usize> = prefix.iter().map(position).collect();
-            leaves.push(position(last));
-            match branches.last_mut().filter(|branch| branch.prefix == prefix) {
-                Some(branch) => branch.leaves.end += 1,
-                None => {
-                    let before = branches.last().map_or(&[][..], |branch| &branch.prefix);
-                    let shared = before
-                        .iter()
-                        .zip(&prefix)
-                        .take_while(|(a, b)| a == b)
-                        .count();
-                    branches.push(Branch {
-                        prefix,
-                        shared,
-                        leaves: leaves.len() - 1..leaves.len(),
-                    });
-                }
-            }
-        }
+        let paths: Vec<Vec<usize>> = paths
+            .iter()
+            .map(|path| path.iter().map(position).collect())
+            .collect();
+        let scalar_count = moments.partition_point(|&moment| index.get(moment).0 == 0);
+        let (scalars, polynomials) = paths.split_at(scalar_count);
         Self {
+            scalars: Program::new(&Branch::all(scalars), PREFIXES),
+            polynomials: Program::new(&Branch::all(polynomials), 1),
             moments,
-            shape,
+            scalar_count,
             factors,
-            branches,
-            leaves,
         }
     }
 }
@@ -157,59 +137,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn branches_share_prefixes() {
-        let itemsets = Itemsets::new(3, vec![0, 1, 2, 0, 1, 3, 0, 2, 3, 1, 2, 3], 4).unwrap();
-        let plan = Plan::new(&itemsets, 3);
-        let scalar = &plan.tiles()[0];
-        assert_eq!(
-            scalar.factors,
-            (0..4).map(Factor::Column).collect::<Vec<_>>()
-        );
-        let shape: Vec<_> = scalar
-            .branches
-            .iter()
-            .map(|b| (b.prefix.as_slice(), b.shared, b.leaves.clone()))
-            .collect();
-        assert_eq!(
-            shape,
-            [
-                (&[0, 1][..], 0, 0..2),
-                (&[0, 2], 1, 2..3),
-                (&[1, 2], 0, 3..4)
-            ]
-        );
-        // r = 1: the mask, then each pair; r = 3: the mask three times, its own prefix.
-        let pairs = &plan.tiles()[1];
-        assert_eq!(
-            (pairs.moments.clone(), pairs.factors[0]),
-            (4..10, Factor::Mask)
-        );
-        assert!(pairs.branches.iter().skip(1).all(|b| b.shared == 1));
-        let cube = plan.tiles().last().unwrap();
-        assert_eq!(
-            cube.branches,
-            [Branch {
-                prefix: vec![0, 0],
-                shared: 0,
-                leaves: 0..1
-            }]
-        );
-    }
-
-    #[test]
-    fn tiles_cover_every_moment_once() {
+    fn tiles_cover_what_is_wanted_once() {
         let flat: Vec<u32> = (0..130)
             .flat_map(|i| (i + 1..130).flat_map(move |j| [i, j]))
             .collect();
-        let itemsets = Itemsets::new(2, flat, 130).unwrap();
-        let plan = Plan::new(&itemsets, 2);
-        let mut next = 0;
-        for tile in plan.tiles() {
-            assert_eq!(tile.moments.start, next);
-            assert_eq!(tile.leaves.len(), tile.moments.len());
-            assert_eq!(tile.branches.last().unwrap().leaves.end, tile.leaves.len());
-            next = tile.moments.end;
+        let index = MomentIndex::new(&Itemsets::new(2, flat, 130).unwrap());
+        for step in [1, 3] {
+            let wanted: Vec<usize> = (0..index.len()).step_by(step).collect();
+            let plan = Plan::of_moments(&index, 2, wanted.iter().copied());
+            let covered: Vec<usize> = plan
+                .tiles()
+                .iter()
+                .flat_map(|tile| tile.moments.iter().copied())
+                .collect();
+            assert_eq!(covered, wanted);
+            assert!(plan.tiles().len() > 2);
+            for tile in plan.tiles() {
+                let polynomials = tile.moments.len() - tile.scalar_count;
+                assert!(tile.scalar_count <= SCALARS_PER_TILE);
+                assert!(polynomials <= POLYNOMIALS_PER_TILE);
+            }
         }
-        assert_eq!(next, MomentIndex::new(&itemsets).len());
+    }
+
+    #[test]
+    fn a_small_question_is_one_tile() {
+        let itemsets = Itemsets::new(2, vec![0, 1, 0, 2, 1, 2], 3).unwrap();
+        let plan = Plan::new(&itemsets, 2);
+        let [tile] = plan.tiles() else {
+            panic!("{} tiles", plan.tiles().len())
+        };
+        assert_eq!((tile.moments.len(), tile.scalar_count), (7, 3));
+        assert_eq!(tile.factors.len(), 4);
     }
 }

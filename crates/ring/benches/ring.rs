@@ -39,6 +39,9 @@ impl<'a> Case<'a> {
     }
 }
 
+/// Slots of a register tile's operands: eight of them fit the first-level cache.
+const TILE: usize = 512;
+
 fn main() {
     let log_degree = 12;
     let degree = 1usize << log_degree;
@@ -53,8 +56,14 @@ fn main() {
     let peer = fhe_math::ntt::NttOperator::new(&peer_modulus, degree).expect("a valid ring");
     let wide: Vec<u64> = a.iter().map(|&x| x.into()).collect();
 
-    let (mut v, mut w, mut x, mut y, mut m) = (a.clone(), a.clone(), a.clone(), wide, a.clone());
+    let (mut v, mut w, mut x, mut m) = (a.clone(), a.clone(), a.clone(), a.clone());
+    let mut y = wide.clone();
     let mut sums = vec![0u64; degree];
+    let wide_sums: Vec<u64> = wide.iter().map(|&x| x * x).collect();
+    let mut residues = vec![0; degree];
+    let operands: Vec<Vec<u32>> = (0..8).map(|i| [&a[i..TILE], &a[..i]].concat()).collect();
+    let operand = |i: usize| &operands[i][..];
+    let (prefixes, leaves) = ([0, 1, 2, 3].map(operand), [4, 5, 6, 7].map(operand));
     let mut cases = [
         Case::new("forward", || ntt.forward(black_box(&mut v))),
         Case::new("inverse", || ntt.inverse(black_box(&mut w))),
@@ -66,9 +75,17 @@ fn main() {
         Case::new("dot", || {
             black_box(vector::dot(&modulus, black_box(&a), black_box(&b)));
         }),
-        Case::new("multiply_accumulate", || {
+        Case::new("tile", || {
+            let mut sums = [[vector::Sum::default(); vector::LEAVES]; vector::PREFIXES];
+            vector::dots(black_box(&prefixes), black_box(&leaves), &mut sums);
+            black_box(sums);
+        }),
+        Case::new("accumulate_four_pairs", || {
             sums.fill(0);
-            vector::multiply_accumulate(black_box(&a), black_box(&b), black_box(&mut sums));
+            vector::accumulate_products(black_box(&[(&a[..], &b[..]); 4]), black_box(&mut sums));
+        }),
+        Case::new("reduce_into", || {
+            vector::reduce_into(&modulus, black_box(&wide_sums), black_box(&mut residues));
         }),
     ];
     for _ in 0..REPETITIONS {
@@ -89,8 +106,18 @@ fn main() {
     let faster = number(&summary, "forward_fhe_math_microseconds")
         / number(&summary, "forward_microseconds");
     summary.insert("forward_faster_than_fhe_math".to_owned(), json!(faster));
-    let rate = degree as f64 / number(&summary, "dot_microseconds") / 1e3;
-    summary.insert("dot_gmacs_per_second".to_owned(), json!(rate));
+    for (case, products) in [
+        ("dot", degree),
+        ("tile", TILE * vector::PREFIXES * vector::LEAVES),
+        ("accumulate_four_pairs", 4 * degree),
+    ] {
+        let rate = products as f64 / number(&summary, &format!("{case}_microseconds")) / 1e3;
+        summary.insert(format!("{case}_gmacs_per_second"), json!(rate));
+    }
+    summary.insert(
+        "kernels".to_owned(),
+        json!(vector::Kernels::current().name()),
+    );
     summary.insert("bench".to_owned(), json!("ring"));
     println!("{}", Value::Object(summary));
 }

@@ -1,83 +1,156 @@
 //! Residue vectors: products, sums and dot products over slices of equal length.
 //!
 //! Operands are canonical residues modulo the given prime unless said otherwise; results are
-//! canonical. Every operation has a scalar reference and an AVX2 twin with the same results,
-//! chosen at run time, and takes the same time whatever the residues are. Slices of unequal
-//! length are a programming error and panic.
+//! canonical. Every operation has a scalar reference and a twin for each instruction set with
+//! the same results, chosen at run time, and takes the same time whatever the residues are.
+//! Slices of unequal length are a programming error and panic.
 
 use crate::Modulus;
+use std::sync::OnceLock;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod kernels;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod scalar;
 
-/// Products below `2^56` that fit a 64-bit sum: the number of [`multiply_accumulate`] and
-/// [`accumulate`] calls allowed between two [`reduce_into`]/[`fold`] of the same accumulator.
+/// Products below `2^56` that fit a 64-bit sum: how many an accumulator of
+/// [`accumulate_products`] takes between two reductions.
 pub const LAZY_SUMS: usize = 256;
 
-/// Runs the AVX2 twin where the processor has it, else the scalar reference.
-macro_rules! dispatch {
-    ($name:ident($($argument:expr),*)) => {{
+/// The most prefixes of one call of [`dots`].
+pub const PREFIXES: usize = 4;
+/// The most leaves of one call of [`dots`].
+pub const LEAVES: usize = 4;
+
+/// Residues in a cache line.
+#[cfg(target_arch = "x86_64")]
+const LINE: usize = 16;
+
+/// From this size on a modulus has room for sums reduced in registers.
+const WIDE_REDUCTION_BITS: u32 = 27;
+
+/// A sum of many products, unreduced: `low + high·2^32`. Room for `2^32` products of each slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sum {
+    low: u64,
+    high: u64,
+}
+
+impl Sum {
+    /// The sum modulo `q`.
+    pub fn residue(self, q: &Modulus) -> u32 {
+        let high = q.mul(q.reduce(self.high), q.reduce(1 << 32));
+        q.add(q.reduce(self.low), high)
+    }
+}
+
+impl std::ops::AddAssign for Sum {
+    fn add_assign(&mut self, other: Self) {
+        self.low += other.low;
+        self.high += other.high;
+    }
+}
+
+/// The instruction sets that have kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernels {
+    /// The reference, for any machine.
+    Scalar,
+    /// Eight residues at a time.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// Sixteen residues at a time.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    /// Four residues at a time.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+}
+
+impl Kernels {
+    /// What this machine runs, the fastest last.
+    pub fn available() -> Vec<Self> {
+        let mut all = vec![Self::Scalar];
         #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") {
-            // SAFETY: AVX2 was just detected, the functions' only requirement.
-            return unsafe { avx2::$name($($argument),*) };
+        {
+            if is_x86_feature_detected!("avx2") {
+                all.push(Self::Avx2);
+            }
+            if is_x86_feature_detected!("avx512f") {
+                all.push(Self::Avx512);
+            }
         }
-        scalar::$name($($argument),*)
-    }};
+        #[cfg(target_arch = "aarch64")]
+        if std::arch::is_aarch64_feature_detected!("neon") {
+            all.push(Self::Neon);
+        }
+        all
+    }
+
+    /// The ones in use: the fastest available, or, to compare, those that the environment variable
+    /// `OBORO_KERNELS` names if they are available.
+    pub fn current() -> Self {
+        static CURRENT: OnceLock<Kernels> = OnceLock::new();
+        *CURRENT.get_or_init(|| {
+            let available = Self::available();
+            let wanted = std::env::var("OBORO_KERNELS").unwrap_or_default();
+            let named = available.iter().find(|kernels| kernels.name() == wanted);
+            *named.unwrap_or(&available[available.len() - 1])
+        })
+    }
+
+    /// The name of the instruction set.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => "avx512",
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => "neon",
+        }
+    }
+}
+
+/// Runs the twin for some kernels, else the scalar reference.
+macro_rules! dispatch {
+    ($kernels:expr, $name:ident($($argument:expr),*)) => {
+        match $kernels {
+            Kernels::Scalar => scalar::$name($($argument),*),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `Kernels::available` detected AVX2, the functions' only requirement.
+            Kernels::Avx2 => unsafe { avx2::$name($($argument),*) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `Kernels::available` detected AVX-512 F, the functions' only requirement.
+            Kernels::Avx512 => unsafe { avx512::$name($($argument),*) },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: `Kernels::available` detected NEON, the functions' only requirement.
+            Kernels::Neon => unsafe { neon::$name($($argument),*) },
+        }
+    };
 }
 
 /// `out[j] = a[j]·b[j] mod q`.
 pub fn multiply(q: &Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
     assert!(a.len() == b.len() && a.len() == out.len());
-    dispatch!(multiply(q, a, b, out))
+    dispatch!(Kernels::current(), multiply(q, a, b, out))
 }
 
 /// `out[j] = (out[j] + a[j]·b[j]) mod q`.
 pub fn multiply_add(q: &Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
     assert!(a.len() == b.len() && a.len() == out.len());
-    dispatch!(multiply_add(q, a, b, out))
+    dispatch!(Kernels::current(), multiply_add(q, a, b, out))
 }
 
-/// `Σ_j a[j]·b[j] mod q`; operands may be any values below `2^28`.
-pub fn dot(q: &Modulus, a: &[u32], b: &[u32]) -> u32 {
-    assert_eq!(a.len(), b.len());
-    dispatch!(dot(q, a, b))
-}
-
-/// `Σ_j a[j] mod q` of any 32-bit values.
-pub fn sum(q: &Modulus, a: &[u32]) -> u32 {
-    q.reduce(a.iter().map(|&x| u64::from(x)).sum())
-}
-
-/// `accumulator[j] += a[j]·b[j]`, unreduced; operands may be any values below `2^28`.
-/// At most [`LAZY_SUMS`] additions between reductions.
-pub fn multiply_accumulate(a: &[u32], b: &[u32], accumulator: &mut [u64]) {
-    assert!(a.len() == b.len() && a.len() == accumulator.len());
-    dispatch!(multiply_accumulate(a, b, accumulator))
-}
-
-/// `accumulator[j] += a[j]`, unreduced.
-pub fn accumulate(a: &[u32], accumulator: &mut [u64]) {
-    assert_eq!(a.len(), accumulator.len());
-    for (sum, &x) in accumulator.iter_mut().zip(a) {
-        *sum += u64::from(x);
-    }
-}
-
-/// `accumulator[j] mod q`, in place: makes room for another [`LAZY_SUMS`] − 1 additions.
-pub fn fold(q: &Modulus, accumulator: &mut [u64]) {
-    for sum in accumulator {
-        *sum = u64::from(q.reduce(*sum));
-    }
-}
-
-/// `out[j] = accumulator[j] mod q`.
-pub fn reduce_into(q: &Modulus, accumulator: &[u64], out: &mut [u32]) {
-    assert_eq!(accumulator.len(), out.len());
-    for (r, &sum) in out.iter_mut().zip(accumulator) {
-        *r = q.reduce(sum);
-    }
+/// `out[j] = (a[j] − b[j]·c[j]) mod q`, in place of `a`.
+pub fn subtract_product(q: &Modulus, a: &mut [u32], b: &[u32], c: &[u32]) {
+    assert!(a.len() == b.len() && a.len() == c.len());
+    dispatch!(Kernels::current(), subtract_product(q, a, b, c))
 }
 
 /// `out[j] = (out[j] + a[j]) mod q`.
@@ -88,10 +161,65 @@ pub fn add_assign(q: &Modulus, a: &[u32], out: &mut [u32]) {
     }
 }
 
-/// `out[j] = (a[j] − b[j]·c[j]) mod q`, in place of `a`.
-pub fn subtract_product(q: &Modulus, a: &mut [u32], b: &[u32], c: &[u32]) {
-    assert!(a.len() == b.len() && a.len() == c.len());
-    dispatch!(subtract_product(q, a, b, c))
+/// `Σ_j a[j] mod q` of any 32-bit values.
+pub fn sum(q: &Modulus, a: &[u32]) -> u32 {
+    q.reduce(a.iter().map(|&x| u64::from(x)).sum())
+}
+
+/// `Σ_j a[j]·b[j] mod q`; operands may be any values below `2^28`.
+pub fn dot(q: &Modulus, a: &[u32], b: &[u32]) -> u32 {
+    let mut sums = [[Sum::default(); LEAVES]; PREFIXES];
+    dots(&[a], &[b], &mut sums);
+    sums[0][0].residue(q)
+}
+
+/// `sums[p][l] += Σ_j prefixes[p][j]·leaves[l][j]`; operands may be any values below `2^28`.
+/// At most [`PREFIXES`] by [`LEAVES`] of them, at least one of each.
+pub fn dots(prefixes: &[&[u32]], leaves: &[&[u32]], sums: &mut [[Sum; LEAVES]; PREFIXES]) {
+    assert!((1..=PREFIXES).contains(&prefixes.len()) && (1..=LEAVES).contains(&leaves.len()));
+    let length = prefixes[0].len();
+    assert!(prefixes.iter().chain(leaves).all(|x| x.len() == length));
+    dispatch!(Kernels::current(), dots(prefixes, leaves, sums))
+}
+
+/// Adds `Σ_i a_i[j]·b_i[j]` over the pairs to every entry `j` of the accumulator, unreduced, in one
+/// pass for every four pairs; operands may be any values below `2^28`. At most [`LAZY_SUMS`]
+/// products an entry between reductions. The order of the entries is this module's own until
+/// [`reduce_into`].
+pub fn accumulate_products(pairs: &[(&[u32], &[u32])], accumulator: &mut [u64]) {
+    let length = accumulator.len();
+    assert!(
+        pairs
+            .iter()
+            .all(|(a, b)| a.len() == length && b.len() == length)
+    );
+    dispatch!(Kernels::current(), accumulate_products(pairs, accumulator))
+}
+
+/// Asks for residues that will be read soon. Only speed depends on it.
+#[inline]
+pub fn prefetch(a: &[u32]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in a.chunks(LINE) {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: every x86-64 processor has SSE; a prefetch reads nothing the program can see.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = a;
+}
+
+/// Each entry modulo `q`, in place: makes room for another [`LAZY_SUMS`] − 1 products.
+pub fn fold(q: &Modulus, accumulator: &mut [u64]) {
+    for sum in accumulator {
+        *sum = u64::from(q.reduce(*sum));
+    }
+}
+
+/// `out[j]` = entry `j` of an accumulator modulo `q`, in the order of the operands.
+pub fn reduce_into(q: &Modulus, accumulator: &[u64], out: &mut [u32]) {
+    assert_eq!(accumulator.len(), out.len());
+    dispatch!(Kernels::current(), reduce_into(q, accumulator, out))
 }
 
 #[cfg(test)]
@@ -100,97 +228,150 @@ mod tests {
     use proptest::prelude::*;
 
     fn moduli() -> impl Strategy<Value = Modulus> {
-        prop::sample::select(vec![12289, 65537, 114_689, 134_176_769, 268_369_921])
-            .prop_map(|q| Modulus::new(q).unwrap())
+        prop::sample::select(vec![
+            12289,
+            65537,
+            114_689,
+            134_176_769,
+            134_215_681,
+            268_369_921,
+        ])
+        .prop_map(|q| Modulus::new(q).unwrap())
     }
 
     /// Vectors whose length is no multiple of a register, with the largest residues mixed in.
-    fn triples() -> impl Strategy<Value = (Modulus, Vec<(u32, u32, u32)>)> {
-        moduli().prop_flat_map(|q| {
+    fn vectors(count: usize) -> impl Strategy<Value = (Modulus, Vec<Vec<u32>>)> {
+        (moduli(), 0..70usize).prop_flat_map(move |(q, length)| {
             let residue = prop_oneof![3 => 0..q.value(), 1 => Just(q.value() - 1), 1 => Just(0)];
-            (
-                Just(q),
-                prop::collection::vec((residue.clone(), residue.clone(), residue), 0..70),
-            )
+            let vector = prop::collection::vec(residue, length);
+            (Just(q), prop::collection::vec(vector, count))
         })
     }
 
-    proptest! {
-        #[test]
-        fn agree_with_integers((q, triples) in triples()) {
-            let v = u64::from(q.value());
-            let a: Vec<u32> = triples.iter().map(|t| t.0).collect();
-            let b: Vec<u32> = triples.iter().map(|t| t.1).collect();
-            let c: Vec<u32> = triples.iter().map(|t| t.2).collect();
-            let products: Vec<u64> = a.iter().zip(&b).map(|(&x, &y)| u64::from(x) * u64::from(y)).collect();
-            let residues = |wide: Vec<u64>| wide.into_iter().map(|x| (x % v) as u32).collect::<Vec<_>>();
-
-            let mut out = c.clone();
-            multiply(&q, &a, &b, &mut out);
-            prop_assert_eq!(&out, &residues(products.clone()));
-            let mut out = c.clone();
-            multiply_add(&q, &a, &b, &mut out);
-            prop_assert_eq!(&out, &residues(products.iter().zip(&c).map(|(p, &z)| p + u64::from(z)).collect()));
-            let mut out = c.clone();
-            subtract_product(&q, &mut out, &a, &b);
-            prop_assert_eq!(&out, &residues(products.iter().zip(&c).map(|(p, &z)| u64::from(z) + v - p % v).collect()));
-            let mut out = c.clone();
-            add_assign(&q, &a, &mut out);
-            prop_assert_eq!(&out, &residues(a.iter().zip(&c).map(|(&x, &z)| u64::from(x) + u64::from(z)).collect()));
-            prop_assert_eq!(u64::from(dot(&q, &a, &b)), products.iter().sum::<u64>() % v);
-            prop_assert_eq!(u64::from(sum(&q, &a)), a.iter().map(|&x| u64::from(x)).sum::<u64>() % v);
-
-            let mut accumulator = vec![0; a.len()];
-            multiply_accumulate(&a, &b, &mut accumulator);
-            accumulate(&c, &mut accumulator);
-            let expected: Vec<u64> = products.iter().zip(&c).map(|(p, &z)| p + u64::from(z)).collect();
-            prop_assert_eq!(&accumulator, &expected);
-            let mut out = vec![0; a.len()];
-            reduce_into(&q, &accumulator, &mut out);
-            fold(&q, &mut accumulator);
-            prop_assert_eq!(&out, &residues(expected));
-            prop_assert_eq!(accumulator, out.into_iter().map(u64::from).collect::<Vec<_>>());
-        }
+    fn wide(a: &[u32], b: &[u32]) -> Vec<u64> {
+        a.iter()
+            .zip(b)
+            .map(|(&x, &y)| u64::from(x) * u64::from(y))
+            .collect()
     }
 
     proptest! {
-        /// Where there is AVX2, the reference runs only on remainders unless it is called by name.
         #[test]
-        fn references_agree_with_what_runs((q, triples) in triples()) {
-            let a: Vec<u32> = triples.iter().map(|t| t.0).collect();
-            let b: Vec<u32> = triples.iter().map(|t| t.1).collect();
-            let c: Vec<u32> = triples.iter().map(|t| t.2).collect();
-            let (mut fast, mut reference) = (c.clone(), c.clone());
-            multiply(&q, &a, &b, &mut fast);
-            scalar::multiply(&q, &a, &b, &mut reference);
-            prop_assert_eq!(&fast, &reference);
-            multiply_add(&q, &a, &b, &mut fast);
-            scalar::multiply_add(&q, &a, &b, &mut reference);
-            prop_assert_eq!(&fast, &reference);
-            subtract_product(&q, &mut fast, &a, &c);
-            scalar::subtract_product(&q, &mut reference, &a, &c);
-            prop_assert_eq!(&fast, &reference);
-            prop_assert_eq!(dot(&q, &a, &b), scalar::dot(&q, &a, &b));
-            let (mut fast, mut reference) = (vec![9; a.len()], vec![9; a.len()]);
-            multiply_accumulate(&a, &b, &mut fast);
-            scalar::multiply_accumulate(&a, &b, &mut reference);
-            prop_assert_eq!(fast, reference);
+        fn all_kernels_agree_with_integers((q, v) in vectors(3)) {
+            let modulus = u64::from(q.value());
+            let (a, b, c) = (&v[0], &v[1], &v[2]);
+            let products = wide(a, b);
+            let residues = |wide: &mut dyn Iterator<Item = u64>| wide.map(|x| (x % modulus) as u32).collect::<Vec<_>>();
+            let plus_c = |x: (&u64, &u32)| x.0 + u64::from(*x.1);
+            for kernels in Kernels::available() {
+                let mut out = c.clone();
+                dispatch!(kernels, multiply(&q, a, b, &mut out));
+                prop_assert_eq!(&out, &residues(&mut products.iter().copied()), "{:?}", kernels);
+                let mut out = c.clone();
+                dispatch!(kernels, multiply_add(&q, a, b, &mut out));
+                prop_assert_eq!(&out, &residues(&mut products.iter().zip(c).map(plus_c)), "{:?}", kernels);
+                let mut out = c.clone();
+                dispatch!(kernels, subtract_product(&q, &mut out, a, b));
+                let differences = &mut products.iter().zip(c).map(|(p, &z)| u64::from(z) + modulus - p % modulus);
+                prop_assert_eq!(&out, &residues(differences), "{:?}", kernels);
+            }
+            let mut out = c.clone();
+            add_assign(&q, a, &mut out);
+            prop_assert_eq!(&out, &residues(&mut a.iter().zip(c).map(|(&x, &z)| u64::from(x) + u64::from(z))));
+            prop_assert_eq!(u64::from(dot(&q, a, b)), products.iter().sum::<u64>() % modulus);
+            prop_assert_eq!(u64::from(sum(&q, a)), a.iter().map(|&x| u64::from(x)).sum::<u64>() % modulus);
+        }
+
+        #[test]
+        fn all_kernels_accumulate_pairs((q, v) in vectors(14), pairs in 0..7usize) {
+            let pairs: Vec<(&[u32], &[u32])> = v.chunks(2).take(pairs).map(|p| (&p[0][..], &p[1][..])).collect();
+            let modulus = u64::from(q.value());
+            let expected: Vec<u32> = (0..v[0].len())
+                .map(|j| (pairs.iter().map(|(a, b)| u64::from(a[j]) * u64::from(b[j])).sum::<u64>() % modulus) as u32)
+                .collect();
+            for kernels in Kernels::available() {
+                let mut accumulator = vec![0; v[0].len()];
+                dispatch!(kernels, accumulate_products(&pairs, &mut accumulator));
+                let mut out = vec![0; accumulator.len()];
+                dispatch!(kernels, reduce_into(&q, &accumulator, &mut out));
+                prop_assert_eq!(&out, &expected, "{:?}", kernels);
+                fold(&q, &mut accumulator);
+                dispatch!(kernels, reduce_into(&q, &accumulator, &mut out));
+                prop_assert_eq!(&out, &expected, "{:?}", kernels);
+            }
+        }
+
+        #[test]
+        fn all_kernels_sum_tiles((q, v) in vectors(8), prefixes in 1..=PREFIXES, leaves in 1..=LEAVES) {
+            let of = |range: std::ops::Range<usize>| range.map(|i| &v[i][..]).collect::<Vec<_>>();
+            let (prefixes, leaves) = (of(0..prefixes), of(4..4 + leaves));
+            for kernels in Kernels::available() {
+                // What is there already stays in the sum, what is outside the tile as it is.
+                let start = Sum { low: 5, high: 7 };
+                let mut sums = [[start; LEAVES]; PREFIXES];
+                dispatch!(kernels, dots(&prefixes, &leaves, &mut sums));
+                for (p, row) in sums.iter().enumerate() {
+                    for (l, sum) in row.iter().enumerate() {
+                        match (prefixes.get(p), leaves.get(l)) {
+                            (Some(a), Some(b)) => {
+                                let total: u128 = wide(a, b).into_iter().map(u128::from).sum::<u128>() + 5 + (7 << 32);
+                                prop_assert_eq!(u128::from(sum.low) + (u128::from(sum.high) << 32), total, "{:?}", kernels);
+                                prop_assert_eq!(u128::from(sum.residue(&q)), total % u128::from(q.value()));
+                            }
+                            _ => prop_assert_eq!(*sum, start),
+                        }
+                    }
+                }
+            }
+        }
+
+        /// Any accumulator, not only one that products made.
+        #[test]
+        fn all_kernels_reduce_any_sums(q in moduli(), mut sums in prop::collection::vec(any::<u64>(), 0..70)) {
+            sums.extend([u64::MAX; 16]);
+            for kernels in Kernels::available() {
+                let mut out = vec![0; sums.len()];
+                dispatch!(kernels, reduce_into(&q, &sums, &mut out));
+                // The order is the kernels' own.
+                out.sort_unstable();
+                let mut expected: Vec<u32> = sums.iter().map(|&x| q.reduce(x)).collect();
+                expected.sort_unstable();
+                prop_assert_eq!(out, expected, "{:?}", kernels);
+            }
         }
     }
 
     #[test]
     fn long_sums_of_the_largest_operands_do_not_overflow() {
-        let q = Modulus::new(268_369_921).unwrap();
         let largest = vec![(1 << 28) - 1; 70_001];
         let square = ((1u128 << 28) - 1).pow(2);
-        assert_eq!(
-            u128::from(dot(&q, &largest, &largest)),
-            square * 70_001 % u128::from(q.value())
-        );
-        let mut accumulator = vec![0; 16];
-        for _ in 0..LAZY_SUMS {
-            multiply_accumulate(&largest[..16], &largest[..16], &mut accumulator);
+        for kernels in Kernels::available() {
+            let mut sums = [[Sum::default(); LEAVES]; PREFIXES];
+            dispatch!(
+                kernels,
+                dots(&[&largest[..]; 4], &[&largest[..]; 4], &mut sums)
+            );
+            for sum in sums.as_flattened() {
+                let total = u128::from(sum.low) + (u128::from(sum.high) << 32);
+                assert_eq!(total, square * 70_001);
+            }
+            let mut accumulator = vec![0; 32];
+            let pair = (&largest[..32], &largest[..32]);
+            for _ in 0..LAZY_SUMS / 4 {
+                dispatch!(kernels, accumulate_products(&[pair; 4], &mut accumulator));
+            }
+            assert!(
+                accumulator
+                    .iter()
+                    .all(|&sum| u128::from(sum) == square * LAZY_SUMS as u128)
+            );
         }
-        assert_eq!(u128::from(accumulator[0]), square * LAZY_SUMS as u128);
+    }
+
+    #[test]
+    fn the_fastest_kernels_are_in_use() {
+        if std::env::var_os("OBORO_KERNELS").is_none() {
+            assert_eq!(Some(&Kernels::current()), Kernels::available().last());
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The reference: one residue at a time.
 
-use super::LAZY_SUMS;
+use super::{LAZY_SUMS, LEAVES, PREFIXES, Sum};
 use crate::Modulus;
 
 pub(super) fn multiply(q: &Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
@@ -21,21 +21,36 @@ pub(super) fn subtract_product(q: &Modulus, a: &mut [u32], b: &[u32], c: &[u32])
     }
 }
 
-pub(super) fn multiply_accumulate(a: &[u32], b: &[u32], accumulator: &mut [u64]) {
-    for ((sum, &x), &y) in accumulator.iter_mut().zip(a).zip(b) {
-        *sum += u64::from(x) * u64::from(y);
+pub(super) fn accumulate_products(pairs: &[(&[u32], &[u32])], accumulator: &mut [u64]) {
+    for (a, b) in pairs {
+        for ((sum, &x), &y) in accumulator.iter_mut().zip(*a).zip(*b) {
+            *sum += u64::from(x) * u64::from(y);
+        }
     }
 }
 
-pub(super) fn dot(q: &Modulus, a: &[u32], b: &[u32]) -> u32 {
-    let run = |(a, b): (&[u32], &[u32])| {
-        a.iter()
+pub(super) fn reduce_into(q: &Modulus, accumulator: &[u64], out: &mut [u32]) {
+    for (r, &sum) in out.iter_mut().zip(accumulator) {
+        *r = q.reduce(sum);
+    }
+}
+
+pub(super) fn dots(prefixes: &[&[u32]], leaves: &[&[u32]], sums: &mut [[Sum; LEAVES]; PREFIXES]) {
+    for (prefix, sums) in prefixes.iter().zip(sums) {
+        for (leaf, sum) in leaves.iter().zip(sums) {
+            add_dot(prefix, leaf, sum);
+        }
+    }
+}
+
+pub(super) fn add_dot(a: &[u32], b: &[u32], sum: &mut Sum) {
+    for (a, b) in a.chunks(LAZY_SUMS).zip(b.chunks(LAZY_SUMS)) {
+        let run: u64 = a
+            .iter()
             .zip(b)
             .map(|(&x, &y)| u64::from(x) * u64::from(y))
-            .sum()
-    };
-    a.chunks(LAZY_SUMS)
-        .zip(b.chunks(LAZY_SUMS))
-        .map(run)
-        .fold(0, |sum, run| q.add(sum, q.reduce(run)))
+            .sum();
+        sum.low += run & 0xffff_ffff;
+        sum.high += run >> 32;
+    }
 }

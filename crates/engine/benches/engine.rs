@@ -1,0 +1,155 @@
+//! Times the engine alone: all itemsets of a length over residues in memory. One JSON object per
+//! line, the summary last. `cargo bench -p oboro-engine -- COLUMNS TRANSACTIONS LENGTH THREADS`.
+
+use oboro_engine::{Count, Factor, Plan, Segment, Source};
+use oboro_ring::Parameters;
+use oboro_ring::moment::{Itemsets, MomentIndex};
+use oboro_ring::vector::Kernels;
+use oboro_store::{Panel, StoreError};
+use serde_json::json;
+use std::convert::Infallible;
+use std::error::Error;
+use std::num::NonZero;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Instant;
+
+const SEGMENT_BLOCKS: u64 = 64;
+const RUNS: usize = 7;
+
+/// Random residues in place of a dataset.
+struct Memory {
+    parameters: Parameters,
+    columns: u32,
+    segments: Vec<Segment>,
+    /// Segment after segment, limb after limb: the columns, then the mask.
+    panels: Vec<Arc<Panel>>,
+}
+
+impl Memory {
+    fn new(parameters: Parameters, columns: u32, blocks: u64) -> Self {
+        let segments: Vec<Segment> = (0..blocks)
+            .step_by(SEGMENT_BLOCKS as usize)
+            .map(|first_block| Segment {
+                first_block,
+                blocks: SEGMENT_BLOCKS.min(blocks - first_block),
+            })
+            .collect();
+        let mut panels = Vec::new();
+        let mut state = 1u64;
+        for segment in &segments {
+            for q in parameters.limb_moduli() {
+                for column in 0..=columns {
+                    let len = segment.blocks as usize * parameters.degree();
+                    let Ok(panel) = Panel::build(len, column as usize, |out| {
+                        for residue in out {
+                            state = state
+                                .wrapping_mul(6_364_136_223_846_793_005)
+                                .wrapping_add(1_442_695_040_888_963_407);
+                            *residue = ((state >> 36) * u64::from(q.value()) >> 28) as u32;
+                        }
+                        Ok::<_, Infallible>(())
+                    });
+                    panels.push(Arc::new(panel));
+                }
+            }
+        }
+        Self {
+            parameters,
+            columns,
+            segments,
+            panels,
+        }
+    }
+}
+
+impl Source for Memory {
+    fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    fn columns(&self) -> u32 {
+        self.columns
+    }
+
+    fn segments(&self) -> Vec<Segment> {
+        self.segments.clone()
+    }
+
+    fn panel(&self, segment: usize, limb: usize, factor: Factor) -> Result<Arc<Panel>, StoreError> {
+        let column = match factor {
+            Factor::Mask => self.columns,
+            Factor::Column(column) => column,
+        };
+        let row = segment * self.parameters.limb_count() + limb;
+        let at = row * (self.columns as usize + 1) + column as usize;
+        Ok(Arc::clone(&self.panels[at]))
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let numbers: Vec<u64> = std::env::args()
+        .skip(1)
+        .filter_map(|argument| argument.parse().ok())
+        .collect();
+    let number = |i: usize, default| numbers.get(i).copied().unwrap_or(default);
+    let (columns, transactions) = (number(0, 18) as u32, number(1, 1_943_424));
+    let (length, threads) = (number(2, 2) as usize, number(3, 2) as usize);
+    // As the planner chooses for large data: one limb for each item, 28 or 14 blocks a group.
+    let log_degree = if length <= 3 { 12 } else { 13 };
+    let parameters = Parameters::new(log_degree, length.max(1), 114_689)?;
+    let blocks = transactions.div_ceil(parameters.degree() as u64);
+    let source = Arc::new(Memory::new(parameters, columns, blocks));
+    let itemsets = Itemsets::new(length, combinations(columns, length), columns)?;
+    let index = MomentIndex::new(&itemsets);
+    let slots = blocks * source.parameters.degree() as u64;
+    let multiply_adds = index.len() as u64 * slots * length as u64;
+    let bytes = u64::from(columns + 1) * slots * length as u64 * 4;
+    let threads = NonZero::new(threads).ok_or("at least one thread")?;
+    let mut seconds = Vec::new();
+    for run in 0..RUNS {
+        let begun = Instant::now();
+        let count = Count::new(Arc::clone(&source), Plan::new(&itemsets, length))?;
+        count.run(threads, &|moments| {
+            std::hint::black_box(moments.residues);
+            ControlFlow::Continue(())
+        })?;
+        seconds.push(begun.elapsed().as_secs_f64());
+        println!("{}", json!({ "run": run, "seconds": seconds[run] }));
+    }
+    seconds.sort_unstable_by(f64::total_cmp);
+    let median = seconds[RUNS / 2];
+    println!(
+        "{}",
+        json!({
+            "bench": "engine",
+            "columns": columns,
+            "transactions": transactions,
+            "length": length,
+            "threads": threads,
+            "kernels": Kernels::current().name(),
+            "moments": index.len(),
+            "multiply_adds": multiply_adds,
+            "bytes": bytes,
+            "seconds": median,
+            "gmacs_per_second": multiply_adds as f64 / median / 1e9,
+            "gigabytes_per_second": bytes as f64 / median / 1e9,
+        })
+    );
+    Ok(())
+}
+
+/// All sets of `length` columns in lexicographic order, flat.
+fn combinations(columns: u32, length: usize) -> Vec<u32> {
+    let mut sets: Vec<Vec<u32>> = vec![Vec::new()];
+    for _ in 0..length {
+        sets = sets
+            .iter()
+            .flat_map(|set| {
+                let next = set.last().map_or(0, |last| last + 1);
+                (next..columns).map(move |column| [&set[..], &[column]].concat())
+            })
+            .collect();
+    }
+    sets.concat()
+}

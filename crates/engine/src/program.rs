@@ -1,0 +1,275 @@
+//! A tile as a list of steps over chunks of slots.
+//!
+//! Compiling does once what every chunk of every block would otherwise do again: which products
+//! neighbouring branches share, which buffers hold them, and which prefixes and leaves go
+//! through the register tile together.
+
+use oboro_ring::vector::LEAVES;
+
+/// An inner node of the trie whose children are leaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Branch {
+    /// All factors but the last.
+    prefix: Vec<usize>,
+    /// The last factors, ascending, each with the number of its sum.
+    leaves: Vec<(usize, usize)>,
+}
+
+/// What a step reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operand {
+    /// Ones: the empty product.
+    One,
+    /// A factor by position.
+    Factor(usize),
+    /// A product by buffer.
+    Product(usize),
+}
+
+/// One step over one chunk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// `product[out] = a·factor[b]`, reduced.
+    Multiply { a: Operand, b: usize, out: usize },
+    /// Adds every prefix times every leaf to its sum.
+    Tile(Tile),
+}
+
+/// Prefixes and leaves that all belong together: up to four of each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tile {
+    pub(crate) prefixes: Vec<Operand>,
+    /// Factors by position.
+    pub(crate) leaves: Vec<usize>,
+    /// The number of the sum of each prefix and leaf, prefix after prefix.
+    pub(crate) sums: Vec<usize>,
+}
+
+/// The steps that add a chunk of one block to all sums.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Program {
+    pub(crate) steps: Vec<Step>,
+    /// The number of buffers for products.
+    pub(crate) products: usize,
+}
+
+impl Branch {
+    /// The branches of the trie of `paths`, none of which comes twice. Those with a common beginning
+    /// are neighbours, so that its product is made once.
+    pub(crate) fn all(paths: &[Vec<usize>]) -> Vec<Self> {
+        let mut branches: Vec<Self> = Vec::new();
+        for (number, path) in paths.iter().enumerate() {
+            let (&last, prefix) = path.split_last().expect("itemsets have at least one item");
+            match branches.last_mut().filter(|b| b.prefix == prefix) {
+                Some(branch) => branch.leaves.push((last, number)),
+                None => branches.push(Self {
+                    prefix: prefix.to_vec(),
+                    leaves: vec![(last, number)],
+                }),
+            }
+        }
+        for branch in &mut branches {
+            // The power of the mask comes after the columns.
+            branch.leaves.sort_unstable();
+        }
+        branches
+    }
+
+    /// The number of the sum that takes its product with a factor.
+    fn sum(&self, leaf: usize) -> Option<usize> {
+        let at = self.leaves.binary_search_by_key(&leaf, |&(leaf, _)| leaf);
+        at.ok().map(|at| self.leaves[at].1)
+    }
+}
+
+impl Program {
+    /// Compiles branches so that up to `together` of them share what leaves they have in common.
+    pub(crate) fn new(branches: &[Branch], together: usize) -> Self {
+        let mut products = Products::new(together);
+        let mut steps = Vec::new();
+        for group in branches.chunks(together) {
+            let prefixes: Vec<Operand> = group
+                .iter()
+                .map(|branch| products.of(&branch.prefix, &mut steps))
+                .collect();
+            steps.extend(tiles(group, &prefixes).into_iter().map(Step::Tile));
+        }
+        Self {
+            steps,
+            products: products.buffers(),
+        }
+    }
+}
+
+/// Cuts a group of branches into tiles: leaves that the same branches have go together.
+fn tiles(group: &[Branch], prefixes: &[Operand]) -> Vec<Tile> {
+    let having = |leaf: usize| -> u32 {
+        let has = |b: usize| u32::from(group[b].sum(leaf).is_some());
+        (0..group.len()).map(|b| has(b) << b).sum()
+    };
+    let mut leaves: Vec<usize> = group
+        .iter()
+        .flat_map(|branch| branch.leaves.iter().map(|&(leaf, _)| leaf))
+        .collect();
+    leaves.sort_unstable();
+    leaves.dedup();
+    let mut leaves: Vec<(u32, usize)> = leaves.into_iter().map(|l| (having(l), l)).collect();
+    leaves.sort_unstable();
+    let tile = |leaves: &[(u32, usize)]| {
+        let members = (0..group.len()).filter(|b| leaves[0].0 >> b & 1 == 1);
+        let sums = |b: usize| {
+            leaves
+                .iter()
+                .filter_map(move |&(_, leaf)| group[b].sum(leaf))
+        };
+        Tile {
+            prefixes: members.clone().map(|b| prefixes[b]).collect(),
+            leaves: leaves.iter().map(|&(_, leaf)| leaf).collect(),
+            sums: members.flat_map(sums).collect(),
+        }
+    };
+    leaves
+        .chunk_by(|a, b| a.0 == b.0)
+        .flat_map(|alike| alike.chunks(LEAVES))
+        .map(tile)
+        .collect()
+}
+
+/// Which buffer holds the product of which factors, as the program goes on.
+struct Products {
+    /// How many products of one length stay valid.
+    together: usize,
+    /// The prefix compiled last.
+    prefix: Vec<usize>,
+    /// For products of two, three, … of its factors: the number ever made.
+    made: Vec<usize>,
+}
+
+impl Products {
+    fn new(together: usize) -> Self {
+        Self {
+            together,
+            prefix: Vec::new(),
+            made: Vec::new(),
+        }
+    }
+
+    /// The operand that holds the product of `prefix`; steps are added for what the prefix before
+    /// did not have. The operands of the last `together` prefixes stay valid.
+    fn of(&mut self, prefix: &[usize], steps: &mut Vec<Step>) -> Operand {
+        let shared = self
+            .prefix
+            .iter()
+            .zip(prefix)
+            .take_while(|(a, b)| a == b)
+            .count();
+        for length in 2..=prefix.len() {
+            if self.made.len() < length - 1 {
+                self.made.push(0);
+            }
+            if length > shared {
+                let a = self.operand(&prefix[..length - 1]);
+                self.made[length - 2] += 1;
+                let Operand::Product(out) = self.operand(&prefix[..length]) else {
+                    unreachable!("two factors or more are a product");
+                };
+                let b = prefix[length - 1];
+                steps.push(Step::Multiply { a, b, out });
+            }
+        }
+        self.prefix = prefix.to_vec();
+        self.operand(prefix)
+    }
+
+    /// Where the product of the present prefix's beginning is.
+    fn operand(&self, prefix: &[usize]) -> Operand {
+        match *prefix {
+            [] => Operand::One,
+            [factor] => Operand::Factor(factor),
+            _ => {
+                let depth = prefix.len() - 2;
+                Operand::Product(depth * self.together + self.made[depth] % self.together)
+            }
+        }
+    }
+
+    fn buffers(&self) -> usize {
+        self.made.len() * self.together
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What a program adds to each sum, as sorted factors.
+    fn run(program: &Program, sums: usize) -> Vec<Vec<usize>> {
+        let mut products: Vec<Vec<usize>> = vec![Vec::new(); program.products];
+        let mut found: Vec<Vec<usize>> = vec![Vec::new(); sums];
+        let value = |operand, products: &[Vec<usize>]| match operand {
+            Operand::One => Vec::new(),
+            Operand::Factor(f) => vec![f],
+            Operand::Product(p) => products[p].clone(),
+        };
+        for step in &program.steps {
+            match step {
+                Step::Multiply { a, b, out } => {
+                    let mut product = value(*a, &products);
+                    product.push(*b);
+                    products[*out] = product;
+                }
+                Step::Tile(tile) => {
+                    assert!(tile.leaves.len() <= LEAVES);
+                    let mut sums = tile.sums.iter();
+                    for prefix in &tile.prefixes {
+                        for &leaf in &tile.leaves {
+                            let sum = &mut found[*sums.next().unwrap()];
+                            assert!(sum.is_empty(), "a sum got two products");
+                            *sum = value(*prefix, &products);
+                            sum.push(leaf);
+                        }
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    proptest! {
+        #[test]
+        fn every_sum_gets_its_product(
+            paths in (1usize..5).prop_flat_map(|k| prop::collection::hash_set(prop::collection::vec(0usize..7, k), 1..60)),
+            sorted: bool,
+            together in 1usize..=4,
+        ) {
+            let mut paths: Vec<Vec<usize>> = paths.into_iter().collect();
+            if sorted {
+                paths.sort_unstable();
+            }
+            let program = Program::new(&Branch::all(&paths), together);
+            prop_assert_eq!(run(&program, paths.len()), paths);
+        }
+    }
+
+    #[test]
+    fn pairs_are_tiled_without_products() {
+        let paths: Vec<Vec<usize>> = (0..18)
+            .flat_map(|i| (i + 1..18).map(move |j| vec![i, j]))
+            .collect();
+        let program = Program::new(&Branch::all(&paths), 4);
+        assert_eq!(program.products, 0);
+        let full = |step: &&Step| matches!(step, Step::Tile(t) if t.sums.len() == 16);
+        // Branches 0–3, 4–7, 8–11 share 14, 10 and 6 leaves; the triangle above is cut smaller.
+        assert_eq!(program.steps.iter().filter(full).count(), 3 + 2 + 1);
+    }
+
+    #[test]
+    fn neighbours_share_products() {
+        let paths: Vec<Vec<usize>> =
+            vec![vec![0, 1, 2], vec![0, 1, 3], vec![0, 2, 3], vec![1, 2, 3]];
+        let program = Program::new(&Branch::all(&paths), 1);
+        let multiplications = |step: &&Step| matches!(step, Step::Multiply { .. });
+        assert_eq!(program.steps.iter().filter(multiplications).count(), 3);
+    }
+}

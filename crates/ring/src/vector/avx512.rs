@@ -1,0 +1,176 @@
+//! Sixteen residues at a time, halved like in the AVX2 twin; needs no more than AVX-512 F.
+
+use super::kernels::kernels;
+use super::{LAZY_SUMS, Sum, scalar};
+use crate::Modulus;
+use std::arch::x86_64::*;
+
+type Words = __m512i;
+type Half = __m512i;
+type Wide = __m512i;
+type Shift = __m128i;
+
+const WORDS: usize = 16;
+/// Four by four sums, four split prefixes and a leaf fit the thirty-two registers.
+const TILE_PREFIXES: usize = 4;
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn words(x: u32) -> Words {
+    _mm512_set1_epi32(x.cast_signed())
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn half(x: u32) -> Half {
+    _mm512_set1_epi64(x.into())
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn shift(bits: u32) -> Shift {
+    _mm_cvtsi32_si128(bits.cast_signed())
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn split(x: Words) -> (Half, Half) {
+    (x, _mm512_srli_epi64::<32>(x))
+}
+
+/// The inverse of `split` for lanes below 2^32.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn join(first: Wide, second: Wide) -> Words {
+    _mm512_or_si512(first, _mm512_slli_epi64::<32>(second))
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn add(a: Words, b: Words) -> Words {
+    _mm512_add_epi32(a, b)
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn subtract(a: Words, b: Words) -> Words {
+    _mm512_sub_epi32(a, b)
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn minimum(a: Words, b: Words) -> Words {
+    _mm512_min_epu32(a, b)
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn multiply_halves(a: Half, b: Half) -> Wide {
+    _mm512_mul_epu32(a, b)
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn zero() -> Wide {
+    _mm512_setzero_si512()
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn add_wide(a: Wide, b: Wide) -> Wide {
+    _mm512_add_epi64(a, b)
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn subtract_wide(a: Wide, b: Wide) -> Wide {
+    _mm512_sub_epi64(a, b)
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn shift_right(x: Wide, bits: Shift) -> Wide {
+    _mm512_srl_epi64(x, bits)
+}
+
+/// The low words of all lanes as factors.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn low(x: Wide) -> Half {
+    x
+}
+
+/// The high words of all lanes as factors.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn high(x: Wide) -> Half {
+    _mm512_srli_epi64::<32>(x)
+}
+
+/// The low words of all lanes as 64-bit integers.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn low_words(x: Wide) -> Wide {
+    _mm512_and_si512(x, _mm512_set1_epi64(0xffff_ffff))
+}
+
+/// The high words of all lanes as 64-bit integers.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn high_words(x: Wide) -> Wide {
+    _mm512_srli_epi64::<32>(x)
+}
+
+/// The sum of all lanes.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn total(x: Wide) -> u64 {
+    _mm512_reduce_add_epi64(x).cast_unsigned()
+}
+
+/// Eight words as 64-bit integers.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn widen(x: &[u32]) -> Wide {
+    let mut wide = [0; WORDS / 2];
+    for (to, &from) in wide.iter_mut().zip(x) {
+        *to = u64::from(from);
+    }
+    load_wide(&wide)
+}
+
+/// The first sixteen residues of a slice. Panics if there are fewer.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn load(from: &[u32]) -> Words {
+    assert!(from.len() >= WORDS);
+    // SAFETY: sixteen words are readable, just checked; the load is unaligned.
+    unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
+}
+
+/// Writes the first sixteen residues of a slice. Panics if there are fewer.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn store(to: &mut [u32], x: Words) {
+    assert!(to.len() >= WORDS);
+    // SAFETY: sixteen words are writable, just checked; the store is unaligned.
+    unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), x) }
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn load_wide(from: &[u64]) -> Wide {
+    assert!(from.len() >= WORDS / 2);
+    // SAFETY: eight 64-bit words are readable, just checked; the load is unaligned.
+    unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn store_wide(to: &mut [u64], x: Wide) {
+    assert!(to.len() >= WORDS / 2);
+    // SAFETY: eight 64-bit words are writable, just checked; the store is unaligned.
+    unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), x) }
+}
+
+kernels!("avx512f");
