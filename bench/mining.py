@@ -1,4 +1,5 @@
-"""Mines real data sets end to end, as two processes over loopback, and says what it took.
+"""Mines real data sets end to end, as two processes over loopback, and says what it took, with
+supports deduced where they can be and with every support asked for.
 
 Prints one JSON object for each data set, the summary last. Run by `make bench-mining`; the files
 are those of the FIMI repository (mushroom, chess, T10I4D100K, retail), looked for in the
@@ -81,8 +82,13 @@ def peak_bytes(process: int) -> int:
     return int(found[1]) << 10 if found else 0
 
 
+def response_bytes(run: dict[str, Any]) -> int:
+    """What the server sent in a run."""
+    return sum(level["received_bytes"] for level in run["levels"])
+
+
 def measure(binary: Path, data: Path, case: Case, repetitions: int) -> dict[str, Any]:
-    """Encrypts and uploads once, mines `repetitions` times and takes the medians."""
+    """Encrypts and uploads once, mines both ways `repetitions` times and takes the medians."""
     with tempfile.TemporaryDirectory(prefix="oboro-bench-") as directory:
         oboro = Oboro(binary, Path(directory))
         oboro.run("keygen")
@@ -102,6 +108,7 @@ def measure(binary: Path, data: Path, case: Case, repetitions: int) -> dict[str,
             ]
             runs = [oboro.run(*query) for _ in range(repetitions)]
             server_peak = peak_bytes(server)
+            runs_asking_all = [oboro.run(*query, "--no-deduction") for _ in range(repetitions)]
     levels = runs[0]["levels"]
     return {
         "data": case.file,
@@ -111,15 +118,18 @@ def measure(binary: Path, data: Path, case: Case, repetitions: int) -> dict[str,
         "items": encrypted["items"],
         "itemsets": len(runs[0]["itemsets"]),
         "itemsets_by_length": [level["frequent"] for level in levels],
+        "candidates_by_length": [level["candidates"] for level in levels],
         "asked_by_length": [level["asked"] for level in levels],
-        "verified": all(run["verified"] for run in runs),
+        "verified": all(run["verified"] for run in runs + runs_asking_all),
         "plaintext_file_bytes": data.stat().st_size,
         "stored_bytes": encrypted["stored_bytes"],
-        "response_bytes": sum(level["received_bytes"] for level in levels),
+        "response_bytes": response_bytes(runs[0]),
+        "response_bytes_asking_all": response_bytes(runs_asking_all[0]),
         "encrypt_seconds": encrypted["encrypt_seconds"],
         "upload_seconds": uploaded["upload_seconds"],
         "first_mine_seconds": runs[0]["seconds"],
         "mine_seconds": median(run["seconds"] for run in runs),
+        "mine_seconds_asking_all": median(run["seconds"] for run in runs_asking_all),
         "server_seconds": median(
             sum(level["server_seconds"] for level in run["levels"]) for run in runs
         ),

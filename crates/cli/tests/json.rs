@@ -105,7 +105,10 @@ fn every_command_prints_one_value() {
             level,
             &[
                 "level",
+                "candidates",
                 "asked",
+                "deduced",
+                "excluded",
                 "frequent",
                 "limbs",
                 "received_bytes",

@@ -8,8 +8,17 @@ use common::plaintext::{Plaintext, by_length, known_data, random_baskets, suppor
 use serde_json::Value;
 use std::path::Path;
 
+/// With this the server counts what could be deduced, too.
+const ASK_ALL: &str = "--no-deduction";
+
 /// Encrypts `input`, uploads it to a server process, mines it there; what `oboro mine` printed.
-fn mine(input: &Path, min_support: &str, max_len: usize, encrypt_options: &str) -> Value {
+fn mine(
+    input: &Path,
+    min_support: &str,
+    max_len: usize,
+    encrypt_options: &str,
+    mine_options: &str,
+) -> Value {
     let (owner, operator) = (Home::with_key(), Home::new());
     let server = operator.serve("");
     owner.talk_to(server.url());
@@ -19,8 +28,14 @@ fn mine(input: &Path, min_support: &str, max_len: usize, encrypt_options: &str) 
     ));
     owner.json("upload data.oboro");
     owner.json(&format!(
-        "mine data.oboro --min-support {min_support} --verify {input}"
+        "mine data.oboro --min-support {min_support} --verify {input} {mine_options}"
     ))
+}
+
+/// A number that `oboro mine` printed for each level.
+fn by_level(mined: &Value, name: &str) -> Vec<u64> {
+    let levels = mined["levels"].as_array().unwrap().iter();
+    levels.map(|level| level[name].as_u64().unwrap()).collect()
 }
 
 /// Compares with supports counted by the test, and looks at the noise.
@@ -29,7 +44,8 @@ fn assert_right(mined: &Value, truth: &Plaintext, min_support: u64, max_len: usi
     assert_eq!(mined["transactions"], truth.transactions());
     assert_eq!(mined["min_support"], min_support);
     assert!(supports(mined) == truth.frequent(min_support, max_len));
-    for level in mined["levels"].as_array().unwrap() {
+    let asked = |level: &&Value| level["asked"].as_u64().unwrap() > 0;
+    for level in mined["levels"].as_array().unwrap().iter().filter(asked) {
         let log2 = |name: &str| level[name].as_f64().unwrap();
         assert!(
             log2("log2_largest_phase") <= log2("log2_phase_bound"),
@@ -39,44 +55,59 @@ fn assert_right(mined: &Value, truth: &Plaintext, min_support: u64, max_len: usi
 }
 
 /// A row of the table in the README of the known data: a minimum support in percent, frequent
-/// itemsets by length.
-fn assert_known(file: &str, percent: u64, encrypt_options: &str, expected: &[usize]) {
-    let Some(input) = known_data(file) else {
-        return;
-    };
+/// itemsets by length. What `oboro mine` printed, if the data are there.
+fn assert_known(
+    file: &str,
+    percent: u64,
+    encrypt_options: &str,
+    mine_options: &str,
+    expected: &[usize],
+) -> Option<Value> {
+    let input = known_data(file)?;
     let max_len = expected.len();
-    let mined = mine(&input, &format!("{percent}%"), max_len, encrypt_options);
+    let min_support = format!("{percent}%");
+    let mined = mine(&input, &min_support, max_len, encrypt_options, mine_options);
     assert_eq!(by_length(&supports(&mined), max_len), expected);
     let truth = Plaintext::read(&input);
     let min_support = (percent * truth.transactions() as u64).div_ceil(100);
     assert_right(&mined, &truth, min_support, max_len);
+    Some(mined)
 }
 
 #[test]
 fn mushroom_at_30_percent() {
-    assert_known("mushroom.dat.gz", 30, "", &[24, 134, 349, 501]);
+    assert_known("mushroom.dat.gz", 30, "", ASK_ALL, &[24, 134, 349, 501]);
 }
 
 #[test]
 fn mushroom_at_20_percent() {
-    assert_known("mushroom.dat.gz", 20, "", &[39, 304, 1050, 2152, 3031]);
+    let expected = [39, 304, 1050, 2152, 3031];
+    let questions = |options| {
+        let mined = assert_known("mushroom.dat.gz", 20, "", options, &expected);
+        mined.map(|mined| by_level(&mined, "asked"))
+    };
+    let (Some(asked), Some(all)) = (questions(""), questions(ASK_ALL)) else {
+        return;
+    };
+    assert_eq!(asked[1..], [703, 507, 67, 0]);
+    assert_eq!(all[1..], [741, 1265, 2231, 3052]);
 }
 
 #[test]
 fn chess_at_90_percent() {
-    assert_known("chess.dat.gz", 90, "", &[13, 68, 167, 203]);
+    assert_known("chess.dat.gz", 90, "", ASK_ALL, &[13, 68, 167, 203]);
 }
 
 #[test]
 fn t10i4d100k_at_1_percent() {
     let rare = "--min-item-support 0.01";
-    assert_known("T10I4D100K.dat.gz", 1, rare, &[375, 9, 1, 0]);
+    assert_known("T10I4D100K.dat.gz", 1, rare, "", &[375, 9, 1, 0]);
 }
 
 #[test]
 fn retail_at_1_percent() {
     let rare = "--min-item-support 0.01";
-    assert_known("retail.dat.gz", 1, rare, &[70, 58, 25, 6]);
+    assert_known("retail.dat.gz", 1, rare, "", &[70, 58, 25, 6]);
 }
 
 /// Columns that add up coherently, and more transactions than the plaintext modulus, so that the
@@ -124,7 +155,7 @@ fn structured_columns_in_several_groups_of_blocks() {
         // A support of 1 asks for the transaction that is the only one with its item, too.
         for min_support in [1, 60_000] {
             let mined = owner.json(&format!(
-                "mine rows-{max_len}.oboro --min-support {min_support} --verify rows.dat"
+                "mine rows-{max_len}.oboro --min-support {min_support} --verify rows.dat {ASK_ALL}"
             ));
             assert_right(&mined, &truth, min_support, max_len);
         }
@@ -150,7 +181,7 @@ fn blocks_full_to_the_last_slot_and_just_beyond() {
         owner.json(&format!("encrypt {name}.dat --max-len 2"));
         owner.json(&format!("upload {name}.oboro"));
         let mined = owner.json(&format!(
-            "mine {name}.oboro --min-support 1 --verify {name}.dat"
+            "mine {name}.oboro --min-support 1 --verify {name}.dat {ASK_ALL}"
         ));
         let truth = Plaintext::read(&owner.path(&format!("{name}.dat")));
         assert_right(&mined, &truth, 1, 2);
@@ -162,16 +193,61 @@ fn itemsets_as_long_as_parameters_allow() {
     let (owner, operator) = (Home::with_key(), Home::new());
     let server = operator.serve("");
     owner.talk_to(server.url());
-    // Nine items that always come together, and one that does not.
+    // Nine items that always come together, and one that does not: all of it could be deduced.
     let baskets: Vec<Vec<u32>> = (0..300)
         .map(|row| (0..if row % 3 == 0 { 10 } else { 9 }).collect())
         .collect();
     owner.write_fimi("rows.dat", &baskets);
     owner.json("encrypt rows.dat --max-len 10");
     owner.json("upload rows.oboro");
-    let mined = owner.json("mine rows.oboro --min-support 100 --verify rows.dat");
+    let mined = owner.json(&format!(
+        "mine rows.oboro --min-support 100 --verify rows.dat {ASK_ALL}"
+    ));
     assert_right(&mined, &Plaintext::read(&owner.path("rows.dat")), 100, 10);
     assert_eq!(supports(&mined).len(), 1023);
+}
+
+#[test]
+fn what_follows_from_known_supports_is_not_asked() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    // 0 is everywhere, 1 and 2 sometimes meet, 3 is rare.
+    let baskets: Vec<Vec<u32>> = (0..300)
+        .map(|row| match row {
+            0..10 => vec![0, 1, 3],
+            10..100 => vec![0, 1],
+            100..200 => vec![0, 1, 2],
+            _ => vec![0, 2],
+        })
+        .collect();
+    owner.write_fimi("rows.dat", &baskets);
+    owner.json("encrypt rows.dat --max-len 3");
+    owner.json("upload rows.oboro");
+    let mine = "mine rows.oboro --min-support 100 --verify rows.dat";
+    let mined = owner.json(mine);
+    let truth = Plaintext::read(&owner.path("rows.dat"));
+    assert_right(&mined, &truth, 100, 3);
+    assert_eq!(by_level(&mined, "candidates"), [4, 3, 1]);
+    assert_eq!(by_level(&mined, "asked"), [4, 1, 0]);
+    assert_eq!(by_level(&mined, "deduced"), [0, 2, 1]);
+    assert_eq!(by_level(&mined, "excluded"), [0, 0, 0]);
+    assert_eq!(by_level(&mined, "frequent"), [3, 3, 1]);
+    assert_eq!(by_level(&mined, "received_bytes")[2], 0);
+    assert!(mined["levels"][2]["log2_largest_phase"].is_null());
+    let table = owner.done(mine);
+    let row = table.lines().nth(3).unwrap().split_whitespace();
+    let row: Vec<&str> = row.collect();
+    assert_eq!(row, ["3", "1", "0", "1", "0", "1", "-", "-", "-", "-"]);
+
+    let mined = owner.json(&format!("{mine} {ASK_ALL}"));
+    assert_right(&mined, &truth, 100, 3);
+    assert_eq!(by_level(&mined, "asked"), [4, 3, 1]);
+
+    // More than all transactions: nothing has to be asked.
+    let mined = owner.json("mine rows.oboro --min-support 301 --verify rows.dat");
+    assert_eq!(by_level(&mined, "asked"), [0]);
+    assert_eq!(by_level(&mined, "excluded"), [4]);
 }
 
 #[test]

@@ -21,14 +21,14 @@ const WAITING: usize = 8;
 
 const DURING: &str = "counting";
 
-/// What one level cost.
+/// What the questions of one level cost together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LevelTrace {
     /// The length of the itemsets.
     pub level: usize,
     /// How many were asked.
     pub itemsets: usize,
-    /// Limbs that were read.
+    /// The most limbs that were read for a question.
     pub limbs: usize,
     /// Bytes of moments received.
     pub received_bytes: u64,
@@ -40,6 +40,19 @@ pub struct LevelTrace {
     pub log2_largest_phase: f64,
     /// The bound on the former.
     pub log2_phase_bound: f64,
+}
+
+impl LevelTrace {
+    /// Adds what another question of the level cost.
+    fn add(&mut self, other: &Self) {
+        self.itemsets += other.itemsets;
+        self.limbs = self.limbs.max(other.limbs);
+        self.received_bytes += other.received_bytes;
+        self.elapsed += other.elapsed;
+        self.server += other.server;
+        self.log2_largest_phase = self.log2_largest_phase.max(other.log2_largest_phase);
+        self.log2_phase_bound = self.log2_phase_bound.max(other.log2_phase_bound);
+    }
 }
 
 /// Told while moments arrive: the level, residues received, residues expected.
@@ -96,7 +109,7 @@ impl<'a> EncryptedCounter<'a> {
         &self.names
     }
 
-    /// What each question has cost so far.
+    /// What each level that was asked for has cost so far.
     pub fn traces(&self) -> &[LevelTrace] {
         &self.traces
     }
@@ -265,8 +278,39 @@ impl SupportCounter for EncryptedCounter<'_> {
             for ((_, candidate), support) in part.iter().zip(answer.supports) {
                 supports[*candidate] = support;
             }
-            self.traces.push(trace);
+            match self.traces.last_mut() {
+                Some(same) if same.level == level => same.add(&trace),
+                _ => self.traces.push(trace),
+            }
         }
         Ok(supports)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_of_a_level_add_up() {
+        let question = |itemsets, limbs, log2_largest_phase| LevelTrace {
+            level: 12,
+            itemsets,
+            limbs,
+            received_bytes: 700,
+            elapsed: Duration::from_millis(30),
+            server: Duration::from_millis(20),
+            log2_largest_phase,
+            log2_phase_bound: 90.0,
+        };
+        let mut trace = question(256, 4, 70.5);
+        trace.add(&question(3, 4, 71.5));
+        let level = LevelTrace {
+            received_bytes: 1400,
+            elapsed: Duration::from_millis(60),
+            server: Duration::from_millis(40),
+            ..question(259, 4, 71.5)
+        };
+        assert_eq!(trace, level);
     }
 }

@@ -50,8 +50,8 @@ fn mine(
     connection: &Connection,
     directory: &Path,
     transactions: &Transactions,
-    min_support: MinSupport,
     max_len: usize,
+    options: AprioriOptions,
 ) -> (FrequentItemsets, Vec<String>) {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let name = format!("dataset-{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -67,7 +67,6 @@ fn mine(
     .unwrap();
     upload(connection, dataset.bundle(), &name, &|_, _| {}).unwrap();
     let mut counter = EncryptedCounter::new(connection, &dataset, &name, two());
-    let options = AprioriOptions::new(min_support).with_max_len(NonZeroUsize::new(max_len));
     let frequent = apriori(&mut counter, options, |_| {}).unwrap();
     for trace in counter.traces() {
         assert!(trace.log2_largest_phase <= trace.log2_phase_bound);
@@ -113,11 +112,14 @@ fn agrees_with_plaintext() {
         failure_persistence: None,
         ..ProptestConfig::with_cases(16)
     };
-    proptest!(cases, |(transactions in transactions(), percent in 1u32..60, max_len in 1usize..=5)| {
+    proptest!(cases, |(transactions in transactions(), percent in 1u32..60, max_len in 1usize..=5, deduction: bool)| {
         prop_assume!(transactions.item_count() > 0);
         let min_support = MinSupport::Fraction(f64::from(percent) / 100.0);
-        let (encrypted, names) = mine(&connection, directory.path(), &transactions, min_support, max_len);
-        let plaintext = eclat(&transactions, min_support, NonZeroUsize::new(max_len));
+        let options = AprioriOptions::new(min_support)
+            .with_max_len(NonZeroUsize::new(max_len))
+            .with_deduction(deduction);
+        let (encrypted, names) = mine(&connection, directory.path(), &transactions, max_len, options);
+        let plaintext = eclat(&transactions, min_support, options.max_len);
         prop_assert_eq!(
             encrypted.to_document(&names).unwrap(),
             plaintext.to_document(transactions.names()).unwrap()

@@ -1,16 +1,18 @@
 //! Apriori (Agrawal and Srikant, VLDB 1994): frequent itemsets level by level,
 //! with the counting left to whoever holds the transactions.
 //!
-//! The driver knows only numbers of items, and it distrusts what it is told: an
-//! answer that no transactions could give ends the run with an error and never
-//! becomes a result. Candidates are ascending, without repetition, and every
-//! subset of a candidate is frequent.
+//! The driver knows only numbers of items. It asks for no support that those of
+//! the subsets [determine](mod@crate::deduction), and it distrusts what it is
+//! told: an answer that no transactions could give ends the run with an error and
+//! never becomes a result. Candidates are ascending, without repetition, and
+//! every subset of a candidate is frequent.
 
-use std::collections::HashMap;
 use std::num::NonZeroUsize;
 
+use crate::deduction::{Bounds, Contradiction, subsets_used};
 use crate::frequent::{FrequentItemset, FrequentItemsets};
 use crate::itemset::Itemset;
+use crate::prefix_tree::PrefixTree;
 use crate::transactions::MinSupport;
 
 /// Whoever can count in how many transactions itemsets occur: plaintext bitmaps
@@ -26,8 +28,8 @@ pub trait SupportCounter {
     /// The number of items, which are numbered from 0.
     fn items(&self) -> u32;
 
-    /// The supports of `candidates`, in their order. `level` is the length of
-    /// each candidate, from 1.
+    /// The supports of `candidates`, at least one, in their order. `level` is the
+    /// length of each candidate, from 1.
     ///
     /// # Errors
     /// Whatever keeps the counter from answering.
@@ -39,29 +41,38 @@ pub trait SupportCounter {
 pub struct AprioriOptions {
     /// The support that makes an itemset frequent.
     pub min_support: MinSupport,
-    /// The length of the longest itemsets asked for; `None` for no limit.
+    /// The length of the longest itemsets looked for; `None` for no limit.
     pub max_len: Option<NonZeroUsize>,
     /// The largest number of candidates of one level. With a low minimum support
     /// there can be more than memory holds; then a clear error is better.
     pub max_candidates: usize,
+    /// Whether to ask only for supports that cannot be deduced. The result is the
+    /// same without; every candidate is asked for then.
+    pub deduction: bool,
 }
 
 impl AprioriOptions {
     /// Candidates of one level unless told otherwise: about 2 GiB of them.
     pub const DEFAULT_MAX_CANDIDATES: usize = 20_000_000;
 
-    /// Itemsets of any length with at least `min_support`.
+    /// Itemsets of any length with at least `min_support`, deduced where possible.
     pub fn new(min_support: MinSupport) -> Self {
         AprioriOptions {
             min_support,
             max_len: None,
             max_candidates: Self::DEFAULT_MAX_CANDIDATES,
+            deduction: true,
         }
     }
 
     /// The same, but no itemset longer than `max_len`.
     pub fn with_max_len(self, max_len: Option<NonZeroUsize>) -> Self {
         AprioriOptions { max_len, ..self }
+    }
+
+    /// The same, but with every candidate asked for unless `deduction`.
+    pub fn with_deduction(self, deduction: bool) -> Self {
+        AprioriOptions { deduction, ..self }
     }
 }
 
@@ -70,9 +81,15 @@ impl AprioriOptions {
 pub struct LevelReport {
     /// The length of this level's itemsets, from 1.
     pub level: usize,
-    /// The number of itemsets that were asked for.
+    /// The number of itemsets whose subsets are all frequent.
     pub candidates: usize,
-    /// How many of them are frequent.
+    /// How many of them were asked for.
+    pub asked: usize,
+    /// How many are frequent with a support that follows from their subsets'.
+    pub deduced: usize,
+    /// How many are not frequent, as follows from their subsets' supports.
+    pub excluded: usize,
+    /// How many are frequent: those deduced and some of those asked for.
     pub frequent: usize,
 }
 
@@ -95,43 +112,29 @@ pub enum AprioriError<E: std::error::Error + 'static> {
         /// The number of answers.
         answered: usize,
     },
-    /// A support above the number of transactions.
+    /// A support that the supports of the subsets rule out.
     #[error(
-        "itemset {itemset} came back with support {support}, but there are only {transactions} transactions; the answer was altered or is not of this dataset, so nothing is reported"
+        "itemset {itemset} came back with support {support}, but among {transactions} transactions the supports of its subsets allow only {bounds}; an answer was altered or is not of this dataset, so nothing is reported"
     )]
-    AboveTransactions {
+    Impossible {
         /// The itemset.
         itemset: Itemset,
         /// The support that came back.
         support: u64,
+        /// The supports possible.
+        bounds: Bounds,
         /// The number of transactions.
         transactions: u64,
     },
-    /// A support above that of a subset.
+    /// Supports that came back, each possible by itself, but not all together.
     #[error(
-        "itemset {itemset} came back with support {support}, but its subset {subset} has only {subset_support}; an answer was altered or is not of this dataset, so nothing is reported"
+        "itemset {itemset} can have no support beside those of its subsets that came back: {contradiction}; an answer was altered or is not of this dataset, so nothing is reported"
     )]
-    AboveSubset {
+    Contradiction {
         /// The itemset.
         itemset: Itemset,
-        /// The support that came back.
-        support: u64,
-        /// The subset.
-        subset: Itemset,
-        /// The subset's support.
-        subset_support: u64,
-    },
-    /// A support below what two subsets must have in common.
-    #[error(
-        "itemset {itemset} came back with support {support}, but its subsets occur together in at least {least} transactions; an answer was altered or is not of this dataset, so nothing is reported"
-    )]
-    BelowOverlap {
-        /// The itemset.
-        itemset: Itemset,
-        /// The support that came back.
-        support: u64,
-        /// The least support possible.
-        least: u64,
+        /// The bounds that exclude each other.
+        contradiction: Contradiction,
     },
     /// A level with too many candidates.
     #[error(
@@ -147,12 +150,13 @@ pub enum AprioriError<E: std::error::Error + 'static> {
 
 /// Finds the frequent itemsets among the transactions of `counter`.
 ///
-/// Level 1 asks for all items; level `k` for the itemsets of length `k` whose
-/// subsets of length `k - 1` are all frequent. `observer` hears of each level
-/// once it is counted and checked.
+/// The candidates of level 1 are all items; those of level `k` the itemsets of
+/// length `k` whose subsets of length `k - 1` are all frequent. The counter hears
+/// only of those that have to be asked for, and nothing of a level without any.
+/// `observer` hears of each level once it is counted and checked.
 ///
 /// # Errors
-/// The counter's own, an answer that no transactions could give, or too many
+/// The counter's own, answers that no transactions could give, or too many
 /// candidates.
 pub fn apriori<C: SupportCounter>(
     counter: &mut C,
@@ -161,11 +165,12 @@ pub fn apriori<C: SupportCounter>(
 ) -> Result<FrequentItemsets, AprioriError<C::Error>> {
     let transactions = counter.transactions();
     let threshold = options.min_support.threshold(transactions);
+    let longest = options.max_len.map_or(usize::MAX, NonZeroUsize::get);
     let too_many = |level| AprioriError::TooManyCandidates {
         level,
         limit: options.max_candidates,
     };
-    let mut known: HashMap<Itemset, u64> = HashMap::new();
+    let mut known = PrefixTree::new(transactions);
     let mut found: Vec<FrequentItemset> = Vec::new();
     if counter.items() as usize > options.max_candidates {
         return Err(too_many(1));
@@ -173,48 +178,35 @@ pub fn apriori<C: SupportCounter>(
     let mut candidates: Vec<Itemset> = (0..counter.items()).map(Itemset::single).collect();
     let mut level = 1;
     while !candidates.is_empty() {
-        let supports = counter
-            .count(level, &candidates)
-            .map_err(AprioriError::Counter)?;
-        if supports.len() != candidates.len() {
-            return Err(AprioriError::AnswerCount {
-                level,
-                asked: candidates.len(),
-                answered: supports.len(),
-            });
-        }
-        for (itemset, &support) in candidates.iter().zip(&supports) {
-            check_possible(itemset, support, transactions, &known)?;
-        }
-        let asked = candidates.len();
-        let frequent: Vec<Itemset> = candidates
-            .into_iter()
-            .zip(supports)
-            .filter(|&(_, support)| support >= threshold)
-            .map(|(itemset, support)| {
-                known.insert(itemset.clone(), support);
-                found.push(FrequentItemset {
-                    itemset: itemset.clone(),
-                    support,
-                });
-                itemset
-            })
-            .collect();
+        let proposed = candidates.len();
+        let triage = triage(candidates, level, &known, threshold, options.deduction)?;
+        let (asked, deduced) = (triage.asked.len(), triage.deduced.len());
+        let supports = ask(counter, level, &triage)?;
+        let mut frequent = triage.deduced;
+        frequent.extend(
+            (triage.asked.into_iter().zip(supports))
+                .map(|(itemset, support)| FrequentItemset { itemset, support })
+                .filter(|counted| counted.support >= threshold),
+        );
+        frequent.sort_by(|a, b| a.itemset.cmp(&b.itemset));
         observer(LevelReport {
             level,
-            candidates: asked,
+            candidates: proposed,
+            asked,
+            deduced,
+            excluded: proposed - asked - deduced,
             frequent: frequent.len(),
         });
-        if options
-            .max_len
-            .is_some_and(|max_len| level >= max_len.get())
-        {
-            break;
-        }
+        known.add_level(&frequent);
+        let is_frequent = |subset: &Itemset| known.contains(subset.items());
+        candidates = if level < longest {
+            candidates_from(&frequent, is_frequent, options.max_candidates)
+                .ok_or_else(|| too_many(level + 1))?
+        } else {
+            Vec::new()
+        };
+        found.append(&mut frequent);
         level += 1;
-        let is_frequent = |subset: &Itemset| known.contains_key(subset);
-        candidates = candidates_from(&frequent, is_frequent, options.max_candidates)
-            .ok_or_else(|| too_many(level))?;
     }
     Ok(FrequentItemsets::collect(transactions, threshold, found))
 }
@@ -225,20 +217,20 @@ pub fn apriori<C: SupportCounter>(
 /// Join: two frequent itemsets that differ in the last item only. Prune: the
 /// candidate's other subsets must be frequent too.
 fn candidates_from(
-    frequent: &[Itemset],
+    frequent: &[FrequentItemset],
     is_frequent: impl Fn(&Itemset) -> bool,
     limit: usize,
 ) -> Option<Vec<Itemset>> {
     let mut candidates = Vec::new();
-    let same_prefix = |a: &Itemset, b: &Itemset| {
-        let prefix = a.len() - 1;
-        a.items()[..prefix] == b.items()[..prefix]
+    let same_prefix = |a: &FrequentItemset, b: &FrequentItemset| {
+        let prefix = a.itemset.len() - 1;
+        a.itemset.items()[..prefix] == b.itemset.items()[..prefix]
     };
     for group in frequent.chunk_by(same_prefix) {
         for (place, first) in group.iter().enumerate() {
             for second in &group[place + 1..] {
-                let last = second.items()[second.len() - 1];
-                let candidate = first.extended_by(last);
+                let last = second.itemset.items()[second.itemset.len() - 1];
+                let candidate = first.itemset.extended_by(last);
                 // Without its last or its last but one item it is one of the joined.
                 let others = candidate.immediate_subsets().take(candidate.len() - 2);
                 if others.into_iter().all(|subset| is_frequent(&subset)) {
@@ -253,60 +245,79 @@ fn candidates_from(
     Some(candidates)
 }
 
-/// Whether `support` can be that of `itemset`, given the supports of all its
-/// proper subsets: at most that of each, and for `A`, `B` that lack one item each
-/// at least supp(A) + supp(B) − supp(A ∩ B).
-fn check_possible<E: std::error::Error + 'static>(
-    itemset: &Itemset,
-    support: u64,
-    transactions: u64,
-    known: &HashMap<Itemset, u64>,
-) -> Result<(), AprioriError<E>> {
-    if support > transactions {
-        return Err(AprioriError::AboveTransactions {
-            itemset: itemset.clone(),
-            support,
-            transactions,
+/// What the supports of their subsets say of a level's candidates. Those that
+/// cannot be frequent are left out.
+#[derive(Default)]
+struct Triage {
+    /// Those that are frequent, with the only support possible; ascending.
+    deduced: Vec<FrequentItemset>,
+    /// Those that have to be asked for; ascending.
+    asked: Vec<Itemset>,
+    /// The supports possible of each of `asked`.
+    bounds: Vec<Bounds>,
+}
+
+/// Tells what to ask of the `candidates` of length `level`, all proper subsets of which are `known`;
+/// without `deduction` everything.
+fn triage<E: std::error::Error + 'static>(
+    candidates: Vec<Itemset>,
+    level: usize,
+    known: &PrefixTree,
+    threshold: u64,
+    deduction: bool,
+) -> Result<Triage, AprioriError<E>> {
+    let mut triage = Triage::default();
+    let mut subset_supports = vec![0; subsets_used(level)];
+    for itemset in candidates {
+        known.subset_supports(itemset.items(), &mut subset_supports);
+        let bounds = Bounds::from_subsets(&mut subset_supports).map_err(|contradiction| {
+            AprioriError::Contradiction {
+                itemset: itemset.clone(),
+                contradiction,
+            }
+        })?;
+        if deduction && bounds.upper < threshold {
+            continue;
+        }
+        if deduction && bounds.lower == bounds.upper {
+            let support = bounds.lower;
+            triage.deduced.push(FrequentItemset { itemset, support });
+        } else {
+            triage.asked.push(itemset);
+            triage.bounds.push(bounds);
+        }
+    }
+    Ok(triage)
+}
+
+/// The supports of the itemsets to ask for, each within its bounds.
+fn ask<C: SupportCounter>(
+    counter: &mut C,
+    level: usize,
+    Triage { asked, bounds, .. }: &Triage,
+) -> Result<Vec<u64>, AprioriError<C::Error>> {
+    if asked.is_empty() {
+        return Ok(Vec::new());
+    }
+    let supports = counter.count(level, asked).map_err(AprioriError::Counter)?;
+    if supports.len() != asked.len() {
+        return Err(AprioriError::AnswerCount {
+            level,
+            asked: asked.len(),
+            answered: supports.len(),
         });
     }
-    if itemset.len() < 2 {
-        return Ok(());
-    }
-    let support_of = |subset: &Itemset| {
-        if subset.is_empty() {
-            return transactions;
-        }
-        known[subset]
-    };
-    let mut subset_supports = Vec::with_capacity(itemset.len());
-    for subset in itemset.immediate_subsets() {
-        let subset_support = support_of(&subset);
-        if support > subset_support {
-            return Err(AprioriError::AboveSubset {
+    for ((itemset, &bounds), &support) in asked.iter().zip(bounds).zip(&supports) {
+        if !bounds.contain(support) {
+            return Err(AprioriError::Impossible {
                 itemset: itemset.clone(),
                 support,
-                subset,
-                subset_support,
+                bounds,
+                transactions: counter.transactions(),
             });
         }
-        subset_supports.push(subset_support);
     }
-    for first in 0..itemset.len() {
-        let without_first = itemset.without_position(first);
-        for second in first + 1..itemset.len() {
-            let without_both = without_first.without_position(second - 1);
-            let sum = u128::from(subset_supports[first]) + u128::from(subset_supports[second]);
-            let least = sum.saturating_sub(u128::from(support_of(&without_both)));
-            if u128::from(support) < least {
-                return Err(AprioriError::BelowOverlap {
-                    itemset: itemset.clone(),
-                    support,
-                    least: least as u64,
-                });
-            }
-        }
-    }
-    Ok(())
+    Ok(supports)
 }
 
 #[cfg(test)]
@@ -364,19 +375,63 @@ mod tests {
             about: Itemset::new(about),
             claim,
         };
-        let options = AprioriOptions::new(MinSupport::Count(1));
+        let options = AprioriOptions::new(MinSupport::Count(1)).with_deduction(false);
         apriori(&mut liar, options, |_| ()).unwrap_err().to_string()
     }
 
     #[test]
-    fn impossible_answers_are_errors_that_name_the_itemset() {
-        assert!(lie(&[3], 5).contains("{3} came back with support 5, but there are only 4"));
-        assert!(
-            lie(&[1, 2], 4)
-                .contains("{1, 2} came back with support 4, but its subset {2} has only 3")
-        );
-        assert!(lie(&[0, 1], 2).contains("{0, 1} came back with support 2, but its subsets"));
-        assert!(lie(&[0, 1, 2], 1).contains("at least 2 transactions"));
+    fn impossible_answers_are_errors_that_name_itemset_support_and_bounds() {
+        let possible = |about: &[u32], claim: u64| {
+            let message = lie(about, claim);
+            let itemset = Itemset::new(about);
+            let begin = format!(
+                "itemset {itemset} came back with support {claim}, but among 4 transactions the supports of its subsets allow only "
+            );
+            let rest = message.strip_prefix(&begin).expect(&message);
+            rest.split_once(';').unwrap().0.to_owned()
+        };
+        assert_eq!(possible(&[3], 5), "0 to 4");
+        assert_eq!(possible(&[1, 2], 4), "2 to 3");
+        assert_eq!(possible(&[1, 2], 1), "2 to 3");
+        assert_eq!(possible(&[0, 1], 2), "3");
+        assert_eq!(possible(&[0, 1, 2], 1), "2");
+    }
+
+    /// Three items in 5 of 10 transactions each. The first always meets both
+    /// others, which hardly meet.
+    struct Contradicting;
+
+    impl SupportCounter for Contradicting {
+        type Error = Infallible;
+
+        fn transactions(&self) -> u64 {
+            10
+        }
+
+        fn items(&self) -> u32 {
+            3
+        }
+
+        fn count(&mut self, level: usize, _: &[Itemset]) -> Result<Vec<u64>, Infallible> {
+            Ok(match level {
+                1 => vec![5, 5, 5],
+                _ => vec![5, 5, 1],
+            })
+        }
+    }
+
+    #[test]
+    fn answers_that_contradict_each_other_are_an_error() {
+        for deduction in [true, false] {
+            let options = AprioriOptions::new(MinSupport::Count(1)).with_deduction(deduction);
+            let error = apriori(&mut Contradicting, options, |_| ()).unwrap_err();
+            let message = error.to_string();
+            assert!(
+                message.starts_with("itemset {0, 1, 2} can have no support beside those")
+                    && message.contains("at least 5 and at most 1;"),
+                "{message}"
+            );
+        }
     }
 
     #[test]
@@ -405,16 +460,76 @@ mod tests {
         ));
     }
 
-    #[test]
-    fn levels_are_reported_as_they_are_counted() {
+    /// What is asked of the sample at each level, in the order candidates,
+    /// asked, deduced, excluded, frequent.
+    fn reports(deduction: bool, min_support: MinSupport) -> Vec<[usize; 5]> {
         let data = sample();
         let mut reports = Vec::new();
+        let options = AprioriOptions::new(min_support).with_deduction(deduction);
+        apriori(&mut PlaintextCounter::new(&data), options, |report| {
+            assert_eq!(report.level, reports.len() + 1);
+            reports.push([
+                report.candidates,
+                report.asked,
+                report.deduced,
+                report.excluded,
+                report.frequent,
+            ]);
+        })
+        .unwrap();
+        reports
+    }
+
+    #[test]
+    fn levels_are_reported_as_they_are_counted() {
+        let half = MinSupport::Fraction(0.5);
+        assert_eq!(
+            reports(false, half),
+            [[4, 4, 0, 0, 3], [3, 3, 0, 0, 3], [1, 1, 0, 0, 1]]
+        );
+        // {a} is everywhere, so {a, b} and {a, c} are where {b} and {c} are, and
+        // {a, b, c} is where {b, c} is.
+        assert_eq!(
+            reports(true, half),
+            [[4, 4, 0, 0, 3], [3, 1, 2, 0, 3], [1, 0, 1, 0, 1]]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_frequent_is_not_asked() {
+        let more_than_all = MinSupport::Count(5);
+        assert_eq!(reports(true, more_than_all), [[4, 0, 0, 4, 0]]);
+        assert_eq!(reports(false, more_than_all), [[4, 4, 0, 0, 0]]);
+    }
+
+    #[test]
+    fn itemsets_beyond_16_items_are_deduced_from_a_part_of_their_subsets() {
+        let support = 3;
+        let with_the_first = |mask: u32| -> Itemset {
+            let others = (1..17).filter(|item| mask >> (item - 1) & 1 == 1);
+            std::iter::once(0).chain(others).collect()
+        };
+        let mut known = PrefixTree::new(10);
+        for length in 1..17 {
+            let mut itemsets: Vec<Itemset> = (0u32..1 << 16)
+                .filter(|mask| mask.count_ones() == length - 1)
+                .map(with_the_first)
+                .collect();
+            itemsets.sort_unstable();
+            let frequent = |itemset| FrequentItemset { itemset, support };
+            known.add_level(&itemsets.into_iter().map(frequent).collect::<Vec<_>>());
+        }
+        let whole = with_the_first(u32::MAX);
+        let triage = triage::<Infallible>(vec![whole.clone()], 17, &known, 1, true).unwrap();
+        let itemset = whole;
+        assert_eq!(triage.deduced, [FrequentItemset { itemset, support }]);
+    }
+
+    #[test]
+    fn the_sample_has_its_frequent_itemsets() {
+        let data = sample();
         let options = AprioriOptions::new(MinSupport::Fraction(0.5));
-        let found = apriori(&mut PlaintextCounter::new(&data), options, |report| {
-            reports.push((report.level, report.candidates, report.frequent));
-        });
-        assert_eq!(reports, [(1, 4, 3), (2, 3, 3), (3, 1, 1)]);
-        let found = found.unwrap();
+        let found = apriori(&mut PlaintextCounter::new(&data), options, |_| ()).unwrap();
         assert_eq!(found.len(), 7);
         assert_eq!(found.min_support_count(), 2);
         assert_eq!(found.support(&Itemset::new([0, 1, 2])), Some(2));
@@ -440,8 +555,12 @@ mod tests {
 
     #[test]
     fn candidates_whose_subsets_are_not_all_frequent_are_pruned() {
-        let frequent: Vec<Itemset> = [[0, 1], [0, 2], [0, 3], [1, 2]].map(Itemset::new).into();
-        let candidates = candidates_from(&frequent, |set| frequent.contains(set), 9).unwrap();
+        let pairs = [[0, 1], [0, 2], [0, 3], [1, 2]].map(Itemset::new);
+        let frequent = (pairs.clone()).map(|itemset| FrequentItemset {
+            itemset,
+            support: 1,
+        });
+        let candidates = candidates_from(&frequent, |set| pairs.contains(set), 9).unwrap();
         assert_eq!(candidates, [Itemset::new([0, 1, 2])]);
     }
 
@@ -466,7 +585,23 @@ mod tests {
             let max_len = NonZeroUsize::new(max_len);
             let min_support = MinSupport::Count(threshold);
             let options = AprioriOptions::new(min_support).with_max_len(max_len);
-            let found = apriori(&mut PlaintextCounter::new(&data), options, |_| ()).unwrap();
+            let mine = |deduction| {
+                let mut reports = Vec::new();
+                let counter = &mut PlaintextCounter::new(&data);
+                let options = options.with_deduction(deduction);
+                let found = apriori(counter, options, |report| reports.push(report)).unwrap();
+                (found, reports)
+            };
+            let (found, reports) = mine(true);
+            let (found_without, reports_without) = mine(false);
+            prop_assert_eq!(&found, &found_without);
+            prop_assert_eq!(reports.len(), reports_without.len());
+            for (with, without) in reports.iter().zip(&reports_without) {
+                prop_assert_eq!(with.candidates, without.candidates);
+                prop_assert_eq!(with.candidates, with.asked + with.deduced + with.excluded);
+                prop_assert_eq!(without.candidates, without.asked);
+                prop_assert_eq!(with.frequent, without.frequent);
+            }
             let expected = brute_force(&data, threshold, max_len.unwrap().get());
             prop_assert_eq!(found.iter().cloned().collect::<Vec<_>>(), expected);
             prop_assert_eq!(crate::eclat::eclat(&data, min_support, max_len), found);
@@ -474,7 +609,8 @@ mod tests {
 
         #[test]
         fn no_answers_make_the_driver_panic(
-            answers in prop::collection::vec(prop_oneof![0u64..6, any::<u64>()], 64),
+            answers in prop::collection::vec(prop_oneof![9 => 0u64..6, 1 => any::<u64>()], 64),
+            deduction: bool,
         ) {
             struct Random(Vec<u64>);
             impl SupportCounter for Random {
@@ -489,7 +625,7 @@ mod tests {
                     Ok(self.0.iter().copied().cycle().take(asked.len()).collect())
                 }
             }
-            let options = AprioriOptions::new(MinSupport::Count(1));
+            let options = AprioriOptions::new(MinSupport::Count(1)).with_deduction(deduction);
             let _ = apriori(&mut Random(answers), options, |_| ());
         }
     }

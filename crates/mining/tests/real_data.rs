@@ -6,19 +6,25 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use oboro_mining::{
-    AprioriOptions, Format, ItemsetsDocument, PlaintextCounter, RuleOptions, apriori,
+    AprioriOptions, Format, ItemsetsDocument, PlaintextCounter, RuleOptions, Transactions, apriori,
     association_rules, eclat, read_path,
 };
 
-fn check(file: &str, min_support: &str, max_len: usize, transactions: usize, counts: &[usize]) {
+fn known_data(file: &str) -> Option<Transactions> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../../shared/data")
         .join(file);
     if !path.exists() {
         println!("skipped: there is no {}", path.display());
-        return;
+        return None;
     }
-    let data = read_path(&path, Format::Auto).unwrap();
+    Some(read_path(&path, Format::Auto).unwrap())
+}
+
+fn check(file: &str, min_support: &str, max_len: usize, transactions: usize, counts: &[usize]) {
+    let Some(data) = known_data(file) else {
+        return;
+    };
     assert_eq!(data.len(), transactions);
 
     let min_support = min_support.parse().unwrap();
@@ -80,4 +86,25 @@ fn t10i4d100k_at_1_percent() {
 #[test]
 fn retail_at_1_percent() {
     check("retail.dat.gz", "1%", 4, 88_162, &[70, 58, 25, 6]);
+}
+
+#[test]
+fn most_of_mushroom_at_20_percent_is_deduced() {
+    let Some(data) = known_data("mushroom.dat.gz") else {
+        return;
+    };
+    let options = AprioriOptions::new("20%".parse().unwrap()).with_max_len(NonZeroUsize::new(5));
+    let asked = |deduction| {
+        let mut asked = Vec::new();
+        let options = options.with_deduction(deduction);
+        let found = apriori(&mut PlaintextCounter::new(&data), options, |report| {
+            asked.push(report.asked);
+        });
+        (asked, found.unwrap())
+    };
+    let (questions, found) = asked(true);
+    let (all_questions, found_without) = asked(false);
+    assert_eq!(questions[1..], [703, 507, 67, 0]);
+    assert_eq!(all_questions[1..], [741, 1265, 2231, 3052]);
+    assert_eq!(found, found_without);
 }

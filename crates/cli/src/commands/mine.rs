@@ -5,7 +5,7 @@ use crate::arguments::{KeyArguments, ServerArguments, ThreadArguments, dataset_n
 use crate::output::{Failure, Output, OutputFile, Unit, bytes, seconds};
 use oboro_client::{EncryptedCounter, LevelTrace};
 use oboro_mining::{
-    AprioriOptions, Dataset, Format, ItemsetsDocument, MinSupport, Transactions,
+    AprioriOptions, Dataset, Format, ItemsetsDocument, LevelReport, MinSupport, Transactions,
     TransactionsBuilder, apriori, eclat, read_path,
 };
 use serde_json::json;
@@ -36,6 +36,9 @@ pub struct Arguments {
     /// The longest itemsets to look for [default: what the dataset was encrypted for].
     #[arg(long, value_name = "N")]
     max_len: Option<NonZeroUsize>,
+    /// Ask the server for every support, even for those that follow from others.
+    #[arg(long)]
+    no_deduction: bool,
     /// Write the itemsets to this file, for `oboro rules`.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -73,8 +76,11 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
                 bar.rename(format!("counting itemsets of length {level}"));
                 bar.set(done * 7 / 2, total * 7 / 2);
             });
-    let options = AprioriOptions::new(arguments.min_support).with_max_len(Some(max_len));
-    let mined = apriori(&mut counter, options, |_| {});
+    let options = AprioriOptions::new(arguments.min_support)
+        .with_max_len(Some(max_len))
+        .with_deduction(!arguments.no_deduction);
+    let mut reports = Vec::new();
+    let mined = apriori(&mut counter, options, |report| reports.push(report));
     bar.finish();
     let document = mined?.to_document(counter.names())?;
     let elapsed = begun.elapsed();
@@ -94,18 +100,13 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     }
     let mut value = serde_json::to_value(&document)?;
     value["seconds"] = json!(elapsed.as_secs_f64());
-    value["levels"] = counter
-        .traces()
-        .iter()
-        .map(|trace| level(trace, &document))
-        .collect();
+    let levels = levels(&reports, counter.traces());
+    value["levels"] = levels.iter().map(Level::to_json).collect();
     if let Some(plaintext) = plaintext {
         value["verified"] = json!(true);
         value["plaintext_seconds"] = json!(plaintext.as_secs_f64());
     }
-    output.result(&value, || {
-        text(&document, counter.traces(), elapsed, plaintext)
-    })
+    output.result(&value, || text(&document, &levels, elapsed, plaintext))
 }
 
 impl Arguments {
@@ -168,49 +169,68 @@ fn only_items(transactions: &Transactions, names: &[String]) -> Result<Transacti
     Ok(builder.finish())
 }
 
-fn frequent(document: &ItemsetsDocument, level: usize) -> usize {
-    document
-        .itemsets
-        .iter()
-        .filter(|itemset| itemset.items.len() == level)
-        .count()
+/// What there was to find out at a level, and what it cost if the server was asked at all.
+struct Level<'a> {
+    report: &'a LevelReport,
+    trace: Option<&'a LevelTrace>,
 }
 
-fn level(trace: &LevelTrace, document: &ItemsetsDocument) -> serde_json::Value {
-    json!({
-        "level": trace.level,
-        "asked": trace.itemsets,
-        "frequent": frequent(document, trace.level),
-        "limbs": trace.limbs,
-        "received_bytes": trace.received_bytes,
-        "seconds": trace.elapsed.as_secs_f64(),
-        "server_seconds": trace.server.as_secs_f64(),
-        "log2_largest_phase": trace.log2_largest_phase,
-        "log2_phase_bound": trace.log2_phase_bound,
-    })
+fn levels<'a>(reports: &'a [LevelReport], traces: &'a [LevelTrace]) -> Vec<Level<'a>> {
+    reports
+        .iter()
+        .map(|report| Level {
+            report,
+            trace: traces.iter().find(|trace| trace.level == report.level),
+        })
+        .collect()
+}
+
+impl Level<'_> {
+    fn to_json(&self) -> serde_json::Value {
+        let Level { report, trace } = self;
+        json!({
+            "level": report.level,
+            "candidates": report.candidates,
+            "asked": report.asked,
+            "deduced": report.deduced,
+            "excluded": report.excluded,
+            "frequent": report.frequent,
+            "limbs": trace.map_or(0, |trace| trace.limbs),
+            "received_bytes": trace.map_or(0, |trace| trace.received_bytes),
+            "seconds": trace.map_or(0.0, |trace| trace.elapsed.as_secs_f64()),
+            "server_seconds": trace.map_or(0.0, |trace| trace.server.as_secs_f64()),
+            "log2_largest_phase": trace.map(|trace| trace.log2_largest_phase),
+            "log2_phase_bound": trace.map(|trace| trace.log2_phase_bound),
+        })
+    }
+
+    fn to_row(&self) -> String {
+        let Level { report, trace } = self;
+        let cost = |of: fn(&LevelTrace) -> String| trace.map_or_else(|| "-".to_owned(), of);
+        format!(
+            "{:>6}  {:>10}  {:>8}  {:>8}  {:>8}  {:>8}  {:>5}  {:>10}  {:>9}  {:>9}\n",
+            report.level,
+            report.candidates,
+            report.asked,
+            report.deduced,
+            report.excluded,
+            report.frequent,
+            cost(|trace| trace.limbs.to_string()),
+            cost(|trace| bytes(trace.received_bytes)),
+            cost(|trace| seconds(trace.server)),
+            cost(|trace| seconds(trace.elapsed)),
+        )
+    }
 }
 
 fn text(
     document: &ItemsetsDocument,
-    traces: &[LevelTrace],
+    levels: &[Level<'_>],
     elapsed: Duration,
     plaintext: Option<Duration>,
 ) -> String {
-    let mut text =
-        "length     asked  frequent  limbs    received     server      total\n".to_owned();
-    for trace in traces {
-        let _ = writeln!(
-            text,
-            "{:>6}  {:>8}  {:>8}  {:>5}  {:>10}  {:>9}  {:>9}",
-            trace.level,
-            trace.itemsets,
-            frequent(document, trace.level),
-            trace.limbs,
-            bytes(trace.received_bytes),
-            seconds(trace.server),
-            seconds(trace.elapsed)
-        );
-    }
+    let mut text = "length  candidates     asked   deduced  excluded  frequent  limbs    received     server      total\n".to_owned();
+    text.extend(levels.iter().map(Level::to_row));
     let _ = writeln!(
         text,
         "\n{} frequent itemsets (support at least {} of {} transactions) in {}",
