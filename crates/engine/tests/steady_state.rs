@@ -1,0 +1,213 @@
+//! Once buffers have grown and panels are resident, evaluating a tile allocates nothing, faults
+//! on no page and makes no system call.
+//!
+//! Allocations are counted by the global allocator, faults by the kernel, and system calls are
+//! forbidden: under strict secure computing mode any but `read`, `write` and the thread's own end
+//! kills the thread.
+#![cfg(target_os = "linux")]
+
+use oboro_engine::{Count, Factor, Plan, Segment, Source, Step, Workspace};
+use oboro_ring::Parameters;
+use oboro_ring::moment::Itemsets;
+use oboro_store::{Panel, StoreError};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::io::{PipeWriter, Read, Write, pipe};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// The system's allocator, counting.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call goes to the system's allocator as it came; counting touches a thread-local
+// that needs neither allocation nor destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller keeps `alloc`'s contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps `dealloc`'s contract.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller keeps `realloc`'s contract.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const COLUMNS: u32 = 9;
+const SEGMENTS: usize = 3;
+const SEGMENT_BLOCKS: usize = 64;
+
+/// Panels that are resident already.
+struct Resident {
+    parameters: Parameters,
+    panels: Vec<Arc<Panel>>,
+}
+
+impl Resident {
+    fn new() -> Self {
+        let parameters = Parameters::new(11, 2, 12289).unwrap();
+        let q = parameters.limb_moduli()[1].value();
+        let len = SEGMENT_BLOCKS * parameters.degree();
+        let panels = (0..=COLUMNS).map(|column| {
+            let Ok(panel) = Panel::build(len, column as usize, |out| {
+                for (i, residue) in (0u32..).zip(out) {
+                    *residue = i.wrapping_mul(2_654_435_761 + column) % q;
+                }
+                Ok::<_, Infallible>(())
+            });
+            Arc::new(panel)
+        });
+        Self {
+            panels: panels.collect(),
+            parameters,
+        }
+    }
+}
+
+impl Source for Resident {
+    fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    fn columns(&self) -> u32 {
+        COLUMNS
+    }
+
+    fn segments(&self) -> Vec<Segment> {
+        (0..SEGMENTS as u64)
+            .map(|i| Segment {
+                first_block: i * SEGMENT_BLOCKS as u64,
+                blocks: SEGMENT_BLOCKS as u64,
+            })
+            .collect()
+    }
+
+    fn panel(&self, _: usize, _: usize, factor: Factor) -> Result<Arc<Panel>, StoreError> {
+        let column = match factor {
+            Factor::Mask => COLUMNS,
+            Factor::Column(column) => column,
+        };
+        Ok(Arc::clone(&self.panels[column as usize]))
+    }
+}
+
+/// All triples: tiles with products of two factors, scalars and polynomials.
+fn triples() -> Count<Resident> {
+    let sets = (0..COLUMNS).flat_map(|a| {
+        (a + 1..COLUMNS).flat_map(move |b| (b + 1..COLUMNS).flat_map(move |c| [a, b, c]))
+    });
+    let itemsets = Itemsets::new(3, sets.collect(), COLUMNS).unwrap();
+    Count::new(Arc::new(Resident::new()), Plan::new(&itemsets, 2)).unwrap()
+}
+
+/// Steps to the end; the number of tasks.
+fn run(count: &Count<Resident>, workspace: &mut Workspace) -> u64 {
+    let mut tasks = 0;
+    loop {
+        let step = count.step(workspace, |moments| {
+            std::hint::black_box(moments.residues);
+            ControlFlow::Continue(())
+        });
+        match step {
+            Ok(Step::Advanced) => tasks += 1,
+            Ok(Step::Finished) => return tasks + 1,
+            Ok(Step::Exhausted) | Err(_) => return 0,
+        }
+    }
+}
+
+/// Minor and major page faults of the calling thread so far.
+fn faults() -> i64 {
+    // SAFETY: an all-zero `rusage` is one, and the call fills it.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage), 0);
+        usage.ru_minflt + usage.ru_majflt
+    }
+}
+
+#[test]
+fn tiles_neither_allocate_nor_fault() {
+    let mut workspace = Workspace::default();
+    let tasks = run(&triples(), &mut workspace);
+    assert!(tasks > 50, "{tasks} tasks");
+    let count = triples();
+    // The new count's panels were touched when they were made.
+    let before = (ALLOCATIONS.get(), faults());
+    assert_eq!(run(&count, &mut workspace), tasks);
+    assert_eq!((ALLOCATIONS.get(), faults()), before);
+}
+
+/// Warms up, tells its number, gives system calls up for good, counts, and says how that went.
+fn count_without_system_calls(mut answer: PipeWriter, offend: bool) {
+    let mut workspace = Workspace::default();
+    let tasks = run(&triples(), &mut workspace);
+    let count = triples();
+    // SAFETY: takes nothing and cannot fail.
+    let thread = unsafe { libc::gettid() };
+    let _ = answer.write_all(&thread.to_ne_bytes());
+    // SAFETY: affects the calling thread only.
+    let strict = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_STRICT) };
+    let same = run(&count, &mut workspace) == tasks;
+    if offend {
+        thread::yield_now();
+    }
+    let _ = answer.write_all(match (strict, same) {
+        (0, true) => b"counted",
+        (0, false) => b"differs",
+        _ => b"refused",
+    });
+    // SAFETY: ends this thread only, which nobody joins; what it owns is never touched again.
+    unsafe { libc::syscall(libc::SYS_exit, 0) };
+}
+
+/// What a thread under strict mode said before it ended; nothing if it was killed.
+fn answer_of_a_strict_thread(offend: bool) -> Vec<u8> {
+    let (mut reader, writer) = pipe().unwrap();
+    let ours = writer.try_clone().unwrap();
+    thread::spawn(move || count_without_system_calls(writer, offend));
+    let mut number = [0; 4];
+    reader.read_exact(&mut number).unwrap();
+    let task = format!("/proc/self/task/{}", i32::from_ne_bytes(number));
+    while std::fs::exists(&task).unwrap() {
+        thread::sleep(Duration::from_millis(2));
+    }
+    // A mark ends what the thread has said: its own end of the pipe stays open.
+    (&ours).write_all(b".").unwrap();
+    let mut answer = Vec::new();
+    for byte in reader.bytes() {
+        match byte.unwrap() {
+            b'.' => break,
+            byte => answer.push(byte),
+        }
+    }
+    answer
+}
+
+#[test]
+fn tiles_make_no_system_call() {
+    assert_eq!(answer_of_a_strict_thread(false), b"counted");
+}
+
+/// Keeps the test above honest.
+#[test]
+fn a_system_call_would_be_noticed() {
+    assert_eq!(answer_of_a_strict_thread(true), b"");
+}
