@@ -23,7 +23,7 @@ pub(crate) struct Piece {
 
 /// Buffers of one worker, kept between tasks.
 #[derive(Default)]
-pub(crate) struct Workspace {
+pub struct Workspace {
     /// Products of the first two, three, … factors of the present branch over one chunk.
     products: Vec<Vec<u32>>,
     /// Sums of the polynomial moments over one chunk.

@@ -1,7 +1,8 @@
 //! Counts itemsets on ciphertext.
 //!
-//! A [`Plan`] turns a question (itemsets of one length) into tiles of moments; [`count`] evaluates
-//! tiles over ranges of blocks on several threads and hands out [`Moments`] as they are done.
+//! A [`Plan`] turns a question (itemsets of one length) into tiles of moments; a [`Count`] evaluates
+//! tiles over ranges of blocks, a task at a step, on whatever threads advance it, and hands out
+//! [`Moments`] as they are done.
 //! Nothing here can see a secret: this crate does not depend on the one that holds them.
 
 mod count;
@@ -9,6 +10,7 @@ mod evaluate;
 mod plan;
 mod source;
 
-pub use count::{EngineError, Moments, Outcome, count};
+pub use count::{Count, EngineError, Moments, Outcome, Step};
+pub use evaluate::Workspace;
 pub use plan::{Factor, Plan};
 pub use source::{Segment, Source};

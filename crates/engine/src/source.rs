@@ -15,7 +15,7 @@ pub struct Segment {
 }
 
 /// A dataset that can be counted: a fixed version, its panels on call.
-pub trait Source: Sync {
+pub trait Source: Send + Sync {
     /// The ring of its ciphertexts.
     fn parameters(&self) -> &Parameters;
 

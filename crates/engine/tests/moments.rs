@@ -1,6 +1,6 @@
 //! Moments agree with their definition, whatever the question, the segments and the threads.
 
-use oboro_engine::{Factor, Moments, Outcome, Plan, Segment, Source, count};
+use oboro_engine::{Count, Factor, Outcome, Plan, Segment, Source, Step, Workspace};
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::{Parameters, vector};
 use oboro_store::{Panel, StoreError};
@@ -120,21 +120,36 @@ impl Source for Memory {
     }
 }
 
-fn parts(source: &Memory, plan: &Plan, threads: usize) -> Vec<Moments> {
+/// What a count hands out, kept.
+struct Part {
+    limb: usize,
+    blocks: std::ops::Range<u64>,
+    moments: std::ops::Range<usize>,
+    residues: Vec<u32>,
+}
+
+fn parts(source: Arc<Memory>, plan: Plan, threads: usize) -> Vec<Part> {
     let parts = Mutex::new(Vec::new());
-    let outcome = count(source, plan, NonZero::new(threads).unwrap(), &|part| {
-        parts.lock().unwrap().push(part);
+    let count = Count::new(source, plan).unwrap();
+    let outcome = count.run(NonZero::new(threads).unwrap(), &|part| {
+        parts.lock().unwrap().push(Part {
+            limb: part.limb,
+            blocks: part.blocks,
+            moments: part.moments,
+            residues: part.residues.to_vec(),
+        });
         ControlFlow::Continue(())
     });
     assert_eq!(outcome.unwrap(), Outcome::Complete);
     parts.into_inner().unwrap()
 }
 
-fn check(source: &Memory, itemsets: &Itemsets, threads: usize) {
+fn check(source: Memory, itemsets: &Itemsets, threads: usize) {
+    let source = Arc::new(source);
     let index = MomentIndex::new(itemsets);
     let group = source.parameters.group_blocks();
     let mut covered = vec![0; 2 * index.len()];
-    for part in parts(source, &Plan::new(itemsets, 2), threads) {
+    for part in parts(Arc::clone(&source), Plan::new(itemsets, 2), threads) {
         assert_eq!(
             part.blocks.start / group,
             (part.blocks.end - 1) / group,
@@ -159,7 +174,7 @@ fn check(source: &Memory, itemsets: &Itemsets, threads: usize) {
 #[test]
 fn a_single_item_needs_its_sum_and_the_mask() {
     check(
-        &Memory::new(&[1], 1, 1),
+        Memory::new(&[1], 1, 1),
         &Itemsets::new(1, vec![0], 1).unwrap(),
         1,
     );
@@ -169,7 +184,7 @@ fn a_single_item_needs_its_sum_and_the_mask() {
 fn more_polynomials_than_fit_a_tile() {
     let flat: Vec<u32> = (0..70).flat_map(|i| [i, 70]).collect();
     check(
-        &Memory::new(&[2, 1], 71, 2),
+        Memory::new(&[2, 1], 71, 2),
         &Itemsets::new(2, flat, 71).unwrap(),
         2,
     );
@@ -177,34 +192,60 @@ fn more_polynomials_than_fit_a_tile() {
 
 #[test]
 fn asks_for_no_more_limbs_than_there_are() {
+    let plan = Plan::new(&Itemsets::new(1, vec![0], 1).unwrap(), 3);
+    let error = Count::new(Arc::new(Memory::new(&[1], 1, 1)), plan).err();
+    assert!(error.unwrap().to_string().contains("3 limbs"));
+}
+
+#[test]
+fn counts_nothing_on_no_blocks() {
+    let plan = Plan::new(&Itemsets::new(1, vec![0], 1).unwrap(), 1);
+    let error = Count::new(Arc::new(Memory::new(&[], 1, 1)), plan).err();
+    assert!(error.unwrap().to_string().contains("no blocks"));
+}
+
+/// A count of several tasks: two limbs, five groups.
+fn several_tasks() -> Count<Memory> {
     let itemsets = Itemsets::new(1, vec![0], 1).unwrap();
-    let error = count(
-        &Memory::new(&[1], 1, 1),
-        &Plan::new(&itemsets, 3),
-        NonZero::<usize>::MIN,
-        &|_| ControlFlow::Continue(()),
-    );
-    assert!(error.unwrap_err().to_string().contains("3 limbs"));
+    let source = Arc::new(Memory::new(&[30], 1, 1));
+    let plan = Plan::new(&itemsets, 2);
+    Count::new(source, plan).unwrap()
 }
 
 #[test]
 fn stops_when_nobody_listens() {
-    let flat: Vec<u32> = (0..8)
-        .flat_map(|i| (i + 1..8).flat_map(move |j| [i, j]))
-        .collect();
-    let plan = Plan::new(&Itemsets::new(2, flat, 8).unwrap(), 2);
+    let count = several_tasks();
     let calls = Mutex::new(0);
-    let outcome = count(
-        &Memory::new(&[30], 8, 1),
-        &plan,
-        NonZero::<usize>::MIN,
-        &|_| {
-            *calls.lock().unwrap() += 1;
-            ControlFlow::Break(())
-        },
-    );
+    let outcome = count.run(NonZero::<usize>::MIN, &|_| {
+        *calls.lock().unwrap() += 1;
+        ControlFlow::Break(())
+    });
     assert_eq!(outcome.unwrap(), Outcome::Stopped);
     assert_eq!(*calls.lock().unwrap(), 1);
+    assert!(count.is_exhausted());
+}
+
+#[test]
+fn one_step_ends_the_count() {
+    let count = several_tasks();
+    let mut workspace = Workspace::default();
+    let mut step = || {
+        let step = count.step(&mut workspace, |_| ControlFlow::Continue(()));
+        step.unwrap()
+    };
+    let end = std::iter::repeat_with(&mut step).find(|&step| step != Step::Advanced);
+    assert_eq!(end, Some(Step::Finished));
+    assert_eq!(step(), Step::Exhausted);
+}
+
+#[test]
+fn a_count_that_was_stopped_starts_no_task() {
+    let count = several_tasks();
+    assert!(!count.is_exhausted());
+    count.stop();
+    assert!(count.is_exhausted());
+    let step = count.step(&mut Workspace::default(), |_| panic!("nothing to take"));
+    assert_eq!(step.unwrap(), Step::Exhausted);
 }
 
 proptest! {
@@ -219,6 +260,6 @@ proptest! {
     ) {
         let length = sets.iter().next().unwrap().len();
         let flat = sets.iter().flatten().copied().collect();
-        check(&Memory::new(&segments, 6, seed), &Itemsets::new(length, flat, 6).unwrap(), threads);
+        check(Memory::new(&segments, 6, seed), &Itemsets::new(length, flat, 6).unwrap(), threads);
     }
 }
