@@ -40,8 +40,11 @@ impl Gate {
 
 impl Interceptor for Gate {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        let client = self.identify(&request)?;
-        tracing::Span::current().record("client", tracing::field::display(&client));
+        let identified = self.identify(&request);
+        let connected = Client::Connected(request.remote_addr());
+        let caller = identified.as_ref().unwrap_or(&connected);
+        tracing::Span::current().record("client", tracing::field::display(caller));
+        let client = identified?;
         check_protocol(text(&request, PROTOCOL_KEY))?;
         request.extensions_mut().insert(client);
         Ok(request)

@@ -23,7 +23,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio_stream::Stream;
 use tonic::Status;
-use tracing::Span;
+use tracing::{Instrument, Span};
 
 /// How long a caller may leave untaken what there is for it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -59,7 +59,7 @@ impl Counting {
             limits.query_time,
             place,
         );
-        tokio::spawn(watch);
+        tokio::spawn(watch.in_current_span());
         self.queue.push(&query.client, Arc::clone(&query));
         Ok(Replies {
             outbox: Arc::clone(&query.outbox),
@@ -277,6 +277,7 @@ async fn watch(outbox: Arc<Outbox>, removal: Removal, limit: Duration, _place: P
             PATIENCE.as_secs()
         )),
     };
+    tracing::warn!(code = ?verdict.code(), "the query was ended");
     outbox.fail(verdict);
     removal.remove();
 }

@@ -91,13 +91,13 @@ impl Admission {
         let mut under_way = self.lock();
         if under_way.values().sum::<usize>() >= queries {
             return Err(Status::resource_exhausted(format!(
-                "{queries} queries are under way, and this server takes no more at a time; try again when one has ended, or ask its operator to raise --max-queries"
+                "too many queries are under way: this server takes {queries} at a time; try again when one has ended, or ask its operator to raise --max-queries"
             )));
         }
         let own = under_way.get(client).copied().unwrap_or(0);
         if own >= queries_per_client {
             return Err(Status::resource_exhausted(format!(
-                "{own} queries of this client are under way, and this server takes no more of one at a time; try again when one has ended, or ask its operator to raise --max-queries-per-client"
+                "too many queries of this client are under way: this server takes {queries_per_client} of one client at a time; try again when one has ended, or ask its operator to raise --max-queries-per-client"
             )));
         }
         under_way.insert(client.clone(), own + 1);
@@ -145,14 +145,14 @@ mod tests {
             status.message().to_owned()
         };
         let mut places = vec![admission.admit(&a).unwrap(), admission.admit(&a).unwrap()];
-        assert!(refusal(&a).contains("2 queries of this client"));
+        assert!(refusal(&a).contains("takes 2 of one client"));
         assert!(refusal(&a).contains("--max-queries-per-client"));
         places.push(admission.admit(&b).unwrap());
-        assert!(refusal(&b).contains("3 queries are under way"));
+        assert!(refusal(&b).contains("takes 3 at a time"));
         assert!(refusal(&b).ends_with("--max-queries"));
         places.remove(0);
         places.push(admission.admit(&b).unwrap());
-        assert!(refusal(&a).contains("3 queries are under way"));
+        assert!(refusal(&a).contains("takes 3 at a time"));
         places.clear();
         assert!(admission.lock().is_empty());
     }
