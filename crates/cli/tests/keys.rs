@@ -4,6 +4,8 @@ mod common;
 
 use common::proxy::Proxy;
 use common::{Home, flip, says};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -242,7 +244,7 @@ fn no_secret_shows_anywhere_but_where_it_belongs() {
     ];
     const TOKEN: &str = "token-never-to-be-logged-8b1f";
     let (owner, operator) = (Home::with_key(), Home::new());
-    operator.write("token", format!("{TOKEN}\n"));
+    operator.write("token", format!("ward {TOKEN}\n"));
     owner.write("token", format!("{TOKEN}\n"));
     operator.set("OBORO_LOG", "trace");
     owner.set("OBORO_LOG", "trace");
@@ -297,7 +299,10 @@ fn no_secret_shows_anywhere_but_where_it_belongs() {
     }
     server.terminate();
     let log = server.ended().stderr;
-    assert!(log.contains("TRACE") && log.contains("counted"), "{log}");
+    assert!(
+        log.contains("TRACE") && log.contains("Count") && log.contains("ward"),
+        "{log}"
+    );
     let traffic = proxy.recorded();
     assert!(traffic.len() > 100_000);
 
@@ -326,6 +331,69 @@ fn no_secret_shows_anywhere_but_where_it_belongs() {
         if place != "the traffic" {
             assert!(!has(content, TOKEN.as_bytes()), "the token in {place}");
         }
+    }
+}
+
+#[test]
+fn the_log_tells_calls_by_numbers() {
+    const NAME: &str = "confidential-name-of-a-study";
+    const TOKEN: &str = "token-never-to-be-logged-8b1f";
+    for level in ["info", "debug"] {
+        let (owner, operator) = (Home::with_key(), Home::new());
+        operator.write("tokens", format!("ward {TOKEN}\n"));
+        operator.set("OBORO_LOG", level);
+        let server = operator.serve("--token-file tokens --log-format json");
+        owner.talk_to(server.url());
+        owner.write("token", TOKEN);
+        owner.write("rows.dat", "1 2 3\n1 2\n2 3\n");
+        let dataset = owner.json("encrypt rows.dat --max-len 2")["dataset"].clone();
+        for command in ["upload rows.oboro", "mine rows.oboro --min-support 1"] {
+            owner.json(&format!("{command} --name {NAME} --token-file token"));
+        }
+        owner.refused("datasets");
+        owner.json(&format!("delete {NAME} --token-file token"));
+        server.terminate();
+        let log = server.ended().stderr;
+        assert!(!log.contains(TOKEN), "{log}");
+        assert_eq!(log.contains(NAME), level == "debug", "{log}");
+
+        let lines = log.lines().map(|line| serde_json::from_str(line).unwrap());
+        let ended: Vec<Value> = lines
+            .filter(|line: &Value| line["fields"]["message"] == "ended")
+            .collect();
+        let of = |call: &str| -> Vec<&Value> {
+            let of_it = ended.iter().filter(|line| line["span"]["call"] == call);
+            of_it.collect()
+        };
+        let pairs = of("Count")[1];
+        for (field, expected) in [
+            ("client", json!("ward")),
+            ("dataset", dataset.clone()),
+            ("level", json!(2)),
+            ("itemsets", json!(3)),
+        ] {
+            assert_eq!(pairs["span"][field], expected, "{pairs}");
+        }
+        assert!(pairs["span"]["limbs"].as_u64() >= Some(2), "{pairs}");
+        assert_eq!(pairs["fields"]["outcome"], "Ok");
+        assert!(pairs["fields"]["bytes_sent"].as_u64() > Some(10_000));
+        assert!(pairs["fields"]["microseconds"].as_u64() > Some(0));
+        for call in ["BeginUpload", "SendSegment", "Publish", "DeleteDataset"] {
+            let [line] = of(call)[..] else {
+                panic!("{call}: {log}")
+            };
+            assert_eq!(line["span"]["dataset"], dataset, "{line}");
+            assert_eq!(line["fields"]["outcome"], "Ok");
+        }
+        let [refused] = of("ListDatasets")[..] else {
+            panic!("{log}")
+        };
+        assert_eq!(refused["fields"]["outcome"], "Unauthenticated");
+        let numbers: BTreeSet<u64> = ended
+            .iter()
+            .map(|line| line["span"]["request"].as_u64().unwrap())
+            .collect();
+        assert_eq!(numbers.len(), ended.len());
     }
 }
 

@@ -45,6 +45,13 @@ macro_rules! pass {
 
 #[tonic::async_trait]
 impl Mining for Liar {
+    async fn server_info(
+        &self,
+        request: Request<v1::ServerInfoRequest>,
+    ) -> Result<Response<v1::ServerInfoReply>, Status> {
+        Ok(Response::new(pass!(self, server_info, request)))
+    }
+
     async fn begin_upload(
         &self,
         request: Request<v1::BeginUploadRequest>,

@@ -16,11 +16,15 @@ const MINE: &str = "mine rows.oboro --min-support 10% --verify rows.dat";
 fn uploaded() -> (Home, Home, Server) {
     let (owner, operator) = (Home::with_key(), Home::new());
     let server = operator.serve("");
+    upload(&owner, &server, "");
+    (owner, operator, server)
+}
+
+fn upload(owner: &Home, server: &Server, options: &str) {
     owner.talk_to(server.url());
     owner.write_fimi("rows.dat", &random_baskets(2_000, 50, 160));
     owner.json("encrypt rows.dat --max-len 3");
-    owner.json("upload rows.oboro");
-    (owner, operator, server)
+    owner.json(&format!("upload rows.oboro {options}"));
 }
 
 /// The owner's words for a query that ended early: what happened, and that it may be asked again.
@@ -37,34 +41,94 @@ fn assert_broken(ended: &Ended) {
 
 #[test]
 fn a_query_ends_when_its_client_goes_away() {
-    let (owner, _operator, server) = uploaded();
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("--threads 1 --max-queries 3");
+    upload(&owner, &server, "");
     let proxy = Proxy::to(server.address());
     proxy.stall_after(Direction::Down, IN_THE_ANSWER);
-    let cut_off = format!("{MINE} --server {}", proxy.url());
+    let through_proxy = format!("{MINE} --server {}", proxy.url());
     for _ in 0..2 {
-        // Only two run at a time; the third one waits for its turn.
-        let running = [owner.start(&cut_off), owner.start(&cut_off)];
+        let mut stalled = vec![owner.start(&through_proxy), owner.start(&through_proxy)];
         proxy.wait_until_stalled(2);
-        let mut waiting = owner.start(&cut_off);
-        proxy.wait_until_connected(3);
-        waiting.kill();
+        // They do not hold the only thread.
+        owner.json(MINE);
+        stalled.push(owner.start(&through_proxy));
+        proxy.wait_until_stalled(3);
+        // They hold their places, which are free again when their connections are gone.
+        let message = owner.refused(MINE);
+        says(
+            &message,
+            &["the server refused", "takes 3 at a time", "--max-queries"],
+        );
         proxy.cut();
-        for query in running {
+        for query in stalled {
             assert_broken(&query.ended());
         }
+        common::until("there is a place", || {
+            (owner.run(MINE).code == Some(0)).then_some(())
+        });
     }
-    // Two can run again: one stalls in the middle of its answer, the other one goes through.
-    let mut stalled = owner.start(&cut_off);
+    let mut killed = owner.start(&through_proxy);
     proxy.wait_until_stalled(1);
-    owner.json(MINE);
-    // Neither does a client that is killed keep its place.
-    stalled.kill();
+    killed.kill();
     proxy.cut();
-    let stalled = owner.start(&cut_off);
+    let stalled = owner.start(&through_proxy);
     proxy.wait_until_stalled(1);
     owner.json(MINE);
     proxy.release();
     assert_eq!(stalled.ended().code, Some(0));
+}
+
+#[test]
+fn one_client_is_one_however_many_connections_it_has() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    operator.write("tokens", "ward sesame\nlab barley\nward oats\n");
+    let server = operator.serve("--token-file tokens --max-queries-per-client 1");
+    for token in ["sesame", "barley", "oats"] {
+        owner.write(token, token);
+    }
+    upload(&owner, &server, "--token-file sesame");
+    let proxy = Proxy::to(server.address());
+    proxy.stall_after(Direction::Down, IN_THE_ANSWER);
+    let stalled = owner.start(&format!(
+        "{MINE} --token-file sesame --server {}",
+        proxy.url()
+    ));
+    proxy.wait_until_stalled(1);
+    for token in ["sesame", "oats"] {
+        let message = owner.refused(&format!("{MINE} --token-file {token}"));
+        says(
+            &message,
+            &["takes 1 of one client", "--max-queries-per-client"],
+        );
+    }
+    owner.json(&format!("{MINE} --token-file barley"));
+    proxy.release();
+    assert_eq!(stalled.ended().code, Some(0));
+}
+
+#[test]
+fn a_query_that_takes_too_long_is_ended() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("--query-timeout 1");
+    upload(&owner, &server, "");
+    let proxy = Proxy::to(server.address());
+    proxy.stall_after(Direction::Down, IN_THE_ANSWER);
+    let query = owner.start(&format!("{MINE} --server {}", proxy.url()));
+    common::until("the server has ended it", || {
+        server.log().contains("the query was ended").then_some(())
+    });
+    proxy.release();
+    let message = query.ended().refusal();
+    says(
+        &message,
+        &[
+            "the server refused",
+            "more than 1 s",
+            "a higher --min-support",
+            "--query-timeout",
+        ],
+    );
 }
 
 #[test]
@@ -147,9 +211,22 @@ fn what_cannot_be_served_is_refused() {
     operator.misused("serve --data data --listen localhost");
     operator.misused("serve --data data --listen 127.0.0.1:0 --threads 0");
     operator.misused("serve --listen 127.0.0.1:0");
+    for limit in [
+        "--max-message 1023KiB",
+        "--max-message 73MiB",
+        "--max-message much",
+        "--max-dataset much",
+        "--max-itemsets 0",
+        "--max-queries 0",
+        "--max-queries-per-client 0",
+        "--query-timeout 0",
+        "--log-format xml",
+    ] {
+        operator.misused(&format!("serve --data data --listen 127.0.0.1:0 {limit}"));
+    }
     // An address that this machine does not have (RFC 5737).
     certificates(&operator, "tls");
-    operator.write("token", "open sesame\n");
+    operator.write("token", "open-sesame\n");
     let message = operator.refused(
         "serve --data data --listen 192.0.2.1:0 --tls-cert tls.crt --tls-key tls.key --token-file token",
     );
@@ -163,7 +240,7 @@ fn what_cannot_be_served_is_refused() {
 fn beyond_loopback_takes_tls_and_a_token() {
     let operator = Home::new();
     certificates(&operator, "tls");
-    operator.write("token", "open sesame\n");
+    operator.write("token", "open-sesame\n");
     let tls = "--tls-cert tls.crt --tls-key tls.key";
     for address in ["0.0.0.0:0", "[::]:0"] {
         for options in ["", tls, "--token-file token"] {
@@ -190,14 +267,14 @@ fn beyond_loopback_takes_tls_and_a_token() {
 #[test]
 fn a_token_is_wanted_and_checked() {
     let (owner, operator) = (Home::with_key(), Home::new());
-    operator.write("token", "open sesame\n");
+    operator.write("token", "open-sesame\n");
     let server = operator.serve("--token-file token");
     owner.talk_to(server.url());
     owner.write_fimi("rows.dat", &random_baskets(100, 5, 128));
     owner.json("encrypt rows.dat");
-    owner.write("right", "open sesame\n");
-    owner.write("wrong", "open barley\n");
-    owner.write("longer", "open sesame!\n");
+    owner.write("right", "open-sesame\n");
+    owner.write("wrong", "open-barley\n");
+    owner.write("longer", "open-sesame!\n");
     let mine = "mine rows.oboro --min-support 1";
     let calls = ["datasets", "upload rows.oboro", mine, "delete rows"];
     for call in calls {
@@ -213,21 +290,38 @@ fn a_token_is_wanted_and_checked() {
     for call in &calls[..3] {
         owner.json(&format!("{call} --token-file right"));
     }
-    owner.write("empty", "\nopen sesame\n");
+    owner.write("empty", "\nopen-sesame\n");
     owner.write("binary", [b'a', 0xff, b'\n']);
     owner.write("control", "a\u{7}b\n");
+    owner.write("named", "ward open-sesame\n");
     for (file, phrase) in [
         ("none", "cannot read the token file"),
         ("empty", "its first line is empty"),
         ("binary", "cannot read the token file"),
         ("control", "printable ASCII"),
+        ("named", "stand alone"),
     ] {
         let message = owner.refused(&format!("datasets --token-file {file}"));
         says(&message, &[phrase, "token"]);
     }
-    operator.write("empty", "");
-    let message = operator.refused("serve --data other --listen 127.0.0.1:0 --token-file empty");
-    says(&message, &["token", "its first line is empty"]);
+    for (file, phrases) in [
+        ("", ["holds no token", "a name and a token"]),
+        ("# nobody\n", ["holds no token", "a name and a token"]),
+        ("one two three\n", ["line 1", "NAME TOKEN"]),
+        ("one two\nthree two\n", ["line 2", "stands on line 1"]),
+    ] {
+        operator.write("tokens", file);
+        let message =
+            operator.refused("serve --data other --listen 127.0.0.1:0 --token-file tokens");
+        says(&message, &["cannot use the token file tokens"]);
+        says(&message, &phrases);
+        assert!(!message.contains("two"), "{message}");
+    }
+    let message = operator.refused("serve --data other --listen 127.0.0.1:0 --token-file none");
+    says(
+        &message,
+        &["cannot use the token file none", "check the path"],
+    );
 }
 
 /// Writes `NAME-ca.pem`, and `NAME.crt` and `NAME.key` for this machine that it vouches for.
@@ -250,12 +344,12 @@ fn certificates(home: &Home, name: &str) {
 fn tls_from_end_to_end() {
     let (owner, operator) = (Home::with_key(), Home::new());
     certificates(&operator, "tls");
-    operator.write("token", "open sesame\n");
+    operator.write("token", "open-sesame\n");
     let server = operator.serve("--tls-cert tls.crt --tls-key tls.key --token-file token");
     assert!(server.url().starts_with("https://127.0.0.1:"));
     owner.talk_to(server.url());
     owner.write("ca.pem", operator.read("tls-ca.pem"));
-    owner.write("token", "open sesame\n");
+    owner.write("token", "open-sesame\n");
     owner.write_fimi("rows.dat", &random_baskets(100, 5, 128));
     owner.json("encrypt rows.dat");
     let trust = "--ca ca.pem --token-file token";

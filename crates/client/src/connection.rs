@@ -4,13 +4,14 @@ use crate::error::ClientError;
 use oboro_protocol::v1::mining_client::MiningClient;
 use oboro_protocol::{MAX_MESSAGE_BYTES, PROTOCOL, PROTOCOL_KEY, v1};
 use oboro_store::DatasetInfo;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::{Interceptor, interceptor::InterceptedService};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Uri};
-use tonic::{Request, Status};
+use tonic::{Code, Request, Status};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(20);
@@ -31,6 +32,8 @@ pub struct Connection {
     url: String,
     /// Whether an Oboro server has ever answered.
     answered: AtomicBool,
+    /// What the server takes, once asked.
+    limits: OnceLock<v1::Limits>,
     runtime: Runtime,
     client: MiningClient<InterceptedService<Channel, Credentials>>,
 }
@@ -105,6 +108,9 @@ impl Connection {
                 .map_err(|error| ClientError::Certificates(describe(&error)))?;
         }
         let token = options.token.as_ref().map(|token| {
+            if !token.chars().all(|c| c.is_ascii_graphic()) {
+                return Err(ClientError::Token);
+            }
             let mut value: MetadataValue<Ascii> = format!("Bearer {token}")
                 .parse()
                 .map_err(|_| ClientError::Token)?;
@@ -133,6 +139,7 @@ impl Connection {
         Ok(Self {
             url,
             answered: AtomicBool::new(false),
+            limits: OnceLock::new(),
             runtime,
             client,
         })
@@ -156,6 +163,27 @@ impl Connection {
             .into_iter()
             .map(|info| Ok(info.try_into()?))
             .collect()
+    }
+
+    /// What the server takes at most; the protocol's own limits where it does not say.
+    pub(crate) fn limits(&self) -> Result<v1::Limits, ClientError> {
+        if let Some(limits) = self.limits.get() {
+            return Ok(*limits);
+        }
+        let asked = self.call("asking for limits", async |mut client| {
+            match client.server_info(v1::ServerInfoRequest {}).await {
+                Err(status) if status.code() == Code::Unimplemented => {
+                    Ok(v1::ServerInfoReply::default().into())
+                }
+                answered => answered,
+            }
+        })?;
+        let limits = asked.limits.unwrap_or(v1::Limits {
+            message_bytes: MAX_MESSAGE_BYTES as u64,
+            itemsets: u64::MAX,
+            ..Default::default()
+        });
+        Ok(*self.limits.get_or_init(|| limits))
     }
 
     /// Deletes a dataset for good.

@@ -201,6 +201,17 @@ impl<'a> EncryptedCounter<'a> {
     }
 }
 
+/// The most itemsets of a length that the server takes in one question: as the protocol and its
+/// operator allow, and as one message holds.
+fn itemsets_per_question(limits: &v1::Limits, level: usize) -> usize {
+    /// What a column number takes at most, and everything else in the message.
+    const COLUMN_BYTES: u64 = 5;
+    const OTHER_BYTES: u64 = 1024;
+    let columns = limits.message_bytes.saturating_sub(OTHER_BYTES) / COLUMN_BYTES;
+    let most = limits.itemsets.min(columns / level as u64).max(1);
+    max_itemsets(level).min(usize::try_from(most).unwrap_or(usize::MAX))
+}
+
 #[derive(Default)]
 struct Received {
     bytes: u64,
@@ -268,7 +279,8 @@ impl SupportCounter for EncryptedCounter<'_> {
         let mut questions: Vec<(Vec<u32>, usize)> =
             candidates.iter().map(columns).zip(0..).collect();
         questions.sort_unstable();
-        for part in questions.chunks(max_itemsets(level)) {
+        let most = itemsets_per_question(&self.connection.limits()?, level);
+        for part in questions.chunks(most) {
             let flat = part
                 .iter()
                 .flat_map(|(columns, _)| columns.iter().copied())
@@ -290,6 +302,7 @@ impl SupportCounter for EncryptedCounter<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use prost::Message;
 
     #[test]
     fn questions_of_a_level_add_up() {
@@ -312,5 +325,27 @@ mod tests {
             ..question(259, 4, 71.5)
         };
         assert_eq!(trace, level);
+    }
+
+    #[test]
+    fn questions_fit_what_the_server_takes() {
+        let limits = |itemsets, message_bytes| v1::Limits {
+            itemsets,
+            message_bytes,
+            ..Default::default()
+        };
+        assert_eq!(itemsets_per_question(&limits(7, 1 << 20), 3), 7);
+        let all = limits(u64::MAX, u64::MAX);
+        assert_eq!(itemsets_per_question(&all, 3), max_itemsets(3));
+        assert_eq!(itemsets_per_question(&limits(0, 0), 3), 1);
+        let most = itemsets_per_question(&limits(u64::MAX, 1 << 20), 3);
+        let request = v1::CountRequest {
+            name: "n".repeat(100),
+            root: vec![1; 32].into(),
+            limbs: u32::MAX,
+            length: u32::MAX,
+            columns: vec![u32::MAX; 3 * most],
+        };
+        assert!(most > 10_000 && request.encoded_len() <= 1 << 20);
     }
 }

@@ -1,7 +1,7 @@
 //! What can go wrong between owner and server, told to the owner.
 
 use oboro_mining::DatasetError;
-use oboro_protocol::FieldError;
+use oboro_protocol::{FieldError, PROTOCOL, PROTOCOL_KEY};
 use oboro_ring::moment::RequestError;
 use oboro_rlwe::CombineError;
 use oboro_store::{Digest, StoreError};
@@ -37,6 +37,12 @@ pub enum ClientError {
     #[error("the server refused: {0}")]
     Refused(String),
     #[error(
+        "the server speaks protocol {server}, this Oboro ({}) speaks {PROTOCOL}; {}",
+        env!("CARGO_PKG_VERSION"),
+        what_to_update(*server)
+    )]
+    Protocol { server: u32 },
+    #[error(
         "the server is busy with this upload over another connection; wait until that ends, or stop it, and run the command again"
     )]
     Busy,
@@ -46,7 +52,9 @@ pub enum ClientError {
         "the server published root {published}, but the bundle has root {own}; the upload was altered: delete the dataset and upload again"
     )]
     WrongRoot { own: Digest, published: Digest },
-    #[error("the token cannot be sent: it must be printable ASCII; make a new token file")]
+    #[error(
+        "the token cannot be sent: it must be printable ASCII without spaces, and stand alone on the first line of the token file"
+    )]
     Token,
     #[error(
         "cannot start the network runtime: {0}; the machine may be out of threads or file descriptors"
@@ -81,6 +89,20 @@ fn how_to_reach(url: &str) -> &'static str {
     }
 }
 
+/// The remedy where the protocols differ.
+fn what_to_update(server: u32) -> &'static str {
+    match server < PROTOCOL {
+        true => "update the server, or use the older Oboro that it goes with",
+        false => "update this Oboro to the server's release",
+    }
+}
+
+/// The protocol of a server that refused another one.
+fn protocol_of(status: &Status) -> Option<u32> {
+    let said = status.metadata().get(PROTOCOL_KEY)?.to_str().ok()?;
+    said.parse().ok().filter(|&server| server != PROTOCOL)
+}
+
 /// A server's words on one line, without what would steer a terminal.
 fn printable(words: &str) -> String {
     const MOST: usize = 1000;
@@ -102,8 +124,11 @@ impl ClientError {
                 cause: message,
             };
         }
+        if let Some(server) = protocol_of(status) {
+            return ClientError::Protocol { server };
+        }
         match status.code() {
-            Code::Unavailable | Code::Cancelled | Code::Unknown | Code::DeadlineExceeded => {
+            Code::Unavailable | Code::Cancelled | Code::Unknown => {
                 let cause = if message.is_empty() {
                     status.code().to_string()
                 } else {
@@ -112,9 +137,7 @@ impl ClientError {
                 ClientError::Broken { during, cause }
             }
             Code::Aborted => ClientError::Busy,
-            Code::Internal | Code::DataLoss | Code::ResourceExhausted => {
-                ClientError::Failed(message)
-            }
+            Code::Internal | Code::DataLoss => ClientError::Failed(message),
             Code::Unimplemented => ClientError::Refused(
                 "it does not know this call; it is no Oboro server, or an older one".to_owned(),
             ),

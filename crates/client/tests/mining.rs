@@ -5,7 +5,7 @@ use oboro_mining::{
     AprioriOptions, Dataset, FrequentItemsets, MinSupport, Transactions, apriori, eclat,
 };
 use oboro_rlwe::MasterKey;
-use oboro_server::Server;
+use oboro_server::{Limits, Server};
 use proptest::prelude::*;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -25,8 +25,9 @@ fn serve(data: &Path) -> Running {
         data: data.to_owned(),
         listen: "127.0.0.1:0".parse().unwrap(),
         tls: None,
-        token: None,
+        tokens: None,
         threads: two(),
+        limits: Limits::default(),
     };
     let server = runtime.block_on(Server::bind(options)).unwrap();
     let url = format!("http://{}", server.address());

@@ -2,12 +2,21 @@
 //!
 //! It never holds a key: this crate does not depend on the one that has them. A server is a
 //! [`Store`](oboro_store::Store) behind gRPC; beyond loopback it insists on TLS and a token.
+//! Clients share its threads fairly, within [`Limits`].
 
 mod auth;
+mod calls;
+mod clients;
 mod counting;
+mod fair;
+mod limits;
 mod linger;
 mod listen;
+mod outbox;
+mod pool;
 mod service;
 mod status;
 
+pub use clients::{TokenError, Tokens};
+pub use limits::Limits;
 pub use listen::{Options, ServeError, Server};

@@ -1,8 +1,12 @@
 //! The listening socket, and the refusal to open it to the world unprotected.
 
 use crate::auth::Gate;
-use crate::counting::Counting;
+use crate::calls::Logged;
+use crate::clients::Tokens;
+use crate::counting::{Counting, Query};
+use crate::limits::{Admission, Limits};
 use crate::linger::Lingering;
+use crate::pool::Pool;
 use crate::service::Service;
 use oboro_protocol::{MAX_MESSAGE_BYTES, v1::mining_server::MiningServer};
 use oboro_store::{Store, StoreError};
@@ -15,16 +19,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio_stream::StreamExt;
+use tonic::server::NamedService;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Identity, ServerTlsConfig};
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
 
-/// Queries that compute at the same time; others wait their turn.
-const RUNNING_QUERIES: usize = 2;
-/// Queries that compute or wait; more are refused.
-const ADMITTED_QUERIES: usize = 64;
 /// What calls under way get to finish when the server is told to stop.
 const GRACE: Duration = Duration::from_secs(10);
 /// A connection whose peer does not answer a ping for this long is given up.
@@ -39,10 +42,12 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Certificate chain and private key, in PEM.
     pub tls: Option<(Vec<u8>, Vec<u8>)>,
-    /// The token that callers must bear.
-    pub token: Option<Arc<str>>,
-    /// Threads that compute.
+    /// The tokens of which callers must bear one.
+    pub tokens: Option<Tokens>,
+    /// Threads that compute, for all queries together.
     pub threads: NonZero<usize>,
+    /// What callers may ask.
+    pub limits: Limits,
 }
 
 /// A server that could not start or failed.
@@ -66,6 +71,11 @@ pub enum ServeError {
         "the TLS certificate or key cannot be used: {0}; give a PEM certificate chain with --tls-cert and its PEM key with --tls-key"
     )]
     Tls(String),
+    #[error("cannot start {threads} threads: {source}; choose fewer with --threads")]
+    Threads {
+        threads: NonZero<usize>,
+        source: io::Error,
+    },
     #[error("the server failed: {0}; start it again")]
     Failed(String),
 }
@@ -84,8 +94,10 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     transport: tonic::transport::Server,
-    token: Option<Arc<str>>,
-    counting: Counting,
+    tokens: Option<Tokens>,
+    store: Arc<Store>,
+    pool: Pool<Query>,
+    limits: Limits,
 }
 
 impl Server {
@@ -93,27 +105,26 @@ impl Server {
     ///
     /// # Errors
     /// An address beyond loopback without TLS and token, a certificate that cannot be used, a port
-    /// in use, a store in use or unreadable.
+    /// in use, too many threads, a store in use or unreadable.
     pub async fn bind(options: Options) -> Result<Self, ServeError> {
         let address = options.listen;
-        if !address.ip().is_loopback() && (options.tls.is_none() || options.token.is_none()) {
+        if !address.ip().is_loopback() && (options.tls.is_none() || options.tokens.is_none()) {
             return Err(ServeError::Unprotected(address));
         }
         let transport = transport(options.tls)?;
         let listen = |source| ServeError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
-        let counting = Counting {
-            store: Arc::new(Store::open(&options.data)?),
-            threads: options.threads,
-            running: Arc::new(Semaphore::new(RUNNING_QUERIES)),
-            admitted: Arc::new(Semaphore::new(ADMITTED_QUERIES)),
-        };
+        let threads = options.threads;
+        let pool =
+            Pool::start(threads).map_err(|source| ServeError::Threads { threads, source })?;
         Ok(Self {
             address: listener.local_addr().map_err(listen)?,
             listener,
             transport,
-            token: options.token,
-            counting,
+            tokens: options.tokens,
+            store: Arc::new(Store::open(&options.data)?),
+            pool,
+            limits: options.limits,
         })
     }
 
@@ -122,26 +133,36 @@ impl Server {
         self.address
     }
 
-    /// Answers until `shutdown` completes; calls under way then get some seconds to finish.
+    /// Answers until `shutdown` completes; calls under way then get some seconds to finish. The
+    /// health service says `SERVING`, without a token, until then.
     ///
     /// # Errors
     /// A failing socket.
     pub async fn serve(mut self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let service = MiningServer::new(Service {
-            counting: self.counting,
-        })
-        .max_decoding_message_size(MAX_MESSAGE_BYTES)
+        let message_bytes = self.limits.message_bytes;
+        let service = MiningServer::new(Service::new(Counting {
+            store: self.store,
+            queue: self.pool.queue(),
+            admission: Arc::new(Admission::new(self.limits)),
+            limits: self.limits,
+        }))
+        .max_decoding_message_size(message_bytes)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
+        let service = InterceptedService::new(service, Gate::new(self.tokens));
+        let (mut health, health_service) = tonic_health::server::health_reporter();
+        health.set_serving::<MiningServer<Service>>().await;
         let stopping = Notify::new();
         let serving = self
             .transport
-            .add_service(InterceptedService::new(service, Gate::new(self.token)))
+            .add_service(Logged::new(service, message_bytes))
+            .add_service(health_service)
             .serve_with_incoming_shutdown(
                 TcpIncoming::from(self.listener)
                     .with_nodelay(Some(true))
                     .map(|accepted| accepted.map(Lingering::new)),
                 async {
                     shutdown.await;
+                    say_farewell(&mut health).await;
                     stopping.notify_one();
                 },
             );
@@ -156,6 +177,17 @@ impl Server {
                 Ok(())
             }
         }
+    }
+}
+
+/// Tells watchers that nothing is served any more and ends their calls, which the server would wait
+/// for; who asks anew hears the same.
+async fn say_farewell(health: &mut HealthReporter) {
+    for service in ["", MiningServer::<Service>::NAME] {
+        let stopped = ServingStatus::NotServing;
+        health.set_service_status(service, stopped).await;
+        health.clear_service_status(service).await;
+        health.set_service_status(service, stopped).await;
     }
 }
 

@@ -2,19 +2,35 @@
 //!
 //! The store blocks, so every call to it runs on a blocking thread.
 
-use crate::counting::{Counting, Reply};
+use crate::clients::Client;
+use crate::counting::{Counting, Replies};
 use crate::status;
-use oboro_protocol::{dataset_id, v1, v1::mining_server::Mining};
-use oboro_store::{SegmentReceiver, Store, StoreError};
+use oboro_protocol::{PROTOCOL, dataset_id, v1, v1::mining_server::Mining};
+use oboro_store::{DatasetId, Manifest, SegmentReceiver, Store, StoreError};
 use std::sync::Arc;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
+use tracing::{Span, field};
 
 pub(crate) struct Service {
-    pub(crate) counting: Counting,
+    counting: Counting,
 }
 
 impl Service {
+    pub(crate) fn new(counting: Counting) -> Self {
+        Self { counting }
+    }
+
+    /// Refuses datasets beyond the limit. A manifest that is none is for the store to refuse.
+    fn check_size(&self, manifest: &Manifest) -> Result<(), Status> {
+        let (bytes, most) = (manifest.segment_bytes(), self.counting.limits.dataset_bytes);
+        if bytes <= most {
+            return Ok(());
+        }
+        Err(Status::resource_exhausted(format!(
+            "the dataset takes {bytes} bytes, but this server takes at most {most} for one; leave rare items out (--min-item-support), or ask its operator to raise --max-dataset"
+        )))
+    }
+
     /// Runs `work` on the store, away from the threads that serve connections.
     async fn with_store<T: Send + 'static>(
         &self,
@@ -40,11 +56,27 @@ async fn blocking<T: Send + 'static>(
 
 #[tonic::async_trait]
 impl Mining for Service {
+    async fn server_info(
+        &self,
+        _: Request<v1::ServerInfoRequest>,
+    ) -> Result<Response<v1::ServerInfoReply>, Status> {
+        Ok(Response::new(v1::ServerInfoReply {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            limits: Some(self.counting.limits.into()),
+        }))
+    }
+
     async fn begin_upload(
         &self,
         request: Request<v1::BeginUploadRequest>,
     ) -> Result<Response<v1::UploadStatus>, Status> {
         let v1::BeginUploadRequest { name, manifest } = request.into_inner();
+        tracing::debug!(name, "uploads");
+        if let Ok(manifest) = Manifest::decode(&manifest) {
+            record(manifest.dataset);
+            self.check_size(&manifest)?;
+        }
         let status = self
             .with_store(move |store| store.begin_upload(&name, &manifest))
             .await?;
@@ -72,6 +104,7 @@ impl Mining for Service {
                 (None, Some(start)) => {
                     let dataset =
                         dataset_id(&start.dataset).map_err(|error| status::of_field(&error))?;
+                    record(dataset);
                     self.with_store(move |store| {
                         store.receive_segment(dataset, start.index, start.offset)
                     })
@@ -104,8 +137,9 @@ impl Mining for Service {
     ) -> Result<Response<v1::Published>, Status> {
         let dataset =
             dataset_id(&request.into_inner().dataset).map_err(|error| status::of_field(&error))?;
+        record(dataset);
         let published = self.with_store(move |store| store.publish(dataset)).await?;
-        tracing::info!(%dataset, version = published.version, root = %published.root, "published");
+        tracing::info!(version = published.version, root = %published.root, "published");
         Ok(Response::new(v1::Published {
             version: published.version,
             root: published.root.0.to_vec().into(),
@@ -117,8 +151,11 @@ impl Mining for Service {
         request: Request<v1::CancelUploadRequest>,
     ) -> Result<Response<v1::CancelUploadReply>, Status> {
         let name = request.into_inner().name;
-        self.with_store(move |store| store.cancel_upload(&name))
-            .await?;
+        tracing::debug!(name, "cancels");
+        record(
+            self.with_store(move |store| store.cancel_upload(&name))
+                .await?,
+        );
         Ok(Response::new(v1::CancelUploadReply {}))
     }
 
@@ -137,20 +174,27 @@ impl Mining for Service {
         request: Request<v1::DeleteDatasetRequest>,
     ) -> Result<Response<v1::DeleteDatasetReply>, Status> {
         let name = request.into_inner().name;
-        let deleted = name.clone();
-        self.with_store(move |store| store.delete(&name)).await?;
-        tracing::info!(name = deleted, "deleted");
+        tracing::debug!(name, "deletes");
+        record(self.with_store(move |store| store.delete(&name)).await?);
         Ok(Response::new(v1::DeleteDatasetReply {}))
     }
 
-    type CountStream = ReceiverStream<Reply>;
+    type CountStream = Replies;
 
     async fn count(
         &self,
         request: Request<v1::CountRequest>,
     ) -> Result<Response<Self::CountStream>, Status> {
-        Ok(Response::new(ReceiverStream::new(
-            self.counting.clone().start(request.into_inner()),
-        )))
+        let client = request.extensions().get::<Client>().cloned();
+        let client = client.unwrap_or(Client::Connected(request.remote_addr()));
+        let request = request.into_inner();
+        tracing::debug!(name = request.name, "counts");
+        let replies = self.counting.start(client, request).await?;
+        Ok(Response::new(replies))
     }
+}
+
+/// Tells the log which dataset the call is about.
+fn record(dataset: DatasetId) {
+    Span::current().record("dataset", field::display(dataset));
 }

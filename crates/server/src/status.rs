@@ -28,7 +28,9 @@ pub(crate) fn of_store(error: &StoreError) -> Status {
 pub(crate) fn of_engine(error: &EngineError) -> Status {
     match error {
         EngineError::Store(error) => of_store(error),
-        EngineError::Limbs { .. } => Status::invalid_argument(error.to_string()),
+        EngineError::Limbs { .. } | EngineError::Empty => {
+            Status::invalid_argument(error.to_string())
+        }
     }
 }
 

@@ -474,9 +474,9 @@ impl Store {
         })
     }
 
-    /// Deletes a dataset, published or only being uploaded. Snapshots already taken stay
-    /// usable. The id of a published dataset is never accepted again.
-    pub fn delete(&self, name: &str) -> Result<(), StoreError> {
+    /// Deletes a dataset, published or only being uploaded; which one it was. Snapshots already
+    /// taken stay usable. The id of a published dataset is never accepted again.
+    pub fn delete(&self, name: &str) -> Result<DatasetId, StoreError> {
         check_name(name)?;
         let mut state = self.shared.state();
         let Some(published) = state.catalogue.by_name(Table::Dataset, name)? else {
@@ -488,17 +488,18 @@ impl Store {
             .replaced
             .retain(|older| older.manifest().dataset != published.id);
         state.stop_receiving(published.id);
-        remove_dataset(&self.shared.dataset(published.id))
+        remove_dataset(&self.shared.dataset(published.id))?;
+        Ok(published.id)
     }
 
-    /// Cancels the upload under this name and discards what was received of it. A
-    /// published version is not touched, and the same upload may begin again.
-    pub fn cancel_upload(&self, name: &str) -> Result<(), StoreError> {
+    /// Cancels the upload under this name, of the dataset returned, and discards what was received
+    /// of it. A published version is not touched, and the same upload may begin again.
+    pub fn cancel_upload(&self, name: &str) -> Result<DatasetId, StoreError> {
         check_name(name)?;
         self.cancel(&mut self.shared.state(), name)
     }
 
-    fn cancel(&self, state: &mut State, name: &str) -> Result<(), StoreError> {
+    fn cancel(&self, state: &mut State, name: &str) -> Result<DatasetId, StoreError> {
         let pending = state
             .catalogue
             .by_name(Table::Upload, name)?
@@ -509,9 +510,10 @@ impl Store {
         state.stop_receiving(pending.id);
         let directory = self.shared.dataset(pending.id);
         match published {
-            Some(published) => sweep(&directory, published.segments.len(), None),
-            None => remove_dataset(&directory),
+            Some(published) => sweep(&directory, published.segments.len(), None)?,
+            None => remove_dataset(&directory)?,
         }
+        Ok(pending.id)
     }
 }
 

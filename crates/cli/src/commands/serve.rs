@@ -1,13 +1,17 @@
 //! `oboro serve`
 
 use crate::Outcome;
-use crate::arguments::{ThreadArguments, first_line, read};
-use crate::output::Output;
-use oboro_server::{Options, Server};
+use crate::arguments::{ThreadArguments, read};
+use crate::output::{Failure, Output};
+use bytesize::ByteSize;
+use clap::{ValueEnum, value_parser};
+use oboro_server::{Limits, Options, Server, Tokens};
 use serde_json::json;
+use std::fs;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(clap::Args)]
@@ -24,40 +28,112 @@ pub struct Arguments {
     /// The certificate's private key, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Callers must bear the token on the first line of this file.
+    /// Callers must bear a token of this file, which has TOKEN or NAME TOKEN on each line. Callers
+    /// whose tokens have the same name share as one client; others do so by connection.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     #[command(flatten)]
     threads: ThreadArguments,
+    #[command(flatten)]
+    limits: LimitArguments,
+    /// How the log on standard error is written; OBORO_LOG chooses what (error, warn, info, debug).
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
 }
 
-pub fn run(arguments: &Arguments, output: Output) -> Outcome {
-    tracing_subscriber::fmt()
+/// What callers may ask.
+#[derive(clap::Args)]
+struct LimitArguments {
+    /// The largest message that is taken, 1MiB to 72MiB.
+    #[arg(long, value_name = "SIZE", default_value = "72MiB", value_parser = message_size)]
+    max_message: ByteSize,
+    /// What one dataset may take in the store.
+    #[arg(long, value_name = "SIZE", default_value = "1TiB")]
+    max_dataset: ByteSize,
+    /// Itemsets of one query; 2^(20 - length) at most, whatever is given here.
+    #[arg(long, value_name = "N", default_value_t = 524_288, value_parser = value_parser!(u32).range(1..))]
+    max_itemsets: u32,
+    /// Queries under way at a time.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = value_parser!(u32).range(1..))]
+    max_queries: u32,
+    /// Queries of one client under way at a time.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = value_parser!(u32).range(1..))]
+    max_queries_per_client: u32,
+    /// Seconds after which a query is ended, counted from its admission.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = value_parser!(u32).range(1..))]
+    query_timeout: u32,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+impl LimitArguments {
+    fn limits(&self) -> Limits {
+        Limits {
+            message_bytes: self.max_message.as_u64() as usize,
+            dataset_bytes: self.max_dataset.as_u64(),
+            itemsets: self.max_itemsets as usize,
+            queries: self.max_queries as usize,
+            queries_per_client: self.max_queries_per_client as usize,
+            query_time: Duration::from_secs(self.query_timeout.into()),
+        }
+    }
+}
+
+fn message_size(given: &str) -> Result<ByteSize, String> {
+    let size: ByteSize = given.parse()?;
+    match Limits::MESSAGE_BYTES.contains(&(size.as_u64() as usize)) {
+        true => Ok(size),
+        false => Err("give a size from 1MiB to 72MiB".to_owned()),
+    }
+}
+
+/// Writes the log to standard error.
+fn log(format: LogFormat) {
+    let log = tracing_subscriber::fmt()
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_env("OBORO_LOG")
                 .unwrap_or_else(|_| "info".into()),
         )
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
+        .with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Json => log.json().with_span_list(false).init(),
+    }
+}
+
+fn tokens(path: &Path) -> Result<Tokens, Failure> {
+    let failed = |problem: String| {
+        Failure::from(format!(
+            "cannot use the token file {}: {problem}",
+            path.display()
+        ))
+    };
+    let text = fs::read_to_string(path)
+        .map_err(|error| failed(format!("{error}; check the path and that it is text")))?;
+    Tokens::parse(&text).map_err(|error| failed(error.to_string()))
+}
+
+pub fn run(arguments: &Arguments, output: Output) -> Outcome {
+    log(arguments.log_format);
     let tls = match (&arguments.tls_cert, &arguments.tls_key) {
         (Some(certificate), Some(key)) => {
             Some((read(certificate, "TLS certificate")?, read(key, "TLS key")?))
         }
         _ => None,
     };
-    let token = arguments
-        .token_file
-        .as_deref()
-        .map(|path| first_line(path, "token"))
-        .transpose()?;
+    let tokens = arguments.token_file.as_deref().map(tokens).transpose()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let options = Options {
         data: arguments.data.clone(),
         listen: arguments.listen,
         tls,
-        token: token.map(|token| token.as_str().into()),
+        tokens,
         threads: arguments.threads.count(),
+        limits: arguments.limits.limits(),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -1,0 +1,164 @@
+//! The log of calls: one span for each, one line when it has ended.
+//!
+//! The span has the numbers of what was asked, as the call's handler learns them; the line says how
+//! it went. Neither has a token, a dataset's name or anything of its content.
+
+use http_body::{Frame, SizeHint};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Instant;
+use tonic::body::Body;
+use tonic::codegen::{BoxFuture, Bytes, Service, StdError, http};
+use tonic::server::NamedService;
+use tonic::{Code, Status};
+use tracing::{Instrument, Span, field};
+
+/// A service whose calls are logged.
+#[derive(Clone)]
+pub(crate) struct Logged<S> {
+    service: S,
+    /// Bytes of one message to the server, for those that sent more.
+    message_bytes: usize,
+    calls: Arc<AtomicU64>,
+}
+
+impl<S> Logged<S> {
+    pub(crate) fn new(service: S, message_bytes: usize) -> Self {
+        Self {
+            service,
+            message_bytes,
+            calls: Arc::default(),
+        }
+    }
+}
+
+impl<S: NamedService> NamedService for Logged<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+impl<S, B> Service<http::Request<Body>> for Logged<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<B>, Error = Infallible>,
+    S::Future: Send + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<StdError>,
+{
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Infallible>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.service.poll_ready(context)
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let path = request.uri().path();
+        let span = tracing::info_span!(
+            "call",
+            request = self.calls.fetch_add(1, Ordering::Relaxed) + 1,
+            call = path.rsplit('/').next(),
+            client = field::Empty,
+            dataset = field::Empty,
+            level = field::Empty,
+            itemsets = field::Empty,
+            limbs = field::Empty,
+        );
+        let mut call = Call::new(span.clone());
+        let response = span.in_scope(|| self.service.call(request));
+        let message_bytes = self.message_bytes;
+        Box::pin(async move {
+            let mut response = response.instrument(span).await?.map(Body::new);
+            if let Some(mut status) = Status::from_header_map(response.headers()) {
+                if status.code() == Code::OutOfRange {
+                    status = too_long(&status, message_bytes);
+                    response = status.clone().into_http();
+                }
+                call.outcome = status.code();
+            }
+            Ok(response.map(|body| Body::new(LoggedBody { body, call })))
+        })
+    }
+}
+
+/// What tonic refuses on its own, said as every refusal is.
+fn too_long(status: &Status, message_bytes: usize) -> Status {
+    Status::resource_exhausted(format!(
+        "this server takes messages of up to {message_bytes} bytes ({}); send less at once, or ask its operator to raise --max-message",
+        status.message()
+    ))
+}
+
+/// A call under way; logged when it ends, which is when it is dropped.
+struct Call {
+    span: Span,
+    begun: Instant,
+    bytes_sent: u64,
+    outcome: Code,
+}
+
+impl Call {
+    fn new(span: Span) -> Self {
+        Self {
+            span,
+            begun: Instant::now(),
+            bytes_sent: 0,
+            // Unless it comes to an end of its own.
+            outcome: Code::Cancelled,
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.span.in_scope(|| {
+            tracing::info!(
+                outcome = ?self.outcome,
+                microseconds = self.begun.elapsed().as_micros() as u64,
+                bytes_sent = self.bytes_sent,
+                "ended"
+            );
+        });
+    }
+}
+
+/// Counts what is sent, and sees how it ends.
+struct LoggedBody {
+    body: Body,
+    call: Call,
+}
+
+impl http_body::Body for LoggedBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        match &frame {
+            Poll::Ready(Some(Ok(frame))) => {
+                if let Some(data) = frame.data_ref() {
+                    self.call.bytes_sent += data.len() as u64;
+                } else if let Some(status) = frame.trailers_ref().and_then(Status::from_header_map)
+                {
+                    self.call.outcome = status.code();
+                }
+            }
+            Poll::Ready(Some(Err(status))) => self.call.outcome = status.code(),
+            Poll::Ready(None) | Poll::Pending => {}
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,293 @@
+//! Replies on their way to one caller, between the threads that compute and the connection.
+//!
+//! Nothing waits here: threads look whether there is room before they begin a task, the connection
+//! is woken when there is something to take. So a buffer holds [`ROOM`] and, at most, what tasks
+//! begun while there was room have to say.
+
+use oboro_protocol::v1;
+use prost::Message;
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+use tonic::Status;
+
+/// Bytes of replies above which no task of the query begins.
+const ROOM: usize = 4 << 20;
+
+/// What the caller gets next.
+pub(crate) type Reply = Result<v1::CountReply, Status>;
+
+pub(crate) struct Outbox {
+    state: Mutex<State>,
+    bytes: AtomicUsize,
+    closed: Notify,
+}
+
+struct State {
+    replies: VecDeque<v1::CountReply>,
+    ending: Ending,
+    reader: Option<Waker>,
+    /// When the caller last took something, or there came to be something to take.
+    taken: Instant,
+}
+
+/// What comes after the replies.
+enum Ending {
+    /// Perhaps more of them.
+    Open,
+    /// The proper end, or an error.
+    Ended(Option<Status>),
+    /// The caller is gone, or has all.
+    Closed,
+}
+
+impl Outbox {
+    pub(crate) fn new() -> Self {
+        Self {
+            state: Mutex::new(State {
+                replies: VecDeque::new(),
+                ending: Ending::Open,
+                reader: None,
+                taken: Instant::now(),
+            }),
+            bytes: AtomicUsize::new(0),
+            closed: Notify::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no thread panics with the lock")
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.bytes.load(Ordering::Acquire) < ROOM
+    }
+
+    /// Adds a reply; breaks if it would reach nobody.
+    pub(crate) fn push(&self, reply: v1::count_reply::Reply) -> ControlFlow<()> {
+        let reply = v1::CountReply { reply: Some(reply) };
+        let mut state = self.lock();
+        if !matches!(state.ending, Ending::Open) {
+            return ControlFlow::Break(());
+        }
+        state.begin_to_wait();
+        self.bytes.fetch_add(reply.encoded_len(), Ordering::AcqRel);
+        state.replies.push_back(reply);
+        wake(state);
+        ControlFlow::Continue(())
+    }
+
+    /// No more replies come.
+    pub(crate) fn finish(&self) {
+        let mut state = self.lock();
+        if matches!(state.ending, Ending::Open) {
+            state.begin_to_wait();
+            state.ending = Ending::Ended(None);
+            wake(state);
+        }
+    }
+
+    /// Ends with an error in place of what was not taken yet.
+    pub(crate) fn fail(&self, status: Status) {
+        let mut state = self.lock();
+        if !matches!(state.ending, Ending::Closed) {
+            state.replies = VecDeque::new();
+            state.ending = Ending::Ended(Some(status));
+            wake(state);
+        }
+    }
+
+    /// Nobody takes anything any more.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.replies = VecDeque::new();
+        state.ending = Ending::Closed;
+        self.closed.notify_one();
+    }
+
+    /// The next reply, when there is one; `None` after the last. Whether this made room comes with
+    /// it.
+    pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> (Poll<Option<Reply>>, bool) {
+        let mut state = self.lock();
+        state.taken = Instant::now();
+        if let Some(reply) = state.replies.pop_front() {
+            let bytes = reply.encoded_len();
+            let before = self.bytes.fetch_sub(bytes, Ordering::AcqRel);
+            let made_room = before >= ROOM && before - bytes < ROOM;
+            return (Poll::Ready(Some(Ok(reply))), made_room);
+        }
+        let last = match &mut state.ending {
+            Ending::Open => {
+                state.reader = Some(context.waker().clone());
+                return (Poll::Pending, false);
+            }
+            Ending::Ended(status) => status.take().map(Err),
+            Ending::Closed => None,
+        };
+        state.ending = Ending::Closed;
+        self.closed.notify_one();
+        (Poll::Ready(last), false)
+    }
+
+    /// Completes once the caller is gone or has all.
+    pub(crate) async fn closed(&self) {
+        self.closed.notified().await;
+    }
+
+    /// Completes once something has waited for the caller this long.
+    pub(crate) async fn neglected(&self, patience: Duration) {
+        loop {
+            let until = {
+                let state = self.lock();
+                match state.is_waiting() {
+                    true => state.taken + patience,
+                    false => Instant::now() + patience,
+                }
+            };
+            if until <= Instant::now() {
+                return;
+            }
+            sleep_until(until).await;
+        }
+    }
+}
+
+impl State {
+    /// Whether there is something for the caller to take.
+    fn is_waiting(&self) -> bool {
+        !self.replies.is_empty() || matches!(self.ending, Ending::Ended(_))
+    }
+
+    fn begin_to_wait(&mut self) {
+        if !self.is_waiting() {
+            self.taken = Instant::now();
+        }
+    }
+}
+
+fn wake(mut state: MutexGuard<'_, State>) {
+    let reader = state.reader.take();
+    drop(state);
+    if let Some(reader) = reader {
+        reader.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use tonic::Code;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn reply(bytes: usize) -> v1::count_reply::Reply {
+        v1::count_reply::Reply::Moments(v1::Moments {
+            residues: vec![0; bytes].into(),
+            ..Default::default()
+        })
+    }
+
+    impl Outbox {
+        async fn take(&self) -> (Option<Reply>, bool) {
+            poll_fn(|context| match self.poll_next(context) {
+                (Poll::Ready(reply), made_room) => Poll::Ready((reply, made_room)),
+                (Poll::Pending, _) => Poll::Pending,
+            })
+            .await
+        }
+    }
+
+    #[tokio::test]
+    async fn replies_come_in_order_and_end() {
+        let outbox = Outbox::new();
+        let taken = async {
+            for bytes in 1..=3 {
+                let (taken, _) = outbox.take().await;
+                let reply = Some(reply(bytes));
+                assert_eq!(taken.unwrap().unwrap(), v1::CountReply { reply });
+            }
+            assert!(outbox.take().await.0.is_none());
+            outbox.closed().await;
+        };
+        let given = async {
+            for bytes in 1..=3 {
+                assert!(outbox.push(reply(bytes)).is_continue());
+                tokio::task::yield_now().await;
+            }
+            outbox.finish();
+        };
+        tokio::join!(taken, given);
+    }
+
+    #[tokio::test]
+    async fn room_is_lost_and_made() {
+        let outbox = Outbox::new();
+        for _ in 0..2 {
+            assert!(outbox.has_room());
+            assert!(outbox.push(reply(ROOM / 2)).is_continue());
+        }
+        assert!(!outbox.has_room());
+        assert!(outbox.take().await.1 && outbox.has_room());
+        assert!(!outbox.take().await.1 && outbox.has_room());
+    }
+
+    #[tokio::test]
+    async fn a_failure_takes_the_place_of_what_waits() {
+        let outbox = Outbox::new();
+        assert!(outbox.push(reply(1)).is_continue());
+        outbox.fail(Status::internal("broken"));
+        outbox.finish();
+        assert!(outbox.push(reply(1)).is_break());
+        let status = outbox.take().await.0.unwrap().unwrap_err();
+        assert_eq!(
+            (status.code(), status.message()),
+            (Code::Internal, "broken")
+        );
+        assert!(outbox.take().await.0.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_is_gone_gets_nothing() {
+        let outbox = Outbox::new();
+        assert!(outbox.push(reply(1)).is_continue());
+        outbox.close();
+        outbox.closed().await;
+        assert!(outbox.push(reply(1)).is_break());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn patience_ends_only_where_something_waits() {
+        let outbox = Outbox::new();
+        let begun = Instant::now();
+        let second = Duration::from_secs(1);
+        let reader = async {
+            tokio::time::sleep(1000 * second).await;
+            for _ in 0..3 {
+                assert!(outbox.push(reply(1)).is_continue());
+            }
+            tokio::time::sleep(59 * second).await;
+            outbox.take().await;
+            tokio::time::sleep(1000 * second).await;
+        };
+        tokio::select! {
+            () = outbox.neglected(PATIENCE) => {}
+            () = reader => panic!("the caller was not noticed"),
+        }
+        assert_eq!(begun.elapsed().as_secs(), 1000 + 59 + 60);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_end_that_nobody_takes_counts_as_well() {
+        let outbox = Outbox::new();
+        outbox.finish();
+        let begun = Instant::now();
+        outbox.neglected(PATIENCE).await;
+        assert_eq!(begun.elapsed(), PATIENCE);
+    }
+}

@@ -1,0 +1,260 @@
+//! The threads that compute, shared by all queries.
+//!
+//! A thread that is free takes the [next turn](FairQueue), does one task of it and asks again.
+//! Where no job has a task to give, threads sleep until one may.
+
+use crate::clients::Client;
+use crate::fair::{FairQueue, Turn};
+use oboro_engine::Workspace;
+use std::num::NonZero;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+use std::{io, mem};
+
+/// What threads work on, a task at a time, several threads at once.
+pub(crate) trait Job: Send + Sync + 'static {
+    /// Whether a step would find a task to do. Whoever makes it true [wakes](Queue::wake) the queue.
+    fn has_task(&self) -> bool;
+
+    /// Does a task; breaks after the last.
+    fn step(&self, workspace: &mut Workspace) -> ControlFlow<()>;
+
+    /// A step has panicked; none follows.
+    fn panicked(&self);
+}
+
+/// The threads; dropping them lets tasks under way end and leaves the others.
+pub(crate) struct Pool<J: Job> {
+    queue: Arc<Queue<J>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Where jobs wait for their turns.
+pub(crate) struct Queue<J> {
+    state: Mutex<State<J>>,
+    /// There may be a task, or the pool has been closed.
+    news: Condvar,
+}
+
+struct State<J> {
+    jobs: FairQueue<J>,
+    sleeping: usize,
+    closed: bool,
+}
+
+impl<J: Job> Pool<J> {
+    pub(crate) fn start(threads: NonZero<usize>) -> io::Result<Self> {
+        let state = State {
+            jobs: FairQueue::new(),
+            sleeping: 0,
+            closed: false,
+        };
+        // Threads that were started are ended if one cannot be.
+        let mut pool = Self {
+            queue: Arc::new(Queue {
+                state: Mutex::new(state),
+                news: Condvar::new(),
+            }),
+            threads: Vec::new(),
+        };
+        for number in 0..threads.get() {
+            let queue = Arc::clone(&pool.queue);
+            let thread = thread::Builder::new().name(format!("count-{number}"));
+            pool.threads.push(thread.spawn(move || queue.work())?);
+        }
+        Ok(pool)
+    }
+
+    pub(crate) fn queue(&self) -> Arc<Queue<J>> {
+        Arc::clone(&self.queue)
+    }
+}
+
+impl<J: Job> Drop for Pool<J> {
+    fn drop(&mut self) {
+        self.queue.lock().closed = true;
+        self.queue.news.notify_all();
+        for thread in mem::take(&mut self.threads) {
+            thread.join().expect("panics of jobs are caught");
+        }
+    }
+}
+
+impl<J> Queue<J> {
+    fn lock(&self) -> MutexGuard<'_, State<J>> {
+        self.state.lock().expect("no thread panics with the lock")
+    }
+}
+
+impl<J: Job> Queue<J> {
+    pub(crate) fn push(&self, client: &Client, job: Arc<J>) {
+        self.lock().jobs.push(client, job);
+        self.wake();
+    }
+
+    pub(crate) fn remove(&self, client: &Client, job: &Arc<J>) {
+        self.lock().jobs.remove(client, job);
+    }
+
+    /// A job may have a task again.
+    pub(crate) fn wake(&self) {
+        // One suffices: a thread that has found a task wakes the next.
+        if self.lock().sleeping > 0 {
+            self.news.notify_one();
+        }
+    }
+
+    fn work(&self) {
+        let mut workspace = Workspace::default();
+        while let Some(turn) = self.next_turn() {
+            let begun = Instant::now();
+            let stepped = catch_unwind(AssertUnwindSafe(|| turn.job.step(&mut workspace)));
+            let step = stepped.unwrap_or_else(|_| {
+                workspace = Workspace::default();
+                turn.job.panicked();
+                ControlFlow::Break(())
+            });
+            let microseconds = begun.elapsed().as_micros().max(1) as u64;
+            let mut state = self.lock();
+            if step.is_break() {
+                state.jobs.finish(&turn);
+            }
+            state.jobs.settle(&turn, microseconds);
+        }
+    }
+
+    /// Sleeps until there is a task; `None` once the pool is closed.
+    fn next_turn(&self) -> Option<Turn<J>> {
+        let mut state = self.lock();
+        while !state.closed {
+            if let Some(turn) = state.jobs.next(J::has_task) {
+                if state.sleeping > 0 {
+                    self.news.notify_one();
+                }
+                return Some(turn);
+            }
+            state.sleeping += 1;
+            state = self
+                .news
+                .wait(state)
+                .expect("no thread panics with the lock");
+            state.sleeping -= 1;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    /// Has so many tasks, each of which says that it was done.
+    struct Ticking {
+        tasks: AtomicUsize,
+        panics: bool,
+        said: Sender<&'static str>,
+        full: AtomicBool,
+    }
+
+    fn ticking(tasks: usize) -> (Ticking, Receiver<&'static str>) {
+        let (said, heard) = channel();
+        let job = Ticking {
+            tasks: AtomicUsize::new(tasks),
+            panics: false,
+            said,
+            full: AtomicBool::new(false),
+        };
+        (job, heard)
+    }
+
+    impl Job for Ticking {
+        fn has_task(&self) -> bool {
+            !self.full.load(Ordering::SeqCst) && self.tasks.load(Ordering::SeqCst) > 0
+        }
+
+        fn step(&self, _: &mut Workspace) -> ControlFlow<()> {
+            assert!(!self.panics, "a task that fails");
+            let left = |tasks: usize| tasks.checked_sub(1);
+            let claimed = self
+                .tasks
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, left);
+            if claimed.is_ok() {
+                self.said.send("a task").unwrap();
+            }
+            match claimed {
+                Ok(1) => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+
+        fn panicked(&self) {
+            self.said.send("a panic").unwrap();
+        }
+    }
+
+    fn one() -> NonZero<usize> {
+        NonZero::<usize>::MIN
+    }
+
+    fn someone() -> Client {
+        Client::Named("someone".into())
+    }
+
+    #[test]
+    fn a_job_that_is_done_is_let_go() {
+        let pool = Pool::start(NonZero::new(3).unwrap()).unwrap();
+        let jobs: Vec<_> = (1..=5).map(ticking).collect();
+        for (job, heard) in jobs {
+            let tasks = job.tasks.load(Ordering::SeqCst);
+            pool.queue().push(&someone(), Arc::new(job));
+            // Ends when the pool has dropped the job and its sender with it.
+            assert_eq!(heard.iter().count(), tasks);
+        }
+    }
+
+    #[test]
+    fn a_panic_ends_its_job_and_no_other() {
+        let pool = Pool::start(one()).unwrap();
+        let (mut bad, heard) = ticking(10);
+        bad.panics = true;
+        pool.queue().push(&someone(), Arc::new(bad));
+        assert_eq!(heard.iter().collect::<Vec<_>>(), ["a panic"]);
+        let (good, heard) = ticking(10);
+        pool.queue().push(&someone(), Arc::new(good));
+        assert_eq!(heard.iter().count(), 10);
+    }
+
+    #[test]
+    fn a_job_without_room_holds_no_thread_and_goes_on_when_woken() {
+        let pool = Pool::start(one()).unwrap();
+        let (stuck, heard) = ticking(1);
+        stuck.full.store(true, Ordering::SeqCst);
+        let stuck = Arc::new(stuck);
+        pool.queue().push(&someone(), Arc::clone(&stuck));
+        let (other, heard_other) = ticking(10);
+        pool.queue().push(&someone(), Arc::new(other));
+        assert_eq!(heard_other.iter().count(), 10);
+        assert!(heard.try_recv().is_err());
+        stuck.full.store(false, Ordering::SeqCst);
+        pool.queue().wake();
+        assert_eq!(heard.recv(), Ok("a task"));
+    }
+
+    #[test]
+    fn a_job_that_is_removed_is_freed() {
+        let pool = Pool::start(one()).unwrap();
+        let (job, heard) = ticking(usize::MAX);
+        let job = Arc::new(job);
+        pool.queue().push(&someone(), Arc::clone(&job));
+        assert_eq!(heard.recv(), Ok("a task"));
+        pool.queue().remove(&someone(), &job);
+        drop(job);
+        // Ends with the task under way.
+        heard.iter().for_each(drop);
+    }
+}
