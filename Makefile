@@ -5,8 +5,10 @@
 .DEFAULT_GOAL := help
 # Where make bench-mining looks for data sets.
 BENCH_DATA ?= ../shared/data
+# What Oboro and its peers compute with in make bench-support and make bench-table6.
+BENCH_THREADS ?= 2
 
-.PHONY: help demo bench-mining bench-ring test lint lint-rust lint-python lint-shell fmt build clean
+.PHONY: help demo bench-mining bench-ring bench-support bench-table6 test lint lint-rust lint-python lint-shell fmt build clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -25,7 +27,7 @@ PYTHON_FILES := $(call files,'*.py')
 SHELL_FILES := $(call files,'*.sh' .ci/run)
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  make demo DATA=file.dat.gz MIN_SUPPORT=0.3 MAX_LEN=4    mines a file of yours"
 
@@ -37,6 +39,12 @@ bench-mining: build ## Mine real data sets end to end and print times and sizes
 
 bench-ring: | toolchain-build ## Time the transform and the vector kernels
 	cargo bench --quiet --locked -p oboro-ring --bench ring
+
+bench-support: build .venv-bench/installed ## Count all pairs in large data, on ciphertext and by other means
+	.venv-bench/bin/python bench/support.py --oboro "$(OBORO)" --threads $(BENCH_THREADS)
+
+bench-table6: build .venv-bench/installed ## Table 6 of the FCMalloc paper: phases and memory, by library
+	.venv-bench/bin/python bench/table6.py --oboro "$(OBORO)" --threads $(BENCH_THREADS)
 
 test: | toolchain-test ## Run every test; needs no network once dependencies are fetched
 	cargo test --workspace --locked
@@ -73,18 +81,24 @@ build: | toolchain-build ## Build the oboro command with optimisation
 
 clean: ## Remove everything that the other targets made
 	cargo clean
-	rm -rf .venv .mypy_cache .ruff_cache
+	rm -rf .venv .venv-bench .mypy_cache .ruff_cache
 
 .venv/installed: requirements-dev.txt | toolchain-lint
 	$(PYTHON) -m venv --clear .venv
 	.venv/bin/pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt
 	touch $@
 
+.venv-bench/installed: bench/requirements.txt | toolchain-bench
+	$(PYTHON) -m venv --clear .venv-bench
+	.venv-bench/bin/pip install --quiet --disable-pip-version-check --requirement bench/requirements.txt
+	touch $@
+
 # The tools that each target needs. toolchain-X checks them all and prints one message.
 NEEDS_build := rust cc
+NEEDS_bench := python venv
 NEEDS_test := rust cc python
 NEEDS_lint := rust cc rustfmt clippy $(if $(PYTHON_FILES),python venv)
-TOOLCHAINS := toolchain-build toolchain-test toolchain-lint
+TOOLCHAINS := toolchain-build toolchain-bench toolchain-test toolchain-lint
 
 .PHONY: $(TOOLCHAINS)
 $(TOOLCHAINS): toolchain-%:

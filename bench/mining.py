@@ -9,7 +9,6 @@ directory given; those that are not there are named and left out. A generated da
 import argparse
 import json
 import os
-import re
 import resource
 import subprocess
 import sys
@@ -20,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from machine import peak_bytes
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,6 @@ class Oboro:
                 yield server.pid
             finally:
                 server.terminate()
-
-
-def peak_bytes(process: int) -> int:
-    """The largest resident set that a running process has had."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
-    return int(found[1]) << 10 if found else 0
 
 
 def response_bytes(run: dict[str, Any]) -> int:

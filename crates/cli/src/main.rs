@@ -44,6 +44,8 @@ enum Command {
     Delete(commands::datasets::DeleteArguments),
     /// Show what a key file, dataset directory or segment holds.
     Inspect(commands::inspect::Arguments),
+    /// Measure Oboro on this machine.
+    Bench(commands::bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Command::Datasets(arguments) => commands::datasets::list(&arguments, output),
         Command::Delete(arguments) => commands::datasets::delete(&arguments, output),
         Command::Inspect(arguments) => commands::inspect::run(&arguments, output),
+        Command::Bench(arguments) => commands::bench::run(&arguments, output),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

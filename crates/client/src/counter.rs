@@ -36,6 +36,10 @@ pub struct LevelTrace {
     pub elapsed: Duration,
     /// Of that, what the server says it spent.
     pub server: Duration,
+    /// What combining took here, by the clock: the threads' mean over the moments, most of it while
+    /// others arrived, and then the supports. Where server and owner share processors, waiting for
+    /// one is included.
+    pub combining: Duration,
     /// `log2` of the largest phase, and of what it may be.
     pub log2_largest_phase: f64,
     /// The bound on the former.
@@ -178,14 +182,18 @@ impl<'a> EncryptedCounter<'a> {
             (received, phases)
         });
         let mut all = combiner.phases();
-        for phases in phases {
-            combiner.merge(&mut all, &phases?)?;
+        let mut busy = Duration::ZERO;
+        for worker in phases {
+            let (phases, spent) = worker?;
+            busy += spent;
+            combiner.merge(&mut all, &phases)?;
         }
         let received = received?;
         let server = received.server.ok_or(ClientError::Broken {
             during: DURING,
             cause: "the answer ended early".to_owned(),
         })?;
+        let finishing = Instant::now();
         let answer = combiner.finish(&all)?;
         let trace = LevelTrace {
             level,
@@ -194,6 +202,7 @@ impl<'a> EncryptedCounter<'a> {
             received_bytes: received.bytes,
             elapsed: begun.elapsed(),
             server,
+            combining: busy.div_f64(self.threads.get() as f64) + finishing.elapsed(),
             log2_largest_phase: answer.log2_largest_phase,
             log2_phase_bound: answer.log2_phase_bound,
         };
@@ -219,12 +228,14 @@ struct Received {
     server: Option<Duration>,
 }
 
-/// One thread: combines messages until there are no more.
+/// One thread: combines messages until there are no more, and tells how long that took without
+/// the waiting for them.
 fn combine(
     combiner: &Combiner,
     receiver: &Mutex<Receiver<v1::Moments>>,
-) -> Result<Phases, ClientError> {
+) -> Result<(Phases, Duration), ClientError> {
     let mut phases = combiner.phases();
+    let mut busy = Duration::ZERO;
     let next = || {
         receiver
             .lock()
@@ -233,6 +244,7 @@ fn combine(
             .ok()
     };
     while let Some(message) = next() {
+        let begun = Instant::now();
         let (moments, residues) = unpack_moments(&message, |moment| combiner.residues_of(moment))?;
         let unexpected = CombineError::Unexpected("blocks beyond any");
         let blocks = message.first_block
@@ -249,8 +261,9 @@ fn combine(
                 residues: &residues,
             },
         )?;
+        busy += begun.elapsed();
     }
-    Ok(phases)
+    Ok((phases, busy))
 }
 
 impl SupportCounter for EncryptedCounter<'_> {

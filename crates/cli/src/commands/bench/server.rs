@@ -1,0 +1,94 @@
+//! A server as a process of its own: this very command, on loopback.
+
+use super::{machine, timed};
+use crate::output::Failure;
+use oboro_client::{Connection, Options};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A running server, killed when dropped.
+pub struct Server {
+    child: Child,
+    url: String,
+}
+
+impl Server {
+    /// Starts one on a free port, its datasets in `data`. What it says goes to standard error.
+    pub fn start(data: &Path, threads: NonZeroUsize) -> Result<Self, Failure> {
+        let failed = |problem: String| {
+            Failure::from(format!(
+                "cannot start the server to measure: {problem}; check the space in the temporary directory"
+            ))
+        };
+        let mut command = Command::new(
+            std::env::current_exe().map_err(|error| failed(format!("this command: {error}")))?,
+        );
+        command
+            .args(["serve", "--json", "--listen", "127.0.0.1:0"])
+            .arg("--data")
+            .arg(data)
+            .args(["--threads", &threads.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        if std::env::var_os("OBORO_LOG").is_none() {
+            command.env("OBORO_LOG", "warn");
+        }
+        let child = command.spawn().map_err(|error| failed(error.to_string()))?;
+        let mut server = Self {
+            child,
+            url: String::new(),
+        };
+        let mut line = String::new();
+        if let Some(stdout) = server.child.stdout.take() {
+            BufReader::new(stdout)
+                .read_line(&mut line)
+                .map_err(|error| failed(error.to_string()))?;
+        }
+        server.url = serde_json::from_str::<Value>(&line)
+            .ok()
+            .and_then(|value| value["listening"].as_str().map(str::to_owned))
+            .ok_or_else(|| failed("it ended before it listened".to_owned()))?;
+        Ok(server)
+    }
+
+    /// A connection to it.
+    pub fn connect(&self) -> Result<Connection, Failure> {
+        Ok(Connection::open(&Options {
+            url: self.url.clone(),
+            ..Options::default()
+        })?)
+    }
+
+    /// The largest resident set it has had, in bytes.
+    pub fn peak_bytes(&self) -> Result<u64, Failure> {
+        let peak = machine::peak_bytes(self.child.id())
+            .map_err(|error| format!("cannot tell the server's memory: {error}; run on Linux"))?;
+        Ok(peak)
+    }
+
+    /// Asks it to end and waits until it has; how long that took.
+    pub fn stop(mut self) -> Result<Duration, Failure> {
+        let (ended, took) = timed(|| {
+            kill_process(Pid::from_child(&self.child), Signal::TERM)?;
+            self.child.wait()
+        });
+        match ended {
+            Ok(status) if status.success() => Ok(took),
+            Ok(status) => Err(format!("the server ended with {status}; its log tells why").into()),
+            Err(error) => Err(format!("cannot stop the server: {error}; end it by hand").into()),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // One that has ended by itself is all the better.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

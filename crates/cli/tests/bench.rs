@@ -1,0 +1,159 @@
+//! `oboro bench` end to end on shapes that take no time.
+
+mod common;
+
+use common::{Home, says};
+use serde_json::Value;
+use std::fs;
+
+const SHAPE: &str = "bench support --items 5 --transactions 9000 --threads 2 --runs 2";
+
+/// A home whose temporary files lie in `tmp`.
+fn home() -> Home {
+    let home = Home::new();
+    fs::create_dir(home.path("tmp")).unwrap();
+    home.set("TMPDIR", home.path("tmp").to_str().unwrap());
+    home
+}
+
+/// The JSON values of a run that must succeed, one a line.
+fn lines(home: &Home, line: &str) -> Vec<Value> {
+    let text = home.done(&format!("{line} --json"));
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn words(home: &Home, name: &str) -> Vec<u64> {
+    let bytes = home.read(name);
+    let (words, rest) = bytes.as_chunks();
+    assert!(rest.is_empty());
+    words.iter().map(|&word| u64::from_le_bytes(word)).collect()
+}
+
+#[test]
+fn support_counts_what_is_there_and_reports_it() {
+    let home = home();
+    fs::create_dir(home.path("out")).unwrap();
+    let printed = lines(&home, &format!("{SHAPE} --export out"));
+    let (summary, runs) = printed.split_last().unwrap();
+
+    let numbers: Vec<_> = runs
+        .iter()
+        .map(|run| run["run"].as_u64().unwrap())
+        .collect();
+    assert_eq!(numbers, [0, 1, 2]);
+    for run in runs {
+        assert_eq!(run["response_bytes"], summary["response_bytes"]);
+    }
+
+    let expected: [(&str, Value); 11] = [
+        ("bench", "support".into()),
+        ("items", 5.into()),
+        ("transactions", 9000.into()),
+        ("max_len", 2.into()),
+        ("itemsets", 10.into()),
+        ("runs", 2.into()),
+        ("threads", 2.into()),
+        ("verified", true.into()),
+        ("bit_matrix_bytes", 5625.into()),
+        // Three blocks of 4096 slots, two limbs: 28 bits each on disk, 32 in memory.
+        ("expanded_bytes", (5 * 3 * 4096 * 2 * 4).into()),
+        // Ten pairs, five items with the mask, the mask with itself.
+        ("multiply_adds", (16 * 3 * 4096 * 2).into()),
+    ];
+    for (field, value) in expected {
+        assert_eq!(summary[field], value, "{field}");
+    }
+    let at_least = |field: &str, least: f64| {
+        let value = summary[field]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{field}: {summary}"));
+        assert!(value >= least, "{field} is {value}, below {least}");
+    };
+    at_least("stored_bytes", 5.0 * 3.0 * 4096.0 * 2.0 * 3.5);
+    at_least("peak_server_bytes", 5.0 * 3.0 * 4096.0 * 2.0 * 4.0);
+    at_least("response_bytes", 1.0);
+    for field in [
+        "generate_seconds",
+        "encrypt_seconds",
+        "upload_seconds",
+        "first_query_seconds",
+        "query_seconds",
+        "server_seconds",
+        "client_decrypt_seconds",
+        "server_exit_seconds",
+        "native_bitmap_seconds",
+        "gmacs_per_second",
+    ] {
+        at_least(field, 0.0);
+    }
+    assert!(!summary["cpu"].as_str().unwrap().is_empty());
+
+    let columns = words(&home, "out/columns.u64");
+    let columns: Vec<&[u64]> = columns.chunks_exact(9000_usize.div_ceil(64)).collect();
+    assert_eq!(columns.len(), 5);
+    let common = |a: &[u64], b: &[u64]| {
+        a.iter()
+            .zip(b)
+            .map(|(a, b)| u64::from((a & b).count_ones()))
+            .sum()
+    };
+    let pairs: Vec<u64> = (0..5)
+        .flat_map(|a| (a + 1..5).map(move |b| (a, b)))
+        .map(|(a, b)| common(columns[a], columns[b]))
+        .collect();
+    assert_eq!(words(&home, "out/supports.u64"), pairs);
+    assert!(pairs.iter().all(|&support| support > 0));
+
+    let left = fs::read_dir(home.path("tmp")).unwrap().count();
+    assert_eq!(left, 0, "temporary files are left behind");
+}
+
+#[test]
+fn support_speaks_to_people() {
+    let home = home();
+    let text = home.done(&format!("{SHAPE} --max-len 3"));
+    says(
+        &text,
+        &[
+            "warm-up",
+            "run 2",
+            "10 itemsets of length 3",
+            "all supports equal the plaintext's",
+        ],
+    );
+}
+
+#[test]
+fn support_refuses_what_it_cannot_measure() {
+    let home = home();
+    says(
+        &home.refused(&format!("{SHAPE} --max-len 6")),
+        &["choose 1 to 5"],
+    );
+    says(
+        &home.refused(&format!("{SHAPE} --max-len 0")),
+        &["choose 1 to 5"],
+    );
+    says(
+        &home.refused("bench support --items 5000 --transactions 10"),
+        &["more than 1000000 itemsets", "fewer --items"],
+    );
+    says(
+        &home.refused("bench support --items 5 --transactions 0"),
+        &["the number of transactions is 0"],
+    );
+    says(
+        &home.refused(&format!("{SHAPE} --export nowhere")),
+        &["make the directory first"],
+    );
+    home.write("columns.u64", "mine");
+    says(
+        &home.refused(&format!("{SHAPE} --export .")),
+        &["exists already"],
+    );
+    home.misused(&format!("{SHAPE} --runs 0"));
+    home.set("TMPDIR", "nowhere");
+    says(&home.refused(SHAPE), &["set TMPDIR"]);
+}
