@@ -113,7 +113,11 @@ fn tiles(group: &[Branch], prefixes: &[Operand]) -> Vec<Tile> {
         .collect();
     leaves.sort_unstable();
     leaves.dedup();
-    let mut leaves: Vec<(u32, usize)> = leaves.into_iter().map(|l| (having(l), l)).collect();
+    let mut leaves: Vec<(u32, usize)> = leaves
+        .into_iter()
+        .flat_map(|leaf| halves(having(leaf)).map(move |branches| (branches, leaf)))
+        .filter(|&(branches, _)| branches != 0)
+        .collect();
     leaves.sort_unstable();
     let tile = |leaves: &[(u32, usize)]| {
         let members = (0..group.len()).filter(|b| leaves[0].0 >> b & 1 == 1);
@@ -133,6 +137,15 @@ fn tiles(group: &[Branch], prefixes: &[Operand]) -> Vec<Tile> {
         .flat_map(|alike| alike.chunks(LEAVES))
         .map(tile)
         .collect()
+}
+
+/// All four branches of a group, or those of its first and of its second pair: in the triangle where
+/// each branch has one leaf less than the one before it, pairs share more than threes.
+fn halves(branches: u32) -> [u32; 2] {
+    match branches {
+        0b1111 => [branches, 0],
+        _ => [branches & 0b0011, branches & 0b1100],
+    }
 }
 
 /// Which buffer holds the product of which factors, as the program goes on.

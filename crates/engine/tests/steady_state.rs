@@ -13,7 +13,7 @@ use oboro_store::{Panel, StoreError};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::convert::Infallible;
-use std::io::{PipeWriter, Read, Write, pipe};
+use std::io::{BufRead, BufReader, PipeWriter, Read, Write, pipe};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::thread;
@@ -192,12 +192,10 @@ fn answer_of_a_strict_thread(offend: bool) -> Vec<u8> {
     // A mark ends what the thread has said: its own end of the pipe stays open.
     (&ours).write_all(b".").unwrap();
     let mut answer = Vec::new();
-    for byte in reader.bytes() {
-        match byte.unwrap() {
-            b'.' => break,
-            byte => answer.push(byte),
-        }
-    }
+    BufReader::new(reader)
+        .read_until(b'.', &mut answer)
+        .unwrap();
+    answer.pop();
     answer
 }
 

@@ -155,4 +155,4 @@ fn store_wide(to: &mut [u64], x: Wide) {
     unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), x) }
 }
 
-kernels!("avx2");
+kernels!(target_feature(enable = "avx2"));

@@ -173,4 +173,4 @@ fn store_wide(to: &mut [u64], x: Wide) {
     unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), x) }
 }
 
-kernels!("avx512f");
+kernels!(target_feature(enable = "avx512f"));

@@ -1,6 +1,6 @@
 //! The kernels, written once for every instruction set.
 //!
-//! `kernels!` expands in a module that defines, for one instruction set, `Words` (`WORDS`
+//! `kernels!`, given the attribute that enables an instruction set, expands in a module that defines `Words` (`WORDS`
 //! residues), `Half` (half of them, ready to be multiplied), `Wide` (as many 64-bit lanes) and
 //! a handful of operations between them. Whole registers are worked on here; what remains
 //! goes to the scalar reference. Operand slices have equal lengths, which the callers in
@@ -10,7 +10,7 @@
 //! then called, not inlined: hence the plain loops.
 
 macro_rules! kernels {
-    ($feature:literal) => {
+    ($instructions:meta) => {
         /// Barrett's constants in every lane.
         #[derive(Clone, Copy)]
         struct Barrett {
@@ -22,7 +22,7 @@ macro_rules! kernels {
         }
 
         impl Barrett {
-            #[target_feature(enable = $feature)]
+            #[$instructions]
             #[inline]
             fn new(q: &Modulus) -> Self {
                 Self {
@@ -35,7 +35,7 @@ macro_rules! kernels {
             }
 
             /// Two registers of values below `2^(2·bits)` to residues; as [`Modulus::mul`].
-            #[target_feature(enable = $feature)]
+            #[$instructions]
             #[inline]
             fn residues(self, first: Wide, second: Wide) -> Words {
                 let r = join(self.remainder(first), self.remainder(second));
@@ -43,7 +43,7 @@ macro_rules! kernels {
             }
 
             /// Less than `3q` in every lane.
-            #[target_feature(enable = $feature)]
+            #[$instructions]
             #[inline]
             fn remainder(self, x: Wide) -> Wide {
                 let estimate = multiply_halves(low(shift_right(x, self.low_shift)), self.barrett);
@@ -51,13 +51,13 @@ macro_rules! kernels {
                 subtract_wide(x, multiply_halves(quotient, self.q))
             }
 
-            #[target_feature(enable = $feature)]
+            #[$instructions]
             #[inline]
             fn subtract_if_reached(self, r: Words) -> Words {
                 minimum(r, subtract(r, self.q_words))
             }
 
-            #[target_feature(enable = $feature)]
+            #[$instructions]
             #[inline]
             fn multiply(self, a: Words, b: Words) -> Words {
                 let ((a0, a1), (b0, b1)) = (split(a), split(b));
@@ -70,7 +70,7 @@ macro_rules! kernels {
             length / WORDS * WORDS
         }
 
-        #[target_feature(enable = $feature)]
+        #[$instructions]
         pub(super) fn multiply(q: &Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
             let barrett = Barrett::new(q);
             let whole = whole(out.len());
@@ -84,7 +84,7 @@ macro_rules! kernels {
             scalar::multiply(q, &a[whole..], &b[whole..], &mut out[whole..]);
         }
 
-        #[target_feature(enable = $feature)]
+        #[$instructions]
         pub(super) fn multiply_add(q: &Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
             let barrett = Barrett::new(q);
             let whole = whole(out.len());
@@ -99,7 +99,7 @@ macro_rules! kernels {
             scalar::multiply_add(q, &a[whole..], &b[whole..], &mut out[whole..]);
         }
 
-        #[target_feature(enable = $feature)]
+        #[$instructions]
         pub(super) fn subtract_product(q: &Modulus, a: &mut [u32], b: &[u32], c: &[u32]) {
             let barrett = Barrett::new(q);
             let whole = whole(a.len());
@@ -114,7 +114,7 @@ macro_rules! kernels {
             scalar::subtract_product(q, &mut a[whole..], &b[whole..], &c[whole..]);
         }
 
-        #[target_feature(enable = $feature)]
+        #[$instructions]
         pub(super) fn accumulate_products(pairs: &[(&[u32], &[u32])], accumulator: &mut [u64]) {
             match *pairs {
                 [] => {}
@@ -130,7 +130,7 @@ macro_rules! kernels {
 
         /// One pass of the accumulator for all pairs. Within a register its order is that of
         /// `split`.
-        #[target_feature(enable = $feature)]
+        #[$instructions]
         #[inline]
         fn products_of<const PAIRS: usize>(
             pairs: [(&[u32], &[u32]); PAIRS],
@@ -157,7 +157,7 @@ macro_rules! kernels {
             }
         }
 
-        #[target_feature(enable = $feature)]
+        #[$instructions]
         pub(super) fn reduce_into(q: &Modulus, accumulator: &[u64], out: &mut [u32]) {
             if q.bits() < super::WIDE_REDUCTION_BITS {
                 for (sums, r) in accumulator
@@ -188,7 +188,7 @@ macro_rules! kernels {
 
         /// Any sums to values below 2^53 of the same residue, given `2^32 mod q` below 2^28:
         /// bounds are 2^60 + 2^32, 2^56 + 2^32 and 2^52 + 2^32 after each line.
-        #[target_feature(enable = $feature)]
+        #[$instructions]
         #[inline]
         fn fold(x: Wide, base: Half) -> Wide {
             let x = add_wide(multiply_halves(high(x), base), low_words(x));
@@ -197,7 +197,7 @@ macro_rules! kernels {
         }
 
         /// The register tile: every prefix with every leaf, each loaded once.
-        #[target_feature(enable = $feature)]
+        #[$instructions]
         #[inline]
         fn tile<const PREFIXES: usize, const LEAVES: usize>(
             prefixes: [&[u32]; PREFIXES],
@@ -251,7 +251,7 @@ macro_rules! kernels {
         }
 
         /// Tiles of as many prefixes and leaves as registers hold.
-        #[target_feature(enable = $feature)]
+        #[$instructions]
         pub(super) fn dots(
             prefixes: &[&[u32]],
             leaves: &[&[u32]],
@@ -271,7 +271,7 @@ macro_rules! kernels {
             }
         }
 
-        #[target_feature(enable = $feature)]
+        #[$instructions]
         #[inline]
         fn with_leaves<const PREFIXES: usize>(
             prefixes: [&[u32]; PREFIXES],
