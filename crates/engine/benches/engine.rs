@@ -46,7 +46,7 @@ impl Memory {
                             state = state
                                 .wrapping_mul(6_364_136_223_846_793_005)
                                 .wrapping_add(1_442_695_040_888_963_407);
-                            *residue = ((state >> 36) * u64::from(q.value()) >> 28) as u32;
+                            *residue = (((state >> 36) * u64::from(q.value())) >> 28) as u32;
                         }
                         Ok::<_, Infallible>(())
                     });
