@@ -45,6 +45,12 @@ pub fn dot(q: &Modulus, a: &[u32], b: &[u32]) -> u32 {
     dispatch!(dot(q, a, b))
 }
 
+/// `Σ_j a[j]·b[j] mod 2^64` of any signed words.
+pub fn wrapping_dot(a: &[i32], b: &[i32]) -> u64 {
+    assert_eq!(a.len(), b.len());
+    dispatch!(wrapping_dot(a, b))
+}
+
 /// `Σ_j a[j] mod q` of any 32-bit values.
 pub fn sum(q: &Modulus, a: &[u32]) -> u32 {
     q.reduce(a.iter().map(|&x| u64::from(x)).sum())
@@ -94,6 +100,18 @@ pub fn subtract_product(q: &Modulus, a: &mut [u32], b: &[u32], c: &[u32]) {
     dispatch!(subtract_product(q, a, b, c))
 }
 
+/// `a[j] = (a[j] − b[j]·factor) mod q`, for any 32-bit `b`.
+pub fn subtract_multiple(q: &Modulus, a: &mut [u32], b: &[u32], factor: u32) {
+    assert_eq!(a.len(), b.len());
+    let (factor, shoup, two_q) = (factor, q.shoup(factor), 2 * q.value());
+    for (x, &y) in a.iter_mut().zip(b) {
+        // Below 3q < 2^30.
+        let difference = *x + two_q - q.mul_shoup_lazy(y, factor, shoup);
+        let below_two_q = difference.min(difference.wrapping_sub(two_q));
+        *x = below_two_q.min(below_two_q.wrapping_sub(q.value()));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,6 +155,11 @@ mod tests {
             let mut out = c.clone();
             add_assign(&q, &a, &mut out);
             prop_assert_eq!(&out, &residues(a.iter().zip(&c).map(|(&x, &z)| u64::from(x) + u64::from(z)).collect()));
+            let mut out = c.clone();
+            let any = a.iter().map(|x| x.wrapping_mul(0x9e37_79b9)).collect::<Vec<_>>();
+            let factor = b.first().copied().unwrap_or(0);
+            subtract_multiple(&q, &mut out, &any, factor);
+            prop_assert_eq!(&out, &residues(any.iter().zip(&c).map(|(&x, &z)| u64::from(z) + v - u64::from(x) * u64::from(factor) % v).collect()));
             prop_assert_eq!(u64::from(dot(&q, &a, &b)), products.iter().sum::<u64>() % v);
             prop_assert_eq!(u64::from(sum(&q, &a)), a.iter().map(|&x| u64::from(x)).sum::<u64>() % v);
 
@@ -154,6 +177,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn wrapping_dots_agree_with_integers(pairs in prop::collection::vec((any::<i32>(), any::<i32>()), 0..200)) {
+            let (a, b): (Vec<i32>, Vec<i32>) = pairs.iter().copied().unzip();
+            let exact: i128 = pairs.iter().map(|&(x, y)| i128::from(x) * i128::from(y)).sum();
+            prop_assert_eq!(wrapping_dot(&a, &b), exact as u64);
+            prop_assert_eq!(scalar::wrapping_dot(&a, &b), exact as u64);
+        }
+
         /// Where there is AVX2, the reference runs only on remainders unless it is called by name.
         #[test]
         fn references_agree_with_what_runs((q, triples) in triples()) {
@@ -187,6 +218,8 @@ mod tests {
             u128::from(dot(&q, &largest, &largest)),
             square * 70_001 % u128::from(q.value())
         );
+        let lowest = vec![i32::MIN; 70_001];
+        assert_eq!(wrapping_dot(&lowest, &lowest), 70_001u64 << 62);
         let mut accumulator = vec![0; 16];
         for _ in 0..LAZY_SUMS {
             multiply_accumulate(&largest[..16], &largest[..16], &mut accumulator);

@@ -3,7 +3,7 @@
 
 use super::{LAZY_SUMS, scalar};
 use crate::Modulus;
-use crate::avx2::{load, store};
+use crate::avx2::{load, load_signed, store};
 use std::arch::x86_64::*;
 
 /// Barrett's constants in every 64-bit lane.
@@ -185,4 +185,19 @@ pub(super) fn dot(q: &Modulus, a: &[u32], b: &[u32]) -> u32 {
         total = q.add(total, scalar::dot(q, &a[whole..], &b[whole..]));
     }
     total
+}
+
+#[target_feature(enable = "avx2")]
+pub(super) fn wrapping_dot(a: &[i32], b: &[i32]) -> u64 {
+    let whole = whole(a.len());
+    let (mut even, mut odd) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+    for (x, y) in a.chunks_exact(8).zip(b.chunks_exact(8)) {
+        let (x, y) = (load_signed(x), load_signed(y));
+        even = _mm256_add_epi64(even, _mm256_mul_epi32(x, y));
+        odd = _mm256_add_epi64(odd, _mm256_mul_epi32(odd_lanes(x), odd_lanes(y)));
+    }
+    let mut lanes = [0u64; 4];
+    add_wide(&mut lanes, _mm256_add_epi64(even, odd));
+    let rest = scalar::wrapping_dot(&a[whole..], &b[whole..]);
+    lanes.into_iter().fold(rest, u64::wrapping_add)
 }

@@ -39,3 +39,9 @@ pub(super) fn dot(q: &Modulus, a: &[u32], b: &[u32]) -> u32 {
         .map(run)
         .fold(0, |sum, run| q.add(sum, q.reduce(run)))
 }
+
+pub(super) fn wrapping_dot(a: &[i32], b: &[i32]) -> u64 {
+    a.iter().zip(b).fold(0u64, |sum, (&x, &y)| {
+        sum.wrapping_add((i64::from(x) * i64::from(y)) as u64)
+    })
+}
