@@ -65,11 +65,11 @@ mod tests {
 
     #[test]
     fn the_right_token_and_protocol_pass() {
-        assert_eq!(call(None, &[("oboro-protocol", "1")]), Ok(()));
+        assert_eq!(call(None, &[("oboro-protocol", "2")]), Ok(()));
         assert_eq!(
             call(
                 Some("abc"),
-                &[("oboro-protocol", "1"), ("authorization", "Bearer abc")]
+                &[("oboro-protocol", "2"), ("authorization", "Bearer abc")]
             ),
             Ok(())
         );
@@ -88,20 +88,21 @@ mod tests {
             assert_eq!(
                 call(
                     Some("abc"),
-                    &[("oboro-protocol", "1"), ("authorization", wrong)]
+                    &[("oboro-protocol", "2"), ("authorization", wrong)]
                 ),
                 Err(Code::Unauthenticated),
                 "{wrong}"
             );
         }
         assert_eq!(
-            call(Some("abc"), &[("oboro-protocol", "1")]),
+            call(Some("abc"), &[("oboro-protocol", "2")]),
             Err(Code::Unauthenticated)
         );
         for protocol in [
             &[][..],
             &[("oboro-protocol", "0")],
-            &[("oboro-protocol", "2")],
+            &[("oboro-protocol", "1")],
+            &[("oboro-protocol", "3")],
             &[("oboro-protocol", "x")],
         ] {
             assert_eq!(call(None, protocol), Err(Code::FailedPrecondition));

@@ -5,13 +5,15 @@
 
 use crate::status;
 use oboro_engine::{Moments, Outcome, Plan, count};
-use oboro_protocol::{digest, max_itemsets, moments_messages, v1};
-use oboro_ring::moment::Itemsets;
+use oboro_protocol::{check_fraction_bits, digest, max_itemsets, moments_messages, v1};
+use oboro_ring::moment::{Itemsets, MomentIndex};
+use oboro_ring::{Fractions, Ring};
 use oboro_store::{Snapshot, Store};
+use std::collections::HashMap;
 use std::num::NonZero;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
@@ -40,6 +42,8 @@ struct Question {
     snapshot: Arc<Snapshot>,
     itemsets: Itemsets,
     limbs: usize,
+    /// For each power of the mask.
+    fraction_bits: Vec<u32>,
 }
 
 impl Counting {
@@ -115,10 +119,13 @@ impl Counting {
                 snapshot.manifest().max_len
             )));
         }
+        check_fraction_bits(length, &request.fraction_bits)
+            .map_err(|error| status::of_field(&error))?;
         Ok(Question {
             snapshot,
             itemsets,
             limbs,
+            fraction_bits: request.fraction_bits,
         })
     }
 }
@@ -161,6 +168,7 @@ fn answer(question: &Question, threads: NonZero<usize>, replies: &Replies) -> Re
         snapshot,
         itemsets,
         limbs,
+        ..
     } = question;
     let send = |reply| replies.send(reply);
     if !send(v1::count_reply::Reply::Accepted(v1::Accepted {
@@ -169,16 +177,16 @@ fn answer(question: &Question, threads: NonZero<usize>, replies: &Replies) -> Re
         return Ok(());
     }
     let sent = AtomicU64::new(0);
-    let sink = |moments: Moments| {
-        let each = moments.residues.len() / moments.moments.len();
-        sent.fetch_add(moments.residues.len() as u64, Ordering::Relaxed);
-        let mut messages = moments_messages(
-            moments.limb,
-            moments.blocks,
-            moments.moments,
-            each,
-            &moments.residues,
-        );
+    let ring = Ring::new(snapshot.manifest().parameters.clone());
+    let packer = Packer::new(question, &ring);
+    let sink = |part: Moments| {
+        let moments = part.moments.clone();
+        let group = part.blocks.start / ring.parameters().group_blocks();
+        let Some(packed) = packer.add(group, part) else {
+            return ControlFlow::Continue(());
+        };
+        sent.fetch_add(moments.len() as u64, Ordering::Relaxed);
+        let mut messages = moments_messages(group, moments, packed);
         match messages.all(|message| send(v1::count_reply::Reply::Moments(message))) {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
@@ -199,9 +207,68 @@ fn answer(question: &Question, threads: NonZero<usize>, replies: &Replies) -> Re
     );
     if outcome == Outcome::Complete {
         send(v1::count_reply::Reply::Done(v1::Done {
-            residues: sent.into_inner(),
+            moments: sent.into_inner(),
             microseconds,
         }));
     }
     Ok(())
+}
+
+/// Collects the limbs of moments and packs them once they are all there.
+struct Packer<'a> {
+    fraction_bits: &'a [u32],
+    fractions: Fractions<'a>,
+    index: MomentIndex,
+    limbs: usize,
+    degree: usize,
+    /// By group and first moment: the residues modulo the limbs that came so far.
+    waiting: Mutex<HashMap<(u64, usize), Limbs>>,
+}
+
+/// Residues of some moments, by limb.
+type Limbs = Vec<(usize, Vec<u32>)>;
+
+impl<'a> Packer<'a> {
+    fn new(question: &'a Question, ring: &'a Ring) -> Self {
+        Self {
+            fraction_bits: &question.fraction_bits,
+            fractions: Fractions::new(ring, question.limbs),
+            index: MomentIndex::new(&question.itemsets),
+            limbs: question.limbs,
+            degree: ring.degree(),
+            waiting: Mutex::default(),
+        }
+    }
+
+    /// Takes moments of a group modulo one limb; returns them as they travel if it is the last.
+    fn add(&self, group: u64, part: Moments) -> Option<Vec<u8>> {
+        let key = (group, part.moments.start);
+        let mut limbs = {
+            let mut waiting = self.waiting.lock().expect("no thread panics with the lock");
+            let limbs = waiting.entry(key).or_default();
+            limbs.push((part.limb, part.residues));
+            if limbs.len() < self.limbs {
+                return None;
+            }
+            waiting.remove(&key).expect("it was just there")
+        };
+        limbs.sort_unstable_by_key(|(limb, _)| *limb);
+        let power = self.index.get(part.moments.start).0;
+        let bits = self.fraction_bits[power];
+        let each = self.fractions.packed_len(power, bits);
+        let mut packed = vec![0; part.moments.len() * each];
+        let mut scratch = vec![0; self.degree];
+        for (i, bytes) in packed.chunks_exact_mut(each).enumerate() {
+            let size = if power == 0 { 1 } else { self.degree };
+            let of_limb = |(_, all): &(usize, Vec<u32>)| all[i * size..(i + 1) * size].to_vec();
+            let mut residues: Vec<u32> = limbs.iter().flat_map(of_limb).collect();
+            match power {
+                0 => self.fractions.pack_scalar(&residues, bits, bytes),
+                _ => self
+                    .fractions
+                    .pack_polynomial(&mut residues, bits, &mut scratch, bytes),
+            }
+        }
+        Some(packed)
+    }
 }
