@@ -179,9 +179,9 @@ fn moments(replies: &mut [Result<v1::CountReply, Status>]) -> Vec<&mut v1::Momen
         .collect()
 }
 
-/// Replaces the residues of a message by as many bytes of this value.
+/// Replaces the fractions of a message by as many bytes of this value.
 fn fill(moments: &mut v1::Moments, byte: u8) {
-    moments.residues = vec![byte; moments.residues.len()].into();
+    moments.fractions = vec![byte; moments.fractions.len()].into();
 }
 
 #[test]
@@ -205,17 +205,10 @@ fn answers_that_cannot_be_are_refused() {
         ("one part twice", |replies| {
             replies.insert(1, replies[1].clone());
         }),
-        ("a limb that is none", |replies| {
-            moments(replies)[0].limb = u32::MAX
+        ("a group that is none", |replies| {
+            moments(replies)[0].group = u64::MAX
         }),
-        ("another limb", |replies| moments(replies)[0].limb += 1),
-        ("blocks that are none", |replies| {
-            moments(replies)[0].first_block = u64::MAX
-        }),
-        ("blocks beyond any", |replies| {
-            moments(replies)[0].blocks = u64::MAX
-        }),
-        ("no blocks", |replies| moments(replies)[0].blocks = 0),
+        ("another group", |replies| moments(replies)[0].group += 1),
         ("moments that are none", |replies| {
             moments(replies)[0].first_moment = u64::MAX
         }),
@@ -226,20 +219,33 @@ fn answers_that_cannot_be_are_refused() {
             moments(replies)[0].moments = 1 << 63
         }),
         ("no moments", |replies| moments(replies)[0].moments = 0),
-        ("no residues", |replies| {
-            moments(replies)[0].residues = Vec::new().into()
+        ("other moments", |replies| {
+            moments(replies)[0].first_moment += 1
+        }),
+        ("no fractions", |replies| {
+            moments(replies)[0].fractions = Vec::new().into()
         }),
         ("a byte too few", |replies| {
-            let part = &mut moments(replies)[0].residues;
+            let part = &mut moments(replies)[0].fractions;
             *part = part.slice(1..);
         }),
-        ("too many residues", |replies| {
-            let part = &mut moments(replies)[0].residues;
-            *part = [&part[..], &[0; 7]].concat().into();
+        ("a moment too many", |replies| {
+            let moments = moments(replies).remove(0);
+            let each = moments.fractions.len() / moments.moments as usize;
+            let part = &mut moments.fractions;
+            *part = [&part[..], &vec![0; each]].concat().into();
         }),
-        ("residues beyond their modulus", |replies| {
+        ("fractions of something else", |replies| {
             for part in moments(replies) {
-                fill(part, 0xff);
+                fill(part, 0xa5);
+            }
+        }),
+        ("a count that is not what came", |replies| {
+            if let Some(Ok(v1::CountReply {
+                reply: Some(Reply::Done(done)),
+            })) = replies.last_mut()
+            {
+                done.moments += 1;
             }
         }),
         ("much of what makes no sense", |replies| {

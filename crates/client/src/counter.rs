@@ -7,9 +7,9 @@
 use crate::connection::Connection;
 use crate::error::ClientError;
 use oboro_mining::{Dataset, Itemset, SupportCounter, transactions::compare_names};
-use oboro_protocol::{max_itemsets, unpack_moments, v1};
+use oboro_protocol::{max_itemsets, moments_range, v1};
 use oboro_ring::moment::Itemsets;
-use oboro_rlwe::{Answer, CombineError, Combiner, Partial, Phases};
+use oboro_rlwe::{Answer, Combiner, Partial, Phases};
 use std::num::NonZeroUsize;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -54,12 +54,13 @@ impl LevelTrace {
         self.received_bytes += other.received_bytes;
         self.elapsed += other.elapsed;
         self.server += other.server;
+        self.combining += other.combining;
         self.log2_largest_phase = self.log2_largest_phase.max(other.log2_largest_phase);
         self.log2_phase_bound = self.log2_phase_bound.max(other.log2_phase_bound);
     }
 }
 
-/// Told while moments arrive: the level, residues received, residues expected.
+/// Told while moments arrive: the level, bytes of them received, bytes expected.
 type Progress<'a> = Box<dyn Fn(usize, u64, u64) + Sync + 'a>;
 
 /// An uploaded dataset that counts.
@@ -101,7 +102,7 @@ impl<'a> EncryptedCounter<'a> {
         }
     }
 
-    /// Tells `progress` the level, the residues received and the residues expected.
+    /// Tells `progress` the level, the bytes of moments received and the bytes expected.
     #[must_use]
     pub fn with_progress(mut self, progress: impl Fn(usize, u64, u64) + Sync + 'a) -> Self {
         self.progress = Box::new(progress);
@@ -131,10 +132,11 @@ impl<'a> EncryptedCounter<'a> {
             limbs: combiner.limbs() as u32,
             length: level as u32,
             columns: combiner.itemsets().as_flat().to_vec(),
+            fraction_bits: combiner.fraction_bits().to_vec(),
         };
         let (sender, receiver) = sync_channel::<v1::Moments>(WAITING);
         let receiver = Arc::new(Mutex::new(receiver));
-        let expected = combiner.answer_residues();
+        let expected = combiner.answer_bytes();
         let (received, phases) = thread::scope(|scope| {
             let workers: Vec<_> = (0..self.threads.get())
                 .map(|_| {
@@ -152,18 +154,16 @@ impl<'a> EncryptedCounter<'a> {
                 while let Some(reply) = stream.message().await.map_err(broken)? {
                     match reply.reply {
                         Some(v1::count_reply::Reply::Moments(moments)) => {
-                            received.bytes += moments.residues.len() as u64;
-                            let each = combiner.residues_of(moments.first_moment as usize);
-                            let residues = moments.moments.saturating_mul(each as u64);
-                            received.residues = received.residues.saturating_add(residues);
-                            (self.progress)(level, received.bytes * 2 / 7, expected);
+                            received.bytes += moments.fractions.len() as u64;
+                            received.moments = received.moments.saturating_add(moments.moments);
+                            (self.progress)(level, received.bytes, expected);
                             if sender.send(moments).is_err() {
                                 // All workers have failed; their error says why.
                                 break;
                             }
                         }
                         Some(v1::count_reply::Reply::Done(done)) => {
-                            if done.residues != received.residues {
+                            if done.moments != received.moments {
                                 // Parts were lost on the way; what is there is worthless.
                                 break;
                             }
@@ -224,7 +224,7 @@ fn itemsets_per_question(limits: &v1::Limits, level: usize) -> usize {
 #[derive(Default)]
 struct Received {
     bytes: u64,
-    residues: u64,
+    moments: u64,
     server: Option<Duration>,
 }
 
@@ -245,22 +245,12 @@ fn combine(
     };
     while let Some(message) = next() {
         let begun = Instant::now();
-        let (moments, residues) = unpack_moments(&message, |moment| combiner.residues_of(moment))?;
-        let unexpected = CombineError::Unexpected("blocks beyond any");
-        let blocks = message.first_block
-            ..message
-                .first_block
-                .checked_add(message.blocks)
-                .ok_or(unexpected)?;
-        combiner.absorb(
-            &mut phases,
-            &Partial {
-                limb: message.limb as usize,
-                blocks,
-                moments,
-                residues: &residues,
-            },
-        )?;
+        let partial = Partial {
+            group: message.group,
+            moments: moments_range(&message)?,
+            fractions: &message.fractions,
+        };
+        combiner.absorb(&mut phases, &partial)?;
         busy += begun.elapsed();
     }
     Ok((phases, busy))

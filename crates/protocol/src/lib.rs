@@ -6,7 +6,7 @@ mod fields;
 mod moments;
 
 pub use fields::{FieldError, dataset_id, digest};
-pub use moments::{moments_messages, unpack_moments};
+pub use moments::{check_fraction_bits, moments_messages, moments_range};
 
 /// Generated from `proto/oboro.proto`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]
@@ -15,7 +15,7 @@ pub mod v1 {
 }
 
 /// The protocol spoken here. Every change that an older peer would misunderstand raises it.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// The metadata key under which a caller tells its protocol.
 pub const PROTOCOL_KEY: &str = "oboro-protocol";
@@ -23,7 +23,7 @@ pub const PROTOCOL_KEY: &str = "oboro-protocol";
 /// Bytes of a segment in one message.
 pub const SEGMENT_CHUNK_BYTES: usize = 512 << 10;
 
-/// Bytes of residues in one message, more or less: at least one moment travels whole.
+/// Bytes of moments in one message, at most or little more: at least one moment travels in each.
 pub const MOMENTS_CHUNK_BYTES: usize = 1 << 20;
 
 /// The largest message either side takes: a request of millions of itemsets, a manifest of a

@@ -1,75 +1,72 @@
 //! Moments in messages and back. Whatever a peer sends gets an answer or an error, never a panic.
 
 use crate::{FieldError, MOMENTS_CHUNK_BYTES, v1};
-use oboro_ring::pack::{pack, packed_len, unpack};
+use oboro_ring::fraction::WHOLE;
+use prost::bytes::Bytes;
 use std::ops::Range;
 
-/// Messages of about a mebibyte for moments with `each` residues (1 for scalars, else `N`).
+/// Messages of about a mebibyte for packed moments of a group, all of one size.
 pub fn moments_messages(
-    limb: usize,
-    blocks: Range<u64>,
+    group: u64,
     moments: Range<usize>,
-    each: usize,
-    residues: &[u32],
+    packed: impl Into<Bytes>,
 ) -> impl Iterator<Item = v1::Moments> {
-    debug_assert_eq!(residues.len(), moments.len() * each);
-    let step = (MOMENTS_CHUNK_BYTES / packed_len(each + each % 2)).max(1);
-    residues
-        .chunks(step * each)
-        .enumerate()
-        .map(move |(i, part)| v1::Moments {
-            limb: limb as u32,
-            first_block: blocks.start,
-            blocks: blocks.end - blocks.start,
-            first_moment: (moments.start + i * step) as u64,
-            moments: (part.len() / each) as u64,
-            residues: packed(part).into(),
-        })
+    let packed = packed.into();
+    let each = packed.len() / moments.len();
+    debug_assert_eq!(packed.len(), moments.len() * each);
+    let step = (MOMENTS_CHUNK_BYTES / each).max(1);
+    moments.clone().step_by(step).map(move |first| {
+        let count = step.min(moments.end - first);
+        let at = (first - moments.start) * each;
+        v1::Moments {
+            group,
+            first_moment: first as u64,
+            moments: count as u64,
+            fractions: packed.slice(at..at + count * each),
+        }
+    })
 }
 
-fn packed(residues: &[u32]) -> Vec<u8> {
-    let even = residues.len() / 2 * 2;
-    let mut bytes = vec![0; packed_len(residues.len().next_multiple_of(2))];
-    let (whole, last) = bytes.split_at_mut(packed_len(even));
-    pack(&residues[..even], whole);
-    if let [odd] = residues[even..] {
-        pack(&[odd, 0], last);
-    }
-    bytes
-}
-
-/// The number of moments and the residues of a message; whether they fit the question is for the
+/// Which moments a message says that it has; whether they fit the question and its bytes is for the
 /// caller to check.
 ///
 /// # Errors
-/// A length that no number of residues has, or numbers that do not fit this machine.
-pub fn unpack_moments(
-    message: &v1::Moments,
-    each_of: impl Fn(usize) -> usize,
-) -> Result<(Range<usize>, Vec<u32>), FieldError> {
-    let bad = |field, problem| FieldError { field, problem };
-    let first =
-        usize::try_from(message.first_moment).map_err(|_| bad("first_moment", "is too large"))?;
-    let count = usize::try_from(message.moments).map_err(|_| bad("moments", "is too large"))?;
-    let end = first
-        .checked_add(count)
-        .ok_or(bad("moments", "is too large"))?;
-    let wanted = count
-        .checked_mul(each_of(first))
-        .ok_or(bad("moments", "is too large"))?;
-    let even = wanted
-        .checked_next_multiple_of(2)
-        .ok_or(bad("moments", "is too large"))?;
-    // Compared before anything of that size is made: the bytes are here, the claim may be anything.
-    if message.residues.len() / 7 != even / 2 || !message.residues.len().is_multiple_of(7) {
-        return Err(bad("residues", "do not have the length of their moments"));
+/// Numbers that do not fit this machine.
+pub fn moments_range(message: &v1::Moments) -> Result<Range<usize>, FieldError> {
+    let first = usize::try_from(message.first_moment).ok();
+    let count = usize::try_from(message.moments).ok();
+    first
+        .zip(count)
+        .and_then(|(first, count)| Some(first..first.checked_add(count)?))
+        .ok_or(FieldError {
+            field: "moments",
+            problem: "are numbered beyond any",
+        })
+}
+
+/// That a question for itemsets of `length` asks for fractions that can be: a number of bits for
+/// each power of the mask, at most 64, whole bytes for scalars; 0 for moments that travel whole.
+///
+/// # Errors
+/// Anything else.
+pub fn check_fraction_bits(length: usize, bits: &[u32]) -> Result<(), FieldError> {
+    let bad = |problem| FieldError {
+        field: "fraction_bits",
+        problem,
+    };
+    let Some((&scalar, polynomials)) = bits.split_first() else {
+        return Err(bad("are missing"));
+    };
+    if polynomials.len() != length {
+        return Err(bad("are not one for each power of the mask"));
     }
-    let mut residues = vec![0; even];
-    unpack(&message.residues, &mut residues);
-    if residues.len() > wanted && residues.pop() != Some(0) {
-        return Err(bad("residues", "end with padding that is not zero"));
+    if scalar == WHOLE || !scalar.is_multiple_of(8) {
+        return Err(bad("are not whole bytes for scalars"));
     }
-    Ok((first..end, residues))
+    if bits.iter().any(|&bits| bits > 64) {
+        return Err(bad("are more than 64"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -77,76 +74,67 @@ mod tests {
     use super::*;
 
     fn round_trip(count: usize, each: usize) {
-        let residues: Vec<u32> = (0..(count * each) as u32)
-            .map(|i| i.wrapping_mul(2_654_435_761) >> 4)
-            .collect();
+        let packed: Vec<u8> = (0..count * each).map(|i| (i * 31 >> 3) as u8).collect();
         let mut next = 3;
         let mut all = Vec::new();
-        for message in moments_messages(1, 4..6, 3..3 + count, each, &residues) {
-            assert_eq!(
-                (message.limb, message.first_block, message.blocks),
-                (1, 4, 2)
-            );
-            assert!(message.residues.len() <= MOMENTS_CHUNK_BYTES + 7);
-            let (moments, part) = unpack_moments(&message, |_| each).unwrap();
+        for message in moments_messages(5, 3..3 + count, packed.clone()) {
+            assert_eq!(message.group, 5);
+            assert!(message.fractions.len() <= MOMENTS_CHUNK_BYTES.max(each));
+            let moments = moments_range(&message).unwrap();
             assert_eq!(moments.start, next);
+            assert_eq!(message.fractions.len(), moments.len() * each);
             next = moments.end;
-            all.extend(part);
+            all.extend_from_slice(&message.fractions);
         }
-        assert_eq!((next, all), (3 + count, residues));
+        assert_eq!((next, all), (3 + count, packed));
     }
 
     #[test]
-    fn messages_carry_all_residues() {
+    fn messages_carry_all_moments() {
         for (count, each) in [
             (1, 1),
-            (2, 1),
-            (7, 1),
-            (300_001, 1),
+            (7, 3),
+            (400_001, 3),
             (1, 4096),
-            (100, 4096),
-            (90, 8192),
+            (100, 33_000),
+            (2, MOMENTS_CHUNK_BYTES + 1),
         ] {
             round_trip(count, each);
         }
     }
 
     #[test]
-    fn claims_that_do_not_fit_are_errors() {
-        let good = v1::Moments {
-            moments: 3,
-            residues: vec![0; 14].into(),
-            ..Default::default()
+    fn numbers_beyond_any_are_errors() {
+        let of = |first_moment, moments| {
+            moments_range(&v1::Moments {
+                first_moment,
+                moments,
+                ..Default::default()
+            })
         };
-        assert!(unpack_moments(&good, |_| 1).is_ok());
-        for bad in [
-            v1::Moments {
-                moments: 4096,
-                ..good.clone()
-            },
-            v1::Moments {
-                moments: u64::MAX,
-                ..good.clone()
-            },
-            v1::Moments {
-                first_moment: u64::MAX,
-                ..good.clone()
-            },
-            v1::Moments {
-                moments: 5,
-                ..good.clone()
-            },
-            v1::Moments {
-                residues: vec![0; 15].into(),
-                ..good.clone()
-            },
-            v1::Moments {
-                residues: vec![0xff; 14].into(),
-                ..good.clone()
-            },
-        ] {
-            assert!(unpack_moments(&bad, |_| 1).is_err(), "{bad:?}");
+        assert_eq!(of(2, 3), Ok(2..5));
+        assert_eq!(of(u64::MAX, 0).is_ok(), usize::BITS == 64);
+        assert!(of(u64::MAX, 1).is_err());
+        assert!(of(1, u64::MAX).is_err());
+    }
+
+    #[test]
+    fn fraction_bits_are_checked() {
+        for good in [&[8, 1, 64][..], &[24, 29, 35], &[64, WHOLE, WHOLE]] {
+            assert_eq!(check_fraction_bits(2, good), Ok(()), "{good:?}");
         }
-        assert!(unpack_moments(&good, |_| usize::MAX).is_err());
+        for bad in [
+            &[][..],
+            &[24],
+            &[24, 29],
+            &[24, 29, 35, 41],
+            &[WHOLE, 29, 35],
+            &[25, 29, 35],
+            &[72, 29, 35],
+            &[24, 65, 35],
+            &[24, 29, u32::MAX],
+        ] {
+            assert!(check_fraction_bits(2, bad).is_err(), "{bad:?}");
+        }
     }
 }

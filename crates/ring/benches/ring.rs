@@ -1,7 +1,8 @@
 //! How fast the ring computes: `cargo bench -p oboro-ring`. One JSON object a line, the summary
 //! last; times are medians of interleaved repetitions, in microseconds.
 
-use oboro_ring::{Modulus, Ntt, Parameters, Seed, limb_primes, mask, vector};
+use oboro_ring::pack::{bits_packed_len, pack_bits, unpack_bits};
+use oboro_ring::{Fractions, Modulus, Ntt, Parameters, Ring, Seed, limb_primes, mask, vector};
 use serde_json::{Map, Value, json};
 use std::hint::black_box;
 use std::time::Instant;
@@ -60,10 +61,19 @@ fn main() {
     let mut y = wide.clone();
     let mut sums = vec![0u64; degree];
     let wide_sums: Vec<u64> = wide.iter().map(|&x| x * x).collect();
-    let mut residues = vec![0; degree];
+    let mut reduced = vec![0; degree];
     let operands: Vec<Vec<u32>> = (0..8).map(|i| [&a[i..TILE], &a[..i]].concat()).collect();
     let operand = |i: usize| &operands[i][..];
     let (prefixes, leaves) = ([0, 1, 2, 3].map(operand), [4, 5, 6, 7].map(operand));
+    let ring = Ring::new(parameters.clone());
+    let fractions = Fractions::new(&ring, 2);
+    // Any residues below the smaller limb; what a call leaves of them will do for the next.
+    let mut residues: Vec<u32> = a.iter().chain(&a).map(|x| x / 2).collect();
+    let mut fraction = vec![0u64; degree];
+    let numbers: Vec<u64> = a.iter().map(|&x| u64::from(x) << 7).collect();
+    let mut packed = vec![0u8; bits_packed_len(degree, 35)];
+    let mut unpacked = numbers.clone();
+    let bytes = packed.clone();
     let mut cases = [
         Case::new("forward", || ntt.forward(black_box(&mut v))),
         Case::new("inverse", || ntt.inverse(black_box(&mut w))),
@@ -85,7 +95,16 @@ fn main() {
             vector::accumulate_products(black_box(&[(&a[..], &b[..]); 4]), black_box(&mut sums));
         }),
         Case::new("reduce_into", || {
-            vector::reduce_into(&modulus, black_box(&wide_sums), black_box(&mut residues));
+            vector::reduce_into(&modulus, black_box(&wide_sums), black_box(&mut reduced));
+        }),
+        Case::new("fractions_of_2_limbs", || {
+            fractions.of_polynomial(black_box(&mut residues), 35, black_box(&mut fraction));
+        }),
+        Case::new("pack_35_bits", || {
+            pack_bits(black_box(&numbers), 35, black_box(&mut packed));
+        }),
+        Case::new("unpack_35_bits", || {
+            unpack_bits(black_box(&bytes), 35, black_box(&mut unpacked));
         }),
     ];
     for _ in 0..REPETITIONS {

@@ -1,4 +1,4 @@
-//! Eight residues between memory and a register: what the AVX2 kernels share.
+//! Eight words between memory and a register: what the AVX2 kernels share.
 
 use std::arch::x86_64::*;
 
@@ -6,6 +6,15 @@ use std::arch::x86_64::*;
 #[target_feature(enable = "avx2")]
 #[inline]
 pub(crate) fn load(from: &[u32]) -> __m256i {
+    assert!(from.len() >= 8);
+    // SAFETY: eight words are readable, just checked; the load is unaligned.
+    unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
+}
+
+/// As [`load`], of signed words.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(crate) fn load_signed(from: &[i32]) -> __m256i {
     assert!(from.len() >= 8);
     // SAFETY: eight words are readable, just checked; the load is unaligned.
     unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }

@@ -10,6 +10,7 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+pub mod fraction;
 pub mod mask;
 mod modulus;
 pub mod moment;
@@ -19,6 +20,7 @@ mod parameters;
 mod ring;
 pub mod vector;
 
+pub use fraction::Fractions;
 pub use mask::Seed;
 pub use modulus::{Modulus, ModulusError};
 pub use ntt::{Ntt, NttError};

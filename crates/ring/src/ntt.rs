@@ -104,13 +104,21 @@ impl Ntt {
     ///
     /// Panics if `values` does not hold `N` of them.
     pub fn inverse(&self, values: &mut [u32]) {
+        self.inverse_times(values, 1);
+    }
+
+    /// As [`inverse`](Self::inverse), each coefficient times the residue `factor`, at no extra cost.
+    ///
+    /// Panics if `values` does not hold `N` of them.
+    pub fn inverse_times(&self, values: &mut [u32], factor: u32) {
         assert_eq!(values.len(), self.degree);
+        let scale = self.modulus.mul(self.degree_inverse, factor);
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") {
             // SAFETY: AVX2 was just detected; the length was just checked.
-            return unsafe { avx2::inverse(self, values) };
+            return unsafe { avx2::inverse(self, values, scale) };
         }
-        self.inverse_scalar(values);
+        self.inverse_scalar(values, scale);
     }
 
     /// The reference of [`forward`](Self::forward).
@@ -138,9 +146,8 @@ impl Ntt {
         }
     }
 
-    /// The reference of [`inverse`](Self::inverse).
-    #[doc(hidden)]
-    pub fn inverse_scalar(&self, values: &mut [u32]) {
+    /// The reference of [`inverse_times`](Self::inverse_times); `scale` is `N^{-1}` times the factor.
+    fn inverse_scalar(&self, values: &mut [u32], scale: u32) {
         let (q, two_q) = (self.modulus.value(), 2 * self.modulus.value());
         let mut stride = 1;
         let mut first = self.degree / 2;
@@ -157,10 +164,9 @@ impl Ntt {
             first /= 2;
             stride *= 2;
         }
-        let n_inverse = self.degree_inverse;
-        let shoup = self.modulus.shoup(n_inverse);
+        let shoup = self.modulus.shoup(scale);
         for x in values {
-            *x = subtract_if_reached(self.modulus.mul_shoup_lazy(*x, n_inverse, shoup), q);
+            *x = subtract_if_reached(self.modulus.mul_shoup_lazy(*x, scale, shoup), q);
         }
     }
 }
@@ -279,11 +285,12 @@ mod tests {
             ntt.forward_scalar(&mut reference);
             prop_assert_eq!(&fast, &reference);
             prop_assert!(fast.iter().all(|&x| x < q.value()));
-            ntt.inverse(&mut fast);
-            ntt.inverse_scalar(&mut reference);
+            let factor = seed as u32 % q.value();
+            ntt.inverse_times(&mut fast, factor);
+            ntt.inverse_scalar(&mut reference, q.mul(ntt.degree_inverse, factor));
             prop_assert_eq!(&fast, &reference);
-            let canonical: Vec<u32> = a.iter().map(|&x| x % q.value()).collect();
-            prop_assert_eq!(fast, canonical);
+            let multiples: Vec<u32> = a.iter().map(|&x| q.mul(x % q.value(), factor)).collect();
+            prop_assert_eq!(fast, multiples);
         }
 
         #[test]
@@ -301,7 +308,7 @@ mod tests {
             prop_assert_eq!(fast, mixed((4 * t - 1) % t));
             let (mut fast, mut reference) = (mixed(t - 1), mixed(t - 1));
             ntt.inverse(&mut fast);
-            ntt.inverse_scalar(&mut reference);
+            ntt.inverse_scalar(&mut reference, ntt.degree_inverse);
             prop_assert_eq!(fast, reference);
         }
 

@@ -165,6 +165,18 @@ pub fn add_assign(q: &Modulus, a: &[u32], out: &mut [u32]) {
     }
 }
 
+/// `a[j] = (a[j] − b[j]·factor) mod q`, for any 32-bit `b`.
+pub fn subtract_multiple(q: &Modulus, a: &mut [u32], b: &[u32], factor: u32) {
+    assert_eq!(a.len(), b.len());
+    let (factor, shoup, two_q) = (factor, q.shoup(factor), 2 * q.value());
+    for (x, &y) in a.iter_mut().zip(b) {
+        // Below 3q < 2^30.
+        let difference = *x + two_q - q.mul_shoup_lazy(y, factor, shoup);
+        let below_two_q = difference.min(difference.wrapping_sub(two_q));
+        *x = below_two_q.min(below_two_q.wrapping_sub(q.value()));
+    }
+}
+
 /// `Σ_j a[j] mod q` of any 32-bit values.
 pub fn sum(q: &Modulus, a: &[u32]) -> u32 {
     q.reduce(a.iter().map(|&x| u64::from(x)).sum())
@@ -175,6 +187,12 @@ pub fn dot(q: &Modulus, a: &[u32], b: &[u32]) -> u32 {
     let mut sums = [[Sum::default(); LEAVES]; PREFIXES];
     dots(&[a], &[b], &mut sums);
     sums[0][0].residue(q)
+}
+
+/// `Σ_j a[j]·b[j] mod 2^64` of any signed words.
+pub fn wrapping_dot(a: &[i32], b: &[i32]) -> u64 {
+    assert_eq!(a.len(), b.len());
+    dispatch!(Kernels::current(), wrapping_dot(a, b))
 }
 
 /// `sums[p][l] += Σ_j prefixes[p][j]·leaves[l][j]`; operands may be any values below `2^28`.
@@ -287,6 +305,29 @@ mod tests {
         }
 
         #[test]
+        fn multiples_are_subtracted((q, v) in vectors(2), factor: u32) {
+            let modulus = u64::from(q.value());
+            let any: Vec<u32> = v[0].iter().map(|x| x.wrapping_mul(0x9e37_79b9)).collect();
+            let factor = factor % q.value();
+            let mut out = v[1].clone();
+            subtract_multiple(&q, &mut out, &any, factor);
+            let expected = any.iter().zip(&v[1]).map(|(&x, &z)| {
+                ((u64::from(z) + modulus - u64::from(x) * u64::from(factor) % modulus) % modulus) as u32
+            });
+            prop_assert_eq!(out, expected.collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn all_kernels_wrap_signed_dots(pairs in prop::collection::vec((any::<i32>(), any::<i32>()), 0..200)) {
+            let (a, b): (Vec<i32>, Vec<i32>) = pairs.iter().copied().unzip();
+            let exact: i128 = pairs.iter().map(|&(x, y)| i128::from(x) * i128::from(y)).sum();
+            for kernels in Kernels::available() {
+                let found = dispatch!(kernels, wrapping_dot(&a, &b));
+                prop_assert_eq!(found, exact as u64, "{:?}", kernels);
+            }
+        }
+
+        #[test]
         fn all_kernels_accumulate_pairs((q, v) in vectors(14), pairs in 0..7usize) {
             let pairs: Vec<(&[u32], &[u32])> = v.chunks(2).take(pairs).map(|p| (&p[0][..], &p[1][..])).collect();
             let modulus = u64::from(q.value());
@@ -349,6 +390,7 @@ mod tests {
     fn long_sums_of_the_largest_operands_do_not_overflow() {
         let largest = vec![(1 << 28) - 1; 70_001];
         let square = ((1u128 << 28) - 1).pow(2);
+        let lowest = vec![i32::MIN; 70_001];
         for kernels in Kernels::available() {
             let mut sums = [[Sum::default(); LEAVES]; PREFIXES];
             dispatch!(
@@ -359,6 +401,8 @@ mod tests {
                 let total = u128::from(sum.low) + (u128::from(sum.high) << 32);
                 assert_eq!(total, square * 70_001);
             }
+            let found = dispatch!(kernels, wrapping_dot(&lowest, &lowest));
+            assert_eq!(found, 70_001u64 << 62);
             let mut accumulator = vec![0; 32];
             let pair = (&largest[..32], &largest[..32]);
             for _ in 0..LAZY_SUMS / 4 {

@@ -14,14 +14,17 @@ mod key;
 mod key_file;
 mod noise;
 mod planner;
+mod precision;
 mod prf;
 mod sampler;
 mod seal;
+mod secrets;
 
 pub use combine::{Answer, CombineError, Combiner, Partial, Phases};
 pub use encrypt::{Block, EncryptError, Encryptor};
 pub use key::{DatasetKey, KeyCheck, MasterKey};
 pub use key_file::{KeyFileError, Passphrase};
-pub use noise::{BlockNoise, NORM_LIMIT, PEAK_LIMIT, limbs_for_level, log2_phase_bound};
+pub use noise::{BlockNoise, MIN_SLACK, NORM_LIMIT, PEAK_LIMIT, limbs_for_level, log2_phase_bound};
 pub use planner::{PlanError, plan};
+pub use precision::fraction_bits;
 pub use seal::SealError;

@@ -24,6 +24,10 @@ pub const NORM_LIMIT: f64 = 4.0;
 /// probability below 2^-40 (docs/cryptography.md, "How often does a draw fail?").
 pub const PEAK_LIMIT: f64 = 24.0;
 
+/// The least part of `Q` that is left between the bound and `Q/2`: the rounding of fractions needs
+/// some, and each halving of it costs a bit of every fraction.
+pub const MIN_SLACK: f64 = 1.0 / 16.0;
+
 /// Room for the rounding of floating-point measurements and logarithms.
 const MARGIN: f64 = 1e-6;
 
@@ -80,10 +84,11 @@ pub fn log2_phase_bound(parameters: &Parameters, level: usize, blocks: u64) -> f
     (blocks.max(1) as f64).log2() + factors + MARGIN
 }
 
-/// The number of limbs that level `level` reads: the fewest with `Q > 2·|Φ_0|` over a whole
-/// group of blocks. `None` if the parameters do not carry the level.
+/// The number of limbs that level `level` reads: the fewest with `|Φ_0| < (1/2 − MIN_SLACK)·Q` over
+/// a whole group of blocks. `None` if the parameters do not carry the level.
 pub fn limbs_for_level(parameters: &Parameters, level: usize) -> Option<usize> {
-    let needed = 1.0 + log2_phase_bound(parameters, level, parameters.group_blocks());
+    let bound = log2_phase_bound(parameters, level, parameters.group_blocks());
+    let needed = bound - (0.5 - MIN_SLACK).log2();
     (1..=parameters.limb_count()).find(|&limbs| parameters.log2_q(limbs) > needed)
 }
 

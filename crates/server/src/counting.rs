@@ -1,24 +1,29 @@
 //! One query: from the request to a stream of moments.
 //!
 //! A query is a job of the [pool](crate::pool) that all queries share: its first task is to plan,
-//! each further one a step of the count. It has a task to give only while there is room for what
+//! then come moments that the [cache](crate::cache) had, group by group, then steps of the count. It has a task to give only while there is room for what
 //! the task will say, so a caller that reads slowly slows nobody down. When the caller goes away,
 //! or a limit ends the query, it leaves the pool, and what it held is freed with its last task.
 
+use crate::cache::{Kind, MomentCache};
 use crate::clients::Client;
 use crate::limits::{Admission, Limits, Place};
 use crate::outbox::{Outbox, Reply};
+use crate::packing::Packing;
 use crate::pool::{Job, Queue};
 use crate::status;
 use oboro_engine::{Count, Moments, Plan, Step, Workspace};
 use oboro_protocol::v1::count_reply::Reply as Part;
-use oboro_protocol::{digest, moments_messages, v1};
-use oboro_ring::moment::Itemsets;
-use oboro_store::{Snapshot, Store};
+use oboro_protocol::{check_fraction_bits, digest, v1};
+use oboro_ring::Ring;
+use oboro_ring::moment::{Itemsets, MomentIndex};
+use oboro_store::{Digest, Snapshot, Store};
+use prost::bytes::Bytes;
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio_stream::Stream;
@@ -34,6 +39,7 @@ pub(crate) struct Counting {
     pub(crate) queue: Arc<Queue<Query>>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) limits: Limits,
+    pub(crate) cache: Arc<MomentCache>,
 }
 
 impl Counting {
@@ -52,7 +58,7 @@ impl Counting {
             .await
             .map_err(|_| failed())??;
         question.record(&Span::current());
-        let query = Arc::new(Query::new(client, question));
+        let query = Arc::new(Query::new(client, question, Arc::clone(&self.cache)));
         let watch = watch(
             Arc::clone(&query.outbox),
             self.removal(&query),
@@ -85,6 +91,8 @@ struct Question {
     snapshot: Arc<Snapshot>,
     itemsets: Itemsets,
     limbs: usize,
+    /// For each power of the mask.
+    fraction_bits: Vec<u32>,
 }
 
 impl Question {
@@ -118,10 +126,13 @@ impl Question {
                 snapshot.manifest().max_len
             )));
         }
+        check_fraction_bits(length, &request.fraction_bits)
+            .map_err(|error| status::of_field(&error))?;
         Ok(Self {
             snapshot,
             itemsets,
             limbs,
+            fraction_bits: request.fraction_bits,
         })
     }
 
@@ -138,26 +149,144 @@ impl Question {
 /// A query in the pool.
 pub(crate) struct Query {
     client: Client,
+    cache: Arc<MomentCache>,
     /// Until it is planned.
     question: Mutex<Option<Question>>,
-    count: OnceLock<Count<Snapshot>>,
+    answer: OnceLock<Answer>,
     outbox: Arc<Outbox>,
     /// When its first task began.
     begun: OnceLock<Instant>,
-    residues: AtomicU64,
     /// What is logged belongs to this call.
     span: Span,
 }
 
+/// A query that was planned.
+struct Answer {
+    root: Digest,
+    index: MomentIndex,
+    packing: Packing,
+    /// Groups whose moments from the cache are not sent yet.
+    known: Mutex<VecDeque<Known>>,
+    /// Moments that come from the cache, over all groups.
+    known_moments: u64,
+    /// All other moments.
+    count: Option<Count<Snapshot>>,
+    /// Moments sent, over all groups.
+    sent: AtomicU64,
+}
+
+/// The moments of one group that the cache had.
+struct Known {
+    group: u64,
+    moments: Vec<(usize, Bytes)>,
+}
+
+impl Answer {
+    fn new(question: Question, cache: &MomentCache) -> Result<Self, Status> {
+        let Question {
+            snapshot,
+            itemsets,
+            limbs,
+            fraction_bits,
+        } = question;
+        let parameters = snapshot.manifest().parameters.clone();
+        let groups = snapshot.block_count().div_ceil(parameters.group_blocks());
+        let index = MomentIndex::new(&itemsets);
+        let kind = Kind {
+            root: snapshot.root(),
+            limbs,
+            fraction_bits: &fraction_bits,
+        };
+        let mut known: Vec<Known> = (0..groups)
+            .map(|group| Known {
+                group,
+                moments: Vec::new(),
+            })
+            .collect();
+        let mut unknown = Vec::new();
+        for moment in 0..index.len() {
+            match cache.get(kind, &index, moment, groups) {
+                Some(packed) => {
+                    for (known, packed) in known.iter_mut().zip(packed) {
+                        known.moments.push((moment, packed));
+                    }
+                }
+                None => unknown.push(moment),
+            }
+        }
+        known.retain(|known| !known.moments.is_empty());
+        let known_moments = (index.len() - unknown.len()) as u64 * groups;
+        let root = snapshot.root();
+        let count = (!unknown.is_empty())
+            .then(|| Count::new(snapshot, Plan::of_moments(&index, limbs, unknown)))
+            .transpose()
+            .map_err(|error| status::of_engine(&error))?;
+        Ok(Self {
+            root,
+            index,
+            packing: Packing::new(Ring::new(parameters), limbs, fraction_bits),
+            known: Mutex::new(known.into()),
+            known_moments,
+            count,
+            sent: AtomicU64::new(0),
+        })
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.known().is_empty() && self.count.as_ref().is_none_or(Count::is_exhausted)
+    }
+
+    fn known(&self) -> MutexGuard<'_, VecDeque<Known>> {
+        self.known.lock().expect("no thread panics with the lock")
+    }
+
+    /// Sends the next group of moments from the cache; what is left of them, or nothing if none was.
+    fn send_known(&self, outbox: &Outbox) -> Option<(usize, ControlFlow<()>)> {
+        // Held while sending, so that the last of them is on its way before anything ends the query.
+        let mut known = self.known();
+        let Known { group, moments } = known.pop_front()?;
+        let moments = moments.iter().map(|(moment, packed)| (*moment, &packed[..]));
+        let sent = Packing::put_together(&self.index, group, moments, |message| {
+            self.send(outbox, message)
+        });
+        Some((known.len(), sent))
+    }
+
+    fn send_counted(
+        &self,
+        outbox: &Outbox,
+        cache: &MomentCache,
+        moments: Moments<'_>,
+    ) -> ControlFlow<()> {
+        let group = moments.group;
+        let kind = Kind {
+            root: self.root,
+            limbs: moments.limbs,
+            fraction_bits: self.packing.fraction_bits(),
+        };
+        self.packing.pack(
+            &self.index,
+            moments,
+            |moment, packed| cache.insert(kind, &self.index, moment, group, packed),
+            |message| self.send(outbox, message),
+        )
+    }
+
+    fn send(&self, outbox: &Outbox, message: v1::Moments) -> ControlFlow<()> {
+        self.sent.fetch_add(message.moments, Ordering::Relaxed);
+        outbox.push(Part::Moments(message))
+    }
+}
+
 impl Query {
-    fn new(client: Client, question: Question) -> Self {
+    fn new(client: Client, question: Question, cache: Arc<MomentCache>) -> Self {
         Self {
             client,
+            cache,
             question: Mutex::new(Some(question)),
-            count: OnceLock::new(),
+            answer: OnceLock::new(),
             outbox: Arc::new(Outbox::new()),
             begun: OnceLock::new(),
-            residues: AtomicU64::new(0),
             span: Span::current(),
         }
     }
@@ -171,11 +300,39 @@ impl Query {
         self.begun.get_or_init(Instant::now);
         let blocks = question.snapshot.block_count();
         self.outbox.push(Part::Accepted(v1::Accepted { blocks }))?;
-        let plan = Plan::new(&question.itemsets, question.limbs);
-        match Count::new(question.snapshot, plan) {
-            Ok(count) => {
-                self.count.get_or_init(|| count);
+        match Answer::new(question, &self.cache) {
+            Ok(answer) => {
+                self.answer.get_or_init(|| answer);
                 ControlFlow::Continue(())
+            }
+            Err(status) => {
+                self.outbox.fail(status);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    /// The task after planning: moments that were known, or else a step of the count.
+    fn advance(&self, answer: &Answer, workspace: &mut Workspace) -> ControlFlow<()> {
+        if let Some((left, sent)) = answer.send_known(&self.outbox) {
+            sent?;
+            if left == 0 && answer.count.is_none() {
+                return self.finish(answer);
+            }
+            return ControlFlow::Continue(());
+        }
+        let Some(count) = &answer.count else {
+            return ControlFlow::Continue(());
+        };
+        let step = count.step(workspace, |moments| {
+            answer.send_counted(&self.outbox, &self.cache, moments)
+        });
+        match step {
+            Ok(Step::Advanced | Step::Exhausted) => ControlFlow::Continue(()),
+            Ok(Step::Finished) => {
+                // Waits for a thread that is still sending what was known.
+                drop(answer.known());
+                self.finish(answer)
             }
             Err(error) => {
                 self.outbox.fail(status::of_engine(&error));
@@ -184,32 +341,21 @@ impl Query {
         }
     }
 
-    fn send(&self, moments: &Moments<'_>) -> ControlFlow<()> {
-        let each = moments.residues.len() / moments.moments.len();
-        self.residues
-            .fetch_add(moments.residues.len() as u64, Ordering::Relaxed);
-        moments_messages(
-            moments.limb,
-            moments.blocks.clone(),
-            moments.moments.clone(),
-            each,
-            moments.residues,
-        )
-        .try_for_each(|message| self.outbox.push(Part::Moments(message)))
-    }
-
-    fn finish(&self) {
+    /// Ends the stream; the query leaves the pool.
+    fn finish(&self, answer: &Answer) -> ControlFlow<()> {
         let begun = self.begun.get_or_init(Instant::now);
         let done = v1::Done {
-            residues: self.residues.load(Ordering::Relaxed),
             microseconds: begun.elapsed().as_micros() as u64,
+            moments: answer.sent.load(Ordering::Relaxed),
+            known: answer.known_moments,
         };
         if self.outbox.push(Part::Done(done)).is_continue() {
             self.outbox.finish();
         }
+        ControlFlow::Break(())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Question>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Question>> {
         self.question
             .lock()
             .expect("no thread panics with the lock")
@@ -219,27 +365,17 @@ impl Query {
 impl Job for Query {
     fn has_task(&self) -> bool {
         self.outbox.has_room()
-            && match self.count.get() {
-                Some(count) => !count.is_exhausted(),
+            && match self.answer.get() {
+                Some(answer) => !answer.is_exhausted(),
                 None => self.lock().is_some(),
             }
     }
 
     fn step(&self, workspace: &mut Workspace) -> ControlFlow<()> {
         let _entered = self.span.enter();
-        let Some(count) = self.count.get() else {
-            return self.plan();
-        };
-        match count.step(workspace, |moments| self.send(&moments)) {
-            Ok(Step::Advanced | Step::Exhausted) => ControlFlow::Continue(()),
-            Ok(Step::Finished) => {
-                self.finish();
-                ControlFlow::Break(())
-            }
-            Err(error) => {
-                self.outbox.fail(status::of_engine(&error));
-                ControlFlow::Break(())
-            }
+        match self.answer.get() {
+            Some(answer) => self.advance(answer, workspace),
+            None => self.plan(),
         }
     }
 

@@ -5,6 +5,7 @@
 //! Clients share its threads fairly, within [`Limits`].
 
 mod auth;
+mod cache;
 mod calls;
 mod clients;
 mod counting;
@@ -13,6 +14,7 @@ mod limits;
 mod linger;
 mod listen;
 mod outbox;
+mod packing;
 mod pool;
 mod service;
 mod status;

@@ -74,7 +74,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         EncryptedCounter::new(&connection, &dataset, &name, arguments.threads.count())
             .with_progress(|level, done, total| {
                 bar.rename(format!("counting itemsets of length {level}"));
-                bar.set(done * 7 / 2, total * 7 / 2);
+                bar.set(done, total);
             });
     let options = AprioriOptions::new(arguments.min_support)
         .with_max_len(Some(max_len))

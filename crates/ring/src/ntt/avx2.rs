@@ -211,9 +211,10 @@ pub(super) fn forward(ntt: &Ntt, values: &mut [u32]) {
     }
 }
 
-/// See [`Ntt::inverse`]. The length of `values` must be the degree.
+/// See [`Ntt::inverse_times`]; `scale` is `N^{-1}` times the factor. The length of `values` must be
+/// the degree.
 #[target_feature(enable = "avx2")]
-pub(super) fn inverse(ntt: &Ntt, values: &mut [u32]) {
+pub(super) fn inverse(ntt: &Ntt, values: &mut [u32], scale: u32) {
     let lanes = Lanes::new(ntt.modulus.value());
     let [w4, w2, w1] = &ntt.narrow.inverse;
     for (i, pair) in values.chunks_exact_mut(16).enumerate() {
@@ -244,14 +245,14 @@ pub(super) fn inverse(ntt: &Ntt, values: &mut [u32]) {
         first /= 2;
         stride *= 2;
     }
-    let n_inverse = Factor {
-        value: _mm256_set1_epi32(ntt.degree_inverse as i32),
-        shoup: _mm256_set1_epi32(ntt.modulus.shoup(ntt.degree_inverse) as i32),
+    let scale = Factor {
+        value: _mm256_set1_epi32(scale as i32),
+        shoup: _mm256_set1_epi32(ntt.modulus.shoup(scale) as i32),
     };
     for x in values.chunks_exact_mut(8) {
         store(
             x,
-            subtract_if_reached(lanes.mul_lazy(load(x), n_inverse), lanes.q),
+            subtract_if_reached(lanes.mul_lazy(load(x), scale), lanes.q),
         );
     }
 }

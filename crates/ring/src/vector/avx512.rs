@@ -69,6 +69,13 @@ fn multiply_halves(a: Half, b: Half) -> Wide {
     _mm512_mul_epu32(a, b)
 }
 
+/// The products of signed words modulo 2^64.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn multiply_signed_halves(a: Half, b: Half) -> Wide {
+    _mm512_mul_epi32(a, b)
+}
+
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn zero() -> Wide {
@@ -143,6 +150,15 @@ fn widen(x: &[u32]) -> Wide {
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn load(from: &[u32]) -> Words {
+    assert!(from.len() >= WORDS);
+    // SAFETY: sixteen words are readable, just checked; the load is unaligned.
+    unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
+}
+
+/// As [`load`], of signed words.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn load_signed(from: &[i32]) -> Words {
     assert!(from.len() >= WORDS);
     // SAFETY: sixteen words are readable, just checked; the load is unaligned.
     unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
