@@ -5,6 +5,7 @@
 //! the task will say, so a caller that reads slowly slows nobody down. When the caller goes away,
 //! or a limit ends the query, it leaves the pool, and what it held is freed with its last task.
 
+use crate::blocking::{blocking, failed};
 use crate::clients::Client;
 use crate::limits::{Admission, Limits, Place};
 use crate::outbox::{Outbox, Reply};
@@ -48,9 +49,7 @@ impl Counting {
     ) -> Result<Replies, Status> {
         let place = self.admission.admit(&client)?;
         let (store, limits) = (Arc::clone(&self.store), self.limits);
-        let question = tokio::task::spawn_blocking(move || Question::new(&store, &limits, request))
-            .await
-            .map_err(|_| failed())??;
+        let question = blocking(move || Question::new(&store, &limits, request)).await?;
         question.record(&Span::current());
         let query = Arc::new(Query::new(client, question));
         let watch = watch(
@@ -73,11 +72,6 @@ impl Counting {
             query: Arc::downgrade(query),
         }
     }
-}
-
-/// The answer when a task has panicked.
-fn failed() -> Status {
-    Status::internal("the server failed while counting; its log tells more")
 }
 
 /// A request that was found in order.
