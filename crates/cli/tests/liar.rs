@@ -18,6 +18,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 /// What the liar does to the answers that pass it.
 #[derive(Clone, Copy)]
 struct Lies {
+    info: fn(v1::ServerInfoReply) -> Result<v1::ServerInfoReply, Status>,
     status: fn(&mut v1::UploadStatus),
     published: fn(&mut v1::Published),
     datasets: fn(&mut Vec<v1::DatasetInfo>),
@@ -25,6 +26,7 @@ struct Lies {
 }
 
 const TRUTH: Lies = Lies {
+    info: Ok,
     status: |_| {},
     published: |_| {},
     datasets: |_| {},
@@ -49,7 +51,8 @@ impl Mining for Liar {
         &self,
         request: Request<v1::ServerInfoRequest>,
     ) -> Result<Response<v1::ServerInfoReply>, Status> {
-        Ok(Response::new(pass!(self, server_info, request)))
+        let reply = pass!(self, server_info, request);
+        (self.lies.info)(reply).map(Response::new)
     }
 
     async fn begin_upload(
@@ -287,6 +290,39 @@ fn answers_that_cannot_be_are_refused() {
         ..TRUTH
     });
     scene.owner.json(mine);
+}
+
+#[test]
+fn limits_that_nobody_tells_or_that_make_no_sense() {
+    let scene = Scene::new();
+    scene.owner.json("upload rows.oboro");
+    // A server that does not know the call, or has none, has the protocol's limits.
+    for info in [
+        |_| Err(Status::unimplemented("")),
+        |_| Ok(v1::ServerInfoReply::default()),
+    ] {
+        scene.lie(Lies { info, ..TRUTH });
+        let mined = scene.owner.json("mine rows.oboro --min-support 1");
+        assert_eq!(mined["levels"].as_array().unwrap().len(), 3);
+    }
+    // One that takes nothing is asked for the least that can be asked.
+    scene.lie(Lies {
+        info: |mut reply| {
+            reply.limits = Some(v1::Limits::default());
+            Ok(reply)
+        },
+        ..TRUTH
+    });
+    let mined = scene
+        .owner
+        .json("mine rows.oboro --min-support 1 --max-len 1 --verify rows.dat");
+    assert_eq!(mined["levels"].as_array().unwrap().len(), 6);
+    scene.lie(Lies {
+        info: |_| Err(Status::internal("out of luck")),
+        ..TRUTH
+    });
+    let message = scene.owner.refused("mine rows.oboro --min-support 1");
+    says(&message, &["the server failed", "out of luck"]);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! the task will say, so a caller that reads slowly slows nobody down. When the caller goes away,
 //! or a limit ends the query, it leaves the pool, and what it held is freed with its last task.
 
+use crate::blocking::{blocking, failed};
 use crate::cache::{Kind, MomentCache};
 use crate::clients::Client;
 use crate::limits::{Admission, Limits, Place};
@@ -54,9 +55,7 @@ impl Counting {
     ) -> Result<Replies, Status> {
         let place = self.admission.admit(&client)?;
         let (store, limits) = (Arc::clone(&self.store), self.limits);
-        let question = tokio::task::spawn_blocking(move || Question::new(&store, &limits, request))
-            .await
-            .map_err(|_| failed())??;
+        let question = blocking(move || Question::new(&store, &limits, request)).await?;
         question.record(&Span::current());
         let query = Arc::new(Query::new(client, question, Arc::clone(&self.cache)));
         let watch = watch(
@@ -79,11 +78,6 @@ impl Counting {
             query: Arc::downgrade(query),
         }
     }
-}
-
-/// The answer when a task has panicked.
-fn failed() -> Status {
-    Status::internal("the server failed while counting; its log tells more")
 }
 
 /// A request that was found in order.
@@ -245,7 +239,9 @@ impl Answer {
         // Held while sending, so that the last of them is on its way before anything ends the query.
         let mut known = self.known();
         let Known { group, moments } = known.pop_front()?;
-        let moments = moments.iter().map(|(moment, packed)| (*moment, &packed[..]));
+        let moments = moments
+            .iter()
+            .map(|(moment, packed)| (*moment, &packed[..]));
         let sent = Packing::put_together(&self.index, group, moments, |message| {
             self.send(outbox, message)
         });

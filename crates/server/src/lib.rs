@@ -5,6 +5,7 @@
 //! Clients share its threads fairly, within [`Limits`].
 
 mod auth;
+mod blocking;
 mod cache;
 mod calls;
 mod clients;

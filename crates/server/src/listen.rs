@@ -1,6 +1,7 @@
 //! The listening socket, and the refusal to open it to the world unprotected.
 
 use crate::auth::Gate;
+use crate::cache::MomentCache;
 use crate::calls::Logged;
 use crate::clients::Tokens;
 use crate::counting::{Counting, Query};
@@ -48,6 +49,8 @@ pub struct Options {
     pub threads: NonZero<usize>,
     /// What callers may ask.
     pub limits: Limits,
+    /// Bytes of moments kept for later queries.
+    pub moment_cache: u64,
 }
 
 /// A server that could not start or failed.
@@ -98,6 +101,7 @@ pub struct Server {
     store: Arc<Store>,
     pool: Pool<Query>,
     limits: Limits,
+    cache: Arc<MomentCache>,
 }
 
 impl Server {
@@ -125,6 +129,7 @@ impl Server {
             store: Arc::new(Store::open(&options.data)?),
             pool,
             limits: options.limits,
+            cache: Arc::new(MomentCache::new(options.moment_cache)),
         })
     }
 
@@ -145,6 +150,7 @@ impl Server {
             queue: self.pool.queue(),
             admission: Arc::new(Admission::new(self.limits)),
             limits: self.limits,
+            cache: self.cache,
         }))
         .max_decoding_message_size(message_bytes)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);

@@ -190,7 +190,12 @@ mod tests {
             residues: &mut residues,
         };
         let mut packed = 0;
-        let sent = packing.pack(&index, moments, |_, _| packed += 1, |_| ControlFlow::Break(()));
+        let sent = packing.pack(
+            &index,
+            moments,
+            |_, _| packed += 1,
+            |_| ControlFlow::Break(()),
+        );
         assert!(sent.is_break());
         assert_eq!(packed, 1);
     }

@@ -2,6 +2,7 @@
 //!
 //! The store blocks, so every call to it runs on a blocking thread.
 
+use crate::blocking::blocking;
 use crate::clients::Client;
 use crate::counting::{Counting, Replies};
 use crate::status;
@@ -37,21 +38,15 @@ impl Service {
         work: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Status> {
         let store = Arc::clone(&self.counting.store);
-        blocking(move || work(&store)).await
+        storing(move || work(&store)).await
     }
 }
 
-async fn blocking<T: Send + 'static>(
+/// Runs what blocks on the disk, likewise.
+async fn storing<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, Status> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| {
-            Status::internal(format!(
-                "the server failed while working on this call ({error}); its log tells more"
-            ))
-        })?
-        .map_err(|error| status::of_store(&error))
+    blocking(move || work().map_err(|error| status::of_store(&error))).await
 }
 
 #[tonic::async_trait]
@@ -122,12 +117,12 @@ impl Mining for Service {
                     ));
                 }
             };
-            receiver = Some(blocking(move || open.write(&chunk.data).map(|()| open)).await?);
+            receiver = Some(storing(move || open.write(&chunk.data).map(|()| open)).await?);
         }
         let receiver =
             receiver.ok_or_else(|| Status::invalid_argument("an empty stream is not a segment"))?;
         let bytes = receiver.received();
-        blocking(move || receiver.finish()).await?;
+        storing(move || receiver.finish()).await?;
         Ok(Response::new(v1::SegmentReceipt { bytes }))
     }
 

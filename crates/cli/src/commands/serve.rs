@@ -34,6 +34,9 @@ pub struct Arguments {
     token_file: Option<PathBuf>,
     #[command(flatten)]
     threads: ThreadArguments,
+    /// Memory for moments that were computed, in case they are asked for again; 0 for none.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    moment_cache: ByteSize,
     #[command(flatten)]
     limits: LimitArguments,
     /// How the log on standard error is written; OBORO_LOG chooses what (error, warn, info, debug).
@@ -134,6 +137,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         tokens,
         threads: arguments.threads.count(),
         limits: arguments.limits.limits(),
+        moment_cache: arguments.moment_cache.as_u64(),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
