@@ -75,6 +75,23 @@ pub(crate) fn create_private_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 
+/// Creates such a directory unless it is there, and makes that durable.
+pub(crate) fn ensure_directory(path: &Path) -> Result<(), StoreError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(io_error("create", path))?;
+    sync_directory(parent(path))
+}
+
+/// The same for a directory and all that is missing above it.
+pub(crate) fn ensure_directories(path: &Path) -> Result<(), StoreError> {
+    let missing = |directory: &&Path| !directory.as_os_str().is_empty() && !directory.is_dir();
+    let missing: Vec<&Path> = path.ancestors().take_while(missing).collect();
+    missing.into_iter().rev().try_for_each(ensure_directory)
+}
+
 /// Takes the lock file `path`, held until the returned file is dropped; `holder` and
 /// `what` are for the error: which directory or file is in use.
 pub(crate) fn lock(path: &Path, holder: &Path, what: &'static str) -> Result<File, StoreError> {

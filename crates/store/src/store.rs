@@ -6,17 +6,20 @@
 
 use crate::catalogue::{Catalogue, Record, Table};
 use crate::error::StoreError;
-use crate::files::{io_error, lock, partial_path, remove_if_there, rename_durably, sync_directory};
+use crate::files::{
+    ensure_directories, ensure_directory, io_error, lock, partial_path, remove_if_there,
+    rename_durably, sync_directory,
+};
 use crate::id::{DatasetId, Digest};
 use crate::manifest::Manifest;
 use crate::segment::Segment;
 use crate::snapshot::{ResidentSegment, Snapshot};
 use oboro_ring::Parameters;
 use std::collections::{HashMap, VecDeque};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::iter;
 use std::ops::Range;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -159,11 +162,7 @@ impl Store {
     /// Opens the store in `directory`, making an empty one where there is none, and
     /// sweeps what a crash may have left. Fails if another process has it open.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)
-            .map_err(io_error("create the store", directory))?;
+        ensure_directories(directory)?;
         let lock = lock(
             &directory.join("lock"),
             directory,
@@ -178,11 +177,7 @@ impl Store {
             });
         }
         let catalogue = Catalogue::open(&catalogue)?;
-        DirBuilder::new()
-            .recursive(true)
-            .create(&datasets)
-            .map_err(io_error("create", &datasets))?;
-        sync_directory(directory)?;
+        ensure_directory(&datasets)?;
         let state = State {
             catalogue,
             snapshots: HashMap::new(),
@@ -209,8 +204,8 @@ impl Store {
             other => other,
         })?;
         let id = new.dataset;
-        let state = self.shared.state();
-        let catalogue = &state.catalogue;
+        let mut state = self.shared.state();
+        let catalogue = &mut state.catalogue;
         if catalogue.is_deleted(id)? {
             return Err(StoreError::Deleted { dataset: id });
         }
@@ -262,11 +257,7 @@ impl Store {
             Some(_) => {}
             None => {
                 let directory = self.shared.dataset(id);
-                DirBuilder::new()
-                    .recursive(true)
-                    .create(&directory)
-                    .map_err(io_error("create", &directory))?;
-                sync_directory(&self.shared.datasets())?;
+                ensure_directory(&directory)?;
                 // What a cancelled upload may have left must not pass for part of this one.
                 sweep(&directory, there, None)?;
                 catalogue.begin_upload(&Record {
@@ -396,6 +387,8 @@ impl Store {
             }
             Segment::open_expected(&path, &manifest, index)?;
         }
+        // A segment that is here may owe its name to a rename that could not be made durable.
+        sync_directory(&self.shared.dataset(dataset))?;
         state.catalogue.publish(dataset)?;
         Ok(Published {
             version: manifest.version,
@@ -505,11 +498,15 @@ impl Store {
             .ok_or_else(|| StoreError::NoDataset { name: name.into() })?;
         let published = state.catalogue.by_id(Table::Dataset, pending.id)?;
         let published = published.as_ref().map(stored_manifest).transpose()?;
-        state.catalogue.cancel_upload(pending.id)?;
         state.stop_receiving(pending.id);
         let directory = self.shared.dataset(pending.id);
+        // Complete segments without a row would be taken for a dataset that the catalogue forgot, so
+        // here the row goes last: without its segments the upload is at its beginning.
+        let there = published.as_ref().map_or(0, |older| older.segments.len());
+        sweep(&directory, there, None)?;
+        state.catalogue.cancel_upload(pending.id)?;
         match published {
-            Some(published) => sweep(&directory, published.segments.len(), None),
+            Some(_) => Ok(()),
             None => remove_dataset(&directory),
         }
     }
@@ -583,9 +580,12 @@ impl SegmentReceiver {
                 announced: self.announced,
             });
         }
-        self.file
-            .sync_all()
-            .map_err(io_error("sync", &self.partial))?;
+        if let Err(error) = self.file.sync_all() {
+            // The bytes may be lost although they can still be read, and a later sync may succeed
+            // without them: none of them counts.
+            remove_if_there(&self.partial)?;
+            return Err(io_error("sync", &self.partial)(error));
+        }
         let verified = Segment::open_expected(&self.partial, &self.manifest, index)
             .and_then(|segment| segment.verify());
         // From here on nothing may cancel the upload in between.
@@ -666,11 +666,14 @@ fn holds_segments(directory: &Path) -> Result<bool, StoreError> {
 /// Moves a dataset that the catalogue does not know to where nothing is ever removed.
 fn set_aside(shared: &Shared, id: DatasetId) -> Result<(), StoreError> {
     let unknown = shared.directory.join("unknown");
-    DirBuilder::new()
-        .recursive(true)
-        .create(&unknown)
-        .map_err(io_error("create", &unknown))?;
-    let (from, to) = (shared.dataset(id), unknown.join(id.to_string()));
+    ensure_directory(&unknown)?;
+    let from = shared.dataset(id);
+    // The same dataset may have been forgotten before.
+    let earlier = (1..).map(|number| unknown.join(format!("{id}.{number}")));
+    let mut names = iter::once(unknown.join(id.to_string())).chain(earlier);
+    let to = names
+        .find(|name| !name.exists())
+        .expect("numbers do not end");
     fs::rename(&from, &to).map_err(io_error("set aside", &from))?;
     sync_directory(&unknown)?;
     sync_directory(&shared.datasets())
@@ -752,5 +755,11 @@ fn remove_dataset(directory: &Path) -> Result<(), StoreError> {
     }
 }
 
+#[cfg(all(test, target_os = "linux"))]
+mod crashes;
+#[cfg(all(test, target_os = "linux"))]
+mod failures;
+#[cfg(all(test, target_os = "linux"))]
+mod script;
 #[cfg(test)]
 mod tests;
