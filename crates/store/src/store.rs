@@ -27,6 +27,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The most characters of a dataset's name.
 pub const MAX_NAME_CHARS: usize = 100;
 
+/// Bytes kept for changes of the catalogue that free space when there is none.
+const RESERVE_BYTES: usize = 256 << 10;
+
 /// Snapshots kept for mining runs that began before an append.
 const REPLACED_SNAPSHOTS: usize = 16;
 
@@ -128,6 +131,36 @@ impl Shared {
     fn segment(&self, id: DatasetId, index: u32) -> PathBuf {
         self.dataset(id).join(format!("{index:08}.seg"))
     }
+
+    fn reserve(&self) -> PathBuf {
+        self.directory.join("reserve")
+    }
+
+    /// Sets the reserve aside unless that was done, if there is space for it.
+    fn fill_reserve(&self) {
+        let path = self.reserve();
+        if !matches!(length(&path), Ok(Some(length)) if length == RESERVE_BYTES as u64) {
+            // What a file system that compresses could not make smaller.
+            let mut bytes = vec![0; RESERVE_BYTES];
+            blake3::Hasher::new().finalize_xof().fill(&mut bytes);
+            let _ = fs::write(path, bytes);
+        }
+    }
+
+    /// Makes a change of the catalogue after which space will be freed, even if there is none now.
+    fn change_to_free(
+        &self,
+        catalogue: &mut Catalogue,
+        change: impl Fn(&mut Catalogue) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        match change(catalogue) {
+            Err(StoreError::DiskFull { .. }) => {
+                remove_if_there(&self.reserve())?;
+                change(catalogue)
+            }
+            changed => changed,
+        }
+    }
 }
 
 /// Decodes a manifest that the catalogue holds.
@@ -190,6 +223,7 @@ impl Store {
             _lock: lock,
         };
         sweep_all(&shared)?;
+        shared.fill_reserve();
         Ok(Self {
             shared: Arc::new(shared),
         })
@@ -467,21 +501,24 @@ impl Store {
         })
     }
 
-    /// Deletes a dataset, published or only being uploaded. Snapshots already taken stay
-    /// usable. The id of a published dataset is never accepted again.
+    /// Deletes a dataset, published or only being uploaded, even on a full disk. Snapshots
+    /// already taken stay usable. The id of a published dataset is never accepted again.
     pub fn delete(&self, name: &str) -> Result<(), StoreError> {
         check_name(name)?;
         let mut state = self.shared.state();
         let Some(published) = state.catalogue.by_name(Table::Dataset, name)? else {
             return self.cancel(&mut state, name);
         };
-        state.catalogue.delete(published.id)?;
+        self.shared
+            .change_to_free(&mut state.catalogue, |it| it.delete(published.id))?;
         state.snapshots.remove(&published.id);
         state
             .replaced
             .retain(|older| older.manifest().dataset != published.id);
         state.stop_receiving(published.id);
-        remove_dataset(&self.shared.dataset(published.id))
+        remove_dataset(&self.shared.dataset(published.id))?;
+        self.shared.fill_reserve();
+        Ok(())
     }
 
     /// Cancels the upload under this name and discards what was received of it. A
@@ -504,11 +541,13 @@ impl Store {
         // here the row goes last: without its segments the upload is at its beginning.
         let there = published.as_ref().map_or(0, |older| older.segments.len());
         sweep(&directory, there, None)?;
-        state.catalogue.cancel_upload(pending.id)?;
-        match published {
-            Some(_) => Ok(()),
-            None => remove_dataset(&directory),
+        self.shared
+            .change_to_free(&mut state.catalogue, |it| it.cancel_upload(pending.id))?;
+        if published.is_none() {
+            remove_dataset(&directory)?;
         }
+        self.shared.fill_reserve();
+        Ok(())
     }
 }
 

@@ -4,8 +4,9 @@
 //! the disk is well again the same call succeeds, and what it then promises survives a power cut.
 
 use super::script::{Owner, Promised, SCRIPT, Server, Step, check_survivors};
-use crate::StoreError;
+use crate::{ErrorKind, StoreError};
 use oboro_faults::{Disk, EIO, ENOSPC, Extent, Failure, Loss};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use tempfile::TempDir;
@@ -26,6 +27,44 @@ fn an_operation_without_space_costs_one_call() {
 #[test]
 fn a_disk_that_is_full_costs_nothing_once_there_is_space() {
     at_every_operation(|at| Failure::Full { at });
+}
+
+#[test]
+fn a_full_disk_can_be_emptied() {
+    let (owner, disk) = (Owner::new(), Disk::new());
+    let mut server = Server::new(&owner, disk.path());
+    for step in [
+        Step::Open,
+        Step::Upload("a", 1),
+        Step::Upload("b", 1),
+        Step::Send("c", 1, 18_000),
+    ] {
+        server.run(step).unwrap();
+    }
+    disk.fail(Failure::Full { at: 0 });
+    let error = server.run(Step::Upload("c", 1)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DiskFull, "{error}");
+    // Neither does a full disk keep a server from starting.
+    for step in [
+        Step::Open,
+        Step::Delete("a"),
+        Step::Cancel("c"),
+        Step::Delete("b"),
+    ] {
+        server
+            .run(step)
+            .unwrap_or_else(|error| panic!("{step:?}: {error}"));
+    }
+    let record = disk.record();
+    let left = TempDir::new().unwrap();
+    record
+        .image(record.operations(), Loss::All)
+        .write(left.path());
+    let promised = Promised {
+        published: BTreeMap::new(),
+        deleted: BTreeSet::from(["a", "b"]),
+    };
+    check_survivors(&owner, left.path(), &[&promised], false);
 }
 
 fn at_every_operation(failure: impl Fn(usize) -> Failure + Sync) {

@@ -55,7 +55,7 @@ pub(super) const SCRIPT: &[Step] = &[
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Promised {
     pub(super) published: BTreeMap<&'static str, u64>,
-    deleted: BTreeSet<&'static str>,
+    pub(super) deleted: BTreeSet<&'static str>,
 }
 
 impl Promised {
@@ -265,8 +265,9 @@ pub(super) fn check_survivors(owner: &Owner, disk: &Path, promised: &[&Promised]
 
 /// The store's directory holds what the catalogue names and nothing else.
 fn assert_no_leftovers(owner: &Owner, directory: &Path, published: &BTreeMap<&'static str, u64>) {
-    let mut expected: Vec<PathBuf> =
-        vec!["catalogue.sqlite".into(), "lock".into(), "segments".into()];
+    let mut expected: Vec<PathBuf> = ["catalogue.sqlite", "lock", "reserve", "segments"]
+        .map(PathBuf::from)
+        .to_vec();
     for (&name, &version) in published {
         let segments = PathBuf::from("segments").join(owner.id(name).to_string());
         let count = owner.bundles[&(name, version)].manifest().segments.len();
