@@ -6,8 +6,8 @@
 //! should have written are lost: systems take them for written, and the next sync succeeds without them.
 //! Names are kept in journals, which the next sync writes.
 
-use crate::Extent;
 use crate::tree::{Image, Operation, Tree};
+use crate::{Extent, scratch};
 use rand::rngs::ChaCha20Rng;
 use rand::{Rng, SeedableRng};
 use std::collections::HashSet;
@@ -252,7 +252,7 @@ struct State {
 
 impl State {
     fn new(image: &Image, step: usize, loss: Loss) -> Self {
-        let directory = TempDir::new().unwrap();
+        let directory = scratch();
         image.write(directory.path());
         Self {
             directory,

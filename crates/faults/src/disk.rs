@@ -3,9 +3,9 @@
 //! `calls.rs` brings every call here. The lock is held while a call on a watched directory runs, so
 //! the record has the order of the kernel; a call on anything else runs without it.
 
-use crate::calls;
 use crate::cut::Record;
 use crate::tree::{Kind, Node, Operation, Place, ROOT, Tree};
+use crate::{calls, scratch};
 use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ impl Disk {
     /// An empty one.
     pub fn new() -> Self {
         calls::link();
-        let directory = TempDir::new().unwrap();
+        let directory = scratch();
         let root = directory.path().canonicalize().unwrap();
         let mut disks = disks();
         disks.made += 1;

@@ -18,6 +18,13 @@ pub use disk::{Disk, Failure};
 pub use libc::{EIO, ENOSPC};
 pub use tree::Image;
 
+use tempfile::TempDir;
+
+/// An empty directory for what a test writes thousands of times: in memory where Linux offers that.
+pub fn scratch() -> TempDir {
+    TempDir::new_in("/dev/shm").unwrap_or_else(|_| TempDir::new().unwrap())
+}
+
 /// How much is tested: `OBORO_FAULTS` in the environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {

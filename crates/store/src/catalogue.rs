@@ -61,7 +61,8 @@ impl Record {
     fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             id: DatasetId(row.get(0)?),
-            name: row.get(1)?,
+            // A name that is damaged is for its reader to refuse: it must not hide the other rows.
+            name: String::from_utf8_lossy(row.get_ref(1)?.as_bytes()?).into_owned(),
             manifest: row.get(2)?,
         })
     }
@@ -92,6 +93,12 @@ impl Catalogue {
                 found,
                 known: SCHEMA_VERSION,
             });
+        }
+        // Who sweeps by a catalogue should be able to believe it.
+        let problem: String =
+            connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+        if problem != "ok" {
+            return Err(StoreError::CatalogueDamaged { problem });
         }
         if empty {
             let transaction = connection.transaction()?;

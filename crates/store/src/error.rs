@@ -71,10 +71,15 @@ pub enum StoreError {
         source: io::Error,
     },
     #[error(
-        "the catalogue of the store failed: {source}. Check the disk that holds the store and its \
-         permissions."
+        "the catalogue of the store failed: {source}. Check the disk that holds the store, its free \
+         space and its permissions."
     )]
     Catalogue { source: rusqlite::Error },
+    #[error(
+        "the catalogue of the store is damaged: {problem}. Check the disk and restore catalogue.sqlite from a \
+         backup; the segment files beside it are as they were."
+    )]
+    CatalogueDamaged { problem: String },
     #[error(
         "the catalogue {} has schema version {found}, this Oboro knows {known}. Use the Oboro that \
          wrote it or a newer one.",
@@ -279,7 +284,7 @@ impl StoreError {
             SegmentBusy { .. } | Locked { .. } | Offset { .. } | NoSuchSegment { .. } => {
                 ErrorKind::Busy
             }
-            Damaged { .. } | SegmentRefused { .. } => ErrorKind::DataLoss,
+            Damaged { .. } | SegmentRefused { .. } | CatalogueDamaged { .. } => ErrorKind::DataLoss,
             DiskFull { .. } => ErrorKind::DiskFull,
             Io { .. }
             | Catalogue { .. }
@@ -298,6 +303,11 @@ impl From<rusqlite::Error> for StoreError {
             Some(rusqlite::ErrorCode::DiskFull) => StoreError::DiskFull {
                 path: "catalogue.sqlite".into(),
             },
+            Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => {
+                StoreError::CatalogueDamaged {
+                    problem: source.to_string(),
+                }
+            }
             _ => StoreError::Catalogue { source },
         }
     }

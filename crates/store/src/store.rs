@@ -5,7 +5,7 @@
 //! row names is swept when the store is opened. One process at a time has a store.
 
 use crate::catalogue::{Catalogue, Record, Table};
-use crate::error::StoreError;
+use crate::error::{Fault, StoreError};
 use crate::files::{
     ensure_directories, ensure_directory, io_error, lock, partial_path, remove_if_there,
     rename_durably, sync_directory,
@@ -91,6 +91,15 @@ pub struct DatasetInfo {
     pub max_len: u8,
 }
 
+/// What a store holds.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// The published datasets, by name.
+    pub datasets: Vec<DatasetInfo>,
+    /// Those of which the catalogue can say nothing more than this.
+    pub damaged: Vec<StoreError>,
+}
+
 /// A directory of encrypted datasets. All methods may be called from any thread.
 pub struct Store {
     shared: Arc<Shared>,
@@ -165,16 +174,19 @@ impl Shared {
 
 /// Decodes a manifest that the catalogue holds.
 fn stored_manifest(record: &Record) -> Result<Manifest, StoreError> {
-    Manifest::decode(&record.manifest).map_err(|error| match error {
-        StoreError::Damaged { fault, .. } => StoreError::Damaged {
-            subject: format!(
-                "the catalogue's manifest of dataset {} ({:?})",
-                record.id, record.name
-            ),
-            fault,
-        },
-        other => other,
-    })
+    let damaged = |fault| StoreError::Damaged {
+        subject: format!(
+            "the catalogue's manifest of dataset {} ({:?})",
+            record.id, record.name
+        ),
+        fault,
+    };
+    match Manifest::decode(&record.manifest) {
+        Ok(manifest) if manifest.dataset == record.id => Ok(manifest),
+        Ok(_) => Err(damaged(Fault::Unexpected)),
+        Err(StoreError::Damaged { fault, .. }) => Err(damaged(fault)),
+        Err(other) => Err(other),
+    }
 }
 
 fn check_name(name: &str) -> Result<(), StoreError> {
@@ -430,11 +442,12 @@ impl Store {
         })
     }
 
-    /// The published datasets, by name.
-    pub fn list(&self) -> Result<Vec<DatasetInfo>, StoreError> {
+    /// The published datasets. One whose manifest is damaged does not hide the others.
+    pub fn list(&self) -> Result<Listing, StoreError> {
         let records = self.shared.state().catalogue.all(Table::Dataset)?;
-        let info = |record: Record| {
+        let info = |record: Record| -> Result<DatasetInfo, StoreError> {
             let manifest = stored_manifest(&record)?;
+            check_name(&record.name)?;
             Ok(DatasetInfo {
                 name: record.name,
                 dataset: manifest.dataset,
@@ -448,7 +461,14 @@ impl Store {
                 max_len: manifest.max_len,
             })
         };
-        records.into_iter().map(info).collect()
+        let mut listing = Listing::default();
+        for record in records {
+            match info(record) {
+                Ok(info) => listing.datasets.push(info),
+                Err(error) => listing.damaged.push(error),
+            }
+        }
+        Ok(listing)
     }
 
     /// Pins the published version of a dataset. All its segment files are opened and
@@ -796,6 +816,8 @@ fn remove_dataset(directory: &Path) -> Result<(), StoreError> {
 
 #[cfg(all(test, target_os = "linux"))]
 mod crashes;
+#[cfg(all(test, target_os = "linux"))]
+mod damage;
 #[cfg(all(test, target_os = "linux"))]
 mod failures;
 #[cfg(all(test, target_os = "linux"))]

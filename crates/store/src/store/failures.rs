@@ -5,11 +5,10 @@
 
 use super::script::{Owner, Promised, SCRIPT, Server, Step, check_survivors};
 use crate::{ErrorKind, StoreError};
-use oboro_faults::{Disk, EIO, ENOSPC, Extent, Failure, Loss};
+use oboro_faults::{Disk, EIO, ENOSPC, Extent, Failure, Loss, scratch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use tempfile::TempDir;
 
 /// In a sample every so-many-th operation fails.
 const STRIDE: usize = 7;
@@ -56,7 +55,7 @@ fn a_full_disk_can_be_emptied() {
             .unwrap_or_else(|error| panic!("{step:?}: {error}"));
     }
     let record = disk.record();
-    let left = TempDir::new().unwrap();
+    let left = scratch();
     record
         .image(record.operations(), Loss::All)
         .write(left.path());
@@ -110,7 +109,7 @@ fn run_with(owner: &Owner, failure: Failure) {
         server.assert_one_of(&promised[done + 1..done + 2], &context);
         // The call has returned: it must not have been a dream.
         let record = disk.record();
-        let left = TempDir::new().unwrap();
+        let left = scratch();
         record
             .image(record.operations(), Loss::All)
             .write(left.path());

@@ -5,7 +5,7 @@
 use super::*;
 use crate::Bundle;
 use crate::testing::{append, bundle_of, one_limb};
-use oboro_faults::Image;
+use oboro_faults::{Image, scratch};
 use std::collections::{BTreeMap, BTreeSet};
 use tempfile::TempDir;
 
@@ -86,7 +86,7 @@ pub(super) struct Owner {
 
 impl Owner {
     pub(super) fn new() -> Self {
-        let directory = TempDir::new().unwrap();
+        let directory = scratch();
         let mut bundles = BTreeMap::new();
         for (name, id) in [("a", 0xa), ("b", 0xb), ("c", 0xc)] {
             let at = directory.path().join(name);
@@ -130,11 +130,13 @@ impl Owner {
     fn upload(&self, store: &Store, name: &'static str, version: u64) -> Result<(), StoreError> {
         assert!(self.send(store, name, version, ALL)?);
         let published = store.publish(self.id(name))?;
-        assert_eq!(
-            published.root,
-            self.bundles[&(name, version)].manifest().root()
-        );
+        self.assert_root(name, version, published.root);
         Ok(())
+    }
+
+    /// This is the root hash of that version.
+    pub(super) fn assert_root(&self, name: &'static str, version: u64, root: Digest) {
+        assert_eq!(root, self.bundles[&(name, version)].manifest().root());
     }
 
     fn id(&self, name: &'static str) -> DatasetId {
@@ -207,7 +209,7 @@ impl<'a> Server<'a> {
 }
 
 fn listed(store: &Store) -> BTreeMap<String, u64> {
-    let datasets = store.list().unwrap().into_iter();
+    let datasets = store.list().unwrap().datasets.into_iter();
     datasets.map(|info| (info.name, info.version)).collect()
 }
 
