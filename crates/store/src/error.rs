@@ -102,6 +102,15 @@ pub enum StoreError {
     Locked { path: PathBuf, what: &'static str },
     #[error("{} exists already. Choose another name, or move it away first.", path.display())]
     BundleExists { path: PathBuf },
+    #[error(
+        "{} is as it should be now, but could not be made to survive a power cut: {cause} Do not encrypt the same \
+         data into it again.",
+        path.display()
+    )]
+    Unconfirmed {
+        path: PathBuf,
+        cause: Box<StoreError>,
+    },
     #[error("the bundle {} has changed since it was opened. Open it again.", path.display())]
     BundleChanged { path: PathBuf },
     #[error(
@@ -291,6 +300,7 @@ impl StoreError {
             | CatalogueNewer { .. }
             | CatalogueForeign { .. }
             | CatalogueMissing { .. }
+            | Unconfirmed { .. }
             | BundleMismatch { .. }
             | Misuse { .. } => ErrorKind::Internal,
         }

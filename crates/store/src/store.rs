@@ -7,8 +7,8 @@
 use crate::catalogue::{Catalogue, Record, Table};
 use crate::error::{Fault, StoreError};
 use crate::files::{
-    ensure_directories, ensure_directory, io_error, lock, partial_path, remove_if_there,
-    rename_durably, sync_directory,
+    ensure_directories, ensure_directory, io_error, lock, names, partial_path, remove_if_there,
+    rename_durably, sweep, sync_directory,
 };
 use crate::id::{DatasetId, Digest};
 use crate::manifest::Manifest;
@@ -19,7 +19,6 @@ use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::iter;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -701,22 +700,6 @@ fn usable_length(partial: &Path, announced: u64) -> Result<u64, StoreError> {
         .unwrap_or(0))
 }
 
-/// The names in a directory; none if it is not there.
-fn names(directory: &Path) -> Result<Vec<String>, StoreError> {
-    let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(io_error("list", directory)(error)),
-    };
-    let mut names = Vec::new();
-    for entry in entries {
-        let name = entry.map_err(io_error("list", directory))?.file_name();
-        // Names that are not text are not ours.
-        names.extend(name.into_string().ok());
-    }
-    Ok(names)
-}
-
 /// Whether there is a complete segment in a dataset's directory.
 fn holds_segments(directory: &Path) -> Result<bool, StoreError> {
     Ok(names(directory)?.iter().any(|name| name.ends_with(".seg")))
@@ -774,35 +757,6 @@ fn sweep_all(shared: &Shared) -> Result<(), StoreError> {
         }
     }
     Ok(())
-}
-
-/// Removes the segment files of a dataset beyond the first `published`, except the
-/// complete and partial ones of a `pending` upload.
-fn sweep(
-    directory: &Path,
-    published: usize,
-    pending: Option<Range<usize>>,
-) -> Result<(), StoreError> {
-    for name in names(directory)? {
-        let Some((number, extension)) = name.split_once('.') else {
-            continue;
-        };
-        let Ok(index) = number.parse::<usize>() else {
-            continue;
-        };
-        let pending = pending
-            .as_ref()
-            .is_some_and(|pending| pending.contains(&index));
-        let keep = match extension {
-            "seg" => index < published || pending,
-            "seg.partial" => pending,
-            _ => true,
-        };
-        if !keep {
-            remove_if_there(&directory.join(&name))?;
-        }
-    }
-    sync_directory(directory)
 }
 
 fn remove_dataset(directory: &Path) -> Result<(), StoreError> {
