@@ -329,7 +329,7 @@ fn catalogues() {
         "Choose another directory",
     ]);
     catalogue.damage(|bytes| bytes[..16].fill(b'x'));
-    refused(&["catalogue", "Check the disk"]);
+    refused(&["catalogue", "damaged", "Check the disk and restore"]);
     catalogue.damage(|bytes| bytes.truncate(0));
     refused(&[
         "its catalogue is gone",
@@ -346,8 +346,25 @@ fn catalogues() {
         &operator,
         &["the catalogue's manifest of dataset", "altered"],
     );
+    // Nor does it hide the others, and it can be deleted.
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    let listed = owner.json("datasets");
+    assert_eq!(listed[0]["name"], "others");
+    let damaged = listed[1]["damaged"].as_str().unwrap();
+    says(damaged, &["\"rows\"", "altered", "Restore it from a copy"]);
+    says(
+        &owner.done("datasets"),
+        &["others ", "damaged: the catalogue's"],
+    );
+    let rows = Original::new(segment.path.clone());
+    owner.json("delete rows");
+    assert_eq!(owner.json("datasets").as_array().unwrap().len(), 1);
+    server.kill();
 
     catalogue.mend();
+    fs::create_dir_all(rows.path.parent().unwrap()).unwrap();
+    rows.mend();
     let server = operator.serve("");
     owner.talk_to(server.url());
     owner.json(MINE);

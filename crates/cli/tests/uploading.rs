@@ -131,6 +131,35 @@ fn an_upload_begun_again_sends_only_the_rest() {
 }
 
 #[test]
+fn what_a_power_cut_damaged_is_sent_again() {
+    let parties = Parties::new();
+    let Parties {
+        owner, operator, ..
+    } = &parties;
+    let server = operator.serve("");
+    let proxy = Proxy::to(server.address());
+    proxy.stall_after(Direction::Up, parties.total / 2);
+    let mut upload = owner.start(&format!("upload rows.oboro --server {}", proxy.url()));
+    proxy.wait_until_stalled(1);
+    until("the server has written something", || {
+        (parties.received() > 0).then_some(())
+    });
+    upload.kill();
+    server.kill();
+    // The length of the file got to the disk, its last bytes did not.
+    let partial = operator.find("data/segments", "00000000.seg.partial");
+    let mut bytes = std::fs::read(&partial).unwrap();
+    let half = bytes.len() / 2;
+    bytes[half..].fill(0);
+    std::fs::write(&partial, bytes).unwrap();
+
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    assert_eq!(owner.json("upload rows.oboro")["sent_bytes"], parties.total);
+    parties.assert_mines("rows.oboro", "rows.dat");
+}
+
+#[test]
 fn a_client_killed_in_the_middle_does_not_block_the_next() {
     let parties = Parties::new();
     let Parties {

@@ -1,6 +1,6 @@
 //! Reaching a server.
 
-use crate::error::ClientError;
+use crate::error::{ClientError, printable};
 use oboro_protocol::v1::mining_client::MiningClient;
 use oboro_protocol::{MAX_MESSAGE_BYTES, PROTOCOL, PROTOCOL_KEY, v1};
 use oboro_store::DatasetInfo;
@@ -25,6 +25,15 @@ pub struct Options {
     pub token: Option<String>,
     /// Certificates, in PEM, that vouch for the server, instead of those that the system trusts.
     pub certificates: Option<Vec<u8>>,
+}
+
+/// What a server holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// The published datasets, by name.
+    pub datasets: Vec<DatasetInfo>,
+    /// What the server says of those whose descriptions it finds damaged, a sentence for each.
+    pub damaged: Vec<String>,
 }
 
 /// A connection to one server. It reconnects by itself when it broke.
@@ -150,19 +159,19 @@ impl Connection {
         &self.url
     }
 
-    /// All datasets there.
+    /// What is there.
     ///
     /// # Errors
     /// As every call: a broken connection, a refusal, a failing server.
-    pub fn datasets(&self) -> Result<Vec<DatasetInfo>, ClientError> {
+    pub fn datasets(&self) -> Result<Listing, ClientError> {
         let reply = self.call("listing datasets", async |mut client| {
             client.list_datasets(v1::ListDatasetsRequest {}).await
         })?;
-        reply
-            .datasets
-            .into_iter()
-            .map(|info| Ok(info.try_into()?))
-            .collect()
+        let datasets = reply.datasets.into_iter().map(DatasetInfo::try_from);
+        Ok(Listing {
+            datasets: datasets.collect::<Result<_, _>>()?,
+            damaged: reply.damaged.iter().map(|words| printable(words)).collect(),
+        })
     }
 
     /// What the server takes at most; the protocol's own limits where it does not say.

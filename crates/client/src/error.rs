@@ -48,6 +48,8 @@ pub enum ClientError {
     Busy,
     #[error("the server failed: {0}")]
     Failed(String),
+    #[error("the server failed: {0}")]
+    Damaged(String),
     #[error(
         "the server published root {published}, but the bundle has root {own}; the upload was altered: delete the dataset and upload again"
     )]
@@ -104,7 +106,7 @@ fn protocol_of(status: &Status) -> Option<u32> {
 }
 
 /// A server's words on one line, without what would steer a terminal.
-fn printable(words: &str) -> String {
+pub(crate) fn printable(words: &str) -> String {
     const MOST: usize = 1000;
     words
         .chars()
@@ -137,7 +139,8 @@ impl ClientError {
                 ClientError::Broken { during, cause }
             }
             Code::Aborted => ClientError::Busy,
-            Code::Internal | Code::DataLoss => ClientError::Failed(message),
+            Code::DataLoss => ClientError::Damaged(message),
+            Code::Internal => ClientError::Failed(message),
             Code::Unimplemented => ClientError::Refused(
                 "it does not know this call; it is no Oboro server, or an older one".to_owned(),
             ),

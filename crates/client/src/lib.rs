@@ -9,7 +9,7 @@ mod counter;
 mod error;
 mod upload;
 
-pub use connection::{Connection, Options};
+pub use connection::{Connection, Listing, Options};
 pub use counter::{EncryptedCounter, LevelTrace};
 pub use error::ClientError;
 pub use upload::{Uploaded, upload};

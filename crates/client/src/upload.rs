@@ -56,7 +56,8 @@ pub fn upload(
     let mut attempts = Attempts::default();
     loop {
         match attempt(connection, bundle, &request, &mut attempts, progress) {
-            Ok(published) => {
+            Ok(None) => {}
+            Ok(Some(published)) => {
                 let (own, root) = (bundle.manifest().root(), digest(&published.root)?);
                 if own != root {
                     return Err(ClientError::WrongRoot {
@@ -90,7 +91,8 @@ impl Attempts {
         if there > self.there {
             self.failures = 0;
         }
-        self.there_at_first.get_or_insert(there);
+        let first = self.there_at_first.get_or_insert(there);
+        *first = there.min(*first);
         self.there = there;
     }
 
@@ -110,14 +112,14 @@ impl Attempts {
     }
 }
 
-/// Asks how far the upload has come and sends the rest.
+/// Asks how far the upload has come and sends the rest; `None` if that has to be asked again.
 fn attempt(
     connection: &Connection,
     bundle: &Bundle,
     request: &v1::BeginUploadRequest,
     attempts: &mut Attempts,
     progress: &(dyn Fn(u64, u64) + Sync),
-) -> Result<v1::Published, ClientError> {
+) -> Result<Option<v1::Published>, ClientError> {
     let status = connection.call("asking how far the upload has come", async |mut client| {
         client.begin_upload(request.clone()).await
     })?;
@@ -135,15 +137,20 @@ fn attempt(
                 *sent += bytes;
                 progress(there.saturating_add(*sent).min(total), total);
             };
-            send_segment(connection, bundle, &status.dataset, segment, &advance)?;
+            match send_segment(connection, bundle, &status.dataset, segment, &advance) {
+                // A power cut may have damaged what the server had of it. It has discarded that now.
+                Err(ClientError::Damaged(_)) if segment.bytes_received > 0 => return Ok(None),
+                sent => sent?,
+            }
             let sent = sent.into_inner().expect("no thread panics with the lock");
             there = there.saturating_add(sent);
         }
     }
     let dataset = status.dataset;
-    connection.call("publishing", async |mut client| {
+    let published = connection.call("publishing", async |mut client| {
         client.publish(v1::PublishRequest { dataset }).await
-    })
+    })?;
+    Ok(Some(published))
 }
 
 /// Streams one segment's file from where the server has it.

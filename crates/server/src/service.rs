@@ -158,9 +158,13 @@ impl Mining for Service {
         &self,
         _: Request<v1::ListDatasetsRequest>,
     ) -> Result<Response<v1::ListDatasetsReply>, Status> {
-        let datasets = self.with_store(Store::list).await?;
+        let listing = self.with_store(Store::list).await?;
+        for error in &listing.damaged {
+            tracing::error!(%error, "storage");
+        }
         Ok(Response::new(v1::ListDatasetsReply {
-            datasets: datasets.into_iter().map(Into::into).collect(),
+            datasets: listing.datasets.into_iter().map(Into::into).collect(),
+            damaged: listing.damaged.iter().map(ToString::to_string).collect(),
         }))
     }
 

@@ -1,14 +1,13 @@
 //! The owner's local directory: a head and the segment files that it names.
 //!
 //! The head counts; a segment file that the head does not name is a leftover of a
-//! crashed append and is overwritten by the next. A bundle appears, and an append takes
+//! crashed append and is removed by the next. A bundle appears, and an append takes
 //! effect, by one rename. The owner record inside the head is sealed elsewhere.
 
 use crate::codec::{Reader, Writer, unseal};
 use crate::error::{Fault, StoreError};
 use crate::files::{
-    create_private_directory, io_error, lock, parent, rename_durably, replace_durably,
-    sync_directory,
+    create_private_directory, io_error, lock, parent, rename, replace, sweep, sync_directory,
 };
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
 use crate::segment::{Segment, SegmentDescription, SegmentWriter};
@@ -192,6 +191,11 @@ impl Bundle {
                 path: self.directory.clone(),
             });
         }
+        sweep(
+            &segments_path(&self.directory),
+            present.manifest.segments.len(),
+            None,
+        )?;
         Ok(BundleWriter {
             directory: self.directory.clone(),
             _lock: lock,
@@ -251,17 +255,23 @@ impl BundleWriter {
     /// belongs to it: a new bundle gets its name, an old one its new head.
     pub fn commit(mut self, manifest: &Manifest, sealed: &[u8]) -> Result<Bundle, StoreError> {
         self.check(manifest, sealed)?;
-        replace_durably(&head_path(&self.directory), &encode_head(manifest, sealed))?;
-        let directory = match &self.target {
+        replace(&head_path(&self.directory), &encode_head(manifest, sealed))?;
+        let (directory, changed) = match &self.target {
             Target::New { published } => {
+                sync_directory(&self.directory)?;
                 sync_directory(&segments_path(&self.directory))?;
                 refuse_existing(published)?;
-                rename_durably(&self.directory, published)?;
-                published.clone()
+                rename(&self.directory, published)?;
+                (published.clone(), parent(published))
             }
-            Target::Append { .. } => self.directory.clone(),
+            Target::Append { .. } => (self.directory.clone(), self.directory.as_path()),
         };
+        // It counts from here on, whatever becomes of the rest.
         self.committed = true;
+        sync_directory(changed).map_err(|error| StoreError::Unconfirmed {
+            path: directory.clone(),
+            cause: Box::new(error),
+        })?;
         Ok(Bundle {
             directory,
             manifest: manifest.clone(),
@@ -297,10 +307,17 @@ impl BundleWriter {
 
 impl Drop for BundleWriter {
     fn drop(&mut self) {
-        if let (Target::New { .. }, false) = (&self.target, self.committed) {
-            // Best effort: what stays is removed when the name is used again.
-            let _ = fs::remove_dir_all(&self.directory);
+        if self.committed {
+            return;
         }
+        // Best effort: what stays is removed by the next attempt.
+        let _ = match &self.target {
+            Target::New { .. } => fs::remove_dir_all(&self.directory).map_err(drop),
+            Target::Append { older } => {
+                let segments = segments_path(&self.directory);
+                sweep(&segments, older.segments.len(), None).map_err(drop)
+            }
+        };
     }
 }
 

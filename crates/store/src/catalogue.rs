@@ -6,9 +6,11 @@
 //! Rows hold encoded manifests; this file does not interpret them.
 
 use crate::error::StoreError;
+use crate::files::{parent, sync_directory};
 use crate::id::DatasetId;
-use rusqlite::{Connection, OptionalExtension, Row, params};
-use std::path::Path;
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, Transaction, params};
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
 
 const SCHEMA_VERSION: i64 = 1;
 /// "OBOR": marks the database as Oboro's.
@@ -59,7 +61,8 @@ impl Record {
     fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             id: DatasetId(row.get(0)?),
-            name: row.get(1)?,
+            // A name that is damaged is for its reader to refuse: it must not hide the other rows.
+            name: String::from_utf8_lossy(row.get_ref(1)?.as_bytes()?).into_owned(),
             manifest: row.get(2)?,
         })
     }
@@ -67,6 +70,9 @@ impl Record {
 
 pub(crate) struct Catalogue {
     connection: Connection,
+    directory: PathBuf,
+    /// A change failed. It may have happened all the same, without being durable.
+    unsettled: Cell<bool>,
 }
 
 impl Catalogue {
@@ -88,6 +94,12 @@ impl Catalogue {
                 known: SCHEMA_VERSION,
             });
         }
+        // Who sweeps by a catalogue should be able to believe it.
+        let problem: String =
+            connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+        if problem != "ok" {
+            return Err(StoreError::CatalogueDamaged { problem });
+        }
         if empty {
             let transaction = connection.transaction()?;
             transaction.execute_batch(SCHEMA)?;
@@ -95,11 +107,47 @@ impl Catalogue {
             transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
             transaction.commit()?;
         }
-        Ok(Self { connection })
+        Ok(Self {
+            connection,
+            directory: parent(path).into(),
+            unsettled: Cell::new(false),
+        })
+    }
+
+    /// Prepares a question about what is durable.
+    fn ask(&self, sql: &str) -> Result<CachedStatement<'_>, StoreError> {
+        self.settle()?;
+        Ok(self.connection.prepare_cached(sql)?)
+    }
+
+    /// Makes a change as one transaction.
+    fn change(
+        &mut self,
+        change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()>,
+    ) -> Result<(), StoreError> {
+        self.settle()?;
+        let attempt = |connection: &mut Connection| {
+            let transaction = connection.transaction()?;
+            change(&transaction)?;
+            transaction.commit()
+        };
+        let changed = attempt(&mut self.connection);
+        self.unsettled.set(changed.is_err());
+        Ok(changed?)
+    }
+
+    /// What an earlier failure left open lasts from here on: a transaction has happened once its
+    /// journal is gone, and that is a matter of the directory.
+    fn settle(&self) -> Result<(), StoreError> {
+        if self.unsettled.get() {
+            sync_directory(&self.directory)?;
+            self.unsettled.set(false);
+        }
+        Ok(())
     }
 
     pub(crate) fn all(&self, table: Table) -> Result<Vec<Record>, StoreError> {
-        let mut statement = self.connection.prepare_cached(&format!(
+        let mut statement = self.ask(&format!(
             "SELECT id, name, manifest FROM {} ORDER BY name",
             table.name()
         ))?;
@@ -112,11 +160,8 @@ impl Catalogue {
             "SELECT id, name, manifest FROM {} WHERE id = ?1",
             table.name()
         );
-        Ok(self
-            .connection
-            .prepare_cached(&sql)?
-            .query_row([id.0], Record::from_row)
-            .optional()?)
+        let mut statement = self.ask(&sql)?;
+        Ok(statement.query_row([id.0], Record::from_row).optional()?)
     }
 
     pub(crate) fn by_name(&self, table: Table, name: &str) -> Result<Option<Record>, StoreError> {
@@ -124,61 +169,67 @@ impl Catalogue {
             "SELECT id, name, manifest FROM {} WHERE name = ?1",
             table.name()
         );
-        Ok(self
-            .connection
-            .prepare_cached(&sql)?
-            .query_row([name], Record::from_row)
-            .optional()?)
+        let mut statement = self.ask(&sql)?;
+        Ok(statement.query_row([name], Record::from_row).optional()?)
     }
 
     /// Whether a dataset with this id was deleted.
     pub(crate) fn is_deleted(&self, id: DatasetId) -> Result<bool, StoreError> {
-        Ok(self
-            .connection
-            .prepare_cached("SELECT 1 FROM tombstone WHERE id = ?1")?
-            .exists([id.0])?)
+        let mut statement = self.ask("SELECT 1 FROM tombstone WHERE id = ?1")?;
+        Ok(statement.exists([id.0])?)
     }
 
-    pub(crate) fn begin_upload(&self, record: &Record) -> Result<(), StoreError> {
-        self.connection.execute(
-            "INSERT INTO upload (id, name, manifest) VALUES (?1, ?2, ?3)",
-            params![record.id.0, record.name, record.manifest],
-        )?;
-        Ok(())
+    pub(crate) fn begin_upload(&mut self, record: &Record) -> Result<(), StoreError> {
+        self.change(|transaction| {
+            transaction.execute(
+                "INSERT INTO upload (id, name, manifest) VALUES (?1, ?2, ?3)",
+                params![record.id.0, record.name, record.manifest],
+            )?;
+            Ok(())
+        })
     }
 
-    pub(crate) fn extend_upload(&self, id: DatasetId, manifest: &[u8]) -> Result<(), StoreError> {
-        self.connection.execute(
-            "UPDATE upload SET manifest = ?2 WHERE id = ?1",
-            params![id.0, manifest],
-        )?;
-        Ok(())
+    pub(crate) fn extend_upload(
+        &mut self,
+        id: DatasetId,
+        manifest: &[u8],
+    ) -> Result<(), StoreError> {
+        self.change(|transaction| {
+            transaction.execute(
+                "UPDATE upload SET manifest = ?2 WHERE id = ?1",
+                params![id.0, manifest],
+            )?;
+            Ok(())
+        })
     }
 
-    pub(crate) fn cancel_upload(&self, id: DatasetId) -> Result<(), StoreError> {
-        self.connection
-            .execute("DELETE FROM upload WHERE id = ?1", [id.0])?;
-        Ok(())
+    pub(crate) fn cancel_upload(&mut self, id: DatasetId) -> Result<(), StoreError> {
+        self.change(|transaction| {
+            transaction.execute("DELETE FROM upload WHERE id = ?1", [id.0])?;
+            Ok(())
+        })
     }
 
     /// Makes the upload of a dataset its published version.
     pub(crate) fn publish(&mut self, id: DatasetId) -> Result<(), StoreError> {
-        let transaction = self.connection.transaction()?;
-        transaction.execute(
-            "INSERT INTO dataset (id, name, manifest) SELECT id, name, manifest FROM upload WHERE id = ?1
-             ON CONFLICT (id) DO UPDATE SET manifest = excluded.manifest",
-            [id.0],
-        )?;
-        transaction.execute("DELETE FROM upload WHERE id = ?1", [id.0])?;
-        Ok(transaction.commit()?)
+        self.change(|transaction| {
+            transaction.execute(
+                "INSERT INTO dataset (id, name, manifest) SELECT id, name, manifest FROM upload WHERE id = ?1
+                 ON CONFLICT (id) DO UPDATE SET manifest = excluded.manifest",
+                [id.0],
+            )?;
+            transaction.execute("DELETE FROM upload WHERE id = ?1", [id.0])?;
+            Ok(())
+        })
     }
 
     /// Removes a published dataset and any upload to it, and remembers the id for ever.
     pub(crate) fn delete(&mut self, id: DatasetId) -> Result<(), StoreError> {
-        let transaction = self.connection.transaction()?;
-        transaction.execute("INSERT OR IGNORE INTO tombstone (id) VALUES (?1)", [id.0])?;
-        transaction.execute("DELETE FROM dataset WHERE id = ?1", [id.0])?;
-        transaction.execute("DELETE FROM upload WHERE id = ?1", [id.0])?;
-        Ok(transaction.commit()?)
+        self.change(|transaction| {
+            transaction.execute("INSERT OR IGNORE INTO tombstone (id) VALUES (?1)", [id.0])?;
+            transaction.execute("DELETE FROM dataset WHERE id = ?1", [id.0])?;
+            transaction.execute("DELETE FROM upload WHERE id = ?1", [id.0])?;
+            Ok(())
+        })
     }
 }

@@ -71,10 +71,15 @@ pub enum StoreError {
         source: io::Error,
     },
     #[error(
-        "the catalogue of the store failed: {source}. Check the disk that holds the store and its \
-         permissions."
+        "the catalogue of the store failed: {source}. Check the disk that holds the store, its free \
+         space and its permissions."
     )]
     Catalogue { source: rusqlite::Error },
+    #[error(
+        "the catalogue of the store is damaged: {problem}. Check the disk and restore catalogue.sqlite from a \
+         backup; the segment files beside it are as they were."
+    )]
+    CatalogueDamaged { problem: String },
     #[error(
         "the catalogue {} has schema version {found}, this Oboro knows {known}. Use the Oboro that \
          wrote it or a newer one.",
@@ -97,6 +102,15 @@ pub enum StoreError {
     Locked { path: PathBuf, what: &'static str },
     #[error("{} exists already. Choose another name, or move it away first.", path.display())]
     BundleExists { path: PathBuf },
+    #[error(
+        "{} is as it should be now, but could not be made to survive a power cut: {cause} Do not encrypt the same \
+         data into it again.",
+        path.display()
+    )]
+    Unconfirmed {
+        path: PathBuf,
+        cause: Box<StoreError>,
+    },
     #[error("the bundle {} has changed since it was opened. Open it again.", path.display())]
     BundleChanged { path: PathBuf },
     #[error(
@@ -279,13 +293,14 @@ impl StoreError {
             SegmentBusy { .. } | Locked { .. } | Offset { .. } | NoSuchSegment { .. } => {
                 ErrorKind::Busy
             }
-            Damaged { .. } | SegmentRefused { .. } => ErrorKind::DataLoss,
+            Damaged { .. } | SegmentRefused { .. } | CatalogueDamaged { .. } => ErrorKind::DataLoss,
             DiskFull { .. } => ErrorKind::DiskFull,
             Io { .. }
             | Catalogue { .. }
             | CatalogueNewer { .. }
             | CatalogueForeign { .. }
             | CatalogueMissing { .. }
+            | Unconfirmed { .. }
             | BundleMismatch { .. }
             | Misuse { .. } => ErrorKind::Internal,
         }
@@ -298,6 +313,11 @@ impl From<rusqlite::Error> for StoreError {
             Some(rusqlite::ErrorCode::DiskFull) => StoreError::DiskFull {
                 path: "catalogue.sqlite".into(),
             },
+            Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => {
+                StoreError::CatalogueDamaged {
+                    problem: source.to_string(),
+                }
+            }
             _ => StoreError::Catalogue { source },
         }
     }

@@ -1,4 +1,4 @@
-//! The few things done to files with care: durable writes, renames, locks.
+//! The few things done to files with care: durable writes, renames, locks, sweeps.
 //!
 //! A rename is durable only after its directory is synced; every function here that
 //! renames also does that. Errors name the path; a full disk is told apart.
@@ -7,6 +7,7 @@ use crate::StoreError;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
+use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -40,8 +41,13 @@ pub(crate) fn sync_directory(directory: &Path) -> Result<(), StoreError> {
 
 /// Renames within one directory and makes that durable.
 pub(crate) fn rename_durably(from: &Path, to: &Path) -> Result<(), StoreError> {
-    fs::rename(from, to).map_err(io_error("rename to", to))?;
+    rename(from, to)?;
     sync_directory(parent(to))
+}
+
+/// Renames within one directory.
+pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), StoreError> {
+    fs::rename(from, to).map_err(io_error("rename to", to))
 }
 
 /// The directory that holds `path`.
@@ -53,8 +59,8 @@ pub(crate) fn parent(path: &Path) -> &Path {
 }
 
 /// Replaces `path` by `bytes`, readable by its owner only: the old file or the new one,
-/// whatever happens.
-pub(crate) fn replace_durably(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+/// whatever happens. Which one after a power cut is open until the directory is synced.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let partial = partial_path(path);
     let write = || {
         let mut file = OpenOptions::new()
@@ -67,12 +73,29 @@ pub(crate) fn replace_durably(path: &Path, bytes: &[u8]) -> Result<(), StoreErro
         file.sync_all()
     };
     write().map_err(io_error("write", &partial))?;
-    rename_durably(&partial, path)
+    rename(&partial, path)
 }
 
 /// Creates a directory that only its owner may enter. It must not exist.
 pub(crate) fn create_private_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
+}
+
+/// Creates such a directory unless it is there, and makes that durable.
+pub(crate) fn ensure_directory(path: &Path) -> Result<(), StoreError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(io_error("create", path))?;
+    sync_directory(parent(path))
+}
+
+/// The same for a directory and all that is missing above it.
+pub(crate) fn ensure_directories(path: &Path) -> Result<(), StoreError> {
+    let missing = |directory: &&Path| !directory.as_os_str().is_empty() && !directory.is_dir();
+    let missing: Vec<&Path> = path.ancestors().take_while(missing).collect();
+    missing.into_iter().rev().try_for_each(ensure_directory)
 }
 
 /// Takes the lock file `path`, held until the returned file is dropped; `holder` and
@@ -103,4 +126,49 @@ pub(crate) fn remove_if_there(path: &Path) -> Result<(), StoreError> {
         }
         _ => Ok(()),
     }
+}
+
+/// The names in a directory; none if it is not there.
+pub(crate) fn names(directory: &Path) -> Result<Vec<String>, StoreError> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(io_error("list", directory)(error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(io_error("list", directory))?.file_name();
+        // Names that are not text are not ours.
+        names.extend(name.into_string().ok());
+    }
+    Ok(names)
+}
+
+/// Removes the segment files of a dataset beyond the first `published`, except the
+/// complete and partial ones of a `pending` upload.
+pub(crate) fn sweep(
+    directory: &Path,
+    published: usize,
+    pending: Option<Range<usize>>,
+) -> Result<(), StoreError> {
+    for name in names(directory)? {
+        let Some((number, extension)) = name.split_once('.') else {
+            continue;
+        };
+        let Ok(index) = number.parse::<usize>() else {
+            continue;
+        };
+        let pending = pending
+            .as_ref()
+            .is_some_and(|pending| pending.contains(&index));
+        let keep = match extension {
+            "seg" => index < published || pending,
+            "seg.partial" => pending,
+            _ => true,
+        };
+        if !keep {
+            remove_if_there(&directory.join(&name))?;
+        }
+    }
+    sync_directory(directory)
 }

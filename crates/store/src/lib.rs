@@ -31,5 +31,6 @@ pub use panel::Panel;
 pub use segment::{BLOCKS_PER_SEGMENT, Segment, SegmentDescription, SegmentWriter, segment_bytes};
 pub use snapshot::Snapshot;
 pub use store::{
-    DatasetInfo, MAX_NAME_CHARS, Published, SegmentProgress, SegmentReceiver, Store, UploadStatus,
+    DatasetInfo, Listing, MAX_NAME_CHARS, Published, SegmentProgress, SegmentReceiver, Store,
+    UploadStatus,
 };

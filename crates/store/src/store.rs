@@ -5,24 +5,29 @@
 //! row names is swept when the store is opened. One process at a time has a store.
 
 use crate::catalogue::{Catalogue, Record, Table};
-use crate::error::StoreError;
-use crate::files::{io_error, lock, partial_path, remove_if_there, rename_durably, sync_directory};
+use crate::error::{Fault, StoreError};
+use crate::files::{
+    ensure_directories, ensure_directory, io_error, lock, names, partial_path, remove_if_there,
+    rename_durably, sweep, sync_directory,
+};
 use crate::id::{DatasetId, Digest};
 use crate::manifest::Manifest;
 use crate::segment::Segment;
 use crate::snapshot::{ResidentSegment, Snapshot};
 use oboro_ring::Parameters;
 use std::collections::{HashMap, VecDeque};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::ops::Range;
-use std::os::unix::fs::DirBuilderExt;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The most characters of a dataset's name.
 pub const MAX_NAME_CHARS: usize = 100;
+
+/// Bytes kept for changes of the catalogue that free space when there is none.
+const RESERVE_BYTES: usize = 256 << 10;
 
 /// Snapshots kept for mining runs that began before an append.
 const REPLACED_SNAPSHOTS: usize = 16;
@@ -85,6 +90,15 @@ pub struct DatasetInfo {
     pub max_len: u8,
 }
 
+/// What a store holds.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// The published datasets, by name.
+    pub datasets: Vec<DatasetInfo>,
+    /// Those of which the catalogue can say nothing more than this.
+    pub damaged: Vec<StoreError>,
+}
+
 /// A directory of encrypted datasets. All methods may be called from any thread.
 pub struct Store {
     shared: Arc<Shared>,
@@ -125,20 +139,53 @@ impl Shared {
     fn segment(&self, id: DatasetId, index: u32) -> PathBuf {
         self.dataset(id).join(format!("{index:08}.seg"))
     }
+
+    fn reserve(&self) -> PathBuf {
+        self.directory.join("reserve")
+    }
+
+    /// Sets the reserve aside unless that was done, if there is space for it.
+    fn fill_reserve(&self) {
+        let path = self.reserve();
+        if !matches!(length(&path), Ok(Some(length)) if length == RESERVE_BYTES as u64) {
+            // What a file system that compresses could not make smaller.
+            let mut bytes = vec![0; RESERVE_BYTES];
+            blake3::Hasher::new().finalize_xof().fill(&mut bytes);
+            let _ = fs::write(path, bytes);
+        }
+    }
+
+    /// Makes a change of the catalogue after which space will be freed, even if there is none now.
+    fn change_to_free(
+        &self,
+        catalogue: &mut Catalogue,
+        change: impl Fn(&mut Catalogue) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        match change(catalogue) {
+            Err(StoreError::DiskFull { .. }) => {
+                remove_if_there(&self.reserve())?;
+                change(catalogue)
+            }
+            changed => changed,
+        }
+    }
 }
 
 /// Decodes a manifest that the catalogue holds.
 fn stored_manifest(record: &Record) -> Result<Manifest, StoreError> {
-    Manifest::decode(&record.manifest).map_err(|error| match error {
-        StoreError::Damaged { fault, .. } => StoreError::Damaged {
-            subject: format!(
-                "the catalogue's manifest of dataset {} ({:?})",
-                record.id, record.name
-            ),
-            fault,
-        },
-        other => other,
-    })
+    let damaged = |fault| StoreError::Damaged {
+        subject: format!(
+            "the catalogue's manifest of dataset {} ({:?})",
+            record.id, record.name
+        ),
+        fault,
+    };
+    match Manifest::decode(&record.manifest) {
+        Ok(manifest) if manifest.dataset == record.id => Ok(manifest),
+        Ok(_) => Err(damaged(Fault::Unexpected)),
+        Err(StoreError::Damaged { fault, .. }) => Err(damaged(fault)),
+        Err(other) => Err(other),
+    }
 }
 
 fn check_name(name: &str) -> Result<(), StoreError> {
@@ -159,11 +206,7 @@ impl Store {
     /// Opens the store in `directory`, making an empty one where there is none, and
     /// sweeps what a crash may have left. Fails if another process has it open.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)
-            .map_err(io_error("create the store", directory))?;
+        ensure_directories(directory)?;
         let lock = lock(
             &directory.join("lock"),
             directory,
@@ -178,11 +221,7 @@ impl Store {
             });
         }
         let catalogue = Catalogue::open(&catalogue)?;
-        DirBuilder::new()
-            .recursive(true)
-            .create(&datasets)
-            .map_err(io_error("create", &datasets))?;
-        sync_directory(directory)?;
+        ensure_directory(&datasets)?;
         let state = State {
             catalogue,
             snapshots: HashMap::new(),
@@ -195,6 +234,7 @@ impl Store {
             _lock: lock,
         };
         sweep_all(&shared)?;
+        shared.fill_reserve();
         Ok(Self {
             shared: Arc::new(shared),
         })
@@ -209,8 +249,8 @@ impl Store {
             other => other,
         })?;
         let id = new.dataset;
-        let state = self.shared.state();
-        let catalogue = &state.catalogue;
+        let mut state = self.shared.state();
+        let catalogue = &mut state.catalogue;
         if catalogue.is_deleted(id)? {
             return Err(StoreError::Deleted { dataset: id });
         }
@@ -262,11 +302,7 @@ impl Store {
             Some(_) => {}
             None => {
                 let directory = self.shared.dataset(id);
-                DirBuilder::new()
-                    .recursive(true)
-                    .create(&directory)
-                    .map_err(io_error("create", &directory))?;
-                sync_directory(&self.shared.datasets())?;
+                ensure_directory(&directory)?;
                 // What a cancelled upload may have left must not pass for part of this one.
                 sweep(&directory, there, None)?;
                 catalogue.begin_upload(&Record {
@@ -396,6 +432,8 @@ impl Store {
             }
             Segment::open_expected(&path, &manifest, index)?;
         }
+        // A segment that is here may owe its name to a rename that could not be made durable.
+        sync_directory(&self.shared.dataset(dataset))?;
         state.catalogue.publish(dataset)?;
         Ok(Published {
             version: manifest.version,
@@ -403,11 +441,12 @@ impl Store {
         })
     }
 
-    /// The published datasets, by name.
-    pub fn list(&self) -> Result<Vec<DatasetInfo>, StoreError> {
+    /// The published datasets. One whose manifest is damaged does not hide the others.
+    pub fn list(&self) -> Result<Listing, StoreError> {
         let records = self.shared.state().catalogue.all(Table::Dataset)?;
-        let info = |record: Record| {
+        let info = |record: Record| -> Result<DatasetInfo, StoreError> {
             let manifest = stored_manifest(&record)?;
+            check_name(&record.name)?;
             Ok(DatasetInfo {
                 name: record.name,
                 dataset: manifest.dataset,
@@ -421,7 +460,14 @@ impl Store {
                 max_len: manifest.max_len,
             })
         };
-        records.into_iter().map(info).collect()
+        let mut listing = Listing::default();
+        for record in records {
+            match info(record) {
+                Ok(info) => listing.datasets.push(info),
+                Err(error) => listing.damaged.push(error),
+            }
+        }
+        Ok(listing)
     }
 
     /// Pins the published version of a dataset. All its segment files are opened and
@@ -474,21 +520,23 @@ impl Store {
         })
     }
 
-    /// Deletes a dataset, published or only being uploaded; which one it was. Snapshots already
-    /// taken stay usable. The id of a published dataset is never accepted again.
+    /// Deletes a dataset, published or only being uploaded, even on a full disk; which one it was.
+    /// Snapshots already taken stay usable. The id of a published dataset is never accepted again.
     pub fn delete(&self, name: &str) -> Result<DatasetId, StoreError> {
         check_name(name)?;
         let mut state = self.shared.state();
         let Some(published) = state.catalogue.by_name(Table::Dataset, name)? else {
             return self.cancel(&mut state, name);
         };
-        state.catalogue.delete(published.id)?;
+        self.shared
+            .change_to_free(&mut state.catalogue, |it| it.delete(published.id))?;
         state.snapshots.remove(&published.id);
         state
             .replaced
             .retain(|older| older.manifest().dataset != published.id);
         state.stop_receiving(published.id);
         remove_dataset(&self.shared.dataset(published.id))?;
+        self.shared.fill_reserve();
         Ok(published.id)
     }
 
@@ -506,13 +554,18 @@ impl Store {
             .ok_or_else(|| StoreError::NoDataset { name: name.into() })?;
         let published = state.catalogue.by_id(Table::Dataset, pending.id)?;
         let published = published.as_ref().map(stored_manifest).transpose()?;
-        state.catalogue.cancel_upload(pending.id)?;
         state.stop_receiving(pending.id);
         let directory = self.shared.dataset(pending.id);
-        match published {
-            Some(published) => sweep(&directory, published.segments.len(), None)?,
-            None => remove_dataset(&directory)?,
+        // Complete segments without a row would be taken for a dataset that the catalogue forgot, so
+        // here the row goes last: without its segments the upload is at its beginning.
+        let there = published.as_ref().map_or(0, |older| older.segments.len());
+        sweep(&directory, there, None)?;
+        self.shared
+            .change_to_free(&mut state.catalogue, |it| it.cancel_upload(pending.id))?;
+        if published.is_none() {
+            remove_dataset(&directory)?;
         }
+        self.shared.fill_reserve();
         Ok(pending.id)
     }
 }
@@ -585,9 +638,12 @@ impl SegmentReceiver {
                 announced: self.announced,
             });
         }
-        self.file
-            .sync_all()
-            .map_err(io_error("sync", &self.partial))?;
+        if let Err(error) = self.file.sync_all() {
+            // The bytes may be lost although they can still be read, and a later sync may succeed
+            // without them: none of them counts.
+            remove_if_there(&self.partial)?;
+            return Err(io_error("sync", &self.partial)(error));
+        }
         let verified = Segment::open_expected(&self.partial, &self.manifest, index)
             .and_then(|segment| segment.verify());
         // From here on nothing may cancel the upload in between.
@@ -644,22 +700,6 @@ fn usable_length(partial: &Path, announced: u64) -> Result<u64, StoreError> {
         .unwrap_or(0))
 }
 
-/// The names in a directory; none if it is not there.
-fn names(directory: &Path) -> Result<Vec<String>, StoreError> {
-    let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(io_error("list", directory)(error)),
-    };
-    let mut names = Vec::new();
-    for entry in entries {
-        let name = entry.map_err(io_error("list", directory))?.file_name();
-        // Names that are not text are not ours.
-        names.extend(name.into_string().ok());
-    }
-    Ok(names)
-}
-
 /// Whether there is a complete segment in a dataset's directory.
 fn holds_segments(directory: &Path) -> Result<bool, StoreError> {
     Ok(names(directory)?.iter().any(|name| name.ends_with(".seg")))
@@ -668,11 +708,14 @@ fn holds_segments(directory: &Path) -> Result<bool, StoreError> {
 /// Moves a dataset that the catalogue does not know to where nothing is ever removed.
 fn set_aside(shared: &Shared, id: DatasetId) -> Result<(), StoreError> {
     let unknown = shared.directory.join("unknown");
-    DirBuilder::new()
-        .recursive(true)
-        .create(&unknown)
-        .map_err(io_error("create", &unknown))?;
-    let (from, to) = (shared.dataset(id), unknown.join(id.to_string()));
+    ensure_directory(&unknown)?;
+    let from = shared.dataset(id);
+    // The same dataset may have been forgotten before.
+    let earlier = (1..).map(|number| unknown.join(format!("{id}.{number}")));
+    let mut names = iter::once(unknown.join(id.to_string())).chain(earlier);
+    let to = names
+        .find(|name| !name.exists())
+        .expect("numbers do not end");
     fs::rename(&from, &to).map_err(io_error("set aside", &from))?;
     sync_directory(&unknown)?;
     sync_directory(&shared.datasets())
@@ -716,35 +759,6 @@ fn sweep_all(shared: &Shared) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Removes the segment files of a dataset beyond the first `published`, except the
-/// complete and partial ones of a `pending` upload.
-fn sweep(
-    directory: &Path,
-    published: usize,
-    pending: Option<Range<usize>>,
-) -> Result<(), StoreError> {
-    for name in names(directory)? {
-        let Some((number, extension)) = name.split_once('.') else {
-            continue;
-        };
-        let Ok(index) = number.parse::<usize>() else {
-            continue;
-        };
-        let pending = pending
-            .as_ref()
-            .is_some_and(|pending| pending.contains(&index));
-        let keep = match extension {
-            "seg" => index < published || pending,
-            "seg.partial" => pending,
-            _ => true,
-        };
-        if !keep {
-            remove_if_there(&directory.join(&name))?;
-        }
-    }
-    sync_directory(directory)
-}
-
 fn remove_dataset(directory: &Path) -> Result<(), StoreError> {
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -754,5 +768,13 @@ fn remove_dataset(directory: &Path) -> Result<(), StoreError> {
     }
 }
 
+#[cfg(all(test, target_os = "linux"))]
+mod crashes;
+#[cfg(all(test, target_os = "linux"))]
+mod damage;
+#[cfg(all(test, target_os = "linux"))]
+mod failures;
+#[cfg(all(test, target_os = "linux"))]
+mod script;
 #[cfg(test)]
 mod tests;

@@ -90,7 +90,10 @@ pub(crate) fn manifest(parameters: &Parameters, segments: Vec<SegmentEntry>) -> 
 pub(crate) fn extend(writer: BundleWriter, mut manifest: Manifest, blocks: &[u32]) -> Bundle {
     for &blocks in blocks {
         let index = manifest.segments.len() as u32;
-        let description = description(&manifest.parameters, index, manifest.block_count(), blocks);
+        let description = SegmentDescription {
+            dataset: manifest.dataset,
+            ..description(&manifest.parameters, index, manifest.block_count(), blocks)
+        };
         manifest
             .segments
             .push(fill(writer.segment(description).unwrap()));
@@ -100,11 +103,21 @@ pub(crate) fn extend(writer: BundleWriter, mut manifest: Manifest, blocks: &[u32
 
 /// A bundle whose segments have so many blocks each.
 pub(crate) fn bundle(directory: &Path, parameters: &Parameters, blocks: &[u32]) -> Bundle {
-    extend(
-        Bundle::create(directory).unwrap(),
-        manifest(parameters, Vec::new()),
-        blocks,
-    )
+    bundle_of(ID, directory, parameters, blocks)
+}
+
+/// The same for a dataset of another id.
+pub(crate) fn bundle_of(
+    dataset: DatasetId,
+    directory: &Path,
+    parameters: &Parameters,
+    blocks: &[u32],
+) -> Bundle {
+    let manifest = Manifest {
+        dataset,
+        ..manifest(parameters, Vec::new())
+    };
+    extend(Bundle::create(directory).unwrap(), manifest, blocks)
 }
 
 pub(crate) fn append(bundle: &Bundle, blocks: &[u32]) -> Bundle {

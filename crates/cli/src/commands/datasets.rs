@@ -3,6 +3,7 @@
 use crate::Outcome;
 use crate::arguments::ServerArguments;
 use crate::output::{Output, bytes};
+use oboro_client::Listing;
 use serde_json::json;
 use std::fmt::Write;
 
@@ -22,26 +23,25 @@ pub struct DeleteArguments {
 }
 
 pub fn list(arguments: &Arguments, output: Output) -> Outcome {
-    let datasets = arguments.server.connect()?.datasets()?;
-    let value: Vec<_> = datasets
-        .iter()
-        .map(|d| {
-            json!({
-                "name": d.name,
-                "dataset": d.dataset.to_string(),
-                "version": d.version,
-                "root": d.root.to_string(),
-                "columns": d.columns,
-                "blocks": d.blocks,
-                "degree": d.parameters.degree(),
-                "limbs": d.parameters.limb_count(),
-                "max_len": d.max_len,
-                "stored_bytes": d.stored_bytes,
-            })
+    let Listing { datasets, damaged } = arguments.server.connect()?.datasets()?;
+    let sound = datasets.iter().map(|d| {
+        json!({
+            "name": d.name,
+            "dataset": d.dataset.to_string(),
+            "version": d.version,
+            "root": d.root.to_string(),
+            "columns": d.columns,
+            "blocks": d.blocks,
+            "degree": d.parameters.degree(),
+            "limbs": d.parameters.limb_count(),
+            "max_len": d.max_len,
+            "stored_bytes": d.stored_bytes,
         })
-        .collect();
+    });
+    let unsound = damaged.iter().map(|problem| json!({ "damaged": problem }));
+    let value: Vec<_> = sound.chain(unsound).collect();
     output.result(&value, || {
-        if datasets.is_empty() {
+        if value.is_empty() {
             return "no datasets\n".to_owned();
         }
         let width = datasets
@@ -66,6 +66,9 @@ pub fn list(arguments: &Arguments, output: Output) -> Outcome {
                 d.max_len,
                 bytes(d.stored_bytes)
             );
+        }
+        for problem in &damaged {
+            let _ = writeln!(text, "damaged: {problem}");
         }
         text
     })

@@ -96,6 +96,11 @@ impl Proxy {
         assert!(!waited.timed_out(), "{} have stalled", state.stalled);
     }
 
+    /// Whether a connection has stalled since the last cut.
+    pub fn has_stalled(&self) -> bool {
+        self.shared.lock().stalled > 0
+    }
+
     /// Waits until `count` connections are open.
     pub fn wait_until_connected(&self, count: usize) {
         let state = self.shared.lock();

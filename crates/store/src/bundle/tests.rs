@@ -121,8 +121,13 @@ fn an_append_counts_when_the_head_is_renamed() {
     drop(writer);
     assert_eq!(Bundle::open(&path).unwrap().manifest(), first.manifest());
 
-    // The next append overwrites it.
+    // The next append removes all that the one before left.
+    let leftovers = ["00000001.seg", "00000007.seg", "00000002.seg.partial"];
+    for name in leftovers {
+        fs::write(path.join("segments").join(name), b"left").unwrap();
+    }
     let second = append(&first, &[4]);
+    assert_eq!(files(&path.join("segments")).len(), 2);
     assert_eq!(second.manifest().version, 2);
     assert_eq!(second.manifest().block_count(), 6);
     let opened = Bundle::open(&path).unwrap();

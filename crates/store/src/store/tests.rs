@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::testing::{ID, append, bundle, files, one_limb, residues, two_limbs};
-use crate::{Bundle, ErrorKind, Fault};
+use crate::{Bundle, ErrorKind};
 use tempfile::TempDir;
 
 struct Setting {
@@ -82,7 +82,7 @@ fn a_dataset_is_uploaded_published_listed_and_read() {
     let status = setting.begin(&store);
     assert_eq!((status.dataset, status.published), (ID, false));
     assert_eq!(received(&status), [(0, false), (0, false)]);
-    assert!(store.list().unwrap().is_empty());
+    assert!(store.list().unwrap().datasets.is_empty());
     assert_eq!(store.snapshot("a").unwrap_err().kind(), ErrorKind::NotFound);
 
     let manifest = setting.bundle.manifest();
@@ -97,7 +97,7 @@ fn a_dataset_is_uploaded_published_listed_and_read() {
     assert_eq!(store.publish(ID).unwrap(), published);
     assert!(setting.begin(&store).published);
 
-    let [info] = store.list().unwrap().try_into().unwrap();
+    let [info] = store.list().unwrap().datasets.try_into().unwrap();
     assert_eq!(
         (info.name.as_str(), info.dataset, info.version),
         ("a", ID, 1)
@@ -241,7 +241,7 @@ fn a_crash_leaves_the_old_state_or_the_new_one() {
         received(&setting.begin(&store)),
         [(full, true), (full, true)]
     );
-    assert!(store.list().unwrap().is_empty());
+    assert!(store.list().unwrap().datasets.is_empty());
 
     // After publishing.
     store.publish(ID).unwrap();
@@ -294,7 +294,7 @@ fn a_catalogue_restored_from_an_old_copy_loses_nothing() {
     drop(store);
     fs::rename(&old, setting.root().join("catalogue.sqlite")).unwrap();
     let store = setting.open();
-    assert!(store.list().unwrap().is_empty());
+    assert!(store.list().unwrap().datasets.is_empty());
     let kept = setting.root().join("unknown").join(ID.to_string());
     assert_eq!(
         fs::read(kept.join("00000000.seg")).unwrap(),
@@ -418,7 +418,7 @@ fn an_append_needs_only_its_new_segments_and_shares_residents() {
     assert!(Arc::ptr_eq(&panel, &new.panel(0, 0, 1).unwrap()));
     assert_eq!(old.root(), first.root());
     new.panel(2, 0, 1).unwrap();
-    assert_eq!(store.list().unwrap()[0].version, 3);
+    assert_eq!(store.list().unwrap().datasets[0].version, 3);
 
     // The older version is not accepted any more.
     let error = store
@@ -486,7 +486,7 @@ fn an_upload_takes_in_what_was_appended_meanwhile() {
     receiver.write(&setting.segment(0)[100..]).unwrap();
     receiver.finish().unwrap();
     setting.publish(&store);
-    assert_eq!(store.list().unwrap()[0].version, 2);
+    assert_eq!(store.list().unwrap().datasets[0].version, 2);
 }
 
 #[test]
@@ -565,7 +565,7 @@ fn a_deleted_dataset_serves_its_snapshots_and_never_comes_back() {
 
     store.delete("a").unwrap();
     assert!(setting.files().is_empty());
-    assert!(store.list().unwrap().is_empty());
+    assert!(store.list().unwrap().datasets.is_empty());
     assert!(matches!(
         store.snapshot("a"),
         Err(StoreError::NoDataset { .. })
@@ -625,7 +625,7 @@ fn damage_is_found_when_the_dataset_is_used() {
 
     fs::remove_file(&path).unwrap();
     let store = setting.open();
-    assert_eq!(store.list().unwrap().len(), 1);
+    assert_eq!(store.list().unwrap().datasets.len(), 1);
     let error = store.snapshot("a").unwrap_err();
     assert!(
         matches!(

@@ -1,0 +1,154 @@
+//! Processes killed (SIGKILL) at random moments, again and again: a server during every kind of call, and
+//! an owner's `encrypt`. What was promised is there afterwards, and the same command run again succeeds.
+//!
+//! The moments are drawn from a fixed seed, but a clock decides what they hit: here alone a test sleeps.
+
+mod common;
+
+use common::plaintext::random_baskets;
+use common::{Home, Server};
+use serde_json::Value;
+use std::thread;
+use std::time::Duration;
+
+/// Rounds of four kills of a server, and kills of an owner.
+fn rounds() -> u64 {
+    match std::env::var_os("OBORO_FAULTS") {
+        Some(_) => 40,
+        None => 5,
+    }
+}
+
+/// Moments after a beginning, up to some time.
+struct Moments(u64);
+
+impl Moments {
+    fn wait(&mut self, most: Duration) {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        thread::sleep(most.mul_f64((self.0 >> 33) as f64 / f64::from(1u32 << 31)));
+    }
+}
+
+/// A server that is killed and started again on the same data.
+struct Mortal<'a> {
+    owner: &'a Home,
+    operator: &'a Home,
+    server: Option<Server>,
+    moments: Moments,
+}
+
+impl Mortal<'_> {
+    fn start(&mut self) {
+        let server = self.operator.serve("");
+        self.owner.talk_to(server.url());
+        self.server = Some(server);
+    }
+
+    /// Kills the server some time after `line` has begun, and starts it again.
+    fn killed_during(&mut self, line: &str) {
+        let mut process = self.owner.start(line);
+        self.moments.wait(Duration::from_millis(50));
+        self.server.take().unwrap().kill();
+        // It would try for as long as a server takes to come back, and at the old address.
+        process.kill();
+        self.start();
+    }
+
+    /// The versions of all datasets that are published.
+    fn versions(&self) -> Vec<u64> {
+        let listed = self.owner.json("datasets");
+        let version = |d: &Value| d["version"].as_u64().unwrap();
+        listed.as_array().unwrap().iter().map(version).collect()
+    }
+}
+
+#[test]
+fn a_server_killed_at_any_moment_keeps_its_promises() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    owner.write_fimi("rows.dat", &random_baskets(3_000, 20, 96));
+    owner.write("twice.dat", owner.read("rows.dat").repeat(2));
+    let mut mortal = Mortal {
+        owner: &owner,
+        operator: &operator,
+        server: None,
+        moments: Moments(1),
+    };
+    mortal.start();
+    for round in 0..rounds() {
+        let bundle = format!("r{round}.oboro");
+        owner.json(&format!("encrypt rows.dat --out {bundle} --max-len 2"));
+        let upload = format!("upload {bundle} --name rows");
+        let mine = format!("mine {bundle} --name rows --min-support 20%");
+
+        mortal.killed_during(&upload);
+        assert!([vec![], vec![1]].contains(&mortal.versions()));
+        assert_eq!(owner.json(&upload)["version"], 1);
+        mortal.killed_during(&mine);
+        assert_eq!(mortal.versions(), [1]);
+        owner.json(&format!("{mine} --verify rows.dat"));
+
+        owner.json(&format!("encrypt rows.dat --append-to {bundle}"));
+        mortal.killed_during(&upload);
+        assert!([vec![1], vec![2]].contains(&mortal.versions()));
+        assert_eq!(owner.json(&upload)["version"], 2);
+        owner.json(&format!("{mine} --verify twice.dat"));
+
+        mortal.killed_during("delete rows");
+        match &mortal.versions()[..] {
+            [] => drop(owner.refused(&upload)),
+            versions => {
+                assert_eq!(versions, [2]);
+                owner.json(&format!("{mine} --verify twice.dat"));
+                owner.json("delete rows");
+            }
+        }
+        assert_eq!(mortal.versions(), [0; 0]);
+    }
+    // Nothing is left of all that, and nothing was put aside.
+    let left = operator.contents("data");
+    assert!(
+        !left
+            .iter()
+            .any(|(path, _)| path.to_str().unwrap().contains(".seg")),
+        "{left:?}"
+    );
+}
+
+#[test]
+fn an_owner_killed_at_any_moment_can_go_on() {
+    let owner = Home::with_key();
+    owner.write_fimi("rows.dat", &random_baskets(4_000, 20, 96));
+    let mut moments = Moments(2);
+    for _ in 0..2 * rounds() {
+        let mut process = owner.start("encrypt rows.dat --max-len 2");
+        moments.wait(Duration::from_millis(120));
+        process.kill();
+        if !owner.path("rows.oboro").exists() {
+            owner.json("encrypt rows.dat --max-len 2");
+        }
+        for version in 1..3 {
+            let inspected = owner.json("inspect rows.oboro --verify --key oboro.key");
+            assert_eq!(inspected["version"], version);
+            let mut process = owner.start("encrypt rows.dat --append-to rows.oboro");
+            moments.wait(Duration::from_millis(120));
+            process.kill();
+            let inspected = owner.json("inspect rows.oboro --verify --key oboro.key");
+            if inspected["version"] == version {
+                owner.json("encrypt rows.dat --append-to rows.oboro");
+            }
+        }
+        let names: Vec<_> = owner
+            .listing()
+            .into_iter()
+            .filter_map(|(path, ..)| Some(path.file_name()?.to_str()?.to_owned()))
+            .collect();
+        assert!(
+            !names.iter().any(|name| name.contains("partial")),
+            "{names:?}"
+        );
+        std::fs::remove_dir_all(owner.path("rows.oboro")).unwrap();
+    }
+}

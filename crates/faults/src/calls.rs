@@ -1,0 +1,340 @@
+//! The calls of the C library that change files, put before its own: the linker takes a symbol of the
+//! program first, for Rust's standard library and for C code in the program alike.
+//!
+//! Each forwards to the kernel. On 64-bit Linux, for which alone this is built, a call and its variant
+//! with 64 in the name take the same arguments, and a variable argument is passed like a fixed one.
+
+use crate::disk::{self, Answer, At, Identity};
+use libc::{AT_FDCWD, AT_REMOVEDIR, c_char, c_int, c_long, c_void, mode_t, off_t, size_t, ssize_t};
+use std::ffi::{CStr, OsStr};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Names every symbol here, so that no linker leaves them out of a test program.
+pub(crate) fn link() {
+    let symbols = [
+        open as *const (),
+        open64 as *const (),
+        openat as *const (),
+        openat64 as *const (),
+        mkdir as *const (),
+        link_ as *const (),
+        linkat as *const (),
+        rename as *const (),
+        unlink as *const (),
+        unlinkat as *const (),
+        rmdir as *const (),
+        write as *const (),
+        pwrite as *const (),
+        pwrite64 as *const (),
+        ftruncate as *const (),
+        ftruncate64 as *const (),
+        fsync as *const (),
+        fdatasync as *const (),
+    ];
+    std::hint::black_box(symbols);
+}
+
+/// Who a path leads to.
+pub(crate) fn identity_at(path: &Path) -> Option<Identity> {
+    let metadata = path.symlink_metadata().ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+/// Who a descriptor is.
+pub(crate) fn identity(file: c_int) -> Option<Identity> {
+    let mut status = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `status` has the size that the kernel fills; it is read only if the call succeeded.
+    let status = unsafe {
+        match libc::fstat(file, status.as_mut_ptr()) {
+            0 => status.assume_init(),
+            _ => return None,
+        }
+    };
+    Some((status.st_dev, status.st_ino))
+}
+
+/// Where a descriptor leads: the name that the file has now or had last.
+pub(crate) fn path(file: c_int) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{file}")).ok()
+}
+
+/// # Safety
+/// `path` is null or ends with a zero byte and stays as it is while the result lives.
+unsafe fn at<'a>(directory: c_int, path: *const c_char) -> At<'a> {
+    let bytes = match path.is_null() {
+        true => &[],
+        // SAFETY: as the caller promises.
+        false => unsafe { CStr::from_ptr(path) }.to_bytes(),
+    };
+    At {
+        directory,
+        path: Path::new(OsStr::from_bytes(bytes)),
+    }
+}
+
+/// The kernel's answer to a call whose result says `-1` for an error.
+fn answer(result: c_long) -> Answer<c_long> {
+    match result {
+        0.. => Ok(result),
+        _ => Err(std::io::Error::last_os_error()
+            .raw_os_error()
+            .unwrap_or(libc::EIO)),
+    }
+}
+
+/// The answer as the C library gives it.
+fn give(answer: Answer<c_long>) -> c_long {
+    answer.unwrap_or_else(|errno| {
+        // SAFETY: the pointer is to this thread's own `errno`.
+        unsafe { *libc::__errno_location() = errno };
+        -1
+    })
+}
+
+/// Makes a system call.
+macro_rules! kernel {
+    ($number:expr $(, $argument:expr)*) => {
+        // SAFETY: the number takes these arguments, which are the caller's own.
+        answer(unsafe { libc::syscall($number $(, $argument)*) })
+    };
+}
+
+// SAFETY (of every symbol below): its name and arguments are those of the C library, whose contract the
+// caller keeps: paths end with a zero byte, buffers have the length that is said.
+
+/// # Safety
+/// That of `openat`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn openat64(
+    directory: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: mode_t,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let at = unsafe { at(directory, path) };
+    let opened = disk::open(
+        at,
+        flags & libc::O_CREAT != 0,
+        flags & libc::O_TRUNC != 0,
+        || kernel!(libc::SYS_openat, directory, path, flags, mode).map(|file| file as c_int),
+    );
+    give(opened.map(c_long::from)) as c_int
+}
+
+/// # Safety
+/// That of `openat`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn openat(
+    directory: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: mode_t,
+) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { openat64(directory, path, flags, mode) }
+}
+
+/// # Safety
+/// That of `open`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { openat64(AT_FDCWD, path, flags, mode) }
+}
+
+/// # Safety
+/// That of `open`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { openat64(AT_FDCWD, path, flags, mode) }
+}
+
+/// # Safety
+/// That of `mkdir`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mkdir(path: *const c_char, mode: mode_t) -> c_int {
+    // SAFETY: the caller's promise.
+    let at = unsafe { at(AT_FDCWD, path) };
+    let made = disk::make_directory(at, || {
+        kernel!(libc::SYS_mkdirat, AT_FDCWD, path, mode).map(drop)
+    });
+    give(made.map(|()| 0)) as c_int
+}
+
+/// # Safety
+/// That of `linkat`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn linkat(
+    from: c_int,
+    old: *const c_char,
+    to: c_int,
+    new: *const c_char,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (source, target) = unsafe { (at(from, old), at(to, new)) };
+    let linked = disk::link(source, target, || {
+        kernel!(libc::SYS_linkat, from, old, to, new, flags).map(drop)
+    });
+    give(linked.map(|()| 0)) as c_int
+}
+
+/// # Safety
+/// That of `link`.
+#[unsafe(export_name = "link")]
+unsafe extern "C" fn link_(old: *const c_char, new: *const c_char) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { linkat(AT_FDCWD, old, AT_FDCWD, new, 0) }
+}
+
+/// # Safety
+/// That of `rename`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rename(old: *const c_char, new: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    let (source, target) = unsafe { (at(AT_FDCWD, old), at(AT_FDCWD, new)) };
+    let renamed = disk::rename(source, target, || {
+        kernel!(libc::SYS_renameat2, AT_FDCWD, old, AT_FDCWD, new, 0).map(drop)
+    });
+    give(renamed.map(|()| 0)) as c_int
+}
+
+/// # Safety
+/// That of `unlinkat`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn unlinkat(directory: c_int, path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    let at = unsafe { at(directory, path) };
+    let removed = disk::remove(at, || {
+        kernel!(libc::SYS_unlinkat, directory, path, flags).map(drop)
+    });
+    give(removed.map(|()| 0)) as c_int
+}
+
+/// # Safety
+/// That of `unlink`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { unlinkat(AT_FDCWD, path, 0) }
+}
+
+/// # Safety
+/// That of `rmdir`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rmdir(path: *const c_char) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { unlinkat(AT_FDCWD, path, AT_REMOVEDIR) }
+}
+
+/// Where a `write` will write.
+fn position(file: c_int) -> usize {
+    // SAFETY: neither call touches memory.
+    let place = unsafe {
+        match libc::fcntl(file, libc::F_GETFL) & libc::O_APPEND {
+            0 => libc::lseek64(file, 0, libc::SEEK_CUR),
+            _ => libc::lseek64(file, 0, libc::SEEK_END),
+        }
+    };
+    place
+        .try_into()
+        .expect("a file that is written to has a position")
+}
+
+/// # Safety
+/// That of `write`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn write(file: c_int, from: *const c_void, count: size_t) -> ssize_t {
+    // SAFETY: the caller's promise.
+    let data = unsafe { bytes(from, count) };
+    let written = disk::write(
+        file,
+        data,
+        || position(file),
+        |count| kernel!(libc::SYS_write, file, from, count).map(|written| written as usize),
+    );
+    give(written.map(|written| written as c_long)) as ssize_t
+}
+
+/// # Safety
+/// That of `pwrite`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pwrite64(
+    file: c_int,
+    from: *const c_void,
+    count: size_t,
+    offset: off_t,
+) -> ssize_t {
+    // SAFETY: the caller's promise.
+    let data = unsafe { bytes(from, count) };
+    let written = disk::write(
+        file,
+        data,
+        || offset as usize,
+        |count| {
+            kernel!(libc::SYS_pwrite64, file, from, count, offset).map(|written| written as usize)
+        },
+    );
+    give(written.map(|written| written as c_long)) as ssize_t
+}
+
+/// # Safety
+/// That of `pwrite`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pwrite(
+    file: c_int,
+    from: *const c_void,
+    count: size_t,
+    offset: off_t,
+) -> ssize_t {
+    // SAFETY: the same contract.
+    unsafe { pwrite64(file, from, count, offset) }
+}
+
+/// # Safety
+/// `count` bytes can be read at `from` while the result lives, unless there are none.
+unsafe fn bytes<'a>(from: *const c_void, count: size_t) -> &'a [u8] {
+    match count {
+        0 => &[],
+        // SAFETY: as the caller promises.
+        _ => unsafe { std::slice::from_raw_parts(from.cast(), count) },
+    }
+}
+
+/// # Safety
+/// That of `ftruncate`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ftruncate64(file: c_int, length: off_t) -> c_int {
+    let truncated = disk::truncate(file, length as usize, || {
+        kernel!(libc::SYS_ftruncate, file, length).map(drop)
+    });
+    give(truncated.map(|()| 0)) as c_int
+}
+
+/// # Safety
+/// That of `ftruncate`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ftruncate(file: c_int, length: off_t) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { ftruncate64(file, length) }
+}
+
+/// # Safety
+/// That of `fsync`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fsync(file: c_int) -> c_int {
+    give(disk::sync(file).map(|()| 0)) as c_int
+}
+
+/// # Safety
+/// That of `fdatasync`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fdatasync(file: c_int) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { fsync(file) }
+}

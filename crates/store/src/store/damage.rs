@@ -1,0 +1,142 @@
+//! Bits that flip at rest, in every part of what a store keeps: each is found and named, or changes nothing.
+
+use super::script::{Owner, Server, Step};
+use super::*;
+use oboro_faults::{Extent, Image, scratch};
+use std::os::unix::fs::FileExt;
+use tempfile::TempDir;
+
+/// A store with two published datasets, one of them in two versions, and an upload half done.
+struct Setting {
+    owner: Owner,
+    image: Image,
+}
+
+const A: &str = "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a";
+
+impl Setting {
+    fn new() -> Self {
+        let (owner, directory) = (Owner::new(), scratch());
+        let mut server = Server::new(&owner, directory.path());
+        for step in [
+            Step::Open,
+            Step::Upload("a", 1),
+            Step::Upload("a", 2),
+            Step::Upload("b", 1),
+            Step::Send("c", 1, 18_000),
+        ] {
+            server.run(step).unwrap();
+        }
+        drop(server);
+        let image = Image::read(directory.path());
+        Self { owner, image }
+    }
+
+    /// A copy of the store in which one bit of a file is another.
+    fn with_flipped(&self, file: &str, at: usize) -> (TempDir, PathBuf) {
+        let directory = scratch();
+        self.image.write(directory.path());
+        let store = directory.path().join("data/store");
+        let mut bytes = fs::read(store.join(file)).unwrap();
+        bytes[at] ^= 1 << (at % 8);
+        fs::write(store.join(file), bytes).unwrap();
+        (directory, store)
+    }
+
+    /// A file of the store as it should be.
+    fn file(&self, file: &str) -> Vec<u8> {
+        let directory = scratch();
+        self.image.write(directory.path());
+        fs::read(directory.path().join("data/store").join(file)).unwrap()
+    }
+
+    /// Reads all of a published dataset and compares it with the owner's; an error, or its version.
+    fn read(&self, store: &Store, name: &'static str) -> Result<u64, StoreError> {
+        let snapshot = store.snapshot(name)?;
+        let version = snapshot.manifest().version;
+        self.owner.assert_root(name, version, snapshot.root());
+        for segment in 0..snapshot.manifest().segments.len() {
+            for column in 0..snapshot.manifest().columns as usize {
+                snapshot.panel(segment, 0, column)?;
+            }
+        }
+        Ok(version)
+    }
+}
+
+#[test]
+fn every_byte_of_the_catalogue() {
+    let setting = Setting::new();
+    let bytes = setting.file("catalogue.sqlite");
+    // Most of the rest is the free space of pages.
+    let empty = Extent::wanted().steps(bytes.len(), 64);
+    let used = (0..bytes.len()).filter(|&at| bytes[at] != 0);
+    let (mut refused, mut unsound, mut sound) = (0, 0, 0);
+    for at in used.chain(empty) {
+        let (_directory, path) = setting.with_flipped("catalogue.sqlite", at);
+        let store = match Store::open(&path) {
+            Ok(store) => store,
+            Err(error) => {
+                let text = error.to_string();
+                assert!(text.contains("catalogue"), "byte {at}: {text}");
+                refused += 1;
+                continue;
+            }
+        };
+        let listing = store
+            .list()
+            .unwrap_or_else(|error| panic!("byte {at}: {error}"));
+        assert!(!listing.datasets.is_empty(), "byte {at}");
+        for name in ["a", "b"] {
+            match setting.read(&store, name) {
+                Ok(version) => {
+                    let listed = listing.datasets.iter().find(|info| info.name == name);
+                    assert_eq!(listed.map(|info| info.version), Some(version), "byte {at}");
+                    sound += 1;
+                }
+                Err(error) => {
+                    let text = error.to_string();
+                    let named = text.contains("dataset") && text.contains(name);
+                    assert!(named, "byte {at}: {text}");
+                    unsound += 1;
+                }
+            }
+        }
+    }
+    assert!(
+        refused > 0 && unsound > 0 && sound > 0,
+        "{refused} {unsound} {sound}"
+    );
+}
+
+#[test]
+fn every_byte_of_a_segment() {
+    let setting = Setting::new();
+    let file = format!("segments/{A}/00000002.seg");
+    let directory = scratch();
+    setting.image.write(directory.path());
+    let store = directory.path().join("data/store");
+    let bytes = fs::read(store.join(&file)).unwrap();
+    // A page of header, then a panel of two blocks for each of two columns.
+    let (header, panel) = (4096, (bytes.len() - 4096) / 2);
+    let sampled = Extent::wanted().steps(bytes.len() - header, 61);
+    for at in (0..header).chain(sampled.into_iter().map(|at| header + at)) {
+        let write = |byte: u8| {
+            let segment = File::options().write(true).open(store.join(&file));
+            segment.unwrap().write_all_at(&[byte], at as u64).unwrap();
+        };
+        write(bytes[at] ^ 1 << (at % 8));
+        let store = Store::open(&store).unwrap();
+        assert_eq!(store.list().unwrap().datasets.len(), 2, "byte {at}");
+        let text = setting.read(&store, "a").unwrap_err().to_string();
+        let place = match at.checked_sub(header) {
+            None => String::new(),
+            Some(behind) => format!("panel (limb 0, column {})", behind / panel),
+        };
+        for part in ["segment 2 of dataset", A, "00000002.seg", &place] {
+            assert!(text.contains(part), "byte {at}: {part:?} is not in: {text}");
+        }
+        assert_eq!(setting.read(&store, "b").unwrap(), 1, "byte {at}");
+        write(bytes[at]);
+    }
+}

@@ -1,0 +1,282 @@
+//! A script of uploads, appends, cancellations and deletions, and what it promises at each step.
+//!
+//! It is the same for every fault; the datasets `a`, `b` and `c` have two versions each.
+
+use super::*;
+use crate::Bundle;
+use crate::testing::{append, bundle_of, one_limb};
+use oboro_faults::{Image, scratch};
+use std::collections::{BTreeMap, BTreeSet};
+use tempfile::TempDir;
+
+/// One call, or several that promise nothing before the last.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Step {
+    /// Closes the store and opens it.
+    Open,
+    /// Sends so many bytes more of a version, without publishing it.
+    Send(&'static str, u64, u64),
+    /// Sends what is missing and publishes.
+    Upload(&'static str, u64),
+    Cancel(&'static str),
+    Delete(&'static str),
+}
+
+use Step::*;
+
+/// More bytes than any version has.
+const ALL: u64 = u64::MAX;
+
+pub(super) const SCRIPT: &[Step] = &[
+    Open,
+    Upload("a", 1),
+    // A segment and a half.
+    Send("b", 1, 18_000),
+    Cancel("b"),
+    Send("b", 1, 5_000),
+    Upload("b", 1),
+    Send("a", 2, 9_000),
+    Open,
+    Send("a", 2, ALL),
+    Cancel("a"),
+    Upload("a", 2),
+    // Complete but never published, twice.
+    Send("c", 1, ALL),
+    Cancel("c"),
+    Send("c", 1, ALL),
+    Cancel("c"),
+    Upload("c", 1),
+    Send("b", 2, 9_000),
+    Delete("b"),
+    Delete("a"),
+];
+
+/// What a store owes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Promised {
+    pub(super) published: BTreeMap<&'static str, u64>,
+    pub(super) deleted: BTreeSet<&'static str>,
+}
+
+impl Promised {
+    /// After each number of steps of the script.
+    pub(super) fn by_steps() -> Vec<Self> {
+        let mut all = vec![Self::default()];
+        for step in SCRIPT {
+            let mut next = all[all.len() - 1].clone();
+            match *step {
+                Upload(name, version) => drop(next.published.insert(name, version)),
+                Delete(name) => {
+                    next.published.remove(name);
+                    next.deleted.insert(name);
+                }
+                Open | Send(..) | Cancel(_) => {}
+            }
+            all.push(next);
+        }
+        all
+    }
+}
+
+/// The bundles of three datasets, two versions of each.
+pub(super) struct Owner {
+    _directory: TempDir,
+    bundles: BTreeMap<(&'static str, u64), Bundle>,
+}
+
+impl Owner {
+    pub(super) fn new() -> Self {
+        let directory = scratch();
+        let mut bundles = BTreeMap::new();
+        for (name, id) in [("a", 0xa), ("b", 0xb), ("c", 0xc)] {
+            let at = directory.path().join(name);
+            let first = bundle_of(DatasetId([id; 16]), &at, &one_limb(), &[1, 1]);
+            let second = append(&first, &[2]);
+            bundles.extend([((name, 1), first), ((name, 2), second)]);
+        }
+        Self {
+            _directory: directory,
+            bundles,
+        }
+    }
+
+    /// Sends at most `most` bytes of what is missing; whether all is there.
+    fn send(
+        &self,
+        store: &Store,
+        name: &'static str,
+        version: u64,
+        mut most: u64,
+    ) -> Result<bool, StoreError> {
+        let bundle = &self.bundles[&(name, version)];
+        let status = store.begin_upload(name, &bundle.manifest().encode())?;
+        for segment in status.segments.iter().filter(|segment| !segment.complete) {
+            let mut receiver =
+                store.receive_segment(status.dataset, segment.index, segment.bytes_received)?;
+            let bytes = fs::read(bundle.segment_path(segment.index)).unwrap();
+            for chunk in bytes[segment.bytes_received as usize..].chunks(6000) {
+                let chunk = &chunk[..chunk.len().min(most as usize)];
+                receiver.write(chunk)?;
+                most -= chunk.len() as u64;
+            }
+            if receiver.received() < receiver.announced() {
+                return Ok(false);
+            }
+            receiver.finish()?;
+        }
+        Ok(true)
+    }
+
+    fn upload(&self, store: &Store, name: &'static str, version: u64) -> Result<(), StoreError> {
+        assert!(self.send(store, name, version, ALL)?);
+        let published = store.publish(self.id(name))?;
+        self.assert_root(name, version, published.root);
+        Ok(())
+    }
+
+    /// This is the root hash of that version.
+    pub(super) fn assert_root(&self, name: &'static str, version: u64, root: Digest) {
+        assert_eq!(root, self.bundles[&(name, version)].manifest().root());
+    }
+
+    fn id(&self, name: &'static str) -> DatasetId {
+        self.bundles[&(name, 1)].manifest().dataset
+    }
+
+    /// Every panel of what is published agrees with the owner's bundle.
+    fn assert_intact(&self, store: &Store, published: &BTreeMap<&'static str, u64>) {
+        for (&name, &version) in published {
+            let snapshot = store.snapshot(name).unwrap();
+            let manifest = self.bundles[&(name, version)].manifest();
+            assert_eq!(snapshot.manifest(), manifest);
+            for segment in 0..manifest.segments.len() {
+                for column in 0..manifest.columns as usize {
+                    snapshot.panel(segment, 0, column).unwrap();
+                }
+            }
+        }
+    }
+}
+
+/// A store that a script acts upon; `None` before it is first opened.
+pub(super) struct Server<'a> {
+    owner: &'a Owner,
+    directory: PathBuf,
+    store: Option<Store>,
+}
+
+impl<'a> Server<'a> {
+    pub(super) fn new(owner: &'a Owner, disk: &Path) -> Self {
+        Self {
+            owner,
+            directory: disk.join("data/store"),
+            store: None,
+        }
+    }
+
+    pub(super) fn run(&mut self, step: Step) -> Result<(), StoreError> {
+        if let Open = step {
+            self.store = None;
+            self.store = Some(Store::open(&self.directory)?);
+            return Ok(());
+        }
+        let store = self.store();
+        match step {
+            Open => Ok(()),
+            Send(name, version, bytes) => self.owner.send(store, name, version, bytes).map(drop),
+            Upload(name, version) => self.owner.upload(store, name, version),
+            Cancel(name) => store.cancel_upload(name),
+            Delete(name) => store.delete(name),
+        }
+    }
+
+    fn store(&self) -> &Store {
+        self.store.as_ref().expect("the script begins with `Open`")
+    }
+
+    /// What is published, if the store is open, is what one of these says, intact.
+    pub(super) fn assert_one_of(&self, promised: &[Promised], context: &str) {
+        let Some(store) = &self.store else {
+            return;
+        };
+        let found = listed(store);
+        let promised = promised
+            .iter()
+            .find(|promised| is(&found, &promised.published))
+            .unwrap_or_else(|| panic!("{context}: {found:?} instead of {promised:?}"));
+        self.owner.assert_intact(store, &promised.published);
+    }
+}
+
+fn listed(store: &Store) -> BTreeMap<String, u64> {
+    let datasets = store.list().unwrap().datasets.into_iter();
+    datasets.map(|info| (info.name, info.version)).collect()
+}
+
+fn is(listed: &BTreeMap<String, u64>, published: &BTreeMap<&'static str, u64>) -> bool {
+    let published = published.iter().map(|(name, version)| (*name, *version));
+    listed
+        .iter()
+        .map(|(name, version)| (name.as_str(), *version))
+        .eq(published)
+}
+
+/// Opens what is left and finds what was promised; then all goes on from there.
+pub(super) fn check_survivors(owner: &Owner, disk: &Path, promised: &[&Promised], cancel: bool) {
+    let directory = disk.join("data/store");
+    let store = Store::open(&directory).unwrap();
+    let found = listed(&store);
+    let promised = promised
+        .iter()
+        .find(|promised| is(&found, &promised.published))
+        .unwrap_or_else(|| panic!("{found:?} instead of {promised:?}"));
+    owner.assert_intact(&store, &promised.published);
+    for &name in &promised.deleted {
+        for version in [1, 2] {
+            let error = owner.send(&store, name, version, ALL).unwrap_err();
+            assert!(matches!(error, StoreError::Deleted { .. }), "{error}");
+        }
+    }
+    let mut newest = BTreeMap::new();
+    for name in ["a", "b", "c"] {
+        if promised.deleted.contains(name) {
+            continue;
+        }
+        if cancel {
+            match store.cancel_upload(name) {
+                Ok(()) | Err(StoreError::NoDataset { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+            assert!(is(&listed(&store), &promised.published) || !newest.is_empty());
+        }
+        // What is left of a file that was being received may be anything: then it is sent anew.
+        let mut sent = owner.upload(&store, name, 2);
+        while let Err(StoreError::SegmentRefused { .. }) = sent {
+            sent = owner.upload(&store, name, 2);
+        }
+        sent.unwrap();
+        newest.insert(name, 2);
+    }
+    owner.assert_intact(&store, &newest);
+    drop(store);
+    let store = Store::open(&directory).unwrap();
+    assert!(is(&listed(&store), &newest));
+    owner.assert_intact(&store, &newest);
+    assert_no_leftovers(owner, &directory, &newest);
+}
+
+/// The store's directory holds what the catalogue names and nothing else.
+fn assert_no_leftovers(owner: &Owner, directory: &Path, published: &BTreeMap<&'static str, u64>) {
+    let mut expected: Vec<PathBuf> = ["catalogue.sqlite", "lock", "reserve", "segments"]
+        .map(PathBuf::from)
+        .to_vec();
+    for (&name, &version) in published {
+        let segments = PathBuf::from("segments").join(owner.id(name).to_string());
+        let count = owner.bundles[&(name, version)].manifest().segments.len();
+        expected.extend((0..count).map(|index| segments.join(format!("{index:08}.seg"))));
+        expected.push(segments);
+    }
+    expected.sort();
+    let image = Image::read(directory);
+    assert_eq!(image.paths().collect::<Vec<_>>(), expected);
+}
