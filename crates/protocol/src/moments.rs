@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     fn round_trip(count: usize, each: usize) {
-        let packed: Vec<u8> = (0..count * each).map(|i| (i * 31 >> 3) as u8).collect();
+        let packed: Vec<u8> = (0..count * each).map(|i| ((i * 31) >> 3) as u8).collect();
         let mut next = 3;
         let mut all = Vec::new();
         for message in moments_messages(5, 3..3 + count, packed.clone()) {
