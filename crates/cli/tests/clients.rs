@@ -83,6 +83,7 @@ async fn question(client: &mut Raw, name: &str, length: usize) -> v1::CountReque
         limbs: dataset.limbs,
         length: length as u32,
         columns: itemsets.concat(),
+        fraction_bits: vec![32; length + 1],
     }
 }
 
@@ -99,7 +100,7 @@ async fn drain(mut replies: Streaming<v1::CountReply>) -> Result<bool, Status> {
 fn a_small_query_ends_before_any_of_a_flood() {
     let (owner, operator) = (Home::with_key(), Home::new());
     operator.write("tokens", "flood flood-token\nward ward-token\n");
-    let server = operator.serve("--token-file tokens --threads 1");
+    let server = operator.serve("--token-file tokens --threads 1 --moment-cache 0");
     owner.talk_to(server.url());
     owner.write("token", "ward-token\n");
     owner.write_fimi("large.dat", &random_baskets(40_000, 80, 24));

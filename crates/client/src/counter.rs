@@ -30,6 +30,10 @@ pub struct LevelTrace {
     pub itemsets: usize,
     /// The most limbs that were read for a question.
     pub limbs: usize,
+    /// Moments received, over all groups of blocks.
+    pub moments: u64,
+    /// Of these, moments that the server had computed for an earlier question.
+    pub known_moments: u64,
     /// Bytes of moments received.
     pub received_bytes: u64,
     /// From question to supports.
@@ -51,6 +55,8 @@ impl LevelTrace {
     fn add(&mut self, other: &Self) {
         self.itemsets += other.itemsets;
         self.limbs = self.limbs.max(other.limbs);
+        self.moments += other.moments;
+        self.known_moments += other.known_moments;
         self.received_bytes += other.received_bytes;
         self.elapsed += other.elapsed;
         self.server += other.server;
@@ -167,6 +173,7 @@ impl<'a> EncryptedCounter<'a> {
                                 // Parts were lost on the way; what is there is worthless.
                                 break;
                             }
+                            received.known = done.known;
                             received.server = Some(Duration::from_micros(done.microseconds));
                         }
                         Some(v1::count_reply::Reply::Accepted(_)) | None => {}
@@ -199,6 +206,8 @@ impl<'a> EncryptedCounter<'a> {
             level,
             itemsets: asked,
             limbs: combiner.limbs(),
+            moments: received.moments,
+            known_moments: received.known,
             received_bytes: received.bytes,
             elapsed: begun.elapsed(),
             server,
@@ -225,6 +234,7 @@ fn itemsets_per_question(limits: &v1::Limits, level: usize) -> usize {
 struct Received {
     bytes: u64,
     moments: u64,
+    known: u64,
     server: Option<Duration>,
 }
 
@@ -313,18 +323,24 @@ mod tests {
             level: 12,
             itemsets,
             limbs,
+            moments: 50,
+            known_moments: 20,
             received_bytes: 700,
             elapsed: Duration::from_millis(30),
             server: Duration::from_millis(20),
+            combining: Duration::from_millis(5),
             log2_largest_phase,
             log2_phase_bound: 90.0,
         };
         let mut trace = question(256, 4, 70.5);
         trace.add(&question(3, 4, 71.5));
         let level = LevelTrace {
+            moments: 100,
+            known_moments: 40,
             received_bytes: 1400,
             elapsed: Duration::from_millis(60),
             server: Duration::from_millis(40),
+            combining: Duration::from_millis(10),
             ..question(259, 4, 71.5)
         };
         assert_eq!(trace, level);
@@ -348,6 +364,7 @@ mod tests {
             limbs: u32::MAX,
             length: u32::MAX,
             columns: vec![u32::MAX; 3 * most],
+            fraction_bits: vec![64; 4],
         };
         assert!(most > 10_000 && request.encoded_len() <= 1 << 20);
     }

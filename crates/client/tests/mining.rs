@@ -28,6 +28,7 @@ fn serve(data: &Path) -> Running {
         tokens: None,
         threads: two(),
         limits: Limits::default(),
+        moment_cache: 1 << 20,
     };
     let server = runtime.block_on(Server::bind(options)).unwrap();
     let url = format!("http://{}", server.address());

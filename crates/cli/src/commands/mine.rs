@@ -196,9 +196,12 @@ impl Level<'_> {
             "excluded": report.excluded,
             "frequent": report.frequent,
             "limbs": trace.map_or(0, |trace| trace.limbs),
+            "moments": trace.map_or(0, |trace| trace.moments),
+            "known_moments": trace.map_or(0, |trace| trace.known_moments),
             "received_bytes": trace.map_or(0, |trace| trace.received_bytes),
             "seconds": trace.map_or(0.0, |trace| trace.elapsed.as_secs_f64()),
             "server_seconds": trace.map_or(0.0, |trace| trace.server.as_secs_f64()),
+            "combining_seconds": trace.map_or(0.0, |trace| trace.combining.as_secs_f64()),
             "log2_largest_phase": trace.map(|trace| trace.log2_largest_phase),
             "log2_phase_bound": trace.map(|trace| trace.log2_phase_bound),
         })

@@ -185,8 +185,8 @@ impl<'a> Server<'a> {
             Open => Ok(()),
             Send(name, version, bytes) => self.owner.send(store, name, version, bytes).map(drop),
             Upload(name, version) => self.owner.upload(store, name, version),
-            Cancel(name) => store.cancel_upload(name),
-            Delete(name) => store.delete(name),
+            Cancel(name) => store.cancel_upload(name).map(drop),
+            Delete(name) => store.delete(name).map(drop),
         }
     }
 
@@ -244,7 +244,7 @@ pub(super) fn check_survivors(owner: &Owner, disk: &Path, promised: &[&Promised]
         }
         if cancel {
             match store.cancel_upload(name) {
-                Ok(()) | Err(StoreError::NoDataset { .. }) => {}
+                Ok(_) | Err(StoreError::NoDataset { .. }) => {}
                 Err(error) => panic!("{error}"),
             }
             assert!(is(&listed(&store), &promised.published) || !newest.is_empty());

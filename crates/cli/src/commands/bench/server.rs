@@ -33,6 +33,7 @@ impl Server {
             .arg("--data")
             .arg(data)
             .args(["--threads", &threads.to_string()])
+            .args(["--moment-cache", "0"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
         if std::env::var_os("OBORO_LOG").is_none() {
