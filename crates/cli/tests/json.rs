@@ -106,6 +106,10 @@ fn every_command_prints_one_value() {
             &[
                 "level",
                 "candidates",
+                "questions",
+                "moments",
+                "known_moments",
+                "combining_seconds",
                 "asked",
                 "deduced",
                 "excluded",

@@ -28,6 +28,8 @@ pub struct LevelTrace {
     pub level: usize,
     /// How many were asked.
     pub itemsets: usize,
+    /// In how many questions: the server may take but so many itemsets in one.
+    pub questions: usize,
     /// The most limbs that were read for a question.
     pub limbs: usize,
     /// Moments received, over all groups of blocks.
@@ -54,6 +56,7 @@ impl LevelTrace {
     /// Adds what another question of the level cost.
     fn add(&mut self, other: &Self) {
         self.itemsets += other.itemsets;
+        self.questions += other.questions;
         self.limbs = self.limbs.max(other.limbs);
         self.moments += other.moments;
         self.known_moments += other.known_moments;
@@ -205,6 +208,7 @@ impl<'a> EncryptedCounter<'a> {
         let trace = LevelTrace {
             level,
             itemsets: asked,
+            questions: 1,
             limbs: combiner.limbs(),
             moments: received.moments,
             known_moments: received.known,
@@ -322,6 +326,7 @@ mod tests {
         let question = |itemsets, limbs, log2_largest_phase| LevelTrace {
             level: 12,
             itemsets,
+            questions: 1,
             limbs,
             moments: 50,
             known_moments: 20,
@@ -335,6 +340,7 @@ mod tests {
         let mut trace = question(256, 4, 70.5);
         trace.add(&question(3, 4, 71.5));
         let level = LevelTrace {
+            questions: 2,
             moments: 100,
             known_moments: 40,
             received_bytes: 1400,

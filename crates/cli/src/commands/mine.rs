@@ -196,6 +196,7 @@ impl Level<'_> {
             "excluded": report.excluded,
             "frequent": report.frequent,
             "limbs": trace.map_or(0, |trace| trace.limbs),
+            "questions": trace.map_or(0, |trace| trace.questions),
             "moments": trace.map_or(0, |trace| trace.moments),
             "known_moments": trace.map_or(0, |trace| trace.known_moments),
             "received_bytes": trace.map_or(0, |trace| trace.received_bytes),
