@@ -8,7 +8,7 @@ BENCH_DATA ?= ../shared/data
 # What Oboro and its peers compute with in make bench-support and make bench-table6.
 BENCH_THREADS ?= 2
 
-.PHONY: help demo bench-mining bench-ring bench-support bench-table6 test lint lint-rust lint-python lint-shell fmt build clean
+.PHONY: help demo bench-engine bench-mining bench-ring bench-support bench-table6 test lint lint-rust lint-python lint-shell fmt build clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -36,6 +36,9 @@ demo: build ## Encrypt, upload and mine between two processes, and compare with 
 
 bench-mining: build ## Mine real data sets end to end and print times and sizes
 	$(PYTHON) bench/mining.py --oboro "$(OBORO)" --data "$(BENCH_DATA)"
+
+bench-engine: | toolchain-build ## Time the engine alone, and reading the same residues
+	cargo bench --quiet --locked -p oboro-engine --bench engine
 
 bench-ring: | toolchain-build ## Time the transform and the vector kernels
 	cargo bench --quiet --locked -p oboro-ring --bench ring
