@@ -298,36 +298,25 @@ struct Question {
     candidate: Option<usize>,
 }
 
-/// Divides the questions of a level into requests of at most `most` itemsets, at least 2, each in
-/// the order of columns, not of names: the server must not learn how names sort.
+/// Divides the questions of a level into requests of at most `most` itemsets, each in the order of
+/// columns, not of names: the server must not learn how names sort.
 ///
-/// Without `checks` neighbours stay together, since they share moments. With them, each request
-/// gets its share of both, at least one check, and chance decides which: itemsets that broke the
-/// order of their request would show that they are checks.
-fn requests(
-    mut candidates: Vec<Question>,
-    mut checks: Vec<Question>,
-    most: usize,
-) -> Vec<Vec<Question>> {
-    if checks.is_empty() {
-        candidates.sort_unstable();
-        return candidates.chunks(most).map(<[_]>::to_vec).collect();
+/// Without `checks` neighbours stay together, since they share moments. With them chance decides which
+/// request each belongs to, as if they were candidates too: an order, a number in each request or a
+/// repetition that candidates do not have would show which are checks.
+fn requests(candidates: Vec<Question>, checks: Vec<Question>, most: usize) -> Vec<Vec<Question>> {
+    let neighbours = checks.is_empty();
+    let mut questions = [candidates, checks].concat();
+    if neighbours {
+        questions.sort_unstable();
+    } else {
+        questions.shuffle(&mut rand::rng());
     }
-    // One less than `most`, since both shares are rounded up.
-    let count = (candidates.len() + checks.len()).div_ceil(most.max(2) - 1);
-    candidates.shuffle(&mut rand::rng());
-    checks.shuffle(&mut rand::rng());
-    let request = |i: usize| {
-        let share = |of: usize| i * of / count..(i + 1) * of / count;
-        let mut request = candidates[share(candidates.len())].to_vec();
-        match &checks[share(checks.len())] {
-            [] => request.push(checks[i % checks.len()].clone()),
-            own => request.extend_from_slice(own),
-        }
+    let mut requests: Vec<_> = questions.chunks(most).map(<[_]>::to_vec).collect();
+    for request in &mut requests {
         request.sort_unstable();
-        request
-    };
-    (0..count).map(request).collect()
+    }
+    requests
 }
 
 impl SupportCounter for EncryptedCounter<'_> {
@@ -452,9 +441,9 @@ mod tests {
     }
 
     #[test]
-    fn every_request_has_its_share_of_checks() {
+    fn requests_treat_checks_as_candidates() {
         for (candidates, checks, most) in [
-            (1, 1, 2),
+            (1, 1, 1),
             (1, 16, 16),
             (30, 3, 5),
             (700, 90, 64),
@@ -464,17 +453,27 @@ mod tests {
         ] {
             let planted = questions(candidates..candidates + checks, false);
             let all = requests(questions(0..candidates, true), planted.clone(), most);
-            let mut asked = Vec::new();
-            for request in &all {
-                assert!(request.len() <= most && request.is_sorted());
-                assert!(request.windows(2).all(|pair| pair[0] != pair[1]));
-                assert!(request.iter().any(|question| question.candidate.is_none()));
-                asked.extend(request.iter().filter_map(|question| question.candidate));
-            }
+            let (last, others) = all.split_last().unwrap();
+            assert!(others.iter().all(|request| request.len() == most) && last.len() <= most);
+            assert!(all.iter().all(|request| request.is_sorted()));
+            let mut asked = all.concat();
             asked.sort_unstable();
-            assert_eq!(asked, Vec::from_iter(0..candidates));
-            assert!(planted.iter().all(|check| all.concat().contains(check)));
+            // Each once, above all: a server that sets the limit could have checks repeated.
+            let mut expected = [questions(0..candidates, true), planted].concat();
+            expected.sort_unstable();
+            assert_eq!(asked, expected);
         }
+    }
+
+    #[test]
+    fn chance_decides_where_checks_are_asked() {
+        let checks = questions(500..1000, false);
+        let all = requests(questions(0..500, true), checks, 500);
+        let in_first = all[0]
+            .iter()
+            .filter(|question| question.candidate.is_none());
+        // Within ten standard deviations, which are 8.
+        assert!(in_first.count().abs_diff(250) < 80);
     }
 
     #[test]

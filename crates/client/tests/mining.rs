@@ -19,7 +19,7 @@ struct Running {
     _runtime: tokio::runtime::Runtime,
 }
 
-fn serve(data: &Path) -> Running {
+fn serve(data: &Path, moment_cache: u64) -> Running {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let options = oboro_server::Options {
         data: data.to_owned(),
@@ -28,7 +28,7 @@ fn serve(data: &Path) -> Running {
         tokens: None,
         threads: two(),
         limits: Limits::default(),
-        moment_cache: 1 << 20,
+        moment_cache,
     };
     let server = runtime.block_on(Server::bind(options)).unwrap();
     let url = format!("http://{}", server.address());
@@ -107,7 +107,7 @@ fn transactions() -> impl Strategy<Value = Transactions> {
 #[test]
 fn agrees_with_plaintext() {
     let directory = tempfile::tempdir().unwrap();
-    let server = serve(&directory.path().join("store"));
+    let server = serve(&directory.path().join("store"), 1 << 20);
     let connection = Connection::open(&Options {
         url: server.url.clone(),
         ..Options::default()
@@ -130,4 +130,45 @@ fn agrees_with_plaintext() {
             plaintext.to_document(transactions.names()).unwrap()
         );
     });
+}
+
+/// Moments of several messages, with several threads sending what was known.
+#[test]
+fn what_was_asked_before_comes_whole_from_the_cache() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = serve(&directory.path().join("store"), 1 << 26);
+    let connection = Connection::open(&Options {
+        url: server.url.clone(),
+        ..Options::default()
+    })
+    .unwrap();
+    let basket = |i: usize| (0..150).filter(move |item| (i + item) % 3 != 0);
+    let names = |i: usize| basket(i).map(|item| item.to_string());
+    let transactions = Transactions::from_named((0..60).map(|i| Vec::from_iter(names(i)))).unwrap();
+    let master = MasterKey::generate().unwrap();
+    let path = directory.path().join("dataset");
+    let dataset = Dataset::create(&transactions, &master, &path, 2, 0, two(), &|_, _| {}).unwrap();
+    upload(&connection, dataset.bundle(), "dataset", &|_, _| {}).unwrap();
+    let mine = || {
+        let options = AprioriOptions::new(MinSupport::Fraction(0.3))
+            .with_max_len(NonZeroUsize::new(2))
+            .with_deduction(false);
+        let mut counter = EncryptedCounter::new(&connection, &dataset, "dataset", two());
+        let frequent = apriori(&mut counter, options, |_| {}).unwrap();
+        (
+            frequent.to_document(counter.names()).unwrap(),
+            counter.traces().to_vec(),
+        )
+    };
+    let (first, computed) = mine();
+    assert!(computed.iter().all(|trace| trace.known_moments == 0));
+    for _ in 0..3 {
+        let (again, known) = mine();
+        assert_eq!(again, first);
+        assert!(known[1].received_bytes > 2 << 20, "{known:?}");
+        for (known, computed) in known.iter().zip(&computed) {
+            assert_eq!(known.known_moments, computed.moments);
+            assert_eq!(known.moments, computed.moments);
+        }
+    }
 }

@@ -120,7 +120,9 @@ fn binomial(n: usize, k: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oboro_ring::{plaintext_moduli, security_bound};
+    use oboro_ring::{
+        MAX_LOG_DEGREE, MIN_LOG_DEGREE, limb_primes, plaintext_moduli, security_bound,
+    };
 
     fn bits(log_degree: u32, limbs: usize, t: u32, level: usize) -> Vec<u32> {
         fraction_bits(&Parameters::new(log_degree, limbs, t).unwrap(), level).unwrap()
@@ -148,9 +150,11 @@ mod tests {
 
     #[test]
     fn every_level_that_parameters_carry_has_bits_that_keep_within_the_slack() {
-        for log_degree in [12, 13, 14, 15] {
-            let most = security_bound(log_degree).unwrap() as usize / 28;
-            for t in plaintext_moduli(log_degree, 1 << 20) {
+        for log_degree in MIN_LOG_DEGREE..=MAX_LOG_DEGREE {
+            let width = if log_degree <= 11 { 27 } else { 28 };
+            let most = (security_bound(log_degree).unwrap() / width) as usize;
+            let smallest_limb = limb_primes(log_degree, most)[most - 1];
+            for t in plaintext_moduli(log_degree, smallest_limb / 43) {
                 let parameters = Parameters::new(log_degree, most, t).unwrap();
                 for level in 1..=16 {
                     let Some(limbs) = limbs_for_level(&parameters, level) else {
