@@ -11,7 +11,7 @@ BENCH_THREADS ?= 2
 FUZZ_SECONDS ?= 5
 FUZZ_TARGET ?=
 
-.PHONY: help demo bench-mining bench-ring bench-support bench-table6 test fuzz lint lint-rust lint-python lint-shell fmt build clean
+.PHONY: help demo bench-engine bench-mining bench-ring bench-support bench-table6 test fuzz lint lint-rust lint-python lint-shell fmt build clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -41,6 +41,9 @@ demo: build ## Encrypt, upload and mine between two processes, and compare with 
 
 bench-mining: build ## Mine real data sets end to end and print times and sizes
 	$(PYTHON) bench/mining.py --oboro "$(OBORO)" --data "$(BENCH_DATA)"
+
+bench-engine: | toolchain-build ## Time the engine alone, and reading the same residues
+	cargo bench --quiet --locked -p oboro-engine --bench engine
 
 bench-ring: | toolchain-build ## Time the transform and the vector kernels
 	cargo bench --quiet --locked -p oboro-ring --bench ring

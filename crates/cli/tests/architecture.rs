@@ -60,7 +60,6 @@ const PERMISSIVE: &[&str] = &[
 /// The files that may contain `unsafe`: the vector kernels, the code that chooses them, and the calls of
 /// the C library that tests put before its own.
 const UNSAFE_FILES: &[&str] = &[
-    "crates/engine/tests/steady_state.rs",
     "crates/faults/src/calls.rs",
     "crates/mining/src/bitmap.rs",
     "crates/ring/src/avx2.rs",

@@ -36,6 +36,7 @@ fn every_command_prints_one_value() {
         "root",
         "transactions",
         "items",
+        "check_columns",
         "blocks",
         "degree",
         "limbs",
@@ -106,7 +107,12 @@ fn every_command_prints_one_value() {
             &[
                 "level",
                 "candidates",
+                "questions",
+                "moments",
+                "known_moments",
+                "combining_seconds",
                 "asked",
+                "checks",
                 "deduced",
                 "excluded",
                 "frequent",
@@ -134,6 +140,7 @@ fn every_command_prints_one_value() {
         inspected["items"].as_array().unwrap().len() as u64,
         generated["items"]
     );
+    assert_eq!(inspected["check_columns"], 0);
     let inspected = owner.json("inspect quest.oboro/segments/00000000.seg --verify");
     assert_eq!(inspected["kind"], "segment");
 

@@ -347,7 +347,10 @@ fn the_log_tells_calls_by_numbers() {
         owner.write("token", TOKEN);
         owner.write("rows.dat", "1 2 3\n1 2\n2 3\n");
         let dataset = owner.json("encrypt rows.dat --max-len 2")["dataset"].clone();
-        for command in ["upload rows.oboro", "mine rows.oboro --min-support 1"] {
+        for command in [
+            "upload rows.oboro",
+            "mine rows.oboro --min-support 1 --no-deduction",
+        ] {
             owner.json(&format!("{command} --name {NAME} --token-file token"));
         }
         owner.refused("datasets");

@@ -5,12 +5,13 @@
 
 mod common;
 
-use common::plaintext::random_baskets;
+use common::plaintext::{Plaintext, random_baskets, supports};
 use common::{Home, Server, says};
 use oboro_protocol::v1;
 use oboro_protocol::v1::count_reply::Reply;
 use oboro_protocol::v1::mining_client::MiningClient;
 use oboro_protocol::v1::mining_server::{Mining, MiningServer};
+use oboro_ring::Parameters;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -23,6 +24,8 @@ struct Lies {
     published: fn(&mut v1::Published),
     datasets: fn(&mut Vec<v1::DatasetInfo>),
     count: fn(&mut Vec<Result<v1::CountReply, Status>>),
+    added: Option<Addition>,
+    old: Option<OldVersion>,
 }
 
 const TRUTH: Lies = Lies {
@@ -31,7 +34,63 @@ const TRUTH: Lies = Lies {
     published: |_| {},
     datasets: |_| {},
     count: |_| {},
+    added: None,
+    old: None,
 };
+
+/// One more transaction for one of the itemsets of a length: a lie that no bound on noise shows.
+#[derive(Clone, Copy)]
+struct Addition {
+    length: usize,
+    /// Which of the itemsets, counted from 0.
+    itemset: usize,
+    log_degree: u32,
+    limbs: usize,
+    plaintext_modulus: u32,
+}
+
+impl Addition {
+    /// With `d` the inverse of `N` modulo `t`, the support grows by one if the phase grows by `d`, hence
+    /// its fraction by `−d·Q^{-1}/t` modulo 1 (docs/cryptography.md, "Fractions").
+    fn tell(&self, question: &v1::CountRequest, replies: &mut [Result<v1::CountReply, Status>]) {
+        if question.length as usize != self.length {
+            return;
+        }
+        let asked = question.columns.len() / self.length;
+        let ring = Parameters::new(self.log_degree, self.limbs, self.plaintext_modulus).unwrap();
+        let t = ring.plaintext();
+        let moduli = ring.limb_moduli()[..question.limbs as usize].iter();
+        let denominator = moduli.fold(1u32 << self.log_degree, |product, q| {
+            t.mul(t.reduce(product.into()), t.reduce(q.value().into()))
+        });
+        let numerator = t.neg(t.inverse(denominator));
+        let bits = question.fraction_bits[0];
+        let unit = 1u128 << bits;
+        let term = unit * u128::from(numerator) / u128::from(t.value());
+        let mut told = 0;
+        for part in moments(replies) {
+            let scalars = part.first_moment as usize..(part.first_moment + part.moments) as usize;
+            if part.group == 0 && scalars.end <= asked && scalars.contains(&self.itemset) {
+                let size = bits as usize / 8;
+                let mut fractions = part.fractions.to_vec();
+                let scalar = &mut fractions[(self.itemset - scalars.start) * size..][..size];
+                let mut whole = [0; 16];
+                whole[..size].copy_from_slice(scalar);
+                let sum = (u128::from_le_bytes(whole) + term) % unit;
+                scalar.copy_from_slice(&sum.to_le_bytes()[..size]);
+                part.fractions = fractions.into();
+                told += 1;
+            }
+        }
+        assert_eq!(told, 1);
+    }
+}
+
+/// Counts in an older version of the dataset, which had fewer blocks in the same group.
+#[derive(Clone, Copy)]
+struct OldVersion {
+    root: [u8; 32],
+}
 
 struct Liar {
     server: MiningClient<Channel>,
@@ -114,14 +173,21 @@ impl Mining for Liar {
 
     async fn count(
         &self,
-        request: Request<v1::CountRequest>,
+        mut request: Request<v1::CountRequest>,
     ) -> Result<Response<Self::CountStream>, Status> {
+        if let Some(old) = self.lies.old {
+            request.get_mut().root = old.root.to_vec().into();
+        }
+        let question = request.get_ref().clone();
         let mut replies = pass!(self, count, request);
         let mut all = Vec::new();
         while let Some(reply) = replies.message().await? {
             all.push(Ok(reply));
         }
         (self.lies.count)(&mut all);
+        if let Some(added) = self.lies.added {
+            added.tell(&question, &mut all);
+        }
         Ok(Response::new(tokio_stream::iter(all)))
     }
 }
@@ -316,7 +382,7 @@ fn limits_that_nobody_tells_or_that_make_no_sense() {
     let mined = scene
         .owner
         .json("mine rows.oboro --min-support 1 --max-len 1 --verify rows.dat");
-    assert_eq!(mined["levels"].as_array().unwrap().len(), 6);
+    assert_eq!(mined["levels"][0]["questions"], 6);
     scene.lie(Lies {
         info: |_| Err(Status::internal("out of luck")),
         ..TRUTH
@@ -403,4 +469,92 @@ fn listings_that_cannot_be_are_refused() {
         let message = scene.owner.refused("datasets");
         says(&message, &["malformed message"]);
     }
+}
+
+/// What check columns tell the owner of a lie.
+const FOUND_OUT: [&str; 3] = [
+    "check columns show that an answer about itemsets of length",
+    "the server altered or lost data",
+    "nothing is reported",
+];
+
+#[test]
+fn a_small_lie_is_found_out_wherever_the_support_is_known_beforehand() {
+    let scene = Scene::new();
+    let owner = &scene.owner;
+    owner.write_fimi("few.dat", &random_baskets(300, 4, 128));
+    let encrypted = owner.json("encrypt few.dat --out checked.oboro --max-len 3 --check-columns 4");
+    owner.json("upload checked.oboro");
+    let truth = Plaintext::read(&owner.path("few.dat")).frequent(1, 3);
+    let number = |name: &str| encrypted[name].as_u64().unwrap();
+    // All columns are known, all pairs but those of the 4 items, and of the triples all but the 4 of
+    // items.
+    for (length, asked, known) in [(1, 8, 8), (2, 28, 22), (3, 10, 6)] {
+        let mut found_out = 0;
+        for itemset in 0..asked {
+            let added = Some(Addition {
+                length,
+                itemset,
+                log_degree: number("degree").ilog2(),
+                limbs: number("limbs") as usize,
+                plaintext_modulus: number("plaintext_modulus") as u32,
+            });
+            scene.lie(Lies { added, ..TRUTH });
+            let mine = format!("mine checked.oboro --min-support 1 --max-len {length}");
+            let ended = owner.run(&format!("{mine} --json"));
+            if ended.code == Some(1) {
+                says(&ended.stderr, &FOUND_OUT);
+                says(&ended.stderr, &[&format!("of length {length} is false")]);
+                assert_eq!(ended.stdout, "");
+                found_out += 1;
+                continue;
+            }
+            let mined = serde_json::from_str(&ended.stdout).unwrap();
+            let wrong: Vec<_> = supports(&mined)
+                .into_iter()
+                .filter(|(itemset, support)| truth[itemset] != *support)
+                .collect();
+            let (itemset, support) = &wrong[0];
+            assert_eq!((wrong.len(), itemset.len()), (1, length));
+            assert_eq!(*support, truth[itemset] + 1);
+        }
+        assert_eq!(found_out, known, "length {length}");
+    }
+}
+
+#[test]
+fn counting_in_an_old_version_is_found_out() {
+    let scene = Scene::new();
+    let owner = &scene.owner;
+    owner.json("encrypt rows.dat --out checked.oboro --max-len 2 --check-columns 2");
+    let outcome = |name: &str| {
+        owner.talk_to(scene.server.url());
+        let uploaded = owner.json(&format!("upload {name}"));
+        let root = uploaded["root"].as_str().unwrap();
+        let byte = |i: usize| u8::from_str_radix(&root[2 * i..2 * i + 2], 16).unwrap();
+        let old = Some(OldVersion {
+            root: std::array::from_fn(byte),
+        });
+        let mine = format!("mine {name} --min-support 1 --max-len 2");
+        let before = supports(&owner.json(&mine));
+        owner.json(&format!("encrypt rows.dat --append-to {name}"));
+        owner.json(&format!("upload {name}"));
+        let after = supports(&owner.json(&mine));
+        assert!(
+            after
+                .iter()
+                .all(|(itemset, support)| *support == 2 * before[itemset])
+        );
+        scene.lie(Lies { old, ..TRUTH });
+        (owner.run(&format!("{mine} --json")), before)
+    };
+    let (without, before) = outcome("rows.oboro");
+    assert_eq!(
+        supports(&serde_json::from_str(&without.stdout).unwrap()),
+        before
+    );
+    let (with, _) = outcome("checked.oboro");
+    assert_eq!((with.code, with.stdout.as_str()), (Some(1), ""));
+    says(&with.stderr, &FOUND_OUT);
+    says(&with.stderr, &["of length 1 is false"]);
 }

@@ -175,6 +175,14 @@ fn lengths_and_supports_that_make_no_sense() {
         &["nothing to encrypt", "0 items", "--min-item-support"],
     );
     owner.misused("encrypt rows.dat --threads 0");
+    for checks in ["1", "3", "17", "18446744073709551615"] {
+        let message = owner.refused(&format!("encrypt rows.dat --check-columns {checks}"));
+        says(
+            &message,
+            &[checks, "check columns", "choose none, or from 4", "to 16"],
+        );
+    }
+    owner.misused("encrypt rows.dat --check-columns -1");
 
     owner.json("encrypt rows.dat --max-len 2");
     owner.json("upload rows.oboro");

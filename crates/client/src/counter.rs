@@ -2,7 +2,8 @@
 //!
 //! A level's candidates go to the server in one question, or several if there are very many. The
 //! moments that come back are combined with the secrets on several threads as they arrive and kept
-//! nowhere.
+//! nowhere. Each question holds itemsets of check columns, if the dataset has any, among the others,
+//! and no support leaves here before those known beforehand are verified.
 
 use crate::connection::Connection;
 use crate::error::ClientError;
@@ -10,6 +11,7 @@ use oboro_mining::{Dataset, Itemset, SupportCounter, transactions::compare_names
 use oboro_protocol::{max_itemsets, moments_range, v1};
 use oboro_ring::moment::Itemsets;
 use oboro_rlwe::{Answer, Combiner, Partial, Phases};
+use rand::seq::SliceRandom;
 use std::num::NonZeroUsize;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -26,8 +28,12 @@ const DURING: &str = "counting";
 pub struct LevelTrace {
     /// The length of the itemsets.
     pub level: usize,
-    /// How many were asked.
+    /// How many were asked, those with check columns among them.
     pub itemsets: usize,
+    /// In how many questions: the server may take but so many itemsets in one.
+    pub questions: usize,
+    /// How many of the supports were known beforehand and came back right.
+    pub checks: usize,
     /// The most limbs that were read for a question.
     pub limbs: usize,
     /// Moments received, over all groups of blocks.
@@ -54,6 +60,8 @@ impl LevelTrace {
     /// Adds what another question of the level cost.
     fn add(&mut self, other: &Self) {
         self.itemsets += other.itemsets;
+        self.questions += other.questions;
+        self.checks += other.checks;
         self.limbs = self.limbs.max(other.limbs);
         self.moments += other.moments;
         self.known_moments += other.known_moments;
@@ -90,19 +98,17 @@ impl<'a> EncryptedCounter<'a> {
         name: &str,
         threads: NonZeroUsize,
     ) -> Self {
-        let mut order: Vec<u32> = (0..dataset.manifest().columns).collect();
-        let column_name = |column: u32| &dataset.record().names[column as usize];
-        order.sort_by(|&a, &b| compare_names(column_name(a), column_name(b)));
+        let record = dataset.record();
+        let mut items: Vec<(&String, u32)> =
+            record.names.iter().zip(record.item_columns()).collect();
+        items.sort_by(|(a, _), (b, _)| compare_names(a, b));
         Self {
             connection,
             dataset,
             name: name.to_owned(),
             threads,
-            names: order
-                .iter()
-                .map(|&column| column_name(column).clone())
-                .collect(),
-            columns: order,
+            names: items.iter().map(|&(name, _)| name.clone()).collect(),
+            columns: items.iter().map(|&(_, column)| column).collect(),
             traces: Vec::new(),
             progress: Box::new(|_, _, _| {}),
         }
@@ -123,6 +129,21 @@ impl<'a> EncryptedCounter<'a> {
     /// What each level that was asked for has cost so far.
     pub fn traces(&self) -> &[LevelTrace] {
         &self.traces
+    }
+
+    /// Asks a part of a level's question and verifies what is known of the answer beforehand.
+    fn ask_verified(&self, part: &[Question]) -> Result<(Answer, LevelTrace), ClientError> {
+        let length = part[0].columns.len();
+        let flat = part.iter().flat_map(|question| &question.columns);
+        let (answer, mut trace) = self.ask(Itemsets::new(
+            length,
+            flat.copied().collect(),
+            self.dataset.manifest().columns,
+        )?)?;
+        let answers = part.iter().zip(&answer.supports);
+        let answers = answers.map(|(question, &support)| (&question.columns[..], support));
+        trace.checks = self.dataset.record().checks.verify(answers)?;
+        Ok((answer, trace))
     }
 
     /// Asks one question.
@@ -205,6 +226,8 @@ impl<'a> EncryptedCounter<'a> {
         let trace = LevelTrace {
             level,
             itemsets: asked,
+            questions: 1,
+            checks: 0,
             limbs: combiner.limbs(),
             moments: received.moments,
             known_moments: received.known,
@@ -266,6 +289,47 @@ fn combine(
     Ok((phases, busy))
 }
 
+/// An itemset to ask for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Question {
+    /// Ascending.
+    columns: Vec<u32>,
+    /// The place of the candidate whose support this is; `None` if it is asked for the check only.
+    candidate: Option<usize>,
+}
+
+/// Divides the questions of a level into requests of at most `most` itemsets, at least 2, each in
+/// the order of columns, not of names: the server must not learn how names sort.
+///
+/// Without `checks` neighbours stay together, since they share moments. With them, each request
+/// gets its share of both, at least one check, and chance decides which: itemsets that broke the
+/// order of their request would show that they are checks.
+fn requests(
+    mut candidates: Vec<Question>,
+    mut checks: Vec<Question>,
+    most: usize,
+) -> Vec<Vec<Question>> {
+    if checks.is_empty() {
+        candidates.sort_unstable();
+        return candidates.chunks(most).map(<[_]>::to_vec).collect();
+    }
+    // One less than `most`, since both shares are rounded up.
+    let count = (candidates.len() + checks.len()).div_ceil(most.max(2) - 1);
+    candidates.shuffle(&mut rand::rng());
+    checks.shuffle(&mut rand::rng());
+    let request = |i: usize| {
+        let share = |of: usize| i * of / count..(i + 1) * of / count;
+        let mut request = candidates[share(candidates.len())].to_vec();
+        match &checks[share(checks.len())] {
+            [] => request.push(checks[i % checks.len()].clone()),
+            own => request.extend_from_slice(own),
+        }
+        request.sort_unstable();
+        request
+    };
+    (0..count).map(request).collect()
+}
+
 impl SupportCounter for EncryptedCounter<'_> {
     type Error = ClientError;
 
@@ -288,20 +352,25 @@ impl SupportCounter for EncryptedCounter<'_> {
             columns.sort_unstable();
             columns
         };
-        // In the order of columns, not of names: the server must not learn how names sort.
-        let mut questions: Vec<(Vec<u32>, usize)> =
-            candidates.iter().map(columns).zip(0..).collect();
-        questions.sort_unstable();
+        let asked: Vec<Vec<u32>> = candidates.iter().map(columns).collect();
+        let check = |columns| Question {
+            columns,
+            candidate: None,
+        };
+        let checks = self.dataset.record().checks.beside(&asked);
+        let checks = checks.into_iter().map(check).collect();
+        let question = |(candidate, columns)| Question {
+            columns,
+            candidate: Some(candidate),
+        };
+        let candidates = asked.into_iter().enumerate().map(question).collect();
         let most = itemsets_per_question(&self.connection.limits()?, level);
-        for part in questions.chunks(most) {
-            let flat = part
-                .iter()
-                .flat_map(|(columns, _)| columns.iter().copied())
-                .collect();
-            let (answer, trace) =
-                self.ask(Itemsets::new(level, flat, self.dataset.manifest().columns)?)?;
-            for ((_, candidate), support) in part.iter().zip(answer.supports) {
-                supports[*candidate] = support;
+        for request in requests(candidates, checks, most) {
+            let (answer, trace) = self.ask_verified(&request)?;
+            for (question, support) in request.iter().zip(answer.supports) {
+                if let Some(candidate) = question.candidate {
+                    supports[candidate] = support;
+                }
             }
             match self.traces.last_mut() {
                 Some(same) if same.level == level => same.add(&trace),
@@ -322,6 +391,8 @@ mod tests {
         let question = |itemsets, limbs, log2_largest_phase| LevelTrace {
             level: 12,
             itemsets,
+            questions: 1,
+            checks: itemsets / 2,
             limbs,
             moments: 50,
             known_moments: 20,
@@ -335,12 +406,14 @@ mod tests {
         let mut trace = question(256, 4, 70.5);
         trace.add(&question(3, 4, 71.5));
         let level = LevelTrace {
+            questions: 2,
             moments: 100,
             known_moments: 40,
             received_bytes: 1400,
             elapsed: Duration::from_millis(60),
             server: Duration::from_millis(40),
             combining: Duration::from_millis(10),
+            checks: 129,
             ..question(259, 4, 71.5)
         };
         assert_eq!(trace, level);
@@ -367,5 +440,48 @@ mod tests {
             fraction_bits: vec![64; 4],
         };
         assert!(most > 10_000 && request.encoded_len() <= 1 << 20);
+    }
+
+    /// Pairs of columns below 100, from a number.
+    fn questions(numbers: std::ops::Range<usize>, candidates: bool) -> Vec<Question> {
+        let question = |number: usize| Question {
+            columns: vec![(number / 100) as u32, 100 + (number % 100) as u32],
+            candidate: candidates.then_some(number),
+        };
+        numbers.rev().map(question).collect()
+    }
+
+    #[test]
+    fn every_request_has_its_share_of_checks() {
+        for (candidates, checks, most) in [
+            (1, 1, 2),
+            (1, 16, 16),
+            (30, 3, 5),
+            (700, 90, 64),
+            (700, 90, 790),
+            (700, 90, 791),
+            (1000, 7, 16),
+        ] {
+            let planted = questions(candidates..candidates + checks, false);
+            let all = requests(questions(0..candidates, true), planted.clone(), most);
+            let mut asked = Vec::new();
+            for request in &all {
+                assert!(request.len() <= most && request.is_sorted());
+                assert!(request.windows(2).all(|pair| pair[0] != pair[1]));
+                assert!(request.iter().any(|question| question.candidate.is_none()));
+                asked.extend(request.iter().filter_map(|question| question.candidate));
+            }
+            asked.sort_unstable();
+            assert_eq!(asked, Vec::from_iter(0..candidates));
+            assert!(planted.iter().all(|check| all.concat().contains(check)));
+        }
+    }
+
+    #[test]
+    fn without_checks_neighbours_share_a_request() {
+        let all = requests(questions(0..10, true), Vec::new(), 4);
+        let lengths: Vec<usize> = all.iter().map(Vec::len).collect();
+        assert_eq!(lengths, [4, 4, 2]);
+        assert!(all.concat().is_sorted());
     }
 }

@@ -1,6 +1,6 @@
 //! What can go wrong between owner and server, told to the owner.
 
-use oboro_mining::DatasetError;
+use oboro_mining::{DatasetError, FalseAnswer};
 use oboro_protocol::{FieldError, PROTOCOL, PROTOCOL_KEY};
 use oboro_ring::moment::RequestError;
 use oboro_rlwe::CombineError;
@@ -66,6 +66,8 @@ pub enum ClientError {
     Field(#[from] FieldError),
     #[error(transparent)]
     Combine(#[from] CombineError),
+    #[error(transparent)]
+    FalseAnswer(#[from] FalseAnswer),
     #[error("the question is malformed: {0}; this is a defect of Oboro, please report it")]
     Request(#[from] RequestError),
     #[error(transparent)]

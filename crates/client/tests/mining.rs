@@ -53,6 +53,7 @@ fn mine(
     directory: &Path,
     transactions: &Transactions,
     max_len: usize,
+    check_columns: usize,
     options: AprioriOptions,
 ) -> (FrequentItemsets, Vec<String>) {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -63,6 +64,7 @@ fn mine(
         &master,
         &directory.join(&name),
         max_len,
+        check_columns,
         two(),
         &|_, _| {},
     )
@@ -72,6 +74,7 @@ fn mine(
     let frequent = apriori(&mut counter, options, |_| {}).unwrap();
     for trace in counter.traces() {
         assert!(trace.log2_largest_phase <= trace.log2_phase_bound);
+        assert_eq!(trace.checks > 0, check_columns > 0);
     }
     let names = counter.names().to_vec();
     connection.delete(&name).unwrap();
@@ -114,13 +117,13 @@ fn agrees_with_plaintext() {
         failure_persistence: None,
         ..ProptestConfig::with_cases(16)
     };
-    proptest!(cases, |(transactions in transactions(), percent in 1u32..60, max_len in 1usize..=5, deduction: bool)| {
+    proptest!(cases, |(transactions in transactions(), percent in 1u32..60, max_len in 1usize..=5, checks in prop_oneof![Just(0), 5usize..8], deduction: bool)| {
         prop_assume!(transactions.item_count() > 0);
         let min_support = MinSupport::Fraction(f64::from(percent) / 100.0);
         let options = AprioriOptions::new(min_support)
             .with_max_len(NonZeroUsize::new(max_len))
             .with_deduction(deduction);
-        let (encrypted, names) = mine(&connection, directory.path(), &transactions, max_len, options);
+        let (encrypted, names) = mine(&connection, directory.path(), &transactions, max_len, checks, options);
         let plaintext = eclat(&transactions, min_support, options.max_len);
         prop_assert_eq!(
             encrypted.to_document(&names).unwrap(),

@@ -4,6 +4,7 @@
 //! items leaves the owner. Segments are written one after another, their columns encrypted on
 //! several threads; nothing counts until the bundle's head is in place.
 
+use crate::checks::CheckColumns;
 use crate::record::{OwnerRecord, RecordError};
 use crate::transactions::Transactions;
 use oboro_ring::{Parameters, moment};
@@ -54,6 +55,10 @@ pub enum DatasetError {
     #[error("a maximum itemset length of {0} is not possible; choose 1 to {max}", max = moment::MAX_LENGTH)]
     MaxLen(usize),
     #[error(
+        "{wanted} check columns are not possible here; choose none, or from {least} (as many as the longest itemsets have items, so that answers of every length are checked) to {most}", most = CheckColumns::MOST
+    )]
+    CheckColumns { wanted: usize, least: usize },
+    #[error(
         "nothing to encrypt: there are {transactions} transactions and {items} items; check the input and --min-item-support"
     )]
     Nothing { transactions: usize, items: usize },
@@ -77,7 +82,8 @@ pub struct Dataset {
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
 
 impl Dataset {
-    /// Encrypts `transactions` into a new bundle at `directory`, for itemsets of up to `max_len`.
+    /// Encrypts `transactions` into a new bundle at `directory`, for itemsets of up to `max_len`, with
+    /// as many `check_columns` planted among those of the items: none, or at least `max_len`.
     ///
     /// # Errors
     /// An existing directory, parameters that do not exist, a full disk; nothing is left behind.
@@ -86,6 +92,7 @@ impl Dataset {
         master: &MasterKey,
         directory: &Path,
         max_len: usize,
+        check_columns: usize,
         threads: NonZeroUsize,
         progress: Progress<'_>,
     ) -> Result<Self, DatasetError> {
@@ -100,37 +107,42 @@ impl Dataset {
         }
         // No itemset is longer than there are items.
         let max_len = max_len.min(transactions.item_count());
-        let parameters = plan(
-            transactions.len() as u64,
-            transactions.item_count() as u64,
-            max_len,
-        )?;
+        if check_columns != 0 && !(max_len..=CheckColumns::MOST).contains(&check_columns) {
+            return Err(DatasetError::CheckColumns {
+                wanted: check_columns,
+                least: max_len,
+            });
+        }
+        let all = transactions.item_count() + check_columns;
+        let parameters = plan(transactions.len() as u64, all as u64, max_len)?;
         let key = DatasetKey::fresh(master, parameters)?;
         let writer = Bundle::create(directory)?;
-        let mut columns: Vec<u32> = (0..transactions.item_count() as u32).collect();
+        let mut columns: Vec<u32> = (0..all as u32).collect();
         columns.shuffle(&mut rand::rng());
-        let mut names = vec![String::new(); columns.len()];
-        for (name, &column) in transactions.names().iter().zip(&columns) {
-            names[column as usize].clone_from(name);
-        }
+        let (columns, check_columns) = columns.split_at(transactions.item_count());
+        let mut checks = CheckColumns::plant(check_columns, all);
+        let mut named: Vec<_> = columns.iter().zip(transactions.names()).collect();
+        named.sort_unstable();
+        let names = named.into_iter().map(|(_, name)| name.clone()).collect();
         let manifest = Manifest {
             dataset: DatasetId(key.dataset()),
             key_check: master.check().0,
             generation: key.generation(),
             parameters: key.ring().parameters().clone(),
             max_len: max_len as u8,
-            columns: columns.len() as u32,
+            columns: all as u32,
             version: 0,
             segments: Vec::new(),
         };
         let new = NewRows {
             transactions,
-            columns: &columns,
+            columns,
             threads,
             progress,
         };
-        let (manifest, noise) = new.encrypt(&key, manifest, &writer)?;
-        let record = OwnerRecord::new(&manifest, transactions.len() as u64, names, noise);
+        let (manifest, noise) = new.encrypt(&key, manifest, &mut checks, &writer)?;
+        let total = transactions.len() as u64;
+        let record = OwnerRecord::new(&manifest, total, names, checks, noise);
         let bundle = writer.commit(&manifest, &record.seal(&key)?)?;
         Ok(Self {
             bundle,
@@ -185,7 +197,7 @@ impl Dataset {
             .names
             .iter()
             .map(String::as_str)
-            .zip(0..)
+            .zip(self.record.item_columns())
             .collect();
         let column = |name: &String| by_name.get(name.as_str()).copied();
         let mut unknown = transactions
@@ -206,13 +218,16 @@ impl Dataset {
             threads,
             progress,
         };
-        let (manifest, noise) = new.encrypt(&self.key, self.bundle.manifest().clone(), &writer)?;
+        let mut checks = self.record.checks.clone();
+        let manifest = self.bundle.manifest().clone();
+        let (manifest, noise) = new.encrypt(&self.key, manifest, &mut checks, &writer)?;
         let noise = noise.max(BlockNoise {
             norm: self.record.noise_norm,
             peak: self.record.noise_peak,
         });
         let total = self.record.transactions + transactions.len() as u64;
-        let record = OwnerRecord::new(&manifest, total, self.record.names.clone(), noise);
+        let names = self.record.names.clone();
+        let record = OwnerRecord::new(&manifest, total, names, checks, noise);
         let bundle = writer.commit(&manifest, &record.seal(&self.key)?)?;
         Ok(Self {
             bundle,
@@ -252,16 +267,20 @@ struct NewRows<'a> {
 }
 
 impl NewRows<'_> {
-    /// Encrypts all rows into segments behind those of `manifest`; the next version of it.
+    /// Encrypts all rows, with what `checks` draw and count, into segments behind those of `manifest`;
+    /// the next version of it.
     fn encrypt(
         &self,
         key: &DatasetKey,
         mut manifest: Manifest,
+        checks: &mut CheckColumns,
         writer: &BundleWriter,
     ) -> Result<(Manifest, BlockNoise), DatasetError> {
         let ring = key.ring();
         let blocks = self.transactions.len().div_ceil(ring.degree()) as u64;
-        let bits = self.shuffled_bits(&manifest.parameters, manifest.columns, blocks);
+        let mut bits = self.shuffled_bits(&manifest.parameters, manifest.columns, blocks);
+        checks.draw(self.transactions.len(), &mut bits);
+        checks.count(&bits);
         let first_new = manifest.block_count();
         let done = AtomicU64::new(0);
         let total = blocks * u64::from(manifest.columns);
@@ -440,6 +459,7 @@ mod tests {
             master,
             directory,
             2,
+            0,
             threads(),
             &|_, _| {},
         )
@@ -520,6 +540,55 @@ mod tests {
     }
 
     #[test]
+    fn check_columns_stay_when_transactions_are_appended() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("d.oboro");
+        let master = MasterKey::generate().unwrap();
+        let (all, progress) = (transactions(100), |_, _| {});
+        let made = Dataset::create(&all, &master, &path, 2, 4, threads(), &progress).unwrap();
+        let before = made.record().clone();
+        assert_eq!((made.manifest().columns, before.checks.len()), (10, 4));
+        let after = made
+            .append(&transactions(31), threads(), &progress)
+            .unwrap();
+        let opened = Dataset::open(&path, &master).unwrap();
+        assert_eq!(opened.record(), after.record());
+        let columns = opened.record().item_columns();
+        for (name, &column) in opened.record().names.iter().zip(&columns) {
+            let number = all.names().iter().position(|other| other == name).unwrap();
+            let appended = transactions(31);
+            let appended_number = appended.names().iter().position(|other| other == name);
+            let first = all.item_supports()[number];
+            let second = appended_number.map_or(0, |number| appended.item_supports()[number]);
+            assert_eq!(before.checks.known(&[column]), Some(first));
+            assert_eq!(
+                opened.record().checks.known(&[column]),
+                Some(first + second)
+            );
+        }
+        // Drawn for the appended transactions, too: with one item that all have, each check column
+        // is alone.
+        let always = opened
+            .record()
+            .names
+            .iter()
+            .position(|name| name == "always");
+        let always = columns[always.unwrap()];
+        let (mut grown, mut largest) = (0, 0);
+        for check in (0..10).filter(|column| !columns.contains(column)) {
+            let known = |record: &OwnerRecord| record.checks.known(&[check]).unwrap();
+            grown += known(opened.record()) - known(&before);
+            largest = largest.max(known(opened.record()));
+            let pair = [always, check];
+            assert_eq!(
+                opened.record().checks.known(&pair),
+                Some(known(opened.record()))
+            );
+        }
+        assert!(grown > 0 && largest < 131);
+    }
+
+    #[test]
     fn two_encryptions_share_no_seed_no_id_and_no_order() {
         let directory = tempfile::tempdir().unwrap();
         let master = MasterKey::generate().unwrap();
@@ -528,7 +597,7 @@ mod tests {
         let transactions = Transactions::from_named(vec![items; 3 * 4096]).unwrap();
         let [a, b] = ["a", "b"].map(|name| {
             let path = directory.path().join(name);
-            Dataset::create(&transactions, &master, &path, 2, threads(), &|_, _| {}).unwrap()
+            Dataset::create(&transactions, &master, &path, 2, 0, threads(), &|_, _| {}).unwrap()
         });
         assert_ne!(a.record().names, b.record().names);
         assert_ne!(a.manifest().generation, b.manifest().generation);
@@ -554,22 +623,36 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("d.oboro");
         let master = MasterKey::generate().unwrap();
-        let create = |transactions: &Transactions, max_len| {
-            Dataset::create(transactions, &master, &path, max_len, threads(), &|_, _| {})
-                .unwrap_err()
+        let create = |transactions: &Transactions, max_len, checks| {
+            Dataset::create(
+                transactions,
+                &master,
+                &path,
+                max_len,
+                checks,
+                threads(),
+                &|_, _| {},
+            )
+            .unwrap_err()
         };
         assert!(matches!(
-            create(&transactions(3), 0),
+            create(&transactions(3), 0, 0),
             DatasetError::MaxLen(0)
         ));
         assert!(matches!(
-            create(&transactions(3), 17),
+            create(&transactions(3), 17, 0),
             DatasetError::MaxLen(17)
         ));
         assert!(matches!(
-            create(&TransactionsBuilder::new().finish(), 2),
+            create(&TransactionsBuilder::new().finish(), 2, 0),
             DatasetError::Nothing { .. }
         ));
+        for wanted in [1, 2, 17] {
+            assert!(matches!(
+                create(&transactions(3), 3, wanted),
+                DatasetError::CheckColumns { least: 3, .. }
+            ));
+        }
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
@@ -583,6 +666,7 @@ mod tests {
             &MasterKey::generate().unwrap(),
             &path,
             2,
+            0,
             threads(),
             &|done, total| {
                 assert!(done <= total && total == 2 * 6);

@@ -9,6 +9,7 @@
 
 pub mod apriori;
 pub mod bitmap;
+pub mod checks;
 pub mod dataset;
 pub mod deduction;
 pub mod eclat;
@@ -32,6 +33,7 @@ pub struct Readme;
 
 pub use apriori::{AprioriError, AprioriOptions, LevelReport, SupportCounter, apriori};
 pub use bitmap::{Bitmap, PlaintextCounter};
+pub use checks::{CheckColumns, FalseAnswer};
 pub use dataset::{Dataset, DatasetError};
 pub use deduction::{Bounds, Contradiction};
 pub use eclat::eclat;

@@ -32,7 +32,7 @@ impl Owner {
             (0..ADDED[version - 1]).map(|row| [format!("item {}", row % 2), "all".to_owned()]);
         let rows = Transactions::from_named(rows).unwrap();
         match version {
-            1 => Dataset::create(&rows, &self.key, &path, 2, NonZeroUsize::MIN, &|_, _| {}),
+            1 => Dataset::create(&rows, &self.key, &path, 2, 0, NonZeroUsize::MIN, &|_, _| {}),
             _ => Dataset::open(&path, &self.key)?.append(&rows, NonZeroUsize::MIN, &|_, _| {}),
         }
     }

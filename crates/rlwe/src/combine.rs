@@ -175,6 +175,9 @@ impl Combiner {
         match (power, self.precision.bits[power]) {
             (0, bits) => self.absorb_scalars(phases, partial, bits),
             (_, WHOLE) => self.absorb_whole(phases, partial, power)?,
+            (_, bits) if power == self.itemsets.length() && power >= 2 => {
+                self.absorb_power_of_mask(phases, partial, bits);
+            }
             (_, bits) => self.absorb_fractions(phases, partial, power, bits),
         }
         Ok(())
@@ -227,6 +230,30 @@ impl Combiner {
                 let sum = &mut phases.sums[self.at(partial.group, entry.itemset as usize)];
                 *sum = sum.wrapping_add(product << (64 - bits));
             }
+        }
+    }
+
+    /// The one moment that every itemset needs, with the product of all its secrets. The first secret
+    /// is multiplied in once for all itemsets that begin with the same column; what is left to meet
+    /// are products that other moments meet, too.
+    fn absorb_power_of_mask(&self, phases: &mut Phases, partial: &Partial<'_>, bits: u32) {
+        pack::unpack_bits(partial.fractions, bits, &mut phases.numbers);
+        let mut power = Digits::default();
+        power.set(&phases.numbers, bits);
+        let power = self.secrets.factor(&power);
+        let mut times = Zeroizing::new(Digits::default());
+        let mut first = None;
+        for (itemset, columns) in self.itemsets.iter().enumerate() {
+            if first != Some(columns[0]) {
+                first = Some(columns[0]);
+                times = self.secrets.times(columns[0], &power, bits);
+            }
+            let product = self
+                .secrets
+                .reversed(&columns[1..])
+                .constant_coefficient(&times);
+            let sum = &mut phases.sums[self.at(partial.group, itemset)];
+            *sum = sum.wrapping_add(product << (64 - bits));
         }
     }
 

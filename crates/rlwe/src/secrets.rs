@@ -5,7 +5,7 @@ use crate::key::DatasetKey;
 use oboro_ring::{Parameters, Ring, vector};
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 /// Products are kept for reuse up to this many bytes.
 const CACHE_BYTES: usize = 512 << 20;
@@ -42,6 +42,21 @@ impl Digits {
         }
     }
 }
+
+impl Zeroize for Digits {
+    fn zeroize(&mut self) {
+        self.digits.zeroize();
+    }
+}
+
+/// A polynomial that will be multiplied by secrets: for each digit, its evaluation form modulo the
+/// first two limbs.
+pub(crate) struct Factor {
+    digits: Vec<[Vec<u32>; FACTOR_LIMBS]>,
+}
+
+/// The limbs that hold a digit times a secret, whose coefficients are at most `N·2^31 ≤ 2^46`.
+const FACTOR_LIMBS: usize = 2;
 
 /// `x mod 2^32` between −2^31 and 2^31.
 fn low_digit(x: u64) -> i32 {
@@ -143,6 +158,54 @@ impl SecretProducts {
             kept.reversed.insert(columns.into(), Arc::clone(&product));
         }
         product
+    }
+
+    /// Prepares a polynomial for [`times`](Self::times).
+    pub(crate) fn factor(&self, f: &Digits) -> Factor {
+        let evaluate = |digit: &Vec<i32>| {
+            std::array::from_fn(|limb| {
+                let ntt = &self.ring().limbs()[limb];
+                let residue = |&x: &i32| ntt.modulus().reduce_signed(x.into());
+                let mut values: Vec<u32> = digit.iter().map(residue).collect();
+                ntt.forward(&mut values);
+                values
+            })
+        };
+        Factor {
+            digits: f.digits.iter().map(evaluate).collect(),
+        }
+    }
+
+    /// The product of one column's secret and a polynomial that is known modulo `2^bits`. The ring has
+    /// two limbs at least, as it has for any itemset of two.
+    pub(crate) fn times(&self, column: u32, f: &Factor, bits: u32) -> Zeroizing<Digits> {
+        let [first, second] = [0, 1].map(|limb| &self.ring().limbs()[limb]);
+        let secret = [0, 1].map(|limb| self.evaluation(limb, &[column]));
+        let (q, p) = (second.modulus(), first.modulus().value());
+        let inverse = q.inverse(q.reduce(p.into()));
+        let degree = self.ring().degree();
+        let mut product = [(); FACTOR_LIMBS].map(|()| Zeroizing::new(vec![0; degree]));
+        let mut sum = Zeroizing::new(vec![0u64; degree]);
+        for (i, digit) in f.digits.iter().enumerate() {
+            for (limb, ntt) in [first, second].into_iter().enumerate() {
+                vector::multiply(
+                    ntt.modulus(),
+                    &secret[limb],
+                    &digit[limb],
+                    &mut product[limb],
+                );
+                ntt.inverse(&mut product[limb]);
+            }
+            let [low, high] = &product;
+            for ((sum, &low), &high) in sum.iter_mut().zip(low.iter()).zip(high.iter()) {
+                let above = q.mul(q.sub(high, q.reduce(low.into())), inverse);
+                let whole = i64::from(low) + i64::from(q.centre(above)) * i64::from(p);
+                *sum = sum.wrapping_add((whole as u64) << (DIGIT_BITS as usize * i));
+            }
+        }
+        let mut digits = Zeroizing::new(Digits::default());
+        digits.set(&sum, bits);
+        digits
     }
 
     fn kept(&self) -> std::sync::RwLockReadGuard<'_, Kept> {
@@ -315,6 +378,32 @@ mod tests {
             digits.set(&f, bits);
             let found = SecretProducts::new(key, 4).reversed(columns).constant_coefficient(&digits);
             prop_assert_eq!(found << (64 - bits), (exact as u64) << (64 - bits));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+
+        /// Multiplying by one secret first and meeting the others later is meeting all of them.
+        #[test]
+        fn a_secret_may_be_multiplied_in_first(bits in 1u32..=64, seed: u64) {
+            let key = key(7, &Parameters::new(12, 3, 40961).unwrap());
+            let secrets = SecretProducts::new(key, 3);
+            let mut state = seed;
+            let f: Vec<u64> = (0..4096).map(|i| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                // Extreme digits among them.
+                if i % 7 == 0 { (u64::MAX / 2) >> (64 - bits) } else { state >> (64 - bits) }
+            }).collect();
+            let mut digits = Digits::default();
+            digits.set(&f, bits);
+            let times = secrets.times(1, &secrets.factor(&digits), bits);
+            for others in [&[4][..], &[4, 9]] {
+                let all = [&[1], others].concat();
+                let direct = secrets.reversed(&all).constant_coefficient(&digits);
+                let later = secrets.reversed(others).constant_coefficient(&times);
+                prop_assert_eq!(later << (64 - bits), direct << (64 - bits));
+            }
         }
     }
 

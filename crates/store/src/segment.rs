@@ -30,6 +30,10 @@ const MAX_PANELS: u64 = 1 << 24;
 /// More limbs than this are not secure at any degree that ring has.
 const MAX_LIMBS: u32 = 64;
 
+/// Residues of a panel that are read, checked and unpacked at a time.
+const PIECE_RESIDUES: usize = 16 << 10;
+const PIECE_BYTES: usize = pack::packed_len(PIECE_RESIDUES);
+
 /// Where things lie in a segment file.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
@@ -386,8 +390,9 @@ impl Segment {
         &self.path
     }
 
-    /// Reads one panel into `out` (`blocks × N` residues below 2^28, evaluation form)
-    /// after checking its digest. Panics if `out` has another length.
+    /// Reads one panel into `out` (`blocks × N` residues below 2^28, evaluation form); if its digest
+    /// is not as it should be, that is an error and `out` means nothing. Panics if `out` has another
+    /// length.
     pub fn read_panel(
         &self,
         limb: usize,
@@ -399,29 +404,31 @@ impl Segment {
             self.panel_len(),
             "a panel holds blocks × N residues"
         );
-        let mut buffer = vec![0; self.header.layout.stride as usize];
-        pack::unpack(self.check_panel(limb, column, &mut buffer)?, out);
-        Ok(())
+        let mut pieces = out.chunks_mut(PIECE_RESIDUES);
+        self.check_panel(limb, column, |packed| {
+            let residues = pieces.next().expect("as many pieces as the panel has");
+            pack::unpack(packed, residues);
+        })
     }
 
     /// Checks every panel against its digest.
     pub fn verify(&self) -> Result<(), StoreError> {
-        let mut buffer = vec![0; self.header.layout.stride as usize];
         for limb in 0..self.header.description.parameters.limb_count() {
             for column in 0..self.header.description.columns as usize {
-                self.check_panel(limb, column, &mut buffer)?;
+                self.check_panel(limb, column, |_| ())?;
             }
         }
         Ok(())
     }
 
-    /// Reads a panel into `buffer` (one stride) and returns its packed bytes, checked.
-    fn check_panel<'a>(
+    /// Reads a panel piece by piece, each of [`PIECE_RESIDUES`] packed residues except for the last,
+    /// so that `visit` finds them in the cache; tells at the end whether the digest is right.
+    fn check_panel(
         &self,
         limb: usize,
         column: usize,
-        buffer: &'a mut [u8],
-    ) -> Result<&'a [u8], StoreError> {
+        mut visit: impl FnMut(&[u8]),
+    ) -> Result<(), StoreError> {
         let SegmentDescription { dataset, index, .. } = self.header.description;
         let panel = self.header.description.panel_number(limb, column)?;
         let subject = || {
@@ -430,17 +437,35 @@ impl Segment {
                 self.path.display()
             )
         };
-        self.file
-            .read_exact_at(buffer, self.header.layout.panel_offset(panel))
-            .map_err(|error| ReadError::Io(error).about(&self.path, subject))?;
-        let (packed, padding) = buffer.split_at(self.header.layout.packed as usize);
-        if Digest::of(packed) == self.header.panels[panel] && is_zero(padding) {
-            Ok(packed)
+        let altered = || StoreError::Damaged {
+            subject: subject(),
+            fault: Fault::Altered,
+        };
+        let Layout { stride, packed, .. } = self.header.layout;
+        let start = self.header.layout.panel_offset(panel);
+        let mut buffer = [0; PIECE_BYTES];
+        let mut hasher = blake3::Hasher::new();
+        let mut offset = 0;
+        // The panel, then its padding.
+        for end in [packed, stride] {
+            while offset < end {
+                let piece = &mut buffer[..(end - offset).min(PIECE_BYTES as u64) as usize];
+                self.file
+                    .read_exact_at(piece, start + offset)
+                    .map_err(|error| ReadError::Io(error).about(&self.path, subject))?;
+                if end == packed {
+                    hasher.update(piece);
+                    visit(piece);
+                } else if !is_zero(piece) {
+                    return Err(altered());
+                }
+                offset += piece.len() as u64;
+            }
+        }
+        if Digest(*hasher.finalize().as_bytes()) == self.header.panels[panel] {
+            Ok(())
         } else {
-            Err(StoreError::Damaged {
-                subject: subject(),
-                fault: Fault::Altered,
-            })
+            Err(altered())
         }
     }
 }

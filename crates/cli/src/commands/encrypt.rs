@@ -28,6 +28,15 @@ pub struct Arguments {
         conflicts_with = "append_to"
     )]
     max_len: usize,
+    /// Plant this many check columns, at least --max-len, at most 16: with them `oboro mine`
+    /// notices a server that answers wrongly.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        conflicts_with = "append_to"
+    )]
+    check_columns: usize,
     /// Leave out items below this support: a fraction (0.01, 1%) or a count (250).
     #[arg(long, value_name = "SUPPORT", conflicts_with = "append_to")]
     min_item_support: Option<MinSupport>,
@@ -54,6 +63,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             &key,
             &arguments.directory(),
             arguments.max_len,
+            arguments.check_columns,
             threads,
             &progress,
         ),
@@ -69,7 +79,8 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         "version": manifest.version,
         "root": manifest.root().to_string(),
         "transactions": record.transactions,
-        "items": manifest.columns,
+        "items": record.names.len(),
+        "check_columns": record.checks.len(),
         "blocks": manifest.block_count(),
         "degree": manifest.parameters.degree(),
         "limbs": manifest.parameters.limb_count(),
@@ -82,9 +93,13 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     });
     output.result(&value, || {
         format!(
-            "encrypted {} transactions × {} items in {}\n  {} in {}: {} blocks of {} slots, {} limbs, itemsets of up to {}\n",
+            "encrypted {} transactions × {} items{} in {}\n  {} in {}: {} blocks of {} slots, {} limbs, itemsets of up to {}\n",
             record.transactions,
-            manifest.columns,
+            record.names.len(),
+            match record.checks.len() {
+                0 => String::new(),
+                count => format!(" and {count} check columns"),
+            },
             seconds(elapsed),
             bytes(manifest.segment_bytes()),
             directory.display(),

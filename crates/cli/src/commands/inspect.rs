@@ -108,6 +108,7 @@ fn bundle(arguments: &Arguments) -> Result<Value, Failure> {
         let record = dataset.record();
         value["transactions"] = json!(record.transactions);
         value["items"] = json!(record.names);
+        value["check_columns"] = json!(record.checks.len());
         value["noise"] = json!({
             "norm": record.noise_norm, "norm_limit": NORM_LIMIT, "peak": record.noise_peak, "peak_limit": PEAK_LIMIT,
         });

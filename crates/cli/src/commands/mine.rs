@@ -115,7 +115,7 @@ impl Arguments {
             .ok_or("the dataset allows no itemsets; encrypt it again")?;
         match self.max_len {
             // Itemsets cannot be longer than there are items, whatever was asked.
-            Some(wanted) if wanted > possible && possible.get() < dataset.manifest().columns as usize => Err(format!(
+            Some(wanted) if wanted > possible && possible.get() < dataset.record().names.len() => Err(format!(
                 "the dataset was encrypted for itemsets of up to {possible}, not {wanted}; choose --max-len {possible}, or encrypt it again with --max-len {wanted}"
             )
             .into()),
@@ -192,10 +192,12 @@ impl Level<'_> {
             "level": report.level,
             "candidates": report.candidates,
             "asked": report.asked,
+            "checks": trace.map_or(0, |trace| trace.checks),
             "deduced": report.deduced,
             "excluded": report.excluded,
             "frequent": report.frequent,
             "limbs": trace.map_or(0, |trace| trace.limbs),
+            "questions": trace.map_or(0, |trace| trace.questions),
             "moments": trace.map_or(0, |trace| trace.moments),
             "known_moments": trace.map_or(0, |trace| trace.known_moments),
             "received_bytes": trace.map_or(0, |trace| trace.received_bytes),
@@ -211,10 +213,11 @@ impl Level<'_> {
         let Level { report, trace } = self;
         let cost = |of: fn(&LevelTrace) -> String| trace.map_or_else(|| "-".to_owned(), of);
         format!(
-            "{:>6}  {:>10}  {:>8}  {:>8}  {:>8}  {:>8}  {:>5}  {:>10}  {:>9}  {:>9}\n",
+            "{:>6}  {:>10}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {:>5}  {:>10}  {:>9}  {:>9}\n",
             report.level,
             report.candidates,
             report.asked,
+            cost(|trace| trace.checks.to_string()),
             report.deduced,
             report.excluded,
             report.frequent,
@@ -232,7 +235,7 @@ fn text(
     elapsed: Duration,
     plaintext: Option<Duration>,
 ) -> String {
-    let mut text = "length  candidates     asked   deduced  excluded  frequent  limbs    received     server      total\n".to_owned();
+    let mut text = "length  candidates     asked    checks   deduced  excluded  frequent  limbs    received     server      total\n".to_owned();
     text.extend(levels.iter().map(Level::to_row));
     let _ = writeln!(
         text,

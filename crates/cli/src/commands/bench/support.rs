@@ -310,6 +310,7 @@ fn encrypt(
         &key,
         bundle,
         arguments.max_len,
+        0,
         arguments.threads.count(),
         &|done, total| {
             bar.set(done, total);
