@@ -7,8 +7,11 @@
 BENCH_DATA ?= ../shared/data
 # What Oboro and its peers compute with in make bench-support and make bench-table6.
 BENCH_THREADS ?= 2
+# Seconds that make fuzz gives each target, or the only one to run.
+FUZZ_SECONDS ?= 5
+FUZZ_TARGET ?=
 
-.PHONY: help demo bench-engine bench-mining bench-ring bench-support bench-table6 test lint lint-rust lint-python lint-shell fmt build clean
+.PHONY: help demo bench-engine bench-mining bench-ring bench-support bench-table6 test fuzz lint lint-rust lint-python lint-shell fmt build clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -19,6 +22,8 @@ export DATA MIN_SUPPORT MAX_LEN
 PYTHON ?= python3
 PYTHON_MIN := 3.10
 RUST_MIN := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
+CARGO_FUZZ_VERSION := 0.13.1
+CARGO_FUZZ := fuzz/target/tools/bin/cargo-fuzz
 OBORO := $(or $(CARGO_TARGET_DIR),target)/release/oboro
 
 # What git tracks or would track, so that build outputs are never checked.
@@ -52,10 +57,14 @@ bench-table6: build .venv-bench/installed ## Table 6 of the FCMalloc paper: phas
 test: | toolchain-test ## Run every test; needs no network once dependencies are fetched
 	cargo test --workspace --locked
 
+fuzz: $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION) | toolchain-fuzz ## Give every decoder made-up bytes for a few seconds
+	CARGO_FUZZ="$(CURDIR)/$(CARGO_FUZZ)" FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz.sh $(FUZZ_TARGET)
+
 lint: lint-rust lint-python lint-shell ## Check format, lints, documentation and types
 
 lint-rust: | toolchain-lint
 	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked
 
@@ -77,6 +86,7 @@ endif
 
 fmt: $(if $(PYTHON_FILES),.venv/installed) | toolchain-lint ## Format the sources
 	cargo fmt --all
+	cargo fmt --manifest-path fuzz/Cargo.toml
 	$(if $(PYTHON_FILES),.venv/bin/ruff format $(PYTHON_FILES))
 
 build: | toolchain-build ## Build the oboro command with optimisation
@@ -84,7 +94,12 @@ build: | toolchain-build ## Build the oboro command with optimisation
 
 clean: ## Remove everything that the other targets made
 	cargo clean
-	rm -rf .venv .venv-bench .mypy_cache .ruff_cache
+	rm -rf fuzz/target fuzz/artifacts .venv .venv-bench .mypy_cache .ruff_cache
+
+# Installed here, so that nothing outside this directory changes.
+$(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION): | toolchain-fuzz
+	cargo install --quiet --locked --force --root fuzz/target/tools cargo-fuzz --version $(CARGO_FUZZ_VERSION)
+	touch $@
 
 .venv/installed: requirements-dev.txt | toolchain-lint
 	$(PYTHON) -m venv --clear .venv
@@ -100,8 +115,9 @@ clean: ## Remove everything that the other targets made
 NEEDS_build := rust cc
 NEEDS_bench := python venv
 NEEDS_test := rust cc python
+NEEDS_fuzz := rust cc c++
 NEEDS_lint := rust cc rustfmt clippy $(if $(PYTHON_FILES),python venv)
-TOOLCHAINS := toolchain-build toolchain-bench toolchain-test toolchain-lint
+TOOLCHAINS := toolchain-build toolchain-bench toolchain-test toolchain-fuzz toolchain-lint
 
 .PHONY: $(TOOLCHAINS)
 $(TOOLCHAINS): toolchain-%:
@@ -135,6 +151,11 @@ for tool in "$$@"; do
     cc)
         if ! : | cc -include stdio.h -x c -c - -o /dev/null 2>/dev/null; then
             lack 'a C compiler (cc) with the headers of the C library'
+            packages="$$packages build-essential"
+        fi ;;
+    c++)
+        if ! : | c++ -include vector -x c++ -c - -o /dev/null 2>/dev/null; then
+            lack 'a C++ compiler (c++) with the headers of its library'
             packages="$$packages build-essential"
         fi ;;
     python)

@@ -21,7 +21,7 @@ const LAYERS: &[&[&str]] = &[
     &["oboro-mining"],
     &["oboro-protocol"],
     &["oboro-server", "oboro-client"],
-    &["oboro"],
+    &["oboro", "oboro-fuzz"],
 ];
 
 /// The only crate whose code touches secrets.
@@ -174,8 +174,10 @@ fn licence_expressions_are_read_as_spdx_means_them() {
 
 #[test]
 fn every_direct_dependency_is_explained_and_nothing_else() {
+    let fuzz = fuzz_package();
     let declared: BTreeSet<String> = Graph::of_workspace()
         .members()
+        .chain([&fuzz])
         .flat_map(|package| &package.dependencies)
         .filter(|dependency| dependency.source.is_some())
         .map(|dependency| dependency.name.clone())
@@ -395,6 +397,24 @@ fn cargo_metadata() -> Metadata {
         host,
     ]);
     serde_json::from_str(&metadata).expect("cargo metadata prints the documented JSON")
+}
+
+/// The manifest of the fuzz targets, which are a workspace of their own.
+fn fuzz_package() -> Package {
+    #[derive(Deserialize)]
+    struct Manifests {
+        packages: [Package; 1],
+    }
+    let metadata = cargo(&[
+        "metadata",
+        "--format-version=1",
+        "--offline",
+        "--no-deps",
+        "--manifest-path=fuzz/Cargo.toml",
+    ]);
+    let Manifests { packages: [fuzz] } =
+        serde_json::from_str(&metadata).expect("cargo metadata prints the documented JSON");
+    fuzz
 }
 
 /// Runs the Cargo that built this test in the root of the workspace and returns what it prints.

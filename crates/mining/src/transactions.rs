@@ -403,7 +403,7 @@ pub enum MinSupportError {
     },
     /// A fraction that is not above 0 and at most 1.
     #[error(
-        "the minimum support {text} is not above 0 and at most 1 (100%); give a fraction such as 0.3 or 30%, or a number of transactions without a point such as 250"
+        "the minimum support {text:?} is not above 0 and at most 1 (100%); give a fraction such as 0.3 or 30%, or a number of transactions without a point such as 250"
     )]
     FractionOutOfRange {
         /// The text given.
@@ -535,6 +535,14 @@ mod tests {
         }
         let too_large = parse("99999999999999999999").unwrap_err();
         assert!(matches!(too_large, MinSupportError::CountTooLarge { .. }));
+    }
+
+    #[test]
+    fn a_refused_minimum_support_sends_nothing_to_the_terminal() {
+        for text in ["0\r%", "0\u{b}%", "\u{1b}[2J"] {
+            let error = text.parse::<MinSupport>().unwrap_err().to_string();
+            assert!(!error.contains(char::is_control), "{error:?}");
+        }
     }
 
     #[test]

@@ -71,13 +71,15 @@ pub enum StoreError {
         source: io::Error,
     },
     #[error(
-        "the catalogue of the store failed: {source}. Check the disk that holds the store, its free \
-         space and its permissions."
+        "the catalogue of the store failed: {}. Check the disk that holds the store, its free \
+         space and its permissions.",
+        source.to_string().escape_debug()
     )]
     Catalogue { source: rusqlite::Error },
     #[error(
-        "the catalogue of the store is damaged: {problem}. Check the disk and restore catalogue.sqlite from a \
-         backup; the segment files beside it are as they were."
+        "the catalogue of the store is damaged: {}. Check the disk and restore catalogue.sqlite from a \
+         backup; the segment files beside it are as they were.",
+        problem.escape_debug()
     )]
     CatalogueDamaged { problem: String },
     #[error(
@@ -320,5 +322,24 @@ impl From<rusqlite::Error> for StoreError {
             }
             _ => StoreError::Catalogue { source },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SQLite names tables and columns as they stand in the file.
+    #[test]
+    fn a_damaged_catalogue_sends_nothing_to_the_terminal() {
+        let problem = "malformed schema (\u{1b}[2J)\nTree 8".to_owned();
+        let text = StoreError::CatalogueDamaged { problem }.to_string();
+        assert!(
+            text.contains("Tree 8") && !text.contains(char::is_control),
+            "{text:?}"
+        );
+        let source = rusqlite::Error::InvalidColumnName("\u{7}".to_owned());
+        let text = StoreError::Catalogue { source }.to_string();
+        assert!(!text.contains(char::is_control), "{text:?}");
     }
 }
