@@ -142,7 +142,7 @@ fn what_was_asked_before_comes_whole_from_the_cache() {
         ..Options::default()
     })
     .unwrap();
-    let basket = |i: usize| (0..150).filter(move |item| (i + item) % 3 != 0);
+    let basket = |i: usize| (0..150).filter(move |item| !(i + item).is_multiple_of(3));
     let names = |i: usize| basket(i).map(|item| item.to_string());
     let transactions = Transactions::from_named((0..60).map(|i| Vec::from_iter(names(i)))).unwrap();
     let master = MasterKey::generate().unwrap();
