@@ -19,7 +19,7 @@ struct Running {
     _runtime: tokio::runtime::Runtime,
 }
 
-fn serve(data: &Path) -> Running {
+fn serve(data: &Path, moment_cache: u64) -> Running {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let options = oboro_server::Options {
         data: data.to_owned(),
@@ -28,7 +28,7 @@ fn serve(data: &Path) -> Running {
         tokens: None,
         threads: two(),
         limits: Limits::default(),
-        moment_cache: 1 << 20,
+        moment_cache,
     };
     let server = runtime.block_on(Server::bind(options)).unwrap();
     let url = format!("http://{}", server.address());
@@ -107,7 +107,7 @@ fn transactions() -> impl Strategy<Value = Transactions> {
 #[test]
 fn agrees_with_plaintext() {
     let directory = tempfile::tempdir().unwrap();
-    let server = serve(&directory.path().join("store"));
+    let server = serve(&directory.path().join("store"), 1 << 20);
     let connection = Connection::open(&Options {
         url: server.url.clone(),
         ..Options::default()
@@ -130,4 +130,46 @@ fn agrees_with_plaintext() {
             plaintext.to_document(transactions.names()).unwrap()
         );
     });
+}
+
+/// Moments of several messages, sent by two threads: all of them known, or only a part.
+#[test]
+fn what_the_cache_had_and_what_is_counted_make_one_answer() {
+    for (moment_cache, all_fit) in [(1 << 26, true), (1 << 20, false)] {
+        let directory = tempfile::tempdir().unwrap();
+        let server = serve(&directory.path().join("store"), moment_cache);
+        let connection = Connection::open(&Options {
+            url: server.url.clone(),
+            ..Options::default()
+        })
+        .unwrap();
+        let basket = |i: usize| (0..150).filter(move |item| !(i + item).is_multiple_of(3));
+        let names = |i: usize| basket(i).map(|item| item.to_string());
+        let named = (0..60).map(|i| Vec::from_iter(names(i)));
+        let transactions = Transactions::from_named(named).unwrap();
+        let master = MasterKey::generate().unwrap();
+        let path = directory.path().join("dataset");
+        let dataset =
+            Dataset::create(&transactions, &master, &path, 2, 0, two(), &|_, _| {}).unwrap();
+        upload(&connection, dataset.bundle(), "dataset", &|_, _| {}).unwrap();
+        let mine = || {
+            let options = AprioriOptions::new(MinSupport::Fraction(0.3))
+                .with_max_len(NonZeroUsize::new(2))
+                .with_deduction(false);
+            let mut counter = EncryptedCounter::new(&connection, &dataset, "dataset", two());
+            let frequent = apriori(&mut counter, options, |_| {}).unwrap();
+            let document = frequent.to_document(counter.names()).unwrap();
+            (document, counter.traces()[1])
+        };
+        let (first, computed) = mine();
+        assert_eq!(computed.known_moments, 0);
+        for _ in 0..3 {
+            let (again, pairs) = mine();
+            assert_eq!(again, first);
+            assert_eq!(pairs.moments, computed.moments);
+            assert!(pairs.received_bytes > 3 << 19, "{pairs:?}");
+            assert!(pairs.known_moments > 0, "{pairs:?}");
+            assert_eq!(pairs.known_moments == pairs.moments, all_fit, "{pairs:?}");
+        }
+    }
 }

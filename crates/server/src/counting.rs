@@ -1,9 +1,10 @@
 //! One query: from the request to a stream of moments.
 //!
 //! A query is a job of the [pool](crate::pool) that all queries share: its first task is to plan,
-//! then come moments that the [cache](crate::cache) had, group by group, then steps of the count. It has a task to give only while there is room for what
-//! the task will say, so a caller that reads slowly slows nobody down. When the caller goes away,
-//! or a limit ends the query, it leaves the pool, and what it held is freed with its last task.
+//! then come moments that the [cache](crate::cache) had, a message's worth at a time, then steps of
+//! the count. It has a task to give only while there is room for what the task will say, so a caller
+//! that reads slowly slows nobody down. When the caller goes away, or a limit ends the query, it
+//! leaves the pool, and what it held is freed with its last task.
 
 use crate::blocking::{blocking, failed};
 use crate::cache::{Kind, MomentCache};
@@ -15,7 +16,7 @@ use crate::pool::{Job, Queue};
 use crate::status;
 use oboro_engine::{Count, Moments, Plan, Step, Workspace};
 use oboro_protocol::v1::count_reply::Reply as Part;
-use oboro_protocol::{check_fraction_bits, digest, v1};
+use oboro_protocol::{MOMENTS_CHUNK_BYTES, check_fraction_bits, digest, v1};
 use oboro_ring::Ring;
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_store::{Digest, Snapshot, Store};
@@ -159,20 +160,39 @@ struct Answer {
     root: Digest,
     index: MomentIndex,
     packing: Packing,
-    /// Groups whose moments from the cache are not sent yet.
+    /// Groups with moments from the cache that nobody has taken to send.
     known: Mutex<VecDeque<Known>>,
     /// Moments that come from the cache, over all groups.
     known_moments: u64,
     /// All other moments.
     count: Option<Count<Snapshot>>,
+    /// Moments from the cache that are not sent, and one more while the count is not finished.
+    left: AtomicU64,
     /// Moments sent, over all groups.
     sent: AtomicU64,
 }
 
-/// The moments of one group that the cache had.
+/// Moments of one group that the cache had.
 struct Known {
     group: u64,
-    moments: Vec<(usize, Bytes)>,
+    moments: VecDeque<(usize, Bytes)>,
+}
+
+impl Known {
+    /// Takes the first of them, about as many as a message holds.
+    fn take_some(&mut self) -> Self {
+        let mut bytes = 0;
+        let fits = |(_, packed): &&(usize, Bytes)| {
+            let fits = bytes < MOMENTS_CHUNK_BYTES;
+            bytes += packed.len();
+            fits
+        };
+        let some = self.moments.iter().take_while(fits).count();
+        Self {
+            group: self.group,
+            moments: self.moments.drain(..some).collect(),
+        }
+    }
 }
 
 impl Answer {
@@ -194,7 +214,7 @@ impl Answer {
         let mut known: Vec<Known> = (0..groups)
             .map(|group| Known {
                 group,
-                moments: Vec::new(),
+                moments: VecDeque::new(),
             })
             .collect();
         let mut unknown = Vec::new();
@@ -202,7 +222,7 @@ impl Answer {
             match cache.get(kind, &index, moment, groups) {
                 Some(packed) => {
                     for (known, packed) in known.iter_mut().zip(packed) {
-                        known.moments.push((moment, packed));
+                        known.moments.push_back((moment, packed));
                     }
                 }
                 None => unknown.push(moment),
@@ -221,6 +241,7 @@ impl Answer {
             packing: Packing::new(Ring::new(parameters), limbs, fraction_bits),
             known: Mutex::new(known.into()),
             known_moments,
+            left: AtomicU64::new(known_moments + u64::from(count.is_some())),
             count,
             sent: AtomicU64::new(0),
         })
@@ -234,18 +255,28 @@ impl Answer {
         self.known.lock().expect("no thread panics with the lock")
     }
 
-    /// Sends the next group of moments from the cache; what is left of them, or nothing if none was.
-    fn send_known(&self, outbox: &Outbox) -> Option<(usize, ControlFlow<()>)> {
-        // Held while sending, so that the last of them is on its way before anything ends the query.
+    /// The next moments from the cache to send, a task's worth.
+    fn take_known(&self) -> Option<Known> {
         let mut known = self.known();
-        let Known { group, moments } = known.pop_front()?;
-        let moments = moments
-            .iter()
-            .map(|(moment, packed)| (*moment, &packed[..]));
-        let sent = Packing::put_together(&self.index, group, moments, |message| {
+        let group = known.front_mut()?;
+        let some = group.take_some();
+        if group.moments.is_empty() {
+            known.pop_front();
+        }
+        Some(some)
+    }
+
+    fn send_known(&self, outbox: &Outbox, known: &Known) -> ControlFlow<()> {
+        let moments = known.moments.iter();
+        let moments = moments.map(|(moment, packed)| (*moment, &packed[..]));
+        Packing::put_together(&self.index, known.group, moments, |message| {
             self.send(outbox, message)
-        });
-        Some((known.len(), sent))
+        })
+    }
+
+    /// Takes what was sent off what is left; whether that was the last.
+    fn is_last(&self, sent: u64) -> bool {
+        self.left.fetch_sub(sent, Ordering::AcqRel) == sent
     }
 
     fn send_counted(
@@ -310,30 +341,28 @@ impl Query {
 
     /// The task after planning: moments that were known, or else a step of the count.
     fn advance(&self, answer: &Answer, workspace: &mut Workspace) -> ControlFlow<()> {
-        if let Some((left, sent)) = answer.send_known(&self.outbox) {
-            sent?;
-            if left == 0 && answer.count.is_none() {
-                return self.finish(answer);
+        let sent = if let Some(known) = answer.take_known() {
+            answer.send_known(&self.outbox, &known)?;
+            known.moments.len() as u64
+        } else {
+            let Some(count) = &answer.count else {
+                return ControlFlow::Continue(());
+            };
+            let step = count.step(workspace, |moments| {
+                answer.send_counted(&self.outbox, &self.cache, moments)
+            });
+            match step {
+                Ok(Step::Finished) => 1,
+                Ok(Step::Advanced | Step::Exhausted) => return ControlFlow::Continue(()),
+                Err(error) => {
+                    self.outbox.fail(status::of_engine(&error));
+                    return ControlFlow::Break(());
+                }
             }
-            return ControlFlow::Continue(());
-        }
-        let Some(count) = &answer.count else {
-            return ControlFlow::Continue(());
         };
-        let step = count.step(workspace, |moments| {
-            answer.send_counted(&self.outbox, &self.cache, moments)
-        });
-        match step {
-            Ok(Step::Advanced | Step::Exhausted) => ControlFlow::Continue(()),
-            Ok(Step::Finished) => {
-                // Waits for a thread that is still sending what was known.
-                drop(answer.known());
-                self.finish(answer)
-            }
-            Err(error) => {
-                self.outbox.fail(status::of_engine(&error));
-                ControlFlow::Break(())
-            }
+        match answer.is_last(sent) {
+            true => self.finish(answer),
+            false => ControlFlow::Continue(()),
         }
     }
 
@@ -436,5 +465,30 @@ impl Drop for Replies {
     fn drop(&mut self) {
         self.outbox.close();
         self.removal.remove();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_takes_a_message_of_what_was_known() {
+        let sizes = [300 << 10; 9];
+        let of = |(moment, size): (usize, &usize)| (moment, Bytes::from(vec![0; *size]));
+        let mut known = Known {
+            group: 3,
+            moments: sizes.iter().enumerate().map(of).collect(),
+        };
+        let mut taken = Vec::new();
+        while !known.moments.is_empty() {
+            let some = known.take_some();
+            assert_eq!(some.group, 3);
+            taken.push(Vec::from_iter(
+                some.moments.iter().map(|(moment, _)| *moment),
+            ));
+        }
+        // The fourth begins below a mebibyte.
+        assert_eq!(taken, [vec![0, 1, 2, 3], vec![4, 5, 6, 7], vec![8]]);
     }
 }
