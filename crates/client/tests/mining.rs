@@ -132,43 +132,44 @@ fn agrees_with_plaintext() {
     });
 }
 
-/// Moments of several messages, with several threads sending what was known.
+/// Moments of several messages, sent by two threads: all of them known, or only a part.
 #[test]
-fn what_was_asked_before_comes_whole_from_the_cache() {
-    let directory = tempfile::tempdir().unwrap();
-    let server = serve(&directory.path().join("store"), 1 << 26);
-    let connection = Connection::open(&Options {
-        url: server.url.clone(),
-        ..Options::default()
-    })
-    .unwrap();
-    let basket = |i: usize| (0..150).filter(move |item| !(i + item).is_multiple_of(3));
-    let names = |i: usize| basket(i).map(|item| item.to_string());
-    let transactions = Transactions::from_named((0..60).map(|i| Vec::from_iter(names(i)))).unwrap();
-    let master = MasterKey::generate().unwrap();
-    let path = directory.path().join("dataset");
-    let dataset = Dataset::create(&transactions, &master, &path, 2, 0, two(), &|_, _| {}).unwrap();
-    upload(&connection, dataset.bundle(), "dataset", &|_, _| {}).unwrap();
-    let mine = || {
-        let options = AprioriOptions::new(MinSupport::Fraction(0.3))
-            .with_max_len(NonZeroUsize::new(2))
-            .with_deduction(false);
-        let mut counter = EncryptedCounter::new(&connection, &dataset, "dataset", two());
-        let frequent = apriori(&mut counter, options, |_| {}).unwrap();
-        (
-            frequent.to_document(counter.names()).unwrap(),
-            counter.traces().to_vec(),
-        )
-    };
-    let (first, computed) = mine();
-    assert!(computed.iter().all(|trace| trace.known_moments == 0));
-    for _ in 0..3 {
-        let (again, known) = mine();
-        assert_eq!(again, first);
-        assert!(known[1].received_bytes > 2 << 20, "{known:?}");
-        for (known, computed) in known.iter().zip(&computed) {
-            assert_eq!(known.known_moments, computed.moments);
-            assert_eq!(known.moments, computed.moments);
+fn what_the_cache_had_and_what_is_counted_make_one_answer() {
+    for (moment_cache, all_fit) in [(1 << 26, true), (1 << 20, false)] {
+        let directory = tempfile::tempdir().unwrap();
+        let server = serve(&directory.path().join("store"), moment_cache);
+        let connection = Connection::open(&Options {
+            url: server.url.clone(),
+            ..Options::default()
+        })
+        .unwrap();
+        let basket = |i: usize| (0..150).filter(move |item| !(i + item).is_multiple_of(3));
+        let names = |i: usize| basket(i).map(|item| item.to_string());
+        let named = (0..60).map(|i| Vec::from_iter(names(i)));
+        let transactions = Transactions::from_named(named).unwrap();
+        let master = MasterKey::generate().unwrap();
+        let path = directory.path().join("dataset");
+        let dataset =
+            Dataset::create(&transactions, &master, &path, 2, 0, two(), &|_, _| {}).unwrap();
+        upload(&connection, dataset.bundle(), "dataset", &|_, _| {}).unwrap();
+        let mine = || {
+            let options = AprioriOptions::new(MinSupport::Fraction(0.3))
+                .with_max_len(NonZeroUsize::new(2))
+                .with_deduction(false);
+            let mut counter = EncryptedCounter::new(&connection, &dataset, "dataset", two());
+            let frequent = apriori(&mut counter, options, |_| {}).unwrap();
+            let document = frequent.to_document(counter.names()).unwrap();
+            (document, counter.traces()[1])
+        };
+        let (first, computed) = mine();
+        assert_eq!(computed.known_moments, 0);
+        for _ in 0..3 {
+            let (again, pairs) = mine();
+            assert_eq!(again, first);
+            assert_eq!(pairs.moments, computed.moments);
+            assert!(pairs.received_bytes > 3 << 19, "{pairs:?}");
+            assert!(pairs.known_moments > 0, "{pairs:?}");
+            assert_eq!(pairs.known_moments == pairs.moments, all_fit, "{pairs:?}");
         }
     }
 }

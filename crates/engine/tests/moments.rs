@@ -187,6 +187,61 @@ fn more_polynomials_than_fit_a_tile() {
     );
 }
 
+/// Every residue the largest there is.
+struct Largest(Parameters);
+
+const LARGEST_BLOCKS: [u64; 2] = [300, 301];
+
+impl Source for Largest {
+    fn parameters(&self) -> &Parameters {
+        &self.0
+    }
+
+    fn columns(&self) -> u32 {
+        2
+    }
+
+    fn segments(&self) -> Vec<Segment> {
+        let [first, second] = LARGEST_BLOCKS;
+        let segment = |(first_block, blocks)| Segment {
+            first_block,
+            blocks,
+        };
+        [(0, first), (first, second)].map(segment).into()
+    }
+
+    fn panel(&self, segment: usize, limb: usize, _: Factor) -> Result<Arc<Panel>, StoreError> {
+        let residue = self.0.limb_moduli()[limb].value() - 1;
+        let length = LARGEST_BLOCKS[segment] as usize * self.0.degree();
+        let Ok(panel) = Panel::build(length, 0, |out| {
+            out.fill(residue);
+            Ok::<_, Infallible>(())
+        });
+        Ok(Arc::new(panel))
+    }
+}
+
+#[test]
+fn sums_of_many_blocks_are_folded_before_they_overflow() {
+    // Groups of 1522 blocks; a 64-bit sum holds 256 squares of the largest residue.
+    let parameters = Parameters::new(12, 1, 6_234_113).unwrap();
+    let q = parameters.limb_moduli()[0];
+    let plan = Plan::new(&Itemsets::new(2, vec![0, 1], 2).unwrap(), 1);
+    let count = Count::new(Arc::new(Largest(parameters)), plan).unwrap();
+    let mut found = Vec::new();
+    let step = count.step(&mut Workspace::default(), |mut part| {
+        found.extend(part.each().map(|(_, residues)| residues.to_vec()));
+        ControlFlow::Continue(())
+    });
+    assert_eq!(step.unwrap(), Step::Finished);
+    // (−1)² = 1 for every slot of every block.
+    let blocks: u64 = LARGEST_BLOCKS.iter().sum();
+    let polynomial = vec![blocks as u32; 4096];
+    let scalar = vec![q.reduce(blocks * 4096)];
+    let expected = [scalar, polynomial.clone(), polynomial.clone(), polynomial];
+    assert!(found == expected);
+}
+
 #[test]
 fn asks_for_no_more_limbs_than_there_are() {
     let plan = Plan::new(&Itemsets::new(1, vec![0], 1).unwrap(), 3);
