@@ -9,6 +9,7 @@
 //! that held one is wiped when dropped.
 
 mod combine;
+mod decrypt;
 mod encrypt;
 mod key;
 mod key_file;
@@ -21,6 +22,7 @@ mod seal;
 mod secrets;
 
 pub use combine::{Answer, CombineError, Combiner, Partial, Phases};
+pub use decrypt::{COLUMN_LIMB, ColumnDecryptor, DecryptError, log2_column_phase_bound};
 pub use encrypt::{Block, EncryptError, Encryptor};
 pub use key::{DatasetKey, KeyCheck, MasterKey};
 pub use key_file::{KeyFileError, Passphrase};
