@@ -28,5 +28,5 @@ pub use key::{DatasetKey, KeyCheck, MasterKey};
 pub use key_file::{KeyFileError, Passphrase};
 pub use noise::{BlockNoise, MIN_SLACK, NORM_LIMIT, PEAK_LIMIT, limbs_for_level, log2_phase_bound};
 pub use planner::{PlanError, plan};
-pub use precision::fraction_bits;
+pub use precision::Precision;
 pub use seal::SealError;
