@@ -2,24 +2,43 @@
 //!
 //! A level's candidates go to the server in one question, or several if there are very many. The
 //! moments that come back are combined with the secrets on several threads as they arrive and kept
-//! nowhere.
+//! nowhere. Where the moments of a level take more bytes than the columns of its items, the columns
+//! are fetched instead and that level, and all later ones over them, are counted here.
 
+use crate::columns::{Columns, Wanted};
 use crate::connection::Connection;
 use crate::error::ClientError;
+use crate::workers::{Pieces, with_workers};
 use oboro_mining::{Dataset, Itemset, SupportCounter, transactions::compare_names};
 use oboro_protocol::{max_itemsets, moments_range, v1};
-use oboro_ring::moment::Itemsets;
-use oboro_rlwe::{Answer, Combiner, Partial, Phases};
+use oboro_ring::moment::{Itemsets, MomentIndex, RequestError};
+use oboro_rlwe::{Answer, Combiner, Partial, Phases, Precision, log2_column_phase_bound};
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
-use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{Duration, Instant};
 
-/// Messages waiting for a thread to combine them.
-const WAITING: usize = 8;
-
 const DURING: &str = "counting";
+
+/// How levels are to be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Answers {
+    /// In fewer bytes: by columns where those that are not here yet take fewer than the moments.
+    #[default]
+    Auto,
+    /// By moments, always.
+    Moments,
+    /// By columns, always: the server learns of no itemset.
+    Columns,
+}
+
+/// How a level was answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answered {
+    /// By moments that the server computed.
+    Moments,
+    /// In columns, fetched then or before.
+    Columns,
+}
 
 /// What the questions of one level cost together.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,31 +47,42 @@ pub struct LevelTrace {
     pub level: usize,
     /// How many were asked.
     pub itemsets: usize,
+    /// How they were answered.
+    pub answered: Answered,
+    /// What moments take, or would have taken, if that was weighed.
+    pub moments_bytes: Option<u64>,
+    /// What the columns that were not here yet take, or would have taken.
+    pub columns_bytes: u64,
     /// The most limbs that were read for a question.
     pub limbs: usize,
     /// Moments received, over all groups of blocks.
     pub moments: u64,
     /// Of these, moments that the server had computed for an earlier question.
     pub known_moments: u64,
-    /// Bytes of moments received.
+    /// Bytes of moments or columns received.
     pub received_bytes: u64,
     /// From question to supports.
     pub elapsed: Duration,
-    /// Of that, what the server says it spent.
+    /// Of that, what the server says it spent on moments.
     pub server: Duration,
-    /// What combining took here, by the clock: the threads' mean over the moments, most of it while
-    /// others arrived, and then the supports. Where server and owner share processors, waiting for
-    /// one is included.
+    /// What combining, or decrypting and counting, took here, by the clock: the threads' mean over
+    /// what arrived, most of it while more arrived, and then the supports. Where server and owner
+    /// share processors, waiting for one is included.
     pub combining: Duration,
-    /// `log2` of the largest phase, and of what it may be.
+    /// `log2` of the largest phase, of supports or of the columns here, and of what it may be.
     pub log2_largest_phase: f64,
     /// The bound on the former.
     pub log2_phase_bound: f64,
 }
 
 impl LevelTrace {
-    /// Adds what another question of the level cost.
+    /// Adds what another question of the level cost, answered the same way.
     fn add(&mut self, other: &Self) {
+        self.moments_bytes = self
+            .moments_bytes
+            .zip(other.moments_bytes)
+            .map(|(these, more)| these + more);
+        self.columns_bytes += other.columns_bytes;
         self.itemsets += other.itemsets;
         self.limbs = self.limbs.max(other.limbs);
         self.moments += other.moments;
@@ -66,7 +96,7 @@ impl LevelTrace {
     }
 }
 
-/// Told while moments arrive: the level, bytes of them received, bytes expected.
+/// Told while answers arrive: the level, bytes of them received, bytes expected.
 type Progress<'a> = Box<dyn Fn(usize, u64, u64) + Sync + 'a>;
 
 /// An uploaded dataset that counts.
@@ -78,12 +108,14 @@ pub struct EncryptedCounter<'a> {
     /// The column of each item, items numbered in the order of their names.
     columns: Vec<u32>,
     names: Vec<String>,
+    answers: Answers,
+    fetched: Columns<'a>,
     traces: Vec<LevelTrace>,
     progress: Progress<'a>,
 }
 
 impl<'a> EncryptedCounter<'a> {
-    /// Counts in the dataset that was uploaded under `name`, combining on `threads` threads.
+    /// Counts in the dataset that was uploaded under `name`, working on `threads` threads.
     pub fn new(
         connection: &'a Connection,
         dataset: &'a Dataset,
@@ -103,12 +135,20 @@ impl<'a> EncryptedCounter<'a> {
                 .map(|&column| column_name(column).clone())
                 .collect(),
             columns: order,
+            answers: Answers::default(),
+            fetched: Columns::new(dataset, threads),
             traces: Vec::new(),
             progress: Box::new(|_, _, _| {}),
         }
     }
 
-    /// Tells `progress` the level, the bytes of moments received and the bytes expected.
+    /// Has levels answered this way.
+    #[must_use]
+    pub fn with_answers(self, answers: Answers) -> Self {
+        Self { answers, ..self }
+    }
+
+    /// Tells `progress` the level, the bytes received and the bytes expected.
     #[must_use]
     pub fn with_progress(mut self, progress: impl Fn(usize, u64, u64) + Sync + 'a) -> Self {
         self.progress = Box::new(progress);
@@ -140,54 +180,42 @@ impl<'a> EncryptedCounter<'a> {
             columns: combiner.itemsets().as_flat().to_vec(),
             fraction_bits: combiner.fraction_bits().to_vec(),
         };
-        let (sender, receiver) = sync_channel::<v1::Moments>(WAITING);
-        let receiver = Arc::new(Mutex::new(receiver));
         let expected = combiner.answer_bytes();
-        let (received, phases) = thread::scope(|scope| {
-            let workers: Vec<_> = (0..self.threads.get())
-                .map(|_| {
-                    let (combiner, receiver) = (&combiner, Arc::clone(&receiver));
-                    scope.spawn(move || combine(combiner, &receiver))
-                })
-                .collect();
-            // Only workers hold it, so that sending fails, and does not wait, once all have ended.
-            drop(receiver);
-            let received = self.connection.runtime().block_on(async {
-                let mut received = Received::default();
-                let broken = |status| ClientError::from_status(&status, DURING);
-                let asked = self.connection.client().count(request).await;
-                let mut stream = self.connection.answer(asked, DURING)?;
-                while let Some(reply) = stream.message().await.map_err(broken)? {
-                    match reply.reply {
-                        Some(v1::count_reply::Reply::Moments(moments)) => {
-                            received.bytes += moments.fractions.len() as u64;
-                            received.moments = received.moments.saturating_add(moments.moments);
-                            (self.progress)(level, received.bytes, expected);
-                            if sender.send(moments).is_err() {
-                                // All workers have failed; their error says why.
-                                break;
+        let (received, phases) = with_workers(
+            self.threads,
+            |moments| combine(&combiner, moments),
+            |sender| {
+                self.connection.runtime().block_on(async {
+                    let mut received = Received::default();
+                    let broken = |status| ClientError::from_status(&status, DURING);
+                    let asked = self.connection.client().count(request).await;
+                    let mut stream = self.connection.answer(asked, DURING)?;
+                    while let Some(reply) = stream.message().await.map_err(broken)? {
+                        match reply.reply {
+                            Some(v1::count_reply::Reply::Moments(moments)) => {
+                                received.bytes += moments.fractions.len() as u64;
+                                received.moments = received.moments.saturating_add(moments.moments);
+                                (self.progress)(level, received.bytes, expected);
+                                if sender.send(moments).is_err() {
+                                    // All workers have failed; their error says why.
+                                    break;
+                                }
                             }
-                        }
-                        Some(v1::count_reply::Reply::Done(done)) => {
-                            if done.moments != received.moments {
-                                // Parts were lost on the way; what is there is worthless.
-                                break;
+                            Some(v1::count_reply::Reply::Done(done)) => {
+                                if done.moments != received.moments {
+                                    // Parts were lost on the way; what is there is worthless.
+                                    break;
+                                }
+                                received.known = done.known;
+                                received.server = Some(Duration::from_micros(done.microseconds));
                             }
-                            received.known = done.known;
-                            received.server = Some(Duration::from_micros(done.microseconds));
+                            Some(v1::count_reply::Reply::Accepted(_)) | None => {}
                         }
-                        Some(v1::count_reply::Reply::Accepted(_)) | None => {}
                     }
-                }
-                Ok::<_, ClientError>(received)
-            });
-            drop(sender);
-            let phases: Vec<_> = workers
-                .into_iter()
-                .map(|worker| worker.join().expect("combining does not panic"))
-                .collect();
-            (received, phases)
-        });
+                    Ok::<_, ClientError>(received)
+                })
+            },
+        );
         let mut all = combiner.phases();
         let mut busy = Duration::ZERO;
         for worker in phases {
@@ -205,6 +233,9 @@ impl<'a> EncryptedCounter<'a> {
         let trace = LevelTrace {
             level,
             itemsets: asked,
+            answered: Answered::Moments,
+            moments_bytes: Some(expected),
+            columns_bytes: 0,
             limbs: combiner.limbs(),
             moments: received.moments,
             known_moments: received.known,
@@ -217,17 +248,188 @@ impl<'a> EncryptedCounter<'a> {
         };
         Ok((answer, trace))
     }
+
+    /// How to answer a level, and what either way takes; `None` for moments where that is not weighed.
+    fn weigh(&self, questions: &Questions, lacking: usize) -> Result<Weighed, ClientError> {
+        let columns_bytes = self.fetched.bytes_of(lacking);
+        let (answered, moments_bytes) = match self.answers {
+            Answers::Moments => (Answered::Moments, None),
+            Answers::Columns => (Answered::Columns, None),
+            Answers::Auto if lacking == 0 => (Answered::Columns, None),
+            Answers::Auto => {
+                let moments_bytes = self.moments_bytes(questions)?;
+                match columns_bytes < moments_bytes {
+                    true => (Answered::Columns, Some(moments_bytes)),
+                    false => (Answered::Moments, Some(moments_bytes)),
+                }
+            }
+        };
+        Ok(Weighed {
+            answered,
+            moments_bytes,
+            columns_bytes,
+        })
+    }
+
+    /// What the moments of all questions take, without asking them. Nothing if the parameters do not
+    /// carry the level: the question says so.
+    fn moments_bytes(&self, questions: &Questions) -> Result<u64, ClientError> {
+        let manifest = self.dataset.manifest();
+        let Some(precision) = Precision::new(&manifest.parameters, questions.level) else {
+            return Ok(0);
+        };
+        let groups = manifest
+            .block_count()
+            .div_ceil(manifest.parameters.group_blocks());
+        let mut bytes = 0;
+        for part in questions.parts() {
+            let index = MomentIndex::new(&questions.itemsets(part, manifest.columns)?);
+            bytes += groups * precision.group_bytes(|power| index.rank(power).len() as u64);
+        }
+        Ok(bytes)
+    }
+
+    fn count_by_moments(
+        &self,
+        questions: &Questions,
+    ) -> Result<(Vec<u64>, LevelTrace), ClientError> {
+        let mut supports = vec![0; questions.candidates.len()];
+        let mut level: Option<LevelTrace> = None;
+        for part in questions.parts() {
+            let itemsets = questions.itemsets(part, self.dataset.manifest().columns)?;
+            let (answer, trace) = self.ask(itemsets)?;
+            for ((_, candidate), support) in part.iter().zip(answer.supports) {
+                supports[*candidate] = support;
+            }
+            match &mut level {
+                Some(level) => level.add(&trace),
+                None => level = Some(trace),
+            }
+        }
+        let level = level.ok_or(RequestError::Empty)?;
+        Ok((supports, level))
+    }
+
+    /// Fetches the columns that are lacking, if any, and counts in those that are here.
+    fn count_in_columns(
+        &mut self,
+        candidates: &[Itemset],
+        level: usize,
+        lacking: &[Wanted],
+    ) -> Result<(Vec<u64>, LevelTrace), ClientError> {
+        let begun = Instant::now();
+        let expected = self.fetched.bytes_of(lacking.len());
+        let (mut received_bytes, mut working) = (0, Duration::ZERO);
+        for part in lacking.chunks(columns_per_question(&self.connection.limits()?)) {
+            let before = received_bytes;
+            let progress = |bytes| (self.progress)(level, before + bytes, expected);
+            let fetched = self
+                .fetched
+                .fetch(self.connection, &self.name, part, &progress)?;
+            received_bytes += fetched.bytes;
+            working += fetched.decrypting;
+        }
+        let counting = Instant::now();
+        let supports = self.fetched.count(candidates);
+        let trace = LevelTrace {
+            level,
+            itemsets: candidates.len(),
+            answered: Answered::Columns,
+            moments_bytes: None,
+            columns_bytes: 0,
+            limbs: 1,
+            moments: 0,
+            known_moments: 0,
+            received_bytes,
+            elapsed: begun.elapsed(),
+            server: Duration::ZERO,
+            combining: working + counting.elapsed(),
+            log2_largest_phase: self.fetched.log2_largest_phase(),
+            log2_phase_bound: log2_column_phase_bound(&self.dataset.manifest().parameters),
+        };
+        Ok((supports, trace))
+    }
+
+    /// The columns of the candidates' items that are not here, in their order.
+    fn lacking(&self, candidates: &[Itemset]) -> Vec<Wanted> {
+        let items: BTreeSet<u32> = candidates
+            .iter()
+            .flat_map(|candidate| candidate.items().iter().copied())
+            .filter(|&item| !self.fetched.has(item))
+            .collect();
+        let mut lacking: Vec<Wanted> = items
+            .into_iter()
+            .map(|item| Wanted {
+                item,
+                column: self.columns[item as usize],
+            })
+            .collect();
+        lacking.sort_unstable_by_key(|wanted| wanted.column);
+        lacking
+    }
+}
+
+/// How a level is to be answered, and why.
+struct Weighed {
+    answered: Answered,
+    moments_bytes: Option<u64>,
+    columns_bytes: u64,
+}
+
+/// The candidates of a level as the server knows them: each by its columns, with its number among the
+/// candidates. In the order of columns, not of names: the server must not learn how names sort.
+struct Questions {
+    level: usize,
+    candidates: Vec<(Vec<u32>, usize)>,
+    /// How many go into one question.
+    most: usize,
+}
+
+impl Questions {
+    fn new(candidates: &[Itemset], level: usize, columns: &[u32], limits: &v1::Limits) -> Self {
+        let columns_of = |candidate: &Itemset| {
+            let items = candidate.items().iter();
+            let mut columns: Vec<u32> = items.map(|&item| columns[item as usize]).collect();
+            columns.sort_unstable();
+            columns
+        };
+        let mut candidates: Vec<_> = candidates.iter().map(columns_of).zip(0..).collect();
+        candidates.sort_unstable();
+        Self {
+            level,
+            candidates,
+            most: itemsets_per_question(limits, level),
+        }
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &[(Vec<u32>, usize)]> {
+        self.candidates.chunks(self.most)
+    }
+
+    fn itemsets(&self, part: &[(Vec<u32>, usize)], columns: u32) -> Result<Itemsets, RequestError> {
+        let flat = part
+            .iter()
+            .flat_map(|(columns, _)| columns.iter().copied())
+            .collect();
+        Itemsets::new(self.level, flat, columns)
+    }
+}
+
+/// The most column numbers that one message to the server holds.
+fn columns_per_question(limits: &v1::Limits) -> usize {
+    /// What a column number takes at most, and everything else in the message.
+    const COLUMN_BYTES: u64 = 5;
+    const OTHER_BYTES: u64 = 1024;
+    let columns = limits.message_bytes.saturating_sub(OTHER_BYTES) / COLUMN_BYTES;
+    usize::try_from(columns).unwrap_or(usize::MAX).max(1)
 }
 
 /// The most itemsets of a length that the server takes in one question: as the protocol and its
 /// operator allow, and as one message holds.
 fn itemsets_per_question(limits: &v1::Limits, level: usize) -> usize {
-    /// What a column number takes at most, and everything else in the message.
-    const COLUMN_BYTES: u64 = 5;
-    const OTHER_BYTES: u64 = 1024;
-    let columns = limits.message_bytes.saturating_sub(OTHER_BYTES) / COLUMN_BYTES;
-    let most = limits.itemsets.min(columns / level as u64).max(1);
-    max_itemsets(level).min(usize::try_from(most).unwrap_or(usize::MAX))
+    let allowed = usize::try_from(limits.itemsets).unwrap_or(usize::MAX);
+    let most = allowed.min(columns_per_question(limits) / level).max(1);
+    max_itemsets(level).min(most)
 }
 
 #[derive(Default)]
@@ -242,18 +444,11 @@ struct Received {
 /// the waiting for them.
 fn combine(
     combiner: &Combiner,
-    receiver: &Mutex<Receiver<v1::Moments>>,
+    messages: &Pieces<v1::Moments>,
 ) -> Result<(Phases, Duration), ClientError> {
     let mut phases = combiner.phases();
     let mut busy = Duration::ZERO;
-    let next = || {
-        receiver
-            .lock()
-            .expect("no thread panics with the lock")
-            .recv()
-            .ok()
-    };
-    while let Some(message) = next() {
+    while let Some(message) = messages.next() {
         let begun = Instant::now();
         let partial = Partial {
             group: message.group,
@@ -278,35 +473,31 @@ impl SupportCounter for EncryptedCounter<'_> {
     }
 
     fn count(&mut self, level: usize, candidates: &[Itemset]) -> Result<Vec<u64>, ClientError> {
-        let mut supports = vec![0; candidates.len()];
-        let columns = |candidate: &Itemset| {
-            let mut columns: Vec<u32> = candidate
-                .items()
-                .iter()
-                .map(|&item| self.columns[item as usize])
-                .collect();
-            columns.sort_unstable();
-            columns
+        let questions =
+            Questions::new(candidates, level, &self.columns, &self.connection.limits()?);
+        let lacking = self.lacking(candidates);
+        let weighed = self.weigh(&questions, lacking.len())?;
+        let (supports, trace) = match weighed.answered {
+            Answered::Moments => self.count_by_moments(&questions)?,
+            Answered::Columns => match self.count_in_columns(candidates, level, &lacking) {
+                // A server from before there was the call still has moments.
+                Err(ClientError::NoSuchCall) if self.answers == Answers::Auto => {
+                    self.answers = Answers::Moments;
+                    self.count_by_moments(&questions)?
+                }
+                counted => counted?,
+            },
         };
-        // In the order of columns, not of names: the server must not learn how names sort.
-        let mut questions: Vec<(Vec<u32>, usize)> =
-            candidates.iter().map(columns).zip(0..).collect();
-        questions.sort_unstable();
-        let most = itemsets_per_question(&self.connection.limits()?, level);
-        for part in questions.chunks(most) {
-            let flat = part
-                .iter()
-                .flat_map(|(columns, _)| columns.iter().copied())
-                .collect();
-            let (answer, trace) =
-                self.ask(Itemsets::new(level, flat, self.dataset.manifest().columns)?)?;
-            for ((_, candidate), support) in part.iter().zip(answer.supports) {
-                supports[*candidate] = support;
+        let trace = LevelTrace {
+            moments_bytes: trace.moments_bytes.or(weighed.moments_bytes),
+            columns_bytes: weighed.columns_bytes,
+            ..trace
+        };
+        match self.traces.last_mut() {
+            Some(same) if (same.level, same.answered) == (level, trace.answered) => {
+                same.add(&trace);
             }
-            match self.traces.last_mut() {
-                Some(same) if same.level == level => same.add(&trace),
-                _ => self.traces.push(trace),
-            }
+            _ => self.traces.push(trace),
         }
         Ok(supports)
     }
@@ -322,6 +513,9 @@ mod tests {
         let question = |itemsets, limbs, log2_largest_phase| LevelTrace {
             level: 12,
             itemsets,
+            answered: Answered::Moments,
+            moments_bytes: Some(700),
+            columns_bytes: 900,
             limbs,
             moments: 50,
             known_moments: 20,
@@ -335,6 +529,8 @@ mod tests {
         let mut trace = question(256, 4, 70.5);
         trace.add(&question(3, 4, 71.5));
         let level = LevelTrace {
+            moments_bytes: Some(1400),
+            columns_bytes: 1800,
             moments: 100,
             known_moments: 40,
             received_bytes: 1400,
