@@ -347,7 +347,11 @@ fn the_log_tells_calls_by_numbers() {
         owner.write("token", TOKEN);
         owner.write("rows.dat", "1 2 3\n1 2\n2 3\n");
         let dataset = owner.json("encrypt rows.dat --max-len 2")["dataset"].clone();
-        for command in ["upload rows.oboro", "mine rows.oboro --min-support 1"] {
+        for command in [
+            "upload rows.oboro",
+            "mine rows.oboro --min-support 1 --no-deduction --answers moments",
+            "mine rows.oboro --min-support 1 --answers columns",
+        ] {
             owner.json(&format!("{command} --name {NAME} --token-file token"));
         }
         owner.refused("datasets");
@@ -378,7 +382,18 @@ fn the_log_tells_calls_by_numbers() {
         assert_eq!(pairs["fields"]["outcome"], "Ok");
         assert!(pairs["fields"]["bytes_sent"].as_u64() > Some(10_000));
         assert!(pairs["fields"]["microseconds"].as_u64() > Some(0));
-        for call in ["BeginUpload", "SendSegment", "Publish", "DeleteDataset"] {
+        let [columns] = of("FetchColumns")[..] else {
+            panic!("{log}")
+        };
+        assert_eq!(columns["span"]["columns"], 3);
+        assert_eq!(columns["span"]["client"], "ward");
+        for call in [
+            "FetchColumns",
+            "BeginUpload",
+            "SendSegment",
+            "Publish",
+            "DeleteDataset",
+        ] {
             let [line] = of(call)[..] else {
                 panic!("{call}: {log}")
             };
