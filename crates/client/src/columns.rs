@@ -9,7 +9,7 @@ use crate::error::ClientError;
 use crate::workers::{Pieces, with_workers};
 use oboro_mining::{Bitmap, Dataset, Itemset};
 use oboro_protocol::v1;
-use oboro_ring::{mask, pack};
+use oboro_ring::{Parameters, mask, pack};
 use oboro_rlwe::{COLUMN_LIMB, ColumnDecryptor};
 use oboro_store::{Manifest, SegmentHeader};
 use std::num::NonZeroUsize;
@@ -72,9 +72,19 @@ impl<'a> Columns<'a> {
         if columns == 0 {
             return 0;
         }
-        parts(self.dataset.manifest(), self.lacks_headers(), columns)
-            .map(|part| part.bytes as u64)
-            .sum()
+        let manifest = self.dataset.manifest();
+        let segments = manifest.segments.iter().map(|segment| (1, segment.blocks));
+        let headers = match self.lacks_headers() {
+            true => Headers::Sent,
+            false => Headers::Known,
+        };
+        bytes_of(
+            &manifest.parameters,
+            manifest.columns,
+            segments,
+            headers,
+            columns as u64,
+        )
     }
 
     fn lacks_headers(&self) -> bool {
@@ -172,6 +182,44 @@ impl<'a> Columns<'a> {
     }
 }
 
+/// Whether headers come with columns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Headers {
+    Sent,
+    Known,
+}
+
+/// The bytes of `wanted` of a dataset's columns; `segments` tells how many segments it has of how many
+/// blocks.
+pub(crate) fn bytes_of(
+    parameters: &Parameters,
+    columns: u32,
+    segments: impl IntoIterator<Item = (u64, u32)>,
+    headers: Headers,
+    wanted: u64,
+) -> u64 {
+    let bytes = |(count, blocks): (u64, u32)| {
+        let header = match headers {
+            Headers::Sent => header_bytes(parameters, columns, blocks),
+            Headers::Known => 0,
+        };
+        wanted
+            .saturating_mul(panel_bytes(parameters, blocks) as u64)
+            .saturating_add(header as u64)
+            .saturating_mul(count)
+    };
+    segments.into_iter().map(bytes).fold(0, u64::saturating_add)
+}
+
+fn header_bytes(parameters: &Parameters, columns: u32, blocks: u32) -> usize {
+    let bytes = SegmentHeader::bytes(parameters, columns, blocks);
+    bytes.expect("datasets have possible segments") as usize
+}
+
+fn panel_bytes(parameters: &Parameters, blocks: u32) -> usize {
+    pack::packed_len(blocks as usize * parameters.degree())
+}
+
 /// A part of what arrives.
 struct Part {
     segment: usize,
@@ -189,19 +237,18 @@ enum Content {
 
 /// Everything that arrives, in order.
 fn parts(manifest: &Manifest, headers: bool, columns: usize) -> impl Iterator<Item = Part> {
-    let degree = manifest.parameters.degree();
+    let parameters = &manifest.parameters;
     manifest
         .segments
         .iter()
         .enumerate()
         .flat_map(move |(segment, entry)| {
-            let length = SegmentHeader::bytes(&manifest.parameters, manifest.columns, entry.blocks);
             let header = headers.then(|| Part {
                 segment,
                 content: Content::Header,
-                bytes: length.expect("a manifest's segments are possible ones") as usize,
+                bytes: header_bytes(parameters, manifest.columns, entry.blocks),
             });
-            let bytes = pack::packed_len(entry.blocks as usize * degree);
+            let bytes = panel_bytes(parameters, entry.blocks);
             header
                 .into_iter()
                 .chain((0..columns).map(move |place| Part {

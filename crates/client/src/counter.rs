@@ -40,6 +40,24 @@ pub enum Answered {
     Columns,
 }
 
+impl Answered {
+    /// As people and programs are told.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Moments => "moments",
+            Self::Columns => "columns",
+        }
+    }
+
+    /// Never in more bytes than moments take, whatever columns may save at later levels.
+    pub(crate) fn in_fewer_bytes(moments_bytes: u64, columns_bytes: u64) -> Self {
+        match columns_bytes < moments_bytes {
+            true => Self::Columns,
+            false => Self::Moments,
+        }
+    }
+}
+
 /// What the questions of one level cost together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LevelTrace {
@@ -258,10 +276,8 @@ impl<'a> EncryptedCounter<'a> {
             Answers::Auto if lacking == 0 => (Answered::Columns, None),
             Answers::Auto => {
                 let moments_bytes = self.moments_bytes(questions)?;
-                match columns_bytes < moments_bytes {
-                    true => (Answered::Columns, Some(moments_bytes)),
-                    false => (Answered::Moments, Some(moments_bytes)),
-                }
+                let answered = Answered::in_fewer_bytes(moments_bytes, columns_bytes);
+                (answered, Some(moments_bytes))
             }
         };
         Ok(Weighed {

@@ -8,10 +8,12 @@ mod columns;
 mod connection;
 mod counter;
 mod error;
+mod forecast;
 mod upload;
 mod workers;
 
 pub use connection::{Connection, Listing, Options};
 pub use counter::{Answered, Answers, EncryptedCounter, LevelTrace};
 pub use error::ClientError;
+pub use forecast::{LevelForecast, Prospect};
 pub use upload::{Uploaded, upload};

@@ -27,6 +27,6 @@ pub use encrypt::{Block, EncryptError, Encryptor};
 pub use key::{DatasetKey, KeyCheck, MasterKey};
 pub use key_file::{KeyFileError, Passphrase};
 pub use noise::{BlockNoise, MIN_SLACK, NORM_LIMIT, PEAK_LIMIT, limbs_for_level, log2_phase_bound};
-pub use planner::{PlanError, plan};
+pub use planner::{Alternative, PlanError, Verdict, alternatives, plan};
 pub use precision::Precision;
 pub use seal::SealError;

@@ -229,7 +229,7 @@ impl Level<'_> {
             "deduced": report.deduced,
             "excluded": report.excluded,
             "frequent": report.frequent,
-            "answered": trace.map(|trace| name_of(trace.answered)),
+            "answered": trace.map(|trace| trace.answered.name()),
             "moments_bytes": trace.and_then(|trace| trace.moments_bytes),
             "columns_bytes": trace.map(|trace| trace.columns_bytes),
             "limbs": trace.map_or(0, |trace| trace.limbs),
@@ -262,10 +262,7 @@ impl Level<'_> {
             (Answered::Columns, Some(moments)) => format!("{columns}, {moments}"),
             (_, None) => columns,
         };
-        format!(
-            "length {length}: by {}: {reasons}\n",
-            name_of(trace.answered)
-        )
+        format!("length {length}: by {}: {reasons}\n", trace.answered.name())
     }
 
     fn to_row(&self) -> String {
@@ -279,19 +276,12 @@ impl Level<'_> {
             report.deduced,
             report.excluded,
             report.frequent,
-            cost(|trace| name_of(trace.answered).to_owned()),
+            cost(|trace| trace.answered.name().to_owned()),
             cost(|trace| trace.limbs.to_string()),
             cost(|trace| bytes(trace.received_bytes)),
             cost(|trace| seconds(trace.server)),
             cost(|trace| seconds(trace.elapsed)),
         )
-    }
-}
-
-fn name_of(answered: Answered) -> &'static str {
-    match answered {
-        Answered::Moments => "moments",
-        Answered::Columns => "columns",
     }
 }
 
