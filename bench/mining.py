@@ -1,5 +1,6 @@
-"""Mines real data sets end to end, as two processes over loopback, and says what it took, with
-supports deduced where they can be and with every support asked for.
+"""Mines real data sets end to end, as two processes over loopback, and says what it took: answered
+in whatever takes fewer bytes, by moments alone and by columns alone, with supports deduced where
+they can be; and by moments with every support asked for.
 
 Prints one JSON object for each data set, the summary last. Run by `make bench-mining`; the files
 are those of the FIMI repository (mushroom, chess, T10I4D100K, retail), looked for in the
@@ -83,7 +84,7 @@ def response_bytes(run: dict[str, Any]) -> int:
 
 
 def measure(binary: Path, data: Path, case: Case, repetitions: int) -> dict[str, Any]:
-    """Encrypts and uploads once, mines both ways `repetitions` times and takes the medians."""
+    """Encrypts and uploads once, mines each way `repetitions` times and takes the medians."""
     with tempfile.TemporaryDirectory(prefix="oboro-bench-") as directory:
         oboro = Oboro(binary, Path(directory))
         oboro.run("keygen")
@@ -101,10 +102,17 @@ def measure(binary: Path, data: Path, case: Case, repetitions: int) -> dict[str,
                 "--verify",
                 data,
             ]
-            runs = [oboro.run(*query) for _ in range(repetitions)]
+
+            def mine(*options: str) -> list[dict[str, Any]]:
+                return [oboro.run(*query, *options) for _ in range(repetitions)]
+
+            runs = mine()
+            by_moments = mine("--answers", "moments")
             server_peak = peak_bytes(server)
-            runs_asking_all = [oboro.run(*query, "--no-deduction") for _ in range(repetitions)]
+            by_columns = mine("--answers", "columns")
+            asking_all = mine("--answers", "moments", "--no-deduction")
     levels = runs[0]["levels"]
+    every_run = runs + by_moments + by_columns + asking_all
     return {
         "data": case.file,
         "min_support": case.min_support,
@@ -115,18 +123,23 @@ def measure(binary: Path, data: Path, case: Case, repetitions: int) -> dict[str,
         "itemsets_by_length": [level["frequent"] for level in levels],
         "candidates_by_length": [level["candidates"] for level in levels],
         "asked_by_length": [level["asked"] for level in levels],
-        "verified": all(run["verified"] for run in runs + runs_asking_all),
+        "answered_by_length": [level["answered"] for level in levels],
+        "verified": all(run["verified"] for run in every_run),
         "plaintext_file_bytes": data.stat().st_size,
         "stored_bytes": encrypted["stored_bytes"],
         "response_bytes": response_bytes(runs[0]),
-        "response_bytes_asking_all": response_bytes(runs_asking_all[0]),
+        "response_bytes_moments": response_bytes(by_moments[0]),
+        "response_bytes_columns": response_bytes(by_columns[0]),
+        "response_bytes_asking_all": response_bytes(asking_all[0]),
         "encrypt_seconds": encrypted["encrypt_seconds"],
         "upload_seconds": uploaded["upload_seconds"],
         "first_mine_seconds": runs[0]["seconds"],
         "mine_seconds": median(run["seconds"] for run in runs),
-        "mine_seconds_asking_all": median(run["seconds"] for run in runs_asking_all),
-        "server_seconds": median(
-            sum(level["server_seconds"] for level in run["levels"]) for run in runs
+        "mine_seconds_moments": median(run["seconds"] for run in by_moments),
+        "mine_seconds_columns": median(run["seconds"] for run in by_columns),
+        "mine_seconds_asking_all": median(run["seconds"] for run in asking_all),
+        "server_seconds_moments": median(
+            sum(level["server_seconds"] for level in run["levels"]) for run in by_moments
         ),
         "plaintext_eclat_seconds": median(run["plaintext_seconds"] for run in runs),
         "peak_server_bytes": server_peak,

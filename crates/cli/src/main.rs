@@ -28,6 +28,8 @@ enum Command {
     Keygen(commands::keygen::Arguments),
     /// Make synthetic transactions in the manner of IBM's Quest generator.
     Generate(commands::generate::Arguments),
+    /// Show what encrypting and mining would take, and why.
+    Plan(commands::plan::Arguments),
     /// Encrypt transactions into a dataset directory, or append to one.
     Encrypt(commands::encrypt::Arguments),
     /// Send a dataset directory to a server; run again to resume.
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
     let outcome = match command {
         Command::Keygen(arguments) => commands::keygen::run(&arguments, output),
         Command::Generate(arguments) => commands::generate::run(&arguments, output),
+        Command::Plan(arguments) => commands::plan::run(&arguments, output),
         Command::Encrypt(arguments) => commands::encrypt::run(&arguments, output),
         Command::Upload(arguments) => commands::upload::run(&arguments, output),
         Command::Mine(arguments) => commands::mine::run(&arguments, output),

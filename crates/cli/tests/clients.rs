@@ -124,7 +124,9 @@ fn a_small_query_ends_before_any_of_a_flood() {
             ended.fetch_add(1, Ordering::SeqCst);
         });
     }
-    owner.json("mine small.oboro --min-support 1 --verify small.dat --token-file token");
+    owner.json(
+        "mine small.oboro --min-support 1 --verify small.dat --token-file token --answers moments",
+    );
     assert_eq!(ended.load(Ordering::SeqCst), 0);
 }
 
@@ -151,7 +153,7 @@ fn what_goes_beyond_a_limit_is_refused_with_the_limit() {
         ],
     );
     // The client asks in parts that the server takes: fifteen pairs in three questions.
-    let mined = owner.json("mine rows.oboro --min-support 1 --verify rows.dat");
+    let mined = owner.json("mine rows.oboro --min-support 1 --verify rows.dat --answers moments");
     let of_levels = |field: &str| -> Vec<_> {
         let levels = mined["levels"].as_array().unwrap().iter();
         levels.map(|level| level[field].clone()).collect()

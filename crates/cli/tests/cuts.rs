@@ -117,13 +117,17 @@ fn questions_end_plainly_after_any_cut() {
     let parties = Parties::new();
     parties.encrypt_anew();
     parties.owner.json("upload rows.oboro");
-    let mine = "mine rows.oboro --min-support 20% --verify rows.dat --out found.json";
     let found = parties.owner.path("found.json");
-    cut_everywhere(&parties, mine, |ended| {
-        assert_eq!(found.exists(), ended.code == Some(0), "{ended:?}");
-        parties.owner.json(mine);
-        std::fs::remove_file(&found).unwrap();
-    });
+    for answers in ["moments", "columns"] {
+        let mine = format!(
+            "mine rows.oboro --min-support 20% --verify rows.dat --out found.json --answers {answers}"
+        );
+        cut_everywhere(&parties, &mine, |ended| {
+            assert_eq!(found.exists(), ended.code == Some(0), "{ended:?}");
+            parties.owner.json(&mine);
+            std::fs::remove_file(&found).unwrap();
+        });
+    }
 }
 
 #[test]

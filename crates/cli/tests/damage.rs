@@ -8,7 +8,7 @@ use common::{Home, flip, says};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const MINE: &str = "mine rows.oboro --min-support 10% --verify rows.dat";
+const MINE: &str = "mine rows.oboro --min-support 10% --verify rows.dat --answers moments";
 /// Where the length of a segment's header is written (docs/formats.md, "Segment").
 const HEADER_LENGTH: std::ops::Range<usize> = 12..16;
 
@@ -303,6 +303,18 @@ fn a_segment_damaged_while_it_is_served() {
     // Restored in place, it is good again without a restart.
     segment.mend();
     owner.json(MINE);
+
+    // A column that is fetched is read, and checked, each time.
+    let columns = "mine rows.oboro --min-support 10% --verify rows.dat --answers columns";
+    owner.json(columns);
+    flip(&segment.path, header_length(&segment.bytes));
+    let message = owner.refused(columns);
+    says(
+        &message,
+        &["the server failed", "panel (limb 0, column 0)", "altered"],
+    );
+    segment.mend();
+    owner.json(columns);
 }
 
 #[test]

@@ -29,6 +29,27 @@ fn every_command_prints_one_value() {
     has_fields(&made, &["key", "key_check", "passphrase"]);
     let generated = owner.json("generate quest.dat");
     has_fields(&generated, &["output", "transactions", "items", "bytes"]);
+    let planned = owner.json("plan quest.dat --max-len 2");
+    has_fields(
+        &planned,
+        &[
+            "transactions",
+            "items",
+            "frequent_items",
+            "max_len",
+            "degree",
+            "limbs",
+            "plaintext_modulus",
+            "log2_q",
+            "log2_q_bound",
+            "blocks",
+            "groups",
+            "group_blocks",
+            "stored_bytes",
+            "panel_bytes",
+            "levels",
+        ],
+    );
     let encryption = [
         "directory",
         "dataset",
@@ -116,10 +137,16 @@ fn every_command_prints_one_value() {
                 "deduced",
                 "excluded",
                 "frequent",
+                "answered",
+                "moments_bytes",
+                "columns_bytes",
                 "limbs",
+                "moments",
+                "known_moments",
                 "received_bytes",
                 "seconds",
                 "server_seconds",
+                "combining_seconds",
                 "log2_largest_phase",
                 "log2_phase_bound",
             ],

@@ -349,7 +349,8 @@ fn the_log_tells_calls_by_numbers() {
         let dataset = owner.json("encrypt rows.dat --max-len 2")["dataset"].clone();
         for command in [
             "upload rows.oboro",
-            "mine rows.oboro --min-support 1 --no-deduction",
+            "mine rows.oboro --min-support 1 --no-deduction --answers moments",
+            "mine rows.oboro --min-support 1 --answers columns",
         ] {
             owner.json(&format!("{command} --name {NAME} --token-file token"));
         }
@@ -381,7 +382,18 @@ fn the_log_tells_calls_by_numbers() {
         assert_eq!(pairs["fields"]["outcome"], "Ok");
         assert!(pairs["fields"]["bytes_sent"].as_u64() > Some(10_000));
         assert!(pairs["fields"]["microseconds"].as_u64() > Some(0));
-        for call in ["BeginUpload", "SendSegment", "Publish", "DeleteDataset"] {
+        let [columns] = of("FetchColumns")[..] else {
+            panic!("{log}")
+        };
+        assert_eq!(columns["span"]["columns"], 3);
+        assert_eq!(columns["span"]["client"], "ward");
+        for call in [
+            "FetchColumns",
+            "BeginUpload",
+            "SendSegment",
+            "Publish",
+            "DeleteDataset",
+        ] {
             let [line] = of(call)[..] else {
                 panic!("{call}: {log}")
             };

@@ -26,6 +26,7 @@ struct Lies {
     count: fn(&mut Vec<Result<v1::CountReply, Status>>),
     added: Option<Addition>,
     old: Option<OldVersion>,
+    columns: fn(&mut Vec<Result<v1::FetchColumnsReply, Status>>),
 }
 
 const TRUTH: Lies = Lies {
@@ -36,6 +37,7 @@ const TRUTH: Lies = Lies {
     count: |_| {},
     added: None,
     old: None,
+    columns: |_| {},
 };
 
 /// One more transaction for one of the itemsets of a length: a lie that no bound on noise shows.
@@ -190,6 +192,22 @@ impl Mining for Liar {
         }
         Ok(Response::new(tokio_stream::iter(all)))
     }
+
+    type FetchColumnsStream =
+        tokio_stream::Iter<std::vec::IntoIter<Result<v1::FetchColumnsReply, Status>>>;
+
+    async fn fetch_columns(
+        &self,
+        request: Request<v1::FetchColumnsRequest>,
+    ) -> Result<Response<Self::FetchColumnsStream>, Status> {
+        let mut replies = pass!(self, fetch_columns, request);
+        let mut all = Vec::new();
+        while let Some(reply) = replies.message().await? {
+            all.push(Ok(reply));
+        }
+        (self.lies.columns)(&mut all);
+        Ok(Response::new(tokio_stream::iter(all)))
+    }
 }
 
 /// An owner with a dataset, a server that has it, and a runtime for liars.
@@ -258,7 +276,7 @@ fn answers_that_cannot_be_are_refused() {
     let scene = Scene::new();
     scene.lie(TRUTH);
     scene.owner.json("upload rows.oboro");
-    let mine = "mine rows.oboro --min-support 1 --verify rows.dat";
+    let mine = "mine rows.oboro --min-support 1 --verify rows.dat --answers moments";
     scene.owner.json(mine);
 
     type Lie = (&'static str, fn(&mut Vec<Result<v1::CountReply, Status>>));
@@ -339,8 +357,8 @@ fn answers_that_cannot_be_are_refused() {
             ..TRUTH
         });
         for command in [
-            "mine rows.oboro --min-support 1",
-            "mine rows.oboro --min-support 1 --threads 1",
+            "mine rows.oboro --min-support 1 --answers moments",
+            "mine rows.oboro --min-support 1 --answers moments --threads 1",
         ] {
             let message = scene.owner.refused(command);
             println!("{what}: {message}");
@@ -356,6 +374,131 @@ fn answers_that_cannot_be_are_refused() {
         ..TRUTH
     });
     scene.owner.json(mine);
+}
+
+/// The bytes of the reply at `at`.
+fn data(replies: &mut [Result<v1::FetchColumnsReply, Status>], at: usize) -> Vec<u8> {
+    replies[at].as_ref().unwrap().data.to_vec()
+}
+
+/// Flips one bit of the reply at `at`.
+fn flip(replies: &mut [Result<v1::FetchColumnsReply, Status>], at: usize, byte: usize) {
+    let mut data = data(replies, at);
+    data[byte] ^= 1;
+    replies[at] = Ok(v1::FetchColumnsReply { data: data.into() });
+}
+
+#[test]
+fn columns_that_were_not_uploaded_are_refused() {
+    let scene = Scene::new();
+    scene.lie(TRUTH);
+    scene.owner.json("upload rows.oboro");
+    let mine = "mine rows.oboro --min-support 1 --verify rows.dat";
+    let mined = scene.owner.json(mine);
+    assert_eq!(mined["levels"][1]["answered"], "columns");
+
+    const ALTERED: &str = "something else than was uploaded";
+    const ENDED: &str = "the answer ended early";
+    type Lie = (
+        &'static str,
+        &'static str,
+        fn(&mut Vec<Result<v1::FetchColumnsReply, Status>>),
+    );
+    // A message with the header, then one for each of the six columns.
+    let lies: &[Lie] = &[
+        ("nothing", ENDED, |replies| replies.clear()),
+        ("no end", ENDED, |replies| replies.truncate(6)),
+        ("a column missing", ALTERED, |replies| {
+            drop(replies.remove(3))
+        }),
+        ("the last byte missing", ENDED, |replies| {
+            let mut data = data(replies, 6);
+            data.pop();
+            replies[6] = Ok(v1::FetchColumnsReply { data: data.into() });
+        }),
+        ("a column twice", "", |replies| {
+            replies.push(replies[6].clone())
+        }),
+        ("columns exchanged", ALTERED, |replies| replies.swap(1, 2)),
+        ("a seed altered", ALTERED, |replies| flip(replies, 0, 80)),
+        ("the padding of the header altered", ALTERED, |replies| {
+            flip(replies, 0, 4095)
+        }),
+        ("a bit of a column altered", ALTERED, |replies| {
+            flip(replies, 4, 7000)
+        }),
+        ("the last bit altered", ALTERED, |replies| {
+            flip(replies, 6, 14335)
+        }),
+        ("no header", ALTERED, |replies| drop(replies.remove(0))),
+        ("much of what makes no sense", ALTERED, |replies| {
+            let nonsense = v1::FetchColumnsReply {
+                data: vec![0xa5; 1 << 20].into(),
+            };
+            *replies = vec![Ok(nonsense); 100];
+        }),
+        (
+            "more than was asked for",
+            "more than was asked for",
+            |replies| {
+                replies.push(Ok(v1::FetchColumnsReply {
+                    data: vec![0].into(),
+                }));
+            },
+        ),
+        ("an error at the end", "out of luck", |replies| {
+            replies.push(Err(Status::new(Code::Internal, "out of luck")));
+        }),
+    ];
+    for (what, phrase, columns) in lies {
+        scene.lie(Lies {
+            columns: *columns,
+            ..TRUTH
+        });
+        for options in ["", "--answers columns", "--answers columns --threads 1"] {
+            let message = scene
+                .owner
+                .refused(&format!("mine rows.oboro --min-support 1 {options}"));
+            says(&message, &[phrase]);
+            println!("{what}: {message}");
+        }
+    }
+
+    // In other pieces they are the same.
+    scene.lie(Lies {
+        columns: |replies| {
+            let all: Vec<u8> = (0..7).flat_map(|at| data(replies, at)).collect();
+            let pieces = all.chunks(1013).map(|piece| v1::FetchColumnsReply {
+                data: piece.to_vec().into(),
+            });
+            *replies = std::iter::once(v1::FetchColumnsReply::default())
+                .chain(pieces)
+                .map(Ok)
+                .collect();
+        },
+        ..TRUTH
+    });
+    scene.owner.json(mine);
+}
+
+#[test]
+fn a_server_without_columns_has_moments() {
+    let scene = Scene::new();
+    scene.owner.json("upload rows.oboro");
+    scene.lie(Lies {
+        columns: |replies| *replies = vec![Err(Status::unimplemented(""))],
+        ..TRUTH
+    });
+    let mined = scene
+        .owner
+        .json("mine rows.oboro --min-support 1 --verify rows.dat");
+    for level in mined["levels"].as_array().unwrap() {
+        assert_eq!(level["answered"], "moments", "{level}");
+    }
+    let message = scene
+        .owner
+        .refused("mine rows.oboro --min-support 1 --answers columns");
+    says(&message, &["does not know this call", "an older one"]);
 }
 
 #[test]
@@ -381,8 +524,11 @@ fn limits_that_nobody_tells_or_that_make_no_sense() {
     });
     let mined = scene
         .owner
-        .json("mine rows.oboro --min-support 1 --max-len 1 --verify rows.dat");
+        .json("mine rows.oboro --min-support 1 --max-len 1 --verify rows.dat --answers moments");
     assert_eq!(mined["levels"][0]["questions"], 6);
+    scene
+        .owner
+        .json("mine rows.oboro --min-support 1 --verify rows.dat --answers columns");
     scene.lie(Lies {
         info: |_| Err(Status::internal("out of luck")),
         ..TRUTH

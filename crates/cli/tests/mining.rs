@@ -8,8 +8,10 @@ use common::plaintext::{Plaintext, by_length, known_data, random_baskets, suppor
 use serde_json::Value;
 use std::path::Path;
 
-/// With this the server counts what could be deduced, too.
-const ASK_ALL: &str = "--no-deduction";
+/// With this the server counts, and what could be deduced, too.
+const ASK_ALL: &str = "--no-deduction --answers moments";
+const MOMENTS: &str = "--answers moments";
+const COLUMNS: &str = "--answers columns";
 
 /// Encrypts `input`, uploads it to a server process, mines it there; what `oboro mine` printed.
 fn mine(
@@ -36,6 +38,14 @@ fn mine(
 fn by_level(mined: &Value, name: &str) -> Vec<u64> {
     let levels = mined["levels"].as_array().unwrap().iter();
     levels.map(|level| level[name].as_u64().unwrap()).collect()
+}
+
+/// How each level was answered.
+fn answered(mined: &Value) -> Vec<&str> {
+    let levels = mined["levels"].as_array().unwrap().iter();
+    levels
+        .map(|level| level["answered"].as_str().unwrap_or("-"))
+        .collect()
 }
 
 /// Compares with supports counted by the test, and looks at the noise.
@@ -82,15 +92,22 @@ fn mushroom_at_30_percent() {
 #[test]
 fn mushroom_at_20_percent() {
     let expected = [39, 304, 1050, 2152, 3031];
-    let questions = |options| {
-        let mined = assert_known("mushroom.dat.gz", 20, "", options, &expected);
-        mined.map(|mined| by_level(&mined, "asked"))
-    };
-    let (Some(asked), Some(all)) = (questions(""), questions(ASK_ALL)) else {
+    let mine = |options| assert_known("mushroom.dat.gz", 20, "", options, &expected);
+    let (Some(auto), Some(all)) = (mine(""), mine(ASK_ALL)) else {
         return;
     };
-    assert_eq!(asked[1..], [703, 507, 67, 0]);
-    assert_eq!(all[1..], [741, 1265, 2231, 3052]);
+    assert_eq!(by_level(&auto, "asked")[1..], [703, 507, 67, 0]);
+    assert_eq!(by_level(&all, "asked")[1..], [741, 1265, 2231, 3052]);
+    assert_eq!(answered(&all), ["moments"; 5]);
+    // The single items by scalars, the pairs by the columns of the frequent ones, which serve all
+    // longer itemsets.
+    assert_eq!(
+        answered(&auto),
+        ["moments", "columns", "columns", "columns", "-"]
+    );
+    let received = by_level(&auto, "received_bytes");
+    assert_eq!(received[2..], [0; 3]);
+    assert!(received.iter().sum::<u64>() <= 20_000_000, "{received:?}");
 }
 
 #[test]
@@ -101,13 +118,17 @@ fn chess_at_90_percent() {
 #[test]
 fn t10i4d100k_at_1_percent() {
     let rare = "--min-item-support 0.01";
-    assert_known("T10I4D100K.dat.gz", 1, rare, "", &[375, 9, 1, 0]);
+    let mined = assert_known("T10I4D100K.dat.gz", 1, rare, "", &[375, 9, 1, 0]);
+    // Columns of many blocks are more than moments.
+    if let Some(mined) = mined {
+        assert_eq!(answered(&mined), ["moments"; 3]);
+    }
 }
 
 #[test]
 fn retail_at_1_percent() {
     let rare = "--min-item-support 0.01";
-    assert_known("retail.dat.gz", 1, rare, "", &[70, 58, 25, 6]);
+    assert_known("retail.dat.gz", 1, rare, MOMENTS, &[70, 58, 25, 6]);
 }
 
 /// Columns that add up coherently, and more transactions than the plaintext modulus, so that the
@@ -248,6 +269,57 @@ fn what_follows_from_known_supports_is_not_asked() {
     let mined = owner.json("mine rows.oboro --min-support 301 --verify rows.dat");
     assert_eq!(by_level(&mined, "asked"), [0]);
     assert_eq!(by_level(&mined, "excluded"), [4]);
+}
+
+#[test]
+fn columns_give_what_moments_give() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.write_fimi("first.dat", &random_baskets(5_000, 9, 128));
+    owner.write_fimi("second.dat", &random_baskets(300, 9, 100));
+    let all = [owner.read("first.dat"), owner.read("second.dat")].concat();
+    owner.write("all.dat", all);
+    owner.json("encrypt first.dat --out rows.oboro --max-len 4");
+    owner.json("encrypt second.dat --append-to rows.oboro");
+    owner.json("upload rows.oboro");
+    let truth = Plaintext::read(&owner.path("all.dat"));
+    let mine = |options: &str| {
+        let mined = owner.json(&format!(
+            "mine rows.oboro --min-support 1 --verify all.dat {options}"
+        ));
+        assert_right(&mined, &truth, 1, 4);
+        mined
+    };
+    let (moments, columns) = (mine(MOMENTS), mine(COLUMNS));
+    assert_eq!(moments["itemsets"], columns["itemsets"]);
+    assert_eq!(answered(&columns), ["columns"; 4]);
+    // Every column once, at the first length: the server never hears of an itemset.
+    assert_eq!(by_level(&columns, "received_bytes")[1..], [0; 3]);
+    assert_eq!(by_level(&columns, "moments"), [0; 4]);
+    let log = server.log();
+    let fetches = log.lines().filter(|line| line.contains("FetchColumns"));
+    assert_eq!(fetches.filter(|line| line.contains("columns=9")).count(), 1);
+    assert_eq!(log.matches("itemsets=").count(), 4);
+
+    // Each length takes what is less.
+    let auto = mine("");
+    for level in auto["levels"].as_array().unwrap() {
+        let bytes = |name: &str| level[name].as_u64();
+        let weighed = bytes("moments_bytes").is_none_or(|it| bytes("received_bytes") <= Some(it));
+        assert!(
+            weighed && bytes("received_bytes") <= bytes("columns_bytes"),
+            "{level}"
+        );
+    }
+    let explained = owner.done("mine rows.oboro --min-support 1 --explain");
+    common::says(
+        &explained,
+        &[
+            "length 1: by moments: moments take",
+            "length 4: by columns: the columns were all here",
+        ],
+    );
 }
 
 #[test]

@@ -10,7 +10,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 /// More than buffers between server and client hold, less than the answer about triples.
 const IN_THE_ANSWER: u64 = 8 << 20;
-const MINE: &str = "mine rows.oboro --min-support 10% --verify rows.dat";
+const MINE: &str = "mine rows.oboro --min-support 10% --verify rows.dat --answers moments";
 
 /// An owner whose dataset takes an answer of many mebibytes to mine, uploaded to a server.
 fn uploaded() -> (Home, Home, Server) {

@@ -3,7 +3,7 @@
 use oboro_mining::{DatasetError, FalseAnswer};
 use oboro_protocol::{FieldError, PROTOCOL, PROTOCOL_KEY};
 use oboro_ring::moment::RequestError;
-use oboro_rlwe::CombineError;
+use oboro_rlwe::{CombineError, DecryptError};
 use oboro_store::{Digest, StoreError};
 use thiserror::Error;
 use tonic::{Code, Status};
@@ -37,6 +37,10 @@ pub enum ClientError {
     #[error("the server refused: {0}")]
     Refused(String),
     #[error(
+        "the server refused: it does not know this call; it is no Oboro server, or an older one"
+    )]
+    NoSuchCall,
+    #[error(
         "the server speaks protocol {server}, this Oboro ({}) speaks {PROTOCOL}; {}",
         env!("CARGO_PKG_VERSION"),
         what_to_update(*server)
@@ -62,6 +66,12 @@ pub enum ClientError {
         "cannot start the network runtime: {0}; the machine may be out of threads or file descriptors"
     )]
     Runtime(std::io::Error),
+    #[error("the server sent something else than was uploaded: {0}")]
+    Altered(StoreError),
+    #[error("the server sent more than was asked for; it may run another version or be altered")]
+    TooMuch,
+    #[error(transparent)]
+    Decrypt(#[from] DecryptError),
     #[error(transparent)]
     Field(#[from] FieldError),
     #[error(transparent)]
@@ -143,9 +153,7 @@ impl ClientError {
             Code::Aborted => ClientError::Busy,
             Code::DataLoss => ClientError::Damaged(message),
             Code::Internal => ClientError::Failed(message),
-            Code::Unimplemented => ClientError::Refused(
-                "it does not know this call; it is no Oboro server, or an older one".to_owned(),
-            ),
+            Code::Unimplemented => ClientError::NoSuchCall,
             _ => ClientError::Refused(message),
         }
     }

@@ -4,12 +4,16 @@
 //! uploaded dataset a [`SupportCounter`](oboro_mining::SupportCounter), so that Apriori runs on it
 //! as it does on plaintext.
 
+mod columns;
 mod connection;
 mod counter;
 mod error;
+mod forecast;
 mod upload;
+mod workers;
 
 pub use connection::{Connection, Listing, Options};
-pub use counter::{EncryptedCounter, LevelTrace};
+pub use counter::{Answered, Answers, EncryptedCounter, LevelTrace};
 pub use error::ClientError;
+pub use forecast::{LevelForecast, Prospect};
 pub use upload::{Uploaded, upload};

@@ -1,6 +1,6 @@
 //! Mining over a connection finds what mining plaintext finds, whatever the transactions.
 
-use oboro_client::{Connection, EncryptedCounter, Options, upload};
+use oboro_client::{Answered, Answers, Connection, EncryptedCounter, Options, upload};
 use oboro_mining::{
     AprioriOptions, Dataset, FrequentItemsets, MinSupport, Transactions, apriori, eclat,
 };
@@ -51,16 +51,17 @@ fn two() -> NonZeroUsize {
 fn mine(
     connection: &Connection,
     directory: &Path,
-    transactions: &Transactions,
+    parts: &[&Transactions],
     max_len: usize,
     check_columns: usize,
     options: AprioriOptions,
+    answers: Answers,
 ) -> (FrequentItemsets, Vec<String>) {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let name = format!("dataset-{}", NEXT.fetch_add(1, Ordering::Relaxed));
     let master = MasterKey::generate().unwrap();
-    let dataset = Dataset::create(
-        transactions,
+    let mut dataset = Dataset::create(
+        parts[0],
         &master,
         &directory.join(&name),
         max_len,
@@ -69,12 +70,26 @@ fn mine(
         &|_, _| {},
     )
     .unwrap();
+    for part in &parts[1..] {
+        dataset = dataset.append(part, two(), &|_, _| {}).unwrap();
+    }
     upload(connection, dataset.bundle(), &name, &|_, _| {}).unwrap();
-    let mut counter = EncryptedCounter::new(connection, &dataset, &name, two());
+    let mut counter =
+        EncryptedCounter::new(connection, &dataset, &name, two()).with_answers(answers);
     let frequent = apriori(&mut counter, options, |_| {}).unwrap();
     for trace in counter.traces() {
         assert!(trace.log2_largest_phase <= trace.log2_phase_bound);
         assert_eq!(trace.checks > 0, check_columns > 0);
+        let took = match trace.answered {
+            Answered::Moments => trace.moments_bytes.unwrap(),
+            Answered::Columns => trace.columns_bytes,
+        };
+        assert_eq!(trace.received_bytes, took, "{trace:?}");
+        match answers {
+            Answers::Moments => assert_eq!(trace.answered, Answered::Moments),
+            Answers::Columns => assert_eq!(trace.answered, Answered::Columns),
+            Answers::Auto => assert!(trace.moments_bytes.is_none_or(|bytes| took <= bytes)),
+        }
     }
     let names = counter.names().to_vec();
     connection.delete(&name).unwrap();
@@ -104,6 +119,19 @@ fn transactions() -> impl Strategy<Value = Transactions> {
         })
 }
 
+/// All transactions so many times.
+fn repeated(transactions: &Transactions, times: usize) -> Transactions {
+    let names = transactions.names();
+    let named = |basket: &[u32]| -> Vec<String> {
+        basket
+            .iter()
+            .map(|&item| names[item as usize].clone())
+            .collect()
+    };
+    let once: Vec<_> = transactions.iter().map(named).collect();
+    Transactions::from_named(vec![once; times].concat()).unwrap()
+}
+
 #[test]
 fn agrees_with_plaintext() {
     let directory = tempfile::tempdir().unwrap();
@@ -117,17 +145,21 @@ fn agrees_with_plaintext() {
         failure_persistence: None,
         ..ProptestConfig::with_cases(16)
     };
-    proptest!(cases, |(transactions in transactions(), percent in 1u32..60, max_len in 1usize..=5, checks in prop_oneof![Just(0), 5usize..8], deduction: bool)| {
+    let answers = prop::sample::select(vec![Answers::Auto, Answers::Moments, Answers::Columns]);
+    let checks = prop_oneof![Just(0), 5usize..8];
+    proptest!(cases, |(transactions in transactions(), percent in 1u32..60, max_len in 1usize..=5, checks in checks, deduction: bool, appended: bool, answers in answers)| {
         prop_assume!(transactions.item_count() > 0);
+        let parts = vec![&transactions; 1 + usize::from(appended)];
         let min_support = MinSupport::Fraction(f64::from(percent) / 100.0);
         let options = AprioriOptions::new(min_support)
             .with_max_len(NonZeroUsize::new(max_len))
             .with_deduction(deduction);
-        let (encrypted, names) = mine(&connection, directory.path(), &transactions, max_len, checks, options);
-        let plaintext = eclat(&transactions, min_support, options.max_len);
+        let (encrypted, names) = mine(&connection, directory.path(), &parts, max_len, checks, options, answers);
+        let all = repeated(&transactions, parts.len());
+        let plaintext = eclat(&all, min_support, options.max_len);
         prop_assert_eq!(
             encrypted.to_document(&names).unwrap(),
-            plaintext.to_document(transactions.names()).unwrap()
+            plaintext.to_document(all.names()).unwrap()
         );
     });
 }

@@ -2,8 +2,9 @@
 //! where transaction `t` contains the item. A support is then an AND and a
 //! popcount.
 //!
-//! This is the plaintext truth that encrypted results are compared with. Bits
-//! beyond the last transaction are zero.
+//! This is the plaintext truth that encrypted results are compared with, and what
+//! columns that were decrypted are counted in. Bits that stand for no transaction
+//! are zero.
 
 use std::collections::BTreeSet;
 
@@ -33,6 +34,23 @@ impl Bitmap {
         };
         bitmap.add_items(transactions, items);
         bitmap
+    }
+
+    /// No columns yet.
+    pub fn empty(transactions: u64, items: u32) -> Self {
+        Bitmap {
+            transactions,
+            columns: vec![Vec::new(); items as usize],
+        }
+    }
+
+    /// Adds the column of `item`. Bits stand for transactions in any order, the
+    /// same for all columns, and may be more than those; columns are equally long.
+    ///
+    /// # Panics
+    /// If there is no such item.
+    pub fn insert(&mut self, item: u32, column: Vec<u64>) {
+        self.columns[item as usize] = column;
     }
 
     /// Fills the columns of `items` that are not there yet, in one pass.
@@ -93,6 +111,20 @@ impl Bitmap {
                 count_common(&common, last)
             }
         })
+    }
+
+    /// The supports of `itemsets`, or `None` if a column is not here. Itemsets
+    /// that share all but their last item with the one before cost least.
+    pub fn supports(&self, itemsets: &[Itemset]) -> Option<Vec<u64>> {
+        let mut prefixes = PrefixIntersections::new(self);
+        let support = |itemset: &Itemset| match itemset.items() {
+            items @ [_, _, ..] => items
+                .iter()
+                .all(|&item| self.column(item).is_some())
+                .then(|| prefixes.support(items)),
+            _ => self.support(itemset),
+        };
+        itemsets.iter().map(support).collect()
     }
 }
 
@@ -261,6 +293,21 @@ mod tests {
         assert_eq!(bitmap.support(&Itemset::new([0, 1])), None);
         assert_eq!(bitmap.support(&Itemset::new([9])), None);
         assert_eq!(bitmap.support(&Itemset::default()), Some(2));
+        assert_eq!(
+            bitmap.supports(&[Itemset::new([0]), Itemset::new([0, 1])]),
+            None
+        );
+    }
+
+    #[test]
+    fn columns_may_come_from_elsewhere() {
+        let mut bitmap = Bitmap::empty(70, 3);
+        assert_eq!(bitmap.column(1), None);
+        // More bits than transactions, and transactions in any place.
+        bitmap.insert(1, vec![u64::MAX, 0, 7]);
+        bitmap.insert(2, vec![1 << 63, 0, 6]);
+        let itemsets = [[1].as_slice(), &[2], &[1, 2]].map(Itemset::new);
+        assert_eq!(bitmap.supports(&itemsets), Some(vec![67, 3, 3]));
     }
 
     #[test]
@@ -292,6 +339,8 @@ mod tests {
                 prop_assert_eq!(bitmap.support(itemset), Some(expected));
                 prop_assert_eq!(counted, expected);
             }
+            let supports: Option<Vec<u64>> = itemsets.iter().map(|itemset| bitmap.support(itemset)).collect();
+            prop_assert_eq!(bitmap.supports(&itemsets), supports);
         }
     }
 }

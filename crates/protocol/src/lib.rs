@@ -12,6 +12,12 @@ pub use moments::{check_fraction_bits, moments_messages, moments_range};
 #[allow(missing_docs, clippy::all, clippy::pedantic)]
 pub mod v1 {
     tonic::include_proto!("oboro.v1");
+
+    impl From<count_reply::Reply> for CountReply {
+        fn from(reply: count_reply::Reply) -> Self {
+            Self { reply: Some(reply) }
+        }
+    }
 }
 
 /// The protocol spoken here. Every change that an older peer would misunderstand raises it.
@@ -25,6 +31,9 @@ pub const SEGMENT_CHUNK_BYTES: usize = 512 << 10;
 
 /// Bytes of moments in one message, at most or little more: at least one moment travels in each.
 pub const MOMENTS_CHUNK_BYTES: usize = 1 << 20;
+
+/// Bytes of columns in one message, at most.
+pub const COLUMNS_CHUNK_BYTES: usize = 1 << 20;
 
 /// The largest message either side takes: a request of millions of itemsets, a manifest of a
 /// million segments.

@@ -136,11 +136,7 @@ impl<'r> Fractions<'r> {
 
     /// The bytes of a moment with `power` factors of the mask, if such travel with `bits` bits.
     pub fn packed_len(&self, power: usize, bits: u32) -> usize {
-        match (power, bits) {
-            (0, _) => bits_packed_len(1, bits),
-            (_, WHOLE) => packed_len(self.degree * self.limbs.len()),
-            _ => bits_packed_len(self.degree, bits),
-        }
+        moment_bytes(self.degree, self.limbs.len(), power, bits)
     }
 
     /// Packs a polynomial moment as it travels: its fractions (see
@@ -169,6 +165,16 @@ impl<'r> Fractions<'r> {
     /// Panics if the shapes do not match.
     pub fn pack_scalar(&self, sums: &[u32], bits: u32, bytes: &mut [u8]) {
         pack_bits(&[self.of_slot_sum(sums, bits)], bits, bytes);
+    }
+}
+
+/// The bytes of a moment with `power` factors of the mask over so many limbs of a ring, if such travel
+/// with `bits` bits.
+pub fn moment_bytes(degree: usize, limbs: usize, power: usize, bits: u32) -> usize {
+    match (power, bits) {
+        (0, _) => bits_packed_len(1, bits),
+        (_, WHOLE) => packed_len(degree * limbs),
+        _ => bits_packed_len(degree, bits),
     }
 }
 

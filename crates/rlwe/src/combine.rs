@@ -117,9 +117,8 @@ impl Combiner {
                     .find(|&k| limbs_for_level(ring.parameters(), k).is_some())
                     .unwrap_or(0),
             })?;
-        let fractions = Fractions::new(ring, precision.limbs);
         let moment_bytes = (0..=level)
-            .map(|power| fractions.packed_len(power, precision.bits[power]))
+            .map(|power| precision.moment_bytes(power))
             .collect();
         let index = MomentIndex::new(&itemsets);
         Ok(Self {
@@ -140,7 +139,7 @@ impl Combiner {
     }
 
     /// The bits of the fractions that must be asked for, for each power of the mask (see
-    /// [`fraction_bits`](crate::fraction_bits)).
+    /// [`Precision`]).
     pub fn fraction_bits(&self) -> &[u32] {
         &self.precision.bits
     }
@@ -152,9 +151,10 @@ impl Combiner {
 
     /// The bytes of moments that a whole answer has.
     pub fn answer_bytes(&self) -> u64 {
-        let bytes = |(power, &bytes): (usize, &usize)| self.index.rank(power).len() * bytes;
-        let group: usize = self.moment_bytes.iter().enumerate().map(bytes).sum();
-        group as u64 * self.groups() as u64
+        let group = self
+            .precision
+            .group_bytes(|power| self.index.rank(power).len() as u64);
+        group * self.groups() as u64
     }
 
     /// An empty share.

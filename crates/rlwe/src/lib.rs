@@ -9,6 +9,7 @@
 //! that held one is wiped when dropped.
 
 mod combine;
+mod decrypt;
 mod encrypt;
 mod key;
 mod key_file;
@@ -21,10 +22,11 @@ mod seal;
 mod secrets;
 
 pub use combine::{Answer, CombineError, Combiner, Partial, Phases};
+pub use decrypt::{COLUMN_LIMB, ColumnDecryptor, DecryptError, log2_column_phase_bound};
 pub use encrypt::{Block, EncryptError, Encryptor};
 pub use key::{DatasetKey, KeyCheck, MasterKey};
 pub use key_file::{KeyFileError, Passphrase};
 pub use noise::{BlockNoise, MIN_SLACK, NORM_LIMIT, PEAK_LIMIT, limbs_for_level, log2_phase_bound};
-pub use planner::{PlanError, plan};
-pub use precision::fraction_bits;
+pub use planner::{Alternative, PlanError, Verdict, alternatives, plan};
+pub use precision::Precision;
 pub use seal::SealError;

@@ -27,6 +27,105 @@ pub enum PlanError {
     TooLong { wanted: usize, longest: usize },
 }
 
+/// A ring that the planner considers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Alternative {
+    /// `log2 N`.
+    pub log_degree: u32,
+    /// `t`.
+    pub plaintext_modulus: u32,
+    /// With the fewest limbs that carry the itemsets; `None` if no secure number of limbs does.
+    pub parameters: Option<Parameters>,
+    /// What the planner thinks of it.
+    pub verdict: Verdict,
+}
+
+/// Why a ring was chosen, or what made another one better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is the best.
+    Chosen,
+    /// The itemsets need more limbs than the 128-bit bound of its degree allows.
+    NotSecure {
+        /// What the bound allows.
+        most_limbs: usize,
+    },
+    /// The dataset takes more bytes in it.
+    MoreBytes,
+    /// As many bytes, but more groups of blocks, hence larger answers.
+    MoreGroups,
+    /// As good, but of a larger degree.
+    LargerDegree,
+    /// As good, but with a larger plaintext modulus.
+    LargerModulus,
+}
+
+/// What a ring costs for some transactions; the first difference decides.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Cost {
+    /// Residues of a column.
+    stored: u128,
+    groups: u64,
+    log_degree: u32,
+    plaintext_modulus: u32,
+}
+
+impl Cost {
+    fn new(parameters: &Parameters, transactions: u64) -> Self {
+        let degree = parameters.degree() as u64;
+        let blocks = transactions.div_ceil(degree);
+        Self {
+            stored: u128::from(blocks) * u128::from(degree) * parameters.limb_count() as u128,
+            groups: blocks.div_ceil(parameters.group_blocks()),
+            log_degree: parameters.log_degree(),
+            plaintext_modulus: parameters.plaintext_modulus(),
+        }
+    }
+
+    /// What speaks against it where `best` is there.
+    fn verdict(&self, best: &Self) -> Verdict {
+        if self.stored > best.stored {
+            Verdict::MoreBytes
+        } else if self.groups > best.groups {
+            Verdict::MoreGroups
+        } else if self.log_degree > best.log_degree {
+            Verdict::LargerDegree
+        } else if self.plaintext_modulus > best.plaintext_modulus {
+            Verdict::LargerModulus
+        } else {
+            Verdict::Chosen
+        }
+    }
+}
+
+/// Every ring that [`plan`] looks at, and why it takes it or not.
+///
+/// # Errors
+/// As [`plan`].
+pub fn alternatives(
+    transactions: u64,
+    columns: u64,
+    max_len: usize,
+) -> Result<Vec<Alternative>, PlanError> {
+    let best = Cost::new(&plan(transactions, columns, max_len)?, transactions);
+    let alternative = |ring: Ring| {
+        let parameters = ring.parameters(max_len);
+        let verdict = match &parameters {
+            Some(parameters) => Cost::new(parameters, transactions).verdict(&best),
+            None => Verdict::NotSecure {
+                most_limbs: ring.most_limbs,
+            },
+        };
+        Alternative {
+            log_degree: ring.log_degree,
+            plaintext_modulus: ring.plaintext_modulus,
+            parameters,
+            verdict,
+        }
+    };
+    Ok(rings().map(alternative).collect())
+}
+
 /// The parameters under which `transactions` take the fewest bytes of ciphertext and supports of
 /// itemsets up to `max_len` still decrypt; among equals the fewest groups (hence the smallest
 /// answers), then the smallest degree, then the smallest plaintext modulus.
@@ -41,16 +140,7 @@ pub fn plan(transactions: u64, columns: u64, max_len: usize) -> Result<Parameter
         return Err(PlanError::NoLength);
     }
     candidates(max_len)
-        .min_by_key(|p| {
-            let blocks = transactions.div_ceil(p.degree() as u64);
-            let stored = u128::from(blocks) * p.degree() as u128 * p.limb_count() as u128;
-            (
-                stored,
-                blocks.div_ceil(p.group_blocks()),
-                p.log_degree(),
-                p.plaintext_modulus(),
-            )
-        })
+        .min_by_key(|parameters| Cost::new(parameters, transactions))
         .ok_or_else(|| PlanError::TooLong {
             wanted: max_len,
             longest: (1..max_len)
@@ -60,21 +150,40 @@ pub fn plan(transactions: u64, columns: u64, max_len: usize) -> Result<Parameter
         })
 }
 
-/// All rings that carry `max_len`, each with the fewest limbs.
-fn candidates(max_len: usize) -> impl Iterator<Item = Parameters> {
+/// A degree, the limbs that are secure there, and a plaintext modulus.
+#[derive(Clone, Copy)]
+struct Ring {
+    log_degree: u32,
+    most_limbs: usize,
+    plaintext_modulus: u32,
+}
+
+impl Ring {
+    /// With the fewest limbs that carry `max_len`.
+    fn parameters(self, max_len: usize) -> Option<Parameters> {
+        let with = |limbs| Parameters::new(self.log_degree, limbs, self.plaintext_modulus).ok();
+        // Each factor takes most of a limb, so longer itemsets need not be tried.
+        let widest = (max_len <= 2 * self.most_limbs).then(|| with(self.most_limbs))??;
+        with(limbs_for_level(&widest, max_len)?)
+    }
+}
+
+fn rings() -> impl Iterator<Item = Ring> {
     (MIN_LOG_DEGREE..=MAX_LOG_DEGREE)
-        .flat_map(|log_degree| {
-            plaintext_moduli(log_degree, MAX_PLAINTEXT_MODULUS).map(move |t| (log_degree, t))
+        // Limbs have 28 bits, so this many are secure and one more would not be.
+        .filter_map(|log_degree| Some((log_degree, security_bound(log_degree)? as usize / 28)))
+        .flat_map(|(log_degree, most_limbs)| {
+            plaintext_moduli(log_degree, MAX_PLAINTEXT_MODULUS).map(move |plaintext_modulus| Ring {
+                log_degree,
+                most_limbs,
+                plaintext_modulus,
+            })
         })
-        .filter_map(move |(log_degree, t)| {
-            // Limbs have 28 bits, so this many are secure and one more would not be.
-            let most = security_bound(log_degree)? as usize / 28;
-            // Each factor takes most of a limb, so longer itemsets need not be tried.
-            let widest =
-                (max_len <= 2 * most).then(|| Parameters::new(log_degree, most, t).ok())??;
-            let limbs = limbs_for_level(&widest, max_len)?;
-            Parameters::new(log_degree, limbs, t).ok()
-        })
+}
+
+/// All rings that carry `max_len`.
+fn candidates(max_len: usize) -> impl Iterator<Item = Parameters> {
+    rings().filter_map(move |ring| ring.parameters(max_len))
 }
 
 #[cfg(test)]
@@ -108,6 +217,42 @@ mod tests {
             }
             assert!(p.group_blocks() >= 1);
         }
+    }
+
+    #[test]
+    fn alternatives_tell_what_was_better() {
+        for (transactions, max_len) in [(1_943_424, 2), (8_124, 5), (100_000, 3), (40, 16)] {
+            let chosen = plan(transactions, 30, max_len).unwrap();
+            let all = alternatives(transactions, 30, max_len).unwrap();
+            let verdict = |wanted: fn(&Verdict) -> bool| {
+                all.iter()
+                    .filter(move |it| wanted(&it.verdict))
+                    .collect::<Vec<_>>()
+            };
+            let best = verdict(|it| *it == Verdict::Chosen);
+            assert_eq!(best.len(), 1);
+            assert_eq!(best[0].parameters, Some(chosen.clone()));
+            for insecure in verdict(|it| matches!(it, Verdict::NotSecure { .. })) {
+                assert_eq!(insecure.parameters, None);
+            }
+            for rejected in verdict(|it| *it == Verdict::MoreGroups) {
+                let parameters = rejected.parameters.as_ref().unwrap();
+                assert!(parameters.group_blocks() < chosen.group_blocks());
+            }
+            for alternative in &all {
+                assert_eq!(
+                    alternative.parameters.is_none(),
+                    matches!(alternative.verdict, Verdict::NotSecure { .. })
+                );
+            }
+        }
+        let all = alternatives(8_124, 112, 5).unwrap();
+        assert!(
+            all.iter()
+                .any(|it| it.verdict == Verdict::NotSecure { most_limbs: 3 })
+        );
+        assert!(all.iter().any(|it| it.verdict == Verdict::MoreBytes));
+        assert_eq!(alternatives(0, 1, 1), Err(plan(0, 1, 1).unwrap_err()));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use crate::noise::{limbs_for_level, log2_phase_bound};
 use oboro_ring::Parameters;
-use oboro_ring::fraction::{FIXED_POINT_ERROR, WHOLE};
+use oboro_ring::fraction::{FIXED_POINT_ERROR, WHOLE, moment_bytes};
 
 /// The most bits of a fraction: beyond, the error of 64-bit fixed point would show.
 const MAX_BITS: u32 = 60;
@@ -14,25 +14,22 @@ const MAX_BITS: u32 = 60;
 /// `−log2` of the probability that one itemset over one group is off by more than the slack.
 const SECURITY_OF_ROUNDING: f64 = 64.0;
 
-/// What the itemsets of a level need.
+/// What the itemsets of a level need, and what their moments take.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Precision {
-    pub(crate) limbs: usize,
-    /// For each power of the mask from 0: the bits of a fraction, or [`WHOLE`].
-    pub(crate) bits: Vec<u32>,
+pub struct Precision {
+    /// The limbs to compute with, the first ones.
+    pub limbs: usize,
+    /// The bits of a fraction for each power of the mask, from 0 to the level: whole bytes for the
+    /// scalars of power 0, at most 60 for polynomials, or [`WHOLE`] where that is not enough.
+    pub bits: Vec<u32>,
     /// What rounding adds to `Φ_0/Q` at most, but for the probability that is allowed.
-    pub(crate) error: f64,
-}
-
-/// The bits of the fractions that itemsets of length `level` need, for each power of the mask from
-/// 0 to `level`: whole bytes for the scalars of power 0, at most 60 for polynomials, or
-/// [`WHOLE`] where that is not enough. `None` if the parameters do not carry the level.
-pub fn fraction_bits(parameters: &Parameters, level: usize) -> Option<Vec<u32>> {
-    Precision::new(parameters, level).map(|precision| precision.bits)
+    pub error: f64,
+    degree: usize,
 }
 
 impl Precision {
-    pub(crate) fn new(parameters: &Parameters, level: usize) -> Option<Self> {
+    /// For itemsets of length `level`; `None` if the parameters do not carry it.
+    pub fn new(parameters: &Parameters, level: usize) -> Option<Self> {
         let limbs = limbs_for_level(parameters, level)?;
         let full_group = parameters.group_blocks();
         let slack = 0.5 - relative_phase_bound(parameters, limbs, level, full_group);
@@ -51,7 +48,27 @@ impl Precision {
             .step_by(8)
             .find(|&bits| model.variance(0, bits) <= left)?;
         let error = model.error(&bits);
-        Some(Self { limbs, bits, error })
+        Some(Self {
+            limbs,
+            bits,
+            error,
+            degree: parameters.degree(),
+        })
+    }
+
+    /// The bytes of a moment with `power` factors of the mask.
+    pub fn moment_bytes(&self, power: usize) -> usize {
+        moment_bytes(self.degree, self.limbs, power, self.bits[power])
+    }
+
+    /// The bytes of the moments of a level over one group of blocks, of which `count` tells how many
+    /// there are with each power of the mask.
+    pub fn group_bytes(&self, count: impl Fn(usize) -> u64) -> u64 {
+        (0..self.bits.len()).fold(0, |bytes, power| {
+            count(power)
+                .saturating_mul(self.moment_bytes(power) as u64)
+                .saturating_add(bytes)
+        })
     }
 }
 
@@ -125,7 +142,9 @@ mod tests {
     };
 
     fn bits(log_degree: u32, limbs: usize, t: u32, level: usize) -> Vec<u32> {
-        fraction_bits(&Parameters::new(log_degree, limbs, t).unwrap(), level).unwrap()
+        Precision::new(&Parameters::new(log_degree, limbs, t).unwrap(), level)
+            .unwrap()
+            .bits
     }
 
     /// docs/cryptography.md, "Fractions", has this table.
@@ -143,7 +162,7 @@ mod tests {
             [24, 30, 38, 45, 52, 59, WHOLE, WHOLE]
         );
         assert_eq!(
-            fraction_bits(&Parameters::new(12, 2, 114_689).unwrap(), 3),
+            Precision::new(&Parameters::new(12, 2, 114_689).unwrap(), 3),
             None
         );
     }

@@ -65,6 +65,7 @@ where
             level = field::Empty,
             itemsets = field::Empty,
             limbs = field::Empty,
+            columns = field::Empty,
         );
         let mut call = Call::new(span.clone());
         let response = span.in_scope(|| self.service.call(request));

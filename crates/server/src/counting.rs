@@ -10,7 +10,7 @@ use crate::blocking::{blocking, failed};
 use crate::cache::{Kind, MomentCache};
 use crate::clients::Client;
 use crate::limits::{Admission, Limits, Place};
-use crate::outbox::{Outbox, Reply};
+use crate::outbox::Outbox;
 use crate::packing::Packing;
 use crate::pool::{Job, Queue};
 use crate::status;
@@ -20,6 +20,7 @@ use oboro_protocol::{MOMENTS_CHUNK_BYTES, check_fraction_bits, digest, v1};
 use oboro_ring::Ring;
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_store::{Digest, Snapshot, Store};
+use prost::Message;
 use prost::bytes::Bytes;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -34,6 +35,8 @@ use tracing::{Instrument, Span};
 
 /// How long a caller may leave untaken what there is for it.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+type CountOutbox = Outbox<v1::CountReply>;
 
 /// What queries need of the server.
 pub(crate) struct Counting {
@@ -59,9 +62,10 @@ impl Counting {
         let question = blocking(move || Question::new(&store, &limits, request)).await?;
         question.record(&Span::current());
         let query = Arc::new(Query::new(client, question, Arc::clone(&self.cache)));
+        let removal = self.removal(&query);
         let watch = watch(
             Arc::clone(&query.outbox),
-            self.removal(&query),
+            move || removal.remove(),
             limits.query_time,
             place,
         );
@@ -148,7 +152,7 @@ pub(crate) struct Query {
     /// Until it is planned.
     question: Mutex<Option<Question>>,
     answer: OnceLock<Answer>,
-    outbox: Arc<Outbox>,
+    outbox: Arc<CountOutbox>,
     /// When its first task began.
     begun: OnceLock<Instant>,
     /// What is logged belongs to this call.
@@ -266,7 +270,7 @@ impl Answer {
         Some(some)
     }
 
-    fn send_known(&self, outbox: &Outbox, known: &Known) -> ControlFlow<()> {
+    fn send_known(&self, outbox: &CountOutbox, known: &Known) -> ControlFlow<()> {
         let moments = known.moments.iter();
         let moments = moments.map(|(moment, packed)| (*moment, &packed[..]));
         Packing::put_together(&self.index, known.group, moments, |message| {
@@ -281,7 +285,7 @@ impl Answer {
 
     fn send_counted(
         &self,
-        outbox: &Outbox,
+        outbox: &CountOutbox,
         cache: &MomentCache,
         moments: Moments<'_>,
     ) -> ControlFlow<()> {
@@ -299,7 +303,7 @@ impl Answer {
         )
     }
 
-    fn send(&self, outbox: &Outbox, message: v1::Moments) -> ControlFlow<()> {
+    fn send(&self, outbox: &CountOutbox, message: v1::Moments) -> ControlFlow<()> {
         self.sent.fetch_add(message.moments, Ordering::Relaxed);
         outbox.push(Part::Moments(message))
     }
@@ -425,8 +429,13 @@ impl Removal {
     }
 }
 
-/// Holds the query's place until its caller has all or is gone, and ends it at its limits.
-async fn watch(outbox: Arc<Outbox>, removal: Removal, limit: Duration, _place: Place) {
+/// Holds the query's place until its caller has all or is gone, and ends it at its limits by `end`.
+pub(crate) async fn watch<R: Message>(
+    outbox: Arc<Outbox<R>>,
+    end: impl FnOnce(),
+    limit: Duration,
+    _place: Place,
+) {
     let verdict = tokio::select! {
         () = outbox.closed() => return,
         () = tokio::time::sleep(limit) => Status::deadline_exceeded(format!(
@@ -440,19 +449,19 @@ async fn watch(outbox: Arc<Outbox>, removal: Removal, limit: Duration, _place: P
     };
     tracing::warn!(code = ?verdict.code(), "the query was ended");
     outbox.fail(verdict);
-    removal.remove();
+    end();
 }
 
 /// The replies as the connection takes them. Dropping it ends the query.
 pub(crate) struct Replies {
-    outbox: Arc<Outbox>,
+    outbox: Arc<CountOutbox>,
     removal: Removal,
 }
 
 impl Stream for Replies {
-    type Item = Reply;
+    type Item = Result<v1::CountReply, Status>;
 
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Reply>> {
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let (reply, made_room) = self.outbox.poll_next(context);
         if made_room {
             self.removal.queue.wake();

@@ -9,6 +9,7 @@ mod blocking;
 mod cache;
 mod calls;
 mod clients;
+mod columns;
 mod counting;
 mod fair;
 mod limits;

@@ -4,7 +4,6 @@
 //! is woken when there is something to take. So a buffer holds [`ROOM`] and, at most, what tasks
 //! begun while there was room have to say.
 
-use oboro_protocol::v1;
 use prost::Message;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -19,17 +18,15 @@ use tonic::Status;
 /// Bytes of replies above which no task of the query begins.
 const ROOM: usize = 4 << 20;
 
-/// What the caller gets next.
-pub(crate) type Reply = Result<v1::CountReply, Status>;
-
-pub(crate) struct Outbox {
-    state: Mutex<State>,
+/// Replies of one kind to one caller.
+pub(crate) struct Outbox<R> {
+    state: Mutex<State<R>>,
     bytes: AtomicUsize,
     closed: Notify,
 }
 
-struct State {
-    replies: VecDeque<v1::CountReply>,
+struct State<R> {
+    replies: VecDeque<R>,
     ending: Ending,
     reader: Option<Waker>,
     /// When the caller last took something, or there came to be something to take.
@@ -46,7 +43,7 @@ enum Ending {
     Closed,
 }
 
-impl Outbox {
+impl<R: Message> Outbox<R> {
     pub(crate) fn new() -> Self {
         Self {
             state: Mutex::new(State {
@@ -60,7 +57,7 @@ impl Outbox {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<R>> {
         self.state.lock().expect("no thread panics with the lock")
     }
 
@@ -69,8 +66,8 @@ impl Outbox {
     }
 
     /// Adds a reply; breaks if it would reach nobody.
-    pub(crate) fn push(&self, reply: v1::count_reply::Reply) -> ControlFlow<()> {
-        let reply = v1::CountReply { reply: Some(reply) };
+    pub(crate) fn push(&self, reply: impl Into<R>) -> ControlFlow<()> {
+        let reply = reply.into();
         let mut state = self.lock();
         if !matches!(state.ending, Ending::Open) {
             return ControlFlow::Break(());
@@ -112,7 +109,10 @@ impl Outbox {
 
     /// The next reply, when there is one; `None` after the last. Whether this made room comes with
     /// it.
-    pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> (Poll<Option<Reply>>, bool) {
+    pub(crate) fn poll_next(
+        &self,
+        context: &mut Context<'_>,
+    ) -> (Poll<Option<Result<R, Status>>>, bool) {
         let mut state = self.lock();
         state.taken = Instant::now();
         if let Some(reply) = state.replies.pop_front() {
@@ -157,7 +157,7 @@ impl Outbox {
     }
 }
 
-impl State {
+impl<R> State<R> {
     /// Whether there is something for the caller to take.
     fn is_waiting(&self) -> bool {
         !self.replies.is_empty() || matches!(self.ending, Ending::Ended(_))
@@ -170,7 +170,7 @@ impl State {
     }
 }
 
-fn wake(mut state: MutexGuard<'_, State>) {
+fn wake<R>(mut state: MutexGuard<'_, State<R>>) {
     let reader = state.reader.take();
     drop(state);
     if let Some(reader) = reader {
@@ -181,6 +181,7 @@ fn wake(mut state: MutexGuard<'_, State>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oboro_protocol::v1;
     use std::future::poll_fn;
     use tonic::Code;
 
@@ -193,8 +194,10 @@ mod tests {
         })
     }
 
-    impl Outbox {
-        async fn take(&self) -> (Option<Reply>, bool) {
+    type CountOutbox = Outbox<v1::CountReply>;
+
+    impl CountOutbox {
+        async fn take(&self) -> (Option<Result<v1::CountReply, Status>>, bool) {
             poll_fn(|context| match self.poll_next(context) {
                 (Poll::Ready(reply), made_room) => Poll::Ready((reply, made_room)),
                 (Poll::Pending, _) => Poll::Pending,
@@ -205,7 +208,7 @@ mod tests {
 
     #[tokio::test]
     async fn replies_come_in_order_and_end() {
-        let outbox = Outbox::new();
+        let outbox = CountOutbox::new();
         let taken = async {
             for bytes in 1..=3 {
                 let (taken, _) = outbox.take().await;
@@ -227,7 +230,7 @@ mod tests {
 
     #[tokio::test]
     async fn room_is_lost_and_made() {
-        let outbox = Outbox::new();
+        let outbox = CountOutbox::new();
         for _ in 0..2 {
             assert!(outbox.has_room());
             assert!(outbox.push(reply(ROOM / 2)).is_continue());
@@ -239,7 +242,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_failure_takes_the_place_of_what_waits() {
-        let outbox = Outbox::new();
+        let outbox = CountOutbox::new();
         assert!(outbox.push(reply(1)).is_continue());
         outbox.fail(Status::internal("broken"));
         outbox.finish();
@@ -254,7 +257,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_caller_that_is_gone_gets_nothing() {
-        let outbox = Outbox::new();
+        let outbox = CountOutbox::new();
         assert!(outbox.push(reply(1)).is_continue());
         outbox.close();
         outbox.closed().await;
@@ -263,7 +266,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn patience_ends_only_where_something_waits() {
-        let outbox = Outbox::new();
+        let outbox = CountOutbox::new();
         let begun = Instant::now();
         let second = Duration::from_secs(1);
         let reader = async {
@@ -284,7 +287,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_end_that_nobody_takes_counts_as_well() {
-        let outbox = Outbox::new();
+        let outbox = CountOutbox::new();
         outbox.finish();
         let begun = Instant::now();
         outbox.neglected(PATIENCE).await;

@@ -4,6 +4,7 @@
 
 use crate::blocking::blocking;
 use crate::clients::Client;
+use crate::columns::{self, Columns};
 use crate::counting::{Counting, Replies};
 use crate::status;
 use oboro_protocol::{PROTOCOL, dataset_id, v1, v1::mining_server::Mining};
@@ -184,13 +185,30 @@ impl Mining for Service {
         &self,
         request: Request<v1::CountRequest>,
     ) -> Result<Response<Self::CountStream>, Status> {
-        let client = request.extensions().get::<Client>().cloned();
-        let client = client.unwrap_or(Client::Connected(request.remote_addr()));
+        let client = caller(&request);
         let request = request.into_inner();
         tracing::debug!(name = request.name, "counts");
         let replies = self.counting.start(client, request).await?;
         Ok(Response::new(replies))
     }
+
+    type FetchColumnsStream = Columns;
+
+    async fn fetch_columns(
+        &self,
+        request: Request<v1::FetchColumnsRequest>,
+    ) -> Result<Response<Self::FetchColumnsStream>, Status> {
+        let client = caller(&request);
+        let request = request.into_inner();
+        tracing::debug!(name = request.name, "fetches columns");
+        let columns = columns::fetch(&self.counting, &client, request).await?;
+        Ok(Response::new(columns))
+    }
+}
+
+fn caller<T>(request: &Request<T>) -> Client {
+    let client = request.extensions().get::<Client>().cloned();
+    client.unwrap_or(Client::Connected(request.remote_addr()))
 }
 
 /// Tells the log which dataset the call is about.

@@ -28,7 +28,9 @@ pub use error::{ErrorKind, Fault, StoreError};
 pub use id::{DatasetId, Digest};
 pub use manifest::{MAX_COLUMNS, MAX_MANIFEST_BYTES, MAX_SEGMENTS, Manifest, SegmentEntry};
 pub use panel::Panel;
-pub use segment::{BLOCKS_PER_SEGMENT, Segment, SegmentDescription, SegmentWriter, segment_bytes};
+pub use segment::{
+    BLOCKS_PER_SEGMENT, Segment, SegmentDescription, SegmentHeader, SegmentWriter, segment_bytes,
+};
 pub use snapshot::Snapshot;
 pub use store::{
     DatasetInfo, Listing, MAX_NAME_CHARS, Published, SegmentProgress, SegmentReceiver, Store,

@@ -163,21 +163,23 @@ struct Header {
     digest: Digest,
 }
 
-impl Header {
-    /// Reads and checks the header of a file of `length` bytes.
-    fn read(file: &File, length: u64) -> Result<Self, ReadError> {
-        let mut fixed = [0; FIXED_HEADER as usize];
-        let there = fixed.len().min(length as usize);
-        file.read_exact_at(&mut fixed[..there], 0)?;
-        let mut reader = Reader::new(&fixed[..there]);
+/// The part of a header that has the same length in all segments.
+struct FixedHeader {
+    layout: Layout,
+    dataset: DatasetId,
+    index: u32,
+    blocks: u32,
+    first_block: u64,
+    columns: u32,
+    log_degree: u32,
+    limbs: u32,
+    plaintext_modulus: u32,
+}
+
+impl FixedHeader {
+    fn decode(bytes: &[u8]) -> Result<Self, Fault> {
+        let mut reader = Reader::new(bytes);
         reader.preamble(MAGIC, VERSION)?;
-        if length < FIXED_HEADER {
-            return Err(Fault::Length {
-                expected: FIXED_HEADER,
-                found: length,
-            }
-            .into());
-        }
         let header_length = u64::from(reader.u32()?);
         let dataset = DatasetId(reader.array()?);
         let index = reader.u32()?;
@@ -187,12 +189,40 @@ impl Header {
         let log_degree = reader.u32()?;
         let limbs = reader.u32()?;
         let plaintext_modulus = reader.u32()?;
-
         let layout = Layout::new(log_degree, limbs, columns, blocks)
             .filter(|layout| layout.header == header_length)
             .ok_or_else(|| {
                 Fault::Invalid("the numbers in its header contradict each other".into())
             })?;
+        Ok(Self {
+            layout,
+            dataset,
+            index,
+            blocks,
+            first_block,
+            columns,
+            log_degree,
+            limbs,
+            plaintext_modulus,
+        })
+    }
+}
+
+impl Header {
+    /// Reads and checks the header of a file of `length` bytes.
+    fn read(file: &File, length: u64) -> Result<Self, ReadError> {
+        let mut fixed = [0; FIXED_HEADER as usize];
+        let there = fixed.len().min(length as usize);
+        file.read_exact_at(&mut fixed[..there], 0)?;
+        Reader::new(&fixed[..there]).preamble(MAGIC, VERSION)?;
+        if length < FIXED_HEADER {
+            return Err(Fault::Length {
+                expected: FIXED_HEADER,
+                found: length,
+            }
+            .into());
+        }
+        let layout = FixedHeader::decode(&fixed)?.layout;
         // Before allocating: a header cannot claim more than the file has.
         if length != layout.total {
             return Err(Fault::Length {
@@ -203,13 +233,27 @@ impl Header {
         }
         let mut bytes = vec![0; layout.header as usize];
         file.read_exact_at(&mut bytes, 0)?;
+        Ok(Self::decode(&bytes)?)
+    }
+
+    /// Checks the bytes of a whole header, padding included.
+    fn decode(bytes: &[u8]) -> Result<Self, Fault> {
+        let fixed = FixedHeader::decode(bytes)?;
+        let layout = fixed.layout;
+        if bytes.len() as u64 != layout.header {
+            return Err(Fault::Length {
+                expected: layout.header,
+                found: bytes.len() as u64,
+            });
+        }
         let (sealed, padding) = bytes.split_at(layout.digested as usize + 32);
         let body = unseal(sealed)?;
         if !is_zero(padding) {
-            return Err(Fault::Altered.into());
+            return Err(Fault::Altered);
         }
 
-        let parameters = Parameters::new(log_degree, limbs as usize, plaintext_modulus)
+        let limbs = fixed.limbs as usize;
+        let parameters = Parameters::new(fixed.log_degree, limbs, fixed.plaintext_modulus)
             .map_err(|error| Fault::Foreign(error.to_string()))?;
         let mut reader = Reader::new(&body[FIXED_HEADER as usize..]);
         for modulus in parameters.limb_moduli() {
@@ -217,21 +261,20 @@ impl Header {
             if found != expected {
                 return Err(Fault::Foreign(format!(
                     "limb prime {found} where this Oboro has {expected}"
-                ))
-                .into());
+                )));
             }
         }
-        let seeds = (0..blocks)
+        let seeds = (0..fixed.blocks)
             .map(|_| reader.array().map(Seed))
             .collect::<Result<_, _>>()?;
-        let panels = (0..limbs as u64 * columns as u64)
+        let panels = (0..u64::from(fixed.limbs) * u64::from(fixed.columns))
             .map(|_| reader.array().map(Digest))
             .collect::<Result<_, _>>()?;
         let description = SegmentDescription {
-            dataset,
-            index,
-            first_block,
-            columns,
+            dataset: fixed.dataset,
+            index: fixed.index,
+            first_block: fixed.first_block,
+            columns: fixed.columns,
             parameters,
             seeds,
         };
@@ -239,8 +282,101 @@ impl Header {
             description,
             layout,
             panels,
-            digest: Digest::of(&bytes),
+            digest: Digest::of(bytes),
         })
+    }
+
+    /// How a manifest names the segment.
+    fn entry(&self) -> SegmentEntry {
+        SegmentEntry {
+            digest: self.digest,
+            first_block: self.description.first_block,
+            blocks: self.description.seeds.len() as u32,
+            bytes: self.layout.total,
+        }
+    }
+
+    /// Whether the segment is the one that `manifest` names as its `index`-th.
+    fn is_of(&self, manifest: &Manifest, index: u32) -> bool {
+        let found = &self.description;
+        self.entry() == manifest.segments[index as usize]
+            && found.dataset == manifest.dataset
+            && found.index == index
+            && found.columns == manifest.columns
+            && found.parameters == manifest.parameters
+    }
+}
+
+/// The header of a segment without the segment: what a part of a segment that comes from elsewhere is
+/// checked against.
+pub struct SegmentHeader {
+    header: Header,
+}
+
+impl SegmentHeader {
+    /// The length of the header of any segment with so many blocks; `None` if the format has none.
+    pub fn bytes(parameters: &Parameters, columns: u32, blocks: u32) -> Option<u64> {
+        let limbs = u32::try_from(parameters.limb_count()).ok()?;
+        Layout::new(parameters.log_degree(), limbs, columns, blocks).map(|layout| layout.header)
+    }
+
+    /// Checks that these are the bytes of the header of the segment that `manifest` names as its
+    /// `index`-th.
+    ///
+    /// # Errors
+    /// Any other bytes.
+    ///
+    /// # Panics
+    /// If the manifest has no such segment.
+    pub fn decode(bytes: &[u8], manifest: &Manifest, index: u32) -> Result<Self, StoreError> {
+        Header::decode(bytes)
+            .and_then(|header| match header.is_of(manifest, index) {
+                true => Ok(Self { header }),
+                false => Err(Fault::Unexpected),
+            })
+            .map_err(|fault| StoreError::Damaged {
+                subject: format!(
+                    "the header of segment {index} of dataset {}",
+                    manifest.dataset
+                ),
+                fault,
+            })
+    }
+
+    /// What it says.
+    pub fn description(&self) -> &SegmentDescription {
+        &self.header.description
+    }
+
+    /// The packed bytes of each panel of the segment.
+    pub fn panel_bytes(&self) -> usize {
+        self.header.layout.packed as usize
+    }
+
+    /// Checks the packed bytes of a panel.
+    ///
+    /// # Errors
+    /// No such panel, or bytes that are not its.
+    pub fn check_panel(&self, limb: usize, column: usize, packed: &[u8]) -> Result<(), StoreError> {
+        let SegmentDescription { dataset, index, .. } = self.header.description;
+        let panel = self.header.description.panel_number(limb, column)?;
+        if Digest::of(packed) == self.header.panels[panel] {
+            return Ok(());
+        }
+        Err(StoreError::Damaged {
+            subject: format!(
+                "panel (limb {limb}, column {column}) of segment {index} of dataset {dataset}"
+            ),
+            fault: Fault::Altered,
+        })
+    }
+}
+
+impl std::fmt::Debug for SegmentHeader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SegmentHeader")
+            .field("digest", &self.header.digest)
+            .finish_non_exhaustive()
     }
 }
 
@@ -339,13 +475,7 @@ impl Segment {
             },
             other => other,
         })?;
-        let found = segment.description();
-        let expected = segment.entry() == manifest.segments[index as usize]
-            && found.dataset == manifest.dataset
-            && found.index == index
-            && found.columns == manifest.columns
-            && found.parameters == manifest.parameters;
-        if expected {
+        if segment.header.is_of(manifest, index) {
             Ok(segment)
         } else {
             Err(StoreError::Damaged {
@@ -367,12 +497,18 @@ impl Segment {
 
     /// How a manifest names this segment.
     pub fn entry(&self) -> SegmentEntry {
-        SegmentEntry {
-            digest: self.header.digest,
-            first_block: self.header.description.first_block,
-            blocks: self.blocks(),
-            bytes: self.header.layout.total,
-        }
+        self.header.entry()
+    }
+
+    /// The bytes of the header, as they lie in the file.
+    pub fn header_bytes(&self) -> Vec<u8> {
+        let Header {
+            description,
+            layout,
+            panels,
+            ..
+        } = &self.header;
+        description.encode_header(layout, panels)
     }
 
     /// The number of blocks, 1 to 64.
@@ -409,6 +545,13 @@ impl Segment {
             let residues = pieces.next().expect("as many pieces as the panel has");
             pack::unpack(packed, residues);
         })
+    }
+
+    /// The packed bytes of one panel, after checking their digest.
+    pub fn read_packed_panel(&self, limb: usize, column: usize) -> Result<Vec<u8>, StoreError> {
+        let mut all = Vec::with_capacity(self.header.layout.packed as usize);
+        self.check_panel(limb, column, |packed| all.extend_from_slice(packed))?;
+        Ok(all)
     }
 
     /// Checks every panel against its digest.

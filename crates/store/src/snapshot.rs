@@ -154,6 +154,12 @@ impl Snapshot {
             }))
     }
 
+    /// A segment's file, from which panels are read without staying in memory. Panics if there is no
+    /// such segment.
+    pub fn segment(&self, segment: usize) -> &Segment {
+        &self.segments[segment].segment
+    }
+
     /// One limb of the masks of a segment: `blocks × N` residues, block after block,
     /// evaluation form, expanded from the seeds when first asked for.
     pub fn mask(&self, segment: usize, limb: usize) -> Result<Arc<Panel>, StoreError> {

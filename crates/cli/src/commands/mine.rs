@@ -3,7 +3,8 @@
 use crate::Outcome;
 use crate::arguments::{KeyArguments, ServerArguments, ThreadArguments, dataset_name};
 use crate::output::{Failure, Output, OutputFile, Unit, bytes, seconds};
-use oboro_client::{EncryptedCounter, LevelTrace};
+use clap::ValueEnum;
+use oboro_client::{Answered, Answers, EncryptedCounter, LevelTrace};
 use oboro_mining::{
     AprioriOptions, Dataset, Format, ItemsetsDocument, LevelReport, MinSupport, Transactions,
     TransactionsBuilder, apriori, eclat, read_path,
@@ -39,6 +40,12 @@ pub struct Arguments {
     /// Ask the server for every support, even for those that follow from others.
     #[arg(long)]
     no_deduction: bool,
+    /// What the server answers with.
+    #[arg(long, value_name = "WHAT", default_value = "auto")]
+    answers: AnswersArgument,
+    /// Say for each length why it was answered as it was.
+    #[arg(long)]
+    explain: bool,
     /// Write the itemsets to this file, for `oboro rules`.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -50,6 +57,26 @@ pub struct Arguments {
     format: Format,
     #[command(flatten)]
     threads: ThreadArguments,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum AnswersArgument {
+    /// What takes fewer bytes.
+    Auto,
+    /// Moments that it computes from ciphertext.
+    Moments,
+    /// Columns of ciphertext, which are decrypted and counted in here: it learns of no itemset.
+    Columns,
+}
+
+impl From<AnswersArgument> for Answers {
+    fn from(argument: AnswersArgument) -> Self {
+        match argument {
+            AnswersArgument::Auto => Self::Auto,
+            AnswersArgument::Moments => Self::Moments,
+            AnswersArgument::Columns => Self::Columns,
+        }
+    }
 }
 
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
@@ -72,6 +99,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let bar = output.bar("counting", Unit::Bytes);
     let mut counter =
         EncryptedCounter::new(&connection, &dataset, &name, arguments.threads.count())
+            .with_answers(arguments.answers.into())
             .with_progress(|level, done, total| {
                 bar.rename(format!("counting itemsets of length {level}"));
                 bar.set(done, total);
@@ -106,7 +134,13 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         value["verified"] = json!(true);
         value["plaintext_seconds"] = json!(plaintext.as_secs_f64());
     }
-    output.result(&value, || text(&document, &levels, elapsed, plaintext))
+    output.result(&value, || {
+        let explained = match arguments.explain {
+            true => levels.iter().map(Level::explain).collect(),
+            false => String::new(),
+        };
+        table(&levels) + &explained + &text(&document, elapsed, plaintext)
+    })
 }
 
 impl Arguments {
@@ -196,6 +230,9 @@ impl Level<'_> {
             "deduced": report.deduced,
             "excluded": report.excluded,
             "frequent": report.frequent,
+            "answered": trace.map(|trace| trace.answered.name()),
+            "moments_bytes": trace.and_then(|trace| trace.moments_bytes),
+            "columns_bytes": trace.map(|trace| trace.columns_bytes),
             "limbs": trace.map_or(0, |trace| trace.limbs),
             "questions": trace.map_or(0, |trace| trace.questions),
             "moments": trace.map_or(0, |trace| trace.moments),
@@ -209,11 +246,32 @@ impl Level<'_> {
         })
     }
 
+    /// Why it was answered as it was, in a line.
+    fn explain(&self) -> String {
+        let length = self.report.level;
+        let Some(trace) = self.trace else {
+            return format!("length {length}: nothing had to be asked\n");
+        };
+        let columns = match trace.columns_bytes {
+            0 => "the columns were all here".to_owned(),
+            more => format!("columns take {}", bytes(more)),
+        };
+        let moments = trace
+            .moments_bytes
+            .map(|it| format!("moments take {}", bytes(it)));
+        let reasons = match (trace.answered, moments) {
+            (Answered::Moments, Some(moments)) => format!("{moments}, {columns}"),
+            (Answered::Columns, Some(moments)) => format!("{columns}, {moments}"),
+            (_, None) => columns,
+        };
+        format!("length {length}: by {}: {reasons}\n", trace.answered.name())
+    }
+
     fn to_row(&self) -> String {
         let Level { report, trace } = self;
         let cost = |of: fn(&LevelTrace) -> String| trace.map_or_else(|| "-".to_owned(), of);
         format!(
-            "{:>6}  {:>10}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {:>5}  {:>10}  {:>9}  {:>9}\n",
+            "{:>6}  {:>10}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {:>5}  {:>10}  {:>9}  {:>9}\n",
             report.level,
             report.candidates,
             report.asked,
@@ -221,6 +279,7 @@ impl Level<'_> {
             report.deduced,
             report.excluded,
             report.frequent,
+            cost(|trace| trace.answered.name().to_owned()),
             cost(|trace| trace.limbs.to_string()),
             cost(|trace| bytes(trace.received_bytes)),
             cost(|trace| seconds(trace.server)),
@@ -229,14 +288,14 @@ impl Level<'_> {
     }
 }
 
-fn text(
-    document: &ItemsetsDocument,
-    levels: &[Level<'_>],
-    elapsed: Duration,
-    plaintext: Option<Duration>,
-) -> String {
-    let mut text = "length  candidates     asked    checks   deduced  excluded  frequent  limbs    received     server      total\n".to_owned();
-    text.extend(levels.iter().map(Level::to_row));
+fn table(levels: &[Level<'_>]) -> String {
+    let mut table = "length  candidates     asked    checks   deduced  excluded  frequent  answered  limbs    received     server      total\n".to_owned();
+    table.extend(levels.iter().map(Level::to_row));
+    table
+}
+
+fn text(document: &ItemsetsDocument, elapsed: Duration, plaintext: Option<Duration>) -> String {
+    let mut text = String::new();
     let _ = writeln!(
         text,
         "\n{} frequent itemsets (support at least {} of {} transactions) in {}",

@@ -7,6 +7,7 @@ pub mod generate;
 pub mod inspect;
 pub mod keygen;
 pub mod mine;
+pub mod plan;
 pub mod rules;
 pub mod serve;
 pub mod upload;

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::testing::{
-    assert_golden, description, files, golden_path, one_limb, residues, two_limbs, write_segment,
+    assert_golden, description, files, golden_path, manifest, one_limb, residues, two_limbs,
+    write_segment,
 };
 use proptest::prelude::*;
 use std::fs::OpenOptions;
@@ -293,4 +294,46 @@ proptest! {
         fs::write(&path, bytes).unwrap();
         let _ = check(&path);
     }
+}
+
+#[test]
+fn a_header_alone_tells_true_panels_from_others() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("a.seg");
+    let parameters = two_limbs();
+    let entry = write_segment(&path, description(&parameters, 0, 0, 3));
+    let mut named = manifest(&parameters, vec![entry]);
+    let segment = Segment::open(&path).unwrap();
+    let bytes = segment.header_bytes();
+    assert_eq!(bytes, fs::read(&path).unwrap()[..bytes.len()]);
+    assert_eq!(
+        SegmentHeader::bytes(&parameters, 2, 3),
+        Some(bytes.len() as u64)
+    );
+    let header = SegmentHeader::decode(&bytes, &named, 0).unwrap();
+    assert_eq!(header.description(), segment.description());
+    for (limb, column) in [(0, 0), (0, 1), (1, 1)] {
+        let mut packed = segment.read_packed_panel(limb, column).unwrap();
+        assert_eq!(packed.len(), header.panel_bytes());
+        header.check_panel(limb, column, &packed).unwrap();
+        assert!(header.check_panel(1, 0, &packed).is_err());
+        packed[7] ^= 1;
+        let error = header.check_panel(limb, column, &packed).unwrap_err();
+        assert!(error.to_string().contains("does not match its digest"));
+    }
+    assert!(header.check_panel(2, 0, &[]).is_err());
+
+    for cut in [0, 1, 63, 64, bytes.len() - 1] {
+        assert!(SegmentHeader::decode(&bytes[..cut], &named, 0).is_err());
+    }
+    let mut altered = bytes.clone();
+    altered[70] ^= 1;
+    assert!(SegmentHeader::decode(&altered, &named, 0).is_err());
+    named.segments[0].digest = Digest([1; 32]);
+    let error = SegmentHeader::decode(&bytes, &named, 0).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("is not the one that the manifest names")
+    );
 }

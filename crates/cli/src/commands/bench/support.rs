@@ -6,7 +6,7 @@ use super::{machine, median, timed};
 use crate::Outcome;
 use crate::arguments::ThreadArguments;
 use crate::output::{Failure, Output, OutputFile, Unit, bytes, seconds};
-use oboro_client::{Connection, EncryptedCounter, LevelTrace, upload};
+use oboro_client::{Answers, Connection, EncryptedCounter, LevelTrace, upload};
 use oboro_mining::{Bitmap, Dataset, Itemset, QuestParameters, SupportCounter, Transactions};
 use oboro_ring::moment::MAX_LENGTH;
 use oboro_rlwe::MasterKey;
@@ -333,7 +333,8 @@ impl Run {
         itemsets: &[Itemset],
         threads: NonZeroUsize,
     ) -> Result<Self, Failure> {
-        let mut counter = EncryptedCounter::new(connection, dataset, NAME, threads);
+        let mut counter = EncryptedCounter::new(connection, dataset, NAME, threads)
+            .with_answers(Answers::Moments);
         let supports = counter.count(itemsets[0].len(), itemsets)?;
         let questions = counter.traces().to_vec();
         Ok(Self {

@@ -1,0 +1,257 @@
+//! `oboro plan`
+
+use crate::Outcome;
+use crate::output::{Failure, Output, bytes};
+use oboro_client::{LevelForecast, Prospect};
+use oboro_mining::{DatasetError, Format, MinSupport, read_path};
+use oboro_ring::{fraction::WHOLE, moment, pack, security_bound};
+use oboro_rlwe::{Alternative, Verdict, alternatives, plan};
+use oboro_store::{BLOCKS_PER_SEGMENT, segment_bytes};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Transactions to plan for: FIMI or CSV, plain, gzip or zstd.
+    #[arg(value_name = "INPUT", required_unless_present_all = ["transactions", "items"])]
+    input: Option<PathBuf>,
+    /// How the file is written: auto, fimi, csv-basket, csv-long or csv-onehot.
+    #[arg(long, default_value = "auto", requires = "input")]
+    format: Format,
+    /// Leave out items below this support: a fraction (0.01, 1%) or a count (250).
+    #[arg(long, value_name = "SUPPORT", requires = "input")]
+    min_item_support: Option<MinSupport>,
+    /// The number of transactions, without a file.
+    #[arg(long, value_name = "T", conflicts_with = "input", requires = "items")]
+    transactions: Option<u64>,
+    /// The number of items, without a file.
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "input",
+        requires = "transactions"
+    )]
+    items: Option<u32>,
+    /// The longest itemsets that will be mined.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    max_len: usize,
+    /// Items that are frequent; itemsets of two and more have no others [default: all].
+    #[arg(long, value_name = "N")]
+    frequent_items: Option<u32>,
+    /// The most itemsets that are asked for at a length [default: all that there are].
+    #[arg(long, value_name = "N")]
+    itemsets: Option<u64>,
+    /// Say which parameters were rejected, and why.
+    #[arg(long)]
+    explain: bool,
+}
+
+pub fn run(arguments: &Arguments, output: Output) -> Outcome {
+    let (transactions, items) = arguments.size()?;
+    if !(1..=moment::MAX_LENGTH).contains(&arguments.max_len) {
+        return Err(DatasetError::MaxLen(arguments.max_len).into());
+    }
+    // No itemset is longer than there are items.
+    let max_len = arguments.max_len.min(items.max(1) as usize);
+    let parameters = plan(transactions, items.into(), max_len)?;
+    let planned = Planned {
+        prospect: Prospect {
+            parameters,
+            transactions,
+            columns: items,
+            frequent: arguments.frequent_items.unwrap_or(items).min(items),
+            itemsets: arguments.itemsets.unwrap_or(u64::MAX),
+        },
+        max_len,
+    };
+    let stored_bytes = planned.stored_bytes()?;
+    let levels = planned.prospect.levels(max_len);
+    let rejected = match arguments.explain {
+        true => alternatives(transactions, items.into(), max_len)?,
+        false => Vec::new(),
+    };
+    let mut value = planned.to_json(stored_bytes);
+    value["levels"] = levels.iter().map(level_json).collect();
+    if arguments.explain {
+        value["alternatives"] = rejected.iter().map(alternative_json).collect();
+    }
+    output.result(&value, || {
+        let mut text = planned.text(stored_bytes);
+        text += "\nlength    itemsets  limbs  log2 phase  log2 Q     moments     columns  answered by  bits of fractions\n";
+        text.extend(levels.iter().map(level_row));
+        if arguments.explain {
+            text += "\ndegree  plaintext modulus  limbs  verdict\n";
+            text.extend(rejected.iter().map(alternative_row));
+        }
+        text
+    })
+}
+
+impl Arguments {
+    /// Transactions and items.
+    fn size(&self) -> Result<(u64, u32), Failure> {
+        let Some(input) = &self.input else {
+            return Ok((self.transactions.unwrap_or(0), self.items.unwrap_or(0)));
+        };
+        let mut transactions = read_path(input, self.format)?;
+        if let Some(min_support) = self.min_item_support {
+            transactions = transactions.restrict(min_support);
+        }
+        Ok((transactions.len() as u64, transactions.item_count() as u32))
+    }
+}
+
+/// A dataset that is not there yet.
+struct Planned {
+    prospect: Prospect,
+    max_len: usize,
+}
+
+impl Planned {
+    fn stored_bytes(&self) -> Result<u64, Failure> {
+        let Prospect {
+            parameters,
+            columns,
+            ..
+        } = &self.prospect;
+        let bytes = |(count, blocks)| {
+            segment_bytes(parameters, *columns, blocks).map(|each| each.saturating_mul(count))
+        };
+        let segments = self.prospect.segments().map(bytes);
+        let all: Option<Vec<u64>> = segments.into_iter().collect();
+        let all = all.ok_or_else(|| {
+            format!(
+                "{columns} items with {} limbs are more than a segment holds (2^24 together); leave rare items out (--min-item-support), or choose a smaller --max-len",
+                parameters.limb_count()
+            )
+        })?;
+        Ok(all.into_iter().fold(0, u64::saturating_add))
+    }
+
+    /// The packed bytes of the largest panel.
+    fn panel_bytes(&self) -> u64 {
+        let blocks = self.prospect.blocks().min(BLOCKS_PER_SEGMENT.into());
+        pack::packed_len(blocks as usize * self.prospect.parameters.degree()) as u64
+    }
+
+    fn log2_q_bound(&self) -> u32 {
+        security_bound(self.prospect.parameters.log_degree()).unwrap_or(0)
+    }
+
+    fn to_json(&self, stored_bytes: u64) -> Value {
+        let prospect = &self.prospect;
+        let parameters = &prospect.parameters;
+        json!({
+            "transactions": prospect.transactions,
+            "items": prospect.columns,
+            "frequent_items": prospect.frequent,
+            "max_len": self.max_len,
+            "degree": parameters.degree(),
+            "limbs": parameters.limb_count(),
+            "plaintext_modulus": parameters.plaintext_modulus(),
+            "log2_q": parameters.log2_q(parameters.limb_count()),
+            "log2_q_bound": self.log2_q_bound(),
+            "blocks": prospect.blocks(),
+            "groups": prospect.groups(),
+            "group_blocks": parameters.group_blocks(),
+            "stored_bytes": stored_bytes,
+            "panel_bytes": self.panel_bytes(),
+        })
+    }
+
+    fn text(&self, stored_bytes: u64) -> String {
+        let prospect = &self.prospect;
+        let parameters = &prospect.parameters;
+        format!(
+            "{} transactions × {} items, itemsets of up to {}\n  degree {}, {} limbs (log2 Q = {:.1}, at most {} for 128 bits of security), plaintext modulus {}\n  {} blocks in {} groups of up to {}; {} stored, up to {} a panel\n",
+            prospect.transactions,
+            prospect.columns,
+            self.max_len,
+            parameters.degree(),
+            parameters.limb_count(),
+            parameters.log2_q(parameters.limb_count()),
+            self.log2_q_bound(),
+            parameters.plaintext_modulus(),
+            prospect.blocks(),
+            prospect.groups(),
+            parameters.group_blocks(),
+            bytes(stored_bytes),
+            bytes(self.panel_bytes()),
+        )
+    }
+}
+
+fn level_json(level: &LevelForecast) -> Value {
+    json!({
+        "level": level.level,
+        "itemsets": level.itemsets,
+        "limbs": level.precision.limbs,
+        "log2_phase_bound": level.log2_phase_bound,
+        "log2_q": level.log2_q,
+        "fraction_bits": level.precision.bits,
+        "moments_bytes": level.moments_bytes,
+        "columns_bytes": level.columns_bytes,
+        "answered": level.answered.name(),
+    })
+}
+
+fn level_row(level: &LevelForecast) -> String {
+    let bits: Vec<String> = level
+        .precision
+        .bits
+        .iter()
+        .map(|&bits| match bits {
+            WHOLE => "whole".to_owned(),
+            bits => bits.to_string(),
+        })
+        .collect();
+    format!(
+        "{:>6}  {:>10}  {:>5}  {:>10.1}  {:>6.1}  {:>10}  {:>10}  {:>11}  {}\n",
+        level.level,
+        level.itemsets,
+        level.precision.limbs,
+        level.log2_phase_bound,
+        level.log2_q,
+        bytes(level.moments_bytes),
+        bytes(level.columns_bytes),
+        level.answered.name(),
+        bits.join(" "),
+    )
+}
+
+fn verdict(alternative: &Alternative) -> String {
+    match alternative.verdict {
+        Verdict::Chosen => "chosen".to_owned(),
+        Verdict::NotSecure { most_limbs } => format!(
+            "not secure: the itemsets need more than the {most_limbs} limbs that 128 bits of security allow"
+        ),
+        Verdict::MoreBytes => "more bytes of ciphertext".to_owned(),
+        Verdict::MoreGroups => "more groups of blocks, hence larger answers".to_owned(),
+        Verdict::LargerDegree => "as good, but of a larger degree".to_owned(),
+        Verdict::LargerModulus => "as good, but with a larger plaintext modulus".to_owned(),
+    }
+}
+
+fn limbs(alternative: &Alternative) -> Option<usize> {
+    let parameters = alternative.parameters.as_ref()?;
+    Some(parameters.limb_count())
+}
+
+fn alternative_json(alternative: &Alternative) -> Value {
+    json!({
+        "degree": 1u64 << alternative.log_degree,
+        "plaintext_modulus": alternative.plaintext_modulus,
+        "limbs": limbs(alternative),
+        "verdict": verdict(alternative),
+    })
+}
+
+fn alternative_row(alternative: &Alternative) -> String {
+    format!(
+        "{:>6}  {:>17}  {:>5}  {}\n",
+        1u64 << alternative.log_degree,
+        alternative.plaintext_modulus,
+        limbs(alternative).map_or_else(|| "-".to_owned(), |limbs| limbs.to_string()),
+        verdict(alternative),
+    )
+}

@@ -1,0 +1,121 @@
+//! What `oboro plan` promises is what encrypting makes and mining takes.
+
+mod common;
+
+use common::plaintext::random_baskets;
+use common::{Home, says};
+use serde_json::Value;
+
+#[test]
+fn what_is_planned_is_what_comes() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.write_fimi("rows.dat", &random_baskets(5_000, 8, 200));
+    let planned = owner.json("plan rows.dat --max-len 3");
+    let encrypted = owner.json("encrypt rows.dat --max-len 3");
+    for field in [
+        "transactions",
+        "items",
+        "max_len",
+        "degree",
+        "limbs",
+        "plaintext_modulus",
+        "blocks",
+        "stored_bytes",
+    ] {
+        assert_eq!(planned[field], encrypted[field], "{field}");
+    }
+    owner.json("upload rows.oboro");
+    // Everything is frequent and nothing deduced: exactly the itemsets that were planned for.
+    let mined = owner.json("mine rows.oboro --min-support 1 --no-deduction --verify rows.dat");
+    let levels = |of: &Value| of["levels"].as_array().unwrap().clone();
+    assert_eq!(levels(&mined).len(), 3);
+    for (planned, mined) in levels(&planned).iter().zip(levels(&mined)) {
+        assert_eq!(planned["itemsets"], mined["asked"]);
+        assert_eq!(planned["columns_bytes"], mined["columns_bytes"]);
+        assert_eq!(planned["answered"], mined["answered"]);
+    }
+    let moments = owner.json("mine rows.oboro --min-support 1 --no-deduction --answers moments");
+    for (planned, mined) in levels(&planned).iter().zip(levels(&moments)) {
+        assert_eq!(planned["moments_bytes"], mined["received_bytes"]);
+        assert_eq!(planned["limbs"], mined["limbs"]);
+        // The bound of the answer has the rounding of fractions in it.
+        let bound = |level: &Value| level["log2_phase_bound"].as_f64().unwrap();
+        assert!(
+            bound(planned) < bound(&mined) && bound(&mined) < planned["log2_q"].as_f64().unwrap()
+        );
+    }
+}
+
+#[test]
+fn numbers_and_files_give_the_same_plan() {
+    let owner = Home::new();
+    owner.write_fimi("rows.dat", &random_baskets(300, 6, 128));
+    let of_file = owner.json("plan rows.dat --max-len 2");
+    assert_eq!(
+        of_file,
+        owner.json("plan --transactions 300 --items 6 --max-len 2")
+    );
+    let fewer = owner.json("plan rows.dat --max-len 3 --frequent-items 4 --itemsets 3");
+    let itemsets: Vec<_> = fewer["levels"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["itemsets"].clone())
+        .collect();
+    assert_eq!(itemsets, [3, 3, 3]);
+
+    let explained = owner.json("plan --transactions 8124 --items 112 --max-len 5 --explain");
+    let alternatives = explained["alternatives"].as_array().unwrap();
+    let with = |phrase: &str| {
+        alternatives
+            .iter()
+            .filter(|it| it["verdict"].as_str().unwrap().contains(phrase))
+            .collect::<Vec<_>>()
+    };
+    let [chosen] = with("chosen")[..] else {
+        panic!("{explained}")
+    };
+    for field in ["degree", "limbs", "plaintext_modulus"] {
+        assert_eq!(chosen[field], explained[field], "{field}");
+    }
+    assert!(!with("not secure").is_empty() && !with("more bytes").is_empty());
+    assert!(of_file.get("alternatives").is_none());
+    let text = owner.done("plan rows.dat --explain");
+    says(
+        &text,
+        &[
+            "300 transactions × 6 items",
+            "128 bits of security",
+            "answered by",
+            "chosen",
+        ],
+    );
+}
+
+#[test]
+fn what_cannot_be_planned_is_refused() {
+    let owner = Home::new();
+    for (sizes, phrase) in [
+        ("--transactions 0 --items 3", "at least one transaction"),
+        ("--transactions 3 --items 0", "at least one transaction"),
+        ("--transactions 3 --items 3 --max-len 0", "choose 1 to 16"),
+        ("--transactions 3 --items 3 --max-len 17", "choose 1 to 16"),
+        (
+            "--transactions 3 --items 4294967295",
+            "leave rare items out",
+        ),
+        ("none.dat", "none.dat"),
+    ] {
+        says(&owner.refused(&format!("plan {sizes}")), &[phrase]);
+    }
+    for sizes in ["", "--transactions 3", "--items 3", "rows.dat --items 3"] {
+        owner.misused(&format!("plan {sizes}"));
+    }
+    // As large as numbers get: nothing overflows.
+    owner.json(&format!(
+        "plan --transactions {} --items 100000 --max-len 16",
+        u64::MAX
+    ));
+}

@@ -1,0 +1,165 @@
+//! Columns as they lie in the store, for an owner who counts at home.
+//!
+//! Panels are read and checked one after another on a blocking thread, each once there is room for
+//! it, so a caller holds one such thread at most and none while it reads slowly. It takes a place
+//! among the queries and has their limits.
+
+use crate::blocking::blocking;
+use crate::clients::Client;
+use crate::counting::{Counting, watch};
+use crate::outbox::Outbox;
+use crate::status;
+use oboro_protocol::{COLUMNS_CHUNK_BYTES, digest, v1};
+use oboro_ring::moment::Itemsets;
+use oboro_store::{Snapshot, Store};
+use prost::bytes::Bytes;
+use std::future::pending;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::sync::Notify;
+use tokio_stream::Stream;
+use tonic::Status;
+use tracing::{Instrument, Span};
+
+type Parts = Outbox<v1::FetchColumnsReply>;
+
+/// Admits the call; the columns come from the stream.
+///
+/// # Errors
+/// Too many queries, a request that is malformed.
+pub(crate) async fn fetch(
+    counting: &Counting,
+    client: &Client,
+    request: v1::FetchColumnsRequest,
+) -> Result<Columns, Status> {
+    let place = counting.admission.admit(client)?;
+    let store = Arc::clone(&counting.store);
+    let wanted = blocking(move || Wanted::new(&store, request)).await?;
+    wanted.record(&Span::current());
+    let (outbox, room) = (Arc::new(Parts::new()), Arc::new(Notify::new()));
+    let limit = counting.limits.query_time;
+    let watching = watch(Arc::clone(&outbox), || {}, limit, place);
+    let sending = send(wanted, Arc::clone(&outbox), Arc::clone(&room));
+    let work = async {
+        tokio::select! {
+            () = watching => {}
+            () = async { sending.await; pending().await } => {}
+        }
+    };
+    tokio::spawn(work.in_current_span());
+    Ok(Columns { outbox, room })
+}
+
+/// A request that was found in order.
+struct Wanted {
+    snapshot: Arc<Snapshot>,
+    columns: Vec<u32>,
+    headers: bool,
+}
+
+/// What is read at a time.
+#[derive(Clone, Copy)]
+enum Part {
+    Header { segment: usize },
+    Panel { segment: usize, column: usize },
+}
+
+impl Wanted {
+    fn new(store: &Store, request: v1::FetchColumnsRequest) -> Result<Self, Status> {
+        let root = digest(&request.root).map_err(|error| status::of_field(&error))?;
+        let snapshot = store
+            .snapshot_at(&request.name, root)
+            .map_err(|error| status::of_store(&error))?;
+        let columns = Itemsets::new(1, request.columns, snapshot.manifest().columns)
+            .map_err(|error| {
+                Status::invalid_argument(format!("the request is malformed: {error}"))
+            })?
+            .as_flat()
+            .to_vec();
+        Ok(Self {
+            snapshot,
+            columns,
+            headers: request.headers,
+        })
+    }
+
+    /// Tells the log what is asked, by numbers.
+    fn record(&self, span: &Span) {
+        let dataset = self.snapshot.manifest().dataset;
+        span.record("dataset", tracing::field::display(dataset));
+        span.record("columns", self.columns.len());
+    }
+
+    /// Everything, in the order in which it travels.
+    fn parts(&self) -> impl Iterator<Item = Part> {
+        (0..self.snapshot.manifest().segments.len()).flat_map(move |segment| {
+            let header = self.headers.then_some(Part::Header { segment });
+            let panel = move |&column: &u32| Part::Panel {
+                segment,
+                column: column as usize,
+            };
+            header.into_iter().chain(self.columns.iter().map(panel))
+        })
+    }
+}
+
+/// Puts all parts into the outbox.
+async fn send(wanted: Wanted, outbox: Arc<Parts>, room: Arc<Notify>) {
+    for part in wanted.parts() {
+        while !outbox.has_room() {
+            room.notified().await;
+        }
+        let snapshot = Arc::clone(&wanted.snapshot);
+        match blocking(move || read(&snapshot, part)).await {
+            Ok(bytes) => {
+                let mut chunks = chunks(bytes.into());
+                if chunks.any(|data| outbox.push(v1::FetchColumnsReply { data }).is_break()) {
+                    return;
+                }
+            }
+            Err(status) => return outbox.fail(status),
+        }
+    }
+    outbox.finish();
+}
+
+fn read(snapshot: &Snapshot, part: Part) -> Result<Vec<u8>, Status> {
+    match part {
+        Part::Header { segment } => Ok(snapshot.segment(segment).header_bytes()),
+        Part::Panel { segment, column } => snapshot
+            .segment(segment)
+            .read_packed_panel(0, column)
+            .map_err(|error| status::of_store(&error)),
+    }
+}
+
+fn chunks(bytes: Bytes) -> impl Iterator<Item = Bytes> {
+    (0..bytes.len())
+        .step_by(COLUMNS_CHUNK_BYTES)
+        .map(move |start| bytes.slice(start..bytes.len().min(start + COLUMNS_CHUNK_BYTES)))
+}
+
+/// The columns as the connection takes them. Dropping it ends the call.
+pub(crate) struct Columns {
+    outbox: Arc<Parts>,
+    room: Arc<Notify>,
+}
+
+impl Stream for Columns {
+    type Item = Result<v1::FetchColumnsReply, Status>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let (reply, made_room) = self.outbox.poll_next(context);
+        if made_room {
+            self.room.notify_one();
+        }
+        reply
+    }
+}
+
+impl Drop for Columns {
+    fn drop(&mut self) {
+        self.outbox.close();
+    }
+}
