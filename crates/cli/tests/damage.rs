@@ -391,3 +391,39 @@ fn manifest_of(catalogue: &[u8], head: &Path) -> usize {
         .position(|window| window == manifest);
     at.unwrap()
 }
+
+#[test]
+fn columns_that_are_no_longer_frequent_are_not_read() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let mut baskets = random_baskets(500, 4, 128);
+    baskets.push(vec![9]);
+    owner.write_fimi("rows.dat", &baskets);
+    owner.json("encrypt rows.dat --max-len 2");
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    let uploaded = owner.json("upload rows.oboro");
+    server.kill();
+    let dataset = uploaded["dataset"].as_str().unwrap();
+    let directory = format!("data/segments/{dataset}");
+    let segment = Original::new(operator.find(&directory, "00000000.seg"));
+    let header = header_length(&segment.bytes);
+    let (limbs, columns) = (2, 5);
+    let stride = (segment.bytes.len() - header) / (limbs * columns);
+    // Pairs are the first to need the second limb: of the frequent four, not of the fifth.
+    let mut refused = 0;
+    for column in 0..columns {
+        segment.damage(|bytes| bytes[header + (columns + column) * stride] ^= 1);
+        let server = operator.serve("");
+        owner.talk_to(server.url());
+        let ended = owner.run(&format!("{MINE} --json"));
+        match ended.code {
+            Some(0) => {}
+            _ => {
+                let panel = format!("panel (limb 1, column {column})");
+                says(&ended.stderr, &[&panel, "altered"]);
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!(refused, 4);
+}

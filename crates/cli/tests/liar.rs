@@ -646,7 +646,8 @@ fn a_small_lie_is_found_out_wherever_the_support_is_known_beforehand() {
                 plaintext_modulus: number("plaintext_modulus") as u32,
             });
             scene.lie(Lies { added, ..TRUTH });
-            let mine = format!("mine checked.oboro --min-support 1 --max-len {length}");
+            let mine =
+                format!("mine checked.oboro --min-support 1 --max-len {length} --answers moments");
             let ended = owner.run(&format!("{mine} --json"));
             if ended.code == Some(1) {
                 says(&ended.stderr, &FOUND_OUT);

@@ -259,7 +259,10 @@ fn what_follows_from_known_supports_is_not_asked() {
     let table = owner.done(mine);
     let row = table.lines().nth(3).unwrap().split_whitespace();
     let row: Vec<&str> = row.collect();
-    assert_eq!(row, ["3", "1", "0", "-", "1", "0", "1", "-", "-", "-", "-"]);
+    assert_eq!(
+        row,
+        ["3", "1", "0", "-", "1", "0", "1", "-", "-", "-", "-", "-"]
+    );
 
     let mined = owner.json(&format!("{mine} {ASK_ALL}"));
     assert_right(&mined, &truth, 100, 3);
