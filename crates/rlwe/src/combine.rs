@@ -77,6 +77,10 @@ pub struct Combiner {
     blocks: u64,
     uses: Uses,
     secrets: SecretProducts,
+    /// Whether the power of the mask is multiplied by the first secret of an itemset before it meets
+    /// the product of the others, which other moments meet, too: fewer multiplications where many
+    /// itemsets begin with the same column.
+    first_secret_early: bool,
 }
 
 /// For each moment with a power of the mask: the itemsets that it helps to answer.
@@ -121,9 +125,16 @@ impl Combiner {
             .map(|power| precision.moment_bytes(power))
             .collect();
         let index = MomentIndex::new(&itemsets);
+        let groups = blocks.div_ceil(ring.parameters().group_blocks());
+        let mut firsts: Vec<u32> = itemsets.iter().map(|columns| columns[0]).collect();
+        firsts.dedup();
+        // Either is one multiplication of polynomials; products of all secrets serve every group.
+        let first_secret_early = level >= 2 && firsts.len() as u64 * groups < itemsets.len() as u64;
+        let longest = if first_secret_early { level - 1 } else { level };
         Ok(Self {
             uses: Uses::new(&itemsets, &index),
-            secrets: SecretProducts::new(key.clone(), level),
+            secrets: SecretProducts::new(key.clone(), longest),
+            first_secret_early,
             key,
             itemsets,
             index,
@@ -175,7 +186,7 @@ impl Combiner {
         match (power, self.precision.bits[power]) {
             (0, bits) => self.absorb_scalars(phases, partial, bits),
             (_, WHOLE) => self.absorb_whole(phases, partial, power)?,
-            (_, bits) if power == self.itemsets.length() && power >= 2 => {
+            (_, bits) if power == self.itemsets.length() && self.first_secret_early => {
                 self.absorb_power_of_mask(phases, partial, bits);
             }
             (_, bits) => self.absorb_fractions(phases, partial, power, bits),
@@ -233,9 +244,8 @@ impl Combiner {
         }
     }
 
-    /// The one moment that every itemset needs, with the product of all its secrets. The first secret
-    /// is multiplied in once for all itemsets that begin with the same column; what is left to meet
-    /// are products that other moments meet, too.
+    /// The one moment that every itemset needs, with the product of all its secrets, of which the first
+    /// is multiplied in once for all itemsets that begin with the same column.
     fn absorb_power_of_mask(&self, phases: &mut Phases, partial: &Partial<'_>, bits: u32) {
         pack::unpack_bits(partial.fractions, bits, &mut phases.numbers);
         let mut power = Digits::default();

@@ -90,8 +90,8 @@ impl Reversed {
 /// The products of one dataset's secrets. Shared by threads.
 pub(crate) struct SecretProducts {
     key: DatasetKey,
-    /// Products of so many secrets meet one moment only and are not kept.
-    level: usize,
+    /// Products of more secrets are not kept.
+    longest: usize,
     kept: RwLock<Kept>,
 }
 
@@ -113,11 +113,11 @@ impl Kept {
 }
 
 impl SecretProducts {
-    /// No products yet; for the moments of itemsets of length `level`.
-    pub(crate) fn new(key: DatasetKey, level: usize) -> Self {
+    /// No products yet; those of up to `longest` secrets will be kept.
+    pub(crate) fn new(key: DatasetKey, longest: usize) -> Self {
         Self {
             key,
-            level,
+            longest,
             kept: RwLock::default(),
         }
     }
@@ -127,7 +127,7 @@ impl SecretProducts {
     }
 
     fn is_kept(&self, columns: &[u32]) -> bool {
-        columns.len() == 1 || columns.len() < self.level
+        columns.len() <= self.longest
     }
 
     /// The product of some columns' secrets in evaluation form modulo a limb.
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn coefficients_are_those_of_the_product() {
         let key = key(7, &Parameters::new(12, 3, 40961).unwrap());
-        let secrets = SecretProducts::new(key.clone(), 5);
+        let secrets = SecretProducts::new(key.clone(), 4);
         for columns in [
             &[3][..],
             &[1, 2],
@@ -376,7 +376,7 @@ mod tests {
             }
             let mut digits = Digits::default();
             digits.set(&f, bits);
-            let found = SecretProducts::new(key, 4).reversed(columns).constant_coefficient(&digits);
+            let found = SecretProducts::new(key, 3).reversed(columns).constant_coefficient(&digits);
             prop_assert_eq!(found << (64 - bits), (exact as u64) << (64 - bits));
         }
     }
@@ -388,7 +388,7 @@ mod tests {
         #[test]
         fn a_secret_may_be_multiplied_in_first(bits in 1u32..=64, seed: u64) {
             let key = key(7, &Parameters::new(12, 3, 40961).unwrap());
-            let secrets = SecretProducts::new(key, 3);
+            let secrets = SecretProducts::new(key, 2);
             let mut state = seed;
             let f: Vec<u64> = (0..4096).map(|i| {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -410,7 +410,7 @@ mod tests {
     #[test]
     fn what_is_kept_is_what_was_made_and_the_largest_products_are_not() {
         let key = key(7, &Parameters::new(12, 3, 40961).unwrap());
-        let secrets = SecretProducts::new(key, 2);
+        let secrets = SecretProducts::new(key, 1);
         let first = secrets.reversed(&[4]);
         assert!(Arc::ptr_eq(&first, &secrets.reversed(&[4])));
         let pair = secrets.reversed(&[4, 5]);
