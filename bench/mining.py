@@ -63,10 +63,10 @@ class Oboro:
         return json.loads(done.stdout)
 
     @contextmanager
-    def serve(self) -> Iterator[int]:
+    def serve(self, *options: str) -> Iterator[int]:
         """A server for as long as the context lasts; its process id."""
         listen: list[str | Path] = ["serve", "--listen", "127.0.0.1:0"]
-        command = [self.binary, "--json", *listen, "--data", self.work / "store"]
+        command = [self.binary, "--json", *listen, *options, "--data", self.work / "store"]
         with subprocess.Popen(
             command, env=os.environ | self.environment, stdout=subprocess.PIPE, text=True
         ) as server:
@@ -83,8 +83,22 @@ def response_bytes(run: dict[str, Any]) -> int:
     return sum(level["received_bytes"] for level in run["levels"])
 
 
+def server_seconds(run: dict[str, Any]) -> float:
+    """What the server spent on moments in a run."""
+    return float(sum(level["server_seconds"] for level in run["levels"]))
+
+
+def moments(run: dict[str, Any], which: str) -> int:
+    """Moments of a run: all, or those known to the server."""
+    return int(sum(level[which] for level in run["levels"]))
+
+
 def measure(binary: Path, data: Path, case: Case, repetitions: int) -> dict[str, Any]:
-    """Encrypts and uploads once, mines each way `repetitions` times and takes the medians."""
+    """Encrypts and uploads once, mines each way `repetitions` times and takes the medians.
+
+    No moments are kept for these; then a server that keeps them is mined with a higher minimum
+    support, and again with this one.
+    """
     with tempfile.TemporaryDirectory(prefix="oboro-bench-") as directory:
         oboro = Oboro(binary, Path(directory))
         oboro.run("keygen")
@@ -92,7 +106,7 @@ def measure(binary: Path, data: Path, case: Case, repetitions: int) -> dict[str,
         rare = ["--min-item-support", case.min_item_support] if case.min_item_support else []
         length = str(case.max_len)
         encrypted = oboro.run("encrypt", data, "--max-len", length, "--out", bundle, *rare)
-        with oboro.serve() as server:
+        with oboro.serve("--moment-cache", "0") as server:
             uploaded = oboro.run("upload", bundle)
             query: list[str | Path] = [
                 "mine",
@@ -111,8 +125,14 @@ def measure(binary: Path, data: Path, case: Case, repetitions: int) -> dict[str,
             server_peak = peak_bytes(server)
             by_columns = mine("--answers", "columns")
             asking_all = mine("--answers", "moments", "--no-deduction")
+        with oboro.serve():
+            support = float(case.min_support)
+            higher = f"{min(1.25 * support, (1 + support) / 2):.6f}"
+            by_moments_only = ["--answers", "moments"]
+            oboro.run("mine", bundle, "--min-support", higher, *by_moments_only)
+            again = oboro.run(*query, *by_moments_only)
     levels = runs[0]["levels"]
-    every_run = runs + by_moments + by_columns + asking_all
+    every_run = [*runs, *by_moments, *by_columns, *asking_all, again]
     return {
         "data": case.file,
         "min_support": case.min_support,
@@ -138,9 +158,11 @@ def measure(binary: Path, data: Path, case: Case, repetitions: int) -> dict[str,
         "mine_seconds_moments": median(run["seconds"] for run in by_moments),
         "mine_seconds_columns": median(run["seconds"] for run in by_columns),
         "mine_seconds_asking_all": median(run["seconds"] for run in asking_all),
-        "server_seconds_moments": median(
-            sum(level["server_seconds"] for level in run["levels"]) for run in by_moments
-        ),
+        "mine_seconds_after_higher_support": again["seconds"],
+        "server_seconds_moments": median(server_seconds(run) for run in by_moments),
+        "server_seconds_after_higher_support": server_seconds(again),
+        "moments": moments(again, "moments"),
+        "moments_known_after_higher_support": moments(again, "known_moments"),
         "plaintext_eclat_seconds": median(run["plaintext_seconds"] for run in runs),
         "peak_server_bytes": server_peak,
     }
