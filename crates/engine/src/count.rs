@@ -79,7 +79,7 @@ pub enum Outcome {
 }
 
 /// A question being answered. Its tasks are numbered group by group, so that one pass reads each panel
-/// while it is in reach of all tiles.
+/// while it is in reach of all tiles; those of the last group are smaller.
 pub struct Count<S> {
     source: Arc<S>,
     plan: Plan,
@@ -115,7 +115,7 @@ impl<S: Source> Count<S> {
         let last = segments.last().ok_or(EngineError::Empty)?;
         let blocks = last.first_block + last.blocks;
         let groups = blocks.div_ceil(source.parameters().group_blocks()) as usize;
-        let tasks = groups * plan.tiles().len();
+        let tasks = (groups - 1) * plan.tiles().len() + plan.last_tiles().len();
         Ok(Self {
             source,
             plan,
@@ -206,10 +206,17 @@ impl<S: Source> Count<S> {
             return None;
         }
         let task = self.next.fetch_add(1, Ordering::Relaxed);
-        let tiles = self.plan.tiles();
-        (task < self.tasks).then(|| Task {
-            tile: &tiles[task % tiles.len()],
-            group: (task / tiles.len()) as u64,
+        let (tiles, last) = (self.plan.tiles(), self.plan.last_tiles());
+        let before_last = self.tasks - last.len();
+        (task < self.tasks).then(|| match task.checked_sub(before_last) {
+            None => Task {
+                tile: &tiles[task % tiles.len()],
+                group: (task / tiles.len()) as u64,
+            },
+            Some(place) => Task {
+                tile: &last[place],
+                group: (before_last / tiles.len().max(1)) as u64,
+            },
         })
     }
 }

@@ -15,6 +15,10 @@ use std::collections::BTreeSet;
 const SCALARS_PER_TILE: usize = 4096;
 /// Polynomial moments in a tile without scalars: their sums over one chunk of slots take 128 KiB.
 const POLYNOMIALS_PER_TILE: usize = 32;
+/// Tasks that the last group of blocks is to be cut into, so that threads end at about the same time.
+const LAST_TASKS: usize = 8;
+/// The most parts of one tile there: each reads most of the columns again.
+const PARTS: usize = 4;
 
 /// A factor of a product: the mask counts as one more item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,6 +35,8 @@ pub struct Plan {
     level: usize,
     limbs: usize,
     tiles: Vec<Tile>,
+    /// The same moments in smaller tiles, for the last group of blocks.
+    last_tiles: Vec<Tile>,
 }
 
 /// A run of moments that is evaluated together.
@@ -78,9 +84,17 @@ impl Plan {
         if !run.is_empty() {
             tiles.push(Tile::new(index, run));
         }
+        let parts = (LAST_TASKS / tiles.len().max(1)).clamp(1, PARTS);
+        let part = |tile: &Tile| -> Vec<Tile> {
+            let moments = tile.moments.chunks(tile.moments.len().div_ceil(parts));
+            moments
+                .map(|part| Tile::new(index, part.to_vec()))
+                .collect()
+        };
         Self {
             level: index.level(),
             limbs,
+            last_tiles: tiles.iter().flat_map(part).collect(),
             tiles,
         }
     }
@@ -97,6 +111,10 @@ impl Plan {
 
     pub(crate) fn tiles(&self) -> &[Tile] {
         &self.tiles
+    }
+
+    pub(crate) fn last_tiles(&self) -> &[Tile] {
+        &self.last_tiles
     }
 }
 
@@ -151,6 +169,9 @@ mod tests {
                 .flat_map(|tile| tile.moments.iter().copied())
                 .collect();
             assert_eq!(covered, wanted);
+            let last = plan.last_tiles().iter();
+            let covered: Vec<usize> = last.flat_map(|tile| tile.moments.clone()).collect();
+            assert_eq!(covered, wanted);
             assert!(plan.tiles().len() > 2);
             for tile in plan.tiles() {
                 let polynomials = tile.moments.len() - tile.scalar_count;
@@ -169,5 +190,10 @@ mod tests {
         };
         assert_eq!((tile.moments.len(), tile.scalar_count), (7, 3));
         assert_eq!(tile.factors.len(), 4);
+        let last = plan.last_tiles().iter();
+        assert_eq!(
+            Vec::from_iter(last.map(|tile| tile.moments.len())),
+            [2, 2, 2, 1]
+        );
     }
 }
