@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 
 const DURING: &str = "counting";
 
+/// What the phases of one question may take.
+const PHASE_BYTES: usize = 512 << 20;
+
 /// How levels are to be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Answers {
@@ -403,6 +406,16 @@ impl<'a> EncryptedCounter<'a> {
         Ok((supports, trace))
     }
 
+    /// The most itemsets whose phases the threads can hold, a word for each group of blocks.
+    fn itemsets_in_memory(&self) -> usize {
+        let manifest = self.dataset.manifest();
+        let group = manifest.parameters.group_blocks();
+        let groups = manifest.block_count().div_ceil(group).max(1) as usize;
+        // Every thread has a share, and they are added up in one more.
+        let shares = self.threads.get() + 1;
+        (PHASE_BYTES / (size_of::<u64>() * groups * shares)).max(1)
+    }
+
     /// The columns of a level's itemsets that are not here, ascending.
     fn lacking(&self, questions: &Questions) -> Vec<u32> {
         let all: BTreeSet<u32> = questions
@@ -560,6 +573,7 @@ impl SupportCounter for EncryptedCounter<'_> {
 
     fn count(&mut self, level: usize, candidates: &[Itemset]) -> Result<Vec<u64>, ClientError> {
         let most = itemsets_per_question(&self.connection.limits()?, level);
+        let most = most.min(self.itemsets_in_memory());
         let checks = &self.dataset.record().checks;
         let questions = Questions::new(level, candidates, &self.columns, checks, most);
         let lacking = self.lacking(&questions);
