@@ -1,8 +1,8 @@
 //! One tile over one range of blocks modulo one limb.
 //!
 //! The loop nest, once: chunks of slots, then blocks four at a time, then the tile's programs. A
-//! chunk of a few dozen factors of a block fits the first-level cache, the tile's sums over a
-//! chunk the second; sums are 64-bit and reduced only when they might overflow. Polynomial sums
+//! chunk of a dozen factors of a block fits the first-level cache, chunks of the blocks under way and
+//! the tile's sums over a chunk the second; sums are 64-bit and reduced only when they might overflow. Polynomial sums
 //! take the products of four blocks in one pass. Nothing is allocated once the buffers of the
 //! [`Workspace`] have grown.
 
@@ -14,7 +14,7 @@ use oboro_store::Panel;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Slots worked on at a time: 2 KiB of each factor.
+/// Slots worked on at a time: 4 KiB of each factor.
 const CHUNK: usize = 1024;
 /// Blocks whose products a polynomial sum takes in one pass.
 const BLOCKS: usize = 4;

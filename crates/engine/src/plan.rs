@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 /// Scalar moments in a tile without polynomials.
 const SCALARS_PER_TILE: usize = 4096;
-/// Polynomial moments in a tile without scalars: their sums over one chunk of slots take 128 KiB.
+/// Polynomial moments in a tile without scalars: their sums over one chunk of slots take 256 KiB.
 const POLYNOMIALS_PER_TILE: usize = 32;
 /// Tasks that the last group of blocks is to be cut into, so that threads end at about the same time.
 const LAST_TASKS: usize = 8;
