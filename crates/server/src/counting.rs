@@ -17,7 +17,6 @@ use crate::status;
 use oboro_engine::{Count, Moments, Plan, Step, Workspace};
 use oboro_protocol::v1::count_reply::Reply as Part;
 use oboro_protocol::{MOMENTS_CHUNK_BYTES, check_fraction_bits, digest, v1};
-use oboro_ring::Ring;
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_store::{Digest, Snapshot, Store};
 use prost::Message;
@@ -207,8 +206,9 @@ impl Answer {
             limbs,
             fraction_bits,
         } = question;
-        let parameters = snapshot.manifest().parameters.clone();
-        let groups = snapshot.block_count().div_ceil(parameters.group_blocks());
+        let ring = snapshot.ring();
+        let group = ring.parameters().group_blocks();
+        let groups = snapshot.block_count().div_ceil(group);
         let index = MomentIndex::new(&itemsets);
         let kind = Kind {
             root: snapshot.root(),
@@ -242,7 +242,7 @@ impl Answer {
         Ok(Self {
             root,
             index,
-            packing: Packing::new(Ring::new(parameters), limbs, fraction_bits),
+            packing: Packing::new(ring, limbs, fraction_bits),
             known: Mutex::new(known.into()),
             known_moments,
             left: AtomicU64::new(known_moments + u64::from(count.is_some())),

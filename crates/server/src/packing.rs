@@ -5,17 +5,18 @@ use oboro_protocol::{moments_messages, v1};
 use oboro_ring::moment::MomentIndex;
 use oboro_ring::{Fractions, Ring};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// Packs the moments of one question.
 pub(crate) struct Packing {
-    ring: Ring,
+    ring: Arc<Ring>,
     limbs: usize,
     /// For each power of the mask.
     fraction_bits: Vec<u32>,
 }
 
 impl Packing {
-    pub(crate) fn new(ring: Ring, limbs: usize, fraction_bits: Vec<u32>) -> Self {
+    pub(crate) fn new(ring: Arc<Ring>, limbs: usize, fraction_bits: Vec<u32>) -> Self {
         Self {
             ring,
             limbs,
@@ -131,7 +132,7 @@ mod tests {
     fn runs_are_of_neighbours_with_one_power() {
         let ring = Ring::new(Parameters::new(10, 1, 12289).unwrap());
         let degree = ring.degree();
-        let packing = Packing::new(ring, 1, vec![32, 20, 24]);
+        let packing = Packing::new(Arc::new(ring), 1, vec![32, 20, 24]);
         let index = MomentIndex::new(&Itemsets::new(2, vec![0, 1, 0, 2, 1, 2], 3).unwrap());
         // All scalars but the second, all polynomials.
         let numbers = [0, 2, 3, 4, 5, 6];
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn nothing_is_packed_for_nobody() {
         let ring = Ring::new(Parameters::new(10, 1, 12289).unwrap());
-        let packing = Packing::new(ring, 1, vec![32, 20]);
+        let packing = Packing::new(Arc::new(ring), 1, vec![32, 20]);
         let index = MomentIndex::new(&Itemsets::new(1, vec![0], 1).unwrap());
         let mut residues = vec![0; 1025];
         let moments = Moments {

@@ -9,7 +9,7 @@ use crate::id::Digest;
 use crate::manifest::Manifest;
 use crate::panel::Panel;
 use crate::segment::Segment;
-use oboro_ring::mask;
+use oboro_ring::{Ring, mask};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -94,6 +94,7 @@ pub struct Snapshot {
     manifest: Manifest,
     root: Digest,
     segments: Vec<Arc<ResidentSegment>>,
+    ring: OnceLock<Arc<Ring>>,
 }
 
 impl Snapshot {
@@ -108,6 +109,7 @@ impl Snapshot {
             manifest,
             root,
             segments,
+            ring: OnceLock::new(),
         }
     }
 
@@ -128,6 +130,12 @@ impl Snapshot {
     /// The root hash of this version.
     pub fn root(&self) -> Digest {
         self.root
+    }
+
+    /// The ring of the ciphertexts, prepared when first asked for.
+    pub fn ring(&self) -> Arc<Ring> {
+        let prepare = || Arc::new(Ring::new(self.manifest.parameters.clone()));
+        Arc::clone(self.ring.get_or_init(prepare))
     }
 
     /// The number of blocks.
