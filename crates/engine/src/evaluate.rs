@@ -101,16 +101,16 @@ impl Workspace {
             while !chunks.is_empty() {
                 read_some(&mut ahead);
                 for (i, block) in chunks.chunks_exact(factors).enumerate() {
-                    for chunk in ahead.iter().skip(i * factors).take(factors) {
-                        vector::prefetch(chunk);
-                    }
+                    let mut next = ahead.iter().skip(i * factors).take(factors);
                     add_scalars(
                         &tile.scalars,
                         q,
                         block,
+                        &mut next,
                         &mut self.products,
                         &mut self.scalars,
                     );
+                    next.for_each(|chunk| vector::prefetch(chunk));
                 }
                 if lazy + BLOCKS >= vector::LAZY_SUMS {
                     vector::fold(q, &mut self.polynomials);
@@ -159,15 +159,20 @@ fn recycle<'b>(mut references: Vec<&[u32]>) -> Vec<&'b [u32]> {
         .collect()
 }
 
-/// Adds a chunk of one block to the sums of the scalar moments.
-fn add_scalars(
+/// Adds a chunk of one block to the sums of the scalar moments. Chunks that come `next` are asked for
+/// one at a step: memory has time for them while a step computes.
+fn add_scalars<'n>(
     program: &Program,
     q: &Modulus,
     chunks: &[&[u32]],
+    next: &mut impl Iterator<Item = &'n &'n [u32]>,
     products: &mut [Vec<u32>],
     sums: &mut [Sum],
 ) {
     for step in &program.steps {
+        if let Some(chunk) = next.next() {
+            vector::prefetch(chunk);
+        }
         match step {
             &Step::Multiply { a, b, out } => multiply(q, a, b, out, chunks, products),
             Step::Tile(tile) => {

@@ -133,11 +133,13 @@ macro_rules! kernels {
         #[$instructions]
         #[inline]
         fn products_of<const PAIRS: usize>(
-            pairs: [(&[u32], &[u32]); PAIRS],
+            mut pairs: [(&[u32], &[u32]); PAIRS],
             accumulator: &mut [u64],
         ) {
             let length = accumulator.len();
-            let pairs = pairs.map(|(a, b)| (&a[..length], &b[..length]));
+            for (a, b) in &mut pairs {
+                (*a, *b) = (&a[..length], &b[..length]);
+            }
             let mut i = 0;
             while i + WORDS <= length {
                 let (first, second) = accumulator[i..i + WORDS].split_at_mut(WORDS / 2);
@@ -214,13 +216,17 @@ macro_rules! kernels {
         #[$instructions]
         #[inline]
         fn tile<const PREFIXES: usize, const LEAVES: usize>(
-            prefixes: [&[u32]; PREFIXES],
-            leaves: [&[u32]; LEAVES],
+            mut prefixes: [&[u32]; PREFIXES],
+            mut leaves: [&[u32]; LEAVES],
             sums: &mut [[Sum; super::LEAVES]],
         ) {
             let length = prefixes[0].len();
-            let prefixes = prefixes.map(|x| &x[..length]);
-            let leaves = leaves.map(|x| &x[..length]);
+            for x in &mut prefixes {
+                *x = &x[..length];
+            }
+            for x in &mut leaves {
+                *x = &x[..length];
+            }
             let mut i = 0;
             while i + WORDS <= length {
                 // Both halves of a register go to the same lanes, unless there are so few of them
