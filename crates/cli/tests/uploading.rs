@@ -4,7 +4,7 @@ mod common;
 
 use common::plaintext::{Plaintext, random_baskets, supports};
 use common::proxy::{Direction, Proxy};
-use common::{Home, says, until};
+use common::{Home, Server, says, until};
 use serde_json::Value;
 use std::fs;
 
@@ -52,6 +52,21 @@ impl Parties {
         datasets
             .map(|(name, version)| (name, version.unwrap()))
             .collect()
+    }
+
+    /// Begins to upload, and kills the client once so many bytes have passed; the proxy still holds
+    /// the connection to the server, which has written some of them.
+    fn kill_upload_after(&self, server: &Server, bytes: u64) -> Proxy {
+        let proxy = Proxy::to(server.address());
+        proxy.stall_after(Direction::Up, bytes);
+        let upload = format!("upload rows.oboro --server {}", proxy.url());
+        let mut upload = self.owner.start(&upload);
+        proxy.wait_until_stalled(1);
+        until("the server has written something", || {
+            (self.received() > 0).then_some(())
+        });
+        upload.kill();
+        proxy
     }
 
     /// How much of the upload under way has reached the server's disk.
@@ -104,15 +119,7 @@ fn an_upload_begun_again_sends_only_the_rest() {
         owner, operator, ..
     } = &parties;
     let server = operator.serve("");
-    let proxy = Proxy::to(server.address());
-    proxy.stall_after(Direction::Up, parties.total / 2);
-    let mut upload = owner.start(&format!("upload rows.oboro --server {}", proxy.url()));
-    proxy.wait_until_stalled(1);
-    // What has passed the proxy is on its way through the server; wait for a part of it.
-    until("the server has written something", || {
-        (parties.received() > 0).then_some(())
-    });
-    upload.kill();
+    let _proxy = parties.kill_upload_after(&server, parties.total / 2);
     server.kill();
     let received = parties.received();
     assert!((1..parties.total).contains(&received), "{received}");
@@ -137,14 +144,7 @@ fn what_a_power_cut_damaged_is_sent_again() {
         owner, operator, ..
     } = &parties;
     let server = operator.serve("");
-    let proxy = Proxy::to(server.address());
-    proxy.stall_after(Direction::Up, parties.total / 2);
-    let mut upload = owner.start(&format!("upload rows.oboro --server {}", proxy.url()));
-    proxy.wait_until_stalled(1);
-    until("the server has written something", || {
-        (parties.received() > 0).then_some(())
-    });
-    upload.kill();
+    let _proxy = parties.kill_upload_after(&server, parties.total / 2);
     server.kill();
     // The length of the file got to the disk, its last bytes did not.
     let partial = operator.find("data/segments", "00000000.seg.partial");
@@ -166,14 +166,7 @@ fn a_client_killed_in_the_middle_does_not_block_the_next() {
         owner, operator, ..
     } = &parties;
     let server = operator.serve("");
-    let proxy = Proxy::to(server.address());
-    proxy.stall_after(Direction::Up, parties.total / 3);
-    let mut upload = owner.start(&format!("upload rows.oboro --server {}", proxy.url()));
-    proxy.wait_until_stalled(1);
-    until("the server has written something", || {
-        (parties.received() > 0).then_some(())
-    });
-    upload.kill();
+    let proxy = parties.kill_upload_after(&server, parties.total / 3);
     proxy.cut();
     // The server may not have noticed yet; the next upload waits until it has.
     owner.talk_to(server.url());
@@ -231,14 +224,7 @@ fn an_upload_given_up_leaves_nothing() {
         owner, operator, ..
     } = &parties;
     let server = operator.serve("");
-    let proxy = Proxy::to(server.address());
-    proxy.stall_after(Direction::Up, parties.total / 2);
-    let mut upload = owner.start(&format!("upload rows.oboro --server {}", proxy.url()));
-    proxy.wait_until_stalled(1);
-    until("the server has written something", || {
-        (parties.received() > 0).then_some(())
-    });
-    upload.kill();
+    let proxy = parties.kill_upload_after(&server, parties.total / 2);
     proxy.cut();
     owner.talk_to(server.url());
     owner.json("upload rows.oboro --cancel");

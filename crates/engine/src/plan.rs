@@ -32,7 +32,6 @@ pub enum Factor {
 /// What to compute for one question.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    level: usize,
     limbs: usize,
     tiles: Vec<Tile>,
     /// The same moments in smaller tiles, for the last group of blocks.
@@ -92,16 +91,10 @@ impl Plan {
                 .collect()
         };
         Self {
-            level: index.level(),
             limbs,
             last_tiles: tiles.iter().flat_map(part).collect(),
             tiles,
         }
-    }
-
-    /// The length of the itemsets asked for.
-    pub fn level(&self) -> usize {
-        self.level
     }
 
     /// The limbs to compute with.
