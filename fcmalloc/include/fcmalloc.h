@@ -1,0 +1,86 @@
+// fcmalloc: malloc for programs that own the machine and repeat the same allocations.
+//
+// libfcmalloc.so and libfcmalloc.a define the standard names (malloc, free, ... and the C++
+// operators). Every function is also there under the prefix fc_, and libfcmalloc-prefixed.a has
+// only those, for programs that embed the allocator beside another. A block may be freed by any
+// thread. Options come from the environment; fcmalloc/README.md lists them.
+
+#ifndef FCMALLOC_H
+#define FCMALLOC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FC_VERSION "0.1.0"
+
+#define FC_ATTR_MALLOC __attribute__((malloc, warn_unused_result))
+
+// The standard functions, with the standard's semantics: blocks are aligned to 16 bytes, size 0
+// gives a unique pointer, failure gives NULL and errno ENOMEM.
+void *fc_malloc(size_t size) FC_ATTR_MALLOC;
+void fc_free(void *block);
+void *fc_calloc(size_t count, size_t size) FC_ATTR_MALLOC;
+void *fc_realloc(void *block, size_t size) __attribute__((warn_unused_result));
+void *fc_reallocarray(void *block, size_t count, size_t size) __attribute__((warn_unused_result));
+int fc_posix_memalign(void **out, size_t alignment, size_t size);
+void *fc_aligned_alloc(size_t alignment, size_t size) FC_ATTR_MALLOC;
+void *fc_memalign(size_t alignment, size_t size) FC_ATTR_MALLOC;
+void *fc_valloc(size_t size) FC_ATTR_MALLOC;
+void *fc_pvalloc(size_t size) FC_ATTR_MALLOC;
+size_t fc_malloc_usable_size(const void *block);
+
+// C23. The size, and for fc_free_aligned_sized the alignment, must be those of the allocation.
+void fc_free_sized(void *block, size_t size);
+void fc_free_aligned_sized(void *block, size_t alignment, size_t size);
+
+// Gives the physical memory of everything free, in this and all idle heaps, back to the
+// kernel. Returns the number of bytes given back.
+size_t fc_trim(void);
+
+// Maps and first-touches `bytes` more, in parallel, so that allocation up to that much faults no
+// page. Returns 0, or ENOMEM where the machine or FCMALLOC_LIMIT does not allow it.
+int fc_reserve(size_t bytes);
+
+// What the allocator holds and has done since the program began. Bytes are of address space that
+// was ever handed out, which is what can be resident.
+struct fc_stats {
+    uint64_t in_use_small;    // bytes in blocks of the size classes, handed to the program
+    uint64_t in_use_large;    // bytes in large blocks, handed to the program
+    uint64_t free_small;      // bytes in spans that no block of the program occupies
+    uint64_t free_large;      // bytes in free runs
+    uint64_t in_transit;      // bytes freed by other threads, waiting in sub heaps and channels
+    uint64_t metadata;        // bytes of descriptors, heaps and the page map
+    uint64_t footprint;       // bytes ever taken from the kernel and not given back
+    uint64_t footprint_peak;  // most that `footprint` has been
+    uint64_t reserved;        // bytes first-touched ahead of use
+    uint64_t released;        // bytes given back by fc_trim, malloc_trim or decay
+    uint64_t heaps;           // local heaps made
+    uint64_t heaps_adopted;   // times that a thread took over the heap of a dead one
+    uint64_t remote_frees;    // blocks freed by a thread that does not own them
+    uint64_t batches;         // batches in which they were sent home
+    uint64_t steals;          // runs that a heap took from another's free ones
+    uint64_t contended_waits; // times that a thread waited for a lock
+    uint64_t system_calls;    // memory system calls made by the allocator
+    uint64_t minor_faults;    // of the whole process, from getrusage
+    uint64_t major_faults;
+};
+void fc_stats(struct fc_stats *out);
+
+// Writes the figures of fc_stats and a table by size class to a file descriptor, as one JSON
+// object on one line. Returns 0 or an errno value.
+int fc_stats_json(int descriptor);
+
+// The calling thread's memory policy has changed (set_mempolicy): memory that its heap recycles
+// honours the new one from here on. Called by itself where the change goes through libnuma.
+void fc_policy_changed(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
