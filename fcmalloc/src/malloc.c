@@ -143,7 +143,7 @@ static void *aligned_from(struct fc_heap *heap, size_t alignment, size_t size) {
     bool zero;
     // Blocks of a class lie at multiples of its stride from the beginning of a page.
     if (alignment <= FC_PAGE && size <= FC_SMALL_MAX) {
-        size_t rounded = fc_round_up(size > 0 ? size : 1, alignment);
+        size_t rounded = fc_round_up(size, alignment);
         for (unsigned class = fc_class_of(rounded);
              class < FC_CLASSES && fc_class_size(class) <= 2 * rounded; class++) {
             if (fc_class_stride(class) % alignment == 0) {
@@ -166,7 +166,7 @@ static void *aligned(size_t alignment, size_t size) {
     if (heap == NULL) {
         return no_memory();
     }
-    void *block = aligned_from(heap, alignment, size);
+    void *block = aligned_from(heap, alignment, size > 0 ? size : 1);
     fc_heap_leave(heap);
     return block;
 }
