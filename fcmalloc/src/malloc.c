@@ -231,9 +231,13 @@ static _Noreturn void die_freed(const void *p) { fc_die("block %p was freed alre
 
 // The run of a block in use that begins at `p`; ends the program where there is none.
 static struct fc_run *run_of(const void *p) {
-    struct fc_run *run = fc_space_holds(p) ? fc_space_run(p) : NULL;
-    if (run == NULL) {
+    if (!fc_space_holds(p)) {
         die_foreign(p);
+    }
+    // Pages inside a large block may have no entry, or one that is out of date.
+    struct fc_run *run = fc_space_run(p);
+    if (run == NULL) {
+        die_interior(p);
     }
     switch (fc_run_kind(run)) {
         case FC_RUN_SPAN:
@@ -251,11 +255,14 @@ static struct fc_run *run_of(const void *p) {
             return run;
         case FC_RUN_TRANSIT:
         case FC_RUN_FREE:
-            die_freed(p);
+            if ((const char *)p >= run->start && (const char *)p < fc_run_end(run)) {
+                die_freed(p);
+            }
+            break;
         case FC_RUN_NONE:
             break;
     }
-    die_foreign(p);
+    die_interior(p);
 }
 
 static __attribute__((noinline)) void free_slow(void *p) {
