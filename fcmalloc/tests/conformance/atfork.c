@@ -41,7 +41,7 @@ static void fork_often(void) {
     done = false;
     for (size_t i = 0; i < 4; i++)
         CHECK(pthread_create(&threads[i], NULL, allocate_until_done, (void *)i) == 0);
-    for (int i = 0; i < 50; i++) {
+    for (int i = 0; i < 15; i++) {
         check_succeeds(look_as_child);
         check_pattern(of_parent, 300, 300);
     }

@@ -2,7 +2,7 @@
 
 #include "pattern.h"
 
-enum { THREADS = 8, SHARED = 512, FORKS = 60 };
+enum { THREADS = 8, SHARED = 512, FORKS = 25 };
 static _Atomic(size_t *) shared[SHARED];
 static _Atomic bool done;
 
@@ -66,11 +66,11 @@ static void fork_often(void) {
 }
 
 static void fork_from_a_child(void) {
-    for (int i = 0; i < 10; i++) check_succeeds(fork_again_and_live);
+    for (int i = 0; i < 5; i++) check_succeeds(fork_again_and_live);
 }
 
 static void *fork_a_few_times(void *unused) {
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 5; i++) {
         pid_t child = fork();
         if (child == 0) {
             live_as_child();

@@ -60,10 +60,22 @@ static void owner_after_other(void) {
     free(opaque(remote));
 }
 
+static pthread_barrier_t owner_is_done;
+
+static void *free_remote_later(void *unused) {
+    pthread_barrier_wait(&owner_is_done);
+    return free_remote(unused);
+}
+
+// The other thread is there beforehand: to make it would use the freed memory again.
 static void other_after_owner(void) {
+    pthread_t other;
+    CHECK(pthread_barrier_init(&owner_is_done, NULL, 2) == 0);
+    CHECK(pthread_create(&other, NULL, free_remote_later, NULL) == 0);
     remote = suspected(malloc(remote_size));
     free(opaque(remote));
-    in_threads(1, free_remote);
+    pthread_barrier_wait(&owner_is_done);
+    pthread_join(other, NULL);
 }
 
 static void other_twice(void) {
