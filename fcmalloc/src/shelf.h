@@ -18,6 +18,7 @@ struct fc_shelf {
     struct fc_lock lock;
     // Pages in the bins and in the mail: what a thief may hope for. Read without the lock.
     _Atomic size_t idle;
+    _Atomic size_t mailed;
     char *top;
     char *ready;
     char *end;
