@@ -297,6 +297,8 @@ static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined) {
         }
     }
     shelf->top += more;
+    atomic_store_explicit(&shelf->used, atomic_load_explicit(&shelf->used, memory_order_relaxed) + more,
+                          memory_order_relaxed);
     return run;
 }
 
@@ -396,7 +398,7 @@ static struct fc_run *settle(struct fc_heap *heap, struct fc_run *run,
 }
 
 struct fc_run *fc_shelf_take(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
-                             size_t alignment, enum fc_growth growth) {
+                             size_t alignment) {
     struct fc_shelf *shelf = &heap->shelf;
     struct wanted wanted = {kind, pages, alignment > FC_PAGE ? alignment : FC_PAGE};
     size_t most = pages + (wanted.alignment >> FC_PAGE_SHIFT) - 1;
@@ -409,27 +411,29 @@ struct fc_run *fc_shelf_take(struct fc_heap *heap, enum fc_run_kind kind, uint32
     struct fc_run *run =
         settle(heap, stealing ? take_held(heap, all) : take_own(heap, all), &wanted);
     fc_lock_drop(&shelf->lock);
-    if (run != NULL || (!stealing && growth == FC_NO_GROWTH)) {
+    if (run != NULL) {
         return run;
     }
     // Not under the lock: others may be doing the same.
-    struct fc_run *stolen = stealing ? steal(heap, all, true) : NULL;
+    run = stealing ? steal(heap, all, true) : NULL;
     fc_lock_take(&shelf->lock);
-    bool more = stolen == NULL && growth == FC_GROWTH;
-    run = stolen != NULL ? stolen : fresh(heap, all, true);
-    if (run == NULL && more && grow(heap, (size_t)all << FC_PAGE_SHIFT)) {
+    if (run == NULL) {
+        run = fresh(heap, all, true);
+    }
+    if (run == NULL && grow(heap, (size_t)all << FC_PAGE_SHIFT)) {
         run = take_own(heap, all);
     }
     run = settle(heap, run, &wanted);
     fc_lock_drop(&shelf->lock);
-    if (run != NULL || growth == FC_NO_GROWTH) {
+    if (run != NULL) {
         return run;
     }
-    for (int same = 1; stolen == NULL && same >= 0; same--) {
-        stolen = steal(heap, all, same);
+    // The last resort.
+    for (int same = 1; run == NULL && same >= 0; same--) {
+        run = steal(heap, all, same);
     }
     fc_lock_take(&shelf->lock);
-    run = settle(heap, stolen, &wanted);
+    run = settle(heap, run, &wanted);
     fc_lock_drop(&shelf->lock);
     return run;
 }
