@@ -26,14 +26,14 @@ static void *use_a_little(void *unused) {
     return unused;
 }
 
-STEP(uses_768_mebibytes) {
-    use_and_free(768 << 20, 256 << 20);
-    use_and_free(768 << 20, 1 << 20);
-    use_and_free(768 << 20, 20000);
+STEP(uses_640_mebibytes) {
+    use_and_free(640 << 20, 256 << 20);
+    use_and_free(640 << 20, 1 << 20);
+    use_and_free(640 << 20, 20000);
     in_threads(8, use_a_little);
 }
-static void two_gibibytes(void) { within((size_t)2 << 30, "uses_768_mebibytes"); }
-TEST(two_gibibytes_of_address_space_hold_768_mebibytes) { check_succeeds(two_gibibytes); }
+static void two_gibibytes(void) { within((size_t)2 << 30, "uses_640_mebibytes"); }
+TEST(two_gibibytes_of_address_space_hold_640_mebibytes) { check_succeeds(two_gibibytes); }
 
 STEP(uses_48_mebibytes) {
     use_and_free(48 << 20, 8 << 20);

@@ -54,10 +54,18 @@ static void *free_remote(void *unused) {
     return unused;
 }
 
+// The owner looks at what others freed when it allocates.
+static void go_on(void) {
+    static void *blocks[1000];
+    for (size_t i = 0; i < 1000; i++) blocks[i] = malloc(remote_size);
+    for (size_t i = 0; i < 1000; i++) free(blocks[i]);
+}
+
 static void owner_after_other(void) {
     remote = suspected(malloc(remote_size));
     in_threads(1, free_remote);
     free(opaque(remote));
+    go_on();
 }
 
 static pthread_barrier_t owner_is_done;
