@@ -18,6 +18,14 @@ struct fc_heap fc_no_heap = {.current = {SAME_112(&fc_no_span)}};
 
 _Thread_local struct fc_heap *fc_self = &fc_no_heap;
 
+// Rounds of a thread's destructors. ThreadSanitizer takes leave of the thread in the last one, after
+// which nothing that it has instrumented may run.
+#ifdef __SANITIZE_THREAD__
+#define FAREWELLS (PTHREAD_DESTRUCTOR_ITERATIONS - 1)
+#else
+#define FAREWELLS PTHREAD_DESTRUCTOR_ITERATIONS
+#endif
+
 // Times that the thread's destructors have run; once they are done it gets no heap again.
 static _Thread_local unsigned farewells;
 
@@ -102,12 +110,12 @@ static void release(struct fc_heap *heap) {
 // Runs when the thread ends. Other destructors may still allocate: asks to run again until the
 // last round, so as to be the last.
 static void end_thread(void *heap) {
-    if (++farewells < PTHREAD_DESTRUCTOR_ITERATIONS &&
+    if (++farewells < FAREWELLS &&
         pthread_setspecific(registry.key, heap) == 0) {
         return;
     }
     fc_self = &fc_no_heap;
-    farewells = PTHREAD_DESTRUCTOR_ITERATIONS;
+    farewells = FAREWELLS;
     release(heap);
 }
 
@@ -123,7 +131,7 @@ struct fc_heap *fc_heap_here(void) {
     if (fc_self != &fc_no_heap) {
         return fc_self;
     }
-    if (!fc_init() || farewells == PTHREAD_DESTRUCTOR_ITERATIONS) {
+    if (!fc_init() || farewells == FAREWELLS) {
         return NULL;
     }
     struct fc_heap *heap = acquire();
