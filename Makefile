@@ -11,7 +11,7 @@ BENCH_THREADS ?= 2
 FUZZ_SECONDS ?= 5
 FUZZ_TARGET ?=
 
-.PHONY: help demo bench-engine bench-mining bench-ring bench-support bench-table6 test fuzz lint lint-rust lint-python lint-shell fmt build clean
+.PHONY: help demo bench-engine bench-mining bench-ring bench-support bench-table6 test fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -21,6 +21,7 @@ export DATA MIN_SUPPORT MAX_LEN
 
 PYTHON ?= python3
 PYTHON_MIN := 3.10
+CMAKE_MIN := $(shell sed -n 's/^cmake_minimum_required(VERSION \(.*\))/\1/p' fcmalloc/CMakeLists.txt)
 RUST_MIN := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
 CARGO_FUZZ_VERSION := 0.13.1
 CARGO_FUZZ := fuzz/target/tools/bin/cargo-fuzz
@@ -30,6 +31,7 @@ OBORO := $(or $(CARGO_TARGET_DIR),target)/release/oboro
 files = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- $(1) 2>/dev/null))
 PYTHON_FILES := $(call files,'*.py')
 SHELL_FILES := $(call files,'*.sh' .ci/run)
+C_TOOLS := CLANG_FORMAT="$(CURDIR)/.venv/bin/clang-format" CLANG_TIDY="$(CURDIR)/.venv/bin/clang-tidy"
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,11 +58,12 @@ bench-table6: build .venv-bench/installed ## Table 6 of the FCMalloc paper: phas
 
 test: | toolchain-test ## Run every test; needs no network once dependencies are fetched
 	cargo test --workspace --locked
+	$(MAKE) --directory fcmalloc check
 
 fuzz: $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION) | toolchain-fuzz ## Give every decoder made-up bytes for a few seconds
 	CARGO_FUZZ="$(CURDIR)/$(CARGO_FUZZ)" FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz.sh $(FUZZ_TARGET)
 
-lint: lint-rust lint-python lint-shell ## Check format, lints, documentation and types
+lint: lint-rust lint-python lint-shell lint-c ## Check format, lints, documentation and types
 
 lint-rust: | toolchain-lint
 	cargo fmt --all --check
@@ -84,16 +87,21 @@ else
 	shellcheck $(SHELL_FILES)
 endif
 
-fmt: $(if $(PYTHON_FILES),.venv/installed) | toolchain-lint ## Format the sources
+lint-c: .venv/installed
+	$(MAKE) --directory fcmalloc lint $(C_TOOLS)
+
+fmt: .venv/installed | toolchain-lint ## Format the sources
 	cargo fmt --all
 	cargo fmt --manifest-path fuzz/Cargo.toml
 	$(if $(PYTHON_FILES),.venv/bin/ruff format $(PYTHON_FILES))
+	$(MAKE) --directory fcmalloc format $(C_TOOLS)
 
 build: | toolchain-build ## Build the oboro command with optimisation
 	cargo build --release --locked -p oboro
 
 clean: ## Remove everything that the other targets made
 	cargo clean
+	$(MAKE) --directory fcmalloc clean
 	rm -rf fuzz/target fuzz/artifacts .venv .venv-bench .mypy_cache .ruff_cache
 
 # Installed here, so that nothing outside this directory changes.
@@ -114,9 +122,9 @@ $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION): | toolchain-fuzz
 # The tools that each target needs. toolchain-X checks them all and prints one message.
 NEEDS_build := rust cc
 NEEDS_bench := python venv
-NEEDS_test := rust cc python
+NEEDS_test := rust cc c++ cmake python
 NEEDS_fuzz := rust cc c++
-NEEDS_lint := rust cc rustfmt clippy $(if $(PYTHON_FILES),python venv)
+NEEDS_lint := rust cc rustfmt clippy python venv
 TOOLCHAINS := toolchain-build toolchain-bench toolchain-test toolchain-fuzz toolchain-lint
 
 .PHONY: $(TOOLCHAINS)
@@ -157,6 +165,12 @@ for tool in "$$@"; do
         if ! : | c++ -include vector -x c++ -c - -o /dev/null 2>/dev/null; then
             lack 'a C++ compiler (c++) with the headers of its library'
             packages="$$packages build-essential"
+        fi ;;
+    cmake)
+        found=$$(cmake --version 2>/dev/null | sed -n 's/^cmake version //p')
+        if [ -z "$$found" ] || ! at_least "$$found" '$(CMAKE_MIN)'; then
+            lack "CMake $(CMAKE_MIN) or newer: found $${found:-none}"
+            packages="$$packages cmake"
         fi ;;
     python)
         found=$$($(PYTHON) -c 'import platform; print(platform.python_version())' 2>/dev/null)

@@ -1,4 +1,4 @@
-// C++'s operator new and delete, all forms, under their mangled names. They call the program's C++
+// C++'s operator new and delete under their mangled names. They call the program's C++
 // library where the language asks for it: the new-handler, and std::bad_alloc. Left out of the
 // prefixed library.
 
@@ -16,7 +16,7 @@ extern new_handler get_new_handler(void) __asm__("_ZSt15get_new_handlerv") __att
 extern void throw_libstdcxx(void) __asm__("_ZSt17__throw_bad_allocv") __attribute__((weak));
 extern void throw_libcxx(void) __asm__("_ZNSt3__117__throw_bad_allocEv") __attribute__((weak));
 
-static void throw_bad_alloc(void) {
+static _Noreturn void throw_bad_alloc(void) {
     if (throw_libstdcxx != NULL) {
         throw_libstdcxx();
     } else if (throw_libcxx != NULL) {
@@ -26,11 +26,11 @@ static void throw_bad_alloc(void) {
 }
 
 // Tries until there is memory or no handler; a handler may free some, or throw.
-static __attribute__((noinline)) void *retry(size_t alignment, size_t size) {
+static __attribute__((noinline)) void *retry_or_throw(size_t alignment, size_t size) {
     for (;;) {
         new_handler handler = get_new_handler != NULL ? get_new_handler() : NULL;
         if (handler == NULL) {
-            return NULL;
+            throw_bad_alloc();
         }
         handler();
         void *block = fc_memalign(alignment, size);
@@ -40,32 +40,14 @@ static __attribute__((noinline)) void *retry(size_t alignment, size_t size) {
     }
 }
 
-static __attribute__((noinline)) void *retry_or_throw(size_t alignment, size_t size) {
-    void *block = retry(alignment, size);
-    if (block == NULL) {
-        throw_bad_alloc();
-    }
-    return block;
-}
-
 static inline void *new_throwing(size_t size) {
     void *block = fc_malloc(size);
     return FC_LIKELY(block != NULL) ? block : retry_or_throw(FC_ALIGNMENT, size);
 }
 
-static inline void *new_nothrow(size_t size) {
-    void *block = fc_malloc(size);
-    return FC_LIKELY(block != NULL) ? block : retry(FC_ALIGNMENT, size);
-}
-
 static inline void *new_aligned(size_t size, size_t alignment) {
     void *block = fc_memalign(alignment, size);
     return FC_LIKELY(block != NULL) ? block : retry_or_throw(alignment, size);
-}
-
-static inline void *new_aligned_nothrow(size_t size, size_t alignment) {
-    void *block = fc_memalign(alignment, size);
-    return FC_LIKELY(block != NULL) ? block : retry(alignment, size);
 }
 
 #define EXPORT __attribute__((visibility("default")))
@@ -76,21 +58,12 @@ static inline void *new_aligned_nothrow(size_t size, size_t alignment) {
     EXPORT void mangled parameters;                          \
     void mangled parameters { fc_free(block); }
 
-// operator new(size_t), and with std::nothrow, std::align_val_t, both; then the array forms.
+// operator new(size_t), and with std::align_val_t; then the array forms. Those with std::nothrow are
+// the C++ library's, which call these and catch what they or a handler throw.
 NEW(_Znwm, (size_t size), new_throwing(size))
-NEW(_ZnwmRKSt9nothrow_t, (size_t size, const void *tag __attribute__((unused))),
-    new_nothrow(size))
 NEW(_ZnwmSt11align_val_t, (size_t size, size_t alignment), new_aligned(size, alignment))
-NEW(_ZnwmSt11align_val_tRKSt9nothrow_t,
-    (size_t size, size_t alignment, const void *tag __attribute__((unused))),
-    new_aligned_nothrow(size, alignment))
 NEW(_Znam, (size_t size), new_throwing(size))
-NEW(_ZnamRKSt9nothrow_t, (size_t size, const void *tag __attribute__((unused))),
-    new_nothrow(size))
 NEW(_ZnamSt11align_val_t, (size_t size, size_t alignment), new_aligned(size, alignment))
-NEW(_ZnamSt11align_val_tRKSt9nothrow_t,
-    (size_t size, size_t alignment, const void *tag __attribute__((unused))),
-    new_aligned_nothrow(size, alignment))
 
 // operator delete(void *), and with size, std::nothrow, std::align_val_t, size and alignment,
 // alignment and nothrow; then the array forms. The size is not needed.

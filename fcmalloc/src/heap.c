@@ -237,9 +237,11 @@ void fc_heap_hold_all(void) {
         fc_lock_take(&registry.heaps[id]->shelf.lock);
     }
     fc_lock_take(&fc_space.lock);
+    fc_lock_holds_all = true;
 }
 
 void fc_heap_drop_all(void) {
+    fc_lock_holds_all = false;
     fc_lock_drop(&fc_space.lock);
     for (unsigned id = fc_heap_count(); id-- > 0;) {
         fc_lock_drop(&registry.heaps[id]->shelf.lock);
@@ -249,6 +251,7 @@ void fc_heap_drop_all(void) {
 }
 
 void fc_heap_reset_all(void) {
+    fc_lock_holds_all = false;
     for (unsigned id = 0; id < fc_heap_count(); id++) {
         struct fc_heap *heap = registry.heaps[id];
         fc_lock_reset(&heap->shelf.lock);

@@ -9,6 +9,7 @@
 #define SPINS 100
 
 _Atomic uint64_t fc_lock_waits;
+_Thread_local bool fc_lock_holds_all;
 
 static void pause_briefly(void) {
 #if defined(__x86_64__)

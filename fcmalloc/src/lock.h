@@ -15,12 +15,16 @@ struct fc_lock {
 // Times that a thread found a lock held.
 extern _Atomic uint64_t fc_lock_waits;
 
+// Whether the thread holds every lock, as it does around a fork. Handlers of others that run then
+// may allocate: to this thread all locks are free.
+extern _Thread_local bool fc_lock_holds_all;
+
 void fc_lock_wait(struct fc_lock *lock);
 void fc_lock_wake(struct fc_lock *lock);
 
 static inline bool fc_lock_try(struct fc_lock *lock) {
     uint32_t free = 0;
-    return atomic_compare_exchange_strong_explicit(&lock->state, &free, 1, memory_order_acquire,
+    return fc_lock_holds_all || atomic_compare_exchange_strong_explicit(&lock->state, &free, 1, memory_order_acquire,
                                                    memory_order_relaxed);
 }
 
@@ -31,7 +35,7 @@ static inline void fc_lock_take(struct fc_lock *lock) {
 }
 
 static inline void fc_lock_drop(struct fc_lock *lock) {
-    if (atomic_exchange_explicit(&lock->state, 0, memory_order_release) == 2) {
+    if (!fc_lock_holds_all && atomic_exchange_explicit(&lock->state, 0, memory_order_release) == 2) {
         fc_lock_wake(lock);
     }
 }

@@ -135,7 +135,7 @@ static void *aligned_from(struct fc_heap *heap, size_t alignment, size_t size) {
     bool zero;
     // Blocks of a class lie at multiples of its stride from the beginning of a page.
     if (alignment <= FC_PAGE && size <= FC_SMALL_MAX) {
-        size_t rounded = fc_round_up(size > 0 ? size : 1, alignment);
+        size_t rounded = fc_round_up(size, alignment);
         for (unsigned class = fc_class_of(rounded);
              class < FC_CLASSES && fc_class_size(class) <= 2 * rounded; class++) {
             if (fc_class_stride(class) % alignment == 0) {
@@ -158,7 +158,7 @@ static void *aligned(size_t alignment, size_t size) {
     if (heap == NULL) {
         return no_memory();
     }
-    void *block = aligned_from(heap, alignment, size);
+    void *block = aligned_from(heap, alignment, size > 0 ? size : 1);
     fc_heap_leave(heap);
     return block;
 }
@@ -223,9 +223,13 @@ static _Noreturn void die_freed(const void *p) { fc_die("block %p was freed alre
 
 // The run of a block in use that begins at `p`; ends the program where there is none.
 static struct fc_run *run_of(const void *p) {
-    struct fc_run *run = fc_space_holds(p) ? fc_space_run(p) : NULL;
-    if (run == NULL) {
+    if (!fc_space_holds(p)) {
         die_foreign(p);
+    }
+    // Pages inside a large block may have no entry, or one that is out of date.
+    struct fc_run *run = fc_space_run(p);
+    if (run == NULL) {
+        die_interior(p);
     }
     switch (fc_run_kind(run)) {
         case FC_RUN_SPAN:
@@ -243,11 +247,14 @@ static struct fc_run *run_of(const void *p) {
             return run;
         case FC_RUN_TRANSIT:
         case FC_RUN_FREE:
-            die_freed(p);
+            if ((const char *)p >= run->start && (const char *)p < fc_run_end(run)) {
+                die_freed(p);
+            }
+            break;
         case FC_RUN_NONE:
             break;
     }
-    die_foreign(p);
+    die_interior(p);
 }
 
 static __attribute__((noinline)) void free_slow(void *p) {

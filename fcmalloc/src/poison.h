@@ -1,0 +1,62 @@
+// Tells AddressSanitizer and valgrind which bytes are the program's, so that they find its errors
+// in memory of this allocator too. Without either, nothing is left of it.
+//
+// What is free is out of bounds but for the first bytes of a small block, where its link lies.
+// valgrind is told in builds with FC_VALGRIND.
+
+#ifndef FC_POISON_H
+#define FC_POISON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(start, bytes) ((void)(start), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(start, bytes) ((void)(start), (void)(bytes))
+#endif
+
+#ifdef FC_VALGRIND
+#include <valgrind/memcheck.h>
+#else
+#define VALGRIND_MALLOCLIKE_BLOCK(block, size, zone, zero) ((void)(zero))
+#define VALGRIND_RESIZEINPLACE_BLOCK(block, before, after, zone) ((void)(before))
+#define VALGRIND_FREELIKE_BLOCK(block, zone) ((void)(block))
+#define VALGRIND_MAKE_MEM_DEFINED(start, bytes) ((void)(start))
+#define VALGRIND_MAKE_MEM_NOACCESS(start, bytes) ((void)(start))
+#endif
+
+// Bytes at the beginning of a block that the allocator may look at at any time.
+#define FC_POISON_LINK ((size_t)16)
+
+// The allocator itself will use these bytes.
+static inline void fc_poison_open(void *start, size_t bytes) {
+    ASAN_UNPOISON_MEMORY_REGION(start, bytes);
+    VALGRIND_MAKE_MEM_DEFINED(start, bytes);
+}
+
+// A block with room for `room` bytes goes to the program, which asked for `size`.
+static inline void fc_poison_give(void *block, size_t size, size_t room, bool zero) {
+    size_t own = size < FC_POISON_LINK ? FC_POISON_LINK : size;
+    ASAN_UNPOISON_MEMORY_REGION(block, own);
+    ASAN_POISON_MEMORY_REGION((char *)block + own, room - own);
+    VALGRIND_MALLOCLIKE_BLOCK(block, size, 0, zero);
+}
+
+// The program's block has `after` bytes of `room` from now on.
+static inline void fc_poison_resize(void *block, size_t before, size_t after, size_t room) {
+    size_t own = after < FC_POISON_LINK ? FC_POISON_LINK : after;
+    ASAN_UNPOISON_MEMORY_REGION(block, own);
+    ASAN_POISON_MEMORY_REGION((char *)block + own, room - own);
+    VALGRIND_RESIZEINPLACE_BLOCK(block, before, after, 0);
+}
+
+// The program's block comes back.
+static inline void fc_poison_take(void *block, size_t room) {
+    ASAN_POISON_MEMORY_REGION((char *)block + FC_POISON_LINK, room - FC_POISON_LINK);
+    VALGRIND_FREELIKE_BLOCK(block, 0);
+    VALGRIND_MAKE_MEM_DEFINED(block, FC_POISON_LINK);
+}
+
+#endif

@@ -1,0 +1,79 @@
+// A bad value of an option is one line on standard error, and the program runs without it.
+
+#include "check.h"
+
+STEP(allocates) {
+    char *block = malloc(1 << 20);
+    CHECK(block != NULL);
+    memset(block, 1, 1 << 20);
+    free(block);
+}
+
+static const char *name, *value;
+
+static void allocate_with_option(void) {
+    setenv(name, value, 1);
+    become("allocates");
+}
+
+static struct outcome with_option(const char *option_name, const char *option_value) {
+    name = option_name;
+    value = option_value;
+    return outcome_of(allocate_with_option);
+}
+
+static void check_complains(const char *option_name, const char *option_value) {
+    struct outcome outcome = with_option(option_name, option_value);
+    char beginning[128];
+    size_t length =
+        (size_t)snprintf(beginning, sizeof beginning, "fcmalloc: %s=%s", option_name, option_value);
+    CHECK(outcome.status == 0, "(%s=%s: status %#x)", name, value, (unsigned)outcome.status);
+    CHECK(strncmp(outcome.errors, beginning, length) == 0, "(%s=%s: %s)", name, value,
+          outcome.errors);
+    char *end = strchr(outcome.errors, '\n');
+    CHECK(end != NULL && end[1] == '\0', "(not one line: %s)", outcome.errors);
+}
+
+static void check_accepts(const char *option_name, const char *option_value) {
+    struct outcome outcome = with_option(option_name, option_value);
+    CHECK(outcome.status == 0 && outcome.errors[0] == '\0', "(%s=%s: %s)", name, value,
+          outcome.errors);
+}
+
+TEST(bad_values_are_named_and_ignored) {
+    static const char *const sizes[] = {
+        "", "x", "-1", "4Q", "4GG", "G", " ", "1e9", "99999999999999999999", "99999999999G"};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        check_complains("FCMALLOC_LIMIT", sizes[i]);
+        check_complains("FCMALLOC_RESERVE", sizes[i]);
+    }
+    check_complains("FCMALLOC_RESERVE", "main=");
+    check_complains("FCMALLOC_RESERVE", "main=8M,core=");
+    check_complains("FCMALLOC_RESERVE", "main=8M,cores=8M");
+    check_complains("FCMALLOC_RESERVE", "main=8M;core=8M");
+    check_complains("FCMALLOC_HUGE", "yes");
+    check_complains("FCMALLOC_DECAY", "soon");
+    check_complains("FCMALLOC_DECAY", "-5");
+    check_complains("FCMALLOC_STATS", "xml");
+    check_complains("FCMALLOC_PLAN", "/nonexistent/plan");
+    check_complains("FCMALLOC_PLAN", "/dev/null");
+}
+
+TEST(good_values_say_nothing) {
+    check_accepts("FCMALLOC_LIMIT", "4G");
+    check_accepts("FCMALLOC_LIMIT", "512M");
+    check_accepts("FCMALLOC_LIMIT", "268435456");
+    check_accepts("FCMALLOC_RESERVE", "16M");
+    check_accepts("FCMALLOC_RESERVE", "main=16M,core=8M");
+    check_accepts("FCMALLOC_HUGE", "thp");
+    check_accepts("FCMALLOC_HUGE", "never");
+    check_accepts("FCMALLOC_DECAY", "100");
+}
+
+TEST(statistics_are_one_json_object_on_one_line) {
+    struct outcome outcome = with_option("FCMALLOC_STATS", "json");
+    size_t length = strlen(outcome.errors);
+    CHECK(outcome.status == 0 && length > 2);
+    CHECK(outcome.errors[0] == '{' && outcome.errors[length - 2] == '}', "(%s)", outcome.errors);
+    CHECK(strchr(outcome.errors, '\n') == outcome.errors + length - 1);
+}
