@@ -8,7 +8,10 @@
 #define LOOK 16
 // What is left of a run is cut off if it is at least this share of what was asked for.
 #define WORTH_CUTTING 32
-#define LARGEST_WISH ((size_t)64 << 20)
+// Regions are long, because free runs of two of them do not merge. Address space costs nothing, but
+// there must be enough for every heap: this many regions, of at most LARGEST_WISH.
+#define REGIONS 8192
+#define LARGEST_WISH ((size_t)1 << 30)
 // Spans and what is as short are not stolen while the heap can grow: it would cut up what others
 // keep for their large blocks.
 #define STEAL_PAGES 17
@@ -293,7 +296,9 @@ static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined) {
 // Puts the rest of the present region into the bins and begins another.
 static bool grow(struct fc_heap *heap, size_t bytes) {
     struct fc_shelf *shelf = &heap->shelf;
-    size_t wish = shelf->taken / 4 < LARGEST_WISH ? shelf->taken / 4 : LARGEST_WISH;
+    size_t wish = shelf->taken < LARGEST_WISH ? shelf->taken : LARGEST_WISH;
+    size_t least = fc_space.whole / REGIONS;
+    wish = wish > least ? wish : least;
     bool huge = bytes >= HUGE_REQUEST || shelf->taken >= HUGE_HEAP;
     size_t granted;
     char *ready;
@@ -317,30 +322,43 @@ static bool grow(struct fc_heap *heap, size_t bytes) {
     return true;
 }
 
-// A run from what heaps hold already, or NULL.
+// A run from the heap's own shelf that was touched before, or NULL. Under the lock.
 static struct fc_run *take_held(struct fc_heap *heap, uint32_t pages) {
     struct fc_shelf *shelf = &heap->shelf;
     struct fc_run *run = find_merging(heap, pages);
-    bool populated = (size_t)(shelf->ready - shelf->top) >= (size_t)pages << FC_PAGE_SHIFT &&
-                     shelf->ready > shelf->top;
-    if (run == NULL && populated) {
-        run = fresh(heap, pages, false);
-    }
-    return run == NULL && pages >= STEAL_PAGES ? steal(heap, pages, true) : run;
+    bool populated = shelf->ready > shelf->top &&
+                     (size_t)(shelf->ready - shelf->top) >= (size_t)pages << FC_PAGE_SHIFT;
+    return run == NULL && populated ? fresh(heap, pages, false) : run;
 }
 
-static struct fc_run *take(struct fc_heap *heap, uint32_t pages, enum fc_growth growth) {
+// As of take_held, or one that was not touched. Under the lock.
+static struct fc_run *take_own(struct fc_heap *heap, uint32_t pages) {
     struct fc_run *run = take_held(heap, pages);
-    if (run == NULL) {
-        run = fresh(heap, pages, true);
+    return run != NULL ? run : fresh(heap, pages, true);
+}
+
+// From the heap's own shelf, from another's, or from more address space. Takes and drops the lock.
+static struct fc_run *take(struct fc_heap *heap, uint32_t pages, enum fc_growth growth) {
+    struct fc_shelf *shelf = &heap->shelf;
+    fc_lock_take(&shelf->lock);
+    struct fc_run *run = pages < STEAL_PAGES ? take_own(heap, pages) : take_held(heap, pages);
+    fc_lock_drop(&shelf->lock);
+    if (run == NULL && pages >= STEAL_PAGES) {
+        run = steal(heap, pages, true);
+        if (run == NULL) {
+            fc_lock_take(&shelf->lock);
+            run = fresh(heap, pages, true);
+            fc_lock_drop(&shelf->lock);
+        }
     }
     if (run != NULL || growth == FC_NO_GROWTH) {
         return run;
     }
+    fc_lock_take(&shelf->lock);
     if (grow(heap, (size_t)pages << FC_PAGE_SHIFT)) {
-        run = fresh(heap, pages, true);
-        run = run != NULL ? run : fresh(heap, pages, false);
+        run = take_own(heap, pages);
     }
+    fc_lock_drop(&shelf->lock);
     for (int same = 1; run == NULL && same >= 0; same--) {
         run = steal(heap, pages, same);
     }
@@ -381,17 +399,18 @@ struct fc_run *fc_shelf_take(struct fc_heap *heap, enum fc_run_kind kind, uint32
     if (extra + pages > UINT32_MAX) {
         return NULL;
     }
-    fc_lock_take(&heap->shelf.lock);
     struct fc_run *run = take(heap, pages + (uint32_t)extra, growth);
-    if (run != NULL) {
-        if (extra > 0) {
-            align(heap, run, pages, alignment);
-        }
-        fc_run_settle(run, heap);
-        name_ends(run);
-        fc_run_become(run, kind);
-        count_large(&heap->shelf, kind == FC_RUN_LARGE ? run->pages : 0);
+    if (run == NULL) {
+        return NULL;
     }
+    fc_lock_take(&heap->shelf.lock);
+    if (extra > 0) {
+        align(heap, run, pages, alignment);
+    }
+    fc_run_settle(run, heap);
+    name_ends(run);
+    fc_run_become(run, kind);
+    count_large(&heap->shelf, kind == FC_RUN_LARGE ? run->pages : 0);
     fc_lock_drop(&heap->shelf.lock);
     return run;
 }
