@@ -28,8 +28,13 @@ static unsigned bin_of(uint32_t pages) {
     return 16 + (log - 4) * 8 + (pages >> (log - 3) & 7);
 }
 
-static void add_idle(struct fc_shelf *shelf, uint32_t pages) {
-    atomic_fetch_add_explicit(&shelf->idle, pages, memory_order_relaxed);
+// Written under the lock only, so that no locked instruction is needed.
+static void set_idle(struct fc_shelf *shelf, size_t pages) {
+    atomic_store_explicit(&shelf->idle, pages, memory_order_relaxed);
+}
+
+static size_t idle(struct fc_shelf *shelf) {
+    return atomic_load_explicit(&shelf->idle, memory_order_relaxed);
 }
 
 static void name_ends(struct fc_run *run) {
@@ -51,7 +56,7 @@ static void bin(struct fc_heap *heap, struct fc_run *run) {
     }
     shelf->bins[b] = run;
     shelf->filled[b / 64] |= (uint64_t)1 << b % 64;
-    add_idle(shelf, run->pages);
+    set_idle(shelf, idle(shelf) + run->pages);
 }
 
 static void unbin(struct fc_shelf *shelf, struct fc_run *run) {
@@ -68,7 +73,7 @@ static void unbin(struct fc_shelf *shelf, struct fc_run *run) {
         run->next->previous = run->previous;
     }
     fc_run_become(run, FC_RUN_NONE);
-    atomic_fetch_sub_explicit(&shelf->idle, run->pages, memory_order_relaxed);
+    set_idle(shelf, idle(shelf) - run->pages);
 }
 
 static struct fc_run *describe(struct fc_shelf *shelf, char *start, uint32_t pages, bool zero) {
@@ -196,7 +201,7 @@ static void collect(struct fc_heap *heap) {
     struct fc_run *run = fc_channel_collect_runs(heap);
     while (run != NULL) {
         struct fc_run *next = run->next;
-        atomic_fetch_sub_explicit(&heap->shelf.idle, run->pages, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&heap->shelf.mailed, run->pages, memory_order_relaxed);
         put(heap, run);
         run = next;
     }
@@ -247,13 +252,15 @@ static struct fc_run *steal(struct fc_heap *heap, uint32_t pages, bool same_poli
     unsigned count = fc_heap_count();
     for (unsigned i = 1; i < count; i++) {
         struct fc_heap *victim = fc_heap_at((heap->id + i) % count);
-        if (atomic_load_explicit(&victim->shelf.idle, memory_order_relaxed) < pages ||
+        struct fc_shelf *shelf = &victim->shelf;
+        size_t mailed = atomic_load_explicit(&shelf->mailed, memory_order_relaxed);
+        if (idle(shelf) + mailed < pages ||
             (victim->policy == heap->policy) != same_policy ||
-            !fc_lock_try(&victim->shelf.lock)) {
+            !fc_lock_try(&shelf->lock)) {
             continue;
         }
         struct fc_run *run = find_merging(victim, pages);
-        fc_lock_drop(&victim->shelf.lock);
+        fc_lock_drop(&shelf->lock);
         if (run != NULL) {
             heap->steals++;
             return run;
@@ -290,6 +297,8 @@ static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined) {
         }
     }
     shelf->top += more;
+    atomic_store_explicit(&shelf->used, atomic_load_explicit(&shelf->used, memory_order_relaxed) + more,
+                          memory_order_relaxed);
     return run;
 }
 
@@ -337,34 +346,6 @@ static struct fc_run *take_own(struct fc_heap *heap, uint32_t pages) {
     return run != NULL ? run : fresh(heap, pages, true);
 }
 
-// From the heap's own shelf, from another's, or from more address space. Takes and drops the lock.
-static struct fc_run *take(struct fc_heap *heap, uint32_t pages, enum fc_growth growth) {
-    struct fc_shelf *shelf = &heap->shelf;
-    fc_lock_take(&shelf->lock);
-    struct fc_run *run = pages < STEAL_PAGES ? take_own(heap, pages) : take_held(heap, pages);
-    fc_lock_drop(&shelf->lock);
-    if (run == NULL && pages >= STEAL_PAGES) {
-        run = steal(heap, pages, true);
-        if (run == NULL) {
-            fc_lock_take(&shelf->lock);
-            run = fresh(heap, pages, true);
-            fc_lock_drop(&shelf->lock);
-        }
-    }
-    if (run != NULL || growth == FC_NO_GROWTH) {
-        return run;
-    }
-    fc_lock_take(&shelf->lock);
-    if (grow(heap, (size_t)pages << FC_PAGE_SHIFT)) {
-        run = take_own(heap, pages);
-    }
-    fc_lock_drop(&shelf->lock);
-    for (int same = 1; run == NULL && same >= 0; same--) {
-        run = steal(heap, pages, same);
-    }
-    return run;
-}
-
 static void count_large(struct fc_shelf *shelf, size_t more) {
     shelf->large += more;
     shelf->large_peak = shelf->large > shelf->large_peak ? shelf->large : shelf->large_peak;
@@ -393,25 +374,67 @@ static void align(struct fc_heap *heap, struct fc_run *run, uint32_t pages, size
     }
 }
 
-struct fc_run *fc_shelf_take(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
-                             size_t alignment, enum fc_growth growth) {
-    size_t extra = alignment > FC_PAGE ? (alignment >> FC_PAGE_SHIFT) - 1 : 0;
-    if (extra + pages > UINT32_MAX) {
-        return NULL;
-    }
-    struct fc_run *run = take(heap, pages + (uint32_t)extra, growth);
+// What a run taken is made into.
+struct wanted {
+    enum fc_run_kind kind;
+    uint32_t pages;
+    size_t alignment;  // FC_PAGE where any page will do
+};
+
+// Makes a run the heap's. Under the lock.
+static struct fc_run *settle(struct fc_heap *heap, struct fc_run *run,
+                             const struct wanted *wanted) {
     if (run == NULL) {
         return NULL;
     }
-    fc_lock_take(&heap->shelf.lock);
-    if (extra > 0) {
-        align(heap, run, pages, alignment);
+    if (wanted->alignment > FC_PAGE) {
+        align(heap, run, wanted->pages, wanted->alignment);
     }
     fc_run_settle(run, heap);
     name_ends(run);
-    fc_run_become(run, kind);
-    count_large(&heap->shelf, kind == FC_RUN_LARGE ? run->pages : 0);
-    fc_lock_drop(&heap->shelf.lock);
+    fc_run_become(run, wanted->kind);
+    count_large(&heap->shelf, wanted->kind == FC_RUN_LARGE ? run->pages : 0);
+    return run;
+}
+
+struct fc_run *fc_shelf_take(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
+                             size_t alignment) {
+    struct fc_shelf *shelf = &heap->shelf;
+    struct wanted wanted = {kind, pages, alignment > FC_PAGE ? alignment : FC_PAGE};
+    size_t most = pages + (wanted.alignment >> FC_PAGE_SHIFT) - 1;
+    if (most > UINT32_MAX) {
+        return NULL;
+    }
+    uint32_t all = (uint32_t)most;
+    bool stealing = all >= STEAL_PAGES;
+    fc_lock_take(&shelf->lock);
+    struct fc_run *run =
+        settle(heap, stealing ? take_held(heap, all) : take_own(heap, all), &wanted);
+    fc_lock_drop(&shelf->lock);
+    if (run != NULL) {
+        return run;
+    }
+    // Not under the lock: others may be doing the same.
+    run = stealing ? steal(heap, all, true) : NULL;
+    fc_lock_take(&shelf->lock);
+    if (run == NULL) {
+        run = fresh(heap, all, true);
+    }
+    if (run == NULL && grow(heap, (size_t)all << FC_PAGE_SHIFT)) {
+        run = take_own(heap, all);
+    }
+    run = settle(heap, run, &wanted);
+    fc_lock_drop(&shelf->lock);
+    if (run != NULL) {
+        return run;
+    }
+    // The last resort.
+    for (int same = 1; run == NULL && same >= 0; same--) {
+        run = steal(heap, all, same);
+    }
+    fc_lock_take(&shelf->lock);
+    run = settle(heap, run, &wanted);
+    fc_lock_drop(&shelf->lock);
     return run;
 }
 
