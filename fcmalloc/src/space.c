@@ -132,11 +132,14 @@ bool fc_space_populate(size_t bytes) {
         }
     }
     fc_lock_drop(&fc_space.lock);
+    // Without the lock: starting the threads that touch may allocate.
     if (!done || !fc_os_populate((void *)start, bytes)) {
         return false;
     }
     fc_lock_take(&fc_space.lock);
-    fc_space.populated = start + bytes;
+    if (fc_space.populated < start + bytes) {
+        fc_space.populated = start + bytes;
+    }
     fc_lock_drop(&fc_space.lock);
     atomic_fetch_add_explicit(&fc_space.reserved, bytes, memory_order_relaxed);
     return true;
