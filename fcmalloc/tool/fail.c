@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-_Noreturn void fail(enum failure status, const char *format, ...)
-{
+_Noreturn void fail(enum failure status, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     fputs("fcmalloc: ", stderr);

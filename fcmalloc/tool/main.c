@@ -38,18 +38,15 @@ static const char HELP[] =
     "Exit status: the program's; 125 where fcmalloc itself fails, 126 where PROGRAM cannot be\n"
     "started under it, 127 where PROGRAM is not found.\n";
 
-static void set(const char *variable, const char *value)
-{
+static void set(const char *variable, const char *value) {
     if (setenv(variable, value, 1) != 0)
         fail(FAILED_ITSELF, "cannot set %s: %s", variable, strerror(errno));
 }
 
 // The file at `path` for a program that may change its working directory.
-static const char *absolute(const char *path)
-{
+static const char *absolute(const char *path) {
     char *folder = *path == '/' ? NULL : getcwd(NULL, 0);
-    if (folder == NULL)
-        return path;
+    if (folder == NULL) return path;
     char *joined;
     if (asprintf(&joined, "%s/%s", folder, path) < 0)
         fail(FAILED_ITSELF, "no memory for the path %s", path);
@@ -59,8 +56,7 @@ static const char *absolute(const char *path)
 
 // ---- Options ----
 
-static void require_size(const char *option, const char *text)
-{
+static void require_size(const char *option, const char *text) {
     uint64_t bytes;
     if (!size_parse(text, &bytes) || bytes == 0)
         fail(FAILED_ITSELF, "--%s %s: not a size; give a number with K, M, G or T, such as 8G",
@@ -68,8 +64,7 @@ static void require_size(const char *option, const char *text)
 }
 
 // A size, or parts of it: `main=2G,core=512M`, either or both.
-static void require_reserve(const char *text)
-{
+static void require_reserve(const char *text) {
     char parts[256];
     if (strchr(text, '=') == NULL || strlen(text) >= sizeof parts) {
         require_size("reserve", text);
@@ -86,29 +81,25 @@ static void require_reserve(const char *text)
     }
 }
 
-static void require_huge(const char *text)
-{
+static void require_huge(const char *text) {
     if (strcmp(text, "thp") != 0 && strcmp(text, "explicit") != 0 && strcmp(text, "never") != 0)
         fail(FAILED_ITSELF, "--huge %s: choose thp, explicit or never", text);
 }
 
-static void require_decay(const char *text)
-{
+static void require_decay(const char *text) {
     if (*text == '\0' || strlen(text) > 9 || strspn(text, "0123456789") != strlen(text))
         fail(FAILED_ITSELF, "--decay %s: not a number of milliseconds, such as 1000", text);
 }
 
 // Ends the launcher where the program could not write to `path` when it ends. Makes no file: the
 // program may not even start.
-static void require_writable(const char *path)
-{
+static void require_writable(const char *path) {
     bool exists = access(path, F_OK) == 0;
     if (access(exists ? path : dirname(strdupa(path)), W_OK) != 0)
         fail(FAILED_ITSELF, "cannot write %s: %s; name another file", path, strerror(errno));
 }
 
-static void set_stats(const char *path)
-{
+static void set_stats(const char *path) {
     if (path == NULL) {
         set("FCMALLOC_STATS", "json");
         return;
@@ -122,18 +113,19 @@ static void set_stats(const char *path)
 }
 
 // Ends the launcher over an option that getopt did not know, or one without its value.
-_Noreturn static void refuse_option(char *const arguments[], int code)
-{
-    fail(FAILED_ITSELF, code == ':' ? "%s needs a value; see fcmalloc --help"
-                                    : "unknown option %s; see fcmalloc --help",
+_Noreturn static void refuse_option(char *const arguments[], int code) {
+    fail(FAILED_ITSELF,
+         code == ':' ? "%s needs a value; see fcmalloc --help"
+                     : "unknown option %s; see fcmalloc --help",
          arguments[optind - 1]);
 }
 
-static char *const *require_program(char *const arguments[])
-{
+static char *const *require_program(char *const arguments[]) {
     if (arguments[optind] == NULL)
-        fail(FAILED_ITSELF, "no program to start; write it after the options: fcmalloc %s -- "
-             "PROGRAM", arguments[0]);
+        fail(FAILED_ITSELF,
+             "no program to start; write it after the options: fcmalloc %s -- "
+             "PROGRAM",
+             arguments[0]);
     return arguments + optind;
 }
 
@@ -143,14 +135,17 @@ static char *const *require_program(char *const arguments[])
 // colon has it tell a missing value apart.
 static const char GETOPT_SHORT[] = "+:";
 
-static int run(int count, char *arguments[])
-{
+static int run(int count, char *arguments[]) {
     enum { RESERVE = 1, PLAN, LIMIT, HUGE_PAGES, DECAY, SECURE, STATS };
     static const struct option OPTIONS[] = {
-        {"reserve", required_argument, NULL, RESERVE}, {"plan", required_argument, NULL, PLAN},
-        {"limit", required_argument, NULL, LIMIT},     {"huge", required_argument, NULL, HUGE_PAGES},
-        {"decay", required_argument, NULL, DECAY},     {"secure", no_argument, NULL, SECURE},
-        {"stats", optional_argument, NULL, STATS},     {0},
+        {"reserve", required_argument, NULL, RESERVE},
+        {"plan", required_argument, NULL, PLAN},
+        {"limit", required_argument, NULL, LIMIT},
+        {"huge", required_argument, NULL, HUGE_PAGES},
+        {"decay", required_argument, NULL, DECAY},
+        {"secure", no_argument, NULL, SECURE},
+        {"stats", optional_argument, NULL, STATS},
+        {0},
     };
     const char *library = "libfcmalloc.so";
     for (int code; (code = getopt_long(count, arguments, GETOPT_SHORT, OPTIONS, NULL)) != -1;) {
@@ -188,14 +183,12 @@ static int run(int count, char *arguments[])
     preload_and_start(library_find(library), require_program(arguments));
 }
 
-static int record(int count, char *arguments[])
-{
+static int record(int count, char *arguments[]) {
     enum { OUTPUT = 1 };
     static const struct option OPTIONS[] = {{"output", required_argument, NULL, OUTPUT}, {0}};
     const char *output = NULL;
     for (int code; (code = getopt_long(count, arguments, GETOPT_SHORT, OPTIONS, NULL)) != -1;) {
-        if (code != OUTPUT)
-            refuse_option(arguments, code);
+        if (code != OUTPUT) refuse_option(arguments, code);
         output = optarg;
     }
     char *const *command = require_program(arguments);
@@ -211,18 +204,15 @@ static int record(int count, char *arguments[])
     preload_and_start(library, command);
 }
 
-static int show(int count, char *arguments[])
-{
-    if (count != 2)
-        fail(FAILED_ITSELF, "show takes one plan: fcmalloc show PLAN");
+static int show(int count, char *arguments[]) {
+    if (count != 2) fail(FAILED_ITSELF, "show takes one plan: fcmalloc show PLAN");
     struct plan plan = plan_read(arguments[1]);
     plan_show(&plan);
     free(plan.demands);
     return 0;
 }
 
-int main(int count, char *arguments[])
-{
+int main(int count, char *arguments[]) {
     static const struct {
         const char *name;
         int (*run)(int count, char *arguments[]);

@@ -17,8 +17,7 @@
 
 static const char *const FOLDERS[] = {".", FCMALLOC_LIBRARY_FOLDER};
 
-const char *library_find(const char *file)
-{
+const char *library_find(const char *file) {
     static char library[PATH_MAX];
     char launcher[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", launcher, sizeof launcher - 1);
@@ -33,19 +32,17 @@ const char *library_find(const char *file)
             fail(FAILED_ITSELF, "no memory to look for %s", file);
         const char *found = realpath(candidate, library);
         free(candidate);
-        if (found != NULL && access(found, R_OK) == 0)
-            return found;
+        if (found != NULL && access(found, R_OK) == 0) return found;
     }
     fail(FAILED_ITSELF, "cannot find %s in %s or %s/%s; build or install fcmalloc again", file,
          launcher, launcher, FCMALLOC_LIBRARY_FOLDER);
 }
 
-static void put_before_others(const char *library)
-{
+static void put_before_others(const char *library) {
     // The dynamic linker splits the list at both, and knows no quoting.
     if (strpbrk(library, " :") != NULL)
-        fail(FAILED_ITSELF, "%s cannot be preloaded, since its path has a space or a colon; move it",
-             library);
+        fail(FAILED_ITSELF,
+             "%s cannot be preloaded, since its path has a space or a colon; move it", library);
     const char *others = getenv("LD_PRELOAD");
     char *list;
     if (asprintf(&list, "%s%s%s", library, others != NULL && *others != '\0' ? ":" : "",
@@ -55,8 +52,7 @@ static void put_before_others(const char *library)
     free(list);
 }
 
-_Noreturn void preload_and_start(const char *library, char *const command[])
-{
+_Noreturn void preload_and_start(const char *library, char *const command[]) {
     const char *program = program_find(command[0]);
     program_require_preloadable(program);
     put_before_others(library);

@@ -5,30 +5,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char SUFFIXES[] = "KMGT";
+static const char UNIT_LETTERS[4] = "KMGT";
 
-bool size_parse(const char *text, uint64_t *bytes)
-{
-    if (*text < '0' || *text > '9')
-        return false;
+bool size_parse(const char *text, uint64_t *bytes) {
+    if (*text < '0' || *text > '9') return false;
     char *end;
     errno = 0;
     unsigned long long count = strtoull(text, &end, 10);
-    if (errno != 0)
-        return false;
+    if (errno != 0) return false;
     int shift = 0;
-    if (*end != '\0') {
-        const char *suffix = strchr(SUFFIXES, *end & ~('a' ^ 'A'));
-        if (suffix == NULL || *suffix == '\0' || end[1] != '\0')
-            return false;
-        shift = 10 * (int)(suffix - SUFFIXES + 1);
+    const char *letter = memchr(UNIT_LETTERS, *end & ~0x20, sizeof UNIT_LETTERS);
+    if (letter != NULL) {
+        shift = 10 * (int)(letter - UNIT_LETTERS + 1);
+        ++end;
+        end += strncmp(end, "iB", 2) == 0 ? 2 : *end == 'B';
     }
+    if (*end != '\0') return false;
     *bytes = (uint64_t)count << shift;
     return *bytes >> shift == count;
 }
 
-const char *size_print(uint64_t bytes, char text[SIZE_TEXT])
-{
+const char *size_print(uint64_t bytes, char text[SIZE_TEXT]) {
     static const char *const UNITS[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     if (bytes < 1024) {
         snprintf(text, SIZE_TEXT, "%u B", (unsigned)bytes);

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// Reads digits and at most one of the suffixes K, M, G, T (powers of 1024, either case) from
-// `text`, of which nothing may be left over. False where it is no size or exceeds 64 bits.
+// Reads `text`, digits with at most one of the units K, M, G, T (powers of 1024; k, KB and KiB are
+// K as well), as the allocator reads its options. False where it is no size or exceeds 64 bits.
 bool size_parse(const char *text, uint64_t *bytes);
 
 // Room for what size_print writes.

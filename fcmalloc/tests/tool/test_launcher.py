@@ -170,7 +170,7 @@ class LauncherTest(unittest.TestCase):
     def test_options_become_variables_of_the_environment(self) -> None:
         plan = self.write("a.plan", PLAN)
         found = self.variables(
-            *("run", "--reserve", "main=2G,core=512M", "--plan", "a.plan", "--limit=4G"),
+            *("run", "--reserve", "main=2G,core=512M", "--plan", "a.plan", "--limit=4GiB"),
             *("--huge", "explicit", "--decay", "250", "--stats=stats.json"),
         )
         ours = {name: value for name, value in found.items() if name.startswith("FCMALLOC_")}
@@ -179,7 +179,7 @@ class LauncherTest(unittest.TestCase):
             {
                 "FCMALLOC_RESERVE": "main=2G,core=512M",
                 "FCMALLOC_PLAN": str(plan),
-                "FCMALLOC_LIMIT": "4G",
+                "FCMALLOC_LIMIT": "4GiB",
                 "FCMALLOC_HUGE": "explicit",
                 "FCMALLOC_DECAY": "250",
                 "FCMALLOC_STATS": f"json:{self.folder / 'stats.json'}",
@@ -205,6 +205,7 @@ class LauncherTest(unittest.TestCase):
             ("--reserve", "lots"),
             ("--reserve", "main=2G,cores=1G"),
             ("--limit", "12Q"),
+            ("--limit", "12 "),
             ("--limit", "0"),
             ("--limit", "-1"),
             ("--limit", "99999999999999999999"),
