@@ -13,6 +13,7 @@ import platform
 import re
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -84,12 +85,17 @@ class Contestant:
         return known | {
             "runs": len(self.runs),
             "seconds": {"median": median(times), "least": times[0], "most": times[-1]},
+            "cpu_seconds": self.cpu_seconds,
             "peak_bytes": self.peak,
         }
 
     @property
     def seconds(self) -> float:
         return median(run.seconds for run in self.runs)
+
+    @property
+    def cpu_seconds(self) -> float:
+        return median(run.cpu_seconds for run in self.runs)
 
     @property
     def peak(self) -> float | None:
@@ -131,22 +137,34 @@ def measured(workload: Workload, allocators: list[Allocator], runs: int) -> list
 
 
 def table(found: list[Contestant]) -> str:
-    """Median seconds with the spread, and megabytes, as Markdown."""
-    lines = ["| program | allocator | seconds (least–most) | peak MB |", "| -- | -- | -- | -- |"]
+    """Medians, of seconds with the spread, as Markdown."""
+    lines = [
+        "| program | allocator | seconds (least–most) | processor seconds | peak MB |",
+        "| -- | -- | --: | --: | --: |",
+    ]
     for contestant in found:
         what = f"| {contestant.workload.name} | {contestant.allocator.name} "
         if contestant.failure is not None:
-            lines.append(f"{what}| {contestant.failure} | |")
+            lines.append(f"{what}| {contestant.failure} | | |")
             continue
         times = [run.seconds for run in contestant.runs]
         peak = f"{contestant.peak / 1e6:.1f}" if contestant.peak is not None else "small"
         spread = f"{contestant.seconds:.3f} ({min(times):.3f}–{max(times):.3f})"
-        lines.append(f"{what}| {spread} | {peak} |")
+        lines.append(f"{what}| {spread} | {contestant.cpu_seconds:.3f} | {peak} |")
     return "\n".join(lines)
 
 
+def ratio(
+    ours: Contestant, peers: list[Contestant], figure: Callable[[Contestant], float | None]
+) -> float | None:
+    """A figure of ours to the least of the peers'; None where that is not known."""
+    least = min((known for peer in peers if (known := figure(peer)) is not None), default=None)
+    mine = figure(ours)
+    return mine / least if mine is not None and least else None
+
+
 def summary(found: list[Contestant], skipped: dict[str, str]) -> dict[str, Any]:
-    """Each of ours against the best peer, by program: ratios below 1 are ours to boast of."""
+    """Each of ours against the best peer, by program: below 1 ours is ahead."""
     ratios: dict[str, dict[str, Any]] = {}
     for ours in found:
         if not ours.allocator.ours or ours.failure is not None:
@@ -156,12 +174,10 @@ def summary(found: list[Contestant], skipped: dict[str, str]) -> dict[str, Any]:
             for peer in found
             if peer.workload is ours.workload and not peer.allocator.ours and peer.failure is None
         ]
-        fastest = min(peers, key=lambda peer: peer.seconds, default=None)
-        peaks = [peer.peak for peer in peers if peer.peak is not None]
         ratios.setdefault(ours.workload.name, {})[ours.allocator.name] = {
-            "fastest_peer": fastest.allocator.name if fastest else None,
-            "seconds_ratio": ours.seconds / fastest.seconds if fastest else None,
-            "peak_ratio": ours.peak / min(peaks) if peaks and ours.peak is not None else None,
+            "seconds": ratio(ours, peers, lambda one: one.seconds),
+            "cpu_seconds": ratio(ours, peers, lambda one: one.cpu_seconds),
+            "peak_bytes": ratio(ours, peers, lambda one: one.peak),
         }
     return {
         "bench": "programs",
