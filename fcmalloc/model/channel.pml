@@ -1,10 +1,13 @@
 // The way home of freed blocks: src/channel.c, model-checked by ./check.sh.
 //
-// A process is a heap together with the threads that hold it one after another: a thread dies
-// (flushing its sub heap, releasing the lock) and the next one adopts what it left. Heap 0 owns
-// all blocks at first; while it is dead, heap 1 may absorb one of its two spans, so that blocks on
-// their way to heap 0 must be sent on. Heap 2 owns nothing, and its last thread is not followed by
-// another. Any thread frees any block of the program, and an owner allocates blocks again.
+// A process is a heap together with the threads that hold it one after another, which the lock of
+// the registry sees to: a thread dies (flushing its sub heap) and the next one adopts what it left.
+// Heap 0 owns both spans at first. While it is dead, a thread of heap 1 may take hold of it, empty
+// its channels and make heap 1 the owner of a span, so that blocks on their way to heap 0 must be
+// sent on; heap 1 does not wait for that here, which only adds runs. (The allocator moves all spans
+// at once, and later threads of heap 0 make new ones.) Heap 2 owns nothing, and its last thread is
+// not followed by another. Any thread frees any block of the program, and an owner allocates blocks
+// again.
 //
 // A step is one access to memory that others write; what a thread does with memory of its own is
 // joined to it. Processes have no state outside the heaps but their place in the code.
@@ -51,8 +54,7 @@ byte mail[HEAPS];                // bit s: the channel from s needs emptying
 byte first[HEAPS * HEAPS];       // parcels of the sub heaps: CHANNEL(to, from)
 byte last[HEAPS * HEAPS];
 byte owner[SPANS];               // heaps
-bool locked[HEAPS];              // by the thread that holds the heap, or one that absorbs from it
-bool absorbed;
+byte absorbed;                   // spans that heap 1 took from heap 0
 byte allocations;
 
 #define SPAN(block) ((block) % SPANS)
@@ -213,7 +215,6 @@ inline take() {
 // ---- The program ----
 
 #define HAS_PARCEL(to) (first[CHANNEL(to, self)] != NIL)
-#define HAS_PARCELS (HAS_PARCEL(0) || HAS_PARCEL(1) || HAS_PARCEL(2))
 #define CAN_ALLOCATE(b) \
     (allocations < ALLOCATIONS && place[b] == HOME && owner[SPAN(b)] == self)
 
@@ -228,12 +229,19 @@ inline free(b) {
     fi
 }
 
+// Every parcel into its channel: fc_channel_flush. Nothing is ever sent to heap 2.
+inline flush() {
+    do
+    :: atomic { HAS_PARCEL(0) -> to = 0 }; send()
+    :: atomic { HAS_PARCEL(1) -> to = 1 }; send()
+    :: !HAS_PARCEL(0) && !HAS_PARCEL(1) -> break
+    od
+}
+
 proctype heap(byte self) {
     byte old = NIL, block = NIL, to = 0, from = 0, flags = 0, deaths = 0;
-    bool swapped = false;
+    bool swapped = false, emptied = false;
 
-adopt:
-    atomic { !locked[self] -> locked[self] = true };
 alive:
     do
     :: atomic { place[0] == LIVE -> free(0) }
@@ -245,9 +253,6 @@ alive:
     :: atomic { HAS_PARCEL(0) -> to = 0 }; send()
     :: atomic { HAS_PARCEL(1) -> to = 1 }; send()
     :: mail[self] != 0 -> collect()
-    // The absorber holds the lock of the dead heap.
-    :: atomic { self == 1 && !absorbed && !locked[0] -> locked[0] = true };
-       atomic { owner[0] = 1; absorbed = true; locked[0] = false }
     :: self != 1 && deaths < DEATHS -> deaths++; goto die
     // All that was freed is home: nothing is left to do.
     :: finished && allocations == ALLOCATIONS -> goto end
@@ -255,15 +260,15 @@ alive:
 
 die:
 #ifndef DIE_WITHOUT_FLUSH
-    do
-    :: atomic { HAS_PARCEL(0) -> to = 0 }; send()
-    :: atomic { HAS_PARCEL(1) -> to = 1 }; send()
-    :: !HAS_PARCELS -> break
-    od;
+    flush();
 #endif
-    locked[self] = false;
     if
-    :: self == 0 || deaths < DEATHS -> goto adopt
+    :: emptied -> atomic { owner[absorbed] = 1; absorbed++; emptied = false }
+    :: !emptied && self == 0 && absorbed < SPANS -> collect(); emptied = true; goto die
+    :: !emptied
+    fi;
+    if
+    :: self == 0 || deaths < DEATHS -> goto alive
     :: else
     fi;
 

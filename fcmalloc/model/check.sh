@@ -33,16 +33,24 @@ search() {
     fi
 }
 
-# A search whose property holds, and that came to every line of the model.
 holds() {
     search "$@"
-    if ! grep -q 'errors: 0' report || ! grep -A1 'unreached in proctype heap' report | grep -q '(0 of'; then
-        echo "$1: fails, or leaves parts of the model out:"
+    if ! grep -q 'errors: 0' report; then
+        echo "$1: fails:"
         cat report
-        [ ! -f channel.pml.trail ] || spin -k channel.pml.trail -p "$model" | tail -n 60
+        spin -k channel.pml.trail -p "$model" | tail -n 60
         exit 1
     fi
     echo "$1: holds in all $(sed -n 's/^ *\([0-9]*\) states, stored.*/\1/p' report) states"
+}
+
+# The search before came to every line of the model: what it says, it says of all of it.
+covered() {
+    if ! grep -A1 'unreached in proctype heap' report | grep -q '(0 of'; then
+        echo "the search left parts of the model out:"
+        cat report
+        exit 1
+    fi
 }
 
 refuted() {
@@ -55,7 +63,8 @@ refuted() {
 }
 
 safety="-DSAFETY -DNOCLAIM"
-holds "none lost, none twice, none unseen" "-DDEATHS=2 -DALLOCATIONS=3" "$safety"
+holds "none lost, none twice, none unseen" "-DDEATHS=2 -DALLOCATIONS=2" "$safety"
+covered
 holds "come home" "-DDEATHS=1 -DALLOCATIONS=2" "" -a
 for variant in "${variants[@]}"; do
     refuted "$variant" "-D$variant" "$safety"
