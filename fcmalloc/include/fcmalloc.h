@@ -15,6 +15,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 #define FC_VERSION "0.1.0"
 
@@ -79,6 +80,7 @@ int fc_stats_json(int descriptor);
 // honours the new one from here on. Called by itself where the change goes through libnuma.
 void fc_policy_changed(void);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

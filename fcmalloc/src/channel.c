@@ -1,0 +1,140 @@
+#include "channel.h"
+
+#include "heap.h"
+#include "span.h"
+
+static unsigned words(void) { return (fc_heap_count() + 63) / 64; }
+
+static void announce(_Atomic uint64_t *mail, unsigned sender) {
+    atomic_fetch_or_explicit(&mail[sender / 64], (uint64_t)1 << sender % 64,
+                             memory_order_release);
+}
+
+static void send(struct fc_heap *heap, unsigned receiver) {
+    struct fc_parcel *parcel = &heap->sub.parcels[receiver];
+    struct fc_inbox *inbox = &fc_heap_at(receiver)->inbox;
+    struct fc_channel *channel = &inbox->channels[heap->id];
+    struct fc_block *before = atomic_load_explicit(&channel->blocks, memory_order_relaxed);
+    do {
+        fc_block_link(parcel->last, before);
+    } while (!atomic_compare_exchange_weak_explicit(&channel->blocks, &before, parcel->first,
+                                                    memory_order_release,
+                                                    memory_order_relaxed));
+    if (before == NULL) {
+        announce(inbox->block_mail, heap->id);
+    }
+    heap->sub.waiting[receiver / 64] &= ~((uint64_t)1 << receiver % 64);
+    heap->batches++;
+    *parcel = (struct fc_parcel){0};
+}
+
+void fc_channel_post(struct fc_heap *heap, struct fc_heap *owner, struct fc_block *block,
+                     uint32_t bytes) {
+    struct fc_parcel *parcel = &heap->sub.parcels[owner->id];
+    fc_block_link(block, parcel->first);
+    if (parcel->first == NULL) {
+        parcel->last = block;
+        heap->sub.waiting[owner->id / 64] |= (uint64_t)1 << owner->id % 64;
+    }
+    parcel->first = block;
+    parcel->count++;
+    parcel->bytes += bytes;
+    heap->remote_frees++;
+    heap->sent += bytes;
+    if (parcel->count >= FC_PARCEL_BLOCKS || parcel->bytes >= FC_PARCEL_BYTES) {
+        send(heap, owner->id);
+    }
+}
+
+void fc_channel_flush(struct fc_heap *heap) {
+    for (unsigned word = 0; word < words(); word++) {
+        while (heap->sub.waiting[word] != 0) {
+            send(heap, word * 64 + (unsigned)__builtin_ctzll(heap->sub.waiting[word]));
+        }
+    }
+}
+
+bool fc_channel_has_mail(struct fc_heap *heap) {
+    for (unsigned word = 0; word < words(); word++) {
+        if (atomic_load_explicit(&heap->inbox.block_mail[word], memory_order_relaxed) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void receive(struct fc_heap *heap, struct fc_block *block) {
+    while (block != NULL) {
+        struct fc_block *next = fc_block_next(block);
+        struct fc_run *span = fc_space_run(block);
+        heap->received += span->stride;
+        struct fc_heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
+        if (owner == heap) {
+            fc_span_put(heap, span, block);
+        } else {
+            // The span has moved to another heap since the block was sent.
+            fc_channel_post(heap, owner, block, span->stride);
+        }
+        block = next;
+    }
+}
+
+bool fc_channel_collect(struct fc_heap *heap) {
+    struct fc_inbox *inbox = &heap->inbox;
+    bool any = false;
+    for (unsigned word = 0; word < words(); word++) {
+        if (atomic_load_explicit(&inbox->block_mail[word], memory_order_relaxed) == 0) {
+            continue;
+        }
+        uint64_t mail =
+            atomic_exchange_explicit(&inbox->block_mail[word], 0, memory_order_acquire);
+        for (; mail != 0; mail &= mail - 1) {
+            unsigned sender = word * 64 + (unsigned)__builtin_ctzll(mail);
+            receive(heap, atomic_exchange_explicit(&inbox->channels[sender].blocks, NULL,
+                                                   memory_order_acquire));
+            any = true;
+        }
+    }
+    return any;
+}
+
+void fc_channel_post_run(struct fc_heap *heap, struct fc_run *run) {
+    struct fc_heap *home = fc_run_home(run);
+    struct fc_channel *channel = &home->inbox.channels[heap->id];
+    atomic_fetch_add_explicit(&home->shelf.idle, run->pages, memory_order_relaxed);
+    struct fc_run *before = atomic_load_explicit(&channel->runs, memory_order_relaxed);
+    do {
+        run->next = before;
+    } while (!atomic_compare_exchange_weak_explicit(&channel->runs, &before, run,
+                                                    memory_order_release,
+                                                    memory_order_relaxed));
+    if (before == NULL) {
+        announce(home->inbox.run_mail, heap->id);
+    }
+    heap->remote_frees++;
+    heap->batches++;
+}
+
+struct fc_run *fc_channel_collect_runs(struct fc_heap *heap) {
+    struct fc_inbox *inbox = &heap->inbox;
+    struct fc_run *all = NULL;
+    for (unsigned word = 0; word < words(); word++) {
+        if (atomic_load_explicit(&inbox->run_mail[word], memory_order_relaxed) == 0) {
+            continue;
+        }
+        uint64_t mail =
+            atomic_exchange_explicit(&inbox->run_mail[word], 0, memory_order_acquire);
+        for (; mail != 0; mail &= mail - 1) {
+            unsigned sender = word * 64 + (unsigned)__builtin_ctzll(mail);
+            struct fc_run *run = atomic_exchange_explicit(&inbox->channels[sender].runs, NULL,
+                                                          memory_order_acquire);
+            while (run != NULL) {
+                struct fc_run *next = run->next;
+                run->next = all;
+                all = run;
+                run = next;
+            }
+        }
+    }
+    return all;
+}

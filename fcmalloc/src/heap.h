@@ -1,0 +1,86 @@
+// A local heap: everything that one thread allocates from.
+//
+// The main heap is what the thread allocates from itself: spans of its own and its shelf. The sub
+// heap collects blocks that it frees but that other heaps own, a parcel for each, and sends every
+// parcel through the channel of its own that leads to their heap. A thread has one heap, and a heap
+// at most one thread. When a thread ends, its heap waits for the next thread that begins.
+
+#ifndef FC_HEAP_H
+#define FC_HEAP_H
+
+#include "channel.h"
+#include "shelf.h"
+
+enum fc_heap_state {
+    FC_HEAP_LIVE,  // a thread has it
+    FC_HEAP_DEAD,  // its thread ended; listed for the next
+    FC_HEAP_LOST,  // its thread did not survive a fork; its spans may be torn
+};
+
+struct fc_heap {
+    // The span of each class that blocks are taken from; never NULL.
+    struct fc_run *current[FC_CLASSES];
+
+    unsigned id;
+    enum fc_heap_state state;  // under the registry's lock
+    struct fc_heap *next_dead;
+    _Atomic uint64_t policy;  // the memory policy that its pages were touched under
+    unsigned colour;  // where in its page the next large block starts
+
+    // Spans with room, other than the current ones: taken from the front, put at the back.
+    struct fc_run *first[FC_CLASSES];
+    struct fc_run *last[FC_CLASSES];
+    // Spans without room.
+    struct fc_run *full;
+    size_t spans;
+    uint64_t carved[FC_CLASSES];  // blocks in spans of the class that were ever used
+    uint64_t demand[FC_CLASSES];  // most that `carved` has been
+
+    struct fc_shelf shelf;
+
+    uint64_t sent;      // bytes of blocks put into the sub heap
+    uint64_t received;  // bytes of blocks taken from channels
+    uint64_t remote_frees;
+    uint64_t batches;
+    uint64_t steals;
+    uint64_t adoptions;
+
+    struct fc_sub sub;
+    struct fc_inbox inbox;
+};
+
+// The calling thread's heap; fc_no_heap where it has none yet, or no longer.
+extern _Thread_local struct fc_heap *fc_self;
+extern struct fc_heap fc_no_heap;
+// The span of fc_no_heap and of classes that a heap has no span of: without room.
+extern struct fc_run fc_no_span;
+
+// The calling thread's heap, which it gets here if it has none. NULL where it can have none: it
+// is about to end, too many threads run, or memory is exhausted.
+struct fc_heap *fc_heap_here(void);
+
+// The heap to allocate from and free to until fc_heap_leave: the calling thread's, exchanged for
+// one of its present memory policy where that has changed, or one that all threads without a heap
+// share under a lock. NULL where there is no memory for any.
+struct fc_heap *fc_heap_enter(void);
+void fc_heap_leave(struct fc_heap *heap);
+
+// Takes over spans that dead heaps left. False where there are none.
+bool fc_heap_absorb(struct fc_heap *heap);
+
+// Makes heap 0, 1, ... until there are `count`, for threads to come.
+bool fc_heap_make(unsigned count);
+
+unsigned fc_heap_count(void);
+struct fc_heap *fc_heap_at(unsigned id);
+
+// Arranges that heaps of threads that end are found by those that begin.
+void fc_heap_watch_threads(void);
+
+// For fork: keeps every list whole while the process is copied.
+void fc_heap_hold_all(void);
+void fc_heap_drop_all(void);
+// In the child: the heaps of threads that do not exist there are lost.
+void fc_heap_reset_all(void);
+
+#endif

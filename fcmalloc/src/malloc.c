@@ -1,0 +1,385 @@
+// The interface: each function's common case, in a few lines, and what it calls otherwise.
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fcmalloc.h"
+#include "heap.h"
+#include "options.h"
+#include "os.h"
+#include "report.h"
+#include "span.h"
+
+// Room for the staggered start of a large block: all lines of a page but the first.
+#define STAGGER_ROOM (FC_PAGE - FC_LINE)
+// Odd and near 64/φ: few neighbouring blocks are spread well over the lines, and 64 perfectly.
+#define STAGGER_LINES 39
+
+static void *no_memory(void) {
+    errno = ENOMEM;
+    return NULL;
+}
+
+// ---- Large blocks ----
+
+static bool too_large(size_t size) { return size > PTRDIFF_MAX - FC_PAGE; }
+
+#if FC_SECURE
+#define GUARD_PAGES 1
+#else
+#define GUARD_PAGES 0
+#endif
+
+static uint32_t large_pages(size_t bytes) {
+    size_t pages = ((bytes + FC_PAGE - 1) >> FC_PAGE_SHIFT) + GUARD_PAGES;
+    return pages <= UINT32_MAX ? (uint32_t)pages : UINT32_MAX;
+}
+
+// Bytes of the run from the beginning of the block.
+static size_t large_room(const struct fc_run *run) {
+    return (size_t)(fc_run_end(run) - run->payload) - GUARD_PAGES * FC_PAGE;
+}
+
+static void guard(struct fc_run *run) {
+#if FC_SECURE
+    fc_os_guard(fc_run_end(run) - FC_PAGE, FC_PAGE);
+#else
+    (void)run;
+#endif
+}
+
+static void unguard(struct fc_run *run) {
+#if FC_SECURE
+    fc_os_unguard(fc_run_end(run) - FC_PAGE, FC_PAGE);
+#else
+    (void)run;
+#endif
+}
+
+// `*zero` is whether the block reads as zeros.
+static void *large_alloc(struct fc_heap *heap, size_t size, size_t alignment, bool *zero) {
+    if (too_large(size)) {
+        return no_memory();
+    }
+    bool staggered = alignment <= FC_LINE;
+    uint32_t pages = large_pages(size + (staggered ? STAGGER_ROOM : 0));
+    struct fc_run *run = fc_span_take_run(heap, FC_RUN_LARGE, pages, alignment);
+    if (run == NULL) {
+        return no_memory();
+    }
+    size_t line = staggered ? heap->colour++ * STAGGER_LINES % (FC_PAGE / FC_LINE) : 0;
+    run->payload = run->start + line * FC_LINE;
+    *zero = run->zero;
+    run->zero = false;
+    guard(run);
+    return run->payload;
+}
+
+static void large_free(struct fc_heap *heap, struct fc_run *run) {
+    unguard(run);
+    if (fc_run_home(run) == heap) {
+        fc_shelf_put(heap, run);
+    } else {
+        fc_run_become(run, FC_RUN_TRANSIT);
+        fc_channel_post_run(heap, run);
+    }
+}
+
+// ---- Allocation ----
+
+static inline void *pop(struct fc_run *span) {
+    struct fc_block *block = span->free;
+    span->free = fc_block_next(block);
+    span->used++;
+    block->check = 0;
+    return block;
+}
+
+static void *alloc_from(struct fc_heap *heap, size_t size, bool *zero) {
+    if (size > FC_SMALL_MAX) {
+        return large_alloc(heap, size, FC_ALIGNMENT, zero);
+    }
+    unsigned class = fc_class_of(size);
+    if (heap->current[class]->free == NULL && !fc_span_refill(heap, class)) {
+        return no_memory();
+    }
+    return pop(heap->current[class]);
+}
+
+static __attribute__((noinline)) void *alloc_slow(size_t size, bool *zero) {
+    struct fc_heap *heap = fc_heap_enter();
+    if (heap == NULL) {
+        return no_memory();
+    }
+    void *block = alloc_from(heap, size, zero);
+    fc_heap_leave(heap);
+    return block;
+}
+
+void *fc_malloc(size_t size) {
+    if (FC_LIKELY(size <= FC_SMALL_MAX)) {
+        struct fc_run *span = fc_self->current[fc_class_of(size)];
+        if (FC_LIKELY(span->free != NULL)) {
+            return pop(span);
+        }
+    }
+    bool zero;
+    return alloc_slow(size, &zero);
+}
+
+void *fc_calloc(size_t count, size_t size) {
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes)) {
+        return no_memory();
+    }
+    bool zero = false;
+    void *block = bytes <= FC_SMALL_MAX ? fc_malloc(bytes) : alloc_slow(bytes, &zero);
+    return block != NULL && !zero ? memset(block, 0, bytes) : block;
+}
+
+static void *aligned_from(struct fc_heap *heap, size_t alignment, size_t size) {
+    bool zero;
+    // Blocks of a class lie at multiples of its stride from the beginning of a page.
+    if (alignment <= FC_PAGE && size <= FC_SMALL_MAX) {
+        size_t rounded = fc_round_up(size > 0 ? size : 1, alignment);
+        for (unsigned class = fc_class_of(rounded);
+             class < FC_CLASSES && fc_class_size(class) <= 2 * rounded; class++) {
+            if (fc_class_stride(class) % alignment == 0) {
+                return alloc_from(heap, fc_class_size(class), &zero);
+            }
+        }
+    }
+    return large_alloc(heap, size, alignment, &zero);
+}
+
+// For a power of two.
+static void *aligned(size_t alignment, size_t size) {
+    if (alignment <= FC_ALIGNMENT) {
+        return fc_malloc(size);
+    }
+    if (too_large(size) || alignment > fc_space.whole) {
+        return no_memory();
+    }
+    struct fc_heap *heap = fc_heap_enter();
+    if (heap == NULL) {
+        return no_memory();
+    }
+    void *block = aligned_from(heap, alignment, size);
+    fc_heap_leave(heap);
+    return block;
+}
+
+static bool power_of_two(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
+
+int fc_posix_memalign(void **out, size_t alignment, size_t size) {
+    if (!power_of_two(alignment) || alignment % sizeof(void *) != 0) {
+        return EINVAL;
+    }
+    int saved = errno;
+    void *block = aligned(alignment, size);
+    errno = saved;
+    if (block == NULL) {
+        return ENOMEM;
+    }
+    *out = block;
+    return 0;
+}
+
+void *fc_aligned_alloc(size_t alignment, size_t size) {
+    if (!power_of_two(alignment)) {
+        errno = EINVAL;
+        return NULL;
+    }
+    return aligned(alignment, size);
+}
+
+void *fc_memalign(size_t alignment, size_t size) {
+    // As the C library's: the next power of two.
+    size_t power = FC_ALIGNMENT;
+    while (power < alignment) {
+        power *= 2;
+        if (power == 0) {
+            errno = EINVAL;
+            return NULL;
+        }
+    }
+    return aligned(power, size);
+}
+
+void *fc_valloc(size_t size) { return aligned(FC_PAGE, size); }
+
+void *fc_pvalloc(size_t size) {
+    if (too_large(size)) {
+        return no_memory();
+    }
+    return aligned(FC_PAGE, fc_round_up(size > 0 ? size : 1, FC_PAGE));
+}
+
+// ---- Freeing ----
+
+static _Noreturn void die_foreign(const void *p) {
+    fc_die("pointer %p was not allocated here", p);
+}
+
+static _Noreturn void die_interior(const void *p) {
+    fc_die("pointer %p is not the beginning of a block", p);
+}
+
+static _Noreturn void die_freed(const void *p) { fc_die("block %p was freed already", p); }
+
+// The run of a block in use that begins at `p`; ends the program where there is none.
+static struct fc_run *run_of(const void *p) {
+    struct fc_run *run = fc_space_holds(p) ? fc_space_run(p) : NULL;
+    if (run == NULL) {
+        die_foreign(p);
+    }
+    switch (fc_run_kind(run)) {
+        case FC_RUN_SPAN:
+            if (!fc_span_has_block(run, p, run->capacity)) {
+                die_interior(p);
+            }
+            if (fc_block_is_freed(p)) {
+                die_freed(p);
+            }
+            return run;
+        case FC_RUN_LARGE:
+            if (run->payload != p) {
+                die_interior(p);
+            }
+            return run;
+        case FC_RUN_TRANSIT:
+        case FC_RUN_FREE:
+            die_freed(p);
+        case FC_RUN_NONE:
+            break;
+    }
+    die_foreign(p);
+}
+
+static __attribute__((noinline)) void free_slow(void *p) {
+    if (p == NULL) {
+        return;
+    }
+    struct fc_run *run = run_of(p);
+    struct fc_heap *heap = fc_heap_enter();
+    if (heap == NULL) {
+        return;  // memory is exhausted to the last descriptor: the block stays where it is
+    }
+    struct fc_heap *owner = atomic_load_explicit(&run->owner, memory_order_relaxed);
+    if (owner == NULL) {
+        large_free(heap, run);
+    } else if (owner == heap) {
+        fc_span_put(heap, run, p);
+    } else {
+        fc_channel_post(heap, owner, p, run->stride);
+    }
+    fc_heap_leave(heap);
+}
+
+void fc_free(void *p) {
+    if (FC_LIKELY(fc_space_holds(p))) {
+        struct fc_run *span = fc_space_run(p);
+        struct fc_heap *heap = fc_self;
+        if (FC_LIKELY(span != NULL &&
+                      atomic_load_explicit(&span->owner, memory_order_relaxed) == heap)) {
+            if (FC_UNLIKELY(!fc_span_has_block(span, p, span->carved))) {
+                die_interior(p);
+            }
+            if (FC_UNLIKELY(fc_block_is_freed(p))) {
+                die_freed(p);
+            }
+            fc_span_put(heap, span, p);
+            return;
+        }
+    }
+    free_slow(p);
+}
+
+static size_t usable(const struct fc_run *run) {
+    return fc_run_kind(run) == FC_RUN_LARGE ? large_room(run) : run->stride;
+}
+
+size_t fc_malloc_usable_size(const void *p) { return p != NULL ? usable(run_of(p)) : 0; }
+
+void fc_free_sized(void *p, size_t size) {
+    if (p != NULL && usable(run_of(p)) < size) {
+        fc_die("block %p is smaller than the size it was freed with", p);
+    }
+    fc_free(p);
+}
+
+void fc_free_aligned_sized(void *p, size_t alignment, size_t size) {
+    if (alignment > 1 && (uintptr_t)p % alignment != 0) {
+        fc_die("block %p is not aligned as it was said to be when freed", p);
+    }
+    fc_free_sized(p, size);
+}
+
+// ---- Reallocation ----
+
+// Where the block can hold `size` bytes without being moved.
+static bool resize(struct fc_run *run, size_t size) {
+    size_t room = usable(run);
+    bool fits = size <= room;
+    if (fits && size >= room / 2) {
+        return true;
+    }
+    if (fc_run_kind(run) != FC_RUN_LARGE || size <= FC_SMALL_MAX || too_large(size)) {
+        return false;
+    }
+    unguard(run);
+    bool done = fc_shelf_resize(run, large_pages((size_t)(run->payload - run->start) + size));
+    guard(run);
+    return done || fits;
+}
+
+void *fc_realloc(void *p, size_t size) {
+    if (p == NULL) {
+        return fc_malloc(size);
+    }
+    struct fc_run *run = run_of(p);
+    if (resize(run, size)) {
+        return p;
+    }
+    void *moved = fc_malloc(size);
+    if (moved == NULL) {
+        return size <= usable(run) ? p : NULL;
+    }
+    size_t room = usable(run);
+    memcpy(moved, p, room < size ? room : size);
+    fc_free(p);
+    return moved;
+}
+
+void *fc_reallocarray(void *p, size_t count, size_t size) {
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes)) {
+        return no_memory();
+    }
+    return fc_realloc(p, bytes);
+}
+
+// ---- Giving back, reserving ----
+
+size_t fc_trim(void) {
+    struct fc_heap *here = fc_heap_here();
+    if (here == NULL) {
+        return 0;
+    }
+    fc_channel_flush(here);
+    fc_channel_collect(here);
+    while (fc_heap_absorb(here)) {
+    }
+    fc_span_retire(here);
+    size_t bytes = 0;
+    for (unsigned id = 0; id < fc_heap_count(); id++) {
+        bytes += fc_shelf_purge(fc_heap_at(id));
+    }
+    return bytes;
+}
+
+int fc_reserve(size_t bytes) {
+    return fc_heap_here() != NULL && fc_space_populate(bytes) ? 0 : ENOMEM;
+}

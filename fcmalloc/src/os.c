@@ -1,0 +1,210 @@
+#include "os.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "class.h"
+
+// Younger than the C library's headers on some systems.
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#define MADV_GUARD_REMOVE 103
+#endif
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+
+// A thread that populates takes at least this much, so that starting it pays.
+#define POPULATE_SHARE ((size_t)32 << 20)
+#define POPULATE_THREADS 64
+
+_Atomic uint64_t fc_os_calls;
+
+static void count_call(void) {
+    atomic_fetch_add_explicit(&fc_os_calls, 1, memory_order_relaxed);
+}
+
+static bool advise(void *start, size_t bytes, int advice) {
+    int saved = errno;
+    count_call();
+    bool done = madvise(start, bytes, advice) == 0;
+    errno = saved;
+    return done;
+}
+
+void *fc_os_reserve(size_t bytes) {
+    int saved = errno;
+    size_t padded = bytes + FC_HUGE_PAGE;
+    count_call();
+    char *raw =
+        mmap(NULL, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (raw == MAP_FAILED) {
+        errno = saved;
+        return NULL;
+    }
+    char *start = (char *)fc_round_up((uintptr_t)raw, FC_HUGE_PAGE);
+    size_t before = (size_t)(start - raw);
+    if (before > 0) {
+        munmap(raw, before);
+    }
+    munmap(start + bytes, padded - before - bytes);
+    errno = saved;
+    return start;
+}
+
+bool fc_os_commit(void *start, size_t bytes) {
+    int saved = errno;
+    count_call();
+    bool done = mprotect(start, bytes, PROT_READ | PROT_WRITE) == 0;
+    errno = saved;
+    return done;
+}
+
+bool fc_os_purge(void *start, size_t bytes) { return advise(start, bytes, MADV_DONTNEED); }
+
+void fc_os_advise_huge(void *start, size_t bytes) { (void)advise(start, bytes, MADV_HUGEPAGE); }
+
+bool fc_os_commit_huge(void *start, size_t bytes) {
+    int saved = errno;
+    count_call();
+    // Without MAP_NORESERVE the kernel sets the huge pages aside now or refuses.
+    bool done = mmap(start, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_HUGETLB, -1, 0) == start;
+    errno = saved;
+    return done;
+}
+
+bool fc_os_move(void *to, void *from, size_t bytes) {
+    int saved = errno;
+    count_call();
+    bool done = mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
+                       to) == to;
+    errno = saved;
+    return done;
+}
+
+bool fc_os_guard(void *start, size_t bytes) {
+    if (advise(start, bytes, MADV_GUARD_INSTALL)) {
+        return true;
+    }
+    int saved = errno;
+    count_call();
+    bool done = mprotect(start, bytes, PROT_NONE) == 0;
+    errno = saved;
+    return done;
+}
+
+bool fc_os_unguard(void *start, size_t bytes) {
+    return advise(start, bytes, MADV_GUARD_REMOVE) || fc_os_commit(start, bytes);
+}
+
+struct share {
+    pthread_t thread;
+    char *start;
+    size_t bytes;
+    bool done;
+};
+
+static void *populate_share(void *argument) {
+    struct share *share = argument;
+    count_call();
+    share->done = madvise(share->start, share->bytes, MADV_POPULATE_WRITE) == 0;
+    if (!share->done && errno == EINVAL) {
+        // Kernels before 5.14 do not know the advice.
+        for (size_t i = 0; i < share->bytes; i += FC_PAGE) {
+            *(volatile char *)(share->start + i) = 0;
+        }
+        share->done = true;
+    }
+    return NULL;
+}
+
+bool fc_os_populate(void *start, size_t bytes) {
+    int saved = errno;
+    size_t threads = bytes / POPULATE_SHARE;
+    if (threads > fc_os_cores()) {
+        threads = fc_os_cores();
+    }
+    if (threads > POPULATE_THREADS) {
+        threads = POPULATE_THREADS;
+    }
+    if (threads == 0) {
+        threads = 1;
+    }
+    struct share shares[POPULATE_THREADS];
+    size_t each = fc_round_up(bytes / threads, FC_HUGE_PAGE);
+    size_t started = 0;
+    bool done = true;
+    for (size_t i = 0; i < threads && i * each < bytes; i++) {
+        size_t left = bytes - i * each;
+        shares[i] = (struct share){.start = (char *)start + i * each,
+                                   .bytes = left < each ? left : each};
+        // The calling thread does the last share, and what no thread could be had for.
+        bool last = left <= each;
+        if (!last &&
+            pthread_create(&shares[i].thread, NULL, populate_share, &shares[i]) == 0) {
+            started = i + 1;
+            continue;
+        }
+        shares[i].bytes = left;
+        populate_share(&shares[i]);
+        done = shares[i].done;
+        break;
+    }
+    for (size_t i = 0; i < started; i++) {
+        pthread_join(shares[i].thread, NULL);
+        done = done && shares[i].done;
+    }
+    errno = saved;
+    return done;
+}
+
+unsigned fc_os_cores(void) {
+    cpu_set_t set;
+    int saved = errno;
+    int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    errno = saved;
+    return cores > 0 ? (unsigned)cores : 1;
+}
+
+size_t fc_os_memory(void) {
+    long pages = sysconf(_SC_PHYS_PAGES);
+    return pages > 0 ? (size_t)pages * (size_t)sysconf(_SC_PAGESIZE) : (size_t)1 << 30;
+}
+
+size_t fc_os_address_limit(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+        return SIZE_MAX;
+    }
+    return limit.rlim_cur;
+}
+
+uint32_t fc_os_milliseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint32_t)((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000);
+}
+
+void fc_os_random(void *out, size_t bytes) {
+    int saved = errno;
+    if (getrandom(out, bytes, GRND_NONBLOCK) != (ssize_t)bytes) {
+        // Early in boot only: the sixteen random bytes that the kernel gave this process.
+        const char *seed = (const char *)getauxval(AT_RANDOM);
+        for (size_t i = 0; i < bytes; i++) {
+            ((char *)out)[i] = seed != NULL ? seed[i % 16] : 0;
+        }
+    }
+    errno = saved;
+}

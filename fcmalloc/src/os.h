@@ -1,0 +1,45 @@
+// The kernel's part: address space, pages, time. Every memory system call that the allocator
+// makes goes through here and is counted. errno is left as it was.
+
+#ifndef FC_OS_H
+#define FC_OS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FC_HUGE_PAGE ((size_t)2 << 20)
+
+extern _Atomic uint64_t fc_os_calls;
+
+// Address space without access, aligned to FC_HUGE_PAGE, or NULL.
+void *fc_os_reserve(size_t bytes);
+// Makes reserved pages readable and writable; they read as zeros.
+bool fc_os_commit(void *start, size_t bytes);
+// Gives the physical pages back; they read as zeros again.
+bool fc_os_purge(void *start, size_t bytes);
+// Asks for transparent huge pages.
+void fc_os_advise_huge(void *start, size_t bytes);
+// Replaces committed pages by pages of the kernel's huge page pool. False where it has too few.
+bool fc_os_commit_huge(void *start, size_t bytes);
+// First-touches committed pages with as many threads as the program may use cores.
+bool fc_os_populate(void *start, size_t bytes);
+// Moves the pages under `from` to `to`; `from` reads as zeros afterwards.
+bool fc_os_move(void *to, void *from, size_t bytes);
+// Makes pages fault on access, or undoes it.
+bool fc_os_guard(void *start, size_t bytes);
+bool fc_os_unguard(void *start, size_t bytes);
+
+// Cores that the program may run on.
+unsigned fc_os_cores(void);
+// Bytes of physical memory.
+size_t fc_os_memory(void);
+// Bytes of address space that the program may use; SIZE_MAX where unlimited.
+size_t fc_os_address_limit(void);
+// Milliseconds since some moment, of the kernel's cheap clock.
+uint32_t fc_os_milliseconds(void);
+// Fills a buffer from the kernel's random source.
+void fc_os_random(void *out, size_t bytes);
+
+#endif

@@ -1,0 +1,20 @@
+// The static plan: demand recorded in one run, first-touched at the start of the next.
+//
+// A plan is text, one record a line, the first of them "fcmalloc-plan 1":
+//
+//     heap 0 class 4096 peak 120      most blocks of a class that the heap ever needed
+//     heap 0 large peak 8404992       most bytes that its large blocks ever took
+//     heap 0 footprint 8905792        both together, in bytes
+//
+// Heap 0 is the main thread's; the others are taken by threads in the order in which they begin.
+
+#ifndef FC_PLAN_H
+#define FC_PLAN_H
+
+// Writes the demand so far to the file of FCMALLOC_RECORD.
+void fc_plan_record(void);
+
+// First-touches what the file of FCMALLOC_PLAN asks for.
+void fc_plan_apply(void);
+
+#endif

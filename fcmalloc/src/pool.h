@@ -1,0 +1,8 @@
+// Memory first-touched before the program begins, by FCMALLOC_RESERVE.
+
+#ifndef FC_POOL_H
+#define FC_POOL_H
+
+void fc_pool_fill(void);
+
+#endif

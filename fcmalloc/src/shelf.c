@@ -1,0 +1,502 @@
+#include "shelf.h"
+
+#include "heap.h"
+#include "options.h"
+#include "os.h"
+
+// Runs of one bin looked at for one that is long enough.
+#define LOOK 16
+// What is left of a run is cut off if it is at least this share of what was asked for.
+#define WORTH_CUTTING 32
+#define LARGEST_WISH ((size_t)64 << 20)
+// Spans and what is as short are not stolen while the heap can grow: it would cut up what others
+// keep for their large blocks.
+#define STEAL_PAGES 17
+// A heap that has taken this much, or is asked for this much at once, uses huge pages.
+#define HUGE_HEAP ((size_t)32 << 20)
+#define HUGE_REQUEST ((size_t)4 << 20)
+
+// Bins of one length each up to 15 pages, then eight a doubling.
+static unsigned bin_of(uint32_t pages) {
+    if (pages < 16) {
+        return pages;
+    }
+    unsigned log = 31 - (unsigned)__builtin_clz(pages);
+    return 16 + (log - 4) * 8 + (pages >> (log - 3) & 7);
+}
+
+static void add_idle(struct fc_shelf *shelf, uint32_t pages) {
+    atomic_fetch_add_explicit(&shelf->idle, pages, memory_order_relaxed);
+}
+
+static void name_ends(struct fc_run *run) {
+    fc_space_name(run->start, run);
+    fc_space_name(fc_run_end(run) - FC_PAGE, run);
+}
+
+static void bin(struct fc_heap *heap, struct fc_run *run) {
+    struct fc_shelf *shelf = &heap->shelf;
+    unsigned b = bin_of(run->pages);
+    atomic_store_explicit(&run->owner, NULL, memory_order_relaxed);
+    fc_run_settle(run, heap);
+    fc_run_become(run, FC_RUN_FREE);
+    name_ends(run);
+    run->previous = NULL;
+    run->next = shelf->bins[b];
+    if (run->next != NULL) {
+        run->next->previous = run;
+    }
+    shelf->bins[b] = run;
+    shelf->filled[b / 64] |= (uint64_t)1 << b % 64;
+    add_idle(shelf, run->pages);
+}
+
+static void unbin(struct fc_shelf *shelf, struct fc_run *run) {
+    unsigned b = bin_of(run->pages);
+    if (run->previous != NULL) {
+        run->previous->next = run->next;
+    } else {
+        shelf->bins[b] = run->next;
+        if (run->next == NULL) {
+            shelf->filled[b / 64] &= ~((uint64_t)1 << b % 64);
+        }
+    }
+    if (run->next != NULL) {
+        run->next->previous = run->previous;
+    }
+    fc_run_become(run, FC_RUN_NONE);
+    atomic_fetch_sub_explicit(&shelf->idle, run->pages, memory_order_relaxed);
+}
+
+static struct fc_run *describe(struct fc_shelf *shelf, char *start, uint32_t pages, bool zero) {
+    if (shelf->spare == NULL) {
+        shelf->spare = fc_space_descriptors();
+        if (shelf->spare == NULL) {
+            return NULL;
+        }
+    }
+    struct fc_run *run = shelf->spare;
+    shelf->spare = run->next;
+    run->start = start;
+    run->pages = pages;
+    run->zero = zero;
+    run->freed_at = 0;
+    return run;
+}
+
+static void undescribe(struct fc_shelf *shelf, struct fc_run *run) {
+    fc_run_become(run, FC_RUN_NONE);
+    run->next = shelf->spare;
+    shelf->spare = run;
+}
+
+// Shortens the run to `pages`; what is left becomes a free run. False without a descriptor.
+static bool cut(struct fc_heap *heap, struct fc_run *run, uint32_t pages) {
+    struct fc_run *rest = describe(&heap->shelf, run->start + (size_t)pages * FC_PAGE,
+                                   run->pages - pages, run->zero);
+    if (rest == NULL) {
+        return false;
+    }
+    rest->freed_at = run->freed_at;
+    run->pages = pages;
+    bin(heap, rest);
+    return true;
+}
+
+// The free run of this heap that the page belongs to, as its first or last.
+static struct fc_run *neighbour(struct fc_heap *heap, char *page) {
+    if (!fc_space_holds(page)) {
+        return NULL;
+    }
+    struct fc_run *run = fc_space_run(page);
+    bool mine = run != NULL && fc_run_kind(run) == FC_RUN_FREE && fc_run_home(run) == heap;
+    return mine && (page == run->start || page == fc_run_end(run) - FC_PAGE) ? run : NULL;
+}
+
+// Merges a free run with the free runs beside it.
+static void merge(struct fc_heap *heap, struct fc_run *run) {
+    struct fc_shelf *shelf = &heap->shelf;
+    struct fc_run *left = neighbour(heap, run->start - FC_PAGE);
+    struct fc_run *right = neighbour(heap, fc_run_end(run));
+    bool with_left = left != NULL && left->zero == run->zero;
+    bool with_right = right != NULL && right->zero == run->zero;
+    if (!with_left && !with_right) {
+        return;
+    }
+    unbin(shelf, run);
+    if (with_right) {
+        unbin(shelf, right);
+        run->pages += right->pages;
+        undescribe(shelf, right);
+    }
+    if (with_left) {
+        unbin(shelf, left);
+        left->pages += run->pages;
+        left->freed_at = run->freed_at;
+        undescribe(shelf, run);
+        run = left;
+    }
+    bin(heap, run);
+}
+
+static void merge_at(struct fc_heap *heap, char *start) {
+    struct fc_run *run = start != NULL ? neighbour(heap, start) : NULL;
+    if (run != NULL && run->start == start) {
+        merge(heap, run);
+    }
+}
+
+static void merge_loose(struct fc_heap *heap) {
+    struct fc_shelf *shelf = &heap->shelf;
+    for (unsigned i = 0; i < FC_LOOSE; i++) {
+        merge_at(heap, shelf->loose[i]);
+        shelf->loose[i] = NULL;
+    }
+}
+
+// Gives back what has been free for as long as the option says.
+static void decay(struct fc_heap *heap, uint32_t now) {
+    struct fc_shelf *shelf = &heap->shelf;
+    if (now - shelf->last_scan < fc_options.decay / 4 + 1) {
+        return;
+    }
+    shelf->last_scan = now;
+    for (unsigned b = 0; b < FC_BINS; b++) {
+        for (struct fc_run *run = shelf->bins[b]; run != NULL; run = run->next) {
+            if (!run->zero && now - run->freed_at >= fc_options.decay &&
+                fc_os_purge(run->start, fc_run_bytes(run))) {
+                run->zero = true;
+                fc_space_refund(fc_run_bytes(run));
+                atomic_fetch_add_explicit(&fc_space.released, fc_run_bytes(run),
+                                          memory_order_relaxed);
+            }
+        }
+    }
+}
+
+static void put(struct fc_heap *heap, struct fc_run *run) {
+    struct fc_shelf *shelf = &heap->shelf;
+    shelf->large -= fc_run_kind(run) != FC_RUN_SPAN ? run->pages : 0;
+    run->zero = false;
+    if (FC_UNLIKELY(fc_options.decay != 0)) {
+        run->freed_at = fc_os_milliseconds();
+        decay(heap, run->freed_at);
+    }
+    bin(heap, run);
+    char **slot = &shelf->loose[shelf->loose_next++ % FC_LOOSE];
+    char *oldest = *slot;
+    *slot = run->start;
+    merge_at(heap, oldest);
+}
+
+static void collect(struct fc_heap *heap) {
+    struct fc_run *run = fc_channel_collect_runs(heap);
+    while (run != NULL) {
+        struct fc_run *next = run->next;
+        atomic_fetch_sub_explicit(&heap->shelf.idle, run->pages, memory_order_relaxed);
+        put(heap, run);
+        run = next;
+    }
+}
+
+// The shortest run in the bins, roughly, that is long enough; it is no longer in its bin.
+static struct fc_run *find(struct fc_heap *heap, uint32_t pages) {
+    struct fc_shelf *shelf = &heap->shelf;
+    unsigned b = bin_of(pages);
+    struct fc_run *run = shelf->bins[b];
+    for (int i = 0; run != NULL && run->pages < pages; i++) {
+        run = i < LOOK ? run->next : NULL;
+    }
+    for (b++; run == NULL && b < FC_BINS; b = (b / 64 + 1) * 64) {
+        uint64_t filled = shelf->filled[b / 64] >> b % 64;
+        if (filled != 0) {
+            run = shelf->bins[b + (unsigned)__builtin_ctzll(filled)];
+        }
+    }
+    if (run == NULL) {
+        return NULL;
+    }
+    size_t bytes = (size_t)pages << FC_PAGE_SHIFT;
+    if (run->zero && !fc_space_charge(bytes)) {
+        return NULL;
+    }
+    unbin(shelf, run);
+    uint32_t rest = run->pages - pages;
+    bool worth = rest > pages / WORTH_CUTTING;
+    if (rest > 0 && !(worth && cut(heap, run, pages)) && run->zero) {
+        atomic_fetch_add_explicit(&fc_space.footprint, (size_t)rest << FC_PAGE_SHIFT,
+                                  memory_order_relaxed);
+    }
+    return run;
+}
+
+static struct fc_run *find_merging(struct fc_heap *heap, uint32_t pages) {
+    struct fc_run *run = find(heap, pages);
+    if (run == NULL) {
+        collect(heap);
+        merge_loose(heap);
+        run = find(heap, pages);
+    }
+    return run;
+}
+
+static struct fc_run *steal(struct fc_heap *heap, uint32_t pages, bool same_policy) {
+    unsigned count = fc_heap_count();
+    for (unsigned i = 1; i < count; i++) {
+        struct fc_heap *victim = fc_heap_at((heap->id + i) % count);
+        if (atomic_load_explicit(&victim->shelf.idle, memory_order_relaxed) < pages ||
+            (victim->policy == heap->policy) != same_policy ||
+            !fc_lock_try(&victim->shelf.lock)) {
+            continue;
+        }
+        struct fc_run *run = find_merging(victim, pages);
+        fc_lock_drop(&victim->shelf.lock);
+        if (run != NULL) {
+            heap->steals++;
+            return run;
+        }
+    }
+    return NULL;
+}
+
+// A run from the part of the heap's region that was never used, preceded by the free run before
+// it if `joined` allows.
+static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined) {
+    struct fc_shelf *shelf = &heap->shelf;
+    size_t bytes = (size_t)pages << FC_PAGE_SHIFT;
+    struct fc_run *before = joined ? neighbour(heap, shelf->top - FC_PAGE) : NULL;
+    size_t have = before != NULL ? fc_run_bytes(before) : 0;
+    if (have >= bytes || bytes - have > (size_t)(shelf->end - shelf->top)) {
+        return NULL;
+    }
+    size_t more = bytes - have;
+    size_t charged = more + (before != NULL && before->zero ? have : 0);
+    if (!fc_space_charge(charged)) {
+        return NULL;
+    }
+    struct fc_run *run = before;
+    if (before != NULL) {
+        unbin(shelf, before);
+        before->zero = false;
+        before->pages = pages;
+    } else {
+        run = describe(shelf, shelf->top, pages, true);
+        if (run == NULL) {
+            fc_space_refund(charged);
+            return NULL;
+        }
+    }
+    shelf->top += more;
+    return run;
+}
+
+// Puts the rest of the present region into the bins and begins another.
+static bool grow(struct fc_heap *heap, size_t bytes) {
+    struct fc_shelf *shelf = &heap->shelf;
+    size_t wish = shelf->taken / 4 < LARGEST_WISH ? shelf->taken / 4 : LARGEST_WISH;
+    bool huge = bytes >= HUGE_REQUEST || shelf->taken >= HUGE_HEAP;
+    size_t granted;
+    char *ready;
+    char *start = fc_space_grow(bytes, wish, huge, &granted, &ready);
+    if (start == NULL) {
+        return false;
+    }
+    shelf->taken += granted;
+    if (start == shelf->end) {
+        shelf->ready = shelf->ready == shelf->end ? ready : shelf->ready;
+    } else {
+        uint32_t left = (uint32_t)((size_t)(shelf->end - shelf->top) >> FC_PAGE_SHIFT);
+        struct fc_run *rest = left > 0 ? describe(shelf, shelf->top, left, true) : NULL;
+        if (rest != NULL) {
+            bin(heap, rest);
+        }
+        shelf->top = start;
+        shelf->ready = ready;
+    }
+    shelf->end = start + granted;
+    return true;
+}
+
+// A run from what heaps hold already, or NULL.
+static struct fc_run *take_held(struct fc_heap *heap, uint32_t pages) {
+    struct fc_shelf *shelf = &heap->shelf;
+    struct fc_run *run = find_merging(heap, pages);
+    bool populated = (size_t)(shelf->ready - shelf->top) >= (size_t)pages << FC_PAGE_SHIFT &&
+                     shelf->ready > shelf->top;
+    if (run == NULL && populated) {
+        run = fresh(heap, pages, false);
+    }
+    return run == NULL && pages >= STEAL_PAGES ? steal(heap, pages, true) : run;
+}
+
+static struct fc_run *take(struct fc_heap *heap, uint32_t pages, enum fc_growth growth) {
+    struct fc_run *run = take_held(heap, pages);
+    if (run == NULL) {
+        run = fresh(heap, pages, true);
+    }
+    if (run != NULL || growth == FC_NO_GROWTH) {
+        return run;
+    }
+    if (grow(heap, (size_t)pages << FC_PAGE_SHIFT)) {
+        run = fresh(heap, pages, true);
+        run = run != NULL ? run : fresh(heap, pages, false);
+    }
+    for (int same = 1; run == NULL && same >= 0; same--) {
+        run = steal(heap, pages, same);
+    }
+    return run;
+}
+
+static void count_large(struct fc_shelf *shelf, size_t more) {
+    shelf->large += more;
+    shelf->large_peak = shelf->large > shelf->large_peak ? shelf->large : shelf->large_peak;
+}
+
+// Cuts off what lies before the first multiple of the alignment, and what is too much behind.
+static void align(struct fc_heap *heap, struct fc_run *run, uint32_t pages, size_t alignment) {
+    size_t before = fc_round_up((uintptr_t)run->start, alignment) - (uintptr_t)run->start;
+    struct fc_run *head =
+        before > 0 ? describe(&heap->shelf, run->start, (uint32_t)(before >> FC_PAGE_SHIFT), false)
+                   : NULL;
+    if (before > 0) {
+        run->start += before;
+        run->pages -= (uint32_t)(before >> FC_PAGE_SHIFT);
+    }
+    if (head != NULL) {
+        bin(heap, head);
+    }
+    if (run->pages > pages) {
+        bool zero = run->zero;
+        run->zero = false;  // charged already
+        if (cut(heap, run, pages)) {
+            merge_at(heap, fc_run_end(run));
+        }
+        run->zero = zero;
+    }
+}
+
+struct fc_run *fc_shelf_take(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
+                             size_t alignment, enum fc_growth growth) {
+    size_t extra = alignment > FC_PAGE ? (alignment >> FC_PAGE_SHIFT) - 1 : 0;
+    if (extra + pages > UINT32_MAX) {
+        return NULL;
+    }
+    fc_lock_take(&heap->shelf.lock);
+    struct fc_run *run = take(heap, pages + (uint32_t)extra, growth);
+    if (run != NULL) {
+        if (extra > 0) {
+            align(heap, run, pages, alignment);
+        }
+        fc_run_settle(run, heap);
+        name_ends(run);
+        fc_run_become(run, kind);
+        count_large(&heap->shelf, kind == FC_RUN_LARGE ? run->pages : 0);
+    }
+    fc_lock_drop(&heap->shelf.lock);
+    return run;
+}
+
+void fc_shelf_put(struct fc_heap *heap, struct fc_run *run) {
+    fc_lock_take(&heap->shelf.lock);
+    put(heap, run);
+    fc_lock_drop(&heap->shelf.lock);
+}
+
+// Lengthens the run by what follows it. Under the lock.
+static bool extend(struct fc_heap *heap, struct fc_run *run, uint32_t pages) {
+    struct fc_shelf *shelf = &heap->shelf;
+    uint32_t more = pages - run->pages;
+    struct fc_run *next = neighbour(heap, fc_run_end(run));
+    bool held = next != NULL && next->start == fc_run_end(run);
+    if (held && next->pages >= more) {
+        if (next->zero && !fc_space_charge((size_t)more << FC_PAGE_SHIFT)) {
+            return false;
+        }
+        unbin(shelf, next);
+        if (next->pages > more && !cut(heap, next, more)) {
+            more = next->pages;
+        }
+        run->pages += more;
+        undescribe(shelf, next);
+        return true;
+    }
+    if (held && fc_run_end(next) != shelf->top) {
+        return false;
+    }
+    if (!held && fc_run_end(run) != shelf->top) {
+        return false;
+    }
+    struct fc_run *rest = fresh(heap, more, held);
+    if (rest == NULL) {
+        return false;
+    }
+    run->pages += rest->pages;
+    undescribe(shelf, rest);
+    return true;
+}
+
+bool fc_shelf_resize(struct fc_run *run, uint32_t pages) {
+    struct fc_heap *home = fc_run_home(run);
+    struct fc_shelf *shelf = &home->shelf;
+    fc_lock_take(&shelf->lock);
+    uint32_t before = run->pages;
+    bool done = true;
+    if (pages < before) {
+        done = cut(home, run, pages);
+        merge_at(home, fc_run_end(run));
+    } else if (pages > before) {
+        done = extend(home, run, pages);
+    }
+    if (done) {
+        name_ends(run);
+        shelf->large -= before;
+        count_large(shelf, run->pages);
+    }
+    fc_lock_drop(&shelf->lock);
+    return done;
+}
+
+size_t fc_shelf_purge(struct fc_heap *heap) {
+    struct fc_shelf *shelf = &heap->shelf;
+    size_t bytes = 0;
+    fc_lock_take(&shelf->lock);
+    collect(heap);
+    merge_loose(heap);
+    for (unsigned b = 0; b < FC_BINS; b++) {
+        for (struct fc_run *run = shelf->bins[b]; run != NULL; run = run->next) {
+            if (!run->zero && fc_os_purge(run->start, fc_run_bytes(run))) {
+                run->zero = true;
+                bytes += fc_run_bytes(run);
+            }
+        }
+    }
+    fc_space_refund(bytes);
+    if (shelf->ready > shelf->top &&
+        fc_os_purge(shelf->top, (size_t)(shelf->ready - shelf->top))) {
+        bytes += (size_t)(shelf->ready - shelf->top);
+        shelf->ready = shelf->top;
+    }
+    fc_lock_drop(&shelf->lock);
+    atomic_fetch_add_explicit(&fc_space.released, bytes, memory_order_relaxed);
+    return bytes;
+}
+
+bool fc_shelf_claim(struct fc_heap *heap, size_t bytes) {
+    fc_lock_take(&heap->shelf.lock);
+    bool done = grow(heap, bytes);
+    fc_lock_drop(&heap->shelf.lock);
+    return done;
+}
+
+bool fc_shelf_prepare(struct fc_heap *heap, size_t bytes) {
+    struct fc_shelf *shelf = &heap->shelf;
+    fc_lock_take(&shelf->lock);
+    bool done = bytes <= (size_t)(shelf->end - shelf->top) || grow(heap, bytes);
+    done = done && fc_os_populate(shelf->top, bytes);
+    if (done) {
+        shelf->ready = shelf->top + bytes;
+        atomic_fetch_add_explicit(&fc_space.reserved, bytes, memory_order_relaxed);
+    }
+    fc_lock_drop(&shelf->lock);
+    return done;
+}

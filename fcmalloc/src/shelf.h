@@ -1,0 +1,59 @@
+// A heap's free runs of pages: where spans and large blocks come from and go to.
+//
+// Freed runs lie in bins by size and are taken again as they are: repeating an allocation costs
+// no splitting, no merging and no page fault. The last few freed are not merged with their
+// neighbours until that is needed (loose). What was never used is the tail of the heap's region
+// (top to end), of which the part below `ready` is first-touched already. Every shelf has a lock
+// of its own; another thread takes it only to steal, and only if it is free.
+
+#ifndef FC_SHELF_H
+#define FC_SHELF_H
+
+#include "space.h"
+
+#define FC_BINS 256
+#define FC_LOOSE 64
+
+struct fc_shelf {
+    struct fc_lock lock;
+    // Pages in the bins and in the mail: what a thief may hope for. Read without the lock.
+    _Atomic size_t idle;
+    char *top;
+    char *ready;
+    char *end;
+    size_t taken;       // bytes of regions so far
+    size_t large;       // pages in large blocks now
+    size_t large_peak;  // most that has been
+    uint32_t last_scan; // milliseconds, when decay last looked
+    unsigned loose_next;
+    char *loose[FC_LOOSE];
+    struct fc_run *spare;  // descriptors not in use
+    uint64_t filled[FC_BINS / 64];
+    struct fc_run *bins[FC_BINS];
+};
+
+// Whether a heap may ask for more address space.
+enum fc_growth { FC_NO_GROWTH, FC_GROWTH };
+
+// A run of `pages` for the heap, a span or a large block, from its shelf, from another's, or
+// fresh. `alignment` is a power of two; the run starts at a multiple of it. NULL where neither the
+// limit nor the kernel leaves any.
+struct fc_run *fc_shelf_take(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
+                             size_t alignment, enum fc_growth growth);
+
+// Puts a run that the heap is home to on its shelf.
+void fc_shelf_put(struct fc_heap *heap, struct fc_run *run);
+
+// Makes a large run longer or shorter where it lies. False where what follows is in use.
+bool fc_shelf_resize(struct fc_run *run, uint32_t pages);
+
+// Gives the physical memory of all free runs back. Returns bytes.
+size_t fc_shelf_purge(struct fc_heap *heap);
+
+// Gives the heap `bytes` of fresh pages in a row.
+bool fc_shelf_claim(struct fc_heap *heap, size_t bytes);
+
+// First-touches the next `bytes` of the heap. False where the machine has too few.
+bool fc_shelf_prepare(struct fc_heap *heap, size_t bytes);
+
+#endif

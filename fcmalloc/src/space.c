@@ -1,0 +1,184 @@
+#include "space.h"
+
+#include "options.h"
+#include "os.h"
+
+// Pages become readable in steps of this much, so that growing rarely enters the kernel.
+#define COMMIT_STEP ((size_t)32 << 20)
+#define DESCRIPTOR_STEP ((size_t)64 << 10)
+#define SMALLEST_SPACE ((size_t)16 << 20)
+#define LARGEST_SPACE ((size_t)16 << 40)
+#define DESCRIPTOR_BATCH 32
+
+struct fc_space fc_space;
+
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+static size_t map_bytes(size_t pages) { return pages / FC_PAGE * sizeof(struct fc_run *); }
+
+bool fc_space_open(size_t heap_bytes, size_t channel_bytes) {
+    // Sixteen times the memory, so that fragments of address space never matter, but at most
+    // half of what the program may map.
+    size_t size = fc_os_memory() * 16;
+    size_t allowed = fc_os_address_limit() / 2;
+    size_t pages = SMALLEST_SPACE;
+    while (pages < LARGEST_SPACE && pages * 2 <= smaller(size, allowed)) {
+        pages *= 2;
+    }
+    for (; pages >= SMALLEST_SPACE; pages /= 2) {
+        unsigned heaps = pages >= (size_t)16 << 30 ? 4096 : 128;
+        size_t heap = fc_round_up(heap_bytes + heaps * channel_bytes, FC_PAGE);
+        size_t map = fc_round_up(map_bytes(pages), FC_PAGE);
+        size_t descriptors = pages / FC_PAGE * sizeof(struct fc_run);
+        char *base = fc_os_reserve(pages + map + descriptors + heaps * heap);
+        if (base == NULL) {
+            continue;
+        }
+        fc_space.map = (_Atomic(struct fc_run *) *)(base + pages);
+        fc_space.granule = smaller(FC_HUGE_PAGE, pages / 1024);
+        fc_space.frontier = fc_space.populated = (uintptr_t)base;
+        fc_space.descriptors = fc_space.descriptors_committed = base + pages + map;
+        fc_space.descriptors_end = fc_space.descriptors + descriptors;
+        fc_space.heaps = fc_space.descriptors_end;
+        fc_space.heap_bytes = heap;
+        fc_space.heaps_max = heaps;
+        fc_os_random(&fc_space.secret, sizeof fc_space.secret);
+        fc_space.base = (uintptr_t)base;
+        fc_space.whole = pages;
+        return true;
+    }
+    return false;
+}
+
+// Makes pages up to `end` readable, with their part of the map. Under the lock.
+static bool commit(uintptr_t end) {
+    size_t size = atomic_load_explicit(&fc_space.size, memory_order_relaxed);
+    uintptr_t committed = fc_space.base + size;
+    if (end <= committed) {
+        return true;
+    }
+    uintptr_t limit = fc_space.base + fc_space.whole;
+    uintptr_t step = fc_space.base + fc_round_up(end - fc_space.base, COMMIT_STEP);
+    uintptr_t wish = step < limit ? step : limit;
+    for (;;) {
+        char *map = (char *)fc_space.map + map_bytes(size);
+        char *map_start = (char *)((uintptr_t)map / FC_PAGE * FC_PAGE);
+        char *map_end =
+            (char *)fc_space.map + fc_round_up(map_bytes(wish - fc_space.base), FC_PAGE);
+        if (fc_os_commit(map_start, (size_t)(map_end - map_start)) &&
+            fc_os_commit((void *)committed, wish - committed)) {
+            atomic_store_explicit(&fc_space.size, wish - fc_space.base, memory_order_relaxed);
+            return true;
+        }
+        // Where the kernel counts every page, a smaller step may still be had.
+        if (wish == end) {
+            return false;
+        }
+        wish = end;
+    }
+}
+
+// Takes the next `bytes` of the frontier. Under the lock.
+static char *advance(size_t bytes) {
+    if (bytes > fc_space.base + fc_space.whole - fc_space.frontier ||
+        !commit(fc_space.frontier + bytes)) {
+        return NULL;
+    }
+    char *start = (char *)fc_space.frontier;
+    fc_space.frontier += bytes;
+    return start;
+}
+
+char *fc_space_grow(size_t bytes, size_t wish, bool huge, size_t *granted, char **ready) {
+    if (bytes > fc_space.whole) {
+        return NULL;
+    }
+    *granted = fc_round_up(wish > bytes ? wish : bytes, fc_space.granule);
+    fc_lock_take(&fc_space.lock);
+    char *start = advance(*granted);
+    if (start == NULL) {
+        *granted = fc_round_up(bytes, fc_space.granule);
+        start = advance(*granted);
+    }
+    uintptr_t populated = fc_space.populated;
+    fc_lock_drop(&fc_space.lock);
+    if (start == NULL) {
+        return NULL;
+    }
+    char *end = start + *granted;
+    *ready = populated < (uintptr_t)start  ? start
+             : populated > (uintptr_t)end ? end
+                                          : (char *)populated;
+    if (huge && fc_options.huge != FC_HUGE_NEVER && *ready == start) {
+        fc_os_advise_huge(start, *granted);
+    }
+    return start;
+}
+
+bool fc_space_populate(size_t bytes) {
+    bytes = fc_round_up(bytes, fc_space.granule);
+    fc_lock_take(&fc_space.lock);
+    uintptr_t start =
+        fc_space.populated > fc_space.frontier ? fc_space.populated : fc_space.frontier;
+    bool done = bytes <= fc_space.base + fc_space.whole - start && commit(start + bytes);
+    if (done && fc_options.huge != FC_HUGE_NEVER) {
+        if (fc_options.huge != FC_HUGE_EXPLICIT || !fc_os_commit_huge((void *)start, bytes)) {
+            fc_os_advise_huge((void *)start, bytes);
+        }
+    }
+    done = done && fc_os_populate((void *)start, bytes);
+    if (done) {
+        fc_space.populated = start + bytes;
+        atomic_fetch_add_explicit(&fc_space.reserved, bytes, memory_order_relaxed);
+    }
+    fc_lock_drop(&fc_space.lock);
+    return done;
+}
+
+struct fc_run *fc_space_descriptors(void) {
+    const size_t bytes = DESCRIPTOR_BATCH * sizeof(struct fc_run);
+    struct fc_run *first = NULL;
+    fc_lock_take(&fc_space.lock);
+    char *end = fc_space.descriptors + bytes;
+    bool there = end <= fc_space.descriptors_committed;
+    if (!there && end <= fc_space.descriptors_end) {
+        size_t left = (size_t)(fc_space.descriptors_end - fc_space.descriptors_committed);
+        size_t step = smaller(DESCRIPTOR_STEP, left);
+        there = fc_os_commit(fc_space.descriptors_committed, step);
+        fc_space.descriptors_committed += there ? step : 0;
+    }
+    if (there) {
+        first = (struct fc_run *)fc_space.descriptors;
+        fc_space.descriptors = end;
+        atomic_fetch_add_explicit(&fc_space.metadata, bytes, memory_order_relaxed);
+    }
+    fc_lock_drop(&fc_space.lock);
+    for (int i = 0; there && i < DESCRIPTOR_BATCH - 1; i++) {
+        first[i].next = &first[i + 1];
+    }
+    return first;
+}
+
+void *fc_space_heap(unsigned id) {
+    char *start = fc_space.heaps + id * fc_space.heap_bytes;
+    return fc_os_commit(start, fc_space.heap_bytes) ? start : NULL;
+}
+
+bool fc_space_charge(size_t bytes) {
+    size_t before = atomic_fetch_add_explicit(&fc_space.footprint, bytes, memory_order_relaxed);
+    size_t after = before + bytes;
+    if (after > fc_options.limit) {
+        fc_space_refund(bytes);
+        return false;
+    }
+    size_t peak = atomic_load_explicit(&fc_space.footprint_peak, memory_order_relaxed);
+    while (after > peak &&
+           !atomic_compare_exchange_weak_explicit(&fc_space.footprint_peak, &peak, after,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+    }
+    return true;
+}
+
+void fc_space_refund(size_t bytes) {
+    atomic_fetch_sub_explicit(&fc_space.footprint, bytes, memory_order_relaxed);
+}

@@ -1,0 +1,165 @@
+// The one range of address space that all memory comes from.
+//
+//   | pages ............ | page map | descriptors | heaps |
+//
+// Pages are handed to heaps in regions, from low addresses to high, and never return. The page
+// map names, for every page that a pointer to the beginning of a block may lie in, the run that
+// the page belongs to. A pointer is ours exactly if it lies among the pages; entries of pages
+// inside a run may be out of date, and who reads one checks it against the run.
+
+#ifndef FC_SPACE_H
+#define FC_SPACE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "class.h"
+#include "lock.h"
+
+struct fc_heap;
+
+// Freed memory, as the lists of free blocks see it.
+struct fc_block {
+    struct fc_block *next;
+    // fc_check of the block and `next`: tells a freed block from one in use, and a list that the
+    // program has written to from one that it has not.
+    uint64_t check;
+};
+
+enum fc_run_kind {
+    FC_RUN_NONE,     // descriptor not in use
+    FC_RUN_FREE,     // in a shelf
+    FC_RUN_SPAN,     // cut into blocks of one class
+    FC_RUN_LARGE,    // one block of the program
+    FC_RUN_TRANSIT,  // a large block freed by another thread, on its way home
+};
+
+// A run of pages. Fields change hands with the run: those of a span belong to the owner's thread,
+// those of a free run to who holds the lock of its home's shelf.
+struct fc_run {
+    // Spans: the heap whose thread may allocate from it. NULL for every other kind.
+    _Atomic(struct fc_heap *) owner;
+    char *start;
+    union {
+        struct fc_block *free;  // spans: blocks ready to hand out
+        char *payload;          // large: what the program was given
+    };
+    union {
+        _Atomic uint64_t reciprocal;      // spans: 2^40 / stride, rounded up
+        _Atomic(struct fc_heap *) home;   // others: the heap whose shelf it belongs to
+    };
+    uint32_t stride : 24;  // spans: bytes between blocks
+    bool listed : 1;       // spans: among those of its class with room
+    bool zero : 1;         // reads as zeros and is not charged: never used, or given back
+    uint32_t pages;
+    union {
+        struct {
+            uint16_t used;      // spans: blocks not on the free list, of those carved
+            uint16_t capacity;  // spans: blocks in all
+        };
+        uint32_t freed_at;  // free: milliseconds when it became free, where decay asks
+    };
+    uint16_t carved;  // spans: blocks that were ever put on the free list
+    uint8_t class;
+    _Atomic uint8_t kind;
+    // Neighbours in the list that the run is in.
+    struct fc_run *next;
+    struct fc_run *previous;
+} __attribute__((aligned(64)));
+
+_Static_assert(sizeof(struct fc_run) == 64, "a descriptor fills one cache line");
+
+struct fc_space {
+    // Read by every free.
+    uintptr_t base;
+    _Atomic size_t size;  // bytes that are readable, from `base`
+    _Atomic(struct fc_run *) *map;
+    uint64_t secret;
+
+    struct fc_lock lock;   // guards what follows
+    size_t whole;          // bytes of pages that there may be
+    size_t granule;        // regions are multiples of it
+    uintptr_t frontier;    // first page not handed to a heap
+    uintptr_t populated;   // first page beyond the frontier not first-touched
+    char *descriptors;     // first never used
+    char *descriptors_committed;
+    char *descriptors_end;
+    char *heaps;
+    size_t heap_bytes;
+    unsigned heaps_max;
+
+    _Atomic size_t footprint;       // bytes of pages and descriptors handed out, less those purged
+    _Atomic size_t footprint_peak;
+    _Atomic size_t metadata;
+    _Atomic size_t released;
+    _Atomic size_t reserved;
+};
+
+extern struct fc_space fc_space;
+
+// Reserves the address space for heaps of `heap_bytes + channel_bytes × (number of heaps)`
+// bytes. False where the kernel refuses even a little.
+bool fc_space_open(size_t heap_bytes, size_t channel_bytes);
+
+// At least `bytes` of pages, as many as `wish` if they can be had, directly at `after` where
+// that is the frontier. `*ready` is where its first-touched part ends. NULL where none is left.
+char *fc_space_grow(size_t bytes, size_t wish, bool huge, size_t *granted, char **ready);
+
+// First-touches that much beyond the frontier. False where the kernel refuses.
+bool fc_space_populate(size_t bytes);
+
+// The first page after the run.
+static inline char *fc_run_end(const struct fc_run *run) {
+    return run->start + ((size_t)run->pages << FC_PAGE_SHIFT);
+}
+
+static inline size_t fc_run_bytes(const struct fc_run *run) {
+    return (size_t)run->pages << FC_PAGE_SHIFT;
+}
+
+static inline enum fc_run_kind fc_run_kind(const struct fc_run *run) {
+    return (enum fc_run_kind)atomic_load_explicit(&run->kind, memory_order_relaxed);
+}
+
+static inline void fc_run_become(struct fc_run *run, enum fc_run_kind kind) {
+    atomic_store_explicit(&run->kind, (uint8_t)kind, memory_order_relaxed);
+}
+
+static inline struct fc_heap *fc_run_home(const struct fc_run *run) {
+    return atomic_load_explicit(&run->home, memory_order_relaxed);
+}
+
+static inline void fc_run_settle(struct fc_run *run, struct fc_heap *home) {
+    atomic_store_explicit(&run->home, home, memory_order_relaxed);
+}
+
+// A list, linked by `next`, of descriptors not in use, or NULL.
+struct fc_run *fc_space_descriptors(void);
+
+// Memory of heap `id`, zeroed, or NULL.
+void *fc_space_heap(unsigned id);
+
+// Counts bytes that are about to be touched for the first time. False where that would exceed
+// the limit.
+bool fc_space_charge(size_t bytes);
+void fc_space_refund(size_t bytes);
+
+// Whether the address lies among the pages that heaps may have.
+static inline bool fc_space_holds(const void *p) {
+    return (uintptr_t)p - fc_space.base <
+           atomic_load_explicit(&fc_space.size, memory_order_relaxed);
+}
+
+static inline struct fc_run *fc_space_run(const void *p) {
+    return atomic_load_explicit(&fc_space.map[((uintptr_t)p - fc_space.base) >> FC_PAGE_SHIFT],
+                                memory_order_relaxed);
+}
+
+static inline void fc_space_name(const void *page, struct fc_run *run) {
+    atomic_store_explicit(&fc_space.map[((uintptr_t)page - fc_space.base) >> FC_PAGE_SHIFT], run,
+                          memory_order_relaxed);
+}
+
+#endif

@@ -1,0 +1,87 @@
+// Spans: runs cut into blocks of one class, and the lists of their free blocks.
+//
+// A span is the current one of its class, or listed (it has room), or full. Blocks are carved off
+// it a page at a time, so that what is not needed is not touched.
+
+#ifndef FC_SPAN_H
+#define FC_SPAN_H
+
+#include "heap.h"
+#include "report.h"
+
+// Moves spans of the class until the current one has a free block. False without memory.
+bool fc_span_refill(struct fc_heap *heap, unsigned class);
+
+// Lists a span of the heap again that was full and no longer is.
+void fc_span_relist(struct fc_heap *heap, struct fc_run *span);
+
+// Puts the runs of spans that hold no block of the program back on the shelf. False if there were
+// none.
+bool fc_span_retire(struct fc_heap *heap);
+
+// A run as of fc_shelf_take. Before the heap grows, it makes use of empty spans, its own and those
+// of dead heaps.
+struct fc_run *fc_span_take_run(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
+                                size_t alignment);
+
+// Makes `heap` the owner of every span of `dead`, which no thread has.
+void fc_span_inherit(struct fc_heap *heap, struct fc_heap *dead);
+
+// Makes and first-touches spans for that many blocks more. False without memory.
+bool fc_span_prepare(struct fc_heap *heap, unsigned class, size_t blocks);
+
+static inline uint64_t fc_block_check(const struct fc_block *block, const struct fc_block *next) {
+    uint64_t at = (uint64_t)(uintptr_t)block;
+    return fc_space.secret ^ (at << 16 | at >> 48) ^ (uint64_t)(uintptr_t)next;
+}
+
+#if FC_SECURE
+// The link as stored does not show where blocks lie.
+static inline struct fc_block *fc_block_code(const struct fc_block *block, struct fc_block *link) {
+    return (struct fc_block *)((uintptr_t)link ^ (uintptr_t)(fc_space.secret >> 8) ^
+                               (uintptr_t)block);
+}
+#else
+static inline struct fc_block *fc_block_code(const struct fc_block *block, struct fc_block *link) {
+    (void)block;
+    return link;
+}
+#endif
+
+static inline void fc_block_link(struct fc_block *block, struct fc_block *next) {
+    block->next = fc_block_code(block, next);
+    block->check = fc_block_check(block, next);
+}
+
+static inline struct fc_block *fc_block_next(const struct fc_block *block) {
+    struct fc_block *next = fc_block_code(block, block->next);
+    if (FC_UNLIKELY(block->check != fc_block_check(block, next))) {
+        fc_die("block %p was written to after it was freed", block);
+    }
+    return next;
+}
+
+static inline bool fc_block_is_freed(const struct fc_block *block) {
+    return block->check == fc_block_check(block, fc_block_code(block, block->next));
+}
+
+// Whether a block of the span begins at `p`, of its first `blocks`.
+static inline bool fc_span_has_block(const struct fc_run *span, const void *p, uint32_t blocks) {
+    uint64_t offset = (uint64_t)((const char *)p - span->start);
+    uint64_t reciprocal = atomic_load_explicit(&span->reciprocal, memory_order_relaxed);
+    uint64_t index = offset * reciprocal >> 40;
+    return index < blocks && index * span->stride == offset;
+}
+
+// Puts a freed block on its span's list. Only for the owner's thread.
+static inline void fc_span_put(struct fc_heap *heap, struct fc_run *span, struct fc_block *block) {
+    struct fc_block *next = span->free;
+    fc_block_link(block, next);
+    span->free = block;
+    span->used--;
+    if (FC_UNLIKELY(next == NULL)) {
+        fc_span_relist(heap, span);
+    }
+}
+
+#endif
