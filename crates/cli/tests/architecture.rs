@@ -64,6 +64,8 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/faults/src/calls.rs",
     "crates/fcmalloc/src/arena.rs",
     "crates/fcmalloc/src/arena/region.rs",
+    "crates/fcmalloc/src/ffi.rs",
+    "crates/fcmalloc/src/global.rs",
     "crates/mining/src/bitmap.rs",
     "crates/ring/src/avx2.rs",
     "crates/ring/src/fraction.rs",
