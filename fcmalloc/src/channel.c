@@ -70,7 +70,9 @@ static void receive(struct fc_heap *heap, struct fc_block *block) {
         heap->received += span->stride;
         struct fc_heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
         if (owner == heap) {
-            fc_span_put(heap, span, block);
+            if (!fc_span_put(heap, span, block)) {
+                fc_die("block %p was freed already", block);
+            }
         } else {
             // The span has moved to another heap since the block was sent.
             fc_channel_post(heap, owner, block, span->stride);
@@ -101,7 +103,7 @@ bool fc_channel_collect(struct fc_heap *heap) {
 void fc_channel_post_run(struct fc_heap *heap, struct fc_run *run) {
     struct fc_heap *home = fc_run_home(run);
     struct fc_channel *channel = &home->inbox.channels[heap->id];
-    atomic_fetch_add_explicit(&home->shelf.idle, run->pages, memory_order_relaxed);
+    atomic_fetch_add_explicit(&home->shelf.mailed, run->pages, memory_order_relaxed);
     struct fc_run *before = atomic_load_explicit(&channel->runs, memory_order_relaxed);
     do {
         run->next = before;

@@ -55,9 +55,10 @@ static inline size_t fc_class_stride(unsigned class) {
     return size < FC_PAGE ? size : size + FC_LINE;
 }
 
-// Pages of a span of the class: at least 16 blocks, at least 64 KiB.
+// Pages of a span of the class: 64 KiB, or four blocks where that is more. A longer span would keep
+// more memory from other classes than it saves.
 static inline uint32_t fc_class_pages(unsigned class) {
-    size_t bytes = 16 * fc_class_stride(class);
+    size_t bytes = 4 * fc_class_stride(class);
     return bytes <= FC_SMALL_MAX ? FC_SMALL_MAX / FC_PAGE
                                  : (uint32_t)((bytes + FC_PAGE - 1) >> FC_PAGE_SHIFT);
 }

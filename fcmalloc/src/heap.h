@@ -33,6 +33,7 @@ struct fc_heap {
     // Spans without room.
     struct fc_run *full;
     size_t spans;
+    size_t reclaim_at;  // when the shelf has used this much, empty spans are looked for
     uint64_t carved[FC_CLASSES];  // blocks in spans of the class that were ever used
     uint64_t demand[FC_CLASSES];  // most that `carved` has been
 

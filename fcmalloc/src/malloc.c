@@ -89,14 +89,6 @@ static void large_free(struct fc_heap *heap, struct fc_run *run) {
 
 // ---- Allocation ----
 
-static inline void *pop(struct fc_run *span) {
-    struct fc_block *block = span->free;
-    span->free = fc_block_next(block);
-    span->used++;
-    block->check = 0;
-    return block;
-}
-
 static void *alloc_from(struct fc_heap *heap, size_t size, bool *zero) {
     if (size > FC_SMALL_MAX) {
         return large_alloc(heap, size, FC_ALIGNMENT, zero);
@@ -105,7 +97,7 @@ static void *alloc_from(struct fc_heap *heap, size_t size, bool *zero) {
     if (heap->current[class]->free == NULL && !fc_span_refill(heap, class)) {
         return no_memory();
     }
-    return pop(heap->current[class]);
+    return fc_span_pop(heap->current[class]);
 }
 
 static __attribute__((noinline)) void *alloc_slow(size_t size, bool *zero) {
@@ -122,7 +114,7 @@ void *fc_malloc(size_t size) {
     if (FC_LIKELY(size <= FC_SMALL_MAX)) {
         struct fc_run *span = fc_self->current[fc_class_of(size)];
         if (FC_LIKELY(span->free != NULL)) {
-            return pop(span);
+            return fc_span_pop(span);
         }
     }
     bool zero;
@@ -271,7 +263,9 @@ static __attribute__((noinline)) void free_slow(void *p) {
     if (owner == NULL) {
         large_free(heap, run);
     } else if (owner == heap) {
-        fc_span_put(heap, run, p);
+        if (!fc_span_put(heap, run, p)) {
+            die_freed(p);
+        }
     } else {
         fc_channel_post(heap, owner, p, run->stride);
     }
@@ -284,13 +278,10 @@ void fc_free(void *p) {
         struct fc_heap *heap = fc_self;
         if (FC_LIKELY(span != NULL &&
                       atomic_load_explicit(&span->owner, memory_order_relaxed) == heap)) {
-            if (FC_UNLIKELY(!fc_span_has_block(span, p, span->carved))) {
-                die_interior(p);
-            }
-            if (FC_UNLIKELY(fc_block_is_freed(p))) {
+            if (FC_UNLIKELY(!fc_span_put(heap, span, p))) {
+                run_of(p);
                 die_freed(p);
             }
-            fc_span_put(heap, span, p);
             return;
         }
     }

@@ -8,7 +8,10 @@
 #define LOOK 16
 // What is left of a run is cut off if it is at least this share of what was asked for.
 #define WORTH_CUTTING 32
-#define LARGEST_WISH ((size_t)64 << 20)
+// Regions are long, because free runs of two of them do not merge. Address space costs nothing, but
+// there must be enough for every heap: this many regions, of at most LARGEST_WISH.
+#define REGIONS 8192
+#define LARGEST_WISH ((size_t)1 << 30)
 // Spans and what is as short are not stolen while the heap can grow: it would cut up what others
 // keep for their large blocks.
 #define STEAL_PAGES 17
@@ -25,8 +28,13 @@ static unsigned bin_of(uint32_t pages) {
     return 16 + (log - 4) * 8 + (pages >> (log - 3) & 7);
 }
 
-static void add_idle(struct fc_shelf *shelf, uint32_t pages) {
-    atomic_fetch_add_explicit(&shelf->idle, pages, memory_order_relaxed);
+// Written under the lock only, so that no locked instruction is needed.
+static void set_idle(struct fc_shelf *shelf, size_t pages) {
+    atomic_store_explicit(&shelf->idle, pages, memory_order_relaxed);
+}
+
+static size_t idle(struct fc_shelf *shelf) {
+    return atomic_load_explicit(&shelf->idle, memory_order_relaxed);
 }
 
 static void name_ends(struct fc_run *run) {
@@ -48,7 +56,7 @@ static void bin(struct fc_heap *heap, struct fc_run *run) {
     }
     shelf->bins[b] = run;
     shelf->filled[b / 64] |= (uint64_t)1 << b % 64;
-    add_idle(shelf, run->pages);
+    set_idle(shelf, idle(shelf) + run->pages);
 }
 
 static void unbin(struct fc_shelf *shelf, struct fc_run *run) {
@@ -65,7 +73,7 @@ static void unbin(struct fc_shelf *shelf, struct fc_run *run) {
         run->next->previous = run->previous;
     }
     fc_run_become(run, FC_RUN_NONE);
-    atomic_fetch_sub_explicit(&shelf->idle, run->pages, memory_order_relaxed);
+    set_idle(shelf, idle(shelf) - run->pages);
 }
 
 static struct fc_run *describe(struct fc_shelf *shelf, char *start, uint32_t pages, bool zero) {
@@ -193,7 +201,7 @@ static void collect(struct fc_heap *heap) {
     struct fc_run *run = fc_channel_collect_runs(heap);
     while (run != NULL) {
         struct fc_run *next = run->next;
-        atomic_fetch_sub_explicit(&heap->shelf.idle, run->pages, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&heap->shelf.mailed, run->pages, memory_order_relaxed);
         put(heap, run);
         run = next;
     }
@@ -244,13 +252,15 @@ static struct fc_run *steal(struct fc_heap *heap, uint32_t pages, bool same_poli
     unsigned count = fc_heap_count();
     for (unsigned i = 1; i < count; i++) {
         struct fc_heap *victim = fc_heap_at((heap->id + i) % count);
-        if (atomic_load_explicit(&victim->shelf.idle, memory_order_relaxed) < pages ||
+        struct fc_shelf *shelf = &victim->shelf;
+        size_t mailed = atomic_load_explicit(&shelf->mailed, memory_order_relaxed);
+        if (idle(shelf) + mailed < pages ||
             (victim->policy == heap->policy) != same_policy ||
-            !fc_lock_try(&victim->shelf.lock)) {
+            !fc_lock_try(&shelf->lock)) {
             continue;
         }
         struct fc_run *run = find_merging(victim, pages);
-        fc_lock_drop(&victim->shelf.lock);
+        fc_lock_drop(&shelf->lock);
         if (run != NULL) {
             heap->steals++;
             return run;
@@ -287,13 +297,17 @@ static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined) {
         }
     }
     shelf->top += more;
+    atomic_store_explicit(&shelf->used, atomic_load_explicit(&shelf->used, memory_order_relaxed) + more,
+                          memory_order_relaxed);
     return run;
 }
 
 // Puts the rest of the present region into the bins and begins another.
 static bool grow(struct fc_heap *heap, size_t bytes) {
     struct fc_shelf *shelf = &heap->shelf;
-    size_t wish = shelf->taken / 4 < LARGEST_WISH ? shelf->taken / 4 : LARGEST_WISH;
+    size_t wish = shelf->taken < LARGEST_WISH ? shelf->taken : LARGEST_WISH;
+    size_t least = fc_space.whole / REGIONS;
+    wish = wish > least ? wish : least;
     bool huge = bytes >= HUGE_REQUEST || shelf->taken >= HUGE_HEAP;
     size_t granted;
     char *ready;
@@ -317,34 +331,19 @@ static bool grow(struct fc_heap *heap, size_t bytes) {
     return true;
 }
 
-// A run from what heaps hold already, or NULL.
+// A run from the heap's own shelf that was touched before, or NULL. Under the lock.
 static struct fc_run *take_held(struct fc_heap *heap, uint32_t pages) {
     struct fc_shelf *shelf = &heap->shelf;
     struct fc_run *run = find_merging(heap, pages);
-    bool populated = (size_t)(shelf->ready - shelf->top) >= (size_t)pages << FC_PAGE_SHIFT &&
-                     shelf->ready > shelf->top;
-    if (run == NULL && populated) {
-        run = fresh(heap, pages, false);
-    }
-    return run == NULL && pages >= STEAL_PAGES ? steal(heap, pages, true) : run;
+    bool populated = shelf->ready > shelf->top &&
+                     (size_t)(shelf->ready - shelf->top) >= (size_t)pages << FC_PAGE_SHIFT;
+    return run == NULL && populated ? fresh(heap, pages, false) : run;
 }
 
-static struct fc_run *take(struct fc_heap *heap, uint32_t pages, enum fc_growth growth) {
+// As of take_held, or one that was not touched. Under the lock.
+static struct fc_run *take_own(struct fc_heap *heap, uint32_t pages) {
     struct fc_run *run = take_held(heap, pages);
-    if (run == NULL) {
-        run = fresh(heap, pages, true);
-    }
-    if (run != NULL || growth == FC_NO_GROWTH) {
-        return run;
-    }
-    if (grow(heap, (size_t)pages << FC_PAGE_SHIFT)) {
-        run = fresh(heap, pages, true);
-        run = run != NULL ? run : fresh(heap, pages, false);
-    }
-    for (int same = 1; run == NULL && same >= 0; same--) {
-        run = steal(heap, pages, same);
-    }
-    return run;
+    return run != NULL ? run : fresh(heap, pages, true);
 }
 
 static void count_large(struct fc_shelf *shelf, size_t more) {
@@ -375,24 +374,67 @@ static void align(struct fc_heap *heap, struct fc_run *run, uint32_t pages, size
     }
 }
 
-struct fc_run *fc_shelf_take(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
-                             size_t alignment, enum fc_growth growth) {
-    size_t extra = alignment > FC_PAGE ? (alignment >> FC_PAGE_SHIFT) - 1 : 0;
-    if (extra + pages > UINT32_MAX) {
+// What a run taken is made into.
+struct wanted {
+    enum fc_run_kind kind;
+    uint32_t pages;
+    size_t alignment;  // FC_PAGE where any page will do
+};
+
+// Makes a run the heap's. Under the lock.
+static struct fc_run *settle(struct fc_heap *heap, struct fc_run *run,
+                             const struct wanted *wanted) {
+    if (run == NULL) {
         return NULL;
     }
-    fc_lock_take(&heap->shelf.lock);
-    struct fc_run *run = take(heap, pages + (uint32_t)extra, growth);
-    if (run != NULL) {
-        if (extra > 0) {
-            align(heap, run, pages, alignment);
-        }
-        fc_run_settle(run, heap);
-        name_ends(run);
-        fc_run_become(run, kind);
-        count_large(&heap->shelf, kind == FC_RUN_LARGE ? run->pages : 0);
+    if (wanted->alignment > FC_PAGE) {
+        align(heap, run, wanted->pages, wanted->alignment);
     }
-    fc_lock_drop(&heap->shelf.lock);
+    fc_run_settle(run, heap);
+    name_ends(run);
+    fc_run_become(run, wanted->kind);
+    count_large(&heap->shelf, wanted->kind == FC_RUN_LARGE ? run->pages : 0);
+    return run;
+}
+
+struct fc_run *fc_shelf_take(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
+                             size_t alignment) {
+    struct fc_shelf *shelf = &heap->shelf;
+    struct wanted wanted = {kind, pages, alignment > FC_PAGE ? alignment : FC_PAGE};
+    size_t most = pages + (wanted.alignment >> FC_PAGE_SHIFT) - 1;
+    if (most > UINT32_MAX) {
+        return NULL;
+    }
+    uint32_t all = (uint32_t)most;
+    bool stealing = all >= STEAL_PAGES;
+    fc_lock_take(&shelf->lock);
+    struct fc_run *run =
+        settle(heap, stealing ? take_held(heap, all) : take_own(heap, all), &wanted);
+    fc_lock_drop(&shelf->lock);
+    if (run != NULL) {
+        return run;
+    }
+    // Not under the lock: others may be doing the same.
+    run = stealing ? steal(heap, all, true) : NULL;
+    fc_lock_take(&shelf->lock);
+    if (run == NULL) {
+        run = fresh(heap, all, true);
+    }
+    if (run == NULL && grow(heap, (size_t)all << FC_PAGE_SHIFT)) {
+        run = take_own(heap, all);
+    }
+    run = settle(heap, run, &wanted);
+    fc_lock_drop(&shelf->lock);
+    if (run != NULL) {
+        return run;
+    }
+    // The last resort.
+    for (int same = 1; run == NULL && same >= 0; same--) {
+        run = steal(heap, all, same);
+    }
+    fc_lock_take(&shelf->lock);
+    run = settle(heap, run, &wanted);
+    fc_lock_drop(&shelf->lock);
     return run;
 }
 

@@ -18,10 +18,12 @@ struct fc_shelf {
     struct fc_lock lock;
     // Pages in the bins and in the mail: what a thief may hope for. Read without the lock.
     _Atomic size_t idle;
+    _Atomic size_t mailed;
     char *top;
     char *ready;
     char *end;
-    size_t taken;       // bytes of regions so far
+    size_t taken;         // bytes of regions so far
+    _Atomic size_t used;  // bytes of them ever used
     size_t large;       // pages in large blocks now
     size_t large_peak;  // most that has been
     uint32_t last_scan; // milliseconds, when decay last looked
@@ -32,14 +34,11 @@ struct fc_shelf {
     struct fc_run *bins[FC_BINS];
 };
 
-// Whether a heap may ask for more address space.
-enum fc_growth { FC_NO_GROWTH, FC_GROWTH };
-
 // A run of `pages` for the heap, a span or a large block, from its shelf, from another's, or
 // fresh. `alignment` is a power of two; the run starts at a multiple of it. NULL where neither the
 // limit nor the kernel leaves any.
 struct fc_run *fc_shelf_take(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
-                             size_t alignment, enum fc_growth growth);
+                             size_t alignment);
 
 // Puts a run that the heap is home to on its shelf.
 void fc_shelf_put(struct fc_heap *heap, struct fc_run *run);

@@ -14,7 +14,9 @@ struct fc_space fc_space;
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
+// Bytes of the page map and of the block bits for that many bytes of pages.
 static size_t map_bytes(size_t pages) { return pages / FC_PAGE * sizeof(struct fc_run *); }
+static size_t bits_bytes(size_t pages) { return pages / FC_ALIGNMENT / 8; }
 
 bool fc_space_open(size_t heap_bytes, size_t channel_bytes) {
     // Sixteen times the memory, so that fragments of address space never matter, but at most
@@ -28,16 +30,18 @@ bool fc_space_open(size_t heap_bytes, size_t channel_bytes) {
     for (; pages >= SMALLEST_SPACE; pages /= 2) {
         unsigned heaps = pages >= (size_t)16 << 30 ? 4096 : 128;
         size_t heap = fc_round_up(heap_bytes + heaps * channel_bytes, FC_PAGE);
-        size_t map = fc_round_up(map_bytes(pages), FC_PAGE);
+        size_t map = map_bytes(pages);
+        size_t bits = bits_bytes(pages);
         size_t descriptors = pages / FC_PAGE * sizeof(struct fc_run);
-        char *base = fc_os_reserve(pages + map + descriptors + heaps * heap);
+        char *base = fc_os_reserve(pages + map + bits + descriptors + heaps * heap);
         if (base == NULL) {
             continue;
         }
         fc_space.map = (_Atomic(struct fc_run *) *)(base + pages);
         fc_space.granule = smaller(FC_HUGE_PAGE, pages / 1024);
         fc_space.frontier = fc_space.populated = (uintptr_t)base;
-        fc_space.descriptors = fc_space.descriptors_committed = base + pages + map;
+        fc_space.bits = (uint64_t *)(base + pages + map);
+        fc_space.descriptors = fc_space.descriptors_committed = base + pages + map + bits;
         fc_space.descriptors_end = fc_space.descriptors + descriptors;
         fc_space.heaps = fc_space.descriptors_end;
         fc_space.heap_bytes = heap;
@@ -50,31 +54,32 @@ bool fc_space_open(size_t heap_bytes, size_t channel_bytes) {
     return false;
 }
 
-// Makes pages up to `end` readable, with their part of the map. Under the lock.
+// Makes readable what a table has for pages from `size` to `wish`.
+static bool commit_table(void *table, size_t (*bytes)(size_t pages), size_t size, size_t wish) {
+    char *start = (char *)table + bytes(size) / FC_PAGE * FC_PAGE;
+    char *end = (char *)table + fc_round_up(bytes(wish), FC_PAGE);
+    return fc_os_commit(start, (size_t)(end - start));
+}
+
+// Makes pages up to `end` readable, with their part of the tables. Under the lock.
 static bool commit(uintptr_t end) {
     size_t size = atomic_load_explicit(&fc_space.size, memory_order_relaxed);
-    uintptr_t committed = fc_space.base + size;
-    if (end <= committed) {
+    size_t least = end - fc_space.base;
+    if (least <= size) {
         return true;
     }
-    uintptr_t limit = fc_space.base + fc_space.whole;
-    uintptr_t step = fc_space.base + fc_round_up(end - fc_space.base, COMMIT_STEP);
-    uintptr_t wish = step < limit ? step : limit;
-    for (;;) {
-        char *map = (char *)fc_space.map + map_bytes(size);
-        char *map_start = (char *)((uintptr_t)map / FC_PAGE * FC_PAGE);
-        char *map_end =
-            (char *)fc_space.map + fc_round_up(map_bytes(wish - fc_space.base), FC_PAGE);
-        if (fc_os_commit(map_start, (size_t)(map_end - map_start)) &&
-            fc_os_commit((void *)committed, wish - committed)) {
-            atomic_store_explicit(&fc_space.size, wish - fc_space.base, memory_order_relaxed);
+    for (size_t wish = smaller(fc_round_up(least, COMMIT_STEP), fc_space.whole);;
+         wish = least) {
+        if (commit_table(fc_space.map, map_bytes, size, wish) &&
+            commit_table(fc_space.bits, bits_bytes, size, wish) &&
+            fc_os_commit((char *)fc_space.base + size, wish - size)) {
+            atomic_store_explicit(&fc_space.size, wish, memory_order_relaxed);
             return true;
         }
         // Where the kernel counts every page, a smaller step may still be had.
-        if (wish == end) {
+        if (wish == least) {
             return false;
         }
-        wish = end;
     }
 }
 

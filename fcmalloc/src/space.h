@@ -1,11 +1,13 @@
 // The one range of address space that all memory comes from.
 //
-//   | pages ............ | page map | descriptors | heaps |
+//   | pages ............ | page map | block bits | descriptors | heaps |
 //
 // Pages are handed to heaps in regions, from low addresses to high, and never return. The page
 // map names, for every page that a pointer to the beginning of a block may lie in, the run that
 // the page belongs to. A pointer is ours exactly if it lies among the pages; entries of pages
-// inside a run may be out of date, and who reads one checks it against the run.
+// inside a run may be out of date, and who reads one checks it against the run. The block bits say
+// for every 16 bytes whether a small block in use begins there: freeing looks at them instead of at
+// the block, which may lie far from every cache.
 
 #ifndef FC_SPACE_H
 #define FC_SPACE_H
@@ -76,6 +78,7 @@ struct fc_space {
     uintptr_t base;
     _Atomic size_t size;  // bytes that are readable, from `base`
     _Atomic(struct fc_run *) *map;
+    uint64_t *bits;
     uint64_t secret;
 
     struct fc_lock lock;   // guards what follows
@@ -109,6 +112,16 @@ char *fc_space_grow(size_t bytes, size_t wish, bool huge, size_t *granted, char 
 
 // First-touches that much beyond the frontier. False where the kernel refuses.
 bool fc_space_populate(size_t bytes);
+
+// The word of block bits that holds the address, and its bit in there. A word belongs to who owns
+// the span.
+static inline uint64_t *fc_space_bits(const void *p) {
+    return &fc_space.bits[((uintptr_t)p - fc_space.base) >> 10];
+}
+
+static inline uint64_t fc_space_bit(const void *p) {
+    return (uint64_t)1 << ((uintptr_t)p >> 4 & 63);
+}
 
 // The first page after the run.
 static inline char *fc_run_end(const struct fc_run *run) {

@@ -4,6 +4,10 @@
 
 #include "os.h"
 
+// Empty spans are looked for each time that the heap has used this share more fresh memory.
+#define RECLAIM_SHARE 8
+#define RECLAIM_LEAST ((size_t)1 << 20)
+
 static void append(struct fc_heap *heap, struct fc_run *span) {
     struct fc_run *last = heap->last[span->class];
     span->listed = true;
@@ -197,16 +201,23 @@ bool fc_span_retire(struct fc_heap *heap) {
     return heap->spans < before;
 }
 
+static bool reclaim(struct fc_heap *heap) {
+    bool absorbed = fc_heap_absorb(heap);
+    return fc_span_retire(heap) || absorbed;
+}
+
 struct fc_run *fc_span_take_run(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
                                 size_t alignment) {
-    struct fc_run *run = fc_shelf_take(heap, kind, pages, alignment, FC_NO_GROWTH);
-    if (run == NULL) {
-        bool absorbed = fc_heap_absorb(heap);
-        if (fc_span_retire(heap) || absorbed) {
-            run = fc_shelf_take(heap, kind, pages, alignment, FC_NO_GROWTH);
-        }
+    size_t used = atomic_load_explicit(&heap->shelf.used, memory_order_relaxed);
+    if (used >= heap->reclaim_at) {
+        reclaim(heap);
+        heap->reclaim_at = used + used / RECLAIM_SHARE + RECLAIM_LEAST;
     }
-    return run != NULL ? run : fc_shelf_take(heap, kind, pages, alignment, FC_GROWTH);
+    struct fc_run *run = fc_shelf_take(heap, kind, pages, alignment);
+    if (run == NULL && reclaim(heap)) {
+        run = fc_shelf_take(heap, kind, pages, alignment);
+    }
+    return run;
 }
 
 static void adopt(struct fc_heap *heap, struct fc_run *span) {

@@ -19,8 +19,8 @@ void fc_span_relist(struct fc_heap *heap, struct fc_run *span);
 // none.
 bool fc_span_retire(struct fc_heap *heap);
 
-// A run as of fc_shelf_take. Before the heap grows, it makes use of empty spans, its own and those
-// of dead heaps.
+// A run as of fc_shelf_take. Now and then while the heap grows, and before it fails, empty spans, its
+// own and those of dead heaps, are made use of.
 struct fc_run *fc_span_take_run(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
                                 size_t alignment);
 
@@ -73,8 +73,26 @@ static inline bool fc_span_has_block(const struct fc_run *span, const void *p, u
     return index < blocks && index * span->stride == offset;
 }
 
-// Puts a freed block on its span's list. Only for the owner's thread.
-static inline void fc_span_put(struct fc_heap *heap, struct fc_run *span, struct fc_block *block) {
+// Takes a block off the list of a span that has one.
+static inline struct fc_block *fc_span_pop(struct fc_run *span) {
+    struct fc_block *block = span->free;
+    span->free = fc_block_next(block);
+    span->used++;
+    block->check = 0;
+    *fc_space_bits(block) |= fc_space_bit(block);
+    return block;
+}
+
+// Puts a freed block on its span's list. Only for the owner's thread. False where no block in use
+// begins there.
+static inline bool fc_span_put(struct fc_heap *heap, struct fc_run *span, void *p) {
+    struct fc_block *block = p;
+    uint64_t *bits = fc_space_bits(p);
+    uint64_t bit = fc_space_bit(p);
+    if (FC_UNLIKELY((*bits & bit) == 0 || (uintptr_t)p % FC_ALIGNMENT != 0)) {
+        return false;
+    }
+    *bits &= ~bit;
     struct fc_block *next = span->free;
     fc_block_link(block, next);
     span->free = block;
@@ -82,6 +100,7 @@ static inline void fc_span_put(struct fc_heap *heap, struct fc_run *span, struct
     if (FC_UNLIKELY(next == NULL)) {
         fc_span_relist(heap, span);
     }
+    return true;
 }
 
 #endif
