@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 /// The crates from lowest to highest; those of one row do not know each other.
 const LAYERS: &[&[&str]] = &[
-    &["oboro-ring", "oboro-faults"],
+    &["oboro-ring", "oboro-fcmalloc", "oboro-faults"],
     &["oboro-rlwe"],
     &["oboro-store"],
     &["oboro-engine"],
@@ -30,6 +30,7 @@ const SECRETS: &str = "oboro-rlwe";
 /// Crates that run on the server or describe what it is sent.
 const WITHOUT_SECRETS: &[&str] = &[
     "oboro-ring",
+    "oboro-fcmalloc",
     "oboro-store",
     "oboro-engine",
     "oboro-protocol",
@@ -60,10 +61,14 @@ const PERMISSIVE: &[&str] = &[
     "Zlib",
 ];
 
-/// The files that may contain `unsafe`: the vector kernels, the code that chooses them, and the calls of
-/// the C library that tests put before its own.
+/// The files that may contain `unsafe`: the vector kernels, the code that chooses them, the allocator,
+/// and the calls of the C library that tests put before its own.
 const UNSAFE_FILES: &[&str] = &[
     "crates/faults/src/calls.rs",
+    "crates/fcmalloc/src/arena.rs",
+    "crates/fcmalloc/src/arena/region.rs",
+    "crates/fcmalloc/src/ffi.rs",
+    "crates/fcmalloc/src/global.rs",
     "crates/mining/src/bitmap.rs",
     "crates/ring/src/avx2.rs",
     "crates/ring/src/fraction.rs",
