@@ -7,11 +7,13 @@
 BENCH_DATA ?= ../shared/data
 # What Oboro and its peers compute with in make bench-support and make bench-table6.
 BENCH_THREADS ?= 2
+# Options of make bench-alloc; fcmalloc/bench/alloc.py --help lists them.
+ALLOC_BENCH ?=
 # Seconds that make fuzz gives each target, or the only one to run.
 FUZZ_SECONDS ?= 5
 FUZZ_TARGET ?=
 
-.PHONY: help demo bench-engine bench-mining bench-ring bench-support bench-table6 test fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
+.PHONY: help demo bench-alloc bench-engine bench-mining bench-ring bench-support bench-table6 test fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -41,6 +43,11 @@ help: ## Show this list
 demo: build ## Encrypt, upload and mine between two processes, and compare with plaintext
 	OBORO="$(OBORO)" scripts/demo.sh
 
+bench-alloc: | toolchain-alloc ## Compare fcmalloc with other allocators; ALLOC_BENCH=--quick for a smoke run
+	$(MAKE) -C fcmalloc
+	$(MAKE) -C fcmalloc/bench
+	$(PYTHON) fcmalloc/bench/alloc.py --build fcmalloc/build --table fcmalloc/build/bench/table.md $(ALLOC_BENCH)
+
 bench-mining: build ## Mine real data sets end to end and print times and sizes
 	$(PYTHON) bench/mining.py --oboro "$(OBORO)" --data "$(BENCH_DATA)"
 
@@ -68,6 +75,8 @@ lint: lint-rust lint-python lint-shell lint-c ## Check format, lints, documentat
 lint-rust: | toolchain-lint
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	cargo fmt --manifest-path fcmalloc/bench/fhe/Cargo.toml --check
+	cargo fmt --manifest-path fcmalloc/bench/peers/Cargo.toml --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked
 
@@ -93,6 +102,8 @@ lint-c: .venv/installed
 fmt: .venv/installed | toolchain-lint ## Format the sources
 	cargo fmt --all
 	cargo fmt --manifest-path fuzz/Cargo.toml
+	cargo fmt --manifest-path fcmalloc/bench/fhe/Cargo.toml
+	cargo fmt --manifest-path fcmalloc/bench/peers/Cargo.toml --all
 	$(if $(PYTHON_FILES),.venv/bin/ruff format $(PYTHON_FILES))
 	$(MAKE) --directory fcmalloc format $(C_TOOLS)
 
@@ -121,11 +132,12 @@ $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION): | toolchain-fuzz
 
 # The tools that each target needs. toolchain-X checks them all and prints one message.
 NEEDS_build := rust cc
+NEEDS_alloc := rust cc c++ cmake python
 NEEDS_bench := python venv
 NEEDS_test := rust cc c++ cmake python
 NEEDS_fuzz := rust cc c++
 NEEDS_lint := rust cc rustfmt clippy python venv
-TOOLCHAINS := toolchain-build toolchain-bench toolchain-test toolchain-fuzz toolchain-lint
+TOOLCHAINS := toolchain-build toolchain-alloc toolchain-bench toolchain-test toolchain-fuzz toolchain-lint
 
 .PHONY: $(TOOLCHAINS)
 $(TOOLCHAINS): toolchain-%:

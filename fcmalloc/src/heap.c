@@ -192,7 +192,8 @@ void fc_heap_leave(struct fc_heap *heap) {
 bool fc_heap_absorb(struct fc_heap *heap) {
     fc_lock_take(&registry.lock);
     struct fc_heap **link = &registry.dead;
-    while (*link != NULL && (*link)->spans == 0 && !fc_channel_has_mail(*link)) {
+    while (*link != NULL &&
+           (*link == heap || ((*link)->spans == 0 && !fc_channel_has_mail(*link)))) {
         link = &(*link)->next_dead;
     }
     struct fc_heap *dead = *link;

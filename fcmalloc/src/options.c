@@ -21,8 +21,8 @@ static bool read_size(const char *text, const char **end, size_t *out) {
     if (c == text) {
         return false;
     }
-    static const char units[] = "KMGT";
-    const char *unit = *c != '\0' ? strchr(units, *c & ~0x20) : NULL;
+    static const char units[4] = "KMGT";
+    const char *unit = memchr(units, *c & ~0x20, sizeof units);
     if (unit != NULL) {
         size_t factor = (size_t)1 << (10 * (unit - units + 1));
         if (__builtin_mul_overflow(value, factor, &value)) {

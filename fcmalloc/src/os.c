@@ -121,9 +121,10 @@ static void *populate_share(void *argument) {
     count_call();
     share->done = madvise(share->start, share->bytes, MADV_POPULATE_WRITE) == 0;
     if (!share->done && errno == EINVAL) {
-        // Kernels before 5.14 do not know the advice.
+        // Kernels before 5.14 do not know the advice. A page may be in use by now.
         for (size_t i = 0; i < share->bytes; i += FC_PAGE) {
-            *(volatile char *)(share->start + i) = 0;
+            atomic_fetch_or_explicit((_Atomic char *)(share->start + i), 0,
+                                     memory_order_relaxed);
         }
         share->done = true;
     }

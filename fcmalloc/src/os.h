@@ -23,7 +23,8 @@ bool fc_os_purge(void *start, size_t bytes);
 void fc_os_advise_huge(void *start, size_t bytes);
 // Replaces committed pages by pages of the kernel's huge page pool. False where it has too few.
 bool fc_os_commit_huge(void *start, size_t bytes);
-// First-touches committed pages with as many threads as the program may use cores.
+// First-touches committed pages with as many threads as the program may use cores. Starting them
+// allocates: not under a lock.
 bool fc_os_populate(void *start, size_t bytes);
 // Moves the pages under `from` to `to`; `from` reads as zeros afterwards.
 bool fc_os_move(void *to, void *from, size_t bytes);

@@ -298,8 +298,8 @@ static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined) {
         }
     }
     shelf->top += more;
-    atomic_store_explicit(&shelf->used, atomic_load_explicit(&shelf->used, memory_order_relaxed) + more,
-                          memory_order_relaxed);
+    size_t used = atomic_load_explicit(&shelf->used, memory_order_relaxed);
+    atomic_store_explicit(&shelf->used, used + more, memory_order_relaxed);
     return run;
 }
 
@@ -535,11 +535,16 @@ bool fc_shelf_prepare(struct fc_heap *heap, size_t bytes) {
     struct fc_shelf *shelf = &heap->shelf;
     fc_lock_take(&shelf->lock);
     bool done = bytes <= (size_t)(shelf->end - shelf->top) || grow(heap, bytes);
-    done = done && fc_os_populate(shelf->top, bytes);
-    if (done) {
-        shelf->ready = shelf->top + bytes;
-        atomic_fetch_add_explicit(&fc_space.reserved, bytes, memory_order_relaxed);
+    char *start = shelf->top;
+    fc_lock_drop(&shelf->lock);
+    if (!done || !fc_os_populate(start, bytes)) {
+        return false;
+    }
+    fc_lock_take(&shelf->lock);
+    if (shelf->ready < start + bytes && start + bytes <= shelf->end) {
+        shelf->ready = start + bytes;
     }
     fc_lock_drop(&shelf->lock);
-    return done;
+    atomic_fetch_add_explicit(&fc_space.reserved, bytes, memory_order_relaxed);
+    return true;
 }

@@ -131,13 +131,18 @@ bool fc_space_populate(size_t bytes) {
             fc_os_advise_huge((void *)start, bytes);
         }
     }
-    done = done && fc_os_populate((void *)start, bytes);
-    if (done) {
+    fc_lock_drop(&fc_space.lock);
+    // Without the lock: starting the threads that touch may allocate.
+    if (!done || !fc_os_populate((void *)start, bytes)) {
+        return false;
+    }
+    fc_lock_take(&fc_space.lock);
+    if (fc_space.populated < start + bytes) {
         fc_space.populated = start + bytes;
-        atomic_fetch_add_explicit(&fc_space.reserved, bytes, memory_order_relaxed);
     }
     fc_lock_drop(&fc_space.lock);
-    return done;
+    atomic_fetch_add_explicit(&fc_space.reserved, bytes, memory_order_relaxed);
+    return true;
 }
 
 struct fc_run *fc_space_descriptors(void) {

@@ -100,12 +100,8 @@ static bool carve(struct fc_heap *heap, struct fc_run *span) {
     return true;
 }
 
-static struct fc_run *make(struct fc_heap *heap, unsigned class) {
-    uint32_t pages = fc_class_pages(class);
-    struct fc_run *span = fc_span_take_run(heap, FC_RUN_SPAN, pages, FC_PAGE);
-    if (span == NULL) {
-        return NULL;
-    }
+// Makes the run a span of the class.
+static struct fc_run *cut_up(struct fc_heap *heap, unsigned class, struct fc_run *span) {
     size_t stride = fc_class_stride(class);
     size_t bytes = fc_run_bytes(span);
 #if FC_SECURE
@@ -130,6 +126,12 @@ static struct fc_run *make(struct fc_heap *heap, unsigned class) {
     atomic_store_explicit(&span->owner, heap, memory_order_relaxed);
     heap->spans++;
     return span;
+}
+
+static struct fc_run *make(struct fc_heap *heap, unsigned class) {
+    uint32_t pages = fc_class_pages(class);
+    struct fc_run *run = fc_span_take_run(heap, FC_RUN_SPAN, pages, FC_PAGE);
+    return run != NULL ? cut_up(heap, class, run) : NULL;
 }
 
 // Replaces the current span of the class by `span`, keeping it where it belongs.
@@ -254,11 +256,14 @@ void fc_span_inherit(struct fc_heap *heap, struct fc_heap *dead) {
 }
 
 bool fc_span_prepare(struct fc_heap *heap, unsigned class, size_t blocks) {
+    uint32_t pages = fc_class_pages(class);
     while (blocks > 0) {
-        struct fc_run *span = make(heap, class);
-        if (span == NULL) {
+        // Not by way of fc_span_take_run: what was prepared before is empty, and is to stay.
+        struct fc_run *run = fc_shelf_take(heap, FC_RUN_SPAN, pages, FC_PAGE);
+        if (run == NULL) {
             return false;
         }
+        struct fc_run *span = cut_up(heap, class, run);
         append(heap, span);
         size_t some = blocks < span->capacity ? blocks : span->capacity;
         size_t bytes = fc_round_up(some * span->stride, FC_PAGE);

@@ -8,8 +8,12 @@ mod commands;
 mod output;
 
 use clap::{Parser, Subcommand};
+use oboro_fcmalloc::FcMalloc;
 use output::{Failure, Output};
 use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: FcMalloc = FcMalloc;
 
 /// Mine encrypted data on a machine that never sees it.
 #[derive(Parser)]

@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 /// The crates from lowest to highest; those of one row do not know each other.
 const LAYERS: &[&[&str]] = &[
-    &["oboro-ring", "oboro-faults"],
+    &["oboro-ring", "oboro-fcmalloc", "oboro-faults"],
     &["oboro-rlwe"],
     &["oboro-store"],
     &["oboro-engine"],
@@ -30,6 +30,7 @@ const SECRETS: &str = "oboro-rlwe";
 /// Crates that run on the server or describe what it is sent.
 const WITHOUT_SECRETS: &[&str] = &[
     "oboro-ring",
+    "oboro-fcmalloc",
     "oboro-store",
     "oboro-engine",
     "oboro-protocol",
@@ -38,6 +39,9 @@ const WITHOUT_SECRETS: &[&str] = &[
 
 /// Crates of the owner's side, which could not work without secrets.
 const WITH_SECRETS: &[&str] = &["oboro-mining", "oboro-client", "oboro"];
+
+/// Workspaces of their own, for what must not be part of what is built for use.
+const WORKSPACES_BESIDE: &[&str] = &["fuzz", "fcmalloc/bench/fhe", "fcmalloc/bench/peers"];
 
 /// Licences that allow anyone to use, change and pass on what is built from them.
 const PERMISSIVE: &[&str] = &[
@@ -57,10 +61,14 @@ const PERMISSIVE: &[&str] = &[
     "Zlib",
 ];
 
-/// The files that may contain `unsafe`: the vector kernels, the code that chooses them, and the calls of
-/// the C library that tests put before its own.
+/// The files that may contain `unsafe`: the vector kernels, the code that chooses them, the allocator,
+/// and the calls of the C library that tests put before its own.
 const UNSAFE_FILES: &[&str] = &[
     "crates/faults/src/calls.rs",
+    "crates/fcmalloc/src/arena.rs",
+    "crates/fcmalloc/src/arena/region.rs",
+    "crates/fcmalloc/src/ffi.rs",
+    "crates/fcmalloc/src/global.rs",
     "crates/mining/src/bitmap.rs",
     "crates/ring/src/avx2.rs",
     "crates/ring/src/fraction.rs",
@@ -174,10 +182,13 @@ fn licence_expressions_are_read_as_spdx_means_them() {
 
 #[test]
 fn every_direct_dependency_is_explained_and_nothing_else() {
-    let fuzz = fuzz_package();
+    let beside: Vec<Package> = WORKSPACES_BESIDE
+        .iter()
+        .flat_map(|folder| packages_in(folder))
+        .collect();
     let declared: BTreeSet<String> = Graph::of_workspace()
         .members()
-        .chain([&fuzz])
+        .chain(&beside)
         .flat_map(|package| &package.dependencies)
         .filter(|dependency| dependency.source.is_some())
         .map(|dependency| dependency.name.clone())
@@ -399,22 +410,22 @@ fn cargo_metadata() -> Metadata {
     serde_json::from_str(&metadata).expect("cargo metadata prints the documented JSON")
 }
 
-/// The manifest of the fuzz targets, which are a workspace of their own.
-fn fuzz_package() -> Package {
+/// The packages of a workspace of its own, which stands in a folder of the repository.
+fn packages_in(folder: &str) -> Vec<Package> {
     #[derive(Deserialize)]
     struct Manifests {
-        packages: [Package; 1],
+        packages: Vec<Package>,
     }
     let metadata = cargo(&[
         "metadata",
         "--format-version=1",
         "--offline",
         "--no-deps",
-        "--manifest-path=fuzz/Cargo.toml",
+        &format!("--manifest-path={folder}/Cargo.toml"),
     ]);
-    let Manifests { packages: [fuzz] } =
+    let Manifests { packages } =
         serde_json::from_str(&metadata).expect("cargo metadata prints the documented JSON");
-    fuzz
+    packages
 }
 
 /// Runs the Cargo that built this test in the root of the workspace and returns what it prints.

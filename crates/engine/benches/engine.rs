@@ -2,12 +2,12 @@
 //! line, the summary last. `cargo bench -p oboro-engine -- COLUMNS TRANSACTIONS LENGTH THREADS`.
 
 use oboro_engine::{Count, Factor, Plan, Segment, Source};
+use oboro_fcmalloc::{Arena, Backing};
 use oboro_ring::Parameters;
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::vector::Kernels;
 use oboro_store::{Panel, StoreError};
 use serde_json::json;
-use std::convert::Infallible;
 use std::error::Error;
 use std::num::NonZero;
 use std::ops::ControlFlow;
@@ -27,7 +27,7 @@ struct Memory {
 }
 
 impl Memory {
-    fn new(parameters: Parameters, columns: u32, blocks: u64) -> Self {
+    fn new(parameters: Parameters, columns: u32, blocks: u64) -> Result<Self, StoreError> {
         let segments: Vec<Segment> = (0..blocks)
             .step_by(SEGMENT_BLOCKS as usize)
             .map(|first_block| Segment {
@@ -38,28 +38,30 @@ impl Memory {
         let mut panels = Vec::new();
         let mut state = 1u64;
         for segment in &segments {
+            let len = segment.blocks as usize * parameters.degree();
+            let panel_count = parameters.limb_count() * (columns as usize + 1);
+            let arena = Arena::reserve(panel_count * Panel::footprint(len), Backing::default())?;
             for q in parameters.limb_moduli() {
                 for column in 0..=columns {
-                    let len = segment.blocks as usize * parameters.degree();
-                    let Ok(panel) = Panel::build(len, column as usize, |out| {
+                    let panel = Panel::build(&arena, len, column as usize, |out| {
                         for residue in out {
                             state = state
                                 .wrapping_mul(6_364_136_223_846_793_005)
                                 .wrapping_add(1_442_695_040_888_963_407);
                             *residue = (((state >> 36) * u64::from(q.value())) >> 28) as u32;
                         }
-                        Ok::<_, Infallible>(())
+                        Ok::<_, StoreError>(())
                     });
-                    panels.push(Arc::new(panel));
+                    panels.push(Arc::new(panel?));
                 }
             }
         }
-        Self {
+        Ok(Self {
             parameters,
             columns,
             segments,
             panels,
-        }
+        })
     }
 }
 
@@ -99,7 +101,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let log_degree = if length <= 3 { 12 } else { 13 };
     let parameters = Parameters::new(log_degree, length.max(1), 114_689)?;
     let blocks = transactions.div_ceil(parameters.degree() as u64);
-    let source = Arc::new(Memory::new(parameters, columns, blocks));
+    let source = Arc::new(Memory::new(parameters, columns, blocks)?);
     let itemsets = Itemsets::new(length, combinations(columns, length), columns)?;
     let index = MomentIndex::new(&itemsets);
     let slots = blocks * source.parameters.degree() as u64;

@@ -1,14 +1,24 @@
 //! Moments agree with their definition, whatever the question, the segments and the threads.
 
 use oboro_engine::{Count, Factor, Outcome, Plan, Segment, Source, Step, Workspace};
+use oboro_fcmalloc::{Arena, Backing};
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::{Parameters, vector};
 use oboro_store::{Panel, StoreError};
 use proptest::prelude::*;
-use std::convert::Infallible;
 use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
+
+/// A panel in an arena of its own.
+fn panel(len: usize, fill: impl FnOnce(&mut [u32])) -> Result<Arc<Panel>, StoreError> {
+    let arena = Arena::reserve(Panel::footprint(len), Backing::default())?;
+    let filled = Panel::build(&arena, len, 0, |out| {
+        fill(out);
+        Ok::<_, StoreError>(())
+    });
+    filled.map(Arc::new)
+}
 
 /// Residues in memory: a dataset that was never encrypted.
 struct Memory {
@@ -109,14 +119,11 @@ impl Source for Memory {
             blocks,
         } = self.segments[segment];
         let degree = self.parameters.degree();
-        let built = Panel::build(blocks as usize * degree, 0, |out| {
+        panel(blocks as usize * degree, |out| {
             for (i, block) in out.chunks_exact_mut(degree).enumerate() {
                 block.copy_from_slice(&self.residues(first_block + i as u64, limb, factor));
             }
-            Ok::<_, Infallible>(())
-        });
-        let Ok(panel) = built;
-        Ok(Arc::new(panel))
+        })
     }
 }
 
@@ -213,11 +220,7 @@ impl Source for Largest {
     fn panel(&self, segment: usize, limb: usize, _: Factor) -> Result<Arc<Panel>, StoreError> {
         let residue = self.0.limb_moduli()[limb].value() - 1;
         let length = LARGEST_BLOCKS[segment] as usize * self.0.degree();
-        let Ok(panel) = Panel::build(length, 0, |out| {
-            out.fill(residue);
-            Ok::<_, Infallible>(())
-        });
-        Ok(Arc::new(panel))
+        panel(length, |out| out.fill(residue))
     }
 }
 

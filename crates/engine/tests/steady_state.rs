@@ -7,12 +7,12 @@
 #![cfg(target_os = "linux")]
 
 use oboro_engine::{Count, Factor, Plan, Segment, Source, Step, Workspace};
+use oboro_fcmalloc::{Arena, Backing};
 use oboro_ring::Parameters;
 use oboro_ring::moment::Itemsets;
 use oboro_store::{Panel, StoreError};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::convert::Infallible;
 use std::io::{BufRead, BufReader, PipeWriter, Read, Write, pipe};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -65,14 +65,16 @@ impl Resident {
         let parameters = Parameters::new(11, 2, 12289).unwrap();
         let q = parameters.limb_moduli()[1].value();
         let len = SEGMENT_BLOCKS * parameters.degree();
+        let bytes = (COLUMNS as usize + 1) * Panel::footprint(len);
+        let arena = Arena::reserve(bytes, Backing::default()).unwrap();
         let panels = (0..=COLUMNS).map(|column| {
-            let Ok(panel) = Panel::build(len, column as usize, |out| {
+            let panel = Panel::build(&arena, len, column as usize, |out| {
                 for (i, residue) in (0u32..).zip(out) {
                     *residue = i.wrapping_mul(2_654_435_761 + column) % q;
                 }
-                Ok::<_, Infallible>(())
+                Ok::<_, StoreError>(())
             });
-            Arc::new(panel)
+            Arc::new(panel.unwrap())
         });
         Self {
             panels: panels.collect(),

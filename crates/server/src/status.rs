@@ -13,7 +13,7 @@ pub(crate) fn of_store(error: &StoreError) -> Status {
         ErrorKind::FailedPrecondition => Code::FailedPrecondition,
         ErrorKind::Busy => Code::Aborted,
         ErrorKind::DataLoss => Code::DataLoss,
-        ErrorKind::DiskFull => Code::ResourceExhausted,
+        ErrorKind::DiskFull | ErrorKind::MemoryFull => Code::ResourceExhausted,
         ErrorKind::Internal => Code::Internal,
     };
     if matches!(

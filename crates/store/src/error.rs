@@ -5,6 +5,7 @@
 //! for one.
 
 use crate::{DatasetId, Digest};
+use oboro_fcmalloc::ArenaError;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -69,6 +70,11 @@ pub enum StoreError {
         action: &'static str,
         path: PathBuf,
         source: io::Error,
+    },
+    #[error("ciphertext does not fit into memory: {source}")]
+    Memory {
+        #[from]
+        source: ArenaError,
     },
     #[error(
         "the catalogue of the store failed: {}. Check the disk that holds the store, its free \
@@ -264,8 +270,10 @@ pub enum ErrorKind {
     Busy,
     /// Stored bytes are damaged or gone.
     DataLoss,
-    /// No space left.
+    /// No space left on the disk.
     DiskFull,
+    /// No memory left.
+    MemoryFull,
     /// The machine failed (I/O, catalogue) or the calling program did.
     Internal,
 }
@@ -297,6 +305,7 @@ impl StoreError {
             }
             Damaged { .. } | SegmentRefused { .. } | CatalogueDamaged { .. } => ErrorKind::DataLoss,
             DiskFull { .. } => ErrorKind::DiskFull,
+            Memory { .. } => ErrorKind::MemoryFull,
             Io { .. }
             | Catalogue { .. }
             | CatalogueNewer { .. }

@@ -1,47 +1,33 @@
 //! Residues in memory, placed for the kernels.
 //!
-//! A panel begins on a cache line. Panels of different columns begin at different lines
-//! of a 4 KiB page, so that equal positions of many columns, which kernels read together, do
-//! not compete for the same cache sets. Written once, then shared and only read.
+//! A panel begins on a cache line that its column chooses, so that equal positions of many columns,
+//! which kernels read together, do not compete for the same cache sets (`oboro_fcmalloc::Arena`).
+//! Written once, then shared and only read.
 
+use oboro_fcmalloc::{Arena, ArenaError};
 use std::ops::Deref;
-
-const LINE_WORDS: usize = 16;
-const LINES_PER_PAGE: usize = 64;
-/// Odd, so that 64 neighbouring columns get 64 different lines; near 64/φ, so that few
-/// neighbours are spread well too.
-const STAGGER_LINES: usize = 39;
 
 /// `blocks × N` residues of one (limb, column), or of one limb of the mask, of a segment:
 /// evaluation form, block after block, 64-byte aligned, below 2^28.
-pub struct Panel {
-    storage: Vec<u32>,
-    start: usize,
-    len: usize,
-}
+pub struct Panel(oboro_fcmalloc::Panel);
 
 impl Panel {
+    /// The bytes of an arena that a panel of `len` residues takes.
+    pub const fn footprint(len: usize) -> usize {
+        oboro_fcmalloc::Panel::footprint(len)
+    }
+
     /// A panel of `len` residues written by `fill`, placed as the `position`-th of those
     /// that are read together.
-    pub fn build<E>(
+    pub fn build<E: From<ArenaError>>(
+        arena: &Arena,
         len: usize,
         position: usize,
         fill: impl FnOnce(&mut [u32]) -> Result<(), E>,
     ) -> Result<Self, E> {
-        let line = position.wrapping_mul(STAGGER_LINES) % LINES_PER_PAGE;
-        let mut storage = vec![0; len + LINE_WORDS * (line + LINES_PER_PAGE)];
-        // Lines are counted from a page boundary where the allocation holds one within
-        // reach, which is always: it is a page longer than it needs to be.
-        let page = storage
-            .as_ptr()
-            .align_offset(LINE_WORDS * LINES_PER_PAGE * size_of::<u32>());
-        let start = page + LINE_WORDS * line;
-        fill(&mut storage[start..start + len])?;
-        Ok(Self {
-            storage,
-            start,
-            len,
-        })
+        let mut residues = arena.panel(len, position)?;
+        fill(&mut residues)?;
+        Ok(Self(residues))
     }
 
     /// The `n` residues of the `i`-th block of the segment. Panics beyond the last block.
@@ -54,29 +40,35 @@ impl Deref for Panel {
     type Target = [u32];
 
     fn deref(&self) -> &[u32] {
-        &self.storage[self.start..self.start + self.len]
+        &self.0
     }
 }
 
 impl std::fmt::Debug for Panel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Panel({} residues)", self.len)
+        write!(f, "Panel({} residues)", self.len())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::StoreError;
+    use oboro_fcmalloc::Backing;
     use std::collections::HashSet;
-    use std::convert::Infallible;
+
+    fn arena(panels: usize, len: usize) -> Arena {
+        Arena::reserve(panels * Panel::footprint(len), Backing::default()).unwrap()
+    }
 
     #[test]
     fn panels_are_aligned_and_staggered() {
+        let arena = arena(64, 2048);
         let panels: Vec<Panel> = (0..64)
             .map(|column| {
-                Panel::build(2048, column, |out| {
+                Panel::build(&arena, 2048, column, |out| {
                     out.fill(column as u32);
-                    Ok::<_, Infallible>(())
+                    Ok::<_, StoreError>(())
                 })
                 .unwrap()
             })
@@ -92,7 +84,13 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_fill_makes_no_panel() {
-        assert_eq!(Panel::build(16, 0, |_| Err("no")).unwrap_err(), "no");
+    fn a_failed_fill_makes_no_panel_and_takes_no_room() {
+        let arena = arena(1, 16);
+        let misuse = || StoreError::Misuse { what: "no".into() };
+        let failed = Panel::build(&arena, 16, 0, |_| Err(misuse()));
+        assert!(matches!(failed, Err(StoreError::Misuse { .. })));
+        let _filled = Panel::build(&arena, 16, 0, |_| Ok::<_, StoreError>(())).unwrap();
+        let full = Panel::build(&arena, 16, 0, |_| Ok::<_, StoreError>(()));
+        assert!(matches!(full, Err(StoreError::Memory { .. })));
     }
 }

@@ -2,15 +2,16 @@
 //!
 //! A snapshot holds its files open, so it survives appends and deletion. Panels and
 //! masks are loaded on first use, once, however many threads ask, and stay resident
-//! as long as any snapshot of a version that has their segment.
+//! as long as any snapshot of a version that has their segment. Those of one segment lie
+//! in an arena of its own, which goes back to the system with it.
 
 use crate::error::StoreError;
 use crate::id::Digest;
 use crate::manifest::Manifest;
 use crate::panel::Panel;
 use crate::segment::Segment;
+use oboro_fcmalloc::{Arena, Backing};
 use oboro_ring::{Ring, mask};
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A panel that is loaded when first asked for. A failed load is tried again.
@@ -40,21 +41,25 @@ impl Cell {
 /// An open segment and what of it is in memory; versions of a dataset share these.
 pub(crate) struct ResidentSegment {
     segment: Segment,
+    arena: Arena,
     /// Limb-major, as in the file.
     panels: Box<[Cell]>,
     masks: Box<[Cell]>,
 }
 
 impl ResidentSegment {
-    pub(crate) fn new(segment: Segment) -> Self {
+    /// Reserves address space for all its panels and loads none.
+    pub(crate) fn new(segment: Segment) -> Result<Self, StoreError> {
         let limbs = segment.description().parameters.limb_count();
         let cells = |count| (0..count).map(|_| Cell::default()).collect();
         let columns = segment.description().columns as usize;
-        Self {
+        let bytes = limbs * (columns + 1) * Panel::footprint(segment.panel_len());
+        Ok(Self {
+            arena: Arena::reserve(bytes, Backing::default())?,
             panels: cells(limbs * columns),
             masks: cells(limbs),
             segment,
-        }
+        })
     }
 
     fn panel(&self, limb: usize, column: usize) -> Option<Result<Arc<Panel>, StoreError>> {
@@ -64,7 +69,7 @@ impl ResidentSegment {
             return None;
         }
         Some(self.panels[limb * columns + column].get(|| {
-            Panel::build(self.segment.panel_len(), column, |out| {
+            Panel::build(&self.arena, self.segment.panel_len(), column, |out| {
                 self.segment.read_panel(limb, column, out)
             })
         }))
@@ -76,14 +81,12 @@ impl ResidentSegment {
         Some(self.masks.get(limb)?.get(|| {
             // Placed after the columns: kernels treat the mask as one more item.
             let position = description.columns as usize;
-            let built = Panel::build(self.segment.panel_len(), position, |out| {
+            Panel::build(&self.arena, self.segment.panel_len(), position, |out| {
                 for (seed, block) in description.seeds.iter().zip(out.chunks_exact_mut(degree)) {
                     mask::expand(seed, &description.parameters, limb, block);
                 }
-                Ok::<_, Infallible>(())
-            });
-            let Ok(panel) = built;
-            Ok(panel)
+                Ok(())
+            })
         }))
     }
 }

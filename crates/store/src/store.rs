@@ -489,7 +489,7 @@ impl Store {
         for index in segments.len() as u32..manifest.segments.len() as u32 {
             let segment =
                 Segment::open_expected(&self.shared.segment(record.id, index), &manifest, index)?;
-            segments.push(Arc::new(ResidentSegment::new(segment)));
+            segments.push(Arc::new(ResidentSegment::new(segment)?));
         }
         let snapshot = Arc::new(Snapshot::new(record.name, manifest, segments));
         if let Some(older) = state.snapshots.insert(record.id, snapshot.clone()) {

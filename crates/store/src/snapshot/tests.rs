@@ -6,14 +6,20 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 
+/// Room for one panel of 16 residues.
+fn small_arena() -> Arena {
+    Arena::reserve(Panel::footprint(16), Backing::default()).unwrap()
+}
+
 #[test]
 fn concurrent_first_uses_load_once() {
     let (cell, loads, barrier) = (Cell::default(), AtomicUsize::new(0), Barrier::new(8));
+    let arena = small_arena();
     let get = || {
         barrier.wait();
         cell.get(|| {
             loads.fetch_add(1, Ordering::Relaxed);
-            Panel::build(16, 0, |_| Ok(()))
+            Panel::build(&arena, 16, 0, |_| Ok(()))
         })
         .unwrap()
     };
@@ -30,12 +36,12 @@ fn concurrent_first_uses_load_once() {
 
 #[test]
 fn a_failed_load_is_tried_again() {
-    let cell = Cell::default();
+    let (cell, arena) = (Cell::default(), small_arena());
     assert!(
         cell.get(|| Err(StoreError::Misuse { what: "no".into() }))
             .is_err()
     );
-    assert!(cell.get(|| Panel::build(16, 0, |_| Ok(()))).is_ok());
+    assert!(cell.get(|| Panel::build(&arena, 16, 0, |_| Ok(()))).is_ok());
 }
 
 #[test]
@@ -44,7 +50,7 @@ fn panels_and_masks_are_what_was_written() {
     let path = directory.path().join("a.seg");
     let description = description(&two_limbs(), 0, 0, 3);
     write_segment(&path, description.clone());
-    let resident = ResidentSegment::new(Segment::open(&path).unwrap());
+    let resident = ResidentSegment::new(Segment::open(&path).unwrap()).unwrap();
     let n = description.parameters.degree();
     for limb in 0..2 {
         for column in 0..2 {

@@ -1,0 +1,232 @@
+//! Panels in a reserved region of address space.
+//!
+//! The region is reserved at once and becomes memory as panels need it: what no panel has used was
+//! never touched. The space of a dropped panel goes to later ones, exact sizes first, and to the
+//! kernel only with the arena.
+//!
+//! A panel begins on the cache line that its position names within a page. Panels of different
+//! positions, up to 64 neighbours, so have equal offsets in different sets of the first-level cache,
+//! and then of the second, whose set numbers extend those of the first. Panels of whole pages that are
+//! made one after another lie a page and a line apart in the second, so that many spread over it.
+
+mod error;
+mod extents;
+mod region;
+
+pub use error::ArenaError;
+pub use region::{Backing, MemoryPolicy, Pages};
+
+use extents::Extents;
+use region::Region;
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const LINE: usize = 64;
+const LINE_WORDS: usize = LINE / size_of::<u32>();
+const LINES_PER_PAGE: usize = 64;
+/// Odd, so that 64 neighbouring positions get 64 different lines; near 64/φ, so that few neighbours
+/// are spread well too.
+const STAGGER_LINES: usize = 39;
+/// What becomes memory at a time: a huge page, so that each panel may lie on one.
+const STEP: usize = region::HUGE_PAGE;
+
+/// A region of address space that panels are made in, by any thread. It lives as long as its panels.
+pub struct Arena(Arc<Shared>);
+
+struct Shared {
+    region: Region,
+    space: Mutex<Space>,
+}
+
+/// Who has which part of the region, as offsets from its base.
+#[derive(Default)]
+struct Space {
+    /// Parts below `end` that were given back.
+    returned: Extents,
+    /// What lies from here on belongs to nobody.
+    end: usize,
+    /// What lies from here on was never part of a panel, and so holds zeros.
+    dirty_end: usize,
+    /// What lies from here on is address space only.
+    open_end: usize,
+}
+
+impl Arena {
+    /// Reserves `bytes` of address space, rounded up to pages. [`Panel::footprint`] tells what panels
+    /// need.
+    pub fn reserve(bytes: usize, backing: Backing) -> Result<Self, ArenaError> {
+        Ok(Self(Arc::new(Shared {
+            region: Region::reserve(bytes, backing)?,
+            space: Mutex::default(),
+        })))
+    }
+
+    /// A panel of `len` zeros, placed as the `position`-th of those that are read together.
+    pub fn panel(&self, len: usize, position: usize) -> Result<Panel, ArenaError> {
+        let footprint = Panel::footprint(len);
+        let (slot, dirty_end) = self.0.take(footprint)?;
+        let line = position.wrapping_mul(STAGGER_LINES) % LINES_PER_PAGE;
+        let gap = line.wrapping_sub(slot / LINE) % LINES_PER_PAGE;
+        let mut panel = Panel {
+            arena: Arc::clone(&self.0),
+            slot: slot..slot + footprint,
+            start: slot + gap * LINE,
+            len,
+        };
+        let dirty = dirty_end.saturating_sub(panel.start) / size_of::<u32>();
+        panel[..dirty.min(len)].fill(0);
+        Ok(panel)
+    }
+
+    /// Makes memory of the next `bytes` that panels will take and touches it, each thread its share:
+    /// until they are used up, neither making nor filling a panel faults on a page. Panels wait
+    /// meanwhile.
+    pub fn grow(&self, bytes: usize, threads: NonZero<usize>) -> Result<(), ArenaError> {
+        let mut space = self.0.space();
+        let end = self.0.within(&space, bytes)?;
+        self.0.open(&mut space, end)?;
+        self.0.region.touch(space.end..end, threads)
+    }
+
+    /// The pages that it lies on: those asked for, or what there was instead.
+    pub fn pages(&self) -> Pages {
+        self.0.region.pages()
+    }
+
+    /// The bytes of address space reserved.
+    pub fn reserved(&self) -> usize {
+        self.0.region.bytes()
+    }
+
+    /// The addresses that have become memory so far: where every panel lies. Only the end ever moves.
+    pub fn opened(&self) -> Range<*const u8> {
+        let open_end = self.0.space().open_end;
+        let base = self.0.region.base().as_ptr().cast_const();
+        base..base.wrapping_add(open_end)
+    }
+
+    /// The bytes that are in physical memory, as the kernel counts them.
+    pub fn resident(&self) -> Result<usize, ArenaError> {
+        let open_end = self.0.space().open_end;
+        self.0.region.resident(0..open_end)
+    }
+
+    /// The bytes in physical memory on each NUMA node.
+    pub fn resident_by_node(&self) -> Result<BTreeMap<u32, usize>, ArenaError> {
+        let open_end = self.0.space().open_end;
+        self.0.region.resident_by_node(0..open_end)
+    }
+}
+
+impl std::fmt::Debug for Arena {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let open = self.0.space().open_end;
+        write!(f, "Arena({open} of {} bytes)", self.reserved())
+    }
+}
+
+impl Shared {
+    fn space(&self) -> MutexGuard<'_, Space> {
+        self.space.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where `bytes` more would end.
+    fn within(&self, space: &Space, bytes: usize) -> Result<usize, ArenaError> {
+        let end = space.end.checked_add(bytes);
+        end.filter(|&end| end <= self.region.bytes())
+            .ok_or(ArenaError::Full {
+                reserved: self.region.bytes(),
+                asked: bytes,
+                taken: space.end - space.returned.bytes(),
+            })
+    }
+
+    /// Makes memory of what lies before `end`.
+    fn open(&self, space: &mut Space, end: usize) -> Result<(), ArenaError> {
+        if end > space.open_end {
+            let step_end = end.next_multiple_of(STEP).min(self.region.bytes());
+            self.region.open(space.open_end..step_end)?;
+            space.open_end = step_end;
+        }
+        Ok(())
+    }
+
+    /// A part of the region that nobody else has, and where its zeros begin at the latest.
+    fn take(&self, bytes: usize) -> Result<(usize, usize), ArenaError> {
+        let mut space = self.space();
+        if let Some(start) = space.returned.take(bytes) {
+            return Ok((start, space.dirty_end));
+        }
+        let end = self.within(&space, bytes)?;
+        self.open(&mut space, end)?;
+        let dirty_end = space.dirty_end;
+        space.dirty_end = dirty_end.max(end);
+        Ok((std::mem::replace(&mut space.end, end), dirty_end))
+    }
+
+    fn give_back(&self, slot: Range<usize>) {
+        let mut space = self.space();
+        let whole = space.returned.give(slot);
+        if whole.end == space.end {
+            space.returned.remove(&whole);
+            space.end = whole.start;
+        }
+    }
+}
+
+/// Words in an [`Arena`], aligned to a cache line, of nobody else. Dropping it gives its space back.
+pub struct Panel {
+    arena: Arc<Shared>,
+    slot: Range<usize>,
+    /// The first word, in bytes from the base of the arena.
+    start: usize,
+    len: usize,
+}
+
+impl Panel {
+    /// The bytes of an arena that a panel of `len` words takes, wherever it begins.
+    pub const fn footprint(len: usize) -> usize {
+        let lines = len.div_ceil(LINE_WORDS) + LINES_PER_PAGE - 1;
+        lines.saturating_mul(LINE)
+    }
+
+    fn first_word(&self) -> *mut u32 {
+        let base = self.arena.region.base().as_ptr();
+        base.wrapping_add(self.start).cast()
+    }
+}
+
+impl Deref for Panel {
+    type Target = [u32];
+
+    fn deref(&self) -> &[u32] {
+        // SAFETY: the words lie in `slot`, which is part of the region, open, and this panel's alone
+        // until it is dropped; the region is mapped as long as `arena` lives. The kernel gave it as
+        // zeros and only words were written to it since, so all of it is initialised.
+        unsafe { std::slice::from_raw_parts(self.first_word(), self.len) }
+    }
+}
+
+impl DerefMut for Panel {
+    fn deref_mut(&mut self) -> &mut [u32] {
+        // SAFETY: as above; `self` is borrowed for as long as the slice, so there is no other.
+        unsafe { std::slice::from_raw_parts_mut(self.first_word(), self.len) }
+    }
+}
+
+impl Drop for Panel {
+    fn drop(&mut self) {
+        self.arena.give_back(self.slot.clone());
+    }
+}
+
+impl std::fmt::Debug for Panel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Panel({} words)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,275 @@
+//! Where panels lie, what they hold, and what of an arena is memory.
+
+use super::*;
+use std::collections::HashSet;
+
+const MIB: usize = 1 << 20;
+/// Words of a panel of 1 MiB.
+const MIB_WORDS: usize = MIB / 4;
+
+fn threads(count: usize) -> NonZero<usize> {
+    NonZero::new(count).unwrap()
+}
+
+fn small(bytes: usize) -> Arena {
+    let backing = Backing {
+        pages: Pages::Small,
+        ..Backing::default()
+    };
+    Arena::reserve(bytes, backing).unwrap()
+}
+
+#[test]
+fn panels_begin_on_the_lines_of_their_positions() {
+    let arena = Arena::reserve(64 * Panel::footprint(1000), Backing::default()).unwrap();
+    let panels: Vec<Panel> = (0..64).map(|p| arena.panel(1000, p).unwrap()).collect();
+    let lines: HashSet<usize> = panels.iter().map(|p| p.as_ptr().addr() % 4096).collect();
+    assert_eq!(lines.len(), 64);
+    assert!(lines.iter().all(|line| line % 64 == 0));
+}
+
+#[test]
+fn panels_made_in_order_begin_in_different_sets_of_the_second_level_cache() {
+    const SETS: usize = 1024;
+    let arena = Arena::reserve(SETS * Panel::footprint(2048), Backing::default()).unwrap();
+    let panels: Vec<Panel> = (0..SETS).map(|p| arena.panel(2048, p).unwrap()).collect();
+    let sets: HashSet<usize> = panels
+        .iter()
+        .map(|p| p.as_ptr().addr() / 64 % SETS)
+        .collect();
+    assert_eq!(sets.len(), SETS);
+    // And a few of them are spread: no two of sixteen within two pages of a cache way of 64 KiB.
+    let mut pages: Vec<usize> = panels[..16]
+        .iter()
+        .map(|p| p.as_ptr().addr() / 4096 % 16)
+        .collect();
+    pages.sort_unstable();
+    pages.dedup();
+    assert!(pages.len() >= 8, "{pages:?}");
+}
+
+#[test]
+fn a_dropped_panel_makes_room_for_the_next_which_holds_zeros() {
+    let arena = Arena::reserve(Panel::footprint(5000), Backing::default()).unwrap();
+    let mut first = arena.panel(5000, 3).unwrap();
+    assert!(first.iter().all(|&word| word == 0));
+    first.fill(u32::MAX);
+    let place = first.as_ptr();
+    drop(first);
+    let again = arena.panel(5000, 3).unwrap();
+    assert_eq!(again.as_ptr(), place);
+    assert!(again.iter().all(|&word| word == 0));
+}
+
+#[test]
+fn a_gap_goes_to_the_panel_that_fits_it() {
+    let arena = Arena::reserve(8 * MIB, Backing::default()).unwrap();
+    let [large, _between, exact, _after] =
+        [9000, 100, 3000, 100].map(|len| arena.panel(len, 0).unwrap());
+    let (large_place, exact_place) = (large.as_ptr(), exact.as_ptr());
+    drop((large, exact));
+    assert_eq!(arena.panel(3000, 0).unwrap().as_ptr(), exact_place);
+    assert_eq!(arena.panel(9000, 0).unwrap().as_ptr(), large_place);
+}
+
+#[test]
+fn a_full_arena_says_so_and_is_whole_again_once_its_panels_are_dropped() {
+    let arena = Arena::reserve(4 * Panel::footprint(4096), Backing::default()).unwrap();
+    let panels: Vec<Panel> = (0..4).map(|p| arena.panel(4096, p).unwrap()).collect();
+    let error = arena.panel(4096, 4).unwrap_err().to_string();
+    assert!(
+        error.contains("20416 bytes in one piece") && error.contains("Drop panels"),
+        "{error}"
+    );
+    let mut panels = panels.into_iter();
+    drop((panels.next_back(), panels.next(), panels.next()));
+    drop(panels);
+    let words = arena.reserved() / 4 - 64 * 16;
+    assert_eq!(arena.panel(words, 0).unwrap().len(), words);
+    assert!(matches!(
+        arena.panel(usize::MAX, 0),
+        Err(ArenaError::Full { .. })
+    ));
+}
+
+#[test]
+fn what_no_panel_uses_is_not_memory() {
+    let arena = Arena::reserve(1 << 34, Backing::default()).unwrap();
+    assert_eq!(arena.resident().unwrap(), 0);
+    let mut panel = arena.panel(MIB_WORDS, 0).unwrap();
+    panel.fill(1);
+    let resident = arena.resident().unwrap();
+    // A panel may lie across two huge pages.
+    assert!((MIB..=4 * MIB).contains(&resident), "{resident}");
+    let opened = arena.opened();
+    assert!(opened.contains(&panel.as_ptr().cast()));
+    assert!(opened.end.addr() - opened.start.addr() <= 4 * MIB);
+}
+
+#[test]
+fn the_last_page_ends_with_the_arena() {
+    let arena = Arena::reserve(MIB, Backing::default()).unwrap();
+    arena.grow(MIB, threads(1)).unwrap();
+    assert_eq!((arena.reserved(), arena.resident().unwrap()), (MIB, MIB));
+}
+
+#[test]
+fn a_grown_arena_is_in_memory_before_panels_use_it() {
+    let arena = small(64 * MIB);
+    drop(arena.panel(100, 0).unwrap());
+    arena.panel(100, 0).unwrap().fill(1);
+    let bytes = 6 * Panel::footprint(MIB_WORDS);
+    arena.grow(bytes, threads(3)).unwrap();
+    let before = arena.resident().unwrap();
+    assert!((bytes..bytes + 2 * MIB).contains(&before), "{before}");
+    let panels: Vec<Panel> = (0..6)
+        .map(|p| {
+            let mut panel = arena.panel(MIB_WORDS, p).unwrap();
+            assert!(panel.iter().all(|&word| word == 0));
+            panel.fill(1);
+            panel
+        })
+        .collect();
+    assert_eq!(panels.len(), 6);
+    assert_eq!(arena.resident().unwrap(), before);
+    arena.grow(0, threads(2)).unwrap();
+    assert!(matches!(
+        arena.grow(64 * MIB, threads(2)),
+        Err(ArenaError::Full { .. })
+    ));
+}
+
+/// Kibibytes on huge pages, as the kernel says, of the mappings that meet the arena.
+fn huge_kib(arena: &Arena) -> usize {
+    let opened = arena.opened();
+    let opened = opened.start.addr()..opened.end.addr();
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let (mut inside, mut kib) = (false, 0);
+    for line in maps.lines() {
+        let mut words = line.split_whitespace();
+        let (name, value) = (words.next().unwrap(), words.next());
+        match name {
+            "AnonHugePages:" | "Private_Hugetlb:" if inside => {
+                kib += value.unwrap().parse::<usize>().unwrap();
+            }
+            _ => {
+                if let Some((start, end)) = name.split_once('-') {
+                    let [start, end] = [start, end].map(|hex| usize::from_str_radix(hex, 16));
+                    inside = start.is_ok_and(|start| start < opened.end)
+                        && end.is_ok_and(|end| opened.start < end);
+                }
+            }
+        }
+    }
+    kib
+}
+
+#[test]
+fn huge_pages_are_used_where_the_kernel_gives_them() {
+    let arena = Arena::reserve(32 * MIB, Backing::default()).unwrap();
+    arena.grow(16 * MIB, threads(2)).unwrap();
+    if arena.pages() == Pages::Transparent {
+        assert!(huge_kib(&arena) > 0, "no huge page among 16 MiB");
+    }
+    let arena = small(32 * MIB);
+    arena.grow(16 * MIB, threads(2)).unwrap();
+    assert_eq!(arena.pages(), Pages::Small);
+}
+
+#[test]
+fn explicit_pages_are_used_or_replaced() {
+    let backing = Backing {
+        pages: Pages::Explicit,
+        ..Backing::default()
+    };
+    let arena = Arena::reserve(3 * MIB, backing).unwrap();
+    let panel = arena.panel(MIB_WORDS, 0).unwrap();
+    assert!(panel.iter().all(|&word| word == 0));
+    if arena.pages() == Pages::Explicit {
+        assert_eq!(arena.reserved(), 4 * MIB);
+        assert_eq!(huge_kib(&arena), 2 * 1024);
+    } else {
+        assert_eq!(arena.reserved(), 3 * MIB);
+    }
+    // Sixteen tebibytes of them no machine has.
+    let arena = Arena::reserve(1 << 44, backing).unwrap();
+    assert_ne!(arena.pages(), Pages::Explicit);
+}
+
+/// Whether this kernel tells nodes apart at all.
+fn has_nodes() -> bool {
+    std::fs::exists("/sys/devices/system/node/node0").unwrap()
+}
+
+#[test]
+fn memory_lies_on_the_node_that_was_asked_for() {
+    for policy in [MemoryPolicy::Bind(0), MemoryPolicy::Prefer(0)] {
+        let backing = Backing {
+            policy,
+            ..Backing::default()
+        };
+        match Arena::reserve(8 * MIB, backing) {
+            Ok(arena) => {
+                arena.grow(4 * MIB, threads(2)).unwrap();
+                let nodes = arena.resident_by_node().unwrap();
+                assert_eq!(nodes, [(0, arena.resident().unwrap())].into());
+            }
+            Err(error) => assert!(!has_nodes(), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_node_that_is_not_there_is_named() {
+    for node in [1023, 1024, u32::MAX] {
+        let backing = Backing {
+            policy: MemoryPolicy::Bind(node),
+            ..Backing::default()
+        };
+        let error = Arena::reserve(MIB, backing).unwrap_err().to_string();
+        assert!(error.contains(&format!("NUMA node {node}:")), "{error}");
+    }
+}
+
+#[test]
+fn address_space_that_is_not_there_is_refused() {
+    for bytes in [1 << 60, usize::MAX] {
+        let error = Arena::reserve(bytes, Backing::default()).unwrap_err();
+        assert!(error.to_string().contains("refused to reserve"), "{error}");
+    }
+}
+
+#[test]
+fn address_space_goes_with_the_last_panel() {
+    // More in all than a process has.
+    for _ in 0..1 << 9 {
+        let arena = Arena::reserve(1 << 40, Backing::default()).unwrap();
+        let panel = arena.panel(16, 5).unwrap();
+        drop(arena);
+        assert_eq!(*panel, [0; 16]);
+    }
+}
+
+#[test]
+fn panels_of_many_threads_are_their_own() {
+    let arena = Arena::reserve(16 * MIB, Backing::default()).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4u32 {
+            let arena = &arena;
+            scope.spawn(move || {
+                let mut kept: Vec<Panel> = Vec::new();
+                for round in 0..400 {
+                    let len = 50 + (round * 7919 + thread as usize * 104_729) % 9000;
+                    let mut panel = arena.panel(len, round).unwrap();
+                    assert!(panel.iter().all(|&word| word == 0));
+                    panel.fill(thread + 1);
+                    kept.push(panel);
+                    if kept.len() == 20 {
+                        let old = kept.swap_remove(round % 20);
+                        assert!(old.iter().all(|&word| word == thread + 1));
+                    }
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,60 @@
+//! What `fcmalloc/include/fcmalloc.h` declares, as far as it is used here.
+
+use libc::{c_int, c_void, size_t};
+
+unsafe extern "C" {
+    pub(crate) fn fc_malloc(size: size_t) -> *mut c_void;
+    pub(crate) fn fc_calloc(count: size_t, size: size_t) -> *mut c_void;
+    pub(crate) fn fc_realloc(block: *mut c_void, size: size_t) -> *mut c_void;
+    pub(crate) fn fc_aligned_alloc(alignment: size_t, size: size_t) -> *mut c_void;
+    pub(crate) fn fc_free_sized(block: *mut c_void, size: size_t);
+    pub(crate) fn fc_free_aligned_sized(block: *mut c_void, alignment: size_t, size: size_t);
+    pub(crate) fn fc_trim() -> size_t;
+    pub(crate) fn fc_reserve(bytes: size_t) -> c_int;
+    pub(crate) fn fc_stats(out: *mut Stats);
+}
+
+/// What fcmalloc holds and has done since the program began. Bytes are of address space that was ever
+/// handed out, which is what can be resident.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Bytes in blocks of the size classes, handed to the program.
+    pub in_use_small: u64,
+    /// Bytes in large blocks, handed to the program.
+    pub in_use_large: u64,
+    /// Bytes in spans that no block of the program occupies.
+    pub free_small: u64,
+    /// Bytes in free runs.
+    pub free_large: u64,
+    /// Bytes freed by other threads, waiting in sub heaps and channels.
+    pub in_transit: u64,
+    /// Bytes of descriptors, heaps and the page map.
+    pub metadata: u64,
+    /// Bytes ever taken from the kernel and not given back.
+    pub footprint: u64,
+    /// The most that `footprint` has been.
+    pub footprint_peak: u64,
+    /// Bytes touched ahead of use.
+    pub reserved: u64,
+    /// Bytes given back by [`trim`](crate::trim) or decay.
+    pub released: u64,
+    /// Local heaps made.
+    pub heaps: u64,
+    /// Times that a thread took over the heap of a dead one.
+    pub heaps_adopted: u64,
+    /// Blocks freed by a thread that does not own them.
+    pub remote_frees: u64,
+    /// Batches in which they were sent home.
+    pub batches: u64,
+    /// Runs that a heap took from another's free ones.
+    pub steals: u64,
+    /// Times that a thread waited for a lock.
+    pub contended_waits: u64,
+    /// Memory system calls made by the allocator.
+    pub system_calls: u64,
+    /// Minor page faults of the whole process.
+    pub minor_faults: u64,
+    /// Major page faults of the whole process.
+    pub major_faults: u64,
+}

@@ -1,0 +1,187 @@
+"""The aims: each with what was measured, where it was worst, and whether it is met."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from allocators import GLIBC, JEMALLOC, PLAIN, PLANNED, RESERVED
+from jobs import Job
+from results import BEFOREHAND, BEFOREHAND_OURS, Result, Results, geometric_mean
+
+# A ratio, with the job that it is of.
+Ratio = tuple[float, str]
+Figure = Callable[[Result], float]
+
+
+def main_seconds(result: Result) -> float:
+    return result.main
+
+
+def judged(results: Results, peers: list[str]) -> list[dict[str, Any]]:
+    """All aims, in the order of the issue. `peers` are those that ran, glibc among them."""
+    encrypted = results.jobs(lambda job: job.encrypted)
+    patterns = results.jobs(lambda job: not job.encrypted and "walk" not in job.program)
+    freeing = [job for job in patterns if job.program.startswith("freeing")]
+    references = (BEFOREHAND, BEFOREHAND_OURS)
+    aims = []
+    for own in (PLAIN, PLANNED):
+        aims += [
+            at_most(
+                f"{own}: main phase over that with all buffers allocated beforehand",
+                against_best(results, encrypted, own, references, main_seconds),
+                1.02,
+            ),
+            at_most(
+                f"{own}: main phase over the best peer's (1.02 allows for noise)",
+                against_best(results, encrypted, own, peers, main_seconds),
+                1.02,
+            ),
+        ]
+    large = [job for job in encrypted if "8 MiB" in job.program]
+    aims += [
+        at_least("glibc's main phase over ours at 8 MiB", over(results, large, GLIBC), 1.5),
+        at_least(
+            "jemalloc's time to free live data over ours",
+            over(results, freeing, JEMALLOC),
+            10.0,
+        ),
+        at_least(
+            "jemalloc's freeing phase over ours",
+            over(results, encrypted, JEMALLOC, lambda result: result.phase("freeing")),
+            10.0,
+        ),
+        most("page faults in the steady main phase", counted(results, encrypted, "faults"), 0),
+        most("memory system calls there", counted(results, encrypted, "memory_calls"), 0),
+        at_most(
+            "peak resident memory with a plan over the best peer's",
+            against_best(results, encrypted, PLANNED, peers, lambda result: result.peak),
+            1.10,
+        ),
+        at_most(
+            "patterns over the best peer",
+            against_best(results, patterns, PLAIN, peers, main_seconds),
+            1.10,
+        ),
+        *(
+            mean_at_most(f"patterns over {peer}, geometric mean", results, patterns, peer)
+            for peer in peers
+        ),
+        no_failure(results),
+    ]
+    return [aim for aim in aims if aim is not None]
+
+
+def against_best(
+    results: Results, jobs: list[Job], own: str, others: Iterable[str], figure: Figure
+) -> list[Ratio]:
+    """Our figure over the least of the others', for every job."""
+    others = list(others)
+    ratios = []
+    for job in jobs:
+        ours, best = results.get(job, own), results.best(job, others, figure)
+        if ours and best:
+            ratios.append((figure(ours) / figure(best), f"{job.name} ({best.contestant})"))
+    return ratios
+
+
+def over(
+    results: Results, jobs: list[Job], peer: str, figure: Figure = main_seconds
+) -> list[Ratio]:
+    """A peer's figure over ours, for every job."""
+    pairs = [(results.get(job, peer), results.get(job, PLAIN)) for job in jobs]
+    return [
+        (figure(theirs) / figure(ours), ours.job.name)
+        for theirs, ours in pairs
+        if theirs and ours and figure(ours) > 0
+    ]
+
+
+def counted(results: Results, jobs: list[Job], figure: str) -> list[Ratio]:
+    found = [(job, results.get(job, PLAIN)) for job in jobs]
+    return [
+        (float(value), job.name)
+        for job, result in found
+        if result and (value := getattr(result, figure)) is not None
+    ]
+
+
+def at_most(aim: str, ratios: list[Ratio], limit: float) -> dict[str, Any] | None:
+    return verdict(aim, f"<= {limit}", ratios, max, lambda ratio: ratio <= limit)
+
+
+def at_least(aim: str, ratios: list[Ratio], limit: float) -> dict[str, Any] | None:
+    return verdict(aim, f">= {limit}", ratios, min, lambda ratio: ratio >= limit)
+
+
+def verdict(
+    aim: str,
+    bound: str,
+    ratios: list[Ratio],
+    extreme: Callable[[list[Ratio]], Ratio],
+    holds: Callable[[float], bool],
+) -> dict[str, Any] | None:
+    """An aim that every job must meet; none where nothing was measured."""
+    if not ratios:
+        return None
+    worst, where = extreme(ratios)
+    return {
+        "aim": aim,
+        "bound": bound,
+        "geometric_mean": geometric_mean([ratio for ratio, _ in ratios]),
+        "worst": worst,
+        "worst_where": where,
+        "missed": {where: ratio for ratio, where in ratios if not holds(ratio)},
+        "met": holds(worst),
+    }
+
+
+def most(aim: str, counts: list[Ratio], limit: int) -> dict[str, Any] | None:
+    """Like `at_most`, of numbers that may be 0."""
+    if not counts:
+        return None
+    worst, where = max(counts)
+    missed = {where: count for count, where in counts if count > limit}
+    return {
+        "aim": aim,
+        "bound": f"<= {limit}",
+        "worst": worst,
+        "worst_where": where,
+        "missed": missed,
+        "met": not missed,
+    }
+
+
+def mean_at_most(aim: str, results: Results, jobs: list[Job], peer: str) -> dict[str, Any] | None:
+    ratios = against_best(results, jobs, PLAIN, [peer], main_seconds)
+    if not ratios:
+        return None
+    mean = geometric_mean([ratio for ratio, _ in ratios])
+    return {"aim": aim, "bound": "< 1", "geometric_mean": mean, "met": mean < 1}
+
+
+def no_failure(results: Results) -> dict[str, Any]:
+    failed = {
+        f"{result.contestant}: {result.job.name}": result.outcome
+        for result in results
+        if not result.ok and result.contestant.startswith("fcmalloc")
+    }
+    return {"aim": "no crash, hang or wrong result", "missed": failed, "met": not failed}
+
+
+def plan_saves(results: Results) -> list[dict[str, Any]]:
+    """What a recorded plan takes to start and holds, beside a blanket reserve."""
+    jobs = results.jobs(lambda job: job.encrypted)
+    pairs = [(results.get(job, PLANNED), results.get(job, RESERVED)) for job in jobs]
+    return [
+        {
+            "program": planned.job.program,
+            "threads": planned.job.threads,
+            "plan": {"start_seconds": start_seconds(planned), "peak_bytes": planned.peak},
+            "reserve": {"start_seconds": start_seconds(reserved), "peak_bytes": reserved.peak},
+        }
+        for planned, reserved in pairs
+        if planned and reserved
+    ]
+
+
+def start_seconds(result: Result) -> float:
+    return result.median(lambda run: run.start)

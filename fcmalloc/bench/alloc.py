@@ -1,0 +1,167 @@
+"""fcmalloc and its peers: programs on encrypted data, and the patterns of general programs.
+
+Every job runs under every allocator, one after the other, and then all of them again: what the
+machine does in between meets all alike. Programs on encrypted data run once more with all buffers
+allocated beforehand, which is what an allocator can hope for. Prints one JSON object a line, the
+aims last, and writes the tables as Markdown. A crash, a hang or a wrong sum is a result. Run by
+`make bench-alloc`.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from aims import judged, plan_saves
+from allocators import PLAIN, RESERVED, Allocator, all_allocators
+from jobs import Job, fhe_jobs, pattern_jobs, walk_jobs
+from launch import Run, launch, memory_calls
+from results import BEFOREHAND, BEFOREHAND_OURS, Result, Results
+from tables import PLACES, markdown
+
+RESERVE = "2G"
+
+
+def report(line: dict[str, Any]) -> None:
+    print(json.dumps(line), flush=True)
+
+
+def contestants(
+    job: Job, allocators: list[Allocator], plan: Path
+) -> Iterator[tuple[str, list[str], dict[str, str]]]:
+    """Who runs a job: its name, command and environment."""
+    for allocator in allocators:
+        if allocator.name != RESERVED or (job.encrypted and job.threads == 2):
+            yield allocator.name, job.command, allocator.environment(plan)
+    if job.reference is not None:
+        yield BEFOREHAND, job.reference, {}
+        for allocator in allocators:
+            if allocator.name == PLAIN:
+                yield BEFOREHAND_OURS, job.reference, allocator.environment(plan)
+
+
+def walkers(
+    job: Job, allocators: list[Allocator]
+) -> Iterator[tuple[str, list[str], dict[str, str]]]:
+    """Who walks arrays: the allocators' placement, and the two references."""
+
+    def command(place: str) -> list[str]:
+        return [part.replace("PLACE", place) for part in job.command]
+
+    for allocator in allocators:
+        if allocator.name != RESERVED and not allocator.planned:
+            yield allocator.name, command("malloc"), allocator.environment(Path())
+    for name, place in zip(PLACES, ("aligned", "staggered"), strict=True):
+        yield name, command(place), {}
+
+
+def measure(
+    job: Job,
+    who: list[tuple[str, list[str], dict[str, str]]],
+    runs: int,
+    timeout: float,
+) -> list[Result]:
+    """All contestants in turn, `runs` times. Who has failed once is not run again."""
+    results = [Result(job, name) for name, _, _ in who]
+    for _ in range(runs):
+        for result, (_, command, environment) in zip(results, who, strict=True):
+            if result.ok or not result.runs:
+                result.runs.append(launch(command, environment, timeout))
+    return results
+
+
+def record(job: Job, allocators: list[Allocator], plan: Path, timeout: float) -> Run | None:
+    """Records the plan of a job for those allocators that want one."""
+    for allocator in allocators:
+        if allocator.planned:
+            return launch(job.command, allocator.recording(plan), timeout)
+    return None
+
+
+def count_calls(results: list[Result], job: Job, everyone: bool, timeout: float, who: Any) -> None:
+    """Memory system calls: fcmalloc's in every job, the others' where their phases are shown."""
+    for result, (name, command, environment) in zip(results, who, strict=True):
+        if result.ok and (everyone or name.startswith("fcmalloc")):
+            result.memory_calls = memory_calls(command, environment, timeout)
+
+
+def measured(arguments: argparse.Namespace, allocators: list[Allocator]) -> Results:
+    """Every job, reported as it is done."""
+    build, quick = arguments.build.resolve(), arguments.quick
+    cpus = os.cpu_count() or 1
+    found = Results()
+    jobs = fhe_jobs(build, quick) + pattern_jobs(build, quick) + walk_jobs(build, quick)
+    with tempfile.TemporaryDirectory(prefix="bench-alloc-") as directory:
+        plan = Path(directory) / "plan"
+        for job in jobs:
+            if arguments.only not in job.name:
+                continue
+            if not Path(job.command[0]).is_file():
+                report({"bench": "alloc", "program": job.program, "skipped": "not built"})
+                continue
+            if "walk" in job.program:
+                who = list(walkers(job, allocators))
+            else:
+                plan.unlink(missing_ok=True)
+                recorded = record(job, allocators, plan, arguments.timeout)
+                if recorded is not None and not recorded.ok:
+                    report({"bench": "alloc", "program": job.name, "record": recorded.outcome})
+                who = list(contestants(job, allocators, plan))
+            results = measure(job, who, arguments.runs, arguments.timeout)
+            if job.encrypted:
+                count_calls(results, job, job.threads == 2, arguments.timeout, who)
+            found.add(results)
+            for result in results:
+                report(result.line(cpus))
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", type=Path, required=True, help="where fcmalloc was built")
+    parser.add_argument("--quick", action="store_true", help="small sizes, one run of each")
+    parser.add_argument("--runs", type=int, help="repetitions (3; 1 with --quick)")
+    parser.add_argument("--timeout", type=float, default=60, help="seconds that make a hang")
+    parser.add_argument("--only", default="", help="jobs whose names contain this")
+    parser.add_argument("--allocators", help="names to run, separated by semicolons")
+    parser.add_argument("--table", type=Path, help="the Markdown file to write")
+    arguments = parser.parse_args()
+    arguments.runs = arguments.runs or (1 if arguments.quick else 3)
+
+    known = all_allocators(arguments.build.resolve(), RESERVE)
+    if arguments.allocators:
+        wanted = arguments.allocators.split(";")
+        known = [allocator for allocator in known if allocator.name in wanted]
+    for allocator in known:
+        if allocator.missing:
+            report({"bench": "alloc", "allocator": allocator.name, "skipped": allocator.missing})
+    allocators = [allocator for allocator in known if not allocator.missing]
+    found = measured(arguments, allocators)
+
+    if arguments.table:
+        arguments.table.write_text(markdown(found, allocators, os.cpu_count() or 1))
+    peers = [allocator.name for allocator in allocators if not allocator.ours]
+    aims = judged(found, peers)
+    report(
+        {
+            "bench": "alloc",
+            "summary": True,
+            "cpus": os.cpu_count(),
+            "versions": {allocator.name: allocator.version for allocator in allocators},
+            "skipped": {a.name: a.missing for a in known if a.missing},
+            "strace": shutil.which("strace") is not None,
+            "plan_against_reserve": plan_saves(found),
+            "aims": aims,
+            "met": all(aim["met"] for aim in aims),
+        }
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

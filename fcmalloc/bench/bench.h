@@ -1,0 +1,118 @@
+// What the C and C++ programs of the bench share: a clock, what the kernel counts, and the line of
+// JSON in which a program reports its phases. Header only; every program is one file.
+
+#ifndef FCMALLOC_BENCH_H
+#define FCMALLOC_BENCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+// One reading of clock and kernel counters, of the whole process.
+struct reading {
+    double wall;   // seconds
+    double user;   // seconds of CPU
+    double system; // seconds of CPU
+    long faults;   // minor and major
+};
+
+static inline double bench_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static inline struct reading bench_reading(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    struct reading now = {
+        bench_clock(),
+        (double)usage.ru_utime.tv_sec + 1e-6 * (double)usage.ru_utime.tv_usec,
+        (double)usage.ru_stime.tv_sec + 1e-6 * (double)usage.ru_stime.tv_usec,
+        usage.ru_minflt + usage.ru_majflt,
+    };
+    return now;
+}
+
+static inline void bench_add(struct reading *sum, struct reading begin, struct reading end)
+{
+    sum->wall += end.wall - begin.wall;
+    sum->user += end.user - begin.user;
+    sum->system += end.system - begin.system;
+    sum->faults += end.faults - begin.faults;
+}
+
+// Marks the begin and the end of the steady phase for whoever traces system calls: nothing else
+// here asks for the parent.
+static inline void bench_mark(void) { (void)getppid(); }
+
+// The most memory that was resident at once (VmHWM), in bytes.
+static inline long bench_peak_bytes(void)
+{
+    char line[256];
+    long kilobytes = 0;
+    FILE *status = fopen("/proc/self/status", "r");
+    if (status == NULL)
+        return 0;
+    while (fgets(line, sizeof line, status) != NULL)
+        if (sscanf(line, "VmHWM: %ld", &kilobytes) == 1)
+            break;
+    fclose(status);
+    return kilobytes * 1024;
+}
+
+// Seconds from the moment that the harness names, on the monotonic clock, to now.
+static inline double bench_start_seconds(void)
+{
+    const char *launched = getenv("BENCH_LAUNCHED");
+    return launched == NULL ? 0 : bench_clock() - strtod(launched, NULL);
+}
+
+struct phase {
+    const char *name;
+    struct reading spent;
+};
+
+// The line of JSON that ends every program: what each phase took, in seconds and faults.
+static inline void bench_report(double start, const struct phase *phases, size_t count, long peak,
+                                bool verified)
+{
+    printf("{\"start\": %.6f, \"phases\": {", start);
+    for (size_t i = 0; i < count; i++)
+        printf("%s\"%s\": {\"wall\": %.9f, \"user\": %.6f, \"system\": %.6f, \"faults\": %ld}",
+               i == 0 ? "" : ", ", phases[i].name, phases[i].spent.wall, phases[i].spent.user,
+               phases[i].spent.system, phases[i].spent.faults);
+    printf("}, \"peak_bytes\": %ld, \"verified\": %s, \"finished\": %.6f}\n", peak,
+           verified ? "true" : "false", bench_clock());
+    fflush(stdout);
+}
+
+// A number of a command line; ends the program where it is none, or is 0.
+static inline size_t bench_number(const char *text)
+{
+    char *end;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (*text == '\0' || *end != '\0' || value == 0) {
+        fprintf(stderr, "error: %s is not a positive number\n", text);
+        exit(2);
+    }
+    return (size_t)value;
+}
+
+// Numbers that repeat from run to run: xorshift64* (Vigna, 2016). The state is never 0.
+static inline uint64_t bench_random(uint64_t *state)
+{
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    return *state * 0x2545F4914F6CDD1DULL;
+}
+
+#endif

@@ -1,0 +1,94 @@
+//! The same program with all buffers allocated beforehand.
+//!
+//! The library's interface takes no destinations, so the buffers wait on shelves: one for each exact
+//! size, stocked by the first round. From then on a request takes a buffer from the shelf and a
+//! release puts it back, which is what a program does that keeps its buffers itself. Only what is
+//! smaller than a page goes to the system.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ptr::null_mut;
+use std::sync::Mutex;
+
+const SMALLEST: usize = 4096;
+const SHELVES: usize = 256;
+
+#[global_allocator]
+static BUFFERS: Shelves = Shelves(Mutex::new([Shelf::EMPTY; SHELVES]));
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    fhe_support::run()
+}
+
+/// Free buffers of one size, linked through their first words. A size of 0 is that of no shelf yet.
+struct Shelf {
+    size: usize,
+    first: *mut u8,
+}
+
+impl Shelf {
+    const EMPTY: Self = Self {
+        size: 0,
+        first: null_mut(),
+    };
+}
+
+struct Shelves(Mutex<[Shelf; SHELVES]>);
+
+// SAFETY: the buffers on the shelves belong to no one, and every access goes through the mutex.
+unsafe impl Sync for Shelves {}
+
+impl Shelves {
+    /// What `work` does with the shelf of this size.
+    fn on_shelf<R>(&self, size: usize, work: impl FnOnce(&mut Shelf) -> R) -> R {
+        let mut shelves = self
+            .0
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let place = shelves
+            .iter()
+            .position(|shelf| shelf.size == size || shelf.size == 0)
+            .unwrap_or_else(|| std::process::abort());
+        shelves[place].size = size;
+        work(&mut shelves[place])
+    }
+}
+
+fn is_buffer(layout: Layout) -> bool {
+    layout.size() >= SMALLEST && layout.align() <= align_of::<u128>()
+}
+
+// SAFETY: a block comes from the system with the layout asked for, or from the shelf of blocks of
+// exactly that size, each of which came from the system with an alignment of 16.
+unsafe impl GlobalAlloc for Shelves {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if is_buffer(layout) {
+            let taken = self.on_shelf(layout.size(), |shelf| {
+                let taken = shelf.first;
+                if !taken.is_null() {
+                    // SAFETY: a buffer on a shelf holds the link to the next in its first word.
+                    shelf.first = unsafe { taken.cast::<*mut u8>().read() };
+                }
+                taken
+            });
+            if !taken.is_null() {
+                return taken;
+            }
+        }
+        // SAFETY: the caller's obligations are the system's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        if is_buffer(layout) {
+            self.on_shelf(layout.size(), |shelf| {
+                // SAFETY: the caller gives up the buffer, which is larger than a word and aligned
+                // for one.
+                unsafe { block.cast::<*mut u8>().write(shelf.first) };
+                shelf.first = block;
+            });
+        } else {
+            // SAFETY: blocks that are no buffers come from the system.
+            unsafe { System.dealloc(block, layout) }
+        }
+    }
+}

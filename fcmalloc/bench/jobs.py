@@ -1,0 +1,102 @@
+"""What is run: the programs on encrypted data and the patterns, with their sizes and threads."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+KIB = 1 << 10
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Job:
+    """One program with its arguments. `reference` is the same with all buffers allocated
+    beforehand; only programs on encrypted data have one."""
+
+    program: str
+    threads: int
+    command: list[str]
+    reference: list[str] | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.program}, {self.threads} {'thread' if self.threads == 1 else 'threads'}"
+
+    @property
+    def encrypted(self) -> bool:
+        return self.reference is not None
+
+
+def fhe_jobs(build: Path, quick: bool) -> list[Job]:
+    """Support counting with rows of each size at each number of threads."""
+    threads = (2, 72) if quick else (1, 2, 8, 32, 72)
+    rows = [(32 * KIB, "32 KiB", 10), (512 * KIB, "512 KiB", 4), (8 * MIB, "8 MiB", 2)]
+    if quick:
+        rows = [(32 * KIB, "32 KiB", 5), (8 * MIB, "8 MiB", 1)]
+    jobs = [
+        ntl(build, f"NTL, rows of {name}", size, rounds, count)
+        for size, name, rounds in rows
+        for count in threads
+    ]
+    return jobs + [fhe(build, 1 if quick else 3, count) for count in threads]
+
+
+def ntl(build: Path, name: str, row_bytes: int, rounds: int, threads: int) -> Job:
+    program = str(build / "bench" / "ntl-support")
+    command = [program, str(threads), str(row_bytes), str(rounds)]
+    return Job(name, threads, command, [*command, "preallocated"])
+
+
+def fhe(build: Path, rounds: int, threads: int) -> Job:
+    program = str(build / "bench" / "cargo" / "release" / "fhe-support")
+    arguments = [str(threads), str(rounds)]
+    return Job("fhe crate", threads, [program, *arguments], [f"{program}-preallocated", *arguments])
+
+
+def pattern_jobs(build: Path, quick: bool) -> list[Job]:
+    """The patterns; what WORK and SIZE mean stands in patterns.c."""
+    less = 8 if quick else 1
+    live = 4 * GIB // less
+
+    def pattern(label: str, name: str, threads: int, work: int, size: int | None = None) -> Job:
+        numbers = [str(number) for number in (threads, work, size) if number is not None]
+        return Job(label, threads, [str(build / "bench" / "patterns"), name, *numbers])
+
+    return [
+        *(
+            pattern("producer-consumer", "producer-consumer", threads, 4_000_000 // less)
+            for threads in (2, 8, 72)
+        ),
+        *(pattern("larson", "larson", threads, 16_000_000 // less) for threads in (2, 8, 72)),
+        *(
+            pattern("cross-thread frees", "cross-free", threads, 4_000_000 // less)
+            for threads in (2, 8, 72)
+        ),
+        *(
+            pattern("growth by realloc", "realloc-growth", threads, 24 // less, 32 * MIB)
+            for threads in (1, 2)
+        ),
+        *(
+            pattern(f"freeing {live // MIB} MiB of {label}", "free-live", threads, live, size)
+            for size, label in (
+                (256, "256 B"),
+                (32 * KIB, "32 KiB"),
+                (512 * KIB, "512 KiB"),
+                (8 * MIB, "8 MiB"),
+            )
+            for threads in ((1,) if quick else (1, 2))
+        ),
+        pattern("fork under load", "fork", 2, 200 // less),
+        *(pattern("thread churn", "thread-churn", threads, 16_000 // less) for threads in (2, 72)),
+    ]
+
+
+def walk_jobs(build: Path, quick: bool) -> list[Job]:
+    """Several arrays of one size read together; `threads` counts the arrays."""
+    arrays = (4, 12, 16) if quick else (4, 6, 8, 10, 12, 14, 16, 18)
+    program = str(build / "bench" / "patterns")
+    return [
+        Job(f"walk of {label}", count, [program, "walk-PLACE", str(count), str(turns), str(size)])
+        for size, label, turns in ((32 * KIB, "32 KiB", 300), (8 * MIB, "8 MiB", 2))
+        for count in arrays
+    ]

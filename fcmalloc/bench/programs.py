@@ -1,0 +1,247 @@
+"""Real programs under fcmalloc and its peers by LD_PRELOAD: do they behave, and what do they take?
+
+Every program does the same work under every allocator in turn, and then all of them again. Its
+result must be that under glibc, and its calls of malloc must go to the allocator, as the dynamic
+linker tells. Prints one JSON object a line, the summary last, and a table on standard error. Fails
+where fcmalloc crashes, hangs or changes a result. Run by `make bench-alloc`.
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from allocators import GLIBC, Allocator, all_allocators
+from workloads import WORKLOADS, Environment, Failure, Outcome, Workload
+
+BINDING = re.compile(r"binding file \S+ \[0\] to (\S+) \[0\]: normal symbol `malloc'")
+
+
+def report(line: dict[str, Any]) -> None:
+    print(json.dumps(line), flush=True)
+
+
+@dataclass
+class Contestant:
+    """One program under one allocator, and how its runs went."""
+
+    workload: Workload
+    allocator: Allocator
+    environment: Environment
+    runs: list[Outcome] = field(default_factory=list)
+    failure: str | None = None
+
+    def run(self, expected: str) -> None:
+        """Once more, unless it has failed; `expected` is the digest of the right result."""
+        if self.failure is not None:
+            return
+        try:
+            outcome = self.workload.run(self.environment)
+            if outcome.digest != expected:
+                raise Failure("another result than under glibc")
+            self.runs.append(outcome)
+        except Failure as failure:
+            self.failure = str(failure)
+
+    def check_served(self) -> None:
+        """Makes it fail where the program would not get its memory from the allocator."""
+        library = self.allocator.library or c_library()
+        try:
+            with tempfile.TemporaryDirectory(prefix="bench-programs-") as folder:
+                told = {
+                    "LD_DEBUG": "bindings",
+                    "LD_BIND_NOW": "1",
+                    "LD_DEBUG_OUTPUT": f"{folder}/ld",
+                }
+                self.workload.run_to_end(self.workload.idle(), {**self.environment, **told})
+                said = "".join(file.read_text() for file in Path(folder).iterdir())
+        except Failure as failure:
+            self.failure = str(failure)
+            return
+        servers = {Path(name).resolve() for name in BINDING.findall(said)}
+        if servers != {library.resolve()}:
+            names = ", ".join(sorted(server.name for server in servers)) or "nobody"
+            self.failure = f"malloc is served by {names}"
+
+    def line(self) -> dict[str, Any]:
+        """What the JSON output says of it."""
+        known = {
+            "bench": "programs",
+            "program": self.workload.name,
+            "allocator": self.allocator.name,
+            "outcome": self.failure or "ok",
+        }
+        if self.failure is not None:
+            return known
+        times = sorted(run.seconds for run in self.runs)
+        return known | {
+            "runs": len(self.runs),
+            "seconds": {"median": median(times), "least": times[0], "most": times[-1]},
+            "cpu_seconds": self.cpu_seconds,
+            "peak_bytes": self.peak,
+        }
+
+    @property
+    def seconds(self) -> float:
+        return median(run.seconds for run in self.runs)
+
+    @property
+    def cpu_seconds(self) -> float:
+        return median(run.cpu_seconds for run in self.runs)
+
+    @property
+    def peak(self) -> float | None:
+        known = [run.peak_bytes for run in self.runs if run.peak_bytes is not None]
+        return median(known) if known else None
+
+
+def c_library() -> Path:
+    """The C library of this process, and so of every other."""
+    found = re.search(r"^\S+ r-x.* (/\S+/libc[.-]\S+)$", Path("/proc/self/maps").read_text(), re.M)
+    if not found:
+        sys.exit("error: this Python is not linked to a shared C library; use the system's python3")
+    return Path(found[1])
+
+
+def contestants(workload: Workload, allocators: list[Allocator]) -> list[Contestant]:
+    """The workload under every allocator. glibc comes first."""
+    found = []
+    for allocator in allocators:
+        environment = allocator.environment(Path())
+        if allocator.name == GLIBC and workload.brings_allocator:
+            environment = {"LD_PRELOAD": str(c_library())}
+        found.append(Contestant(workload, allocator, environment))
+    return found
+
+
+def measured(workload: Workload, allocators: list[Allocator], runs: int) -> list[Contestant]:
+    """All contestants in turn, `runs` times, each turn begun by another. A run under glibc before,
+    which is not counted, tells the right result."""
+    workload.prepare()
+    found = contestants(workload, allocators)
+    expected = workload.run(found[0].environment).digest
+    for contestant in found:
+        contestant.check_served()
+    for turn in range(runs):
+        for contestant in found[turn % len(found) :] + found[: turn % len(found)]:
+            contestant.run(expected)
+    return found
+
+
+def table(found: list[Contestant]) -> str:
+    """Medians, of seconds with the spread, as Markdown."""
+    lines = [
+        "| program | allocator | seconds (least–most) | processor seconds | peak MB |",
+        "| -- | -- | --: | --: | --: |",
+    ]
+    for contestant in found:
+        what = f"| {contestant.workload.name} | {contestant.allocator.name} "
+        if contestant.failure is not None:
+            lines.append(f"{what}| {contestant.failure} | | |")
+            continue
+        times = [run.seconds for run in contestant.runs]
+        peak = f"{contestant.peak / 1e6:.1f}" if contestant.peak is not None else "small"
+        spread = f"{contestant.seconds:.3f} ({min(times):.3f}–{max(times):.3f})"
+        lines.append(f"{what}| {spread} | {contestant.cpu_seconds:.3f} | {peak} |")
+    return "\n".join(lines)
+
+
+def ratio(
+    ours: Contestant, peers: list[Contestant], figure: Callable[[Contestant], float | None]
+) -> float | None:
+    """A figure of ours to the least of the peers'; None where that is not known."""
+    least = min((known for peer in peers if (known := figure(peer)) is not None), default=None)
+    mine = figure(ours)
+    return mine / least if mine is not None and least else None
+
+
+def summary(found: list[Contestant], skipped: dict[str, str]) -> dict[str, Any]:
+    """Each of ours against the best peer, by program: below 1 ours is ahead."""
+    ratios: dict[str, dict[str, Any]] = {}
+    for ours in found:
+        if not ours.allocator.ours or ours.failure is not None:
+            continue
+        peers = [
+            peer
+            for peer in found
+            if peer.workload is ours.workload and not peer.allocator.ours and peer.failure is None
+        ]
+        ratios.setdefault(ours.workload.name, {})[ours.allocator.name] = {
+            "seconds": ratio(ours, peers, lambda one: one.seconds),
+            "cpu_seconds": ratio(ours, peers, lambda one: one.cpu_seconds),
+            "peak_bytes": ratio(ours, peers, lambda one: one.peak),
+        }
+    return {
+        "bench": "programs",
+        "summary": True,
+        "cpus": os.cpu_count(),
+        "machine": platform.machine(),
+        "kernel": platform.release(),
+        "against_best_peer": ratios,
+        "failures": {
+            f"{one.workload.name}, {one.allocator.name}": one.failure
+            for one in found
+            if one.failure is not None
+        },
+        "skipped": skipped,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", type=Path, required=True, help="where fcmalloc was built")
+    parser.add_argument("--quick", action="store_true", help="small work, one run of each")
+    parser.add_argument("--runs", type=int, help="repetitions (3; 1 with --quick)")
+    parser.add_argument("--timeout", type=float, default=300, help="seconds that make a hang")
+    parser.add_argument("--only", default="", help="programs whose names contain this")
+    parser.add_argument("--allocators", help="names to run besides glibc, separated by semicolons")
+    arguments = parser.parse_args()
+    runs = arguments.runs or (1 if arguments.quick else 3)
+
+    skipped = {}
+    allocators = []
+    wanted = arguments.allocators.split(";") if arguments.allocators else None
+    for allocator in all_allocators(arguments.build.resolve(), reserve=""):
+        chosen = allocator.name in wanted if wanted else not allocator.planned
+        if "FCMALLOC_RESERVE" in allocator.options or not (chosen or allocator.name == GLIBC):
+            continue
+        if allocator.missing:
+            skipped[allocator.name] = allocator.missing
+        else:
+            allocators.append(allocator)
+
+    found: list[Contestant] = []
+    for kind in WORKLOADS:
+        if arguments.only not in kind.name:
+            continue
+        with tempfile.TemporaryDirectory(prefix="bench-programs-") as folder:
+            workload = kind(Path(folder), arguments.quick, arguments.timeout)
+            missing = workload.missing()
+            if missing is not None:
+                skipped[kind.name] = missing
+                continue
+            try:
+                ended = measured(workload, allocators, runs)
+            except Failure as failure:
+                skipped[kind.name] = f"does not work under glibc: {failure}"
+                continue
+        for contestant in ended:
+            report(contestant.line())
+        found += ended
+    for name, reason in skipped.items():
+        print(f"skipped {name}: {reason}", file=sys.stderr)
+    print(table(found), file=sys.stderr)
+    report(summary(found, skipped))
+    return 1 if any(one.failure is not None and one.allocator.ours for one in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

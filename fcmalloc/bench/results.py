@@ -1,0 +1,121 @@
+"""The runs of every contestant on every job, and the medians that tables and aims are made of."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from math import exp, log
+from statistics import median
+from typing import Any
+
+from jobs import Job
+from launch import MAIN, Run
+
+# The reference program, with all buffers allocated beforehand, is a contestant like the allocators
+# that it runs on.
+BEFOREHAND = "all beforehand"
+BEFOREHAND_OURS = "all beforehand, fcmalloc"
+
+
+@dataclass
+class Result:
+    """The runs of one contestant on one job."""
+
+    job: Job
+    contestant: str
+    runs: list[Run] = field(default_factory=list)
+    memory_calls: int | None = None
+
+    @property
+    def outcome(self) -> str:
+        """`ok`, or what the first run that failed ended in."""
+        return next((run.outcome for run in self.runs if not run.ok), "ok")
+
+    @property
+    def ok(self) -> bool:
+        return bool(self.runs) and self.outcome == "ok"
+
+    def median(self, figure: Callable[[Run], float]) -> float:
+        return median(figure(run) for run in self.runs)
+
+    @property
+    def main(self) -> float:
+        """Seconds of the steady main phase."""
+        return self.median(lambda run: run.main("wall"))
+
+    @property
+    def faults(self) -> float:
+        """Page faults in the steady main phase: the fewest, since others' are the system's."""
+        return min(run.main("faults") for run in self.runs)
+
+    @property
+    def peak(self) -> float:
+        return self.median(lambda run: run.peak_bytes)
+
+    def phase(self, name: str) -> float:
+        return self.median(lambda run: run.phase(name))
+
+    def share(self, mode: str, cpus: int) -> float:
+        """Which part of all processors' time in the steady main phase was `user` or `system`."""
+        return self.median(lambda run: run.main(mode) / (run.main("wall") * cpus))
+
+    def line(self, cpus: int) -> dict[str, Any]:
+        """What the JSON output says of it."""
+        known = {
+            "bench": "alloc",
+            "program": self.job.program,
+            "threads": self.job.threads,
+            "allocator": self.contestant,
+            "outcome": self.outcome,
+        }
+        if not self.ok:
+            return known
+        mains = sorted(run.main("wall") for run in self.runs)
+        return known | {
+            "runs": len(self.runs),
+            "start_seconds": self.median(lambda run: run.start),
+            "phase_seconds": {name: self.phase(name) for name in self.runs[0].phases},
+            "main_seconds": {"median": self.main, "least": mains[0], "most": mains[-1]},
+            "main_cpu_seconds": self.median(lambda run: run.main("user") + run.main("system")),
+            "main_user_share": self.share("user", cpus),
+            "main_system_share": self.share("system", cpus),
+            "main_faults": self.faults,
+            "main_memory_calls": self.memory_calls,
+            "peak_bytes": self.peak,
+        }
+
+
+class Results:
+    """All of them, by job and contestant."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], Result] = {}
+
+    def add(self, results: Iterable[Result]) -> None:
+        for result in results:
+            self._found[result.job.name, result.contestant] = result
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self._found.values())
+
+    def get(self, job: Job, contestant: str) -> Result | None:
+        """The result, where that contestant ran that job and all runs were right."""
+        result = self._found.get((job.name, contestant))
+        return result if result is not None and result.ok else None
+
+    def jobs(self, chosen: Callable[[Job], bool]) -> list[Job]:
+        return list({r.job.name: r.job for r in self if chosen(r.job)}.values())
+
+    def best(
+        self, job: Job, contestants: Iterable[str], figure: Callable[[Result], float]
+    ) -> Result | None:
+        """The contestant with the least of a figure."""
+        found = [result for name in contestants if (result := self.get(job, name))]
+        return min(found, key=figure) if found else None
+
+
+def geometric_mean(ratios: list[float]) -> float:
+    return exp(sum(map(log, ratios)) / len(ratios))
+
+
+def steady_phases(result: Result) -> list[str]:
+    """The phases that make up main, in the order of Table 6."""
+    return [name for name in MAIN if name in result.runs[0].phases]

@@ -1,0 +1,296 @@
+// The way home of freed blocks: src/channel.c, model-checked by ./check.sh.
+//
+// A process is a heap together with the threads that hold it one after another, which the lock of
+// the registry sees to: a thread dies (flushing its sub heap) and the next one adopts what it left.
+// Heap 0 owns both spans at first. While it is dead, a thread of heap 1 may take hold of it, empty
+// its channels and make heap 1 the owner of a span, so that blocks on their way to heap 0 must be
+// sent on; heap 1 does not wait for that here, which only adds runs. (The allocator moves all spans
+// at once, and later threads of heap 0 make new ones.) Heap 2 owns nothing, and its last thread is
+// not followed by another. Any thread frees any block of the program, and an owner allocates blocks
+// again.
+//
+// A step is one access to memory that others write; what a thread does with memory of its own is
+// joined to it. Processes have no state outside the heaps but their place in the code.
+//
+// Properties
+//   none twice     a block is in one place, and changes places only as it may (assertions in MOVE)
+//   none lost      no run ends but with every block in the free list of the heap that owns it
+//                  (any other end is an invalid end state)
+//   none unseen    a channel that nobody is sending into or emptying has its mail flag set unless
+//                  it is empty (assertion in NOT_UNSEEN)
+//   come home      from some moment on all blocks are home (ltl): runs do not go in circles, however
+//                  the threads are scheduled, as long as one that can go on does
+//
+// One of these breaks the protocol, and a property must fail:
+//   -DFLAG_BEFORE_PUSH      a sender sets the mail flag and then puts the batch in place
+//   -DLOAD_AND_STORE        a receiver empties a channel by a load and a store
+//   -DCLEAR_AFTER_TAKE      a receiver clears its mail after it emptied the channels
+//   -DDIE_WITHOUT_FLUSH     a thread leaves blocks in its sub heap when it dies
+//   -DKEEP_ABSORBED         a receiver takes blocks of spans that it no longer owns
+
+#ifndef BLOCKS
+#define BLOCKS 3
+#endif
+// How often a block that came home is allocated again, in all.
+#ifndef ALLOCATIONS
+#define ALLOCATIONS 2
+#endif
+// How many threads of heaps 0 and 2 die, each.
+#ifndef DEATHS
+#define DEATHS 1
+#endif
+
+#define HEAPS 3
+#define SPANS 2
+#define NIL BLOCKS
+
+#define CHANNEL(receiver, sender) ((receiver) * HEAPS + (sender))
+
+// ---- Memory ----
+
+byte next[BLOCKS + 1];           // links of lists; that of NIL is never read
+byte head[HEAPS * HEAPS];        // channels: lists of blocks
+byte mail[HEAPS];                // bit s: the channel from s needs emptying
+byte first[HEAPS * HEAPS];       // parcels of the sub heaps: CHANNEL(to, from)
+byte last[HEAPS * HEAPS];
+byte owner[SPANS];               // heaps
+byte absorbed;                   // spans that heap 1 took from heap 0
+byte allocations;
+
+#define SPAN(block) ((block) % SPANS)
+
+// ---- What the properties are about; no step depends on it ----
+
+mtype = { LIVE, PARCEL, SENT, HOME };
+mtype place[BLOCKS];
+bool sending[HEAPS * HEAPS];
+bool receiving[HEAPS];
+
+inline MOVE(block, from, to) {
+    assert(block != NIL && place[block] == from);
+    place[block] = to
+}
+
+inline NOT_UNSEEN(receiver, sender) {
+    assert(head[CHANNEL(receiver, sender)] == NIL || (mail[receiver] & (1 << sender)) ||
+           sending[CHANNEL(receiver, sender)] || receiving[receiver])
+}
+
+// ---- The allocator ----
+
+// Into the sub heap of `self`, for the heap that owns the block: fc_channel_post.
+inline post(block, from) {
+    MOVE(block, from, PARCEL);
+    to = owner[SPAN(block)];
+    next[block] = first[CHANNEL(to, self)];
+    if
+    :: first[CHANNEL(to, self)] == NIL -> last[CHANNEL(to, self)] = block
+    :: else
+    fi;
+    first[CHANNEL(to, self)] = block;
+    to = 0
+}
+
+inline put_home(block, from) {
+    MOVE(block, from, HOME);
+    assert(owner[SPAN(block)] == self);
+    next[block] = NIL
+}
+
+// A parcel into the channel to `to`: send.
+inline send() {
+    atomic {
+        sending[CHANNEL(to, self)] = true;
+        old = head[CHANNEL(to, self)]
+    };
+#ifdef FLAG_BEFORE_PUSH
+    if
+    :: old == NIL -> mail[to] = mail[to] | (1 << self)
+    :: else
+    fi;
+#endif
+    do
+    :: d_step {
+        next[last[CHANNEL(to, self)]] = old;
+        if
+        :: head[CHANNEL(to, self)] == old ->
+            swapped = true;
+            head[CHANNEL(to, self)] = first[CHANNEL(to, self)];
+            block = first[CHANNEL(to, self)];
+            do
+            :: MOVE(block, PARCEL, SENT);
+               if
+               :: block == last[CHANNEL(to, self)] -> break
+               :: else -> block = next[block]
+               fi
+            od;
+            block = NIL;
+            first[CHANNEL(to, self)] = NIL;
+            last[CHANNEL(to, self)] = NIL
+        :: else -> old = head[CHANNEL(to, self)]
+        fi
+       };
+       if
+       :: swapped -> break
+       :: else
+       fi
+    od;
+    atomic {
+        swapped = false;
+#ifndef FLAG_BEFORE_PUSH
+        if
+        :: old == NIL -> mail[to] = mail[to] | (1 << self)
+        :: else
+        fi;
+#endif
+        old = NIL;
+        sending[CHANNEL(to, self)] = false;
+        NOT_UNSEEN(to, self);
+        to = 0
+    }
+}
+
+// All channels to `self` that have mail: fc_channel_collect.
+inline collect() {
+    d_step {
+        receiving[self] = true;
+        flags = mail[self];
+#ifndef CLEAR_AFTER_TAKE
+        mail[self] = 0
+#endif
+    };
+    do
+    :: atomic { flags & 1 -> from = 0 }; take()
+    :: atomic { !(flags & 1) && (flags & 2) -> from = 1 }; take()
+    :: atomic { !(flags & 3) && (flags & 4) -> from = 2 }; take()
+    :: flags == 0 -> break
+    od;
+    atomic {
+#ifdef CLEAR_AFTER_TAKE
+        mail[self] = 0;
+#endif
+        receiving[self] = false;
+        from = 0;
+        do
+        :: from < HEAPS -> NOT_UNSEEN(self, from); from++
+        :: else -> break
+        od;
+        from = 0
+    }
+}
+
+inline take() {
+#ifdef LOAD_AND_STORE
+    old = head[CHANNEL(self, from)];
+#endif
+    d_step {
+#ifdef LOAD_AND_STORE
+        block = old;
+        old = NIL;
+#else
+        block = head[CHANNEL(self, from)];
+#endif
+        head[CHANNEL(self, from)] = NIL;
+        flags = flags & ~(1 << from);
+        from = 0;
+        // No owner changes here: that of `self` only while it is dead, and no other's changes.
+        do
+        :: block != NIL ->
+            old = next[block];
+#ifdef KEEP_ABSORBED
+            put_home(block, SENT);
+#else
+            if
+            :: owner[SPAN(block)] == self -> put_home(block, SENT)
+            :: else -> post(block, SENT)
+            fi;
+#endif
+            block = old
+        :: else -> break
+        od;
+        old = NIL
+    }
+}
+
+// ---- The program ----
+
+#define HAS_PARCEL(to) (first[CHANNEL(to, self)] != NIL)
+#define CAN_ALLOCATE(b) \
+    (allocations < ALLOCATIONS && place[b] == HOME && owner[SPAN(b)] == self)
+
+#define ALL(condition) (condition(0) && condition(1) && condition(2))
+#define IS_HOME(b) (place[b] == HOME)
+#define finished ALL(IS_HOME)
+
+inline free(b) {
+    if
+    :: owner[SPAN(b)] == self -> put_home(b, LIVE)
+    :: else -> post(b, LIVE)
+    fi
+}
+
+// Every parcel into its channel: fc_channel_flush. Nothing is ever sent to heap 2.
+inline flush() {
+    do
+    :: atomic { HAS_PARCEL(0) -> to = 0 }; send()
+    :: atomic { HAS_PARCEL(1) -> to = 1 }; send()
+    :: !HAS_PARCEL(0) && !HAS_PARCEL(1) -> break
+    od
+}
+
+proctype heap(byte self) {
+    byte old = NIL, block = NIL, to = 0, from = 0, flags = 0, deaths = 0;
+    bool swapped = false, emptied = false;
+
+alive:
+    do
+    :: atomic { place[0] == LIVE -> free(0) }
+    :: atomic { place[1] == LIVE -> free(1) }
+    :: atomic { place[2] == LIVE -> free(2) }
+    :: atomic { CAN_ALLOCATE(0) -> MOVE(0, HOME, LIVE); allocations++ }
+    :: atomic { CAN_ALLOCATE(1) -> MOVE(1, HOME, LIVE); allocations++ }
+    :: atomic { CAN_ALLOCATE(2) -> MOVE(2, HOME, LIVE); allocations++ }
+    :: atomic { HAS_PARCEL(0) -> to = 0 }; send()
+    :: atomic { HAS_PARCEL(1) -> to = 1 }; send()
+    :: mail[self] != 0 -> collect()
+    :: self != 1 && deaths < DEATHS -> deaths++; goto die
+    // All that was freed is home: nothing is left to do.
+    :: finished && allocations == ALLOCATIONS -> goto end
+    od;
+
+die:
+#ifndef DIE_WITHOUT_FLUSH
+    flush();
+#endif
+    if
+    :: emptied -> atomic { owner[absorbed] = 1; absorbed++; emptied = false }
+    :: !emptied && self == 0 && absorbed < SPANS -> collect(); emptied = true; goto die
+    :: !emptied
+    fi;
+    if
+    :: self == 0 || deaths < DEATHS -> goto alive
+    :: else
+    fi;
+
+end:
+    skip
+}
+
+init {
+    byte i = 0;
+    d_step {
+        do
+        :: i < HEAPS * HEAPS -> head[i] = NIL; first[i] = NIL; last[i] = NIL; i++
+        :: else -> break
+        od;
+        i = 0;
+        do
+        :: i < BLOCKS -> next[i] = NIL; place[i] = LIVE; i++
+        :: else -> break
+        od;
+        i = 0
+    };
+    atomic { run heap(0); run heap(1); run heap(2) }
+}
+
+ltl come_home { <> [] finished }
