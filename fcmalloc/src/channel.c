@@ -67,7 +67,7 @@ static void receive(struct fc_heap *heap, struct fc_block *block) {
     while (block != NULL) {
         struct fc_block *next = fc_block_next(block);
         struct fc_run *span = fc_space_run(block);
-        heap->received += span->stride;
+        heap->received += fc_run_stride(span);
         struct fc_heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
         if (owner == heap) {
             if (!fc_span_put(heap, span, block)) {
@@ -75,7 +75,7 @@ static void receive(struct fc_heap *heap, struct fc_block *block) {
             }
         } else {
             // The span has moved to another heap since the block was sent.
-            fc_channel_post(heap, owner, block, span->stride);
+            fc_channel_post(heap, owner, block, fc_run_stride(span));
         }
         block = next;
     }

@@ -274,7 +274,7 @@ static __attribute__((noinline)) void free_slow(void *p) {
             die_freed(p);
         }
     } else {
-        fc_channel_post(heap, owner, p, run->stride);
+        fc_channel_post(heap, owner, p, fc_run_stride(run));
     }
     fc_heap_leave(heap);
 }
@@ -296,7 +296,7 @@ void fc_free(void *p) {
 }
 
 static size_t usable(const struct fc_run *run) {
-    return fc_run_kind(run) == FC_RUN_LARGE ? large_room(run) : run->stride;
+    return fc_run_kind(run) == FC_RUN_LARGE ? large_room(run) : fc_run_stride(run);
 }
 
 size_t fc_malloc_usable_size(const void *p) { return p != NULL ? usable(run_of(p)) : 0; }
