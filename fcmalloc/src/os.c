@@ -71,6 +71,8 @@ bool fc_os_commit(void *start, size_t bytes) {
     return done;
 }
 
+void fc_os_touch(void *start, size_t bytes) { (void)advise(start, bytes, MADV_POPULATE_WRITE); }
+
 bool fc_os_purge(void *start, size_t bytes) { return advise(start, bytes, MADV_DONTNEED); }
 
 void fc_os_advise_huge(void *start, size_t bytes) { (void)advise(start, bytes, MADV_HUGEPAGE); }

@@ -117,7 +117,6 @@ static struct fc_run *cut_up(struct fc_heap *heap, unsigned class, struct fc_run
     span->capacity = (uint16_t)(capacity < UINT16_MAX ? capacity : UINT16_MAX);
     span->class = (uint8_t)class;
     span->listed = false;
-    span->zero = false;
     atomic_store_explicit(&span->reciprocal, ((uint64_t)1 << 40) / stride + 1,
                           memory_order_relaxed);
     for (uint32_t page = 0; page < span->pages; page++) {
@@ -174,6 +173,11 @@ bool fc_span_add(struct fc_heap *heap, unsigned class) {
     if (span == NULL) {
         return false;
     }
+    // A class that has filled a span will use this one, too: one call instead of a fault a page.
+    if (span->zero && heap->carved[class] * fc_run_stride(span) >= FC_SPAN_LEAST) {
+        fc_os_touch(span->start, fc_run_bytes(span));
+    }
+    span->zero = false;
     replace(heap, span);
     return carve(heap, span);
 }
