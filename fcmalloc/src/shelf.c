@@ -274,7 +274,8 @@ static struct fc_run *steal(struct fc_heap *heap, uint32_t pages, bool same_poli
 static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined) {
     struct fc_shelf *shelf = &heap->shelf;
     size_t bytes = (size_t)pages << FC_PAGE_SHIFT;
-    struct fc_run *before = joined ? neighbour(heap, shelf->top - FC_PAGE) : NULL;
+    struct fc_run *before =
+        joined && shelf->top != NULL ? neighbour(heap, shelf->top - FC_PAGE) : NULL;
     size_t have = before != NULL ? fc_run_bytes(before) : 0;
     if (have >= bytes || bytes - have > (size_t)(shelf->end - shelf->top)) {
         return NULL;

@@ -52,9 +52,9 @@ struct fc_run {
         _Atomic uint64_t reciprocal;      // spans: 2^40 / stride, rounded up
         _Atomic(struct fc_heap *) home;   // others: the heap whose shelf it belongs to
     };
-    uint32_t stride : 24;  // spans: bytes between blocks
-    bool listed : 1;       // spans: among those of its class with room
-    bool zero : 1;         // reads as zeros and is not charged: never used, or given back
+    uint16_t steps;  // spans: bytes between blocks, in units of FC_ALIGNMENT
+    bool listed;     // spans: among those of its class with room
+    bool zero;       // reads as zeros and is not charged: never used, or given back
     uint32_t pages;
     union {
         struct {
@@ -130,6 +130,11 @@ static inline char *fc_run_end(const struct fc_run *run) {
 
 static inline size_t fc_run_bytes(const struct fc_run *run) {
     return (size_t)run->pages << FC_PAGE_SHIFT;
+}
+
+// Bytes between the blocks of a span.
+static inline size_t fc_run_stride(const struct fc_run *span) {
+    return span->steps * FC_ALIGNMENT;
 }
 
 static inline enum fc_run_kind fc_run_kind(const struct fc_run *run) {

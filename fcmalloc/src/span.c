@@ -73,7 +73,7 @@ static void shuffle(uint16_t *order, unsigned count) {
 
 // Puts the next page's worth of blocks on the free list. False if there are no more.
 static bool carve(struct fc_heap *heap, struct fc_run *span) {
-    unsigned count = span->stride < FC_PAGE ? (unsigned)(FC_PAGE / span->stride) : 1;
+    unsigned count = fc_run_stride(span) < FC_PAGE ? (unsigned)(FC_PAGE / fc_run_stride(span)) : 1;
     unsigned left = (unsigned)(span->capacity - span->carved);
     count = count < left ? count : left;
     if (count == 0) {
@@ -84,10 +84,10 @@ static bool carve(struct fc_heap *heap, struct fc_run *span) {
         order[i] = (uint16_t)i;
     }
     shuffle(order, count);
-    char *start = span->start + (size_t)span->carved * span->stride;
+    char *start = span->start + (size_t)span->carved * fc_run_stride(span);
     struct fc_block *list = span->free;
     for (unsigned i = count; i-- > 0;) {
-        struct fc_block *block = (struct fc_block *)(start + (size_t)order[i] * span->stride);
+        struct fc_block *block = (struct fc_block *)(start + (size_t)order[i] * fc_run_stride(span));
         fc_block_link(block, list);
         list = block;
     }
@@ -109,7 +109,7 @@ static struct fc_run *cut_up(struct fc_heap *heap, unsigned class, struct fc_run
     fc_os_guard(span->start + bytes, FC_PAGE);
 #endif
     span->free = NULL;
-    span->stride = (uint32_t)stride;
+    span->steps = (uint16_t)(stride / FC_ALIGNMENT);
     span->used = 0;
     span->carved = 0;
     // A run may be a little longer than what was asked for; the free list counts in 16 bits.
@@ -266,7 +266,7 @@ bool fc_span_prepare(struct fc_heap *heap, unsigned class, size_t blocks) {
         struct fc_run *span = cut_up(heap, class, run);
         append(heap, span);
         size_t some = blocks < span->capacity ? blocks : span->capacity;
-        size_t bytes = fc_round_up(some * span->stride, FC_PAGE);
+        size_t bytes = fc_round_up(some * fc_run_stride(span), FC_PAGE);
         if (!fc_os_populate(span->start, bytes)) {
             return false;
         }

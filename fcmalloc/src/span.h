@@ -70,7 +70,7 @@ static inline bool fc_span_has_block(const struct fc_run *span, const void *p, u
     uint64_t offset = (uint64_t)((const char *)p - span->start);
     uint64_t reciprocal = atomic_load_explicit(&span->reciprocal, memory_order_relaxed);
     uint64_t index = offset * reciprocal >> 40;
-    return index < blocks && index * span->stride == offset;
+    return index < blocks && index * fc_run_stride(span) == offset;
 }
 
 // Takes a block off the list of a span that has one.

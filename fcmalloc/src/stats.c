@@ -41,8 +41,8 @@ static void count_span(struct figures *figures, const struct fc_run *span) {
     class->spans++;
     class->used += used;
     class->carved += span->carved;
-    figures->stats.in_use_small += used * span->stride;
-    figures->stats.free_small += fc_run_bytes(span) - used * span->stride;
+    figures->stats.in_use_small += used * fc_run_stride(span);
+    figures->stats.free_small += fc_run_bytes(span) - used * fc_run_stride(span);
 }
 
 // Walks the runs by way of the page map.
