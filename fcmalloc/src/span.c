@@ -108,6 +108,7 @@ static struct fc_run *cut_up(struct fc_heap *heap, unsigned class, struct fc_run
     bytes -= FC_PAGE;
     fc_os_guard(span->start + bytes, FC_PAGE);
 #endif
+    fc_poison_open(span->start, bytes);
     span->free = NULL;
     span->steps = (uint16_t)(stride / FC_ALIGNMENT);
     span->used = 0;

@@ -7,6 +7,7 @@
 #define FC_SPAN_H
 
 #include "heap.h"
+#include "poison.h"
 #include "report.h"
 
 // Moves spans of the class until the current one has a free block. False without memory.
@@ -62,7 +63,9 @@ static inline struct fc_block *fc_block_next(const struct fc_block *block) {
 }
 
 static inline bool fc_block_is_freed(const struct fc_block *block) {
-    return block->check == fc_block_check(block, fc_block_code(block, block->next));
+    struct fc_block held = *block;
+    fc_poison_open(&held, sizeof held);
+    return held.check == fc_block_check(block, fc_block_code(block, held.next));
 }
 
 // Whether a block of the span begins at `p`, of its first `blocks`.
