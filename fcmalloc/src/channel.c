@@ -10,48 +10,19 @@ static void announce(_Atomic uint64_t *mail, unsigned sender) {
                              memory_order_release);
 }
 
-static void send(struct fc_heap *heap, unsigned receiver) {
-    struct fc_parcel *parcel = &heap->sub.parcels[receiver];
-    struct fc_inbox *inbox = &fc_heap_at(receiver)->inbox;
-    struct fc_channel *channel = &inbox->channels[heap->id];
+void fc_channel_send(struct fc_heap *heap, struct fc_heap *owner, struct fc_block *first,
+                     struct fc_block *last) {
+    struct fc_channel *channel = &owner->inbox.channels[heap->id];
     struct fc_block *before = atomic_load_explicit(&channel->blocks, memory_order_relaxed);
     do {
-        fc_block_link(parcel->last, before);
-    } while (!atomic_compare_exchange_weak_explicit(&channel->blocks, &before, parcel->first,
+        fc_block_link(last, before);
+    } while (!atomic_compare_exchange_weak_explicit(&channel->blocks, &before, first,
                                                     memory_order_release,
                                                     memory_order_relaxed));
     if (before == NULL) {
-        announce(inbox->block_mail, heap->id);
+        announce(owner->inbox.block_mail, heap->id);
     }
-    heap->sub.waiting[receiver / 64] &= ~((uint64_t)1 << receiver % 64);
     heap->batches++;
-    *parcel = (struct fc_parcel){0};
-}
-
-void fc_channel_post(struct fc_heap *heap, struct fc_heap *owner, struct fc_block *block,
-                     uint32_t bytes) {
-    struct fc_parcel *parcel = &heap->sub.parcels[owner->id];
-    fc_block_link(block, parcel->first);
-    if (parcel->first == NULL) {
-        parcel->last = block;
-        heap->sub.waiting[owner->id / 64] |= (uint64_t)1 << owner->id % 64;
-    }
-    parcel->first = block;
-    parcel->count++;
-    parcel->bytes += bytes;
-    heap->remote_frees++;
-    heap->sent += bytes;
-    if (parcel->count >= FC_PARCEL_BLOCKS || parcel->bytes >= FC_PARCEL_BYTES) {
-        send(heap, owner->id);
-    }
-}
-
-void fc_channel_flush(struct fc_heap *heap) {
-    for (unsigned word = 0; word < words(); word++) {
-        while (heap->sub.waiting[word] != 0) {
-            send(heap, word * 64 + (unsigned)__builtin_ctzll(heap->sub.waiting[word]));
-        }
-    }
 }
 
 bool fc_channel_has_mail(struct fc_heap *heap) {
@@ -66,6 +37,7 @@ bool fc_channel_has_mail(struct fc_heap *heap) {
 static void receive(struct fc_heap *heap, struct fc_block *block) {
     while (block != NULL) {
         struct fc_block *next = fc_block_next(block);
+        __builtin_prefetch(next, 1);
         struct fc_run *span = fc_space_run(block);
         heap->received += fc_run_stride(span);
         struct fc_heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
@@ -75,7 +47,7 @@ static void receive(struct fc_heap *heap, struct fc_block *block) {
             }
         } else {
             // The span has moved to another heap since the block was sent.
-            fc_channel_post(heap, owner, block, fc_run_stride(span));
+            fc_sub_forward(heap, owner, block, fc_run_stride(span));
         }
         block = next;
     }
@@ -100,7 +72,7 @@ bool fc_channel_collect(struct fc_heap *heap) {
     return any;
 }
 
-void fc_channel_post_run(struct fc_heap *heap, struct fc_run *run) {
+void fc_channel_send_run(struct fc_heap *heap, struct fc_run *run) {
     struct fc_heap *home = fc_run_home(run);
     struct fc_channel *channel = &home->inbox.channels[heap->id];
     atomic_fetch_add_explicit(&home->shelf.mailed, run->pages, memory_order_relaxed);

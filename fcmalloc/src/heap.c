@@ -94,16 +94,16 @@ static struct fc_heap *acquire(void) {
     return heap;
 }
 
-static void bury(struct fc_heap *heap) {
-    heap->state = FC_HEAP_DEAD;
+static void bury(struct fc_heap *heap, enum fc_heap_state state) {
+    heap->state = state;
     heap->next_dead = registry.dead;
     registry.dead = heap;
 }
 
 static void release(struct fc_heap *heap) {
-    fc_channel_flush(heap);
+    fc_sub_flush(heap);
     fc_lock_take(&registry.lock);
-    bury(heap);
+    bury(heap, FC_HEAP_DEAD);
     fc_lock_drop(&registry.lock);
 }
 
@@ -184,16 +184,20 @@ void fc_heap_leave(struct fc_heap *heap) {
     if (FC_LIKELY(heap != registry.common)) {
         return;
     }
-    fc_channel_flush(heap);
+    fc_sub_flush(heap);
     fc_self = &fc_no_heap;
     fc_lock_drop(&registry.common_lock);
+}
+
+// What was made ahead of its thread is not for others.
+static bool leaves_something(struct fc_heap *heap) {
+    return heap->state == FC_HEAP_DEAD && (heap->spans > 0 || fc_channel_has_mail(heap));
 }
 
 bool fc_heap_absorb(struct fc_heap *heap) {
     fc_lock_take(&registry.lock);
     struct fc_heap **link = &registry.dead;
-    while (*link != NULL &&
-           (*link == heap || ((*link)->spans == 0 && !fc_channel_has_mail(*link)))) {
+    while (*link != NULL && !leaves_something(*link)) {
         link = &(*link)->next_dead;
     }
     struct fc_heap *dead = *link;
@@ -207,10 +211,10 @@ bool fc_heap_absorb(struct fc_heap *heap) {
     }
     // Blocks of spans that moved before reach their new owners by way of the dead heap's sub heap.
     fc_channel_collect(dead);
-    fc_channel_flush(dead);
+    fc_sub_flush(dead);
     fc_span_inherit(heap, dead);
     fc_lock_take(&registry.lock);
-    bury(dead);
+    bury(dead, FC_HEAP_DEAD);
     fc_lock_drop(&registry.lock);
     return true;
 }
@@ -224,7 +228,7 @@ bool fc_heap_make(unsigned count) {
     }
     // The next thread is to get the first.
     for (unsigned id = fc_heap_count(); id-- > first;) {
-        bury(registry.heaps[id]);
+        bury(registry.heaps[id], FC_HEAP_MADE);
     }
     fc_lock_drop(&registry.lock);
     return made;

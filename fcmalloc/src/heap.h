@@ -1,8 +1,8 @@
 // A local heap: everything that one thread allocates from.
 //
 // The main heap is what the thread allocates from itself: spans of its own and its shelf. The sub
-// heap collects blocks that it frees but that other heaps own, a parcel for each, and sends every
-// parcel through the channel of its own that leads to their heap. A thread has one heap, and a heap
+// heap collects blocks that it frees but that other heaps own, and sends them home through the
+// channel of its own that leads to each. A thread has one heap, and a heap
 // at most one thread. When a thread ends, its heap waits for the next thread that begins.
 
 #ifndef FC_HEAP_H
@@ -10,8 +10,10 @@
 
 #include "channel.h"
 #include "shelf.h"
+#include "sub.h"
 
 enum fc_heap_state {
+    FC_HEAP_MADE,  // ahead of the thread that will get it; listed for it
     FC_HEAP_LIVE,  // a thread has it
     FC_HEAP_DEAD,  // its thread ended; listed for the next
     FC_HEAP_LOST,  // its thread did not survive a fork; its spans may be torn
@@ -39,7 +41,7 @@ struct fc_heap {
 
     struct fc_shelf shelf;
 
-    uint64_t sent;      // bytes of blocks put into the sub heap
+    uint64_t sent;      // bytes of blocks put into parcels
     uint64_t received;  // bytes of blocks taken from channels
     uint64_t remote_frees;
     uint64_t batches;

@@ -84,7 +84,7 @@ static void large_free(struct fc_heap *heap, struct fc_run *run) {
         fc_shelf_put(heap, run);
     } else {
         fc_run_become(run, FC_RUN_TRANSIT);
-        fc_channel_post_run(heap, run);
+        fc_channel_send_run(heap, run);
     }
 }
 
@@ -107,6 +107,10 @@ static void *alloc_from(struct fc_heap *heap, size_t size, bool *zero) {
         return large_alloc(heap, size, FC_ALIGNMENT, zero);
     }
     unsigned class = fc_class_of(size);
+    struct fc_block *kept = fc_sub_take(heap, class);
+    if (kept != NULL) {
+        return kept;
+    }
     if (heap->current[class]->free == NULL && !fc_span_refill(heap, class)) {
         return no_memory();
     }
@@ -287,7 +291,7 @@ static __attribute__((noinline)) void free_slow(void *p) {
             die_freed(p);
         }
     } else {
-        fc_channel_post(heap, owner, p, fc_run_stride(run));
+        fc_sub_put(heap, run, p);
     }
     fc_heap_leave(heap);
 }
@@ -383,7 +387,7 @@ size_t fc_trim(void) {
     if (here == NULL) {
         return 0;
     }
-    fc_channel_flush(here);
+    fc_sub_flush(here);
     fc_channel_collect(here);
     while (fc_heap_absorb(here)) {
     }
