@@ -228,9 +228,7 @@ void *fc_pvalloc(size_t size) {
 
 // ---- Freeing ----
 
-static _Noreturn void die_foreign(const void *p) {
-    fc_die("pointer %p was not allocated here", p);
-}
+static _Noreturn void die_foreign(const void *p) { fc_die("pointer %p was not allocated here", p); }
 
 static _Noreturn void die_interior(const void *p) {
     fc_die("pointer %p is not the beginning of a block", p);
@@ -322,7 +320,10 @@ size_t fc_malloc_usable_size(const void *p) {
 }
 
 void fc_free_sized(void *p, size_t size) {
-    if (p != NULL && usable(run_of(p)) < size) {
+    if (p == NULL) {
+        return;
+    }
+    if (usable(run_of(p)) < size) {
         fc_die("block %p is smaller than the size it was freed with", p);
     }
     fc_free(p);

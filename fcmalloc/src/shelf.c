@@ -100,8 +100,8 @@ static void undescribe(struct fc_shelf *shelf, struct fc_run *run) {
 
 // Shortens the run to `pages`; what is left becomes a free run. False without a descriptor.
 static bool cut(struct fc_heap *heap, struct fc_run *run, uint32_t pages) {
-    struct fc_run *rest = describe(&heap->shelf, run->start + (size_t)pages * FC_PAGE,
-                                   run->pages - pages, run->zero);
+    struct fc_run *rest =
+        describe(&heap->shelf, run->start + (size_t)pages * FC_PAGE, run->pages - pages, run->zero);
     if (rest == NULL) {
         return false;
     }
@@ -254,8 +254,7 @@ static struct fc_run *steal(struct fc_heap *heap, uint32_t pages, bool same_poli
         struct fc_heap *victim = fc_heap_at((heap->id + i) % count);
         struct fc_shelf *shelf = &victim->shelf;
         size_t mailed = atomic_load_explicit(&shelf->mailed, memory_order_relaxed);
-        if (idle(shelf) + mailed < pages ||
-            (victim->policy == heap->policy) != same_policy ||
+        if (idle(shelf) + mailed < pages || (victim->policy == heap->policy) != same_policy ||
             !fc_lock_try(&shelf->lock)) {
             continue;
         }
@@ -274,8 +273,10 @@ static struct fc_run *steal(struct fc_heap *heap, uint32_t pages, bool same_poli
 static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined) {
     struct fc_shelf *shelf = &heap->shelf;
     size_t bytes = (size_t)pages << FC_PAGE_SHIFT;
-    struct fc_run *before =
-        joined && shelf->top != NULL ? neighbour(heap, shelf->top - FC_PAGE) : NULL;
+    if (shelf->top == NULL) {
+        return NULL;
+    }
+    struct fc_run *before = joined ? neighbour(heap, shelf->top - FC_PAGE) : NULL;
     size_t have = before != NULL ? fc_run_bytes(before) : 0;
     if (have >= bytes || bytes - have > (size_t)(shelf->end - shelf->top)) {
         return NULL;
@@ -514,8 +515,7 @@ size_t fc_shelf_purge(struct fc_heap *heap) {
         }
     }
     fc_space_refund(bytes);
-    if (shelf->ready > shelf->top &&
-        fc_os_purge(shelf->top, (size_t)(shelf->ready - shelf->top))) {
+    if (shelf->ready > shelf->top && fc_os_purge(shelf->top, (size_t)(shelf->ready - shelf->top))) {
         bytes += (size_t)(shelf->ready - shelf->top);
         shelf->ready = shelf->top;
     }

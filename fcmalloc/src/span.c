@@ -87,7 +87,8 @@ static bool carve(struct fc_heap *heap, struct fc_run *span) {
     char *start = span->start + (size_t)span->carved * fc_run_stride(span);
     struct fc_block *list = span->free;
     for (unsigned i = count; i-- > 0;) {
-        struct fc_block *block = (struct fc_block *)(start + (size_t)order[i] * fc_run_stride(span));
+        struct fc_block *block =
+            (struct fc_block *)(start + (size_t)order[i] * fc_run_stride(span));
         fc_block_link(block, list);
         list = block;
     }

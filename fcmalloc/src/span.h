@@ -20,8 +20,8 @@ void fc_span_relist(struct fc_heap *heap, struct fc_run *span);
 // none.
 bool fc_span_retire(struct fc_heap *heap);
 
-// A run as of fc_shelf_take. Now and then while the heap grows, and before it fails, empty spans, its
-// own and those of dead heaps, are made use of.
+// A run as of fc_shelf_take. Now and then while the heap grows, and before it fails, empty spans,
+// its own and those of dead heaps, are made use of.
 struct fc_run *fc_span_take_run(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
                                 size_t alignment);
 

@@ -1,9 +1,9 @@
 // The sub heap: blocks that a thread freed and another heap owns.
 //
 // A few of each class that the thread allocates itself are kept in stock: where threads free each
-// other's blocks all the time, they exchange them this way without sending any. To its owner a block
-// in stock is in use. All others are collected in parcels, one for each owner, and a parcel is sent
-// when it is full.
+// other's blocks all the time, they exchange them this way without sending any. To its owner a
+// block in stock is in use. All others are collected in parcels, one for each owner, and a parcel
+// is sent when it is full.
 
 #ifndef FC_SUB_H
 #define FC_SUB_H
