@@ -32,27 +32,32 @@ bool fc_channel_has_mail(struct fc_heap *heap) {
     return false;
 }
 
-static void receive(struct fc_heap *heap, struct fc_block *block) {
+// Puts a block that arrived where it belongs.
+typedef void put_block(struct fc_heap *heap, struct fc_run *span, struct fc_block *block);
+
+static void take_home(struct fc_heap *heap, struct fc_run *span, struct fc_block *block) {
+    struct fc_heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
+    if (owner != heap) {
+        // The span has moved to another heap since the block was sent.
+        fc_sub_forward(heap, owner, block, fc_run_stride(span));
+    } else if (!fc_span_put(heap, span, block)) {
+        fc_die("block %p was freed already", block);
+    }
+}
+
+static inline void receive(struct fc_heap *heap, struct fc_block *block, put_block *put) {
     while (block != NULL) {
         struct fc_block *next = fc_block_next(block);
         __builtin_prefetch(next, 1);
         struct fc_run *span = fc_space_run(block);
         heap->received += fc_run_stride(span);
-        struct fc_heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
-        if (owner == heap) {
-            if (!fc_span_put(heap, span, block)) {
-                fc_die("block %p was freed already", block);
-            }
-        } else {
-            // The span has moved to another heap since the block was sent.
-            fc_sub_forward(heap, owner, block, fc_run_stride(span));
-        }
+        put(heap, span, block);
         block = next;
     }
 }
 
-bool fc_channel_collect(struct fc_heap *heap) {
-    struct fc_inbox *inbox = &heap->inbox;
+// Empties the channels of an inbox whose mail says that they are not empty.
+static inline bool empty(struct fc_heap *heap, struct fc_inbox *inbox, put_block *put) {
     bool any = false;
     for (unsigned word = 0; word < words(); word++) {
         if (atomic_load_explicit(&inbox->block_mail[word], memory_order_relaxed) == 0) {
@@ -61,12 +66,37 @@ bool fc_channel_collect(struct fc_heap *heap) {
         uint64_t mail = atomic_exchange_explicit(&inbox->block_mail[word], 0, memory_order_acquire);
         for (; mail != 0; mail &= mail - 1) {
             unsigned sender = word * 64 + (unsigned)__builtin_ctzll(mail);
-            receive(heap, atomic_exchange_explicit(&inbox->channels[sender].blocks, NULL,
-                                                   memory_order_acquire));
+            receive(heap,
+                    atomic_exchange_explicit(&inbox->channels[sender].blocks, NULL,
+                                             memory_order_acquire),
+                    put);
             any = true;
         }
     }
     return any;
+}
+
+bool fc_channel_collect(struct fc_heap *heap) { return empty(heap, &heap->inbox, take_home); }
+
+static void intercept(struct fc_heap *heap, struct fc_run *span, struct fc_block *block) {
+    struct fc_heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
+    if (owner == heap) {
+        take_home(heap, span, block);
+    } else {
+        fc_sub_keep(heap, span, block);
+    }
+}
+
+bool fc_channel_intercept(struct fc_heap *heap, unsigned class) {
+    unsigned count = fc_heap_count();
+    uint64_t policy = atomic_load_explicit(&heap->policy, memory_order_relaxed);
+    for (unsigned i = 1; i < count && heap->sub.stocks[class].count == 0; i++) {
+        struct fc_heap *other = fc_heap_at((heap->id + i) % count);
+        if (atomic_load_explicit(&other->policy, memory_order_relaxed) == policy) {
+            empty(heap, &other->inbox, intercept);
+        }
+    }
+    return heap->sub.stocks[class].count > 0;
 }
 
 void fc_channel_send_run(struct fc_heap *heap, struct fc_run *run) {

@@ -1,6 +1,6 @@
 // Size classes of small blocks.
 //
-// Steps of 16 bytes up to 128, eight steps a doubling up to 4 KiB, sixteen up to 64 KiB: a block
+// Steps of 16 bytes up to 128, eight steps a doubling up to 4 KiB, sixteen up to 28 KiB: a block
 // is at most 12.5 % larger than what was asked for above 128 bytes, 6.25 % above 4 KiB. Blocks
 // of 4 KiB and more lie one cache line further apart than their size, so that equal positions
 // of neighbouring blocks fall into different cache sets.
@@ -15,8 +15,11 @@
 #define FC_PAGE ((size_t)4096)
 #define FC_PAGE_SHIFT 12
 #define FC_ALIGNMENT ((size_t)16)
-#define FC_SMALL_MAX ((size_t)65536)
-#define FC_CLASSES 112
+// Rows of 32 KiB and more, which encrypted computation is made of, are large blocks: those can be used
+// by any heap once they are free.
+#define FC_SMALL_MAX ((size_t)28 << 10)
+#define FC_CLASSES 92
+#define FC_SPAN_LEAST ((size_t)64 << 10)
 
 #define FC_LIKELY(x) __builtin_expect(!!(x), 1)
 #define FC_UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -59,8 +62,8 @@ static inline size_t fc_class_stride(unsigned class) {
 // more memory from other classes than it saves.
 static inline uint32_t fc_class_pages(unsigned class) {
     size_t bytes = 4 * fc_class_stride(class);
-    return bytes <= FC_SMALL_MAX ? FC_SMALL_MAX / FC_PAGE
-                                 : (uint32_t)((bytes + FC_PAGE - 1) >> FC_PAGE_SHIFT);
+    return bytes <= FC_SPAN_LEAST ? FC_SPAN_LEAST / FC_PAGE
+                                  : (uint32_t)((bytes + FC_PAGE - 1) >> FC_PAGE_SHIFT);
 }
 
 static inline size_t fc_round_up(size_t n, size_t multiple) {

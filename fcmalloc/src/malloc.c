@@ -107,12 +107,17 @@ static void *alloc_from(struct fc_heap *heap, size_t size, bool *zero) {
         return large_alloc(heap, size, FC_ALIGNMENT, zero);
     }
     unsigned class = fc_class_of(size);
-    struct fc_block *kept = fc_sub_take(heap, class);
-    if (kept != NULL) {
-        return kept;
+    struct fc_block *exchanged = fc_sub_take(heap, class);
+    if (exchanged == NULL && heap->current[class]->free == NULL &&
+        !fc_span_refill(heap, class)) {
+        // What others have not fetched is used before fresh memory.
+        exchanged = fc_channel_intercept(heap, class) ? fc_sub_take(heap, class) : NULL;
+        if (exchanged == NULL && !fc_span_add(heap, class)) {
+            return no_memory();
+        }
     }
-    if (heap->current[class]->free == NULL && !fc_span_refill(heap, class)) {
-        return no_memory();
+    if (exchanged != NULL) {
+        return exchanged;
     }
     return fc_span_pop(heap->current[class]);
 }

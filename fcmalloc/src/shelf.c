@@ -12,12 +12,10 @@
 // there must be enough for every heap: this many regions, of at most LARGEST_WISH.
 #define REGIONS 8192
 #define LARGEST_WISH ((size_t)1 << 30)
-// Spans and what is as short are not stolen while the heap can grow: it would cut up what others
-// keep for their large blocks.
-#define STEAL_PAGES 17
-// A heap that has taken this much, or is asked for this much at once, uses huge pages.
-#define HUGE_HEAP ((size_t)32 << 20)
+// Huge pages are used for what is asked for in such pieces, and for everything once the program is so
+// large that a half-used huge page in every heap is less than this share of it.
 #define HUGE_REQUEST ((size_t)4 << 20)
+#define HUGE_SHARE 10
 
 // Bins of one length each up to 15 pages, then eight a doubling.
 static unsigned bin_of(uint32_t pages) {
@@ -268,6 +266,20 @@ static struct fc_run *steal(struct fc_heap *heap, uint32_t pages, bool same_poli
     return NULL;
 }
 
+// Asks for huge pages for the rest of the region, should the program be large by now.
+static void consider_huge(struct fc_shelf *shelf) {
+    size_t footprint = atomic_load_explicit(&fc_space.footprint, memory_order_relaxed);
+    char *start = (char *)fc_round_up((uintptr_t)shelf->top, FC_HUGE_PAGE);
+    if (shelf->huge || footprint / HUGE_SHARE < fc_heap_count() * FC_HUGE_PAGE ||
+        start >= shelf->end || shelf->top < shelf->ready) {
+        return;
+    }
+    shelf->huge = true;
+    if (fc_options.huge != FC_HUGE_NEVER) {
+        fc_os_advise_huge(start, (size_t)(shelf->end - start));
+    }
+}
+
 // A run from the part of the heap's region that was never used, preceded by the free run before
 // it if `joined` allows.
 static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined) {
@@ -281,6 +293,7 @@ static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined) {
     if (have >= bytes || bytes - have > (size_t)(shelf->end - shelf->top)) {
         return NULL;
     }
+    consider_huge(shelf);
     size_t more = bytes - have;
     size_t charged = more + (before != NULL && before->zero ? have : 0);
     if (!fc_space_charge(charged)) {
@@ -310,7 +323,7 @@ static bool grow(struct fc_heap *heap, size_t bytes) {
     size_t wish = shelf->taken < LARGEST_WISH ? shelf->taken : LARGEST_WISH;
     size_t least = fc_space.whole / REGIONS;
     wish = wish > least ? wish : least;
-    bool huge = bytes >= HUGE_REQUEST || shelf->taken >= HUGE_HEAP;
+    bool huge = bytes >= HUGE_REQUEST;
     size_t granted;
     char *ready;
     char *start = fc_space_grow(bytes, wish, huge, &granted, &ready);
@@ -329,6 +342,7 @@ static bool grow(struct fc_heap *heap, size_t bytes) {
         shelf->top = start;
         shelf->ready = ready;
     }
+    shelf->huge = huge;
     shelf->end = start + granted;
     return true;
 }
@@ -408,7 +422,8 @@ struct fc_run *fc_shelf_take(struct fc_heap *heap, enum fc_run_kind kind, uint32
         return NULL;
     }
     uint32_t all = (uint32_t)most;
-    bool stealing = all >= STEAL_PAGES;
+    // For spans only as a last resort: they would cut up what others keep for their large blocks.
+    bool stealing = kind == FC_RUN_LARGE;
     fc_lock_take(&shelf->lock);
     struct fc_run *run =
         settle(heap, stealing ? take_held(heap, all) : take_own(heap, all), &wanted);

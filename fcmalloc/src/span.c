@@ -164,15 +164,20 @@ bool fc_span_refill(struct fc_heap *heap, unsigned class) {
         return true;
     }
     if (listed == NULL) {
-        listed = make(heap, class);
-        if (listed == NULL) {
-            return false;
-        }
-    } else {
-        unlist(heap, listed);
+        return false;
     }
+    unlist(heap, listed);
     replace(heap, listed);
     return carve(heap, listed);
+}
+
+bool fc_span_add(struct fc_heap *heap, unsigned class) {
+    struct fc_run *span = make(heap, class);
+    if (span == NULL) {
+        return false;
+    }
+    replace(heap, span);
+    return carve(heap, span);
 }
 
 static void retire(struct fc_heap *heap, struct fc_run *span) {

@@ -10,8 +10,11 @@
 #include "poison.h"
 #include "report.h"
 
-// Moves spans of the class until the current one has a free block. False without memory.
+// Makes a span of the class with a free block the current one. False where the heap has none.
 bool fc_span_refill(struct fc_heap *heap, unsigned class);
+
+// Makes a new span the current one. False without memory.
+bool fc_span_add(struct fc_heap *heap, unsigned class);
 
 // Lists a span of the heap again that was full and no longer is.
 void fc_span_relist(struct fc_heap *heap, struct fc_run *span);

@@ -37,6 +37,8 @@ struct fc_sub {
 
 // Puts a freed block of the span, which another heap owns, into the calling thread's sub heap.
 void fc_sub_put(struct fc_heap *heap, struct fc_run *span, struct fc_block *block);
+// Puts a block that was on its way to its owner in stock if the thread allocates its class.
+void fc_sub_keep(struct fc_heap *heap, struct fc_run *span, struct fc_block *block);
 // Puts a block of `bytes` into the parcel for its owner.
 void fc_sub_forward(struct fc_heap *heap, struct fc_heap *owner, struct fc_block *block,
                     uint32_t bytes);
