@@ -108,8 +108,7 @@ static void *alloc_from(struct fc_heap *heap, size_t size, bool *zero) {
     }
     unsigned class = fc_class_of(size);
     struct fc_block *exchanged = fc_sub_take(heap, class);
-    if (exchanged == NULL && heap->current[class]->free == NULL &&
-        !fc_span_refill(heap, class)) {
+    if (exchanged == NULL && heap->current[class]->free == NULL && !fc_span_refill(heap, class)) {
         // What others have not fetched is used before fresh memory.
         exchanged = fc_channel_intercept(heap, class) ? fc_sub_take(heap, class) : NULL;
         if (exchanged == NULL && !fc_span_add(heap, class)) {

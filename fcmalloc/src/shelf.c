@@ -12,8 +12,8 @@
 // there must be enough for every heap: this many regions, of at most LARGEST_WISH.
 #define REGIONS 8192
 #define LARGEST_WISH ((size_t)1 << 30)
-// Huge pages are used for what is asked for in such pieces, and for everything once the program is so
-// large that a half-used huge page in every heap is less than this share of it.
+// Huge pages are used for what is asked for in such pieces, and for everything once the program is
+// so large that a half-used huge page in every heap is less than this share of it.
 #define HUGE_REQUEST ((size_t)4 << 20)
 #define HUGE_SHARE 10
 

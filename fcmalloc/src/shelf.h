@@ -22,7 +22,7 @@ struct fc_shelf {
     char *top;
     char *ready;
     char *end;
-    bool huge;  // huge pages were asked for from `top` on
+    bool huge;            // huge pages were asked for from `top` on
     size_t taken;         // bytes of regions so far
     _Atomic size_t used;  // bytes of them ever used
     size_t large;         // pages in large blocks now
