@@ -87,7 +87,8 @@ static bool carve(struct fc_heap *heap, struct fc_run *span) {
     char *start = span->start + (size_t)span->carved * fc_run_stride(span);
     struct fc_block *list = span->free;
     for (unsigned i = count; i-- > 0;) {
-        struct fc_block *block = (struct fc_block *)(start + (size_t)order[i] * fc_run_stride(span));
+        struct fc_block *block =
+            (struct fc_block *)(start + (size_t)order[i] * fc_run_stride(span));
         fc_block_link(block, list);
         list = block;
     }
@@ -108,6 +109,7 @@ static struct fc_run *cut_up(struct fc_heap *heap, unsigned class, struct fc_run
     bytes -= FC_PAGE;
     fc_os_guard(span->start + bytes, FC_PAGE);
 #endif
+    fc_poison_open(span->start, bytes);
     span->free = NULL;
     span->steps = (uint16_t)(stride / FC_ALIGNMENT);
     span->used = 0;

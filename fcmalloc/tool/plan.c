@@ -169,5 +169,6 @@ void plan_show(struct plan *plan) {
         show_row(heap, &plan->demands[i]);
     }
     sum_over_heaps(plan);
-    for (size_t i = 0; i < plan->count; ++i) show_row("all", &plan->demands[i]);
+    for (size_t i = 0; i < plan->count; ++i)
+        show_row("all", &plan->demands[i]);
 }
