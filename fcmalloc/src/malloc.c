@@ -154,6 +154,9 @@ void *fc_calloc(size_t count, size_t size) {
 
 static void *aligned_from(struct fc_heap *heap, size_t alignment, size_t size) {
     bool zero;
+    if (alignment > fc_space.whole) {
+        return no_memory();
+    }
     // Blocks of a class lie at multiples of its stride from the beginning of a page.
     if (alignment <= FC_PAGE && size <= FC_SMALL_MAX) {
         size_t rounded = fc_round_up(size, alignment);
@@ -171,9 +174,6 @@ static void *aligned_from(struct fc_heap *heap, size_t alignment, size_t size) {
 static void *aligned(size_t alignment, size_t size) {
     if (alignment <= FC_ALIGNMENT) {
         return fc_malloc(size);
-    }
-    if (too_large(size) || alignment > fc_space.whole) {
-        return no_memory();
     }
     struct fc_heap *heap = fc_heap_enter();
     if (heap == NULL) {
