@@ -25,7 +25,8 @@ static void *no_memory(void) {
 
 // ---- Large blocks ----
 
-static bool too_large(size_t size) { return size > PTRDIFF_MAX - FC_PAGE; }
+// Pages are counted in 32 bits; two are for the staggered start and the guard.
+static bool too_large(size_t size) { return size > (size_t)(UINT32_MAX - 2) << FC_PAGE_SHIFT; }
 
 #if FC_SECURE
 #define GUARD_PAGES 1
@@ -34,8 +35,7 @@ static bool too_large(size_t size) { return size > PTRDIFF_MAX - FC_PAGE; }
 #endif
 
 static uint32_t large_pages(size_t bytes) {
-    size_t pages = ((bytes + FC_PAGE - 1) >> FC_PAGE_SHIFT) + GUARD_PAGES;
-    return pages <= UINT32_MAX ? (uint32_t)pages : UINT32_MAX;
+    return (uint32_t)((bytes + FC_PAGE - 1) >> FC_PAGE_SHIFT) + GUARD_PAGES;
 }
 
 // Bytes of the run from the beginning of the block.
