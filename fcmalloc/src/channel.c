@@ -23,6 +23,12 @@ void fc_channel_send(struct fc_heap *heap, struct fc_heap *owner, struct fc_bloc
     heap->batches++;
 }
 
+void fc_channel_suspect_all(struct fc_heap *heap) {
+    for (unsigned word = 0; word < words(); word++) {
+        atomic_store_explicit(&heap->inbox.block_mail[word], UINT64_MAX, memory_order_relaxed);
+    }
+}
+
 bool fc_channel_has_mail(struct fc_heap *heap) {
     for (unsigned word = 0; word < words(); word++) {
         if (atomic_load_explicit(&heap->inbox.block_mail[word], memory_order_relaxed) != 0) {

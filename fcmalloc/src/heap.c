@@ -272,6 +272,7 @@ void fc_heap_reset_all(void) {
     for (unsigned id = 0; id < fc_heap_count(); id++) {
         struct fc_heap *heap = registry.heaps[id];
         fc_lock_reset(&heap->shelf.lock);
+        fc_channel_suspect_all(heap);
         if (heap->state == FC_HEAP_LIVE && heap != fc_self && heap != common()) {
             heap->state = FC_HEAP_LOST;
         }
