@@ -41,13 +41,17 @@ bool fc_channel_has_mail(struct fc_heap *heap) {
 // Puts a block that arrived where it belongs.
 typedef void put_block(struct fc_heap *heap, struct fc_run *span, struct fc_block *block);
 
+static _Noreturn void die_freed(const struct fc_block *block) {
+    fc_die("block %p was freed already", block);
+}
+
 static void take_home(struct fc_heap *heap, struct fc_run *span, struct fc_block *block) {
     struct fc_heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
     if (owner != heap) {
         // The span has moved to another heap since the block was sent.
         fc_sub_forward(heap, owner, block, fc_run_stride(span));
     } else if (!fc_span_put(heap, span, block)) {
-        fc_die("block %p was freed already", block);
+        die_freed(block);
     }
 }
 
@@ -88,6 +92,8 @@ static void intercept(struct fc_heap *heap, struct fc_run *span, struct fc_block
     struct fc_heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
     if (owner == heap) {
         take_home(heap, span, block);
+    } else if (!fc_span_lends(block)) {
+        die_freed(block);
     } else {
         fc_sub_keep(heap, span, block);
     }

@@ -44,3 +44,38 @@ TEST(what_a_thread_lost_in_a_fork_was_about_to_fetch_is_found) {
         atomic_fetch_or(&fc_heap_at(id)->inbox.block_mail[0], cleared[id]);
     bring_all_home();
 }
+
+static void *use_what_others_have_not_fetched(void *unused) {
+    size_t known = 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        void *block = fc_malloc(SIZE);
+        for (size_t j = 0; j < COUNT && block != NULL; j++)
+            known += block == blocks[j];
+    }
+    CHECK(known == COUNT, "(%zu)", known);
+    return unused;
+}
+
+static void free_all_elsewhere_and_use_them(void) {
+    allocate_all(NULL);
+    in_threads(1, free_all);
+    in_threads(1, use_what_others_have_not_fetched);
+}
+
+TEST(what_the_receiver_has_not_fetched_is_used_by_others) {
+    check_succeeds(free_all_elsewhere_and_use_them);
+}
+
+static void free_one_again_and_use_them(void) {
+    allocate_all(NULL);
+    in_threads(1, free_all);
+    fc_free(opaque(blocks[COUNT / 2]));
+    in_threads(1, use_what_others_have_not_fetched);
+}
+
+TEST(a_block_freed_by_its_owner_while_under_way_is_not_used_by_others) {
+    struct outcome outcome = outcome_of(free_one_again_and_use_them);
+    CHECK(WIFSIGNALED(outcome.status) && WTERMSIG(outcome.status) == SIGABRT, "(status %#x) %s",
+          (unsigned)outcome.status, outcome.errors);
+    CHECK(strstr(outcome.errors, "was freed already") != NULL, "(%s)", outcome.errors);
+}
