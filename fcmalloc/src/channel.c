@@ -100,6 +100,10 @@ static void intercept(struct fc_heap *heap, struct fc_run *span, struct fc_block
 }
 
 bool fc_channel_intercept(struct fc_heap *heap, unsigned class) {
+    size_t used = atomic_load_explicit(&heap->shelf.used, memory_order_relaxed);
+    if (heap->sub.stocked > FC_STOCK_BYTES + used / FC_STOCK_SHARE) {
+        return false;
+    }
     unsigned count = fc_heap_count();
     uint64_t policy = atomic_load_explicit(&heap->policy, memory_order_relaxed);
     for (unsigned i = 1; i < count && heap->sub.stocks[class].count == 0; i++) {

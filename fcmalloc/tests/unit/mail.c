@@ -5,7 +5,7 @@
 #include "fcmalloc.h"
 #include "heap.h"
 
-enum { COUNT = 10 * FC_PARCEL_BLOCKS, SIZE = 1000 };
+enum { COUNT = 10 * FC_PARCEL_BLOCKS, SIZE = 1000, OWN_SIZE = 64 };
 static void *blocks[COUNT];
 
 static void *allocate_all(void *unused) {
@@ -78,4 +78,37 @@ TEST(a_block_freed_by_its_owner_while_under_way_is_not_used_by_others) {
     CHECK(WIFSIGNALED(outcome.status) && WTERMSIG(outcome.status) == SIGABRT, "(status %#x) %s",
           (unsigned)outcome.status, outcome.errors);
     CHECK(strstr(outcome.errors, "was freed already") != NULL, "(%s)", outcome.errors);
+}
+
+enum { ROUNDS = 200 };
+static pthread_barrier_t begin, end;
+
+static void *allocate_in_rounds(void *unused) {
+    for (int round = 0; round < ROUNDS; round++) {
+        pthread_barrier_wait(&begin);
+        allocate_all(NULL);
+        pthread_barrier_wait(&end);
+    }
+    return unused;
+}
+
+// One thread allocates, others free; what this one finds meanwhile in the mail it has no use for.
+TEST(a_heap_that_grows_leaves_the_others_their_memory) {
+    pthread_t owner;
+    CHECK(pthread_barrier_init(&begin, NULL, 2) == 0 && pthread_barrier_init(&end, NULL, 2) == 0);
+    CHECK(pthread_create(&owner, NULL, allocate_in_rounds, NULL) == 0);
+    struct fc_stats before, after;
+    fc_stats(&before);
+    size_t own = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        pthread_barrier_wait(&begin);
+        pthread_barrier_wait(&end);
+        in_threads(1, free_all);
+        for (size_t i = 0; i < FC_SPAN_LEAST / OWN_SIZE; i++, own += OWN_SIZE)
+            CHECK(fc_malloc(OWN_SIZE) != NULL);
+    }
+    CHECK(pthread_join(owner, NULL) == 0);
+    fc_stats(&after);
+    size_t others = after.footprint - before.footprint - own;
+    CHECK(others < own / 2, "(%zu KiB of others, %zu KiB of its own)", others >> 10, own >> 10);
 }
