@@ -119,6 +119,11 @@ char *fc_space_grow(size_t bytes, size_t wish, bool huge, size_t *granted, char 
 }
 
 bool fc_space_populate(size_t bytes) {
+    size_t most = smaller(fc_options.limit, fc_os_memory());
+    size_t before = atomic_load_explicit(&fc_space.reserved, memory_order_relaxed);
+    if (before > most || bytes > most - before) {
+        return false;
+    }
     bytes = fc_round_up(bytes, fc_space.granule);
     fc_lock_take(&fc_space.lock);
     uintptr_t start =
