@@ -136,11 +136,11 @@ static inline size_t fc_run_bytes(const struct fc_run *run) {
 static inline size_t fc_run_stride(const struct fc_run *span) { return span->steps * FC_ALIGNMENT; }
 
 static inline enum fc_run_kind fc_run_kind(const struct fc_run *run) {
-    return (enum fc_run_kind)atomic_load_explicit(&run->kind, memory_order_relaxed);
+    return (enum fc_run_kind)atomic_load_explicit(&run->kind, memory_order_acquire);
 }
 
 static inline void fc_run_become(struct fc_run *run, enum fc_run_kind kind) {
-    atomic_store_explicit(&run->kind, (uint8_t)kind, memory_order_relaxed);
+    atomic_store_explicit(&run->kind, (uint8_t)kind, memory_order_release);
 }
 
 static inline struct fc_heap *fc_run_home(const struct fc_run *run) {
