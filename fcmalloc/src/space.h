@@ -107,8 +107,8 @@ extern struct fc_space fc_space;
 bool fc_space_open(size_t heap_bytes, size_t channel_bytes);
 
 // At least `bytes` of pages, as many as `wish` if they can be had, directly at `after` where
-// that is the frontier. `*ready` is where its first-touched part ends. NULL where none is left.
-char *fc_space_grow(size_t bytes, size_t wish, bool huge, size_t *granted, char **ready);
+// that is the frontier. `*touched` is where its first-touched part ends. NULL where none is left.
+char *fc_space_grow(size_t bytes, size_t wish, bool huge, size_t *granted, char **touched);
 
 // First-touches that much beyond the frontier. False where the kernel refuses.
 bool fc_space_populate(size_t bytes);
