@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fcmalloc.h"
 #include "heap.h"
 #include "options.h"
 #include "report.h"
@@ -29,9 +30,26 @@ static void write_line(struct writer *writer, const char *line, int length) {
     }
 }
 
-static void record_heap(struct writer *writer, struct fc_heap *heap) {
+static size_t large_peak(const struct fc_heap *heap) {
+    return heap->shelf.large_peak << FC_PAGE_SHIFT;
+}
+
+// What was touched for large blocks, as a share of what the heaps' peaks add up to; at most 1.
+static double touched_share(void) {
+    struct fc_stats stats;
+    fc_stats(&stats);
+    double spans = (double)(stats.in_use_small + stats.free_small);
+    double touched = (double)stats.footprint_peak - spans;
+    double peaks = 0;
+    for (unsigned id = 0; id < fc_heap_count(); id++) {
+        peaks += (double)large_peak(fc_heap_at(id));
+    }
+    return touched > 0 && touched < peaks ? touched / peaks : 1;
+}
+
+static void record_heap(struct writer *writer, struct fc_heap *heap, double share) {
     char line[128];
-    size_t footprint = heap->shelf.large_peak << FC_PAGE_SHIFT;
+    size_t footprint = (size_t)((double)large_peak(heap) * share);
     for (unsigned class = 0; class < FC_CLASSES; class++) {
         unsigned long long blocks = heap->demand[class];
         if (blocks == 0) {
@@ -44,7 +62,7 @@ static void record_heap(struct writer *writer, struct fc_heap *heap) {
     }
     write_line(writer, line,
                snprintf(line, sizeof line, "heap %u large peak %zu\nheap %u footprint %zu\n",
-                        heap->id, heap->shelf.large_peak << FC_PAGE_SHIFT, heap->id, footprint));
+                        heap->id, large_peak(heap), heap->id, footprint));
 }
 
 // The pattern with the number of the process for every %p. False where that is too long.
@@ -77,8 +95,9 @@ void fc_plan_record(void) {
         return;
     }
     write_line(&writer, FIRST_LINE "\n", sizeof FIRST_LINE);
+    double share = touched_share();
     for (unsigned id = 0; id < fc_heap_count(); id++) {
-        record_heap(&writer, fc_heap_at(id));
+        record_heap(&writer, fc_heap_at(id), share);
     }
     if (fsync(writer.file) != 0 && errno != EINVAL) {
         writer.failed = true;
@@ -123,47 +142,61 @@ static bool read_line(struct reader *reader, char *line, size_t size) {
 
 struct record {
     unsigned heap;
-    size_t class_size;  // 0 for large blocks
-    size_t peak;        // blocks of the class, or bytes
+    size_t class_size;  // 0 for the footprint
+    size_t amount;      // blocks of the class, or bytes
 };
 
 enum parsed { PARSED_DEMAND, PARSED_NOTHING, PARSED_WRONG };
 
 static enum parsed parse(const char *line, struct record *out) {
-    size_t footprint;
+    size_t peak;
     int used = 0;
     if (line[0] == '#' || line[0] == '\0') {
         return PARSED_NOTHING;
     }
     *out = (struct record){0};
-    if (sscanf(line, "heap %u footprint %zu%n", &out->heap, &footprint, &used) == 2 &&
+    if (sscanf(line, "heap %u large peak %zu%n", &out->heap, &peak, &used) == 2 &&
         line[used] == '\0') {
         return PARSED_NOTHING;
     }
     used = 0;
     bool class = sscanf(line, "heap %u class %zu peak %zu%n", &out->heap, &out->class_size,
-                        &out->peak, &used) == 3;
+                        &out->amount, &used) == 3;
     if (class && line[used] == '\0') {
         bool known = out->class_size > 0 && out->class_size <= FC_SMALL_MAX;
         return known && out->heap < FC_HEAPS_MAX ? PARSED_DEMAND : PARSED_WRONG;
     }
+    *out = (struct record){0};
     used = 0;
-    bool large = sscanf(line, "heap %u large peak %zu%n", &out->heap, &out->peak, &used) == 2;
-    return large && line[used] == '\0' && out->heap < FC_HEAPS_MAX ? PARSED_DEMAND : PARSED_WRONG;
+    bool footprint = sscanf(line, "heap %u footprint %zu%n", &out->heap, &out->amount, &used) == 2;
+    return footprint && line[used] == '\0' && out->heap < FC_HEAPS_MAX ? PARSED_DEMAND
+                                                                       : PARSED_WRONG;
 }
 
-static const char *apply_record(const struct record *record) {
-    if (record->peak == 0) {
-        return NULL;
+// What was applied so far for one heap.
+struct applied {
+    unsigned heap;
+    size_t bytes;
+};
+
+static bool apply_record(const struct record *record, struct applied *applied) {
+    if (record->amount == 0) {
+        return true;
     }
-    bool done = fc_heap_make(record->heap + 1);
-    if (done && record->class_size > 0) {
-        done = fc_span_prepare(fc_heap_at(record->heap), fc_class_of(record->class_size),
-                               record->peak);
-    } else if (done) {
-        done = fc_shelf_prepare(fc_heap_at(record->heap), fc_round_up(record->peak, FC_PAGE));
+    if (!fc_heap_make(record->heap + 1)) {
+        return false;
     }
-    return done ? NULL : "asks for more than the machine can give; applied in part";
+    if (applied->heap != record->heap) {
+        *applied = (struct applied){.heap = record->heap};
+    }
+    struct fc_heap *heap = fc_heap_at(record->heap);
+    if (record->class_size > 0) {
+        unsigned class = fc_class_of(record->class_size);
+        applied->bytes += record->amount * fc_class_stride(class);
+        return fc_span_prepare(heap, class, record->amount);
+    }
+    size_t large = record->amount > applied->bytes ? record->amount - applied->bytes : 0;
+    return large == 0 || fc_shelf_prepare(heap, fc_round_up(large, FC_PAGE));
 }
 
 static const char *apply(struct reader *reader) {
@@ -171,21 +204,19 @@ static const char *apply(struct reader *reader) {
     if (!read_line(reader, line, sizeof line) || strcmp(line, FIRST_LINE) != 0) {
         return "not a plan: its first line is not \"" FIRST_LINE "\"; ignored";
     }
+    struct applied applied = {0};
     while (read_line(reader, line, sizeof line)) {
         struct record record;
-        const char *problem = NULL;
         switch (parse(line, &record)) {
             case PARSED_DEMAND:
-                problem = apply_record(&record);
+                if (!apply_record(&record, &applied)) {
+                    return "asks for more than the machine can give; applied in part";
+                }
                 break;
             case PARSED_NOTHING:
                 break;
             case PARSED_WRONG:
-                problem = "has a line that is not a record of a plan; applied up to there";
-                break;
-        }
-        if (problem != NULL) {
-            return problem;
+                return "has a line that is not a record of a plan; applied up to there";
         }
     }
     return NULL;

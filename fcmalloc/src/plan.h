@@ -4,9 +4,10 @@
 //
 //     heap 0 class 4096 peak 120      most blocks of a class that the heap ever needed
 //     heap 0 large peak 8404992       most bytes that its large blocks ever took
-//     heap 0 footprint 8905792        both together, in bytes
+//     heap 0 footprint 8905792        bytes to touch for both together
 //
-// Heap 0 is the main thread's; the others are taken by threads in the order in which they begin.
+// Heaps lend each other memory for large blocks. Where their peaks add up to more than was ever
+// touched, each heap's footprint holds that share of its large peak. Heap 0 is the main thread's; the others are taken by threads in the order in which they begin.
 
 #ifndef FC_PLAN_H
 #define FC_PLAN_H

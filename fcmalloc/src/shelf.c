@@ -15,7 +15,7 @@
 // Huge pages are used for what is asked for in such pieces, and for everything once the program is
 // so large that a half-used huge page in every heap is less than this share of it.
 #define HUGE_REQUEST ((size_t)4 << 20)
-#define HUGE_SHARE 10
+#define HUGE_SHARE 2
 
 // Bins of one length each up to 15 pages, then eight a doubling.
 static unsigned bin_of(uint32_t pages) {
@@ -270,8 +270,7 @@ static struct fc_run *steal(struct fc_heap *heap, uint32_t pages, bool same_poli
 static void consider_huge(struct fc_shelf *shelf) {
     size_t footprint = atomic_load_explicit(&fc_space.footprint, memory_order_relaxed);
     char *start = (char *)fc_round_up((uintptr_t)shelf->top, FC_HUGE_PAGE);
-    if (shelf->huge || footprint / HUGE_SHARE < fc_heap_count() * FC_HUGE_PAGE ||
-        start >= shelf->end || shelf->top < shelf->ready) {
+    if (shelf->huge || footprint / HUGE_SHARE < fc_heap_count() * FC_HUGE_PAGE || start >= shelf->end) {
         return;
     }
     shelf->huge = true;
@@ -317,7 +316,16 @@ static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined) {
     return run;
 }
 
-// Puts the rest of the present region into the bins and begins another.
+// Puts pages that no list knows of into the bins. Without a descriptor they are lost.
+static void shelve(struct fc_heap *heap, char *start, char *end, bool zero) {
+    uint32_t pages = (uint32_t)((size_t)(end - start) >> FC_PAGE_SHIFT);
+    struct fc_run *run = pages > 0 ? describe(&heap->shelf, start, pages, zero) : NULL;
+    if (run != NULL) {
+        bin(heap, run);
+    }
+}
+
+// Takes more address space. What of it was first-touched ahead goes into the bins.
 static bool grow(struct fc_heap *heap, size_t bytes) {
     struct fc_shelf *shelf = &heap->shelf;
     size_t wish = shelf->taken < LARGEST_WISH ? shelf->taken : LARGEST_WISH;
@@ -325,40 +333,25 @@ static bool grow(struct fc_heap *heap, size_t bytes) {
     wish = wish > least ? wish : least;
     bool huge = bytes >= HUGE_REQUEST;
     size_t granted;
-    char *ready;
-    char *start = fc_space_grow(bytes, wish, huge, &granted, &ready);
+    char *touched;
+    char *start = fc_space_grow(bytes, wish, huge, &granted, &touched);
     if (start == NULL) {
         return false;
     }
     shelf->taken += granted;
-    if (start == shelf->end) {
-        shelf->ready = shelf->ready == shelf->end ? ready : shelf->ready;
-    } else {
-        uint32_t left = (uint32_t)((size_t)(shelf->end - shelf->top) >> FC_PAGE_SHIFT);
-        struct fc_run *rest = left > 0 ? describe(shelf, shelf->top, left, true) : NULL;
-        if (rest != NULL) {
-            bin(heap, rest);
-        }
-        shelf->top = start;
-        shelf->ready = ready;
+    if (start != shelf->end || touched > start) {
+        shelve(heap, shelf->top, shelf->end, true);
+        shelve(heap, start, touched, false);
+        shelf->top = touched;
     }
     shelf->huge = huge;
     shelf->end = start + granted;
     return true;
 }
 
-// A run from the heap's own shelf that was touched before, or NULL. Under the lock.
-static struct fc_run *take_held(struct fc_heap *heap, uint32_t pages) {
-    struct fc_shelf *shelf = &heap->shelf;
-    struct fc_run *run = find_merging(heap, pages);
-    bool populated = shelf->ready > shelf->top &&
-                     (size_t)(shelf->ready - shelf->top) >= (size_t)pages << FC_PAGE_SHIFT;
-    return run == NULL && populated ? fresh(heap, pages, false) : run;
-}
-
-// As of take_held, or one that was not touched. Under the lock.
+// A run from the heap's own shelf. Under the lock.
 static struct fc_run *take_own(struct fc_heap *heap, uint32_t pages) {
-    struct fc_run *run = take_held(heap, pages);
+    struct fc_run *run = find_merging(heap, pages);
     return run != NULL ? run : fresh(heap, pages, true);
 }
 
@@ -426,7 +419,7 @@ struct fc_run *fc_shelf_take(struct fc_heap *heap, enum fc_run_kind kind, uint32
     bool stealing = kind == FC_RUN_LARGE;
     fc_lock_take(&shelf->lock);
     struct fc_run *run =
-        settle(heap, stealing ? take_held(heap, all) : take_own(heap, all), &wanted);
+        settle(heap, stealing ? find_merging(heap, all) : take_own(heap, all), &wanted);
     fc_lock_drop(&shelf->lock);
     if (run != NULL) {
         return run;
@@ -530,10 +523,6 @@ size_t fc_shelf_purge(struct fc_heap *heap) {
         }
     }
     fc_space_refund(bytes);
-    if (shelf->ready > shelf->top && fc_os_purge(shelf->top, (size_t)(shelf->ready - shelf->top))) {
-        bytes += (size_t)(shelf->ready - shelf->top);
-        shelf->ready = shelf->top;
-    }
     fc_lock_drop(&shelf->lock);
     atomic_fetch_add_explicit(&fc_space.released, bytes, memory_order_relaxed);
     return bytes;
@@ -548,18 +537,20 @@ bool fc_shelf_claim(struct fc_heap *heap, size_t bytes) {
 
 bool fc_shelf_prepare(struct fc_heap *heap, size_t bytes) {
     struct fc_shelf *shelf = &heap->shelf;
+    uint32_t pages = (uint32_t)(bytes >> FC_PAGE_SHIFT);
     fc_lock_take(&shelf->lock);
-    bool done = bytes <= (size_t)(shelf->end - shelf->top) || grow(heap, bytes);
-    char *start = shelf->top;
-    fc_lock_drop(&shelf->lock);
-    if (!done || !fc_os_populate(start, bytes)) {
-        return false;
-    }
-    fc_lock_take(&shelf->lock);
-    if (shelf->ready < start + bytes && start + bytes <= shelf->end) {
-        shelf->ready = start + bytes;
+    struct fc_run *run = fresh(heap, pages, false);
+    if (run == NULL && grow(heap, bytes)) {
+        run = fresh(heap, pages, false);
     }
     fc_lock_drop(&shelf->lock);
-    atomic_fetch_add_explicit(&fc_space.reserved, bytes, memory_order_relaxed);
-    return true;
+    bool done = run != NULL && fc_os_populate(run->start, bytes);
+    if (run != NULL) {
+        fc_lock_take(&shelf->lock);
+        run->zero = false;
+        bin(heap, run);
+        fc_lock_drop(&shelf->lock);
+    }
+    atomic_fetch_add_explicit(&fc_space.reserved, done ? bytes : 0, memory_order_relaxed);
+    return done;
 }

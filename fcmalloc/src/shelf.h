@@ -3,8 +3,8 @@
 // Freed runs lie in bins by size and are taken again as they are: repeating an allocation costs
 // no splitting, no merging and no page fault. The last few freed are not merged with their
 // neighbours until that is needed (loose). What was never used is the tail of the heap's region
-// (top to end), of which the part below `ready` is first-touched already. Every shelf has a lock
-// of its own; another thread takes it only to steal, and only if it is free.
+// (top to end). Every shelf has a lock of its own; another thread takes it only to steal, and only
+// if it is free.
 
 #ifndef FC_SHELF_H
 #define FC_SHELF_H
@@ -20,7 +20,6 @@ struct fc_shelf {
     _Atomic size_t idle;
     _Atomic size_t mailed;
     char *top;
-    char *ready;
     char *end;
     bool huge;            // huge pages were asked for from `top` on
     size_t taken;         // bytes of regions so far
@@ -50,10 +49,10 @@ bool fc_shelf_resize(struct fc_run *run, uint32_t pages);
 // Gives the physical memory of all free runs back. Returns bytes.
 size_t fc_shelf_purge(struct fc_heap *heap);
 
-// Gives the heap `bytes` of fresh pages in a row.
+// Gives the heap `bytes` of address space in a row.
 bool fc_shelf_claim(struct fc_heap *heap, size_t bytes);
 
-// First-touches the next `bytes` of the heap. False where the machine has too few.
+// First-touches fresh pages of `bytes`, which go into the bins. False where the machine has too few.
 bool fc_shelf_prepare(struct fc_heap *heap, size_t bytes);
 
 #endif

@@ -93,7 +93,7 @@ static char *advance(size_t bytes) {
     return start;
 }
 
-char *fc_space_grow(size_t bytes, size_t wish, bool huge, size_t *granted, char **ready) {
+char *fc_space_grow(size_t bytes, size_t wish, bool huge, size_t *granted, char **touched) {
     if (bytes > fc_space.whole) {
         return NULL;
     }
@@ -110,9 +110,9 @@ char *fc_space_grow(size_t bytes, size_t wish, bool huge, size_t *granted, char 
         return NULL;
     }
     char *end = start + *granted;
-    *ready =
-        populated<(uintptr_t)start ? start : populated>(uintptr_t) end ? end : (char *)populated;
-    if (huge && fc_options.huge != FC_HUGE_NEVER && *ready == start) {
+    char *populated_end = (char *)populated;
+    *touched = populated_end < start ? start : populated_end > end ? end : populated_end;
+    if (huge && fc_options.huge != FC_HUGE_NEVER && *touched == start) {
         fc_os_advise_huge(start, *granted);
     }
     return start;
@@ -125,6 +125,9 @@ bool fc_space_populate(size_t bytes) {
         return false;
     }
     bytes = fc_round_up(bytes, fc_space.granule);
+    if (!fc_space_charge(bytes)) {
+        return false;
+    }
     fc_lock_take(&fc_space.lock);
     uintptr_t start =
         fc_space.populated > fc_space.frontier ? fc_space.populated : fc_space.frontier;
@@ -137,6 +140,7 @@ bool fc_space_populate(size_t bytes) {
     fc_lock_drop(&fc_space.lock);
     // Without the lock: starting the threads that touch may allocate.
     if (!done || !fc_os_populate((void *)start, bytes)) {
+        fc_space_refund(bytes);
         return false;
     }
     fc_lock_take(&fc_space.lock);

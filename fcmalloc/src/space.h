@@ -107,8 +107,8 @@ extern struct fc_space fc_space;
 bool fc_space_open(size_t heap_bytes, size_t channel_bytes);
 
 // At least `bytes` of pages, as many as `wish` if they can be had, directly at `after` where
-// that is the frontier. `*ready` is where its first-touched part ends. NULL where none is left.
-char *fc_space_grow(size_t bytes, size_t wish, bool huge, size_t *granted, char **ready);
+// that is the frontier. `*touched` is where its first-touched part ends. NULL where none is left.
+char *fc_space_grow(size_t bytes, size_t wish, bool huge, size_t *granted, char **touched);
 
 // First-touches that much beyond the frontier. False where the kernel refuses.
 bool fc_space_populate(size_t bytes);
@@ -136,11 +136,11 @@ static inline size_t fc_run_bytes(const struct fc_run *run) {
 static inline size_t fc_run_stride(const struct fc_run *span) { return span->steps * FC_ALIGNMENT; }
 
 static inline enum fc_run_kind fc_run_kind(const struct fc_run *run) {
-    return (enum fc_run_kind)atomic_load_explicit(&run->kind, memory_order_relaxed);
+    return (enum fc_run_kind)atomic_load_explicit(&run->kind, memory_order_acquire);
 }
 
 static inline void fc_run_become(struct fc_run *run, enum fc_run_kind kind) {
-    atomic_store_explicit(&run->kind, (uint8_t)kind, memory_order_relaxed);
+    atomic_store_explicit(&run->kind, (uint8_t)kind, memory_order_release);
 }
 
 static inline struct fc_heap *fc_run_home(const struct fc_run *run) {
