@@ -20,6 +20,13 @@
 #include "class.h"
 #include "lock.h"
 
+// For functions that read what other threads write, and make do with what they find.
+#if defined(__SANITIZE_THREAD__)
+#define FC_READS_WHILE_OTHERS_WRITE __attribute__((no_sanitize("thread")))
+#else
+#define FC_READS_WHILE_OTHERS_WRITE
+#endif
+
 struct fc_heap;
 
 // Freed memory, as the lists of free blocks see it.
@@ -78,7 +85,7 @@ struct fc_space {
     uintptr_t base;
     _Atomic size_t size;  // bytes that are readable, from `base`
     _Atomic(struct fc_run *) *map;
-    _Atomic uint64_t *bits;
+    uint64_t *bits;
     uint64_t secret;
 
     struct fc_lock lock;  // guards what follows
@@ -115,7 +122,7 @@ bool fc_space_populate(size_t bytes);
 
 // The word of block bits that holds the address, and its bit in there. Only the owner of the span
 // writes a word.
-static inline _Atomic uint64_t *fc_space_bits(const void *p) {
+static inline uint64_t *fc_space_bits(const void *p) {
     return &fc_space.bits[((uintptr_t)p - fc_space.base) >> 10];
 }
 

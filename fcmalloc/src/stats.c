@@ -17,12 +17,6 @@
 #include "os.h"
 #include "report.h"
 
-#if defined(__SANITIZE_THREAD__)
-#define READS_WHILE_OTHERS_WRITE __attribute__((no_sanitize("thread")))
-#else
-#define READS_WHILE_OTHERS_WRITE
-#endif
-
 struct class_figures {
     uint64_t spans;
     uint64_t used;
@@ -46,7 +40,7 @@ static void count_span(struct figures *figures, const struct fc_run *span) {
 }
 
 // Walks the runs by way of the page map.
-READS_WHILE_OTHERS_WRITE static void count_runs(struct figures *figures) {
+FC_READS_WHILE_OTHERS_WRITE static void count_runs(struct figures *figures) {
     size_t size = atomic_load_explicit(&fc_space.size, memory_order_relaxed);
     for (size_t offset = 0; offset < size;) {
         char *page = (char *)fc_space.base + offset;
@@ -76,7 +70,7 @@ READS_WHILE_OTHERS_WRITE static void count_runs(struct figures *figures) {
     }
 }
 
-READS_WHILE_OTHERS_WRITE static void count_heaps(struct fc_stats *stats) {
+FC_READS_WHILE_OTHERS_WRITE static void count_heaps(struct fc_stats *stats) {
     stats->heaps = fc_heap_count();
     for (unsigned id = 0; id < stats->heaps; id++) {
         const struct fc_heap *heap = fc_heap_at(id);

@@ -14,4 +14,9 @@ static void reserve_with_limit(void) {
     become("reserves_at_the_limit");
 }
 
+TEST(no_more_is_reserved_than_the_machine_has) {
+    CHECK(fc_reserve(SIZE_MAX) == ENOMEM);
+    CHECK(fc_reserve((size_t)PTRDIFF_MAX) == ENOMEM);
+}
+
 TEST(no_more_is_reserved_than_the_limit_allows) { check_succeeds(reserve_with_limit); }
