@@ -7,7 +7,7 @@
 BENCH_DATA ?= ../shared/data
 # What Oboro and its peers compute with in make bench-support and make bench-table6.
 BENCH_THREADS ?= 2
-# Options of make bench-alloc; fcmalloc/bench/alloc.py --help lists them.
+# Options of make bench-alloc that alloc.py and programs.py in fcmalloc/bench both know.
 ALLOC_BENCH ?=
 # Seconds that make fuzz gives each target, or the only one to run.
 FUZZ_SECONDS ?= 5
@@ -47,6 +47,7 @@ bench-alloc: | toolchain-alloc ## Compare fcmalloc with other allocators; ALLOC_
 	$(MAKE) -C fcmalloc
 	$(MAKE) -C fcmalloc/bench
 	$(PYTHON) fcmalloc/bench/alloc.py --build fcmalloc/build --table fcmalloc/build/bench/table.md $(ALLOC_BENCH)
+	$(PYTHON) fcmalloc/bench/programs.py --build fcmalloc/build $(ALLOC_BENCH)
 
 bench-mining: build ## Mine real data sets end to end and print times and sizes
 	$(PYTHON) bench/mining.py --oboro "$(OBORO)" --data "$(BENCH_DATA)"

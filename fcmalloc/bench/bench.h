@@ -15,21 +15,19 @@
 
 // One reading of clock and kernel counters, of the whole process.
 struct reading {
-    double wall;   // seconds
-    double user;   // seconds of CPU
-    double system; // seconds of CPU
-    long faults;   // minor and major
+    double wall;    // seconds
+    double user;    // seconds of CPU
+    double system;  // seconds of CPU
+    long faults;    // minor and major
 };
 
-static inline double bench_clock(void)
-{
+static inline double bench_clock(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static inline struct reading bench_reading(void)
-{
+static inline struct reading bench_reading(void) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     struct reading now = {
@@ -41,8 +39,7 @@ static inline struct reading bench_reading(void)
     return now;
 }
 
-static inline void bench_add(struct reading *sum, struct reading begin, struct reading end)
-{
+static inline void bench_add(struct reading *sum, struct reading begin, struct reading end) {
     sum->wall += end.wall - begin.wall;
     sum->user += end.user - begin.user;
     sum->system += end.system - begin.system;
@@ -54,23 +51,19 @@ static inline void bench_add(struct reading *sum, struct reading begin, struct r
 static inline void bench_mark(void) { (void)getppid(); }
 
 // The most memory that was resident at once (VmHWM), in bytes.
-static inline long bench_peak_bytes(void)
-{
+static inline long bench_peak_bytes(void) {
     char line[256];
     long kilobytes = 0;
     FILE *status = fopen("/proc/self/status", "r");
-    if (status == NULL)
-        return 0;
+    if (status == NULL) return 0;
     while (fgets(line, sizeof line, status) != NULL)
-        if (sscanf(line, "VmHWM: %ld", &kilobytes) == 1)
-            break;
+        if (sscanf(line, "VmHWM: %ld", &kilobytes) == 1) break;
     fclose(status);
     return kilobytes * 1024;
 }
 
 // Seconds from the moment that the harness names, on the monotonic clock, to now.
-static inline double bench_start_seconds(void)
-{
+static inline double bench_start_seconds(void) {
     const char *launched = getenv("BENCH_LAUNCHED");
     return launched == NULL ? 0 : bench_clock() - strtod(launched, NULL);
 }
@@ -82,8 +75,7 @@ struct phase {
 
 // The line of JSON that ends every program: what each phase took, in seconds and faults.
 static inline void bench_report(double start, const struct phase *phases, size_t count, long peak,
-                                bool verified)
-{
+                                bool verified) {
     printf("{\"start\": %.6f, \"phases\": {", start);
     for (size_t i = 0; i < count; i++)
         printf("%s\"%s\": {\"wall\": %.9f, \"user\": %.6f, \"system\": %.6f, \"faults\": %ld}",
@@ -95,8 +87,7 @@ static inline void bench_report(double start, const struct phase *phases, size_t
 }
 
 // A number of a command line; ends the program where it is none, or is 0.
-static inline size_t bench_number(const char *text)
-{
+static inline size_t bench_number(const char *text) {
     char *end;
     unsigned long long value = strtoull(text, &end, 10);
     if (*text == '\0' || *end != '\0' || value == 0) {
@@ -107,8 +98,7 @@ static inline size_t bench_number(const char *text)
 }
 
 // Numbers that repeat from run to run: xorshift64* (Vigna, 2016). The state is never 0.
-static inline uint64_t bench_random(uint64_t *state)
-{
+static inline uint64_t bench_random(uint64_t *state) {
     *state ^= *state >> 12;
     *state ^= *state << 25;
     *state ^= *state >> 27;

@@ -23,7 +23,7 @@
 namespace {
 
 using Row = NTL::Vec<long>;
-using Poly = std::vector<Row>; // one row for every prime
+using Poly = std::vector<Row>;  // one row for every prime
 using Ciphertext = std::vector<Poly>;
 
 struct Prime {
@@ -34,35 +34,30 @@ struct Prime {
 
 // How many columns and primes make a query of about the same arithmetic for every length of rows.
 struct Shape {
-    long length; // residues in a row
+    long length;  // residues in a row
     size_t primes;
     size_t columns;
 
     explicit Shape(size_t row_bytes)
-        : length(static_cast<long>(row_bytes / sizeof(long))),
-          primes(row_bytes <= 64 << 10   ? 8
-                 : row_bytes <= 1 << 20 ? 4
-                                        : 2),
-          columns(row_bytes <= 64 << 10   ? 18
+        : length(static_cast<long>(row_bytes / sizeof(long))), primes(row_bytes <= 64 << 10  ? 8
+                                                                      : row_bytes <= 1 << 20 ? 4
+                                                                                             : 2),
+          columns(row_bytes <= 64 << 10  ? 18
                   : row_bytes <= 1 << 20 ? 8
-                                         : 5)
-    {
-    }
+                                         : 5) {}
 };
 
 // Threads that share out the tasks of a phase as they come free, as OpenMP's dynamic schedule does:
 // what one allocates another may free.
 class Team {
-public:
-    explicit Team(size_t threads)
-    {
+  public:
+    explicit Team(size_t threads) {
         pthread_barrier_init(&barrier_, nullptr, static_cast<unsigned>(threads));
         for (size_t i = 1; i < threads; i++)
             others_.emplace_back([this, i] { follow(i); });
     }
 
-    ~Team()
-    {
+    ~Team() {
         body_ = nullptr;
         pthread_barrier_wait(&barrier_);
         for (std::thread &other : others_)
@@ -71,8 +66,7 @@ public:
     }
 
     // Calls body(worker, task) for all tasks and returns when all are done.
-    template <typename Body> void each(size_t tasks, Body body)
-    {
+    template <typename Body> void each(size_t tasks, Body body) {
         context_ = &body;
         body_ = [](void *context, size_t worker, size_t task) {
             (*static_cast<Body *>(context))(worker, task);
@@ -84,20 +78,17 @@ public:
         pthread_barrier_wait(&barrier_);
     }
 
-private:
-    void follow(size_t worker)
-    {
+  private:
+    void follow(size_t worker) {
         for (;;) {
             pthread_barrier_wait(&barrier_);
-            if (body_ == nullptr)
-                return;
+            if (body_ == nullptr) return;
             work(worker);
             pthread_barrier_wait(&barrier_);
         }
     }
 
-    void work(size_t worker)
-    {
+    void work(size_t worker) {
         for (size_t task = next_++; task < tasks_; task = next_++)
             body_(context_, worker, task);
     }
@@ -110,22 +101,19 @@ private:
     std::atomic<size_t> next_{0};
 };
 
-void multiply(Row &out, const Row &a, const Row &b, const Prime &q)
-{
+void multiply(Row &out, const Row &a, const Row &b, const Prime &q) {
     out.SetLength(a.length());
     for (long i = 0; i < a.length(); i++)
         out[i] = NTL::MulMod(a[i], b[i], q.value, q.inverse);
 }
 
-void add(Row &sum, const Row &a, const Prime &q)
-{
+void add(Row &sum, const Row &a, const Prime &q) {
     for (long i = 0; i < a.length(); i++)
         sum[i] = NTL::AddMod(sum[i], a[i], q.value);
 }
 
 // (a - last) / last_prime, residue by residue: the row at the next level.
-void switch_down(Row &out, const Row &a, const Row &last, long inverse_of_last, const Prime &q)
-{
+void switch_down(Row &out, const Row &a, const Row &last, long inverse_of_last, const Prime &q) {
     out.SetLength(a.length());
     NTL::mulmod_precon_t precomputed = NTL::PrepMulModPrecon(inverse_of_last, q.value, q.inverse);
     for (long i = 0; i < a.length(); i++) {
@@ -135,10 +123,9 @@ void switch_down(Row &out, const Row &a, const Row &last, long inverse_of_last, 
 }
 
 class Counting {
-public:
+  public:
     Counting(size_t threads, size_t row_bytes, bool preallocated)
-        : shape_(row_bytes), preallocated_(preallocated), team_(threads), scratch_(threads)
-    {
+        : shape_(row_bytes), preallocated_(preallocated), team_(threads), scratch_(threads) {
         for (size_t p = 0; p <= shape_.primes; p++) {
             long q = 0;
             do
@@ -153,13 +140,11 @@ public:
             for (size_t j = 0; j < i; j++)
                 pairs_.emplace_back(i, j);
         for (Row &row : scratch_)
-            if (preallocated_)
-                row.SetLength(shape_.length);
+            if (preallocated_) row.SetLength(shape_.length);
     }
 
     // Fresh columns, of two parts with one prime more than the products have, and empty sums.
-    void encrypt()
-    {
+    void encrypt() {
         columns_.resize(shape_.columns);
         team_.each(shape_.columns, [this](size_t, size_t i) { columns_[i] = fresh(i); });
         lowered_.assign(shape_.columns, Ciphertext(2, Poly(shape_.primes)));
@@ -168,8 +153,7 @@ public:
         team_.each(pairs_.size(), [this](size_t, size_t t) { sums_[t] = zero(); });
     }
 
-    void switch_columns_down()
-    {
+    void switch_columns_down() {
         team_.each(shape_.columns, [this](size_t, size_t i) {
             for (size_t part = 0; part < 2; part++)
                 for (size_t p = 0; p < shape_.primes; p++)
@@ -178,8 +162,7 @@ public:
         });
     }
 
-    void multiply_pairs()
-    {
+    void multiply_pairs() {
         team_.each(pairs_.size(), [this](size_t worker, size_t t) {
             const Ciphertext &a = lowered_[pairs_[t].first], &b = lowered_[pairs_[t].second];
             Ciphertext &out = products_[t];
@@ -196,8 +179,7 @@ public:
         rounds_++;
     }
 
-    void add_products()
-    {
+    void add_products() {
         team_.each(pairs_.size(), [this](size_t, size_t t) {
             for (size_t part = 0; part < 3; part++)
                 for (size_t p = 0; p < shape_.primes; p++)
@@ -205,16 +187,13 @@ public:
         });
     }
 
-    void free_round()
-    {
-        if (preallocated_)
-            return;
+    void free_round() {
+        if (preallocated_) return;
         team_.each(pairs_.size(), [this](size_t, size_t t) { clear(products_[t]); });
         team_.each(shape_.columns, [this](size_t, size_t i) { clear(lowered_[i]); });
     }
 
-    void destroy()
-    {
+    void destroy() {
         columns_.clear();
         lowered_.clear();
         products_.clear();
@@ -222,27 +201,22 @@ public:
     }
 
     // Whether the first parts of all sums are the rounds' products, at both ends of each row.
-    bool verified() const
-    {
+    bool verified() const {
         for (size_t t = 0; t < pairs_.size(); t++)
             for (size_t p = 0; p < shape_.primes; p++)
                 for (long i : {0L, shape_.length - 1})
-                    if (sums_[t][0][p][i] != expected(t, p, i))
-                        return false;
+                    if (sums_[t][0][p][i] != expected(t, p, i)) return false;
         return true;
     }
 
-private:
-    bool is_prime_of_ours(long q) const
-    {
+  private:
+    bool is_prime_of_ours(long q) const {
         for (const Prime &prime : primes_)
-            if (prime.value == q)
-                return true;
+            if (prime.value == q) return true;
         return false;
     }
 
-    Ciphertext fresh(size_t column) const
-    {
+    Ciphertext fresh(size_t column) const {
         uint64_t random = column + 1;
         Ciphertext made(2, Poly(primes_.size()));
         for (Poly &part : made)
@@ -254,8 +228,7 @@ private:
         return made;
     }
 
-    Ciphertext zero() const
-    {
+    Ciphertext zero() const {
         Ciphertext made(3, Poly(shape_.primes));
         for (Poly &part : made)
             for (Row &row : part)
@@ -263,23 +236,20 @@ private:
         return made;
     }
 
-    static void clear(Ciphertext &ciphertext)
-    {
+    static void clear(Ciphertext &ciphertext) {
         for (Poly &part : ciphertext)
             for (Row &row : part)
                 row.kill();
     }
 
-    long lowered(size_t column, size_t p, long i) const
-    {
+    long lowered(size_t column, size_t p, long i) const {
         const Prime &q = primes_[p];
         const Poly &part = columns_[column][0];
         long difference = NTL::SubMod(part[p][i], part.back()[i] % q.value, q.value);
         return NTL::MulMod(difference, inverses_of_last_[p], q.value, q.inverse);
     }
 
-    long expected(size_t t, size_t p, long i) const
-    {
+    long expected(size_t t, size_t p, long i) const {
         const Prime &q = primes_[p];
         auto [a, b] = pairs_[t];
         long product = NTL::MulMod(lowered(a, p, i), lowered(b, p, i), q.value, q.inverse);
@@ -288,26 +258,24 @@ private:
 
     Shape shape_;
     bool preallocated_;
-    std::vector<Prime> primes_; // the last one is dropped by the switch
+    std::vector<Prime> primes_;  // the last one is dropped by the switch
     std::vector<long> inverses_of_last_;
     std::vector<std::pair<size_t, size_t>> pairs_;
     Team team_;
-    std::vector<Row> scratch_; // one for every thread
+    std::vector<Row> scratch_;  // one for every thread
     std::vector<Ciphertext> columns_, lowered_, products_, sums_;
     long rounds_ = 0;
 };
 
-template <typename Work> void measured(reading &sum, Work work)
-{
+template <typename Work> void measured(reading &sum, Work work) {
     reading begin = bench_reading();
     work();
     bench_add(&sum, begin, bench_reading());
 }
 
-} // namespace
+}  // namespace
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     double start = bench_start_seconds();
     if (argc < 4 || argc > 5 || (argc == 5 && strcmp(argv[4], "preallocated") != 0)) {
         fprintf(stderr, "usage: ntl-support THREADS ROW_BYTES ROUNDS [preallocated]\n");
@@ -317,8 +285,8 @@ int main(int argc, char **argv)
     size_t rounds = bench_number(argv[3]);
 
     enum { INITIAL, FIRST, SWITCH, PRODUCT, ADD, FREEING, TERMINAL, PHASES };
-    phase phases[PHASES] = {{"initial", {}},  {"first", {}}, {"modulus_switch", {}},
-                            {"product", {}},  {"add", {}},   {"freeing", {}},
+    phase phases[PHASES] = {{"initial", {}}, {"first", {}}, {"modulus_switch", {}},
+                            {"product", {}}, {"add", {}},   {"freeing", {}},
                             {"terminal", {}}};
     auto round = [&](size_t switching, size_t product, size_t add, size_t freeing) {
         measured(phases[switching].spent, [&] { counting.switch_columns_down(); });

@@ -22,39 +22,32 @@ struct job {
     size_t size;
 };
 
-static void die(const char *what)
-{
+static void die(const char *what) {
     perror(what);
     exit(1);
 }
 
-static void *need(void *block)
-{
-    if (block == NULL)
-        die("malloc");
+static void *need(void *block) {
+    if (block == NULL) die("malloc");
     return block;
 }
 
-static void *table_new(size_t bytes)
-{
+static void *table_new(size_t bytes) {
     void *table = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (table == MAP_FAILED)
-        die("mmap");
+    if (table == MAP_FAILED) die("mmap");
     return table;
 }
 
 // Writes a byte to every page, as a program does that fills what it asked for.
-static void *touched(void *block, size_t size)
-{
+static void *touched(void *block, size_t size) {
     for (size_t i = 0; i < size; i += 4096)
         ((char *)need(block))[i] = (char)i;
     return block;
 }
 
 // From 16 bytes to 64 KiB, each power of two as likely as the next.
-static size_t mixed_size(uint64_t *random)
-{
+static size_t mixed_size(uint64_t *random) {
     uint64_t draw = bench_random(random);
     size_t power = (size_t)16 << (draw % 12);
     return power + (draw >> 8) % power;
@@ -67,13 +60,11 @@ struct worker {
 };
 
 // Runs `body` in all threads of the job and waits for them.
-static void in_threads(const struct job *job, void *(*body)(void *))
-{
+static void in_threads(const struct job *job, void *(*body)(void *)) {
     struct worker *workers = table_new(job->threads * sizeof *workers);
     for (size_t i = 0; i < job->threads; i++) {
         workers[i] = (struct worker){.index = i, .job = job};
-        if (pthread_create(&workers[i].thread, NULL, body, &workers[i]) != 0)
-            die("pthread_create");
+        if (pthread_create(&workers[i].thread, NULL, body, &workers[i]) != 0) die("pthread_create");
     }
     for (size_t i = 0; i < job->threads; i++)
         pthread_join(workers[i].thread, NULL);
@@ -92,8 +83,7 @@ struct ring {
 
 static struct ring *rings;
 
-static void produce(struct ring *ring, size_t blocks, uint64_t random)
-{
+static void produce(struct ring *ring, size_t blocks, uint64_t random) {
     for (size_t i = 0; i < blocks; i++) {
         size_t size = mixed_size(&random);
         char *block = need(malloc(size));
@@ -105,8 +95,7 @@ static void produce(struct ring *ring, size_t blocks, uint64_t random)
     }
 }
 
-static void consume(struct ring *ring, size_t blocks)
-{
+static void consume(struct ring *ring, size_t blocks) {
     for (size_t i = 0; i < blocks; i++) {
         while (atomic_load_explicit(&ring->head, memory_order_acquire) == i)
             sched_yield();
@@ -115,8 +104,7 @@ static void consume(struct ring *ring, size_t blocks)
     }
 }
 
-static void *produce_or_consume(void *argument)
-{
+static void *produce_or_consume(void *argument) {
     struct worker *worker = argument;
     struct ring *ring = &rings[worker->index / 2];
     size_t blocks = worker->job->work / (worker->job->threads / 2);
@@ -127,8 +115,7 @@ static void *produce_or_consume(void *argument)
     return NULL;
 }
 
-static void producer_consumer(struct job *job)
-{
+static void producer_consumer(struct job *job) {
     job->threads += job->threads % 2;
     rings = table_new(job->threads / 2 * sizeof *rings);
     in_threads(job, produce_or_consume);
@@ -149,8 +136,7 @@ struct larson {
 
 static size_t larson_size(uint64_t *random) { return 8 + bench_random(random) % 1000; }
 
-static void *larson_life(void *argument)
-{
+static void *larson_life(void *argument) {
     struct larson *state = argument;
     size_t replacements = state->job->work / state->job->threads / LARSON_LIVES;
     for (size_t i = 0; i < replacements; i++) {
@@ -163,8 +149,7 @@ static void *larson_life(void *argument)
     }
     if (--state->lives > 0) {
         pthread_t successor;
-        if (pthread_create(&successor, NULL, larson_life, state) != 0)
-            die("pthread_create");
+        if (pthread_create(&successor, NULL, larson_life, state) != 0) die("pthread_create");
         pthread_join(successor, NULL);
     }
     return NULL;
@@ -172,14 +157,12 @@ static void *larson_life(void *argument)
 
 static struct larson *larsons;
 
-static void *larson_begin(void *argument)
-{
+static void *larson_begin(void *argument) {
     struct worker *worker = argument;
     return larson_life(&larsons[worker->index]);
 }
 
-static void larson(struct job *job)
-{
+static void larson(struct job *job) {
     larsons = table_new(job->threads * sizeof *larsons);
     for (size_t i = 0; i < job->threads; i++) {
         struct larson *state = &larsons[i];
@@ -197,8 +180,7 @@ static void larson(struct job *job)
 
 static _Atomic(void *) *shared;
 
-static void *cross_free_worker(void *argument)
-{
+static void *cross_free_worker(void *argument) {
     struct worker *worker = argument;
     uint64_t random = worker->index + 1;
     size_t blocks = worker->job->work / worker->job->threads;
@@ -211,8 +193,7 @@ static void *cross_free_worker(void *argument)
     return NULL;
 }
 
-static void cross_free(struct job *job)
-{
+static void cross_free(struct job *job) {
     shared = table_new(SHARED_BLOCKS * sizeof *shared);
     in_threads(job, cross_free_worker);
 }
@@ -220,14 +201,12 @@ static void cross_free(struct job *job)
 // --- realloc-growth: each thread fills WORK arrays, two at a time, from 16 bytes to SIZE bytes,
 // by half as much again each time, and writes what is new. ---
 
-static void grow(char **block, size_t from, size_t to)
-{
+static void grow(char **block, size_t from, size_t to) {
     *block = need(realloc(*block, to));
     memset(*block + from, 1, to - from);
 }
 
-static void *realloc_growth_worker(void *argument)
-{
+static void *realloc_growth_worker(void *argument) {
     struct worker *worker = argument;
     for (size_t i = 0; i < worker->job->work; i++) {
         char *pair[2] = {NULL, NULL};
@@ -251,16 +230,14 @@ static void **live;
 static pthread_barrier_t live_made;
 static struct worker *live_workers;
 
-static void make_live(const struct worker *worker)
-{
+static void make_live(const struct worker *worker) {
     const struct job *job = worker->job;
     size_t blocks = job->work / job->size;
     for (size_t i = worker->index; i < blocks; i += job->threads)
         live[i] = touched(malloc(job->size), job->size);
 }
 
-static void *free_neighbours(void *argument)
-{
+static void *free_neighbours(void *argument) {
     const struct worker *worker = argument;
     const struct job *job = worker->job;
     size_t blocks = job->work / job->size;
@@ -269,8 +246,7 @@ static void *free_neighbours(void *argument)
     return NULL;
 }
 
-static void *make_then_free(void *argument)
-{
+static void *make_then_free(void *argument) {
     make_live(argument);
     pthread_barrier_wait(&live_made);
     pthread_barrier_wait(&live_made);
@@ -278,23 +254,21 @@ static void *make_then_free(void *argument)
     return NULL;
 }
 
-static void free_live_begin(struct job *job)
-{
+static void free_live_begin(struct job *job) {
     live = table_new(job->work / job->size * sizeof *live);
     live_workers = table_new(job->threads * sizeof *live_workers);
     pthread_barrier_init(&live_made, NULL, (unsigned)job->threads);
     for (size_t i = 0; i < job->threads; i++) {
         live_workers[i] = (struct worker){.index = i, .job = job};
-        if (i > 0 && pthread_create(&live_workers[i].thread, NULL, make_then_free,
-                                    &live_workers[i]) != 0)
+        if (i > 0 &&
+            pthread_create(&live_workers[i].thread, NULL, make_then_free, &live_workers[i]) != 0)
             die("pthread_create");
     }
     make_live(&live_workers[0]);
     pthread_barrier_wait(&live_made);
 }
 
-static void free_live(struct job *job)
-{
+static void free_live(struct job *job) {
     pthread_barrier_wait(&live_made);
     free_neighbours(&live_workers[0]);
     for (size_t i = 1; i < job->threads; i++)
@@ -306,8 +280,7 @@ static void free_live(struct job *job)
 
 static _Atomic bool forking;
 
-static void *churn_until_forked(void *argument)
-{
+static void *churn_until_forked(void *argument) {
     struct worker *worker = argument;
     uint64_t random = worker->index + 1;
     void *slots[64] = {NULL};
@@ -321,8 +294,7 @@ static void *churn_until_forked(void *argument)
     return NULL;
 }
 
-static void child_of_fork(void **inherited, size_t blocks)
-{
+static void child_of_fork(void **inherited, size_t blocks) {
     for (size_t i = 0; i < blocks; i++) {
         free(inherited[i]);
         inherited[i] = touched(malloc(i * 1000 + 1), i * 1000 + 1);
@@ -332,8 +304,7 @@ static void child_of_fork(void **inherited, size_t blocks)
     _exit(0);
 }
 
-static void *fork_children(void *argument)
-{
+static void *fork_children(void *argument) {
     const struct job *job = argument;
     void *inherited[100];
     for (size_t i = 0; i < 100; i++)
@@ -341,10 +312,8 @@ static void *fork_children(void *argument)
     for (size_t i = 0; i < job->work; i++) {
         int status = 0;
         pid_t child = fork();
-        if (child == 0)
-            child_of_fork(inherited, 100);
-        if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
-            die("fork");
+        if (child == 0) child_of_fork(inherited, 100);
+        if (child < 0 || waitpid(child, &status, 0) != child || status != 0) die("fork");
     }
     for (size_t i = 0; i < 100; i++)
         free(inherited[i]);
@@ -352,12 +321,10 @@ static void *fork_children(void *argument)
     return NULL;
 }
 
-static void fork_under_load(struct job *job)
-{
+static void fork_under_load(struct job *job) {
     pthread_t forker;
     forking = true;
-    if (pthread_create(&forker, NULL, fork_children, job) != 0)
-        die("pthread_create");
+    if (pthread_create(&forker, NULL, fork_children, job) != 0) die("pthread_create");
     in_threads(job, churn_until_forked);
     pthread_join(forker, NULL);
 }
@@ -367,8 +334,7 @@ static void fork_under_load(struct job *job)
 
 #define ESTATE 100
 
-static void *mayfly(void *argument)
-{
+static void *mayfly(void *argument) {
     void **estate = argument;
     uint64_t random = (uintptr_t)argument | 1;
     for (size_t i = 0; i < 2 * ESTATE; i++) {
@@ -385,15 +351,13 @@ static void *mayfly(void *argument)
     return NULL;
 }
 
-static void *thread_churn_worker(void *argument)
-{
+static void *thread_churn_worker(void *argument) {
     struct worker *worker = argument;
     size_t lives = worker->job->work / worker->job->threads;
     void *estate[ESTATE] = {NULL};
     for (size_t i = 0; i < lives; i++) {
         pthread_t thread;
-        if (pthread_create(&thread, NULL, mayfly, estate) != 0)
-            die("pthread_create");
+        if (pthread_create(&thread, NULL, mayfly, estate) != 0) die("pthread_create");
         pthread_join(thread, NULL);
     }
     for (size_t i = 0; i < ESTATE; i++)
@@ -409,15 +373,13 @@ static void thread_churn(struct job *job) { in_threads(job, thread_churn_worker)
 
 static char **walked;
 
-static void walk_malloc(struct job *job)
-{
+static void walk_malloc(struct job *job) {
     walked = table_new(job->threads * sizeof *walked);
     for (size_t a = 0; a < job->threads; a++)
         walked[a] = memset(need(malloc(job->size)), (int)a, job->size);
 }
 
-static void walk_placed(struct job *job, size_t stagger)
-{
+static void walk_placed(struct job *job, size_t stagger) {
     size_t room = (job->size + job->threads * 64 + 4095) / 4096 * 4096;
     char *region = table_new(job->threads * room);
     walked = table_new(job->threads * sizeof *walked);
@@ -429,8 +391,7 @@ static void walk_aligned(struct job *job) { walk_placed(job, 0); }
 
 static void walk_staggered(struct job *job) { walk_placed(job, 64); }
 
-static void walk(struct job *job)
-{
+static void walk(struct job *job) {
     for (size_t turn = 0; turn < job->work; turn++)
         for (size_t i = 0; i < job->size; i += sizeof(uint64_t))
             for (size_t a = 0; a < job->threads; a++)
@@ -458,17 +419,14 @@ static const struct pattern PATTERNS[] = {
     {"walk-staggered", walk_staggered, walk},
 };
 
-static const struct pattern *pattern_of(const char *name)
-{
+static const struct pattern *pattern_of(const char *name) {
     for (size_t i = 0; i < sizeof PATTERNS / sizeof *PATTERNS; i++)
-        if (strcmp(PATTERNS[i].name, name) == 0)
-            return &PATTERNS[i];
+        if (strcmp(PATTERNS[i].name, name) == 0) return &PATTERNS[i];
     fprintf(stderr, "error: there is no pattern %s\n", name);
     exit(2);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     double start = bench_start_seconds();
     if (argc < 4 || argc > 5) {
         fprintf(stderr, "usage: patterns NAME THREADS WORK [SIZE]\n");
@@ -476,13 +434,11 @@ int main(int argc, char **argv)
     }
     const struct pattern *pattern = pattern_of(argv[1]);
     struct job job = {bench_number(argv[2]), bench_number(argv[3]), 1};
-    if (argc == 5)
-        job.size = bench_number(argv[4]);
+    if (argc == 5) job.size = bench_number(argv[4]);
 
     struct phase phases[] = {{.name = "initial"}, {.name = "main"}};
     struct reading begun = bench_reading();
-    if (pattern->begin != NULL)
-        pattern->begin(&job);
+    if (pattern->begin != NULL) pattern->begin(&job);
     struct reading ready = bench_reading();
     bench_mark();
     pattern->main(&job);

@@ -10,7 +10,6 @@ import hashlib
 import importlib.util
 import os
 import re
-import resource
 import shutil
 import signal
 import socket
@@ -41,8 +40,8 @@ class Outcome:
     """What one run took, and what it produced: equal results have equal digests.
 
     Processor time, of users and system, is the program's alone: a server's, not its client's.
-    The peak is the largest resident set of any single process, None where it is not larger than
-    that of this program, which Linux counts for its children too.
+    The peak is the largest resident set of any single process, None where it is too small to be
+    told from that of the program that started it.
     """
 
     seconds: float
@@ -61,6 +60,26 @@ class Ended:
     output: bytes
 
 
+# Starts a program with settings in its environment, waits for it, and writes how it ended to a
+# file descriptor: arguments are this, the number of settings, the settings, and the command. Linux
+# counts the memory of whoever starts a program as the program's, so this one has little.
+STARTER = """
+import os, sys, time
+told, settings = int(sys.argv[1]), int(sys.argv[2])
+environment = {**os.environ, **dict(s.split("=", 1) for s in sys.argv[3 : 3 + settings])}
+command = sys.argv[3 + settings :]
+os.set_inheritable(told, False)
+begun = time.perf_counter()
+process = os.posix_spawnp(command[0], command, environment)
+_, status, usage = os.wait4(process, 0)
+seconds = time.perf_counter() - begun
+cpu = usage.ru_utime + usage.ru_stime
+floor = open("/proc/self/status").read().split("VmHWM:")[1].split()[0]
+ended = (os.waitstatus_to_exitcode(status), seconds, cpu, usage.ru_maxrss, floor)
+os.write(told, " ".join(map(str, ended)).encode())
+"""
+
+
 def run_to_end(
     command: list[str],
     environment: Environment,
@@ -68,43 +87,43 @@ def run_to_end(
     timeout: float,
     given: Path | None = None,
 ) -> Ended:
-    """Runs `command` in its own session, with the file `given` as its input; its output is that
-    on standard output."""
+    """Runs `command` in a session of its own, with the file `given` as its input; its output is
+    that on standard output."""
     output, errors = folder / "standard-output", folder / "standard-error"
+    tells, told = os.pipe()
+    settings = [f"{name}={value}" for name, value in environment.items()]
+    starter = [sys.executable, "-I", "-S", "-c", STARTER, str(told), str(len(settings)), *settings]
     with (
         (given or Path(os.devnull)).open("rb") as reads,
         output.open("wb") as out,
         errors.open("wb") as err,
+        os.fdopen(tells) as answer,
     ):
-        begun = time.perf_counter()
         process = subprocess.Popen(
-            command,
-            env={**os.environ, **environment},
+            [*starter, *command],
             cwd=folder,
             stdin=reads,
             stdout=out,
             stderr=err,
+            pass_fds=[told],
             start_new_session=True,
         )
-        hung = threading.Event()
-
-        def end() -> None:
-            hung.set()
+        os.close(told)
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired as hang:
             os.killpg(process.pid, signal.SIGKILL)
-
-        alarm = threading.Timer(timeout, end)
-        alarm.start()
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - begun
-        alarm.cancel()
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if hung.is_set():
-        raise Failure(f"{Path(command[0]).name} hangs: no end within {timeout:.0f} s")
-    if process.returncode != 0:
-        raise Failure(ending(command, process.returncode, errors.read_text(errors="replace")))
-    ours = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    peak = usage.ru_maxrss << 10 if usage.ru_maxrss > ours else None
-    return Ended(seconds, usage.ru_utime + usage.ru_stime, peak, output.read_bytes())
+            process.wait()
+            name = Path(command[0]).name
+            raise Failure(f"{name} hangs: no end within {timeout:.0f} s") from hang
+        ended = answer.read().split()
+    if not ended:
+        raise Failure(f"{command[0]} cannot be started")
+    status, kilobytes, floor = int(ended[0]), int(ended[3]), int(ended[4])
+    if status != 0:
+        raise Failure(ending(command, status, errors.read_text(errors="replace")))
+    peak = kilobytes << 10 if kilobytes > floor else None
+    return Ended(float(ended[1]), float(ended[2]), peak, output.read_bytes())
 
 
 def ending(command: list[str], status: int, errors: str) -> str:

@@ -50,24 +50,24 @@ int fc_reserve(size_t bytes);
 // What the allocator holds and has done since the program began. Bytes are of address space that
 // was ever handed out, which is what can be resident.
 struct fc_stats {
-    uint64_t in_use_small;    // bytes in blocks of the size classes, handed to the program
-    uint64_t in_use_large;    // bytes in large blocks, handed to the program
-    uint64_t free_small;      // bytes in spans that no block of the program occupies
-    uint64_t free_large;      // bytes in free runs
-    uint64_t in_transit;      // bytes freed by other threads, waiting in sub heaps and channels
-    uint64_t metadata;        // bytes of descriptors, heaps and the page map
-    uint64_t footprint;       // bytes ever taken from the kernel and not given back
-    uint64_t footprint_peak;  // most that `footprint` has been
-    uint64_t reserved;        // bytes first-touched ahead of use
-    uint64_t released;        // bytes given back by fc_trim, malloc_trim or decay
-    uint64_t heaps;           // local heaps made
-    uint64_t heaps_adopted;   // times that a thread took over the heap of a dead one
-    uint64_t remote_frees;    // blocks freed by a thread that does not own them
-    uint64_t batches;         // batches in which they were sent home
-    uint64_t steals;          // runs that a heap took from another's free ones
-    uint64_t contended_waits; // times that a thread waited for a lock
-    uint64_t system_calls;    // memory system calls made by the allocator
-    uint64_t minor_faults;    // of the whole process, from getrusage
+    uint64_t in_use_small;     // bytes in blocks of the size classes, handed to the program
+    uint64_t in_use_large;     // bytes in large blocks, handed to the program
+    uint64_t free_small;       // bytes in spans that no block of the program occupies
+    uint64_t free_large;       // bytes in free runs
+    uint64_t in_transit;       // bytes freed by other threads, waiting in sub heaps and channels
+    uint64_t metadata;         // bytes of descriptors, heaps and the page map
+    uint64_t footprint;        // bytes ever taken from the kernel and not given back
+    uint64_t footprint_peak;   // most that `footprint` has been
+    uint64_t reserved;         // bytes first-touched ahead of use
+    uint64_t released;         // bytes given back by fc_trim, malloc_trim or decay
+    uint64_t heaps;            // local heaps made
+    uint64_t heaps_adopted;    // times that a thread took over the heap of a dead one
+    uint64_t remote_frees;     // blocks freed by a thread that does not own them
+    uint64_t batches;          // batches in which they were sent home
+    uint64_t steals;           // runs that a heap took from another's free ones
+    uint64_t contended_waits;  // times that a thread waited for a lock
+    uint64_t system_calls;     // memory system calls made by the allocator
+    uint64_t minor_faults;     // of the whole process, from getrusage
     uint64_t major_faults;
 };
 void fc_stats(struct fc_stats *out);

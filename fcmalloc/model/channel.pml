@@ -1,4 +1,4 @@
-// The way home of freed blocks: src/channel.c, model-checked by ./check.sh.
+// The way home of freed blocks: src/channel.c and src/sub.c, model-checked by ./check.sh.
 //
 // A process is a heap together with the threads that hold it one after another, which the lock of
 // the registry sees to: a thread dies (flushing its sub heap) and the next one adopts what it left.
@@ -6,8 +6,9 @@
 // its channels and make heap 1 the owner of a span, so that blocks on their way to heap 0 must be
 // sent on; heap 1 does not wait for that here, which only adds runs. (The allocator moves all spans
 // at once, and later threads of heap 0 make new ones.) Heap 2 owns nothing, and its last thread is
-// not followed by another. Any thread frees any block of the program, and an owner allocates blocks
-// again.
+// not followed by another. Any thread frees any block of the program, and an owner, or a thread that
+// has one in stock, allocates blocks again. A thread empties its stock when it dies, and whenever it
+// likes, as fc_trim does.
 //
 // A step is one access to memory that others write; what a thread does with memory of its own is
 // joined to it. Processes have no state outside the heaps but their place in the code.
@@ -31,7 +32,7 @@
 #ifndef BLOCKS
 #define BLOCKS 3
 #endif
-// How often a block that came home is allocated again, in all.
+// How often a freed block is allocated again, in all.
 #ifndef ALLOCATIONS
 #define ALLOCATIONS 2
 #endif
@@ -53,6 +54,7 @@ byte head[HEAPS * HEAPS];        // channels: lists of blocks
 byte mail[HEAPS];                // bit s: the channel from s needs emptying
 byte first[HEAPS * HEAPS];       // parcels of the sub heaps: CHANNEL(to, from)
 byte last[HEAPS * HEAPS];
+byte stock[HEAPS];               // bit b: the sub heap keeps block b to hand it out again
 byte owner[SPANS];               // heaps
 byte absorbed;                   // spans that heap 1 took from heap 0
 byte allocations;
@@ -61,7 +63,7 @@ byte allocations;
 
 // ---- What the properties are about; no step depends on it ----
 
-mtype = { LIVE, PARCEL, SENT, HOME };
+mtype = { LIVE, STOCK, PARCEL, SENT, HOME };
 mtype place[BLOCKS];
 bool sending[HEAPS * HEAPS];
 bool receiving[HEAPS];
@@ -78,8 +80,8 @@ inline NOT_UNSEEN(receiver, sender) {
 
 // ---- The allocator ----
 
-// Into the sub heap of `self`, for the heap that owns the block: fc_channel_post.
-inline post(block, from) {
+// Into the parcel of `self` for the heap that owns the block: fc_sub_forward.
+inline forward(block, from) {
     MOVE(block, from, PARCEL);
     to = owner[SPAN(block)];
     next[block] = first[CHANNEL(to, self)];
@@ -97,7 +99,7 @@ inline put_home(block, from) {
     next[block] = NIL
 }
 
-// A parcel into the channel to `to`: send.
+// A parcel into the channel to `to`: fc_channel_send.
 inline send() {
     atomic {
         sending[CHANNEL(to, self)] = true;
@@ -202,7 +204,7 @@ inline take() {
 #else
             if
             :: owner[SPAN(block)] == self -> put_home(block, SENT)
-            :: else -> post(block, SENT)
+            :: else -> forward(block, SENT)
             fi;
 #endif
             block = old
@@ -222,14 +224,35 @@ inline take() {
 #define IS_HOME(b) (place[b] == HOME)
 #define finished ALL(IS_HOME)
 
+// To the free list if the block is ours, else into the sub heap: fc_sub_put.
 inline free(b) {
     if
     :: owner[SPAN(b)] == self -> put_home(b, LIVE)
-    :: else -> post(b, LIVE)
+    :: owner[SPAN(b)] != self -> forward(b, LIVE)
+    :: owner[SPAN(b)] != self -> MOVE(b, LIVE, STOCK); stock[self] = stock[self] | (1 << b)
     fi
 }
 
-// Every parcel into its channel: fc_channel_flush. Nothing is ever sent to heap 2.
+#define KEEPS(b) (stock[self] & (1 << b))
+#define CAN_HAND_OUT(b) (allocations < ALLOCATIONS && KEEPS(b))
+
+// fc_sub_take.
+inline hand_out(b) {
+    MOVE(b, STOCK, LIVE);
+    stock[self] = stock[self] & ~(1 << b);
+    allocations++
+}
+
+// The owner may have changed since, even to us.
+inline unstock(b) {
+    stock[self] = stock[self] & ~(1 << b);
+    if
+    :: owner[SPAN(b)] == self -> put_home(b, STOCK)
+    :: else -> forward(b, STOCK)
+    fi
+}
+
+// Every parcel into its channel: the rest of fc_sub_flush. Nothing is ever sent to heap 2.
 inline flush() {
     do
     :: atomic { HAS_PARCEL(0) -> to = 0 }; send()
@@ -250,10 +273,17 @@ alive:
     :: atomic { CAN_ALLOCATE(0) -> MOVE(0, HOME, LIVE); allocations++ }
     :: atomic { CAN_ALLOCATE(1) -> MOVE(1, HOME, LIVE); allocations++ }
     :: atomic { CAN_ALLOCATE(2) -> MOVE(2, HOME, LIVE); allocations++ }
+    :: atomic { CAN_HAND_OUT(0) -> hand_out(0) }
+    :: atomic { CAN_HAND_OUT(1) -> hand_out(1) }
+    :: atomic { CAN_HAND_OUT(2) -> hand_out(2) }
+    :: atomic { KEEPS(0) -> unstock(0) }
+    :: atomic { KEEPS(1) -> unstock(1) }
+    :: atomic { KEEPS(2) -> unstock(2) }
     :: atomic { HAS_PARCEL(0) -> to = 0 }; send()
     :: atomic { HAS_PARCEL(1) -> to = 1 }; send()
     :: mail[self] != 0 -> collect()
-    :: self != 1 && deaths < DEATHS -> deaths++; goto die
+    // A dying thread has emptied its stock.
+    :: self != 1 && deaths < DEATHS && !stock[self] -> deaths++; goto die
     // All that was freed is home: nothing is left to do.
     :: finished && allocations == ALLOCATIONS -> goto end
     od;

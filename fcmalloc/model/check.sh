@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Model-checks the channels: channel.pml keeps its properties, and every variant that breaks the
-# protocol is refuted. Takes half a minute and 1 GiB; ends with 77 where spin is not installed.
+# protocol is refuted. Takes a minute and 1 GiB; ends with 77 where spin is not installed.
 set -euo pipefail
 model=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/channel.pml
 variants=(FLAG_BEFORE_PUSH LOAD_AND_STORE CLEAR_AFTER_TAKE DIE_WITHOUT_FLUSH KEEP_ABSORBED)

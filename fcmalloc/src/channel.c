@@ -6,8 +6,7 @@
 static unsigned words(void) { return (fc_heap_count() + 63) / 64; }
 
 static void announce(_Atomic uint64_t *mail, unsigned sender) {
-    atomic_fetch_or_explicit(&mail[sender / 64], (uint64_t)1 << sender % 64,
-                             memory_order_release);
+    atomic_fetch_or_explicit(&mail[sender / 64], (uint64_t)1 << sender % 64, memory_order_release);
 }
 
 void fc_channel_send(struct fc_heap *heap, struct fc_heap *owner, struct fc_block *first,
@@ -17,8 +16,7 @@ void fc_channel_send(struct fc_heap *heap, struct fc_heap *owner, struct fc_bloc
     do {
         fc_block_link(last, before);
     } while (!atomic_compare_exchange_weak_explicit(&channel->blocks, &before, first,
-                                                    memory_order_release,
-                                                    memory_order_relaxed));
+                                                    memory_order_release, memory_order_relaxed));
     if (before == NULL) {
         announce(owner->inbox.block_mail, heap->id);
     }
@@ -65,8 +63,7 @@ static inline bool empty(struct fc_heap *heap, struct fc_inbox *inbox, put_block
         if (atomic_load_explicit(&inbox->block_mail[word], memory_order_relaxed) == 0) {
             continue;
         }
-        uint64_t mail =
-            atomic_exchange_explicit(&inbox->block_mail[word], 0, memory_order_acquire);
+        uint64_t mail = atomic_exchange_explicit(&inbox->block_mail[word], 0, memory_order_acquire);
         for (; mail != 0; mail &= mail - 1) {
             unsigned sender = word * 64 + (unsigned)__builtin_ctzll(mail);
             receive(heap,
@@ -110,8 +107,7 @@ void fc_channel_send_run(struct fc_heap *heap, struct fc_run *run) {
     do {
         run->next = before;
     } while (!atomic_compare_exchange_weak_explicit(&channel->runs, &before, run,
-                                                    memory_order_release,
-                                                    memory_order_relaxed));
+                                                    memory_order_release, memory_order_relaxed));
     if (before == NULL) {
         announce(home->inbox.run_mail, heap->id);
     }
@@ -126,12 +122,11 @@ struct fc_run *fc_channel_collect_runs(struct fc_heap *heap) {
         if (atomic_load_explicit(&inbox->run_mail[word], memory_order_relaxed) == 0) {
             continue;
         }
-        uint64_t mail =
-            atomic_exchange_explicit(&inbox->run_mail[word], 0, memory_order_acquire);
+        uint64_t mail = atomic_exchange_explicit(&inbox->run_mail[word], 0, memory_order_acquire);
         for (; mail != 0; mail &= mail - 1) {
             unsigned sender = word * 64 + (unsigned)__builtin_ctzll(mail);
-            struct fc_run *run = atomic_exchange_explicit(&inbox->channels[sender].runs, NULL,
-                                                          memory_order_acquire);
+            struct fc_run *run =
+                atomic_exchange_explicit(&inbox->channels[sender].runs, NULL, memory_order_acquire);
             while (run != NULL) {
                 struct fc_run *next = run->next;
                 run->next = all;

@@ -1,9 +1,10 @@
 // The ways between heaps: every heap has one channel from every other.
 //
 // Only the sender's thread puts into a channel, in batches; whoever empties it takes all of it at
-// once: the receiver, or a heap that would need fresh memory otherwise. Neither waits for the other. A bit of the receiver's mail tells it which channels
-// are not empty; it is set after the batch is in place and cleared before the channel is emptied,
-// so that no batch stays unseen. fcmalloc/model/channel.pml proves it for small numbers.
+// once: the receiver, or a heap that would need fresh memory otherwise. Neither waits for the
+// other. A bit of the receiver's mail tells it which channels are not empty; it is set after the
+// batch is in place and cleared before the channel is emptied, so that no batch stays unseen.
+// fcmalloc/model/channel.pml proves it for small numbers.
 
 #ifndef FC_CHANNEL_H
 #define FC_CHANNEL_H
@@ -28,8 +29,8 @@ void fc_channel_send(struct fc_heap *heap, struct fc_heap *owner, struct fc_bloc
                      struct fc_block *last);
 // Takes the blocks that others sent. Only for the heap's thread. False if there were none.
 bool fc_channel_collect(struct fc_heap *heap);
-// Takes blocks that were sent to another heap and that its thread has not fetched, until there is one
-// of the class in stock. False if there is none.
+// Takes blocks that were sent to another heap and that its thread has not fetched, until there is
+// one of the class in stock. False if there is none.
 bool fc_channel_intercept(struct fc_heap *heap, unsigned class);
 bool fc_channel_has_mail(struct fc_heap *heap);
 

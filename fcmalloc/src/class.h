@@ -15,8 +15,8 @@
 #define FC_PAGE ((size_t)4096)
 #define FC_PAGE_SHIFT 12
 #define FC_ALIGNMENT ((size_t)16)
-// Rows of 32 KiB and more, which encrypted computation is made of, are large blocks: those can be used
-// by any heap once they are free.
+// Rows of 32 KiB and more, which encrypted computation is made of, are large blocks: those can be
+// used by any heap once they are free.
 #define FC_SMALL_MAX ((size_t)28 << 10)
 #define FC_CLASSES 92
 #define FC_SPAN_LEAST ((size_t)64 << 10)

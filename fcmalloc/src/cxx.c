@@ -51,15 +51,15 @@ static inline void *new_aligned(size_t size, size_t alignment) {
 }
 
 #define EXPORT __attribute__((visibility("default")))
-#define NEW(mangled, parameters, body)                       \
-    EXPORT void *mangled parameters;                         \
+#define NEW(mangled, parameters, body) \
+    EXPORT void *mangled parameters;   \
     void *mangled parameters { return body; }
-#define DELETE(mangled, parameters)                          \
-    EXPORT void mangled parameters;                          \
+#define DELETE(mangled, parameters) \
+    EXPORT void mangled parameters; \
     void mangled parameters { fc_free(block); }
 
-// operator new(size_t), and with std::align_val_t; then the array forms. Those with std::nothrow are
-// the C++ library's, which call these and catch what they or a handler throw.
+// operator new(size_t), and with std::align_val_t; then the array forms. Those with std::nothrow
+// are the C++ library's, which call these and catch what they or a handler throw.
 NEW(_Znwm, (size_t size), new_throwing(size))
 NEW(_ZnwmSt11align_val_t, (size_t size, size_t alignment), new_aligned(size, alignment))
 NEW(_Znam, (size_t size), new_throwing(size))
@@ -72,18 +72,14 @@ DELETE(_ZdlPvm, (void *block, size_t size __attribute__((unused))))
 DELETE(_ZdlPvRKSt9nothrow_t, (void *block, const void *tag __attribute__((unused))))
 DELETE(_ZdlPvSt11align_val_t, (void *block, size_t alignment __attribute__((unused))))
 DELETE(_ZdlPvmSt11align_val_t,
-       (void *block, size_t size __attribute__((unused)),
-        size_t alignment __attribute__((unused))))
-DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t,
-       (void *block, size_t alignment __attribute__((unused)),
-        const void *tag __attribute__((unused))))
+       (void *block, size_t size __attribute__((unused)), size_t alignment __attribute__((unused))))
+DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, (void *block, size_t alignment __attribute__((unused)),
+                                             const void *tag __attribute__((unused))))
 DELETE(_ZdaPv, (void *block))
 DELETE(_ZdaPvm, (void *block, size_t size __attribute__((unused))))
 DELETE(_ZdaPvRKSt9nothrow_t, (void *block, const void *tag __attribute__((unused))))
 DELETE(_ZdaPvSt11align_val_t, (void *block, size_t alignment __attribute__((unused))))
 DELETE(_ZdaPvmSt11align_val_t,
-       (void *block, size_t size __attribute__((unused)),
-        size_t alignment __attribute__((unused))))
-DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t,
-       (void *block, size_t alignment __attribute__((unused)),
-        const void *tag __attribute__((unused))))
+       (void *block, size_t size __attribute__((unused)), size_t alignment __attribute__((unused))))
+DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, (void *block, size_t alignment __attribute__((unused)),
+                                             const void *tag __attribute__((unused))))

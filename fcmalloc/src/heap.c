@@ -19,8 +19,8 @@ struct fc_heap fc_no_heap = {.current = {SAME_92(&fc_no_span)}};
 
 _Thread_local struct fc_heap *fc_self = &fc_no_heap;
 
-// Rounds of a thread's destructors. ThreadSanitizer takes leave of the thread in the last one, after
-// which nothing that it has instrumented may run.
+// Rounds of a thread's destructors. ThreadSanitizer takes leave of the thread in the last one,
+// after which nothing that it has instrumented may run.
 #ifdef __SANITIZE_THREAD__
 #define FAREWELLS (PTHREAD_DESTRUCTOR_ITERATIONS - 1)
 #else
@@ -42,9 +42,7 @@ static struct {
     bool has_key;
 } registry;
 
-unsigned fc_heap_count(void) {
-    return atomic_load_explicit(&registry.count, memory_order_acquire);
-}
+unsigned fc_heap_count(void) { return atomic_load_explicit(&registry.count, memory_order_acquire); }
 
 struct fc_heap *fc_heap_at(unsigned id) { return registry.heaps[id]; }
 
@@ -111,8 +109,7 @@ static void release(struct fc_heap *heap) {
 // Runs when the thread ends. Other destructors may still allocate: asks to run again until the
 // last round, so as to be the last.
 static void end_thread(void *heap) {
-    if (++farewells < FAREWELLS &&
-        pthread_setspecific(registry.key, heap) == 0) {
+    if (++farewells < FAREWELLS && pthread_setspecific(registry.key, heap) == 0) {
         return;
     }
     fc_self = &fc_no_heap;

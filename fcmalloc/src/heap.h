@@ -27,7 +27,7 @@ struct fc_heap {
     enum fc_heap_state state;  // under the registry's lock
     struct fc_heap *next_dead;
     _Atomic uint64_t policy;  // the memory policy that its pages were touched under
-    unsigned colour;  // where in its page the next large block starts
+    unsigned colour;          // where in its page the next large block starts
 
     // Spans with room, other than the current ones: taken from the front, put at the back.
     struct fc_run *first[FC_CLASSES];
@@ -35,7 +35,7 @@ struct fc_heap {
     // Spans without room.
     struct fc_run *full;
     size_t spans;
-    size_t reclaim_at;  // when the shelf has used this much, empty spans are looked for
+    size_t reclaim_at;            // when the shelf has used this much, empty spans are looked for
     uint64_t carved[FC_CLASSES];  // blocks in spans of the class that were ever used
     uint64_t demand[FC_CLASSES];  // most that `carved` has been
 

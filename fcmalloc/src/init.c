@@ -25,7 +25,8 @@ bool fc_init(void) {
     if (atomic_load_explicit(&state, memory_order_relaxed) == NOT_BEGUN) {
         fc_options_read();
         fc_numa_open();
-        bool open = fc_space_open(sizeof(struct fc_heap) + FC_LINE, sizeof(struct fc_channel) + sizeof(struct fc_parcel));
+        bool open = fc_space_open(sizeof(struct fc_heap) + FC_LINE,
+                                  sizeof(struct fc_channel) + sizeof(struct fc_parcel));
         atomic_store_explicit(&state, open ? READY : REFUSED, memory_order_release);
     }
     fc_lock_drop(&lock);

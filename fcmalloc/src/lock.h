@@ -24,7 +24,8 @@ void fc_lock_wake(struct fc_lock *lock);
 
 static inline bool fc_lock_try(struct fc_lock *lock) {
     uint32_t free = 0;
-    return fc_lock_holds_all || atomic_compare_exchange_strong_explicit(&lock->state, &free, 1, memory_order_acquire,
+    return fc_lock_holds_all ||
+           atomic_compare_exchange_strong_explicit(&lock->state, &free, 1, memory_order_acquire,
                                                    memory_order_relaxed);
 }
 
@@ -35,7 +36,8 @@ static inline void fc_lock_take(struct fc_lock *lock) {
 }
 
 static inline void fc_lock_drop(struct fc_lock *lock) {
-    if (!fc_lock_holds_all && atomic_exchange_explicit(&lock->state, 0, memory_order_release) == 2) {
+    if (!fc_lock_holds_all &&
+        atomic_exchange_explicit(&lock->state, 0, memory_order_release) == 2) {
         fc_lock_wake(lock);
     }
 }

@@ -9,6 +9,7 @@
 #include "heap.h"
 #include "options.h"
 #include "os.h"
+#include "poison.h"
 #include "report.h"
 #include "span.h"
 
@@ -87,7 +88,19 @@ static void large_free(struct fc_heap *heap, struct fc_run *run) {
     }
 }
 
+// Bytes that a block in use may be filled with.
+static size_t usable(const struct fc_run *run) {
+    return fc_run_kind(run) == FC_RUN_LARGE ? large_room(run) : fc_run_stride(run);
+}
+
 // ---- Allocation ----
+
+static inline void *given(void *block, size_t size, bool zero) {
+    if (FC_POISONS && block != NULL) {
+        fc_poison_give(block, size, usable(fc_space_run(block)), zero);
+    }
+    return block;
+}
 
 static void *alloc_from(struct fc_heap *heap, size_t size, bool *zero) {
     if (size > FC_SMALL_MAX) {
@@ -95,8 +108,7 @@ static void *alloc_from(struct fc_heap *heap, size_t size, bool *zero) {
     }
     unsigned class = fc_class_of(size);
     struct fc_block *exchanged = fc_sub_take(heap, class);
-    if (exchanged == NULL && heap->current[class]->free == NULL &&
-        !fc_span_refill(heap, class)) {
+    if (exchanged == NULL && heap->current[class]->free == NULL && !fc_span_refill(heap, class)) {
         // What others have not fetched is used before fresh memory.
         exchanged = fc_channel_intercept(heap, class) ? fc_sub_take(heap, class) : NULL;
         if (exchanged == NULL && !fc_span_add(heap, class)) {
@@ -114,7 +126,7 @@ static __attribute__((noinline)) void *alloc_slow(size_t size, bool *zero) {
     if (heap == NULL) {
         return no_memory();
     }
-    void *block = alloc_from(heap, size, zero);
+    void *block = given(alloc_from(heap, size, zero), size, *zero);
     fc_heap_leave(heap);
     return block;
 }
@@ -123,10 +135,10 @@ void *fc_malloc(size_t size) {
     if (FC_LIKELY(size <= FC_SMALL_MAX)) {
         struct fc_run *span = fc_self->current[fc_class_of(size)];
         if (FC_LIKELY(span->free != NULL)) {
-            return fc_span_pop(span);
+            return given(fc_span_pop(span), size, false);
         }
     }
-    bool zero;
+    bool zero = false;
     return alloc_slow(size, &zero);
 }
 
@@ -167,7 +179,7 @@ static void *aligned(size_t alignment, size_t size) {
     if (heap == NULL) {
         return no_memory();
     }
-    void *block = aligned_from(heap, alignment, size > 0 ? size : 1);
+    void *block = given(aligned_from(heap, alignment, size > 0 ? size : 1), size, false);
     fc_heap_leave(heap);
     return block;
 }
@@ -220,9 +232,7 @@ void *fc_pvalloc(size_t size) {
 
 // ---- Freeing ----
 
-static _Noreturn void die_foreign(const void *p) {
-    fc_die("pointer %p was not allocated here", p);
-}
+static _Noreturn void die_foreign(const void *p) { fc_die("pointer %p was not allocated here", p); }
 
 static _Noreturn void die_interior(const void *p) {
     fc_die("pointer %p is not the beginning of a block", p);
@@ -289,6 +299,9 @@ static __attribute__((noinline)) void free_slow(void *p) {
 }
 
 void fc_free(void *p) {
+    if (FC_POISONS && p != NULL) {
+        fc_poison_take(p, usable(run_of(p)));
+    }
     if (FC_LIKELY(fc_space_holds(p))) {
         struct fc_run *span = fc_space_run(p);
         struct fc_heap *heap = fc_self;
@@ -304,14 +317,17 @@ void fc_free(void *p) {
     free_slow(p);
 }
 
-static size_t usable(const struct fc_run *run) {
-    return fc_run_kind(run) == FC_RUN_LARGE ? large_room(run) : fc_run_stride(run);
+size_t fc_malloc_usable_size(const void *p) {
+    size_t room = p != NULL ? usable(run_of(p)) : 0;
+    fc_poison_open(p, room);
+    return room;
 }
 
-size_t fc_malloc_usable_size(const void *p) { return p != NULL ? usable(run_of(p)) : 0; }
-
 void fc_free_sized(void *p, size_t size) {
-    if (p != NULL && usable(run_of(p)) < size) {
+    if (p == NULL) {
+        return;
+    }
+    if (usable(run_of(p)) < size) {
         fc_die("block %p is smaller than the size it was freed with", p);
     }
     fc_free(p);
@@ -347,7 +363,7 @@ void *fc_realloc(void *p, size_t size) {
         return fc_malloc(size);
     }
     struct fc_run *run = run_of(p);
-    if (resize(run, size)) {
+    if (!FC_POISONS && resize(run, size)) {
         return p;
     }
     void *moved = fc_malloc(size);
@@ -355,6 +371,7 @@ void *fc_realloc(void *p, size_t size) {
         return size <= usable(run) ? p : NULL;
     }
     size_t room = usable(run);
+    fc_poison_open(p, room);
     memcpy(moved, p, room < size ? room : size);
     fc_free(p);
     return moved;

@@ -37,7 +37,7 @@ static bool read_size(const char *text, const char **end, size_t *out) {
 }
 
 static void read_whole_size(const char *name, size_t *out) {
-    const char *text = getenv(name);
+    const char *text = secure_getenv(name);
     const char *end;
     size_t value;
     if (text == NULL) {
@@ -52,7 +52,7 @@ static void read_whole_size(const char *name, size_t *out) {
 
 // "8G", or "main=2G,core=512M" in either order.
 static void read_reserve(void) {
-    const char *text = getenv("FCMALLOC_RESERVE");
+    const char *text = secure_getenv("FCMALLOC_RESERVE");
     if (text == NULL) {
         return;
     }
@@ -85,7 +85,7 @@ static void read_reserve(void) {
 
 static void read_huge(void) {
     static const char *const names[] = {"never", "thp", "explicit"};
-    const char *text = getenv("FCMALLOC_HUGE");
+    const char *text = secure_getenv("FCMALLOC_HUGE");
     fc_options.huge = FC_HUGE_TRANSPARENT;
     for (int i = 0; text != NULL && i < 3; i++) {
         if (strcmp(text, names[i]) == 0) {
@@ -99,7 +99,7 @@ static void read_huge(void) {
 }
 
 static void read_stats(void) {
-    const char *text = getenv("FCMALLOC_STATS");
+    const char *text = secure_getenv("FCMALLOC_STATS");
     if (text == NULL) {
         return;
     }
@@ -111,6 +111,7 @@ static void read_stats(void) {
     }
 }
 
+// Programs that run with more rights than their user take no options from the user.
 void fc_options_read(void) {
     fc_options.limit = SIZE_MAX;
     read_reserve();
@@ -120,6 +121,6 @@ void fc_options_read(void) {
     size_t decay = 0;
     read_whole_size("FCMALLOC_DECAY", &decay);
     fc_options.decay = decay < INT32_MAX ? (uint32_t)decay : INT32_MAX;
-    fc_options.record = getenv("FCMALLOC_RECORD");
-    fc_options.plan = getenv("FCMALLOC_PLAN");
+    fc_options.record = secure_getenv("FCMALLOC_RECORD");
+    fc_options.plan = secure_getenv("FCMALLOC_PLAN");
 }

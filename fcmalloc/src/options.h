@@ -16,8 +16,8 @@ struct fc_options {
     size_t limit;         // most bytes of footprint; SIZE_MAX where unlimited
     uint32_t decay;       // milliseconds after which free memory is given back; 0 never
     enum fc_huge huge;
-    const char *record;   // file to write the demand to at exit, or NULL
-    const char *plan;     // file to read the demand from, or NULL
+    const char *record;  // file to write the demand to at exit, or NULL
+    const char *plan;    // file to read the demand from, or NULL
     bool stats;
     const char *stats_file;  // NULL for standard error
 };

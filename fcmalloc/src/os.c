@@ -31,9 +31,7 @@
 
 _Atomic uint64_t fc_os_calls;
 
-static void count_call(void) {
-    atomic_fetch_add_explicit(&fc_os_calls, 1, memory_order_relaxed);
-}
+static void count_call(void) { atomic_fetch_add_explicit(&fc_os_calls, 1, memory_order_relaxed); }
 
 static bool advise(void *start, size_t bytes, int advice) {
     int saved = errno;
@@ -47,8 +45,7 @@ void *fc_os_reserve(size_t bytes) {
     int saved = errno;
     size_t padded = bytes + FC_HUGE_PAGE;
     count_call();
-    char *raw =
-        mmap(NULL, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *raw = mmap(NULL, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (raw == MAP_FAILED) {
         errno = saved;
         return NULL;
@@ -71,6 +68,8 @@ bool fc_os_commit(void *start, size_t bytes) {
     return done;
 }
 
+void fc_os_touch(void *start, size_t bytes) { (void)advise(start, bytes, MADV_POPULATE_WRITE); }
+
 bool fc_os_purge(void *start, size_t bytes) { return advise(start, bytes, MADV_DONTNEED); }
 
 void fc_os_advise_huge(void *start, size_t bytes) { (void)advise(start, bytes, MADV_HUGEPAGE); }
@@ -88,8 +87,8 @@ bool fc_os_commit_huge(void *start, size_t bytes) {
 bool fc_os_move(void *to, void *from, size_t bytes) {
     int saved = errno;
     count_call();
-    bool done = mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
-                       to) == to;
+    bool done =
+        mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to;
     errno = saved;
     return done;
 }
@@ -123,8 +122,7 @@ static void *populate_share(void *argument) {
     if (!share->done && errno == EINVAL) {
         // Kernels before 5.14 do not know the advice. A page may be in use by now.
         for (size_t i = 0; i < share->bytes; i += FC_PAGE) {
-            atomic_fetch_or_explicit((_Atomic char *)(share->start + i), 0,
-                                     memory_order_relaxed);
+            atomic_fetch_or_explicit((_Atomic char *)(share->start + i), 0, memory_order_relaxed);
         }
         share->done = true;
     }
@@ -149,12 +147,11 @@ bool fc_os_populate(void *start, size_t bytes) {
     bool done = true;
     for (size_t i = 0; i < threads && i * each < bytes; i++) {
         size_t left = bytes - i * each;
-        shares[i] = (struct share){.start = (char *)start + i * each,
-                                   .bytes = left < each ? left : each};
+        shares[i] =
+            (struct share){.start = (char *)start + i * each, .bytes = left < each ? left : each};
         // The calling thread does the last share, and what no thread could be had for.
         bool last = left <= each;
-        if (!last &&
-            pthread_create(&shares[i].thread, NULL, populate_share, &shares[i]) == 0) {
+        if (!last && pthread_create(&shares[i].thread, NULL, populate_share, &shares[i]) == 0) {
             started = i + 1;
             continue;
         }

@@ -26,6 +26,8 @@ bool fc_os_commit_huge(void *start, size_t bytes);
 // First-touches committed pages with as many threads as the program may use cores. Starting them
 // allocates: not under a lock.
 bool fc_os_populate(void *start, size_t bytes);
+// First-touches a few committed pages in one call. They need not be.
+void fc_os_touch(void *start, size_t bytes);
 // Moves the pages under `from` to `to`; `from` reads as zeros afterwards.
 bool fc_os_move(void *to, void *from, size_t bytes);
 // Makes pages fault on access, or undoes it.

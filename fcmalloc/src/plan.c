@@ -41,8 +41,7 @@ static void record_heap(struct writer *writer, struct fc_heap *heap) {
     }
     write_line(writer, line,
                snprintf(line, sizeof line, "heap %u large peak %zu\nheap %u footprint %zu\n",
-                        heap->id, heap->shelf.large_peak << FC_PAGE_SHIFT, heap->id,
-                        footprint));
+                        heap->id, heap->shelf.large_peak << FC_PAGE_SHIFT, heap->id, footprint));
 }
 
 void fc_plan_record(void) {
@@ -131,10 +130,8 @@ static enum parsed parse(const char *line, struct record *out) {
         return known && out->heap < FC_HEAPS_MAX ? PARSED_DEMAND : PARSED_WRONG;
     }
     used = 0;
-    bool large =
-        sscanf(line, "heap %u large peak %zu%n", &out->heap, &out->peak, &used) == 2;
-    return large && line[used] == '\0' && out->heap < FC_HEAPS_MAX ? PARSED_DEMAND
-                                                                   : PARSED_WRONG;
+    bool large = sscanf(line, "heap %u large peak %zu%n", &out->heap, &out->peak, &used) == 2;
+    return large && line[used] == '\0' && out->heap < FC_HEAPS_MAX ? PARSED_DEMAND : PARSED_WRONG;
 }
 
 static const char *apply_record(const struct record *record) {
@@ -146,8 +143,7 @@ static const char *apply_record(const struct record *record) {
         done = fc_span_prepare(fc_heap_at(record->heap), fc_class_of(record->class_size),
                                record->peak);
     } else if (done) {
-        done = fc_shelf_prepare(fc_heap_at(record->heap),
-                                fc_round_up(record->peak, FC_PAGE));
+        done = fc_shelf_prepare(fc_heap_at(record->heap), fc_round_up(record->peak, FC_PAGE));
     }
     return done ? NULL : "asks for more than the machine can give; applied in part";
 }

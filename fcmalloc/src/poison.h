@@ -21,17 +21,23 @@
 #include <valgrind/memcheck.h>
 #else
 #define VALGRIND_MALLOCLIKE_BLOCK(block, size, zone, zero) ((void)(zero))
-#define VALGRIND_RESIZEINPLACE_BLOCK(block, before, after, zone) ((void)(before))
 #define VALGRIND_FREELIKE_BLOCK(block, zone) ((void)(block))
 #define VALGRIND_MAKE_MEM_DEFINED(start, bytes) ((void)(start))
 #define VALGRIND_MAKE_MEM_NOACCESS(start, bytes) ((void)(start))
 #endif
 
+// Whether anybody listens.
+#if defined(__SANITIZE_ADDRESS__) || defined(FC_VALGRIND)
+#define FC_POISONS true
+#else
+#define FC_POISONS false
+#endif
+
 // Bytes at the beginning of a block that the allocator may look at at any time.
 #define FC_POISON_LINK ((size_t)16)
 
-// The allocator itself will use these bytes.
-static inline void fc_poison_open(void *start, size_t bytes) {
+// The bytes may be used, whatever they hold.
+static inline void fc_poison_open(const void *start, size_t bytes) {
     ASAN_UNPOISON_MEMORY_REGION(start, bytes);
     VALGRIND_MAKE_MEM_DEFINED(start, bytes);
 }
@@ -41,15 +47,8 @@ static inline void fc_poison_give(void *block, size_t size, size_t room, bool ze
     size_t own = size < FC_POISON_LINK ? FC_POISON_LINK : size;
     ASAN_UNPOISON_MEMORY_REGION(block, own);
     ASAN_POISON_MEMORY_REGION((char *)block + own, room - own);
-    VALGRIND_MALLOCLIKE_BLOCK(block, size, 0, zero);
-}
-
-// The program's block has `after` bytes of `room` from now on.
-static inline void fc_poison_resize(void *block, size_t before, size_t after, size_t room) {
-    size_t own = after < FC_POISON_LINK ? FC_POISON_LINK : after;
-    ASAN_UNPOISON_MEMORY_REGION(block, own);
-    ASAN_POISON_MEMORY_REGION((char *)block + own, room - own);
-    VALGRIND_RESIZEINPLACE_BLOCK(block, before, after, 0);
+    VALGRIND_MAKE_MEM_NOACCESS((char *)block + own, room - own);
+    VALGRIND_MALLOCLIKE_BLOCK(block, own, 0, zero);
 }
 
 // The program's block comes back.

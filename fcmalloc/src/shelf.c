@@ -12,10 +12,10 @@
 // there must be enough for every heap: this many regions, of at most LARGEST_WISH.
 #define REGIONS 8192
 #define LARGEST_WISH ((size_t)1 << 30)
-// Huge pages are used for what is asked for in such pieces, and for everything once the program is so
-// large that a half-used huge page in every heap is less than this share of it.
+// Huge pages are used for what is asked for in such pieces, and for everything once the program is
+// so large that a half-used huge page in every heap is less than this share of it.
 #define HUGE_REQUEST ((size_t)4 << 20)
-#define HUGE_SHARE 10
+#define HUGE_SHARE 2
 
 // Bins of one length each up to 15 pages, then eight a doubling.
 static unsigned bin_of(uint32_t pages) {
@@ -98,8 +98,8 @@ static void undescribe(struct fc_shelf *shelf, struct fc_run *run) {
 
 // Shortens the run to `pages`; what is left becomes a free run. False without a descriptor.
 static bool cut(struct fc_heap *heap, struct fc_run *run, uint32_t pages) {
-    struct fc_run *rest = describe(&heap->shelf, run->start + (size_t)pages * FC_PAGE,
-                                   run->pages - pages, run->zero);
+    struct fc_run *rest =
+        describe(&heap->shelf, run->start + (size_t)pages * FC_PAGE, run->pages - pages, run->zero);
     if (rest == NULL) {
         return false;
     }
@@ -252,8 +252,7 @@ static struct fc_run *steal(struct fc_heap *heap, uint32_t pages, bool same_poli
         struct fc_heap *victim = fc_heap_at((heap->id + i) % count);
         struct fc_shelf *shelf = &victim->shelf;
         size_t mailed = atomic_load_explicit(&shelf->mailed, memory_order_relaxed);
-        if (idle(shelf) + mailed < pages ||
-            (victim->policy == heap->policy) != same_policy ||
+        if (idle(shelf) + mailed < pages || (victim->policy == heap->policy) != same_policy ||
             !fc_lock_try(&shelf->lock)) {
             continue;
         }
@@ -286,8 +285,10 @@ static void consider_huge(struct fc_shelf *shelf) {
 static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined) {
     struct fc_shelf *shelf = &heap->shelf;
     size_t bytes = (size_t)pages << FC_PAGE_SHIFT;
-    struct fc_run *before =
-        joined && shelf->top != NULL ? neighbour(heap, shelf->top - FC_PAGE) : NULL;
+    if (shelf->top == NULL) {
+        return NULL;
+    }
+    struct fc_run *before = joined ? neighbour(heap, shelf->top - FC_PAGE) : NULL;
     size_t have = before != NULL ? fc_run_bytes(before) : 0;
     if (have >= bytes || bytes - have > (size_t)(shelf->end - shelf->top)) {
         return NULL;
@@ -529,8 +530,7 @@ size_t fc_shelf_purge(struct fc_heap *heap) {
         }
     }
     fc_space_refund(bytes);
-    if (shelf->ready > shelf->top &&
-        fc_os_purge(shelf->top, (size_t)(shelf->ready - shelf->top))) {
+    if (shelf->ready > shelf->top && fc_os_purge(shelf->top, (size_t)(shelf->ready - shelf->top))) {
         bytes += (size_t)(shelf->ready - shelf->top);
         shelf->ready = shelf->top;
     }

@@ -22,12 +22,12 @@ struct fc_shelf {
     char *top;
     char *ready;
     char *end;
-    bool huge;  // huge pages were asked for from `top` on
+    bool huge;            // huge pages were asked for from `top` on
     size_t taken;         // bytes of regions so far
     _Atomic size_t used;  // bytes of them ever used
-    size_t large;       // pages in large blocks now
-    size_t large_peak;  // most that has been
-    uint32_t last_scan; // milliseconds, when decay last looked
+    size_t large;         // pages in large blocks now
+    size_t large_peak;    // most that has been
+    uint32_t last_scan;   // milliseconds, when decay last looked
     unsigned loose_next;
     char *loose[FC_LOOSE];
     struct fc_run *spare;  // descriptors not in use

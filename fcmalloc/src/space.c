@@ -68,8 +68,7 @@ static bool commit(uintptr_t end) {
     if (least <= size) {
         return true;
     }
-    for (size_t wish = smaller(fc_round_up(least, COMMIT_STEP), fc_space.whole);;
-         wish = least) {
+    for (size_t wish = smaller(fc_round_up(least, COMMIT_STEP), fc_space.whole);; wish = least) {
         if (commit_table(fc_space.map, map_bytes, size, wish) &&
             commit_table(fc_space.bits, bits_bytes, size, wish) &&
             fc_os_commit((char *)fc_space.base + size, wish - size)) {
@@ -111,9 +110,8 @@ char *fc_space_grow(size_t bytes, size_t wish, bool huge, size_t *granted, char 
         return NULL;
     }
     char *end = start + *granted;
-    *ready = populated < (uintptr_t)start  ? start
-             : populated > (uintptr_t)end ? end
-                                          : (char *)populated;
+    *ready =
+        populated<(uintptr_t)start ? start : populated>(uintptr_t) end ? end : (char *)populated;
     if (huge && fc_options.huge != FC_HUGE_NEVER && *ready == start) {
         fc_os_advise_huge(start, *granted);
     }

@@ -49,8 +49,8 @@ struct fc_run {
         char *payload;          // large: what the program was given
     };
     union {
-        _Atomic uint64_t reciprocal;      // spans: 2^40 / stride, rounded up
-        _Atomic(struct fc_heap *) home;   // others: the heap whose shelf it belongs to
+        _Atomic uint64_t reciprocal;     // spans: 2^40 / stride, rounded up
+        _Atomic(struct fc_heap *) home;  // others: the heap whose shelf it belongs to
     };
     uint16_t steps;  // spans: bytes between blocks, in units of FC_ALIGNMENT
     bool listed;     // spans: among those of its class with room
@@ -81,19 +81,19 @@ struct fc_space {
     uint64_t *bits;
     uint64_t secret;
 
-    struct fc_lock lock;   // guards what follows
-    size_t whole;          // bytes of pages that there may be
-    size_t granule;        // regions are multiples of it
-    uintptr_t frontier;    // first page not handed to a heap
-    uintptr_t populated;   // first page beyond the frontier not first-touched
-    char *descriptors;     // first never used
+    struct fc_lock lock;  // guards what follows
+    size_t whole;         // bytes of pages that there may be
+    size_t granule;       // regions are multiples of it
+    uintptr_t frontier;   // first page not handed to a heap
+    uintptr_t populated;  // first page beyond the frontier not first-touched
+    char *descriptors;    // first never used
     char *descriptors_committed;
     char *descriptors_end;
     char *heaps;
     size_t heap_bytes;
     unsigned heaps_max;
 
-    _Atomic size_t footprint;       // bytes of pages and descriptors handed out, less those purged
+    _Atomic size_t footprint;  // bytes of pages and descriptors handed out, less those purged
     _Atomic size_t footprint_peak;
     _Atomic size_t metadata;
     _Atomic size_t released;
@@ -133,16 +133,14 @@ static inline size_t fc_run_bytes(const struct fc_run *run) {
 }
 
 // Bytes between the blocks of a span.
-static inline size_t fc_run_stride(const struct fc_run *span) {
-    return span->steps * FC_ALIGNMENT;
-}
+static inline size_t fc_run_stride(const struct fc_run *span) { return span->steps * FC_ALIGNMENT; }
 
 static inline enum fc_run_kind fc_run_kind(const struct fc_run *run) {
-    return (enum fc_run_kind)atomic_load_explicit(&run->kind, memory_order_relaxed);
+    return (enum fc_run_kind)atomic_load_explicit(&run->kind, memory_order_acquire);
 }
 
 static inline void fc_run_become(struct fc_run *run, enum fc_run_kind kind) {
-    atomic_store_explicit(&run->kind, (uint8_t)kind, memory_order_relaxed);
+    atomic_store_explicit(&run->kind, (uint8_t)kind, memory_order_release);
 }
 
 static inline struct fc_heap *fc_run_home(const struct fc_run *run) {

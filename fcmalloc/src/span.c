@@ -87,7 +87,8 @@ static bool carve(struct fc_heap *heap, struct fc_run *span) {
     char *start = span->start + (size_t)span->carved * fc_run_stride(span);
     struct fc_block *list = span->free;
     for (unsigned i = count; i-- > 0;) {
-        struct fc_block *block = (struct fc_block *)(start + (size_t)order[i] * fc_run_stride(span));
+        struct fc_block *block =
+            (struct fc_block *)(start + (size_t)order[i] * fc_run_stride(span));
         fc_block_link(block, list);
         list = block;
     }
@@ -108,6 +109,7 @@ static struct fc_run *cut_up(struct fc_heap *heap, unsigned class, struct fc_run
     bytes -= FC_PAGE;
     fc_os_guard(span->start + bytes, FC_PAGE);
 #endif
+    fc_poison_open(span->start, bytes);
     span->free = NULL;
     span->steps = (uint16_t)(stride / FC_ALIGNMENT);
     span->used = 0;
@@ -117,7 +119,6 @@ static struct fc_run *cut_up(struct fc_heap *heap, unsigned class, struct fc_run
     span->capacity = (uint16_t)(capacity < UINT16_MAX ? capacity : UINT16_MAX);
     span->class = (uint8_t)class;
     span->listed = false;
-    span->zero = false;
     atomic_store_explicit(&span->reciprocal, ((uint64_t)1 << 40) / stride + 1,
                           memory_order_relaxed);
     for (uint32_t page = 0; page < span->pages; page++) {
@@ -174,6 +175,11 @@ bool fc_span_add(struct fc_heap *heap, unsigned class) {
     if (span == NULL) {
         return false;
     }
+    // A class that has filled a span will use this one, too: one call instead of a fault a page.
+    if (span->zero && heap->carved[class] * fc_run_stride(span) >= FC_SPAN_LEAST) {
+        fc_os_touch(span->start, fc_run_bytes(span));
+    }
+    span->zero = false;
     replace(heap, span);
     return carve(heap, span);
 }

@@ -7,6 +7,7 @@
 #define FC_SPAN_H
 
 #include "heap.h"
+#include "poison.h"
 #include "report.h"
 
 // Makes a span of the class with a free block the current one. False where the heap has none.
@@ -22,8 +23,8 @@ void fc_span_relist(struct fc_heap *heap, struct fc_run *span);
 // none.
 bool fc_span_retire(struct fc_heap *heap);
 
-// A run as of fc_shelf_take. Now and then while the heap grows, and before it fails, empty spans, its
-// own and those of dead heaps, are made use of.
+// A run as of fc_shelf_take. Now and then while the heap grows, and before it fails, empty spans,
+// its own and those of dead heaps, are made use of.
 struct fc_run *fc_span_take_run(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
                                 size_t alignment);
 
@@ -65,7 +66,9 @@ static inline struct fc_block *fc_block_next(const struct fc_block *block) {
 }
 
 static inline bool fc_block_is_freed(const struct fc_block *block) {
-    return block->check == fc_block_check(block, fc_block_code(block, block->next));
+    struct fc_block held = *block;
+    fc_poison_open(&held, sizeof held);
+    return held.check == fc_block_check(block, fc_block_code(block, held.next));
 }
 
 // Whether a block of the span begins at `p`, of its first `blocks`.

@@ -163,15 +163,14 @@ int fc_stats_json(int descriptor) {
     struct text text = {.length = 0};
     add(&text, "{\"fcmalloc\":\"" FC_VERSION "\",\"pid\":%ld,", (long)getpid());
     add_stats(&text, &figures.stats);
-    add(&text, "\"large_blocks\":%llu,\"classes\":[",
-        (unsigned long long)figures.large_blocks);
+    add(&text, "\"large_blocks\":%llu,\"classes\":[", (unsigned long long)figures.large_blocks);
     const char *comma = "";
     for (unsigned class = 0; class < FC_CLASSES; class++) {
         const struct class_figures *of = &figures.classes[class];
         if (of->spans > 0) {
             add(&text, "%s{\"size\":%zu,\"spans\":%llu,\"used\":%llu,\"touched\":%llu}", comma,
-                fc_class_size(class), (unsigned long long)of->spans,
-                (unsigned long long)of->used, (unsigned long long)of->carved);
+                fc_class_size(class), (unsigned long long)of->spans, (unsigned long long)of->used,
+                (unsigned long long)of->carved);
             comma = ",";
         }
     }
@@ -191,8 +190,8 @@ void fc_stats_report(void) {
         return;
     }
     const char *path = fc_options.stats_file;
-    int file = path == NULL ? STDERR_FILENO
-                            : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    int file =
+        path == NULL ? STDERR_FILENO : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (file < 0 || fc_stats_json(file) != 0) {
         fc_remark("FCMALLOC_STATS", path != NULL ? path : "json",
                   "the figures could not be written; choose another file");

@@ -27,39 +27,21 @@ void fc_sub_forward(struct fc_heap *heap, struct fc_heap *owner, struct fc_block
     }
 }
 
-static bool wanted(struct fc_heap *heap, unsigned class) {
-    return heap->current[class] != &fc_no_span;
-}
-
-static void stock(struct fc_heap *heap, unsigned class, struct fc_block *block) {
-    struct fc_stock *stock = &heap->sub.stocks[class];
-    fc_block_link(block, stock->first);
-    stock->first = block;
-    stock->count++;
-}
-
 static void forward(struct fc_heap *heap, struct fc_run *span, struct fc_block *block) {
     struct fc_heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
     fc_sub_forward(heap, owner, block, fc_run_stride(span));
 }
 
 void fc_sub_put(struct fc_heap *heap, struct fc_run *span, struct fc_block *block) {
-    size_t count = heap->sub.stocks[span->class].count;
     heap->remote_frees++;
-    if (wanted(heap, span->class) && count < FC_STOCK_BLOCKS &&
-        count * fc_run_stride(span) < FC_STOCK_BYTES) {
-        stock(heap, span->class, block);
-    } else {
-        forward(heap, span, block);
-    }
+    forward(heap, span, block);
 }
 
 void fc_sub_keep(struct fc_heap *heap, struct fc_run *span, struct fc_block *block) {
-    if (wanted(heap, span->class)) {
-        stock(heap, span->class, block);
-    } else {
-        forward(heap, span, block);
-    }
+    struct fc_stock *stock = &heap->sub.stocks[span->class];
+    fc_block_link(block, stock->first);
+    stock->first = block;
+    stock->count++;
 }
 
 struct fc_block *fc_sub_take(struct fc_heap *heap, unsigned class) {

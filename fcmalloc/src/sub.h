@@ -1,18 +1,14 @@
-// The sub heap: blocks that a thread freed and another heap owns.
+// The sub heap: blocks that a thread freed, or intercepted, and another heap owns.
 //
-// A few of each class that the thread allocates itself are kept in stock: where threads free each
-// other's blocks all the time, they exchange them this way without sending any. To its owner a block
-// in stock is in use. All others are collected in parcels, one for each owner, and a parcel is sent
-// when it is full.
+// Freed blocks are collected in parcels, one for each owner, and a parcel is sent when it is full.
+// Intercepted blocks are kept in stock and handed out again; to its owner a block in stock is in
+// use.
 
 #ifndef FC_SUB_H
 #define FC_SUB_H
 
 #include "channel.h"
 
-// Most that is kept in stock of a class.
-#define FC_STOCK_BLOCKS 64
-#define FC_STOCK_BYTES ((size_t)512 << 10)
 // A parcel is sent when it holds this many blocks or bytes.
 #define FC_PARCEL_BLOCKS 64
 #define FC_PARCEL_BYTES ((uint32_t)64 << 10)
@@ -37,7 +33,7 @@ struct fc_sub {
 
 // Puts a freed block of the span, which another heap owns, into the calling thread's sub heap.
 void fc_sub_put(struct fc_heap *heap, struct fc_run *span, struct fc_block *block);
-// Puts a block that was on its way to its owner in stock if the thread allocates its class.
+// Puts a block that was on its way to its owner in stock.
 void fc_sub_keep(struct fc_heap *heap, struct fc_run *span, struct fc_block *block);
 // Puts a block of `bytes` into the parcel for its owner.
 void fc_sub_forward(struct fc_heap *heap, struct fc_heap *owner, struct fc_block *block,

@@ -69,7 +69,8 @@ int main(int count, char **arguments) {
     int ran = 0;
     for (struct test *test = first_test; test != NULL; test = test->next) {
         bool wanted = count == 1 && !test->only_when_named;
-        for (int i = 1; i < count; i++) wanted |= strcmp(arguments[i], test->name) == 0;
+        for (int i = 1; i < count; i++)
+            wanted |= strcmp(arguments[i], test->name) == 0;
         if (!wanted) continue;
         test->body();
         if (!test->only_when_named) printf("ok: %s\n", test->name);
@@ -132,7 +133,8 @@ static inline void in_threads(size_t count, void *(*body)(void *)) {
     CHECK(count <= MOST_THREADS);
     for (size_t i = 0; i < count; i++)
         CHECK(pthread_create(&threads[i], NULL, body, (void *)i) == 0);
-    for (size_t i = 0; i < count; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    for (size_t i = 0; i < count; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
 // Bytes of the process that lie in memory.

@@ -5,9 +5,9 @@
 #define FCMALLOC_TOOL_FAIL_H
 
 enum failure {
-    FAILED_ITSELF = 125,   // wrong use, no library, a bad plan
-    FAILED_TO_START = 126, // PROGRAM is there, and cannot be started under the library
-    FAILED_TO_FIND = 127,  // PROGRAM is not there
+    FAILED_ITSELF = 125,    // wrong use, no library, a bad plan
+    FAILED_TO_START = 126,  // PROGRAM is there, and cannot be started under the library
+    FAILED_TO_FIND = 127,   // PROGRAM is not there
 };
 
 // Prints one line, `fcmalloc: ` and the message, on standard error and exits with the status.

@@ -150,34 +150,34 @@ static int run(int count, char *arguments[]) {
     const char *library = "libfcmalloc.so";
     for (int code; (code = getopt_long(count, arguments, GETOPT_SHORT, OPTIONS, NULL)) != -1;) {
         switch (code) {
-        case RESERVE:
-            require_reserve(optarg);
-            set("FCMALLOC_RESERVE", optarg);
-            break;
-        case PLAN:
-            free(plan_read(optarg).demands);
-            set("FCMALLOC_PLAN", absolute(optarg));
-            break;
-        case LIMIT:
-            require_size("limit", optarg);
-            set("FCMALLOC_LIMIT", optarg);
-            break;
-        case HUGE_PAGES:
-            require_huge(optarg);
-            set("FCMALLOC_HUGE", optarg);
-            break;
-        case DECAY:
-            require_decay(optarg);
-            set("FCMALLOC_DECAY", optarg);
-            break;
-        case SECURE:
-            library = "libfcmalloc-secure.so";
-            break;
-        case STATS:
-            set_stats(optarg);
-            break;
-        default:
-            refuse_option(arguments, code);
+            case RESERVE:
+                require_reserve(optarg);
+                set("FCMALLOC_RESERVE", optarg);
+                break;
+            case PLAN:
+                free(plan_read(optarg).demands);
+                set("FCMALLOC_PLAN", absolute(optarg));
+                break;
+            case LIMIT:
+                require_size("limit", optarg);
+                set("FCMALLOC_LIMIT", optarg);
+                break;
+            case HUGE_PAGES:
+                require_huge(optarg);
+                set("FCMALLOC_HUGE", optarg);
+                break;
+            case DECAY:
+                require_decay(optarg);
+                set("FCMALLOC_DECAY", optarg);
+                break;
+            case SECURE:
+                library = "libfcmalloc-secure.so";
+                break;
+            case STATS:
+                set_stats(optarg);
+                break;
+            default:
+                refuse_option(arguments, code);
         }
     }
     preload_and_start(library_find(library), require_program(arguments));

@@ -15,8 +15,8 @@ static const char HEADER[] = "fcmalloc-plan 1";
 // ---- Reading ----
 
 enum {
-    LINE_TEXT = 256,  // of a line; records are far shorter
-    RECORD_WORDS = 6, // of the longest record
+    LINE_TEXT = 256,   // of a line; records are far shorter
+    RECORD_WORDS = 6,  // of the longest record
 };
 
 static unsigned split(char *line, char *words[RECORD_WORDS + 1]) {
@@ -68,9 +68,7 @@ static void append(struct plan *plan, struct demand demand) {
     plan->demands[plan->count++] = demand;
 }
 
-static int compare(uint64_t a, uint64_t b) {
-    return (a > b) - (a < b);
-}
+static int compare(uint64_t a, uint64_t b) { return (a > b) - (a < b); }
 
 static int by_heap_kind_class(const void *left, const void *right) {
     const struct demand *a = left, *b = right;
@@ -122,13 +120,13 @@ enum { NAME_TEXT = 24 };
 
 static const char *demand_name(const struct demand *demand, char text[NAME_TEXT]) {
     switch (demand->kind) {
-    case DEMAND_CLASS:
-        snprintf(text, NAME_TEXT, "%" PRIu64, demand->class_size);
-        return text;
-    case DEMAND_LARGE:
-        return "large";
-    case DEMAND_FOOTPRINT:
-        return "footprint";
+        case DEMAND_CLASS:
+            snprintf(text, NAME_TEXT, "%" PRIu64, demand->class_size);
+            return text;
+        case DEMAND_LARGE:
+            return "large";
+        case DEMAND_FOOTPRINT:
+            return "footprint";
     }
     __builtin_unreachable();
 }
@@ -171,5 +169,6 @@ void plan_show(struct plan *plan) {
         show_row(heap, &plan->demands[i]);
     }
     sum_over_heaps(plan);
-    for (size_t i = 0; i < plan->count; ++i) show_row("all", &plan->demands[i]);
+    for (size_t i = 0; i < plan->count; ++i)
+        show_row("all", &plan->demands[i]);
 }

@@ -19,12 +19,12 @@ enum demand_kind { DEMAND_CLASS, DEMAND_LARGE, DEMAND_FOOTPRINT };
 struct demand {
     enum demand_kind kind;
     uint64_t heap;
-    uint64_t class_size; // bytes; 0 but for DEMAND_CLASS
-    uint64_t peak;       // blocks for DEMAND_CLASS, bytes otherwise
+    uint64_t class_size;  // bytes; 0 but for DEMAND_CLASS
+    uint64_t peak;        // blocks for DEMAND_CLASS, bytes otherwise
 };
 
 struct plan {
-    struct demand *demands; // by heap, kind and class
+    struct demand *demands;  // by heap, kind and class
     size_t count;
 };
 

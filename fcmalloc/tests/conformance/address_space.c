@@ -18,11 +18,13 @@ static void use_and_free(size_t total, size_t size) {
         CHECK(blocks[i] != NULL, "(block %zu of %zu bytes)", i, size);
         ((char *)blocks[i])[0] = ((char *)blocks[i])[size - 1] = 1;
     }
-    for (size_t i = 0; i < count; i++) free(blocks[i]);
+    for (size_t i = 0; i < count; i++)
+        free(blocks[i]);
 }
 
 static void *use_a_little(void *unused) {
-    for (int i = 0; i < 100; i++) free(malloc(20000));
+    for (int i = 0; i < 100; i++)
+        free(malloc(20000));
     return unused;
 }
 
@@ -51,7 +53,8 @@ STEP(uses_up_its_address_space) {
         memset(blocks[count++], 1, 1 << 20);
     CHECK(count < sizeof blocks / sizeof *blocks && errno == ENOMEM);
     CHECK(count > 48, "(%zu MiB)", count);
-    while (count > 0) free(blocks[--count]);
+    while (count > 0)
+        free(blocks[--count]);
     use_and_free(40 << 20, 2 << 20);
 }
 static void up_to_the_end(void) { within(256 << 20, "uses_up_its_address_space"); }

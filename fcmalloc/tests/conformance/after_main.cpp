@@ -17,7 +17,8 @@ void report(char place) {
 struct Hoard {
     std::vector<std::string> words{std::string(100000, 'a'), std::string(10, 'b')};
     ~Hoard() {
-        for (int i = 0; i < 1000; i++) words.push_back(std::string(i, 'c'));
+        for (int i = 0; i < 1000; i++)
+            words.push_back(std::string(i, 'c'));
         report('o');
     }
 } hoard;
@@ -41,7 +42,8 @@ void allocate_at_exit() {
 __attribute__((destructor(101))) void allocate_last() {
     check_pattern(allocated_in_main, 100000, 1);
     free(allocated_in_main);
-    for (size_t size : border_sizes) free(calloc(1, size));
+    for (size_t size : border_sizes)
+        free(calloc(1, size));
     report('d');
 }
 

@@ -18,7 +18,8 @@ TEST(every_block_is_aligned_to_16) {
         blocks[size] = realloc(blocks[size], 3 * size + 1);
         CHECK(aligned(blocks[size], 16), "(size %zu)", size);
     }
-    for (size_t size = 0; size < 10000; size++) free(blocks[size]);
+    for (size_t size = 0; size < 10000; size++)
+        free(blocks[size]);
     for (size_t i = 0; i < BORDER_SIZES; i++) {
         void *block = calloc(border_sizes[i], 1);
         CHECK(aligned(block, 16), "(size %zu)", border_sizes[i]);

@@ -30,7 +30,8 @@ __attribute__((section(".preinit_array"), used)) static void (*preinit)(void) = 
 
 static void *allocate_until_done(void *index) {
     uint64_t seed = (uint64_t)index;
-    while (!done) free(malloc(next_random(&seed) % 300000));
+    while (!done)
+        free(malloc(next_random(&seed) % 300000));
     return NULL;
 }
 
@@ -46,7 +47,8 @@ static void fork_often(void) {
         check_pattern(of_parent, 300, 300);
     }
     done = true;
-    for (size_t i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    for (size_t i = 0; i < 4; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
 TEST(handlers_listed_before_the_constructors_allocate) { fork_often(); }

@@ -28,7 +28,8 @@ TEST(zeros_hold_among_many_live_blocks) {
         check_zero(live[i], size);
         memset(live[i], 0xff, malloc_usable_size(live[i]));
     }
-    for (size_t i = 0; i < COUNT; i++) free(live[i]);
+    for (size_t i = 0; i < COUNT; i++)
+        free(live[i]);
 }
 
 TEST(zeros_hold_after_realloc_and_trim) {

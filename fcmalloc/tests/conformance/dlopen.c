@@ -21,7 +21,8 @@ static void *allocate_in_plugin(size_t size) {
 
 static void open_and_close_often(void) {
     void *kept[BORDER_SIZES];
-    for (size_t i = 0; i < BORDER_SIZES; i++) kept[i] = allocate_in_plugin(border_sizes[i]);
+    for (size_t i = 0; i < BORDER_SIZES; i++)
+        kept[i] = allocate_in_plugin(border_sizes[i]);
     for (size_t i = 0; i < BORDER_SIZES; i++) {
         check_pattern(kept[i], border_sizes[i], border_sizes[i]);
         free(kept[i]);

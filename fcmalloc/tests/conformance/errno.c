@@ -10,7 +10,8 @@ static void free_and_check(void *block) {
 }
 
 TEST(free_keeps_errno) {
-    for (size_t size = 1; size <= (size_t)1 << 32; size *= 2) free_and_check(malloc(size));
+    for (size_t size = 1; size <= (size_t)1 << 32; size *= 2)
+        free_and_check(malloc(size));
     errno = 4711;
     free(opaque(NULL));
     CHECK(errno == 4711);

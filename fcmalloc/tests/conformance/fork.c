@@ -24,13 +24,15 @@ static void exchange_block(uint64_t *seed) {
 
 static void *exchange_until_done(void *index) {
     uint64_t seed = (uint64_t)index;
-    while (!done) exchange_block(&seed);
+    while (!done)
+        exchange_block(&seed);
     return NULL;
 }
 
 static void *exchange_for_a_while(void *index) {
     uint64_t seed = 100 + (uint64_t)index;
-    for (int i = 0; i < 2000; i++) exchange_block(&seed);
+    for (int i = 0; i < 2000; i++)
+        exchange_block(&seed);
     return NULL;
 }
 
@@ -58,15 +60,18 @@ static void while_threads_exchange(void (*body)(void)) {
         CHECK(pthread_create(&threads[i], NULL, exchange_until_done, (void *)i) == 0);
     body();
     done = true;
-    for (size_t i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    for (size_t i = 0; i < THREADS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
 static void fork_often(void) {
-    for (int i = 0; i < FORKS; i++) check_succeeds(live_as_child);
+    for (int i = 0; i < FORKS; i++)
+        check_succeeds(live_as_child);
 }
 
 static void fork_from_a_child(void) {
-    for (int i = 0; i < 5; i++) check_succeeds(fork_again_and_live);
+    for (int i = 0; i < 5; i++)
+        check_succeeds(fork_again_and_live);
 }
 
 static void *fork_a_few_times(void *unused) {

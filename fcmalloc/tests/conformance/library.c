@@ -12,7 +12,8 @@ TEST(blocks_of_the_c_library_are_freed) {
         CHECK(malloc_usable_size(copy) >= 7);
         CHECK(asprintf(&text, "%s %d", copy, i) > 0);
         FILE *memory = open_memstream(&page, &length);
-        for (int line = 0; line < 100; line++) fprintf(memory, "%s\n", text);
+        for (int line = 0; line < 100; line++)
+            fprintf(memory, "%s\n", text);
         CHECK(fclose(memory) == 0 && length == 100 * (strlen(text) + 1));
         free(page);
         free(text);

@@ -70,7 +70,8 @@ static void *press_against_the_limit(void *index) {
         else
             fill_pattern(live[i].block, 0, live[i].size, i);
     }
-    for (size_t i = 0; i < LIVE; i++) free(live[i].block);
+    for (size_t i = 0; i < LIVE; i++)
+        free(live[i].block);
     return NULL;
 }
 
@@ -84,7 +85,8 @@ static void press_with_limit(void) { with_limit("presses_from_many_threads"); }
 TEST(many_threads_meet_the_limit) { check_succeeds(press_with_limit); }
 
 static void *ask_for_too_much(void *unused) {
-    for (int i = 0; i < 100; i++) CHECK(malloc(200 << 20) == NULL && errno == ENOMEM);
+    for (int i = 0; i < 100; i++)
+        CHECK(malloc(200 << 20) == NULL && errno == ENOMEM);
     return unused;
 }
 

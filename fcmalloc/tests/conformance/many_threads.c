@@ -27,6 +27,8 @@ static void *exchange_blocks(void *index) {
 
 TEST(hundreds_of_live_threads_exchange_blocks) {
     CHECK(pthread_barrier_init(&all_there, NULL, THREADS) == 0);
-    for (int round = 0; round < 2; round++) in_threads(THREADS, exchange_blocks);
-    for (size_t i = 0; i < SHARED; i++) free(shared[i]);
+    for (int round = 0; round < 2; round++)
+        in_threads(THREADS, exchange_blocks);
+    for (size_t i = 0; i < SHARED; i++)
+        free(shared[i]);
 }

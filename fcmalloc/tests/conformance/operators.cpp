@@ -66,7 +66,8 @@ TEST(aligned_operators_align) {
                               ::operator new[](size, alignment, std::nothrow),
                               ::operator new(size, alignment),
                               ::operator new[](size, alignment)};
-            for (void *block : blocks) check_block(block, size, bytes);
+            for (void *block : blocks)
+                check_block(block, size, bytes);
             ::operator delete(blocks[0], alignment);
             ::operator delete[](blocks[1], alignment);
             ::operator delete(blocks[2], alignment, std::nothrow);
@@ -127,8 +128,10 @@ TEST(a_new_handler_may_throw) {
 
 TEST(the_standard_library_lives_on_them) {
     std::vector<std::string> words;
-    for (int i = 0; i < 100000; i++) words.push_back(std::string(i % 200, 'x') + std::to_string(i));
-    for (int i = 0; i < 100000; i++) CHECK(words[i].size() >= std::size_t(i % 200) + 1);
+    for (int i = 0; i < 100000; i++)
+        words.push_back(std::string(i % 200, 'x') + std::to_string(i));
+    for (int i = 0; i < 100000; i++)
+        CHECK(words[i].size() >= std::size_t(i % 200) + 1);
     words.erase(words.begin(), words.begin() + 50000);
     words.shrink_to_fit();
     CHECK(words.front() == std::string(0, 'x') + "50000");

@@ -31,7 +31,8 @@ static void *free_blocks_of_the_neighbour(void *index) {
 static size_t bytes_of_a_round(void) {
     size_t bytes = 0;
     for (size_t thread = 0; thread < THREADS; thread++)
-        for (size_t i = 0; i < EACH; i++) bytes += size_of(thread, i);
+        for (size_t i = 0; i < EACH; i++)
+            bytes += size_of(thread, i);
     return bytes;
 }
 
@@ -49,7 +50,8 @@ TEST(the_main_thread_frees_the_blocks_of_dead_ones) {
     size_t before = resident_bytes();
     for (int round = 0; round < 40; round++) {
         in_threads(THREADS, leave_blocks);
-        for (size_t i = 0; i < THREADS; i++) free_blocks_of_the_neighbour((void *)i);
+        for (size_t i = 0; i < THREADS; i++)
+            free_blocks_of_the_neighbour((void *)i);
     }
     CHECK(resident_bytes() < before + 20 * bytes_of_a_round(), "(%zu MiB more, %zu MiB a round)",
           (resident_bytes() - before) >> 20, bytes_of_a_round() >> 20);
@@ -65,9 +67,11 @@ static void *one_large_block(void *unused) {
 }
 
 TEST(ten_thousand_threads_one_after_another_need_the_memory_of_few) {
-    for (int i = 0; i < 100; i++) in_threads(1, one_large_block);
+    for (int i = 0; i < 100; i++)
+        in_threads(1, one_large_block);
     size_t settled = resident_bytes();
-    for (int i = 0; i < 10000; i++) in_threads(1, one_large_block);
+    for (int i = 0; i < 10000; i++)
+        in_threads(1, one_large_block);
     CHECK(resident_bytes() < settled + (32 << 20), "(%zu MiB more)",
           (resident_bytes() - settled) >> 20);
 }
@@ -99,7 +103,8 @@ static void *produce_or_consume(void *consumer) {
 TEST(a_producer_gets_back_what_a_consumer_frees) {
     in_threads(2, produce_or_consume);
     size_t settled = resident_bytes();
-    for (int round = 0; round < 4; round++) in_threads(2, produce_or_consume);
+    for (int round = 0; round < 4; round++)
+        in_threads(2, produce_or_consume);
     CHECK(resident_bytes() < settled + (48 << 20), "(%zu MiB more)",
           (resident_bytes() - settled) >> 20);
 }

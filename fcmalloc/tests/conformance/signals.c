@@ -29,7 +29,8 @@ static void *allocate_a_lot(void *index) {
         CHECK(live[i].block != NULL);
         fill_pattern(live[i].block, 0, live[i].size, i);
     }
-    for (size_t i = 0; i < LIVE; i++) free(live[i].block);
+    for (size_t i = 0; i < LIVE; i++)
+        free(live[i].block);
     working--;
     return NULL;
 }
@@ -47,7 +48,8 @@ static void start_threads(void) {
 }
 
 static void join_threads(void) {
-    for (size_t i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    for (size_t i = 0; i < THREADS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
     CHECK(signals > 0);
 }
 
@@ -55,7 +57,8 @@ TEST(a_storm_of_signals_disturbs_no_allocation) {
     handle(SIGUSR1);
     start_threads();
     while (working > 0)
-        for (size_t i = 0; i < THREADS; i++) pthread_kill(threads[i], SIGUSR1);
+        for (size_t i = 0; i < THREADS; i++)
+            pthread_kill(threads[i], SIGUSR1);
     join_threads();
 }
 

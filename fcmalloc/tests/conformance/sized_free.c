@@ -15,7 +15,8 @@ TEST(free_sized_frees) {
     *(void **)&free_sized = standard_function("free_sized");
     if (free_sized == NULL) return;
     size_t before = resident_bytes();
-    for (size_t size = 0; size < 100000; size += 13) free_sized(malloc(size), size);
+    for (size_t size = 0; size < 100000; size += 13)
+        free_sized(malloc(size), size);
     for (int round = 0; round < 1000; round++) {
         void *block = calloc(1, 1 << 20);
         memset(block, 1, 1 << 20);

@@ -8,7 +8,8 @@ static _Atomic bool done;
 
 static void *allocate_until_done(void *index) {
     uint64_t seed = (uint64_t)index;
-    while (!done) free(malloc(next_random(&seed) % 200000));
+    while (!done)
+        free(malloc(next_random(&seed) % 200000));
     return NULL;
 }
 
@@ -52,5 +53,6 @@ TEST(programs_start_while_threads_allocate) {
         spawn_by_popen();
     }
     done = true;
-    for (size_t i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    for (size_t i = 0; i < 4; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
 }

@@ -56,7 +56,8 @@ pthread_key_t late_key;
 
 void allocate_in_late_destructor(void *kept) {
     free(kept);
-    for (size_t size : border_sizes) free(malloc(size));
+    for (size_t size : border_sizes)
+        free(malloc(size));
 }
 
 void *wake_in_destructor(void *) {
@@ -73,12 +74,14 @@ TEST(destructors_of_a_thread_allocate_in_every_round) {
         memset(rounds_seen, 0, sizeof rounds_seen);
         in_threads(threads, live_and_end);
         CHECK(objects_ended == threads);
-        for (int seen : rounds_seen) CHECK(seen == PTHREAD_DESTRUCTOR_ITERATIONS, "(%d)", seen);
+        for (int seen : rounds_seen)
+            CHECK(seen == PTHREAD_DESTRUCTOR_ITERATIONS, "(%d)", seen);
     }
 }
 
 TEST(a_thread_may_allocate_for_the_first_time_in_a_destructor) {
     CHECK(pthread_key_create(&late_key, [](void *) { allocate_in_late_destructor(malloc(1)); }) ==
           0);
-    for (int repeat = 0; repeat < 50; repeat++) in_threads(threads, wake_in_destructor);
+    for (int repeat = 0; repeat < 50; repeat++)
+        in_threads(threads, wake_in_destructor);
 }

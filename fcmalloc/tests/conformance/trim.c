@@ -52,9 +52,11 @@ TEST(trim_disturbs_no_other_thread) {
     pthread_t threads[4];
     for (size_t i = 0; i < 4; i++)
         CHECK(pthread_create(&threads[i], NULL, allocate_until_done, (void *)i) == 0);
-    for (int i = 0; i < 200; i++) malloc_trim(0);
+    for (int i = 0; i < 200; i++)
+        malloc_trim(0);
     done = true;
-    for (size_t i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    for (size_t i = 0; i < 4; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
 TEST(trim_says_whether_it_gave_anything_back) {
@@ -67,10 +69,12 @@ TEST(trim_says_whether_it_gave_anything_back) {
 TEST(mallinfo2_counts_what_is_in_use) {
     struct mallinfo2 before = mallinfo2();
     void *blocks[10];
-    for (int i = 0; i < 10; i++) blocks[i] = malloc(1 << 20);
+    for (int i = 0; i < 10; i++)
+        blocks[i] = malloc(1 << 20);
     struct mallinfo2 during = mallinfo2();
     CHECK(during.uordblks + during.hblkhd >= before.uordblks + before.hblkhd + (10 << 20));
-    for (int i = 0; i < 10; i++) free(blocks[i]);
+    for (int i = 0; i < 10; i++)
+        free(blocks[i]);
     struct mallinfo2 after = mallinfo2();
     CHECK(after.uordblks + after.hblkhd + (9 << 20) < during.uordblks + during.hblkhd);
 }

@@ -36,7 +36,8 @@ TEST(size_zero_gives_unique_pointers) {
         CHECK(blocks[i] != NULL);
         CHECK(i == 0 || blocks[i] != blocks[i - 1], "(%p came twice)", blocks[i]);
     }
-    for (size_t i = 0; i < count; i++) free(blocks[i]);
+    for (size_t i = 0; i < count; i++)
+        free(blocks[i]);
 }
 
 TEST(realloc_to_size_zero_keeps_nothing_of_the_old_block) {

@@ -29,8 +29,10 @@ TEST(a_large_block_is_freed_once) {
 
 static void with_others_between(void) {
     void *blocks[50];
-    for (int i = 0; i < 50; i++) blocks[i] = malloc(100);
-    for (int i = 0; i < 50; i++) free(blocks[i]);
+    for (int i = 0; i < 50; i++)
+        blocks[i] = malloc(100);
+    for (int i = 0; i < 50; i++)
+        free(blocks[i]);
     free(suspected(blocks[20]));
 }
 
@@ -57,8 +59,10 @@ static void *free_remote(void *unused) {
 // The owner looks at what others freed when it allocates.
 static void go_on(void) {
     static void *blocks[1000];
-    for (size_t i = 0; i < 1000; i++) blocks[i] = malloc(remote_size);
-    for (size_t i = 0; i < 1000; i++) free(blocks[i]);
+    for (size_t i = 0; i < 1000; i++)
+        blocks[i] = malloc(remote_size);
+    for (size_t i = 0; i < 1000; i++)
+        free(blocks[i]);
 }
 
 static void owner_after_other(void) {

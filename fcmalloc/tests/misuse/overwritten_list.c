@@ -9,10 +9,14 @@ static unsigned char filling;
 
 static void allocate_from_overwritten_list(void) {
     void *blocks[COUNT];
-    for (size_t i = 0; i < COUNT; i++) blocks[i] = malloc(size);
-    for (size_t i = 0; i < COUNT; i++) free(blocks[i]);
-    for (size_t i = 0; i < COUNT; i++) memset(opaque(blocks[i]), filling, 16);
-    for (size_t i = 0; i < 100 * COUNT; i++) blocks[i % COUNT] = malloc(size);
+    for (size_t i = 0; i < COUNT; i++)
+        blocks[i] = malloc(size);
+    for (size_t i = 0; i < COUNT; i++)
+        free(blocks[i]);
+    for (size_t i = 0; i < COUNT; i++)
+        memset(opaque(blocks[i]), filling, 16);
+    for (size_t i = 0; i < 100 * COUNT; i++)
+        blocks[i % COUNT] = malloc(size);
 }
 
 TEST(an_overwritten_list_is_found) {
@@ -32,9 +36,12 @@ TEST(an_overwritten_list_is_found) {
 static void allocate_from_forged_list(void) {
     static char victim[4096] __attribute__((aligned(64)));
     void *blocks[COUNT];
-    for (size_t i = 0; i < COUNT; i++) blocks[i] = malloc(size);
-    for (size_t i = 0; i < COUNT; i++) free(blocks[i]);
-    for (size_t i = 0; i < COUNT; i++) *(void **)opaque(blocks[i]) = victim + 64;
+    for (size_t i = 0; i < COUNT; i++)
+        blocks[i] = malloc(size);
+    for (size_t i = 0; i < COUNT; i++)
+        free(blocks[i]);
+    for (size_t i = 0; i < COUNT; i++)
+        *(void **)opaque(blocks[i]) = victim + 64;
     for (size_t i = 0; i < 100 * COUNT; i++) {
         char *block = malloc(size);
         CHECK(block < victim || block >= victim + sizeof victim, "(a forged block came)");
@@ -49,15 +56,19 @@ TEST(a_forged_list_is_found) {
 static void *blocks_of_main[COUNT];
 
 static void *free_and_overwrite(void *unused) {
-    for (size_t i = 0; i < COUNT; i++) free(blocks_of_main[i]);
-    for (size_t i = 0; i < COUNT; i++) memset(opaque(blocks_of_main[i]), filling, 16);
+    for (size_t i = 0; i < COUNT; i++)
+        free(blocks_of_main[i]);
+    for (size_t i = 0; i < COUNT; i++)
+        memset(opaque(blocks_of_main[i]), filling, 16);
     return unused;
 }
 
 static void allocate_after_remote_overwriting(void) {
-    for (size_t i = 0; i < COUNT; i++) blocks_of_main[i] = malloc(size);
+    for (size_t i = 0; i < COUNT; i++)
+        blocks_of_main[i] = malloc(size);
     in_threads(1, free_and_overwrite);
-    for (size_t i = 0; i < 100 * COUNT; i++) blocks_of_main[i % COUNT] = malloc(size);
+    for (size_t i = 0; i < 100 * COUNT; i++)
+        blocks_of_main[i % COUNT] = malloc(size);
 }
 
 TEST(an_overwritten_block_on_its_way_home_is_found) {

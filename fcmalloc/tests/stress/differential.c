@@ -117,7 +117,8 @@ static void operate(uint64_t *seed) {
 }
 
 static void *operate_briefly(void *seed) {
-    for (int i = 0; i < 50; i++) operate(seed);
+    for (int i = 0; i < 50; i++)
+        operate(seed);
     return NULL;
 }
 
