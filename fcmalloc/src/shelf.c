@@ -1,6 +1,7 @@
 #include "shelf.h"
 
 #include "heap.h"
+#include "numa.h"
 #include "options.h"
 #include "os.h"
 
@@ -266,6 +267,15 @@ static struct fc_run *steal(struct fc_heap *heap, uint32_t pages, bool same_poli
     return NULL;
 }
 
+// A run of a heap whose memory lies elsewhere: its pages are exchanged for new ones.
+static struct fc_run *steal_from_elsewhere(struct fc_heap *heap, uint32_t pages) {
+    struct fc_run *run = steal(heap, pages, false);
+    if (run != NULL) {
+        run->zero = fc_os_purge(run->start, fc_run_bytes(run)) || run->zero;
+    }
+    return run;
+}
+
 // Asks for huge pages for the rest of the region, should the program be large by now.
 static void consider_huge(struct fc_shelf *shelf) {
     size_t footprint = atomic_load_explicit(&fc_space.footprint, memory_order_relaxed);
@@ -317,6 +327,11 @@ static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined) {
     return run;
 }
 
+static void bring(struct fc_heap *heap, char *start, char *end) {
+    uint64_t policy = atomic_load_explicit(&heap->policy, memory_order_relaxed);
+    fc_numa_bring(start, (size_t)(end - start), policy);
+}
+
 // Puts the rest of the present region into the bins and begins another.
 static bool grow(struct fc_heap *heap, size_t bytes) {
     struct fc_shelf *shelf = &heap->shelf;
@@ -331,6 +346,7 @@ static bool grow(struct fc_heap *heap, size_t bytes) {
         return false;
     }
     shelf->taken += granted;
+    bring(heap, start, ready);
     if (start == shelf->end) {
         shelf->ready = shelf->ready == shelf->end ? ready : shelf->ready;
     } else {
@@ -446,8 +462,9 @@ struct fc_run *fc_shelf_take(struct fc_heap *heap, enum fc_run_kind kind, uint32
         return run;
     }
     // The last resort.
-    for (int same = 1; run == NULL && same >= 0; same--) {
-        run = steal(heap, all, same);
+    run = steal(heap, all, true);
+    if (run == NULL) {
+        run = steal_from_elsewhere(heap, all);
     }
     fc_lock_take(&shelf->lock);
     run = settle(heap, run, &wanted);
@@ -546,6 +563,12 @@ bool fc_shelf_claim(struct fc_heap *heap, size_t bytes) {
     return done;
 }
 
+void fc_shelf_bring(struct fc_heap *heap) {
+    if (heap->shelf.ready > heap->shelf.top) {
+        bring(heap, heap->shelf.top, heap->shelf.ready);
+    }
+}
+
 bool fc_shelf_prepare(struct fc_heap *heap, size_t bytes) {
     struct fc_shelf *shelf = &heap->shelf;
     fc_lock_take(&shelf->lock);
@@ -555,6 +578,7 @@ bool fc_shelf_prepare(struct fc_heap *heap, size_t bytes) {
     if (!done || !fc_os_populate(start, bytes)) {
         return false;
     }
+    bring(heap, start, start + bytes);
     fc_lock_take(&shelf->lock);
     if (shelf->ready < start + bytes && start + bytes <= shelf->end) {
         shelf->ready = start + bytes;

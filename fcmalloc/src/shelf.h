@@ -53,6 +53,9 @@ size_t fc_shelf_purge(struct fc_heap *heap);
 // Gives the heap `bytes` of fresh pages in a row.
 bool fc_shelf_claim(struct fc_heap *heap, size_t bytes);
 
+// Brings what is first-touched of the heap's region ahead of use to where its policy wants it.
+void fc_shelf_bring(struct fc_heap *heap);
+
 // First-touches the next `bytes` of the heap. False where the machine has too few.
 bool fc_shelf_prepare(struct fc_heap *heap, size_t bytes);
 
