@@ -90,7 +90,6 @@ write_init() {
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
-mount -t tmpfs tmpfs /tmp
 stty -F /dev/ttyS1 -opost
 cd $(printf '%q' "$PWD")
 PATH=/usr/bin:/bin $(printf '%q ' "$@") </dev/null >/dev/ttyS1 2>&1
