@@ -4,15 +4,18 @@
 #
 #     scripts/numa-vm.sh [--file FILE]... COMMAND [ARGUMENT]...
 #
-# The guest has Debian's kernel, busybox, numactl, COMMAND, every FILE, and the shared libraries that
-# these are linked with, all under the paths that they have here; the working directory is the
-# same too. Each node has one core and 512 MiB.
+# The guest has Debian's kernel, busybox and numactl. COMMAND, every FILE and the shared libraries that
+# they are linked with are there under the paths that they have here; the working directory is the same,
+# the environment is not. Each node has one core and 512 MiB.
 #
 # Prints what the command prints and ends with its status. Other ends: 77 where what the machine is
 # made of cannot be had, 124 when the command has not ended in time, 1 when the machine died.
 #
-# NUMA_VM_SECONDS  time for all of it (default 240)
+# NUMA_VM_SECONDS  time for all of it (default 300)
 # NUMA_VM_KERNEL   the kernel to boot (default: Debian's linux-image-cloud-amd64)
+#
+# As the runner of cargo it takes the tests of a crate there:
+#     CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$PWD/scripts/numa-vm.sh cargo test -p oboro-fcmalloc --lib
 set -euo pipefail
 
 NODES=4
@@ -24,7 +27,7 @@ DISTANCES=(
     22 22 10 16
     22 22 16 10
 )
-seconds=${NUMA_VM_SECONDS:-240}
+seconds=${NUMA_VM_SECONDS:-300}
 packages=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/target/numa-vm
 
 skip() {
@@ -136,7 +139,8 @@ boot() {
 [[ $(uname -m) == x86_64 ]] || skip "the emulated machine is an x86-64, this one is not"
 command -v qemu-system-x86_64 >/dev/null ||
     skip "QEMU is not installed (apt-get install --no-install-recommends qemu-system-x86)"
-command -v apt-get >/dev/null || skip "kernel, busybox and numactl come from Debian's packages, and apt is not here"
+command -v apt-get >/dev/null ||
+    skip "kernel, busybox and numactl are Debian's packages, and apt-get is not installed"
 mkdir -p "$packages"
 exec 9>"$packages/lock"
 flock 9
@@ -154,7 +158,7 @@ if [[ $ended -eq 124 ]]; then
     exit 124
 fi
 if [[ $ended -ne 0 || ! -s $work/status ]]; then
-    tail -n 30 "$work/console" >&2
-    fail "the machine died; above are its last words"
+    tail -n 30 "$work/console" >&2 || true
+    fail "the machine died (QEMU ended with $ended); above are its last words"
 fi
 exit "$(tr -d '\r' <"$work/status")"

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs the tests of placement on a machine of four nodes: all of them with fcmalloc, and those of
-# memory used again with the C library's malloc too, which has to fail there. Usage: check.sh PLACEMENT LIBRARY
+# memory used again with the C library's malloc too, which has to fail there.
+# Usage: check.sh PLACEMENT LIBRARY
 set -eu
 placement=$1
 library=$2
@@ -46,6 +47,10 @@ for size in always never; do
             fcmalloc FCMALLOC_RESERVE=$reserve "$placement" \
             memory_touched_ahead_of_use_lies_where_it_is_used
     done
+    fcmalloc FCMALLOC_RECORD=/tmp/plan "$placement" fresh_blocks_lie_on_the_node_of_their_thread
+    holds "memory touched ahead by FCMALLOC_PLAN" \
+        fcmalloc FCMALLOC_PLAN=/tmp/plan "$placement" \
+        memory_touched_ahead_of_use_lies_where_it_is_used
     holds "memory of another node when no other is left" \
         fcmalloc FCMALLOC_LIMIT=64M "$placement" \
         memory_of_another_node_is_exchanged_when_no_other_is_left
