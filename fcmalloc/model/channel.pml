@@ -7,8 +7,12 @@
 // sent on; heap 1 does not wait for that here, which only adds runs. (The allocator moves all spans
 // at once, and later threads of heap 0 make new ones.) Heap 2 owns nothing, and its last thread is
 // not followed by another. Any thread frees any block of the program, and an owner, or a thread that
-// has one in stock, allocates blocks again. A thread empties its stock when it dies, and whenever it
-// likes, as fc_trim does.
+// has one in stock, allocates blocks again.
+//
+// A thread that would need fresh memory intercepts the mail of another heap instead, at any time:
+// while the receiver, or another interceptor, empties the same inbox. Blocks that others own it
+// keeps in stock. It empties its stock when it dies, and whenever it likes, as fc_trim does. It
+// needs fresh memory a limited number of times, or blocks could be intercepted for ever.
 //
 // A step is one access to memory that others write; what a thread does with memory of its own is
 // joined to it. Processes have no state outside the heaps but their place in the code.
@@ -17,24 +21,33 @@
 //   none twice     a block is in one place, and changes places only as it may (assertions in MOVE)
 //   none lost      no run ends but with every block in the free list of the heap that owns it
 //                  (any other end is an invalid end state)
-//   none unseen    a channel that nobody is sending into or emptying has its mail flag set unless
-//                  it is empty (assertion in NOT_UNSEEN)
+//   none unseen    a channel that nobody is sending into has its mail flag set unless it is empty,
+//                  or somebody is emptying the inbox (assertion in NOT_UNSEEN)
 //   come home      from some moment on all blocks are home (ltl): runs do not go in circles, however
 //                  the threads are scheduled, as long as one that can go on does
 //
 // One of these breaks the protocol, and a property must fail:
 //   -DFLAG_BEFORE_PUSH      a sender sets the mail flag and then puts the batch in place
-//   -DLOAD_AND_STORE        a receiver empties a channel by a load and a store
-//   -DCLEAR_AFTER_TAKE      a receiver clears its mail after it emptied the channels
-//   -DDIE_WITHOUT_FLUSH     a thread leaves blocks in its sub heap when it dies
-//   -DKEEP_ABSORBED         a receiver takes blocks of spans that it no longer owns
+//   -DLOAD_AND_STORE        a channel is emptied by a load and a store
+//   -DCLEAR_AFTER_TAKE      mail is cleared after its channels were emptied
+//   -DDIE_WITHOUT_FLUSH     a thread leaves blocks in its parcels when it dies
+//   -DDIE_WITH_STOCK        a thread leaves blocks in its stock when it dies
+//   -DKEEP_ABSORBED         a receiver takes home blocks of spans that it no longer owns
+//   -DKEEP_INTERCEPTED      an interceptor takes home blocks of others
+//   -DTAKE_FIRST_ONLY       an interceptor clears all mail and empties but one channel of it
 
+// Two interceptions are the least for two interceptors and the receiver in one inbox. One more
+// of any of these numbers doubles the states or more.
 #ifndef BLOCKS
 #define BLOCKS 3
 #endif
 // How often a freed block is allocated again, in all.
 #ifndef ALLOCATIONS
-#define ALLOCATIONS 2
+#define ALLOCATIONS 1
+#endif
+// How often a thread intercepts, in all.
+#ifndef INTERCEPTIONS
+#define INTERCEPTIONS 2
 #endif
 // How many threads of heaps 0 and 2 die, each.
 #ifndef DEATHS
@@ -56,8 +69,8 @@ byte first[HEAPS * HEAPS];       // parcels of the sub heaps: CHANNEL(to, from)
 byte last[HEAPS * HEAPS];
 byte stock[HEAPS];               // bit b: the sub heap keeps block b to hand it out again
 byte owner[SPANS];               // heaps
-byte absorbed;                   // spans that heap 1 took from heap 0
 byte allocations;
+byte interceptions;
 
 #define SPAN(block) ((block) % SPANS)
 
@@ -66,7 +79,7 @@ byte allocations;
 mtype = { LIVE, STOCK, PARCEL, SENT, HOME };
 mtype place[BLOCKS];
 bool sending[HEAPS * HEAPS];
-bool receiving[HEAPS];
+byte emptying[HEAPS];            // how many threads empty the inbox
 
 inline MOVE(block, from, to) {
     assert(block != NIL && place[block] == from);
@@ -75,7 +88,7 @@ inline MOVE(block, from, to) {
 
 inline NOT_UNSEEN(receiver, sender) {
     assert(head[CHANNEL(receiver, sender)] == NIL || (mail[receiver] & (1 << sender)) ||
-           sending[CHANNEL(receiver, sender)] || receiving[receiver])
+           sending[CHANNEL(receiver, sender)] || emptying[receiver] > 0)
 }
 
 // ---- The allocator ----
@@ -96,6 +109,13 @@ inline forward(block, from) {
 inline put_home(block, from) {
     MOVE(block, from, HOME);
     assert(owner[SPAN(block)] == self);
+    next[block] = NIL
+}
+
+// fc_sub_keep.
+inline keep(block) {
+    MOVE(block, SENT, STOCK);
+    stock[self] = stock[self] | (1 << block);
     next[block] = NIL
 }
 
@@ -152,13 +172,14 @@ inline send() {
     }
 }
 
-// All channels to `self` that have mail: fc_channel_collect.
-inline collect() {
+// All channels of the inbox of heap `box` that have mail: fc_channel_collect where it is that of
+// `self`, else fc_channel_intercept.
+inline empty_inbox() {
     d_step {
-        receiving[self] = true;
-        flags = mail[self];
+        emptying[box]++;
+        flags = mail[box];
 #ifndef CLEAR_AFTER_TAKE
-        mail[self] = 0
+        mail[box] = 0
 #endif
     };
     do
@@ -169,44 +190,56 @@ inline collect() {
     od;
     atomic {
 #ifdef CLEAR_AFTER_TAKE
-        mail[self] = 0;
+        mail[box] = 0;
 #endif
-        receiving[self] = false;
+        emptying[box]--;
         from = 0;
         do
-        :: from < HEAPS -> NOT_UNSEEN(self, from); from++
+        :: from < HEAPS -> NOT_UNSEEN(box, from); from++
         :: else -> break
         od;
-        from = 0
+        from = 0;
+        box = self
     }
 }
 
 inline take() {
 #ifdef LOAD_AND_STORE
-    old = head[CHANNEL(self, from)];
+    old = head[CHANNEL(box, from)];
 #endif
     d_step {
 #ifdef LOAD_AND_STORE
         block = old;
         old = NIL;
 #else
-        block = head[CHANNEL(self, from)];
+        block = head[CHANNEL(box, from)];
 #endif
-        head[CHANNEL(self, from)] = NIL;
+        head[CHANNEL(box, from)] = NIL;
         flags = flags & ~(1 << from);
+#ifdef TAKE_FIRST_ONLY
+        if
+        :: box != self -> flags = 0
+        :: else
+        fi;
+#endif
         from = 0;
-        // No owner changes here: that of `self` only while it is dead, and no other's changes.
+        // Whether `self` is the owner changes only while it is dead, or by a thread of its own.
         do
         :: block != NIL ->
             old = next[block];
-#ifdef KEEP_ABSORBED
-            put_home(block, SENT);
-#else
             if
             :: owner[SPAN(block)] == self -> put_home(block, SENT)
-            :: else -> forward(block, SENT)
-            fi;
+#ifdef KEEP_ABSORBED
+            :: owner[SPAN(block)] != self && box == self -> put_home(block, SENT)
+#else
+            :: owner[SPAN(block)] != self && box == self -> forward(block, SENT)
 #endif
+#ifdef KEEP_INTERCEPTED
+            :: owner[SPAN(block)] != self && box != self -> put_home(block, SENT)
+#else
+            :: owner[SPAN(block)] != self && box != self -> keep(block)
+#endif
+            fi;
             block = old
         :: else -> break
         od;
@@ -220,6 +253,10 @@ inline take() {
 #define CAN_ALLOCATE(b) \
     (allocations < ALLOCATIONS && place[b] == HOME && owner[SPAN(b)] == self)
 
+// Nothing is ever sent to heap 2.
+#define CAN_INTERCEPT(receiver) \
+    (receiver != self && mail[receiver] != 0 && interceptions < INTERCEPTIONS)
+
 #define ALL(condition) (condition(0) && condition(1) && condition(2))
 #define IS_HOME(b) (place[b] == HOME)
 #define finished ALL(IS_HOME)
@@ -228,8 +265,7 @@ inline take() {
 inline free(b) {
     if
     :: owner[SPAN(b)] == self -> put_home(b, LIVE)
-    :: owner[SPAN(b)] != self -> forward(b, LIVE)
-    :: owner[SPAN(b)] != self -> MOVE(b, LIVE, STOCK); stock[self] = stock[self] | (1 << b)
+    :: else -> forward(b, LIVE)
     fi
 }
 
@@ -252,7 +288,14 @@ inline unstock(b) {
     fi
 }
 
-// Every parcel into its channel: the rest of fc_sub_flush. Nothing is ever sent to heap 2.
+#ifdef DIE_WITH_STOCK
+#define MAY_DIE true
+#else
+// A dying thread has emptied its stock.
+#define MAY_DIE (stock[self] == 0)
+#endif
+
+// Every parcel into its channel: the rest of fc_sub_flush.
 inline flush() {
     do
     :: atomic { HAS_PARCEL(0) -> to = 0 }; send()
@@ -262,7 +305,7 @@ inline flush() {
 }
 
 proctype heap(byte self) {
-    byte old = NIL, block = NIL, to = 0, from = 0, flags = 0, deaths = 0;
+    byte box = self, old = NIL, block = NIL, to = 0, from = 0, flags = 0, deaths = 0;
     bool swapped = false, emptied = false;
 
 alive:
@@ -281,9 +324,10 @@ alive:
     :: atomic { KEEPS(2) -> unstock(2) }
     :: atomic { HAS_PARCEL(0) -> to = 0 }; send()
     :: atomic { HAS_PARCEL(1) -> to = 1 }; send()
-    :: mail[self] != 0 -> collect()
-    // A dying thread has emptied its stock.
-    :: self != 1 && deaths < DEATHS && !stock[self] -> deaths++; goto die
+    :: mail[self] != 0 -> empty_inbox()
+    :: atomic { CAN_INTERCEPT(0) -> box = 0; interceptions++ }; empty_inbox()
+    :: atomic { CAN_INTERCEPT(1) -> box = 1; interceptions++ }; empty_inbox()
+    :: self != 1 && deaths < DEATHS && MAY_DIE -> deaths++; goto die
     // All that was freed is home: nothing is left to do.
     :: finished && allocations == ALLOCATIONS -> goto end
     od;
@@ -293,8 +337,9 @@ die:
     flush();
 #endif
     if
-    :: emptied -> atomic { owner[absorbed] = 1; absorbed++; emptied = false }
-    :: !emptied && self == 0 && absorbed < SPANS -> collect(); emptied = true; goto die
+    :: atomic { emptied && owner[0] == 0 -> owner[0] = 1; emptied = false }
+    :: atomic { emptied && owner[1] == 0 -> owner[1] = 1; emptied = false }
+    :: !emptied && self == 0 && (owner[0] == 0 || owner[1] == 0) -> empty_inbox(); emptied = true; goto die
     :: !emptied
     fi;
     if

@@ -23,6 +23,12 @@ void fc_channel_send(struct fc_heap *heap, struct fc_heap *owner, struct fc_bloc
     heap->batches++;
 }
 
+void fc_channel_suspect_all(struct fc_heap *heap) {
+    for (unsigned word = 0; word < words(); word++) {
+        atomic_store_explicit(&heap->inbox.block_mail[word], UINT64_MAX, memory_order_relaxed);
+    }
+}
+
 bool fc_channel_has_mail(struct fc_heap *heap) {
     for (unsigned word = 0; word < words(); word++) {
         if (atomic_load_explicit(&heap->inbox.block_mail[word], memory_order_relaxed) != 0) {
@@ -35,13 +41,17 @@ bool fc_channel_has_mail(struct fc_heap *heap) {
 // Puts a block that arrived where it belongs.
 typedef void put_block(struct fc_heap *heap, struct fc_run *span, struct fc_block *block);
 
+static _Noreturn void die_freed(const struct fc_block *block) {
+    fc_die("block %p was freed already", block);
+}
+
 static void take_home(struct fc_heap *heap, struct fc_run *span, struct fc_block *block) {
     struct fc_heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
     if (owner != heap) {
         // The span has moved to another heap since the block was sent.
         fc_sub_forward(heap, owner, block, fc_run_stride(span));
     } else if (!fc_span_put(heap, span, block)) {
-        fc_die("block %p was freed already", block);
+        die_freed(block);
     }
 }
 
@@ -82,12 +92,18 @@ static void intercept(struct fc_heap *heap, struct fc_run *span, struct fc_block
     struct fc_heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
     if (owner == heap) {
         take_home(heap, span, block);
+    } else if (!fc_span_lends(block)) {
+        die_freed(block);
     } else {
         fc_sub_keep(heap, span, block);
     }
 }
 
 bool fc_channel_intercept(struct fc_heap *heap, unsigned class) {
+    size_t used = atomic_load_explicit(&heap->shelf.used, memory_order_relaxed);
+    if (heap->sub.stocked > FC_STOCK_BYTES + used / FC_STOCK_SHARE) {
+        return false;
+    }
     unsigned count = fc_heap_count();
     uint64_t policy = atomic_load_explicit(&heap->policy, memory_order_relaxed);
     for (unsigned i = 1; i < count && heap->sub.stocks[class].count == 0; i++) {

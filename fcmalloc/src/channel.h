@@ -30,9 +30,12 @@ void fc_channel_send(struct fc_heap *heap, struct fc_heap *owner, struct fc_bloc
 // Takes the blocks that others sent. Only for the heap's thread. False if there were none.
 bool fc_channel_collect(struct fc_heap *heap);
 // Takes blocks that were sent to another heap and that its thread has not fetched, until there is
-// one of the class in stock. False if there is none.
+// one of the class in stock. False if there is none, or too much in stock.
 bool fc_channel_intercept(struct fc_heap *heap, unsigned class);
 bool fc_channel_has_mail(struct fc_heap *heap);
+// Has the next who empties the inbox look into every channel. For a process just forked: a thread
+// that it has no longer may have cleared mail without coming to the channels.
+void fc_channel_suspect_all(struct fc_heap *heap);
 
 // Sends a large run home.
 void fc_channel_send_run(struct fc_heap *heap, struct fc_run *run);

@@ -37,7 +37,7 @@ static struct {
     struct fc_heap *heaps[FC_HEAPS_MAX];
     // Shared by threads that have no heap of their own.
     struct fc_lock common_lock;
-    struct fc_heap *common;
+    _Atomic(struct fc_heap *) common;
     pthread_key_t key;
     bool has_key;
 } registry;
@@ -180,21 +180,27 @@ struct fc_heap *fc_heap_here(void) {
     return heap;
 }
 
+static struct fc_heap *common(void) {
+    return atomic_load_explicit(&registry.common, memory_order_relaxed);
+}
+
 // The shared heap, locked.
 static struct fc_heap *borrow(void) {
     if (!fc_init()) {
         return NULL;
     }
     fc_lock_take(&registry.common_lock);
-    if (registry.common == NULL) {
-        registry.common = acquire();
+    struct fc_heap *heap = common();
+    if (heap == NULL) {
+        heap = acquire();
+        atomic_store_explicit(&registry.common, heap, memory_order_relaxed);
     }
-    if (registry.common == NULL) {
+    if (heap == NULL) {
         fc_lock_drop(&registry.common_lock);
         return NULL;
     }
-    fc_self = registry.common;
-    return registry.common;
+    fc_self = heap;
+    return heap;
 }
 
 static struct fc_heap *follow_policy(struct fc_heap *heap) {
@@ -230,7 +236,7 @@ bool fc_heap_shares_policy(const struct fc_heap *heap) {
 }
 
 void fc_heap_leave(struct fc_heap *heap) {
-    if (FC_LIKELY(heap != registry.common)) {
+    if (FC_LIKELY(heap != common())) {
         return;
     }
     fc_sub_flush(heap);
@@ -325,7 +331,8 @@ void fc_heap_reset_all(void) {
     for (unsigned id = 0; id < fc_heap_count(); id++) {
         struct fc_heap *heap = registry.heaps[id];
         fc_lock_reset(&heap->shelf.lock);
-        if (heap->state == FC_HEAP_LIVE && heap != fc_self && heap != registry.common) {
+        fc_channel_suspect_all(heap);
+        if (heap->state == FC_HEAP_LIVE && heap != fc_self && heap != common()) {
             heap->state = FC_HEAP_LOST;
         }
     }

@@ -43,6 +43,7 @@ __attribute__((constructor(101))) static void begin(void) {
     fc_heap_watch_threads();
     pthread_atfork(fc_heap_hold_all, fc_heap_drop_all, fc_heap_reset_all);
     fc_pool_fill();
+    fc_plan_watch();
     fc_plan_apply();
 }
 

@@ -26,7 +26,8 @@ static void *no_memory(void) {
 
 // ---- Large blocks ----
 
-static bool too_large(size_t size) { return size > PTRDIFF_MAX - FC_PAGE; }
+// Pages are counted in 32 bits; two are for the staggered start and the guard.
+static bool too_large(size_t size) { return size > (size_t)(UINT32_MAX - 2) << FC_PAGE_SHIFT; }
 
 #if FC_SECURE
 #define GUARD_PAGES 1
@@ -35,8 +36,7 @@ static bool too_large(size_t size) { return size > PTRDIFF_MAX - FC_PAGE; }
 #endif
 
 static uint32_t large_pages(size_t bytes) {
-    size_t pages = ((bytes + FC_PAGE - 1) >> FC_PAGE_SHIFT) + GUARD_PAGES;
-    return pages <= UINT32_MAX ? (uint32_t)pages : UINT32_MAX;
+    return (uint32_t)((bytes + FC_PAGE - 1) >> FC_PAGE_SHIFT) + GUARD_PAGES;
 }
 
 // Bytes of the run from the beginning of the block.
@@ -155,6 +155,9 @@ void *fc_calloc(size_t count, size_t size) {
 
 static void *aligned_from(struct fc_heap *heap, size_t alignment, size_t size) {
     bool zero;
+    if (alignment > fc_space.whole) {
+        return no_memory();
+    }
     // Blocks of a class lie at multiples of its stride from the beginning of a page.
     if (alignment <= FC_PAGE && size <= FC_SMALL_MAX) {
         size_t rounded = fc_round_up(size, alignment);
@@ -172,9 +175,6 @@ static void *aligned_from(struct fc_heap *heap, size_t alignment, size_t size) {
 static void *aligned(size_t alignment, size_t size) {
     if (alignment <= FC_ALIGNMENT) {
         return fc_malloc(size);
-    }
-    if (too_large(size) || alignment > fc_space.whole) {
-        return no_memory();
     }
     struct fc_heap *heap = fc_heap_enter();
     if (heap == NULL) {

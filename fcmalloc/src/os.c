@@ -95,6 +95,10 @@ bool fc_os_move(void *to, void *from, size_t bytes) {
     return done;
 }
 
+// Whether there are pages that are guarded by their protection: where the kernel has no guards, or
+// none for locked memory. It would take such guards away, too, without saying that it had none.
+static _Atomic bool guarded_by_protection;
+
 bool fc_os_guard(void *start, size_t bytes) {
     if (advise(start, bytes, MADV_GUARD_INSTALL)) {
         return true;
@@ -102,12 +106,15 @@ bool fc_os_guard(void *start, size_t bytes) {
     int saved = errno;
     count_call();
     bool done = mprotect(start, bytes, PROT_NONE) == 0;
+    atomic_store_explicit(&guarded_by_protection, true, memory_order_relaxed);
     errno = saved;
     return done;
 }
 
 bool fc_os_unguard(void *start, size_t bytes) {
-    return advise(start, bytes, MADV_GUARD_REMOVE) || fc_os_commit(start, bytes);
+    bool removed = advise(start, bytes, MADV_GUARD_REMOVE);
+    bool protections = atomic_load_explicit(&guarded_by_protection, memory_order_relaxed);
+    return protections ? fc_os_commit(start, bytes) : removed;
 }
 
 struct share {

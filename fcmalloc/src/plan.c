@@ -16,6 +16,9 @@
 
 // ---- Recording ----
 
+// The process whose demand is recorded: the children that it forks are no part of it.
+static pid_t recorded;
+
 struct writer {
     int file;
     bool failed;
@@ -62,18 +65,33 @@ static void record_heap(struct writer *writer, struct fc_heap *heap, double shar
                         heap->id, large_peak(heap), heap->id, footprint));
 }
 
+// The pattern with the number of the process for every %p. False where that is too long.
+static bool fill_in(const char *pattern, char *path, size_t size) {
+    size_t length = 0;
+    for (const char *c = pattern; *c != '\0' && length < size; c++) {
+        bool number = c[0] == '%' && c[1] == 'p';
+        int added = number ? snprintf(path + length, size - length, "%ld", (long)recorded)
+                           : snprintf(path + length, size - length, "%c", *c);
+        length += (size_t)added;
+        c += number;
+    }
+    return length < size;
+}
+
+void fc_plan_watch(void) { recorded = getpid(); }
+
 void fc_plan_record(void) {
-    const char *path = fc_options.record;
-    if (path == NULL) {
+    if (fc_options.record == NULL || getpid() != recorded) {
         return;
     }
-    char temporary[4096];
-    int length = snprintf(temporary, sizeof temporary, "%s.%ld", path, (long)getpid());
-    struct writer writer = {.failed = length < 0 || (size_t)length >= sizeof temporary};
+    char path[4096] = "";
+    char temporary[sizeof path + 32];
+    struct writer writer = {.failed = !fill_in(fc_options.record, path, sizeof path)};
+    snprintf(temporary, sizeof temporary, "%s.%ld", path, (long)recorded);
     writer.file =
         writer.failed ? -1 : open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (writer.file < 0) {
-        fc_remark("FCMALLOC_RECORD", path, "cannot be written; choose another place");
+        fc_remark("FCMALLOC_RECORD", fc_options.record, "cannot be written; choose another place");
         return;
     }
     write_line(&writer, FIRST_LINE "\n", sizeof FIRST_LINE);

@@ -12,7 +12,11 @@
 #ifndef FC_PLAN_H
 #define FC_PLAN_H
 
-// Writes the demand so far to the file of FCMALLOC_RECORD.
+// Makes the calling process the one whose demand is recorded.
+void fc_plan_watch(void);
+
+// Writes the demand so far to the file of FCMALLOC_RECORD, in whose name %p is the number of the
+// process. In a forked child does nothing.
 void fc_plan_record(void);
 
 // First-touches what the file of FCMALLOC_PLAN asks for.

@@ -40,7 +40,7 @@ bool fc_space_open(size_t heap_bytes, size_t channel_bytes) {
         fc_space.map = (_Atomic(struct fc_run *) *)(base + pages);
         fc_space.granule = smaller(FC_HUGE_PAGE, pages / 1024);
         fc_space.frontier = fc_space.populated = (uintptr_t)base;
-        fc_space.bits = (uint64_t *)(base + pages + map);
+        fc_space.bits = (_Atomic uint64_t *)(base + pages + map);
         fc_space.descriptors = fc_space.descriptors_committed = base + pages + map + bits;
         fc_space.descriptors_end = fc_space.descriptors + descriptors;
         fc_space.heaps = fc_space.descriptors_end;
@@ -119,6 +119,11 @@ char *fc_space_grow(size_t bytes, size_t wish, bool huge, size_t *granted, char 
 }
 
 bool fc_space_populate(size_t bytes) {
+    size_t most = smaller(fc_options.limit, fc_os_memory());
+    size_t before = atomic_load_explicit(&fc_space.reserved, memory_order_relaxed);
+    if (before > most || bytes > most - before) {
+        return false;
+    }
     bytes = fc_round_up(bytes, fc_space.granule);
     if (!fc_space_charge(bytes)) {
         return false;

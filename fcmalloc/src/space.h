@@ -78,7 +78,7 @@ struct fc_space {
     uintptr_t base;
     _Atomic size_t size;  // bytes that are readable, from `base`
     _Atomic(struct fc_run *) *map;
-    uint64_t *bits;
+    _Atomic uint64_t *bits;
     uint64_t secret;
 
     struct fc_lock lock;  // guards what follows
@@ -113,9 +113,9 @@ char *fc_space_grow(size_t bytes, size_t wish, bool huge, size_t *granted, char 
 // First-touches that much beyond the frontier. False where the kernel refuses.
 bool fc_space_populate(size_t bytes);
 
-// The word of block bits that holds the address, and its bit in there. A word belongs to who owns
-// the span.
-static inline uint64_t *fc_space_bits(const void *p) {
+// The word of block bits that holds the address, and its bit in there. Only the owner of the span
+// writes a word.
+static inline _Atomic uint64_t *fc_space_bits(const void *p) {
     return &fc_space.bits[((uintptr_t)p - fc_space.base) >> 10];
 }
 

@@ -89,20 +89,29 @@ static inline struct fc_block *fc_span_pop(struct fc_run *span) {
     span->free = fc_block_next(block);
     span->used++;
     block->check = 0;
-    *fc_space_bits(block) |= fc_space_bit(block);
+    _Atomic uint64_t *bits = fc_space_bits(block);
+    uint64_t before = atomic_load_explicit(bits, memory_order_relaxed);
+    atomic_store_explicit(bits, before | fc_space_bit(block), memory_order_relaxed);
     return block;
+}
+
+// Whether a block in use begins there, as its owner sees it.
+static inline bool fc_span_lends(const void *p) {
+    uint64_t bits = atomic_load_explicit(fc_space_bits(p), memory_order_relaxed);
+    return (bits & fc_space_bit(p)) != 0;
 }
 
 // Puts a freed block on its span's list. Only for the owner's thread. False where no block in use
 // begins there.
 static inline bool fc_span_put(struct fc_heap *heap, struct fc_run *span, void *p) {
     struct fc_block *block = p;
-    uint64_t *bits = fc_space_bits(p);
+    _Atomic uint64_t *bits = fc_space_bits(p);
+    uint64_t before = atomic_load_explicit(bits, memory_order_relaxed);
     uint64_t bit = fc_space_bit(p);
-    if (FC_UNLIKELY((*bits & bit) == 0 || (uintptr_t)p % FC_ALIGNMENT != 0)) {
+    if (FC_UNLIKELY((before & bit) == 0 || (uintptr_t)p % FC_ALIGNMENT != 0)) {
         return false;
     }
-    *bits &= ~bit;
+    atomic_store_explicit(bits, before & ~bit, memory_order_relaxed);
     struct fc_block *next = span->free;
     fc_block_link(block, next);
     span->free = block;

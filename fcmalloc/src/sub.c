@@ -42,6 +42,7 @@ void fc_sub_keep(struct fc_heap *heap, struct fc_run *span, struct fc_block *blo
     fc_block_link(block, stock->first);
     stock->first = block;
     stock->count++;
+    heap->sub.stocked += fc_run_stride(span);
 }
 
 struct fc_block *fc_sub_take(struct fc_heap *heap, unsigned class) {
@@ -50,6 +51,7 @@ struct fc_block *fc_sub_take(struct fc_heap *heap, unsigned class) {
     if (block != NULL) {
         stock->first = fc_block_next(block);
         stock->count--;
+        heap->sub.stocked -= fc_class_stride(class);
         block->check = 0;
     }
     return block;

@@ -13,6 +13,11 @@
 #define FC_PARCEL_BLOCKS 64
 #define FC_PARCEL_BYTES ((uint32_t)64 << 10)
 
+// A heap intercepts nothing more while its stock is larger than this share of its own memory, and
+// this many bytes: what it keeps without need, the owners replace by fresh memory.
+#define FC_STOCK_SHARE 8
+#define FC_STOCK_BYTES ((size_t)1 << 20)
+
 struct fc_stock {
     struct fc_block *first;
     size_t count;
@@ -27,6 +32,7 @@ struct fc_parcel {
 
 struct fc_sub {
     struct fc_stock stocks[FC_CLASSES];
+    size_t stocked;                       // bytes in all of them
     struct fc_parcel *parcels;            // one for each heap there may be
     uint64_t waiting[FC_HEAPS_MAX / 64];  // parcels that are not empty
 };

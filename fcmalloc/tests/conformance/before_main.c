@@ -2,10 +2,12 @@
 
 #include "pattern.h"
 
-static void *from_preinit, *from_first_constructor, *from_constructor;
+static void *aligned_from_preinit, *from_preinit, *from_first_constructor, *from_constructor;
 static pthread_t early_thread;
 
 static void allocate_in_preinit(void) {
+    aligned_from_preinit = aligned_alloc(64, 640);
+    fill_pattern(aligned_from_preinit, 0, 640, 0);
     from_preinit = malloc(1000);
     fill_pattern(from_preinit, 0, 1000, 1);
     free(malloc(1 << 20));
@@ -31,8 +33,10 @@ __attribute__((constructor)) static void allocate_later(void) {
 }
 
 TEST(blocks_from_before_main_live_on) {
+    check_pattern(aligned_from_preinit, 640, 0);
     check_pattern(from_preinit, 1000, 1);
     check_pattern(from_constructor, 200000, 2);
+    free(aligned_from_preinit);
     free(from_preinit);
     free(from_constructor);
 }

@@ -2,6 +2,11 @@
 
 #include "check.h"
 
+#include <fcntl.h>
+#include <sys/auxv.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+
 STEP(allocates) {
     char *block = malloc(1 << 20);
     CHECK(block != NULL);
@@ -76,4 +81,36 @@ TEST(statistics_are_one_json_object_on_one_line) {
     CHECK(outcome.status == 0 && length > 2);
     CHECK(outcome.errors[0] == '{' && outcome.errors[length - 2] == '}', "(%s)", outcome.errors);
     CHECK(strchr(outcome.errors, '\n') == outcome.errors + length - 1);
+}
+
+STEP(says_that_it_gained_privileges) {
+    if (getauxval(AT_SECURE) != 0) dprintf(STDERR_FILENO, "gained privileges\n");
+}
+
+static char privileged[] = "/tmp/fcmalloc-privileged.XXXXXX";
+
+static void become_privileged(void) {
+    setenv("FCMALLOC_STATS", "json", 1);
+    unsetenv("FC_TEST_ALLOCATOR");  // the dynamic linker preloads nothing then
+    execl(privileged, privileged, "says_that_it_gained_privileges", (char *)NULL);
+    _exit(127);
+}
+
+// Whoever starts it may not have it write files. Only root can make such a program here.
+TEST(a_program_that_gains_privileges_has_no_options) {
+    if (geteuid() != 0) return;
+    int from = open("/proc/self/exe", O_RDONLY), to = mkstemp(privileged);
+    struct stat size;
+    CHECK(from >= 0 && to >= 0 && fstat(from, &size) == 0);
+    for (off_t done = 0; done < size.st_size;)
+        CHECK(sendfile(to, from, &done, (size_t)(size.st_size - done)) > 0);
+    CHECK(fchown(to, 65534, 65534) == 0 && fchmod(to, 04755) == 0);
+    close(from);
+    close(to);
+    struct outcome outcome = outcome_of(become_privileged);
+    CHECK(unlink(privileged) == 0);
+    CHECK(outcome.status == 0, "(status %#x) %s", (unsigned)outcome.status, outcome.errors);
+    // Where the folder is on a file system without such programs, it gained none.
+    if (strstr(outcome.errors, "gained") != NULL)
+        CHECK(strcmp(outcome.errors, "gained privileges\n") == 0, "(%s)", outcome.errors);
 }

@@ -52,6 +52,26 @@ all     footprint                   4.0 MiB
 """
 
 
+# Forks a child that ends as programs do, starts two others, names these, and is gone.
+FORKING = (
+    sys.executable,
+    "-c",
+    """
+import os, subprocess, sys
+forked = os.fork()
+if forked == 0:
+    sys.exit()
+os.waitpid(forked, 0)
+for _ in range(2):
+    started = subprocess.Popen(["sort", "/dev/null"])
+    started.wait()
+    print(started.pid)
+sys.stdout.flush()
+os._exit(0)
+""",
+)
+
+
 def compile_c(source: str, output: Path, *options: str) -> None:
     """Compiles a program, or with -shared a library."""
     subprocess.run(
@@ -337,6 +357,13 @@ class AllocatorTest(unittest.TestCase):
         self.launch("record", "--output", plan, "--", "sort", __file__)
         self.assertRegex(self.launch("show", plan), r"all +footprint")
         self.launch("run", "--plan", plan, "--", "sort", __file__)
+
+    def test_started_processes_record_a_plan_each_and_forked_ones_none(self) -> None:
+        output = self.launch("record", "--output", self.folder / "%p.plan", "--", *FORKING)
+        recorded = {plan.stem for plan in self.folder.iterdir()}
+        self.assertEqual(recorded, set(output.split()))
+        for plan in self.folder.iterdir():
+            self.launch("show", plan)
 
 
 if __name__ == "__main__":
