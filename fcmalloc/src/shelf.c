@@ -280,7 +280,8 @@ static struct fc_run *steal_from_elsewhere(struct fc_heap *heap, uint32_t pages)
 static void consider_huge(struct fc_shelf *shelf) {
     size_t footprint = atomic_load_explicit(&fc_space.footprint, memory_order_relaxed);
     char *start = (char *)fc_round_up((uintptr_t)shelf->top, FC_HUGE_PAGE);
-    if (shelf->huge || footprint / HUGE_SHARE < fc_heap_count() * FC_HUGE_PAGE || start >= shelf->end) {
+    if (shelf->huge || footprint / HUGE_SHARE < fc_heap_count() * FC_HUGE_PAGE ||
+        start >= shelf->end) {
         return;
     }
     shelf->huge = true;

@@ -17,8 +17,7 @@ static pthread_key_t key;
 static _Atomic bool done;
 
 static void allocate_in_every_round(void *round) {
-    if ((size_t)round < ROUNDS)
-        CHECK(pthread_setspecific(key, (char *)round + 1) == 0);
+    if ((size_t)round < ROUNDS) CHECK(pthread_setspecific(key, (char *)round + 1) == 0);
     char *block = fc_malloc(SIZE);
     CHECK(block != NULL);
     block[SIZE - 1] = 1;
