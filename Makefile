@@ -13,7 +13,7 @@ ALLOC_BENCH ?=
 FUZZ_SECONDS ?= 5
 FUZZ_TARGET ?=
 
-.PHONY: help demo bench-alloc bench-engine bench-mining bench-ring bench-support bench-table6 test fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
+.PHONY: help demo bench-alloc bench-engine bench-mining bench-ring bench-support bench-table6 test test-numa fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -67,6 +67,12 @@ bench-table6: build .venv-bench/installed ## Table 6 of the FCMalloc paper: phas
 test: | toolchain-test ## Run every test; needs no network once dependencies are fetched
 	cargo test --workspace --locked
 	$(MAKE) --directory fcmalloc check
+
+# scripts/numa-vm.sh runs any other command there.
+test-numa: | toolchain-test ## Run the tests about NUMA on four nodes, emulated by QEMU
+	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(CURDIR)/scripts/numa-vm.sh" \
+		cargo test --locked -p oboro-fcmalloc --lib
+	$(MAKE) --directory fcmalloc check-numa
 
 fuzz: $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION) | toolchain-fuzz ## Give every decoder made-up bytes for a few seconds
 	CARGO_FUZZ="$(CURDIR)/$(CARGO_FUZZ)" FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz.sh $(FUZZ_TARGET)

@@ -76,8 +76,15 @@ void fc_stats(struct fc_stats *out);
 // object on one line. Returns 0 or an errno value.
 int fc_stats_json(int descriptor);
 
-// The calling thread's memory policy has changed (set_mempolicy): memory that its heap recycles
-// honours the new one from here on. Called by itself where the change goes through libnuma.
+// On a machine of several NUMA nodes a thread's blocks lie, also when they are used again, where
+// its memory policy (numactl, set_mempolicy) asks: by default on the node that it runs on. Memory
+// is touched by who writes to it first, as everywhere: a block that another thread is the first to
+// fill lies where that thread's policy asks.
+//
+// To be called after set_mempolicy, unless the C function of that name was called or libnuma, which
+// does: every block from then on honours the policy. That a thread runs on another node is noticed
+// with its next large block (above 28 KiB), and when small ones have used up the memory at hand, at
+// most 64 KiB of each size that it goes on freeing and allocating; at once if this is called.
 void fc_policy_changed(void);
 
 #pragma GCC visibility pop

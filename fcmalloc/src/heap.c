@@ -65,31 +65,71 @@ static struct fc_heap *make(void) {
     return heap;
 }
 
-// The latest dead heap whose memory suits the policy. Under the lock.
-static struct fc_heap *revive(uint64_t policy) {
-    for (struct fc_heap **link = &registry.dead; *link != NULL; link = &(*link)->next_dead) {
-        struct fc_heap *heap = *link;
-        if (atomic_load_explicit(&heap->policy, memory_order_relaxed) == policy) {
-            *link = heap->next_dead;
-            heap->adoptions++;
-            return heap;
-        }
-    }
-    return NULL;
+typedef bool suits(struct fc_heap *heap, uint64_t policy);
+
+static bool has_policy(struct fc_heap *heap, uint64_t policy) {
+    return atomic_load_explicit(&heap->policy, memory_order_relaxed) == policy;
 }
 
+static bool has_other_policy(struct fc_heap *heap, uint64_t policy) {
+    return heap->state == FC_HEAP_DEAD && !has_policy(heap, policy);
+}
+
+static bool is_made(struct fc_heap *heap, uint64_t policy) {
+    (void)policy;
+    return heap->state == FC_HEAP_MADE;
+}
+
+// What was made ahead of its thread is not for others.
+static bool leaves_something(struct fc_heap *heap, uint64_t policy) {
+    return heap->state == FC_HEAP_DEAD && has_policy(heap, policy) &&
+           (heap->spans > 0 || fc_channel_has_mail(heap));
+}
+
+// Takes the first heap that suits off the list of the dead, for the calling thread alone. Under the
+// lock.
+static struct fc_heap *raise_first(suits *suits, uint64_t policy) {
+    struct fc_heap **link = &registry.dead;
+    while (*link != NULL && !suits(*link, policy)) {
+        link = &(*link)->next_dead;
+    }
+    struct fc_heap *heap = *link;
+    if (heap != NULL) {
+        *link = heap->next_dead;
+        heap->state = FC_HEAP_LIVE;
+    }
+    return heap;
+}
+
+// Under the lock.
+static struct fc_heap *revive(suits *suits, uint64_t policy) {
+    struct fc_heap *heap = raise_first(suits, policy);
+    if (heap != NULL) {
+        heap->adoptions++;
+    }
+    return heap;
+}
+
+// A heap whose memory lies where the calling thread's policy asks.
 static struct fc_heap *acquire(void) {
     uint64_t policy = fc_numa_policy();
     fc_lock_take(&registry.lock);
-    struct fc_heap *heap = revive(policy);
+    struct fc_heap *heap = revive(has_policy, policy);
+    if (heap == NULL) {
+        heap = revive(is_made, policy);
+    }
     if (heap == NULL) {
         heap = make();
     }
     if (heap != NULL) {
         heap->state = FC_HEAP_LIVE;
-        atomic_store_explicit(&heap->policy, policy, memory_order_relaxed);
     }
     fc_lock_drop(&registry.lock);
+    if (heap != NULL && !has_policy(heap, policy)) {
+        atomic_store_explicit(&heap->policy, policy, memory_order_relaxed);
+        fc_span_bring(heap);
+        fc_shelf_bring(heap);
+    }
     return heap;
 }
 
@@ -164,7 +204,7 @@ static struct fc_heap *borrow(void) {
 }
 
 static struct fc_heap *follow_policy(struct fc_heap *heap) {
-    if (fc_numa_policy() == atomic_load_explicit(&heap->policy, memory_order_relaxed)) {
+    if (has_policy(heap, fc_numa_policy())) {
         return heap;
     }
     struct fc_heap *other = acquire();
@@ -184,6 +224,17 @@ struct fc_heap *fc_heap_enter(void) {
     return FC_LIKELY(!fc_numa_matters()) ? heap : follow_policy(heap);
 }
 
+void fc_heap_follow_policy(void) {
+    if (fc_numa_matters() && fc_self != &fc_no_heap) {
+        (void)follow_policy(fc_self);
+    }
+}
+
+bool fc_heap_shares_policy(const struct fc_heap *heap) {
+    return !fc_numa_matters() || atomic_load_explicit(&heap->policy, memory_order_relaxed) ==
+                                     atomic_load_explicit(&fc_self->policy, memory_order_relaxed);
+}
+
 void fc_heap_leave(struct fc_heap *heap) {
     if (FC_LIKELY(heap != common())) {
         return;
@@ -193,34 +244,39 @@ void fc_heap_leave(struct fc_heap *heap) {
     fc_lock_drop(&registry.common_lock);
 }
 
-// What was made ahead of its thread is not for others.
-static bool leaves_something(struct fc_heap *heap) {
-    return heap->state == FC_HEAP_DEAD && (heap->spans > 0 || fc_channel_has_mail(heap));
-}
-
 bool fc_heap_absorb(struct fc_heap *heap) {
+    uint64_t policy = atomic_load_explicit(&heap->policy, memory_order_relaxed);
     fc_lock_take(&registry.lock);
-    struct fc_heap **link = &registry.dead;
-    while (*link != NULL && !leaves_something(*link)) {
-        link = &(*link)->next_dead;
-    }
-    struct fc_heap *dead = *link;
-    if (dead != NULL) {
-        *link = dead->next_dead;
-        dead->state = FC_HEAP_LIVE;
-    }
+    struct fc_heap *dead = raise_first(leaves_something, policy);
     fc_lock_drop(&registry.lock);
     if (dead == NULL) {
         return false;
     }
     // Blocks of spans that moved before reach their new owners by way of the dead heap's sub heap.
     fc_channel_collect(dead);
-    fc_sub_flush(dead);
     fc_span_inherit(heap, dead);
-    fc_lock_take(&registry.lock);
-    bury(dead, FC_HEAP_DEAD);
-    fc_lock_drop(&registry.lock);
+    release(dead);
     return true;
+}
+
+bool fc_heap_clear_others(struct fc_heap *heap) {
+    uint64_t policy = atomic_load_explicit(&heap->policy, memory_order_relaxed);
+    struct fc_heap *others = NULL;
+    struct fc_heap *next;
+    fc_lock_take(&registry.lock);
+    while ((next = raise_first(has_other_policy, policy)) != NULL) {
+        next->next_dead = others;
+        others = next;
+    }
+    fc_lock_drop(&registry.lock);
+    bool any = false;
+    for (; others != NULL; others = next) {
+        next = others->next_dead;
+        fc_channel_collect(others);
+        any |= fc_span_retire(others);
+        release(others);
+    }
+    return any;
 }
 
 bool fc_heap_make(unsigned count) {
@@ -230,9 +286,12 @@ bool fc_heap_make(unsigned count) {
     while (made && fc_heap_count() < count) {
         made = make() != NULL;
     }
-    // The next thread is to get the first.
+    // The next thread is to get the first. Heap 0 is the main thread's, the others for one a core.
     for (unsigned id = fc_heap_count(); id-- > first;) {
-        bury(registry.heaps[id], FC_HEAP_MADE);
+        struct fc_heap *heap = registry.heaps[id];
+        uint64_t policy = fc_numa_policy_on(id > 0 ? id - 1 : 0);
+        atomic_store_explicit(&heap->policy, policy, memory_order_relaxed);
+        bury(heap, FC_HEAP_MADE);
     }
     fc_lock_drop(&registry.lock);
     return made;

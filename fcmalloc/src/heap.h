@@ -26,7 +26,7 @@ struct fc_heap {
     unsigned id;
     enum fc_heap_state state;  // under the registry's lock
     struct fc_heap *next_dead;
-    _Atomic uint64_t policy;  // the memory policy that its pages were touched under
+    _Atomic uint64_t policy;  // the memory policy of the threads that it is for; see numa.h
     unsigned colour;          // where in its page the next large block starts
 
     // Spans with room, other than the current ones: taken from the front, put at the back.
@@ -68,8 +68,18 @@ struct fc_heap *fc_heap_here(void);
 struct fc_heap *fc_heap_enter(void);
 void fc_heap_leave(struct fc_heap *heap);
 
-// Takes over spans that dead heaps left. False where there are none.
+// Exchanges the calling thread's heap if its memory policy has changed.
+void fc_heap_follow_policy(void);
+
+// Whether the heap's memory lies where that of the calling thread's heap does.
+bool fc_heap_shares_policy(const struct fc_heap *heap);
+
+// Takes over spans that dead heaps of its policy left. False where there are none.
 bool fc_heap_absorb(struct fc_heap *heap);
+
+// Puts what is empty of spans that dead heaps of other policies left on their shelves. False where
+// nothing is.
+bool fc_heap_clear_others(struct fc_heap *heap);
 
 // Makes heap 0, 1, ... until there are `count`, for threads to come.
 bool fc_heap_make(unsigned count);

@@ -7,6 +7,7 @@
 
 #include "fcmalloc.h"
 #include "heap.h"
+#include "numa.h"
 #include "options.h"
 #include "os.h"
 #include "poison.h"
@@ -352,6 +353,9 @@ static bool resize(struct fc_run *run, size_t size) {
     if (fc_run_kind(run) != FC_RUN_LARGE || size <= FC_SMALL_MAX || too_large(size)) {
         return false;
     }
+    if (!fits && !fc_heap_shares_policy(fc_run_home(run))) {
+        return false;  // what follows it does not lie where new memory belongs
+    }
     unguard(run);
     bool done = fc_shelf_resize(run, large_pages((size_t)(run->payload - run->start) + size));
     guard(run);
@@ -397,11 +401,17 @@ size_t fc_trim(void) {
     while (fc_heap_absorb(here)) {
     }
     fc_span_retire(here);
+    fc_heap_clear_others(here);
     size_t bytes = 0;
     for (unsigned id = 0; id < fc_heap_count(); id++) {
         bytes += fc_shelf_purge(fc_heap_at(id));
     }
     return bytes;
+}
+
+void fc_policy_changed(void) {
+    fc_numa_forget();
+    fc_heap_follow_policy();
 }
 
 int fc_reserve(size_t bytes) {

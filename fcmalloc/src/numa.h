@@ -1,7 +1,7 @@
 // On which nodes the calling thread's memory belongs.
 //
-// A policy is a number that is equal for two moments exactly if memory first touched then lies on
-// the same nodes: the node that the thread runs on, where nothing else was asked for, or a digest
+// A policy is a number. If it is equal for two moments, memory first touched then lies on the same
+// nodes: it is the node that the thread runs on, where nothing else was asked for, or a digest
 // of what set_mempolicy or numactl asked for. On a machine of one node it is always 0 and nothing
 // is looked up.
 
@@ -9,6 +9,7 @@
 #define FC_NUMA_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 // Reads the machine's topology. Once, before the first heap.
@@ -19,5 +20,13 @@ bool fc_numa_matters(void);
 
 // The calling thread's policy now.
 uint64_t fc_numa_policy(void);
+// The policy that it would have on the core-th of those that it may run on.
+uint64_t fc_numa_policy_on(unsigned core);
+// Has set_mempolicy's part of the policy looked up again.
+void fc_numa_forget(void);
+
+// Moves pages that were touched already to where the policy wants them; a digest must be the
+// calling thread's. Where the kernel refuses, they stay.
+void fc_numa_bring(void *start, size_t bytes, uint64_t policy);
 
 #endif

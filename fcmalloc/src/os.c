@@ -1,6 +1,7 @@
 #include "os.h"
 
 #include <errno.h>
+#include <linux/mempolicy.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -175,12 +177,39 @@ bool fc_os_populate(void *start, size_t bytes) {
     return done;
 }
 
+void fc_os_move_to_nodes(void *start, size_t bytes, int mode, const unsigned long *nodes,
+                         unsigned long bits) {
+    int saved = errno;
+    count_call();
+    if (syscall(SYS_mbind, start, bytes, mode, nodes, bits, MPOL_MF_MOVE) == 0) {
+        count_call();
+        syscall(SYS_mbind, start, bytes, MPOL_DEFAULT, NULL, 0, 0);
+    }
+    errno = saved;
+}
+
+static bool allowed_cores(cpu_set_t *set) {
+    int saved = errno;
+    bool known = sched_getaffinity(0, sizeof *set, set) == 0;
+    errno = saved;
+    return known;
+}
+
 unsigned fc_os_cores(void) {
     cpu_set_t set;
-    int saved = errno;
-    int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    errno = saved;
+    int cores = allowed_cores(&set) ? CPU_COUNT(&set) : 1;
     return cores > 0 ? (unsigned)cores : 1;
+}
+
+int fc_os_core(unsigned index) {
+    cpu_set_t set;
+    bool known = allowed_cores(&set);
+    for (int core = 0; known && core < CPU_SETSIZE; core++) {
+        if (CPU_ISSET(core, &set) && index-- == 0) {
+            return core;
+        }
+    }
+    return -1;
 }
 
 size_t fc_os_memory(void) {

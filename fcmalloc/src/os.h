@@ -34,8 +34,13 @@ bool fc_os_move(void *to, void *from, size_t bytes);
 bool fc_os_guard(void *start, size_t bytes);
 bool fc_os_unguard(void *start, size_t bytes);
 
-// Cores that the program may run on.
+// Moves pages to nodes, by a memory policy of the kernel's, for this once.
+void fc_os_move_to_nodes(void *start, size_t bytes, int mode, const unsigned long *nodes,
+                         unsigned long bits);
+
+// Cores that the program may run on, and the index-th of them: -1 where there are fewer.
 unsigned fc_os_cores(void);
+int fc_os_core(unsigned index);
 // Bytes of physical memory.
 size_t fc_os_memory(void);
 // Bytes of address space that the program may use; SIZE_MAX where unlimited.

@@ -58,6 +58,8 @@ struct mallinfo2 mallinfo2(void) {
 // libnuma's functions end here, so that a change of policy is noticed.
 long set_mempolicy(int mode, const unsigned long *nodes, unsigned long bits) {
     long result = syscall(SYS_set_mempolicy, mode, nodes, bits);
-    fc_policy_changed();
+    if (result == 0) {
+        fc_policy_changed();
+    }
     return result;
 }

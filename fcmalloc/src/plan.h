@@ -7,7 +7,8 @@
 //     heap 0 footprint 8905792        bytes to touch for both together
 //
 // Heaps lend each other memory for large blocks. Where their peaks add up to more than was ever
-// touched, each heap's footprint holds that share of its large peak. Heap 0 is the main thread's; the others are taken by threads in the order in which they begin.
+// touched, each heap's footprint holds that share of its large peak. Heap 0 is the main thread's;
+// the others are taken by threads in the order in which they begin.
 
 #ifndef FC_PLAN_H
 #define FC_PLAN_H

@@ -1,6 +1,7 @@
 #include "shelf.h"
 
 #include "heap.h"
+#include "numa.h"
 #include "options.h"
 #include "os.h"
 
@@ -266,11 +267,21 @@ static struct fc_run *steal(struct fc_heap *heap, uint32_t pages, bool same_poli
     return NULL;
 }
 
+// A run of a heap whose memory lies elsewhere: its pages are exchanged for new ones.
+static struct fc_run *steal_from_elsewhere(struct fc_heap *heap, uint32_t pages) {
+    struct fc_run *run = steal(heap, pages, false);
+    if (run != NULL) {
+        run->zero = fc_os_purge(run->start, fc_run_bytes(run)) || run->zero;
+    }
+    return run;
+}
+
 // Asks for huge pages for the rest of the region, should the program be large by now.
 static void consider_huge(struct fc_shelf *shelf) {
     size_t footprint = atomic_load_explicit(&fc_space.footprint, memory_order_relaxed);
     char *start = (char *)fc_round_up((uintptr_t)shelf->top, FC_HUGE_PAGE);
-    if (shelf->huge || footprint / HUGE_SHARE < fc_heap_count() * FC_HUGE_PAGE || start >= shelf->end) {
+    if (shelf->huge || footprint / HUGE_SHARE < fc_heap_count() * FC_HUGE_PAGE ||
+        start >= shelf->end) {
         return;
     }
     shelf->huge = true;
@@ -325,6 +336,12 @@ static void shelve(struct fc_heap *heap, char *start, char *end, bool zero) {
     }
 }
 
+// Brings what is first-touched already to where the heap's policy wants it.
+static void bring(struct fc_heap *heap, char *start, char *end) {
+    uint64_t policy = atomic_load_explicit(&heap->policy, memory_order_relaxed);
+    fc_numa_bring(start, (size_t)(end - start), policy);
+}
+
 // Takes more address space. What of it was first-touched ahead goes into the bins.
 static bool grow(struct fc_heap *heap, size_t bytes) {
     struct fc_shelf *shelf = &heap->shelf;
@@ -340,6 +357,7 @@ static bool grow(struct fc_heap *heap, size_t bytes) {
     }
     shelf->taken += granted;
     if (start != shelf->end || touched > start) {
+        bring(heap, start, touched);
         shelve(heap, shelf->top, shelf->end, true);
         shelve(heap, start, touched, false);
         shelf->top = touched;
@@ -439,8 +457,9 @@ struct fc_run *fc_shelf_take(struct fc_heap *heap, enum fc_run_kind kind, uint32
         return run;
     }
     // The last resort.
-    for (int same = 1; run == NULL && same >= 0; same--) {
-        run = steal(heap, all, same);
+    run = steal(heap, all, true);
+    if (run == NULL) {
+        run = steal_from_elsewhere(heap, all);
     }
     fc_lock_take(&shelf->lock);
     run = settle(heap, run, &wanted);
@@ -535,6 +554,19 @@ bool fc_shelf_claim(struct fc_heap *heap, size_t bytes) {
     return done;
 }
 
+void fc_shelf_bring(struct fc_heap *heap) {
+    struct fc_shelf *shelf = &heap->shelf;
+    fc_lock_take(&shelf->lock);
+    for (unsigned b = 0; b < FC_BINS; b++) {
+        for (struct fc_run *run = shelf->bins[b]; run != NULL; run = run->next) {
+            if (!run->zero) {
+                bring(heap, run->start, fc_run_end(run));
+            }
+        }
+    }
+    fc_lock_drop(&shelf->lock);
+}
+
 bool fc_shelf_prepare(struct fc_heap *heap, size_t bytes) {
     struct fc_shelf *shelf = &heap->shelf;
     uint32_t pages = (uint32_t)(bytes >> FC_PAGE_SHIFT);
@@ -546,6 +578,7 @@ bool fc_shelf_prepare(struct fc_heap *heap, size_t bytes) {
     fc_lock_drop(&shelf->lock);
     bool done = run != NULL && fc_os_populate(run->start, bytes);
     if (run != NULL) {
+        bring(heap, run->start, fc_run_end(run));
         fc_lock_take(&shelf->lock);
         run->zero = false;
         bin(heap, run);

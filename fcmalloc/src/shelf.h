@@ -52,7 +52,11 @@ size_t fc_shelf_purge(struct fc_heap *heap);
 // Gives the heap `bytes` of address space in a row.
 bool fc_shelf_claim(struct fc_heap *heap, size_t bytes);
 
-// First-touches fresh pages of `bytes`, which go into the bins. False where the machine has too few.
+// Brings the memory of free runs to where the heap's policy wants it.
+void fc_shelf_bring(struct fc_heap *heap);
+
+// First-touches fresh pages of `bytes`, which go into the bins. False where the machine has too
+// few.
 bool fc_shelf_prepare(struct fc_heap *heap, size_t bytes);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "numa.h"
 #include "os.h"
 
 // Empty spans are looked for each time that the heap has used this share more fresh memory.
@@ -219,6 +220,12 @@ static bool reclaim(struct fc_heap *heap) {
     return fc_span_retire(heap) || absorbed;
 }
 
+// As reclaim, and what only the last resort may take.
+static bool reclaim_all(struct fc_heap *heap) {
+    bool reclaimed = reclaim(heap);
+    return fc_heap_clear_others(heap) || reclaimed;
+}
+
 struct fc_run *fc_span_take_run(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
                                 size_t alignment) {
     size_t used = atomic_load_explicit(&heap->shelf.used, memory_order_relaxed);
@@ -227,7 +234,7 @@ struct fc_run *fc_span_take_run(struct fc_heap *heap, enum fc_run_kind kind, uin
         heap->reclaim_at = used + used / RECLAIM_SHARE + RECLAIM_LEAST;
     }
     struct fc_run *run = fc_shelf_take(heap, kind, pages, alignment);
-    if (run == NULL && reclaim(heap)) {
+    if (run == NULL && reclaim_all(heap)) {
         run = fc_shelf_take(heap, kind, pages, alignment);
     }
     return run;
@@ -266,6 +273,19 @@ void fc_span_inherit(struct fc_heap *heap, struct fc_heap *dead) {
     dead->spans = 0;
 }
 
+static void bring(struct fc_heap *heap, struct fc_run *span) {
+    uint64_t policy = atomic_load_explicit(&heap->policy, memory_order_relaxed);
+    fc_numa_bring(span->start, fc_run_bytes(span), policy);
+}
+
+void fc_span_bring(struct fc_heap *heap) {
+    for (unsigned class = 0; class < FC_CLASSES; class++) {
+        for (struct fc_run *span = heap->first[class]; span != NULL; span = span->next) {
+            bring(heap, span);
+        }
+    }
+}
+
 bool fc_span_prepare(struct fc_heap *heap, unsigned class, size_t blocks) {
     uint32_t pages = fc_class_pages(class);
     while (blocks > 0) {
@@ -281,6 +301,7 @@ bool fc_span_prepare(struct fc_heap *heap, unsigned class, size_t blocks) {
         if (!fc_os_populate(span->start, bytes)) {
             return false;
         }
+        bring(heap, span);
         blocks -= some;
     }
     return true;
