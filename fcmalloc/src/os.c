@@ -23,9 +23,6 @@
 #define MADV_GUARD_INSTALL 102
 #define MADV_GUARD_REMOVE 103
 #endif
-#ifndef MREMAP_DONTUNMAP
-#define MREMAP_DONTUNMAP 4
-#endif
 
 // A thread that populates takes at least this much, so that starting it pays.
 #define POPULATE_SHARE ((size_t)32 << 20)
@@ -82,15 +79,6 @@ bool fc_os_commit_huge(void *start, size_t bytes) {
     // Without MAP_NORESERVE the kernel sets the huge pages aside now or refuses.
     bool done = mmap(start, bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_HUGETLB, -1, 0) == start;
-    errno = saved;
-    return done;
-}
-
-bool fc_os_move(void *to, void *from, size_t bytes) {
-    int saved = errno;
-    count_call();
-    bool done =
-        mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to;
     errno = saved;
     return done;
 }

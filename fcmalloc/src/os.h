@@ -28,8 +28,6 @@ bool fc_os_commit_huge(void *start, size_t bytes);
 bool fc_os_populate(void *start, size_t bytes);
 // First-touches a few committed pages in one call. They need not be.
 void fc_os_touch(void *start, size_t bytes);
-// Moves the pages under `from` to `to`; `from` reads as zeros afterwards.
-bool fc_os_move(void *to, void *from, size_t bytes);
 // Makes pages fault on access, or undoes it.
 bool fc_os_guard(void *start, size_t bytes);
 bool fc_os_unguard(void *start, size_t bytes);
