@@ -7,12 +7,16 @@ enum { COUNT = 200 };
 static size_t size;
 static unsigned char filling;
 
-static void allocate_from_overwritten_list(void) {
-    void *blocks[COUNT];
+static void allocate_and_free(void *blocks[COUNT]) {
     for (size_t i = 0; i < COUNT; i++)
         blocks[i] = malloc(size);
     for (size_t i = 0; i < COUNT; i++)
         free(blocks[i]);
+}
+
+static void allocate_from_overwritten_list(void) {
+    void *blocks[COUNT];
+    allocate_and_free(blocks);
     for (size_t i = 0; i < COUNT; i++)
         memset(opaque(blocks[i]), filling, 16);
     for (size_t i = 0; i < 100 * COUNT; i++)
@@ -36,10 +40,7 @@ TEST(an_overwritten_list_is_found) {
 static void allocate_from_forged_list(void) {
     static char victim[4096] __attribute__((aligned(64)));
     void *blocks[COUNT];
-    for (size_t i = 0; i < COUNT; i++)
-        blocks[i] = malloc(size);
-    for (size_t i = 0; i < COUNT; i++)
-        free(blocks[i]);
+    allocate_and_free(blocks);
     for (size_t i = 0; i < COUNT; i++)
         *(void **)opaque(blocks[i]) = victim + 64;
     for (size_t i = 0; i < 100 * COUNT; i++) {
