@@ -132,7 +132,7 @@ boot() {
     timeout "$seconds" qemu-system-x86_64 -no-user-config -nodefaults -display none -no-reboot \
         -accel tcg -cpu max -smp "$NODES" -m "$((NODES * NODE_MIB))M" "${nodes[@]}" "${distances[@]}" \
         -kernel "$kernel" -initrd "$work/initramfs" \
-        -append "console=ttyS0 quiet panic=-1 numa_balancing=disable" \
+        -append "console=ttyS0 quiet panic=-1 numa_balancing=disable oboro.nodes=$NODES" \
         -serial "file:$work/console" -serial stdio -serial "file:$work/status" </dev/null
 }
 

@@ -14,7 +14,12 @@ use serde::Deserialize;
 
 /// The crates from lowest to highest; those of one row do not know each other.
 const LAYERS: &[&[&str]] = &[
-    &["oboro-ring", "oboro-fcmalloc", "oboro-faults"],
+    &[
+        "oboro-machine",
+        "oboro-ring",
+        "oboro-fcmalloc",
+        "oboro-faults",
+    ],
     &["oboro-rlwe"],
     &["oboro-store"],
     &["oboro-engine"],
@@ -29,6 +34,7 @@ const SECRETS: &str = "oboro-rlwe";
 
 /// Crates that run on the server or describe what it is sent.
 const WITHOUT_SECRETS: &[&str] = &[
+    "oboro-machine",
     "oboro-ring",
     "oboro-fcmalloc",
     "oboro-store",

@@ -1,0 +1,67 @@
+//! Threads on their cores.
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+use std::io;
+
+/// The place of one worker: a core, and the node whose memory is near.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seat {
+    /// The node, by its place in [`Topology::nodes`](crate::Topology::nodes).
+    pub node: usize,
+    /// The hardware threads of the core.
+    pub cpus: Vec<u32>,
+}
+
+impl Seat {
+    /// Keeps the calling thread, and threads that it will start, on this core.
+    ///
+    /// # Errors
+    /// If the process may not use the core any more, or if its number is larger than the kernel's call
+    /// has room for. The thread stays where it was, and work goes on less well placed.
+    pub fn take(&self) -> io::Result<()> {
+        let mut set = CpuSet::new();
+        for &cpu in &self.cpus {
+            let cpu = usize::try_from(cpu).ok();
+            let cpu = cpu.filter(|&cpu| cpu < CpuSet::MAX_CPU);
+            set.set(cpu.ok_or(io::ErrorKind::Unsupported)?);
+        }
+        Ok(sched_setaffinity(None, &set)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Topology;
+    use rustix::thread::sched_getaffinity;
+    use std::num::NonZero;
+    use std::thread;
+
+    #[test]
+    fn a_thread_stays_on_its_core() {
+        let topology = Topology::of_this_machine();
+        for seat in topology.workers(NonZero::new(4).unwrap()) {
+            let on = thread::spawn(move || {
+                seat.take().unwrap();
+                let set = sched_getaffinity(None).unwrap();
+                let on: Vec<u32> = (0..1024).filter(|&cpu| set.is_set(cpu as usize)).collect();
+                (seat.cpus, on)
+            });
+            let (wanted, on) = on.join().unwrap();
+            assert_eq!(on, wanted);
+        }
+    }
+
+    #[test]
+    fn a_core_that_is_not_there_is_an_error() {
+        for cpu in [1023, 1024, u32::MAX] {
+            let seat = Seat {
+                node: 0,
+                cpus: vec![cpu],
+            };
+            thread::spawn(move || seat.take().unwrap_err())
+                .join()
+                .unwrap();
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Nodes, cores and caches, as `/sys/devices/system` tells them.
+
+use crate::sysfs::Folder;
+use crate::{Allowed, Distances, Seat, TopologyError};
+use std::collections::BTreeSet;
+use std::num::NonZero;
+use std::path::Path;
+use std::str::FromStr;
+
+/// What this process may use of a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topology {
+    nodes: Vec<Node>,
+    distances: Distances,
+    caches: Vec<Cache>,
+}
+
+/// Cores and the memory that is near to them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// The kernel's number of the node to place memory on: the node's own, or that of the nearest node
+    /// with memory that this process may use.
+    pub number: u32,
+    /// At least one.
+    pub cores: Vec<Core>,
+    /// All memory of the node `number`; 0 if the kernel does not tell.
+    pub memory_bytes: u64,
+}
+
+/// One core.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Core {
+    /// The kernel's numbers of its hardware threads that this process may use, at least one.
+    pub cpus: Vec<u32>,
+}
+
+/// A cache of some hardware threads.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cache {
+    /// 1 for the one next to the core.
+    pub level: u32,
+    /// What it holds.
+    pub kind: CacheKind,
+    /// The hardware threads that share it and that this process may use.
+    pub cpus: Vec<u32>,
+    /// Its size.
+    pub bytes: u64,
+    /// The size of a line.
+    pub line_bytes: u32,
+}
+
+/// What a cache holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum CacheKind {
+    Data,
+    Instruction,
+    Unified,
+}
+
+impl FromStr for CacheKind {
+    type Err = ();
+
+    fn from_str(word: &str) -> Result<Self, ()> {
+        match word {
+            "Data" => Ok(Self::Data),
+            "Instruction" => Ok(Self::Instruction),
+            "Unified" => Ok(Self::Unified),
+            _ => Err(()),
+        }
+    }
+}
+
+impl Topology {
+    /// That of this machine. Where the kernel does not tell it, one node with each allowed processor as
+    /// a core of its own.
+    pub fn of_this_machine() -> Self {
+        let allowed = Allowed::of_this_process();
+        Self::read(Path::new("/sys"), &allowed).unwrap_or_else(|_| Self::flat(&allowed))
+    }
+
+    /// That of the machine whose `/sys`, or a copy of it, is at `root`. Without nodes there, all
+    /// processors are one node.
+    ///
+    /// # Errors
+    /// If a file cannot be read or understood, or no allowed processor is online.
+    pub fn read(root: &Path, allowed: &Allowed) -> Result<Self, TopologyError> {
+        let system = Folder::new(root).inner("devices/system");
+        let processors = Processors::read(system.inner("cpu"), allowed)?;
+        let known = KnownNode::read_all(&system.inner("node"), &processors.usable)?;
+        let all = Distances::new(known.iter().map(|node| node.distances.clone()).collect())?;
+
+        let mut nodes = Vec::new();
+        let mut kept = Vec::new();
+        for (place, node) in known.iter().enumerate() {
+            let cores = processors.cores(&node.cpus)?;
+            if cores.is_empty() {
+                continue;
+            }
+            let mut by_distance = all.nearest_first(place).iter().map(|&near| &known[near]);
+            let memory = by_distance
+                .find(|near| near.memory_bytes > 0 && allowed.memory_on(near.number))
+                .unwrap_or(node);
+            nodes.push(Node {
+                number: memory.number,
+                cores,
+                memory_bytes: memory.memory_bytes,
+            });
+            kept.push(place);
+        }
+        if nodes.is_empty() {
+            return Err(TopologyError::NoProcessor);
+        }
+        let row = |&from: &usize| kept.iter().map(|&to| all.between(from, to)).collect();
+        Ok(Self {
+            nodes,
+            distances: Distances::new(kept.iter().map(row).collect())?,
+            caches: processors.caches()?,
+        })
+    }
+
+    fn flat(allowed: &Allowed) -> Self {
+        let core = |&cpu: &u32| Core { cpus: vec![cpu] };
+        Self {
+            nodes: vec![Node {
+                number: 0,
+                cores: allowed.cpus.iter().map(core).collect(),
+                memory_bytes: 0,
+            }],
+            distances: Distances::one_node(),
+            caches: Vec::new(),
+        }
+    }
+
+    /// The nodes with a core that this process may use, at least one.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// How far they are from each other.
+    pub fn distances(&self) -> &Distances {
+        &self.distances
+    }
+
+    /// The caches of all cores, those of the lowest level first; none that the kernel does not tell
+    /// fully.
+    pub fn caches(&self) -> &[Cache] {
+        &self.caches
+    }
+
+    /// Seats for as many threads, dealt over the nodes in turn, a core for each; when all cores are
+    /// taken, another round begins. With a thread for each node, the seats are in the order of the nodes.
+    pub fn workers(&self, threads: NonZero<usize>) -> Vec<Seat> {
+        let most = self.nodes.iter().map(|node| node.cores.len()).max();
+        let round = |turn: usize| {
+            let dealt = self.nodes.iter().enumerate();
+            dealt.filter_map(move |(node, known)| {
+                let cpus = known.cores.get(turn)?.cpus.clone();
+                Some(Seat { node, cpus })
+            })
+        };
+        let seats: Vec<Seat> = (0..most.unwrap_or(0)).flat_map(round).collect();
+        seats.into_iter().cycle().take(threads.get()).collect()
+    }
+}
+
+/// A node as the kernel has it.
+struct KnownNode {
+    number: u32,
+    /// Those that may be used.
+    cpus: BTreeSet<u32>,
+    memory_bytes: u64,
+    /// To each node that the kernel knows, in ascending order of their numbers.
+    distances: Vec<u32>,
+}
+
+impl KnownNode {
+    /// All nodes, in ascending order of their numbers; one with all processors where there are none.
+    fn read_all(folder: &Folder, usable: &BTreeSet<u32>) -> Result<Vec<Self>, TopologyError> {
+        let numbers = folder.numbered("node")?;
+        if numbers.is_empty() {
+            return Ok(vec![Self {
+                number: 0,
+                cpus: usable.clone(),
+                memory_bytes: 0,
+                distances: vec![10],
+            }]);
+        }
+        let node = |number| Self::read(number, &folder.inner(&format!("node{number}")), usable);
+        numbers.into_iter().map(node).collect()
+    }
+
+    fn read(number: u32, folder: &Folder, usable: &BTreeSet<u32>) -> Result<Self, TopologyError> {
+        let cpus = folder.list("cpulist")?.unwrap_or_default();
+        Ok(Self {
+            number,
+            cpus: &cpus & usable,
+            memory_bytes: folder.memory_bytes()?.unwrap_or(0),
+            distances: folder.row("distance")?.unwrap_or_default(),
+        })
+    }
+}
+
+/// The folder that tells of processors.
+struct Processors {
+    folder: Folder,
+    /// The allowed ones that are online.
+    usable: BTreeSet<u32>,
+}
+
+impl Processors {
+    fn read(folder: Folder, allowed: &Allowed) -> Result<Self, TopologyError> {
+        let usable = match folder.list("online")? {
+            Some(online) => &online & &allowed.cpus,
+            None => allowed.cpus.clone(),
+        };
+        Ok(Self { folder, usable })
+    }
+
+    /// These processors by the cores that they are threads of.
+    fn cores(&self, cpus: &BTreeSet<u32>) -> Result<Vec<Core>, TopologyError> {
+        let mut left = cpus.clone();
+        let mut cores = Vec::new();
+        while let Some(cpu) = left.pop_first() {
+            let siblings = self.siblings(cpu)?;
+            let others = &siblings & &left;
+            left = &left - &siblings;
+            cores.push(Core {
+                cpus: std::iter::once(cpu).chain(others).collect(),
+            });
+        }
+        Ok(cores)
+    }
+
+    /// The threads of a processor's core, by the file's name since Linux 5.3 or by that before.
+    fn siblings(&self, cpu: u32) -> Result<BTreeSet<u32>, TopologyError> {
+        let topology = self.folder.inner(&format!("cpu{cpu}/topology"));
+        let siblings = match topology.list("core_cpus_list")? {
+            None => topology.list("thread_siblings_list")?,
+            some => some,
+        };
+        Ok(siblings.unwrap_or_default())
+    }
+
+    /// The caches of usable processors, each once.
+    fn caches(&self) -> Result<Vec<Cache>, TopologyError> {
+        let mut caches = BTreeSet::new();
+        for cpu in &self.usable {
+            let folder = self.folder.inner(&format!("cpu{cpu}/cache"));
+            for index in folder.numbered("index")? {
+                caches.extend(self.cache(&folder.inner(&format!("index{index}")))?);
+            }
+        }
+        Ok(caches.into_iter().collect())
+    }
+
+    /// A cache, if the kernel tells everything of it.
+    fn cache(&self, folder: &Folder) -> Result<Option<Cache>, TopologyError> {
+        let level = folder.number("level")?;
+        let kind = folder.word("type")?;
+        let cpus = folder.list("shared_cpu_list")?;
+        let bytes = folder.bytes("size")?;
+        let line = folder.number("coherency_line_size")?;
+        Ok((|| {
+            Some(Cache {
+                level: level?,
+                kind: kind?,
+                cpus: (&cpus? & &self.usable).into_iter().collect(),
+                bytes: bytes?,
+                line_bytes: line?,
+            })
+        })())
+    }
+}
+
+#[cfg(test)]
+mod tests;
