@@ -1,0 +1,609 @@
+//! Who runs which task next.
+//!
+//! A task becomes ready when its last input is there, and is then queued on its home, the node that has
+//! most bytes of its inputs. A node takes its own ready tasks first and those of the nearest other node
+//! when it has none. All methods take a lock for about a microsecond; tasks should be far longer.
+
+use crate::graph::{Dag, Datum, Graph, Origin, Task};
+use crate::queue::{Order, Queue};
+use oboro_machine::Distances;
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+/// A task that one thread has to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The task.
+    pub task: Task,
+    /// The node that has most bytes of its inputs.
+    pub home: usize,
+    /// The inputs that lie on another node than the one that claimed, ascending.
+    pub remote: Vec<Datum>,
+}
+
+/// What has been claimed so far.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// `read[a][b]`: bytes of inputs that lie on node `b` and were read by tasks on node `a`. Inputs
+    /// without a home are not counted.
+    pub read: Vec<Vec<u64>>,
+    /// Tasks that ran on their home.
+    pub at_home: u64,
+    /// Tasks that ran elsewhere.
+    pub stolen: u64,
+    /// Tasks that a node stole although it had a ready one itself: none, unless this crate is broken.
+    pub stolen_needlessly: u64,
+}
+
+/// The tasks of a graph on their way from waiting to done. Any thread may claim and complete.
+#[derive(Debug)]
+pub struct Schedule {
+    dag: Dag,
+    distances: Distances,
+    state: Mutex<State>,
+    /// Sleepers wait for ready tasks, or for the last task to be claimed.
+    news: Condvar,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Waiting { missing: u32 },
+    Ready,
+    Claimed,
+    Done,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    home: Option<usize>,
+    is_there: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    places: Vec<Place>,
+    phases: Vec<Phase>,
+    /// One for each node.
+    queues: Vec<Queue>,
+    /// For each datum, node after node: how many ready tasks of this home read it.
+    wanted: Vec<u32>,
+    /// For one task, the bytes of its inputs on each node.
+    bytes_on: Vec<u64>,
+    claimed: usize,
+    done: usize,
+    is_stopped: bool,
+    counters: Counters,
+}
+
+impl Schedule {
+    /// The schedule of `graph` on as many nodes as there are distances.
+    ///
+    /// # Panics
+    /// If an input's home is not one of the nodes.
+    pub fn new(graph: Graph, distances: Distances, order: Order) -> Self {
+        let nodes = distances.nodes();
+        let places: Vec<Place> = graph
+            .data()
+            .map(|datum| match graph.origin(datum) {
+                Origin::Resident { home } => Place {
+                    home,
+                    is_there: true,
+                },
+                Origin::Arriving { home } => Place {
+                    home,
+                    is_there: false,
+                },
+                Origin::Made => Place {
+                    home: None,
+                    is_there: false,
+                },
+            })
+            .collect();
+        assert!(
+            places.iter().all(|place| place.home < Some(nodes)),
+            "the home of an input is one of {nodes} nodes"
+        );
+        let mut state = State {
+            phases: Vec::with_capacity(graph.task_count()),
+            queues: (0..nodes).map(|_| Queue::new(order)).collect(),
+            wanted: vec![0; nodes * places.len()],
+            bytes_on: vec![0; nodes],
+            places,
+            claimed: 0,
+            done: 0,
+            is_stopped: false,
+            counters: Counters {
+                read: vec![vec![0; nodes]; nodes],
+                ..Counters::default()
+            },
+        };
+        let dag = Dag::new(graph);
+        for task in dag.tasks() {
+            let missing = |datum: &&Datum| !state.places[datum.index()].is_there;
+            let missing = dag.inputs(task).iter().filter(missing).count() as u32;
+            state.phases.push(Phase::Waiting { missing });
+            if missing == 0 {
+                state.make_ready(&dag, task);
+            }
+        }
+        Self {
+            dag,
+            distances,
+            state: Mutex::new(state),
+            news: Condvar::new(),
+        }
+    }
+
+    /// The tasks and data that are scheduled.
+    pub fn graph(&self) -> &Graph {
+        &self.dag
+    }
+
+    /// The number of nodes.
+    pub fn nodes(&self) -> usize {
+        self.distances.nodes()
+    }
+
+    /// Takes the next task for a thread on `node`: one of the node's own, or else one of the nearest node
+    /// that has any. `None` if no task is ready, or if the schedule was stopped.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn claim(&self, node: usize) -> Option<Claim> {
+        self.claim_from(&mut self.lock(), node)
+    }
+
+    /// As [`claim`](Self::claim), but sleeps while no task is ready. `None` if nothing is left to claim.
+    ///
+    /// # Panics
+    /// As [`claim`](Self::claim).
+    pub fn claim_or_wait(&self, node: usize) -> Option<Claim> {
+        let mut state = self.lock();
+        loop {
+            if let Some(claim) = self.claim_from(&mut state, node) {
+                return Some(claim);
+            }
+            if state.is_exhausted() {
+                return None;
+            }
+            state = self.news.wait(state).expect(UNPOISONED);
+        }
+    }
+
+    /// Says that a claimed task is done; it ran on `node`, where its output lies.
+    ///
+    /// # Panics
+    /// If the task is not claimed, or is done already.
+    pub fn complete(&self, task: Task, node: usize) {
+        let mut state = self.lock();
+        let phase = std::mem::replace(&mut state.phases[task.index()], Phase::Done);
+        assert_eq!(phase, Phase::Claimed, "only a claimed task can be done");
+        state.done += 1;
+        if let Some(output) = self.dag.output(task) {
+            state.places[output.index()].home = Some(node);
+            self.wake(state.provide(&self.dag, output));
+        }
+    }
+
+    /// Says that an input is in memory now. One that was there already may be said again.
+    ///
+    /// # Panics
+    /// If the datum is the output of a task.
+    pub fn arrived(&self, input: Datum) {
+        assert_ne!(
+            self.dag.origin(input),
+            Origin::Made,
+            "an output is there when its task is complete"
+        );
+        let mut state = self.lock();
+        if !state.places[input.index()].is_there {
+            self.wake(state.provide(&self.dag, input));
+        }
+    }
+
+    /// Whether a thread of any node could claim a task now.
+    pub fn has_ready(&self) -> bool {
+        let state = self.lock();
+        !state.is_stopped && state.queues.iter().any(|queue| !queue.is_empty())
+    }
+
+    /// Whether nothing is left to claim, now or later: all tasks are claimed, or the schedule was stopped.
+    pub fn is_exhausted(&self) -> bool {
+        self.lock().is_exhausted()
+    }
+
+    /// Whether all tasks are complete.
+    pub fn is_done(&self) -> bool {
+        self.lock().done == self.dag.task_count()
+    }
+
+    /// No further task is claimed; those under way may be completed.
+    pub fn stop(&self) {
+        self.lock().is_stopped = true;
+        self.news.notify_all();
+    }
+
+    /// What has been claimed so far.
+    pub fn counters(&self) -> Counters {
+        self.lock().counters.clone()
+    }
+
+    /// Whether a ready task whose home is `node` reads the datum.
+    pub(crate) fn is_wanted(&self, datum: Datum, node: usize) -> bool {
+        self.lock().wanted[datum.index() * self.nodes() + node] > 0
+    }
+
+    fn claim_from(&self, state: &mut State, node: usize) -> Option<Claim> {
+        let nearest_first = self.distances.nearest_first(node);
+        let claim = state.claim(&self.dag, node, nearest_first)?;
+        if state.is_exhausted() {
+            self.news.notify_all();
+        }
+        Some(claim)
+    }
+
+    fn wake(&self, ready: usize) {
+        match ready {
+            0 => {}
+            1 => self.news.notify_one(),
+            _ => self.news.notify_all(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect(UNPOISONED)
+    }
+}
+
+const UNPOISONED: &str = "no thread panics with the lock";
+
+impl State {
+    fn is_exhausted(&self) -> bool {
+        self.is_stopped || self.claimed == self.phases.len()
+    }
+
+    fn claim(&mut self, dag: &Dag, node: usize, nearest_first: &[usize]) -> Option<Claim> {
+        if self.is_stopped {
+            return None;
+        }
+        let (task, home) = nearest_first.iter().find_map(|&home| {
+            let is_ready = |task: Task| self.phases[task.index()] == Phase::Ready;
+            Some((self.queues[home].pop(dag, is_ready)?, home))
+        })?;
+        self.phases[task.index()] = Phase::Claimed;
+        self.claimed += 1;
+        if home == node {
+            self.counters.at_home += 1;
+        } else {
+            self.counters.stolen += 1;
+            self.counters.stolen_needlessly += u64::from(!self.queues[node].is_empty());
+        }
+        let mut remote = Vec::new();
+        for &datum in dag.inputs(task) {
+            self.wanted[datum.index() * self.queues.len() + home] -= 1;
+            if let Some(from) = self.places[datum.index()].home {
+                self.counters.read[node][from] += dag.bytes(datum);
+                if from != node {
+                    remote.push(datum);
+                }
+            }
+        }
+        Some(Claim { task, home, remote })
+    }
+
+    /// A datum is there now. Returns how many tasks have become ready.
+    fn provide(&mut self, dag: &Dag, datum: Datum) -> usize {
+        self.places[datum.index()].is_there = true;
+        let mut ready = 0;
+        for &task in dag.readers(datum) {
+            if let Phase::Waiting { missing } = &mut self.phases[task.index()] {
+                *missing -= 1;
+                if *missing == 0 {
+                    self.make_ready(dag, task);
+                    ready += 1;
+                }
+            }
+        }
+        ready
+    }
+
+    fn make_ready(&mut self, dag: &Dag, task: Task) {
+        let home = self.home(dag, task);
+        self.phases[task.index()] = Phase::Ready;
+        for datum in dag.inputs(task) {
+            self.wanted[datum.index() * self.queues.len() + home] += 1;
+        }
+        self.queues[home].push(task, dag);
+    }
+
+    /// The node that has most bytes of a task's inputs; in equals, that of the earliest input. Where no
+    /// input has a home, tasks that begin with the same input have the same one.
+    fn home(&mut self, dag: &Dag, task: Task) -> usize {
+        let inputs = dag.inputs(task);
+        self.bytes_on.fill(0);
+        for &datum in inputs {
+            if let Some(home) = self.places[datum.index()].home {
+                self.bytes_on[home] += dag.bytes(datum);
+            }
+        }
+        let homes = inputs
+            .iter()
+            .filter_map(|datum| self.places[datum.index()].home);
+        homes
+            .rev()
+            .max_by_key(|&home| self.bytes_on[home])
+            .unwrap_or(inputs[0].index() % self.queues.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Input;
+    use std::thread;
+
+    fn on(home: usize) -> Input {
+        Input {
+            home: Some(home),
+            bytes: 100,
+            resident: true,
+        }
+    }
+
+    fn line(nodes: usize) -> Distances {
+        let row = |a: usize| (0..nodes).map(|b| 10 + 10 * a.abs_diff(b) as u32).collect();
+        Distances::new((0..nodes).map(row).collect()).unwrap()
+    }
+
+    fn schedule(graph: Graph) -> Schedule {
+        Schedule::new(graph, Distances::one_node(), Order::MostReferenced)
+    }
+
+    /// Claims and completes on `node` until nothing is ready.
+    fn drain(schedule: &Schedule, node: usize) -> Vec<Task> {
+        std::iter::from_fn(|| schedule.claim(node))
+            .inspect(|claim| schedule.complete(claim.task, node))
+            .map(|claim| claim.task)
+            .collect()
+    }
+
+    /// Figure 4-4: the candidates {1, 2}, {1, 3}, {4, 5} on two transactions, which lie on the given nodes.
+    fn figure_4_4(homes: [usize; 2]) -> (Graph, [[Task; 3]; 2]) {
+        let mut graph = Graph::new();
+        let tasks = homes.map(|home| {
+            let items = [(); 5].map(|()| graph.input(on(home)));
+            [[1, 2], [1, 3], [4, 5]].map(|[i, j]| {
+                graph
+                    .task_with_output(&[items[i - 1], items[j - 1]], 1, 100)
+                    .0
+            })
+        });
+        (graph, tasks)
+    }
+
+    #[test]
+    fn figure_4_6_runs_in_its_four_steps() {
+        let (graph, [first, second]) = figure_4_4([0, 0]);
+        let expected = [&first[..2], &second[..2], &first[2..], &second[2..]].concat();
+        assert_eq!(drain(&schedule(graph), 0), expected);
+    }
+
+    #[test]
+    fn figure_4_6_runs_each_transaction_on_its_own_node() {
+        let (graph, [first, second]) = figure_4_4([0, 1]);
+        let schedule = Schedule::new(graph, line(2), Order::MostReferenced);
+        let mut ran = [vec![], vec![]];
+        for _ in 0..3 {
+            for node in 0..2 {
+                let claim = schedule.claim(node).unwrap();
+                assert_eq!((claim.home, claim.remote), (node, vec![]));
+                ran[node].push(claim.task);
+            }
+        }
+        assert_eq!(ran, [first, second]);
+        assert_eq!(schedule.counters().read, [[600, 0], [0, 600]]);
+    }
+
+    /// Figure 4-1: `(a)(b)` and `((x)(y))(z)`.
+    #[test]
+    fn figure_4_1_begins_with_its_critical_path() {
+        let mut graph = Graph::new();
+        let [a, b, x, y, z] = [(); 5].map(|()| graph.input(on(0)));
+        let ab = graph.task(&[a, b], 1);
+        let (xy, product) = graph.task_with_output(&[x, y], 1, 100);
+        let xyz = graph.task(&[product, z], 1);
+        assert_eq!(drain(&schedule(graph), 0), [xy, ab, xyz]);
+    }
+
+    #[test]
+    fn all_readers_of_an_input_run_before_another_is_chosen() {
+        let mut graph = Graph::new();
+        let [a, b, c] = [(); 3].map(|()| graph.input(on(0)));
+        let ab = graph.task(&[a, b], 1);
+        let bc: Vec<_> = (0..3).map(|_| graph.task(&[b, c], 1)).collect();
+        let ac = graph.task(&[a, c], 1);
+        let only_a = graph.task(&[a], 1);
+        // b and c have four readers each; b has the lower number. What remains of c is then one reader
+        // against two of a.
+        let expected = [&[ab], &bc[..], &[ac, only_a]].concat();
+        assert_eq!(drain(&schedule(graph), 0), expected);
+    }
+
+    #[test]
+    fn a_task_that_becomes_ready_joins_the_current_input() {
+        let mut graph = Graph::new();
+        let [a, b] = [(); 2].map(|()| graph.input(on(0)));
+        let (first, made) = graph.task_with_output(&[a], 1, 100);
+        let second = graph.task(&[a], 1);
+        let others: Vec<_> = (0..2).map(|_| graph.task(&[b], 1)).collect();
+        let joins = graph.task(&[a, made], 1);
+        let expected = [&[first, second, joins], &others[..]].concat();
+        assert_eq!(drain(&schedule(graph), 0), expected);
+    }
+
+    #[test]
+    fn weights_count_as_that_many_tasks() {
+        let mut graph = Graph::new();
+        let [a, b] = [(); 2].map(|()| graph.input(on(0)));
+        let light = [graph.task(&[a], 1), graph.task(&[a], 1)];
+        let heavy = graph.task(&[b], 3);
+        assert_eq!(drain(&schedule(graph), 0), [heavy, light[0], light[1]]);
+    }
+
+    #[test]
+    fn first_in_first_out_is_the_order_of_becoming_ready() {
+        let mut graph = Graph::new();
+        let [a, b] = [(); 2].map(|()| graph.input(on(0)));
+        let (first, made) = graph.task_with_output(&[a], 1, 100);
+        let last = graph.task(&[made], 9);
+        let others: Vec<_> = (0..3).map(|_| graph.task(&[a, b], 1)).collect();
+        let schedule = Schedule::new(graph, Distances::one_node(), Order::FirstInFirstOut);
+        assert_eq!(
+            drain(&schedule, 0),
+            [&[first], &others[..], &[last]].concat()
+        );
+    }
+
+    #[test]
+    fn the_nearest_node_is_robbed_and_only_by_those_without_work() {
+        let mut graph = Graph::new();
+        let near = graph.input(on(1));
+        let far = graph.input(on(2));
+        let [of_far, of_near] = [far, near].map(|datum| graph.task(&[datum], 1));
+        let own = graph.input(on(0));
+        let of_own = graph.task(&[own], 1);
+        let schedule = Schedule::new(graph, line(3), Order::MostReferenced);
+        assert_eq!(drain(&schedule, 0), [of_own, of_near, of_far]);
+        assert_eq!(
+            schedule.counters(),
+            Counters {
+                read: vec![vec![100; 3], vec![0; 3], vec![0; 3]],
+                at_home: 1,
+                stolen: 2,
+                stolen_needlessly: 0,
+            }
+        );
+    }
+
+    #[test]
+    fn a_task_is_at_home_where_most_bytes_of_its_inputs_lie() {
+        let mut graph = Graph::new();
+        let small: Vec<_> = (0..2).map(|_| graph.input(on(0))).collect();
+        let large = graph.input(Input {
+            bytes: 201,
+            ..on(1)
+        });
+        graph.task(&[small[0], small[1], large], 1);
+        let schedule = Schedule::new(graph, line(2), Order::MostReferenced);
+        let claim = schedule.claim(1).unwrap();
+        assert_eq!((claim.home, claim.remote), (1, small));
+    }
+
+    #[test]
+    fn an_output_lies_where_its_task_ran() {
+        let mut graph = Graph::new();
+        let a = graph.input(on(0));
+        let (first, made) = graph.task_with_output(&[a], 1, 100);
+        let second = graph.task(&[made], 1);
+        let schedule = Schedule::new(graph, line(2), Order::MostReferenced);
+        assert_eq!(drain(&schedule, 1), [first, second]);
+        assert_eq!(schedule.counters().read, [[0, 0], [100, 100]]);
+        assert_eq!(schedule.counters().at_home, 1);
+    }
+
+    #[test]
+    fn data_without_a_home_are_dealt_to_the_nodes() {
+        let mut graph = Graph::new();
+        let nowhere = Input {
+            home: None,
+            ..on(0)
+        };
+        for _ in 0..4 {
+            let datum = graph.input(nowhere);
+            graph.task(&[datum], 1);
+        }
+        let schedule = Schedule::new(graph, line(2), Order::MostReferenced);
+        let homes: Vec<_> = (0..4)
+            .map(|i| schedule.claim(i % 2).unwrap().home)
+            .collect();
+        assert_eq!(homes, [0, 1, 0, 1]);
+        assert_eq!(schedule.counters().read, [[0; 2]; 2]);
+    }
+
+    #[test]
+    fn a_task_waits_for_all_its_late_inputs() {
+        let mut graph = Graph::new();
+        let late = Input {
+            resident: false,
+            ..on(0)
+        };
+        let [a, b] = [(); 2].map(|()| graph.input(late));
+        let task = graph.task(&[a, b, a], 1);
+        let schedule = schedule(graph);
+        for input in [a, a] {
+            schedule.arrived(input);
+            assert!(!schedule.has_ready());
+            assert_eq!(schedule.claim(0), None);
+        }
+        assert!(!schedule.is_exhausted());
+        schedule.arrived(b);
+        assert!(schedule.has_ready());
+        assert_eq!(drain(&schedule, 0), [task]);
+        assert!(schedule.is_done());
+    }
+
+    #[test]
+    fn a_sleeper_wakes_for_a_late_input() {
+        let mut graph = Graph::new();
+        let late = graph.input(Input {
+            resident: false,
+            ..on(0)
+        });
+        let task = graph.task(&[late], 1);
+        let schedule = schedule(graph);
+        thread::scope(|scope| {
+            let sleepers: Vec<_> = (0..2)
+                .map(|_| scope.spawn(|| schedule.claim_or_wait(0).map(|claim| claim.task)))
+                .collect();
+            schedule.arrived(late);
+            let mut claimed: Vec<_> = sleepers.into_iter().map(|s| s.join().unwrap()).collect();
+            claimed.sort();
+            assert_eq!(claimed, [None, Some(task)]);
+        });
+    }
+
+    #[test]
+    fn a_stopped_schedule_hands_out_nothing() {
+        let (graph, _) = figure_4_4([0, 0]);
+        let schedule = schedule(graph);
+        let under_way = schedule.claim(0).unwrap();
+        schedule.stop();
+        assert_eq!(schedule.claim(0), None);
+        assert_eq!(schedule.claim_or_wait(0), None);
+        schedule.complete(under_way.task, 0);
+        assert!(schedule.is_exhausted() && !schedule.has_ready() && !schedule.is_done());
+    }
+
+    #[test]
+    fn a_graph_without_tasks_is_done() {
+        let schedule = schedule(Graph::new());
+        assert_eq!(schedule.claim_or_wait(0), None);
+        assert!(schedule.is_done() && schedule.is_exhausted());
+    }
+
+    #[test]
+    #[should_panic(expected = "only a claimed task")]
+    fn a_task_is_done_once() {
+        let (graph, _) = figure_4_4([0, 0]);
+        let schedule = schedule(graph);
+        let claim = schedule.claim(0).unwrap();
+        schedule.complete(claim.task, 0);
+        schedule.complete(claim.task, 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "one of 2 nodes")]
+    fn an_input_cannot_lie_on_a_node_that_is_not_there() {
+        let (graph, _) = figure_4_4([0, 2]);
+        Schedule::new(graph, line(2), Order::MostReferenced);
+    }
+}
