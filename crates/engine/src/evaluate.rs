@@ -91,9 +91,8 @@ impl Workspace {
             let mut read_some = |chunks: &mut Vec<_>| {
                 chunks.clear();
                 for (panels, block) in blocks.by_ref().take(BLOCKS) {
-                    let first = block * degree;
                     for panel in panels {
-                        chunks.push(&panel[first + slots.start..first + slots.end]);
+                        chunks.push(&panel.blocks(block..block + 1, degree)[slots.clone()]);
                     }
                 }
             };

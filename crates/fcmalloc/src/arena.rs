@@ -14,7 +14,7 @@ mod extents;
 mod region;
 
 pub use error::ArenaError;
-pub use region::{Backing, MemoryPolicy, Pages};
+pub use region::{Backing, MemoryPolicy, Pages, page_size};
 
 use extents::Extents;
 use region::Region;

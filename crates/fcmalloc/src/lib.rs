@@ -1,13 +1,13 @@
 //! Memory for programs that own their machine.
 //!
 //! An [`Arena`] is reserved address space that becomes memory as panels need it: on huge pages,
-//! on one NUMA node and touched ahead of use where that is asked for. [`FcMalloc`] makes fcmalloc, the
+//! on chosen NUMA nodes and touched ahead of use where that is asked for. [`FcMalloc`] makes fcmalloc, the
 //! allocator in `fcmalloc/`, the global one of a Rust program.
 
 mod arena;
 mod ffi;
 mod global;
 
-pub use arena::{Arena, ArenaError, Backing, MemoryPolicy, Pages, Panel};
+pub use arena::{Arena, ArenaError, Backing, MemoryPolicy, Pages, Panel, page_size};
 pub use ffi::Stats;
 pub use global::{FcMalloc, ReserveError, reserve, stats, trim};

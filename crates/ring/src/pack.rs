@@ -13,6 +13,11 @@ pub const fn packed_len(count: usize) -> usize {
     count / 2 * PAIR_BYTES
 }
 
+/// The number of residues that so many bytes hold.
+pub const fn unpacked_len(bytes: usize) -> usize {
+    bytes / PAIR_BYTES * 2
+}
+
 /// Packs residues below 2^28. Panics if the lengths do not match (see [`packed_len`]).
 pub fn pack(residues: &[u32], bytes: &mut [u8]) {
     assert_eq!(bytes.len(), packed_len(residues.len()));

@@ -76,6 +76,10 @@ pub enum StoreError {
         #[from]
         source: ArenaError,
     },
+    #[error("the store cannot be opened on the nodes that were asked for: {source}")]
+    Placement { source: ArenaError },
+    #[error("{text:?} is not a placement policy. Use transaction, item, random or interleave.")]
+    NoPolicy { text: String },
     #[error(
         "the catalogue of the store failed: {}. Check the disk that holds the store, its free \
          space and its permissions.",
@@ -290,6 +294,8 @@ impl StoreError {
             Name { .. }
             | ManifestRefused { .. }
             | NotHex { .. }
+            | NoPolicy { .. }
+            | Placement { .. }
             | TooLong { .. }
             | NoPanel { .. } => ErrorKind::InvalidArgument,
             NotAnExtension { .. }

@@ -17,6 +17,7 @@ mod files;
 mod id;
 mod manifest;
 mod panel;
+mod placement;
 mod segment;
 mod snapshot;
 mod store;
@@ -28,6 +29,7 @@ pub use error::{ErrorKind, Fault, StoreError};
 pub use id::{DatasetId, Digest};
 pub use manifest::{MAX_COLUMNS, MAX_MANIFEST_BYTES, MAX_SEGMENTS, Manifest, SegmentEntry};
 pub use panel::Panel;
+pub use placement::{NodePages, Placement, PlacementReport, Policy};
 pub use segment::{
     BLOCKS_PER_SEGMENT, Segment, SegmentDescription, SegmentHeader, SegmentWriter, segment_bytes,
 };

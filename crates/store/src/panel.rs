@@ -5,48 +5,83 @@
 //! Written once, then shared and only read.
 
 use oboro_fcmalloc::{Arena, ArenaError};
-use std::ops::Deref;
+use std::ops::Range;
 
 /// `blocks × N` residues of one (limb, column), or of one limb of the mask, of a segment:
-/// evaluation form, block after block, 64-byte aligned, below 2^28.
-pub struct Panel(oboro_fcmalloc::Panel);
+/// evaluation form, block after block, below 2^28. They lie in one piece or, where groups of blocks
+/// have different homes, in several, each 64-byte aligned.
+pub struct Panel {
+    pieces: Vec<Piece>,
+}
+
+struct Piece {
+    /// The residues of the panel before it.
+    start: usize,
+    residues: oboro_fcmalloc::Panel,
+}
 
 impl Panel {
-    /// The bytes of an arena that a panel of `len` residues takes.
+    /// The bytes of an arena that a panel of `len` residues in one piece takes.
     pub const fn footprint(len: usize) -> usize {
         oboro_fcmalloc::Panel::footprint(len)
     }
 
-    /// A panel of `len` residues written by `fill`, placed as the `position`-th of those
-    /// that are read together.
+    /// A panel of `len` residues in one piece, written by `fill`, placed as the `position`-th of
+    /// those that are read together.
     pub fn build<E: From<ArenaError>>(
         arena: &Arena,
         len: usize,
         position: usize,
         fill: impl FnOnce(&mut [u32]) -> Result<(), E>,
     ) -> Result<Self, E> {
-        let mut residues = arena.panel(len, position)?;
-        fill(&mut residues)?;
-        Ok(Self(residues))
+        Self::build_in_pieces([(arena, len)], position, |mut pieces| fill(pieces[0]))
     }
 
-    /// The `n` residues of the `i`-th block of the segment. Panics beyond the last block.
-    pub fn block(&self, i: usize, n: usize) -> &[u32] {
-        &self[i * n..(i + 1) * n]
+    /// The same in pieces, each of so many residues in an arena of its own. Nobody sees them unless
+    /// `fill`, which is given all of them, succeeds.
+    pub(crate) fn build_in_pieces<'a, E: From<ArenaError>>(
+        pieces: impl IntoIterator<Item = (&'a Arena, usize)>,
+        position: usize,
+        fill: impl FnOnce(Vec<&mut [u32]>) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let mut end = 0;
+        let mut pieces = pieces
+            .into_iter()
+            .map(|(arena, len)| {
+                let residues = arena.panel(len, position)?;
+                end += len;
+                Ok(Piece {
+                    start: end - len,
+                    residues,
+                })
+            })
+            .collect::<Result<Vec<Piece>, ArenaError>>()?;
+        fill(pieces.iter_mut().map(|p| &mut *p.residues).collect())?;
+        Ok(Self { pieces })
     }
-}
 
-impl Deref for Panel {
-    type Target = [u32];
+    /// The residues of these blocks, counted from the segment's first, of `degree` residues each.
+    /// Blocks of one group lie together.
+    ///
+    /// # Panics
+    /// If they do not all lie in one piece.
+    pub fn blocks(&self, blocks: Range<usize>, degree: usize) -> &[u32] {
+        let start = blocks.start * degree;
+        let later = self.pieces.partition_point(|piece| piece.start <= start);
+        let piece = &self.pieces[later - 1];
+        &piece.residues[start - piece.start..blocks.end * degree - piece.start]
+    }
 
-    fn deref(&self) -> &[u32] {
-        &self.0
+    /// All residues, piece by piece in order.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u32]> {
+        self.pieces.iter().map(|piece| &*piece.residues)
     }
 }
 
 impl std::fmt::Debug for Panel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Panel({} residues)", self.len())
+        let residues: usize = self.pieces().map(<[u32]>::len).sum();
+        write!(f, "Panel({residues} residues)")
     }
 }
 
@@ -74,13 +109,43 @@ mod tests {
             })
             .collect();
         for (column, panel) in panels.iter().enumerate() {
-            assert_eq!(panel.len(), 2048);
-            assert_eq!(panel.as_ptr().addr() % 64, 0);
-            assert!(panel.iter().all(|&r| r == column as u32));
-            assert_eq!(panel.block(1, 1024), &panel[1024..]);
+            let residues = panel.blocks(0..2, 1024);
+            assert_eq!(residues.as_ptr().addr() % 64, 0);
+            assert_eq!(residues, [column as u32; 2048]);
+            assert_eq!(panel.blocks(1..2, 1024), &residues[1024..]);
         }
-        let lines: HashSet<usize> = panels.iter().map(|p| p.as_ptr().addr() % 4096).collect();
+        let lines: HashSet<usize> = panels
+            .iter()
+            .map(|panel| panel.blocks(0..1, 1024).as_ptr().addr() % 4096)
+            .collect();
         assert_eq!(lines.len(), 64);
+    }
+
+    #[test]
+    fn blocks_are_found_in_their_piece() {
+        let arenas = [arena(2, 48), arena(1, 32)];
+        let pieces = [(&arenas[0], 48), (&arenas[1], 32), (&arenas[0], 16)];
+        let panel = Panel::build_in_pieces(pieces, 0, |pieces| {
+            for (i, residue) in (0..).zip(pieces.into_iter().flatten()) {
+                *residue = i;
+            }
+            Ok::<_, StoreError>(())
+        });
+        let panel = panel.unwrap();
+        assert!(panel.pieces().flatten().copied().eq(0..96));
+        for blocks in [0..3, 1..2, 2..3, 3..5, 4..5, 5..6] {
+            let residues = (16 * blocks.start as u32..16 * blocks.end as u32).collect::<Vec<_>>();
+            assert_eq!(panel.blocks(blocks, 16), residues);
+        }
+    }
+
+    #[test]
+    #[should_panic]
+    fn blocks_of_two_pieces_are_not_one_slice() {
+        let arena = arena(2, 16);
+        let panel =
+            Panel::build_in_pieces([(&arena, 16), (&arena, 16)], 0, |_| Ok::<_, StoreError>(()));
+        panel.unwrap().blocks(0..2, 16);
     }
 
     #[test]

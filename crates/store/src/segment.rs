@@ -30,9 +30,8 @@ const MAX_PANELS: u64 = 1 << 24;
 /// More limbs than this are not secure at any degree that ring has.
 const MAX_LIMBS: u32 = 64;
 
-/// Residues of a panel that are read, checked and unpacked at a time.
-const PIECE_RESIDUES: usize = 16 << 10;
-const PIECE_BYTES: usize = pack::packed_len(PIECE_RESIDUES);
+/// Bytes of a panel that are read, checked and unpacked at a time: 16 Ki residues.
+const CHUNK_BYTES: usize = pack::packed_len(16 << 10);
 
 /// Where things lie in a segment file.
 #[derive(Debug, Clone, Copy)]
@@ -535,15 +534,34 @@ impl Segment {
         column: usize,
         out: &mut [u32],
     ) -> Result<(), StoreError> {
+        self.read_panel_in_pieces(limb, column, vec![out])
+    }
+
+    /// The same into slices of whole blocks that hold the panel one after another.
+    pub(crate) fn read_panel_in_pieces(
+        &self,
+        limb: usize,
+        column: usize,
+        pieces: Vec<&mut [u32]>,
+    ) -> Result<(), StoreError> {
         assert_eq!(
-            out.len(),
+            pieces.iter().map(|piece| piece.len()).sum::<usize>(),
             self.panel_len(),
             "a panel holds blocks × N residues"
         );
-        let mut pieces = out.chunks_mut(PIECE_RESIDUES);
-        self.check_panel(limb, column, |packed| {
-            let residues = pieces.next().expect("as many pieces as the panel has");
-            pack::unpack(packed, residues);
+        let mut pieces = pieces.into_iter();
+        let mut piece: &mut [u32] = &mut [];
+        self.check_panel(limb, column, |mut packed| {
+            while !packed.is_empty() {
+                if piece.is_empty() {
+                    piece = pieces.next().expect("the pieces hold the panel");
+                }
+                let residues = piece.len().min(pack::unpacked_len(packed.len()));
+                let (now, later) = std::mem::take(&mut piece).split_at_mut(residues);
+                let (bytes, rest) = packed.split_at(pack::packed_len(residues));
+                pack::unpack(bytes, now);
+                (piece, packed) = (later, rest);
+            }
         })
     }
 
@@ -564,8 +582,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Reads a panel piece by piece, each of [`PIECE_RESIDUES`] packed residues except for the last,
-    /// so that `visit` finds them in the cache; tells at the end whether the digest is right.
+    /// Reads a panel chunk by chunk, each of [`CHUNK_BYTES`] packed bytes except for the last, so that
+    /// `visit` finds them in the cache; tells at the end whether the digest is right.
     fn check_panel(
         &self,
         limb: usize,
@@ -586,23 +604,23 @@ impl Segment {
         };
         let Layout { stride, packed, .. } = self.header.layout;
         let start = self.header.layout.panel_offset(panel);
-        let mut buffer = [0; PIECE_BYTES];
+        let mut buffer = [0; CHUNK_BYTES];
         let mut hasher = blake3::Hasher::new();
         let mut offset = 0;
         // The panel, then its padding.
         for end in [packed, stride] {
             while offset < end {
-                let piece = &mut buffer[..(end - offset).min(PIECE_BYTES as u64) as usize];
+                let chunk = &mut buffer[..(end - offset).min(CHUNK_BYTES as u64) as usize];
                 self.file
-                    .read_exact_at(piece, start + offset)
+                    .read_exact_at(chunk, start + offset)
                     .map_err(|error| ReadError::Io(error).about(&self.path, subject))?;
                 if end == packed {
-                    hasher.update(piece);
-                    visit(piece);
-                } else if !is_zero(piece) {
+                    hasher.update(chunk);
+                    visit(chunk);
+                } else if !is_zero(chunk) {
                     return Err(altered());
                 }
-                offset += piece.len() as u64;
+                offset += chunk.len() as u64;
             }
         }
         if Digest(*hasher.finalize().as_bytes()) == self.header.panels[panel] {

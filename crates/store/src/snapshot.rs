@@ -3,14 +3,16 @@
 //! A snapshot holds its files open, so it survives appends and deletion. Panels and
 //! masks are loaded on first use, once, however many threads ask, and stay resident
 //! as long as any snapshot of a version that has their segment. Those of one segment lie
-//! in an arena of its own, which goes back to the system with it.
+//! in arenas of its own, one for each node that it is placed on, which go back to the system
+//! with it.
 
 use crate::error::StoreError;
 use crate::id::Digest;
 use crate::manifest::Manifest;
 use crate::panel::Panel;
+use crate::placement::{Homes, PlacementReport};
 use crate::segment::Segment;
-use oboro_fcmalloc::{Arena, Backing};
+use oboro_fcmalloc::Arena;
 use oboro_ring::{Ring, mask};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -41,7 +43,9 @@ impl Cell {
 /// An open segment and what of it is in memory; versions of a dataset share these.
 pub(crate) struct ResidentSegment {
     segment: Segment,
-    arena: Arena,
+    homes: Arc<Homes>,
+    /// By home; none for a node that has no block of it.
+    arenas: Box<[Option<Arena>]>,
     /// Limb-major, as in the file.
     panels: Box<[Cell]>,
     masks: Box<[Cell]>,
@@ -49,16 +53,30 @@ pub(crate) struct ResidentSegment {
 
 impl ResidentSegment {
     /// Reserves address space for all its panels and loads none.
-    pub(crate) fn new(segment: Segment) -> Result<Self, StoreError> {
-        let limbs = segment.description().parameters.limb_count();
+    pub(crate) fn new(segment: Segment, homes: Arc<Homes>) -> Result<Self, StoreError> {
+        let description = segment.description();
+        let limbs = description.parameters.limb_count();
+        let degree = description.parameters.degree();
+        let columns = description.columns as usize;
+        let mut bytes = vec![0; homes.arena_count()];
+        for column in 0..=columns {
+            for stretch in homes.stretches(description, column) {
+                let residues = stretch.blocks.len() * degree;
+                bytes[stretch.arena()] += limbs * Panel::footprint(residues);
+            }
+        }
+        let reserve = |(arena, bytes)| match bytes {
+            0 => Ok(None),
+            _ => Arena::reserve(bytes, homes.backing(arena)).map(Some),
+        };
+        let arenas = bytes.into_iter().enumerate().map(reserve);
         let cells = |count| (0..count).map(|_| Cell::default()).collect();
-        let columns = segment.description().columns as usize;
-        let bytes = limbs * (columns + 1) * Panel::footprint(segment.panel_len());
         Ok(Self {
-            arena: Arena::reserve(bytes, Backing::default())?,
+            arenas: arenas.collect::<Result<_, _>>()?,
             panels: cells(limbs * columns),
             masks: cells(limbs),
             segment,
+            homes,
         })
     }
 
@@ -69,8 +87,8 @@ impl ResidentSegment {
             return None;
         }
         Some(self.panels[limb * columns + column].get(|| {
-            Panel::build(&self.arena, self.segment.panel_len(), column, |out| {
-                self.segment.read_panel(limb, column, out)
+            self.build(column, |pieces| {
+                self.segment.read_panel_in_pieces(limb, column, pieces)
             })
         }))
     }
@@ -80,14 +98,46 @@ impl ResidentSegment {
         let degree = description.parameters.degree();
         Some(self.masks.get(limb)?.get(|| {
             // Placed after the columns: kernels treat the mask as one more item.
-            let position = description.columns as usize;
-            Panel::build(&self.arena, self.segment.panel_len(), position, |out| {
-                for (seed, block) in description.seeds.iter().zip(out.chunks_exact_mut(degree)) {
+            self.build(description.columns as usize, |pieces| {
+                let blocks = pieces
+                    .into_iter()
+                    .flat_map(|piece| piece.chunks_exact_mut(degree));
+                for (seed, block) in description.seeds.iter().zip(blocks) {
                     mask::expand(seed, &description.parameters, limb, block);
                 }
                 Ok(())
             })
         }))
+    }
+
+    /// A panel of this column with its pieces where their homes are.
+    fn build(
+        &self,
+        column: usize,
+        fill: impl FnOnce(Vec<&mut [u32]>) -> Result<(), StoreError>,
+    ) -> Result<Panel, StoreError> {
+        let description = self.segment.description();
+        let stretches = self.homes.stretches(description, column);
+        let pieces = stretches.map(|stretch| {
+            let arena = self.arenas[stretch.arena()].as_ref();
+            (
+                arena.expect("reserved for its stretches"),
+                stretch.blocks.len() * description.parameters.degree(),
+            )
+        });
+        Panel::build_in_pieces(pieces, column, fill)
+    }
+
+    fn report(&self, report: &mut PlacementReport) -> Result<(), StoreError> {
+        for (place, arena) in self.arenas.iter().enumerate() {
+            if let Some(arena) = arena {
+                self.homes.add_to(report, place, &arena.resident_by_node()?);
+            }
+        }
+        let cells = self.panels.iter().chain(&self.masks);
+        report.panels += cells.clone().count();
+        report.resident_panels += cells.filter(|cell| cell.panel.get().is_some()).count();
+        Ok(())
     }
 }
 
@@ -97,6 +147,7 @@ pub struct Snapshot {
     manifest: Manifest,
     root: Digest,
     segments: Vec<Arc<ResidentSegment>>,
+    homes: Arc<Homes>,
     ring: OnceLock<Arc<Ring>>,
 }
 
@@ -105,6 +156,7 @@ impl Snapshot {
         name: String,
         manifest: Manifest,
         segments: Vec<Arc<ResidentSegment>>,
+        homes: Arc<Homes>,
     ) -> Self {
         let root = manifest.root();
         Self {
@@ -112,6 +164,7 @@ impl Snapshot {
             manifest,
             root,
             segments,
+            homes,
             ring: OnceLock::new(),
         }
     }
@@ -144,6 +197,29 @@ impl Snapshot {
     /// The number of blocks.
     pub fn block_count(&self) -> u64 {
         self.manifest.block_count()
+    }
+
+    /// The node that has the blocks of a group of a column, all limbs, counted in the order of the
+    /// store's [`Placement`](crate::Placement); `None` where they have no home.
+    pub fn home(&self, group: u64, column: usize) -> Option<usize> {
+        self.homes.home(group, column)
+    }
+
+    /// The same of the mask.
+    pub fn mask_home(&self, group: u64) -> Option<usize> {
+        self.homes.home(group, self.manifest.columns as usize)
+    }
+
+    /// Asks the kernel where everything that is in memory is.
+    ///
+    /// # Errors
+    /// A kernel that does not say.
+    pub fn placement(&self) -> Result<PlacementReport, StoreError> {
+        let mut report = self.homes.report();
+        for segment in &self.segments {
+            segment.report(&mut report)?;
+        }
+        Ok(report)
     }
 
     /// The residues of one (limb, column) in one segment: `blocks × N` of them, block

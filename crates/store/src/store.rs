@@ -12,6 +12,7 @@ use crate::files::{
 };
 use crate::id::{DatasetId, Digest};
 use crate::manifest::Manifest;
+use crate::placement::Placement;
 use crate::segment::Segment;
 use crate::snapshot::{ResidentSegment, Snapshot};
 use oboro_ring::Parameters;
@@ -106,6 +107,7 @@ pub struct Store {
 
 struct Shared {
     directory: PathBuf,
+    placement: Placement,
     state: Mutex<State>,
     /// Held as long as anything may still write.
     _lock: File,
@@ -206,6 +208,13 @@ impl Store {
     /// Opens the store in `directory`, making an empty one where there is none, and
     /// sweeps what a crash may have left. Fails if another process has it open.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
+        Self::open_on(directory, Placement::default())
+    }
+
+    /// The same, with ciphertext in memory placed as asked for. Fails as well if this process may not
+    /// have memory on a node that is named.
+    pub fn open_on(directory: &Path, placement: Placement) -> Result<Self, StoreError> {
+        placement.check()?;
         ensure_directories(directory)?;
         let lock = lock(
             &directory.join("lock"),
@@ -230,6 +239,7 @@ impl Store {
         };
         let shared = Shared {
             directory: directory.into(),
+            placement,
             state: Mutex::new(state),
             _lock: lock,
         };
@@ -484,14 +494,15 @@ impl Store {
         if let Some(same) = older.filter(|older| *older.manifest() == manifest) {
             return Ok(same.clone());
         }
+        let homes = Arc::new(self.shared.placement.homes(name, record.id));
         // An older version's segments are the first of this one's, and may be in memory.
         let mut segments = older.map_or_else(Vec::new, |older| older.segments().to_vec());
         for index in segments.len() as u32..manifest.segments.len() as u32 {
             let segment =
                 Segment::open_expected(&self.shared.segment(record.id, index), &manifest, index)?;
-            segments.push(Arc::new(ResidentSegment::new(segment)?));
+            segments.push(Arc::new(ResidentSegment::new(segment, homes.clone())?));
         }
-        let snapshot = Arc::new(Snapshot::new(record.name, manifest, segments));
+        let snapshot = Arc::new(Snapshot::new(record.name, manifest, segments, homes));
         if let Some(older) = state.snapshots.insert(record.id, snapshot.clone()) {
             state.replaced.push_back(older);
             if state.replaced.len() > REPLACED_SNAPSHOTS {

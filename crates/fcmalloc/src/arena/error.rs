@@ -24,8 +24,15 @@ pub enum ArenaError {
         remedy: &'static str,
     },
     #[error(
-        "memory cannot be placed on NUMA node {node}: {source}. Choose one of the nodes in \
-         /sys/devices/system/node, or none."
+        "memory cannot be placed on NUMA node {}: {source}. Choose among the nodes that are both in \
+         /sys/devices/system/node/has_memory and in Mems_allowed_list of /proc/self/status, or none; in a container, \
+         allow the call mbind.",
+        alternatives(nodes)
     )]
-    Node { node: u32, source: io::Error },
+    Node { nodes: Vec<u32>, source: io::Error },
+}
+
+fn alternatives(nodes: &[u32]) -> String {
+    let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
+    nodes.join(" or ")
 }

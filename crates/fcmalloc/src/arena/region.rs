@@ -16,13 +16,15 @@ use std::thread;
 pub(super) const HUGE_PAGE: usize = 2 << 20;
 /// The most NUMA nodes of any machine.
 const MAX_NODES: usize = 1024;
+/// Pages that the kernel is asked about in one call.
+const PAGES_ASKED: usize = 16 << 10;
 
 /// What physical memory an arena lies on.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Backing {
     /// The size of its pages.
     pub pages: Pages,
-    /// The NUMA node that has it.
+    /// The NUMA nodes that have it.
     pub policy: MemoryPolicy,
 }
 
@@ -39,8 +41,8 @@ pub enum Pages {
     Explicit,
 }
 
-/// The NUMA node of an arena.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// The NUMA nodes of an arena, by the kernel's numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum MemoryPolicy {
     /// As the policy of the thread that touches memory first says.
     #[default]
@@ -49,6 +51,9 @@ pub enum MemoryPolicy {
     Bind(u32),
     /// This node, and others when it is full.
     Prefer(u32),
+    /// Page after page on these nodes in turn, and others when they are full. Nodes that this process
+    /// may not use are passed over, unless there is no other.
+    Interleave(Vec<u32>),
 }
 
 pub(super) struct Region {
@@ -78,8 +83,9 @@ impl Region {
         })?;
         match backing.policy {
             MemoryPolicy::Inherit => {}
-            MemoryPolicy::Bind(node) => region.place(libc::MPOL_BIND, node)?,
-            MemoryPolicy::Prefer(node) => region.place(libc::MPOL_PREFERRED, node)?,
+            MemoryPolicy::Bind(node) => region.place(libc::MPOL_BIND, &[node])?,
+            MemoryPolicy::Prefer(node) => region.place(libc::MPOL_PREFERRED, &[node])?,
+            MemoryPolicy::Interleave(nodes) => region.place(libc::MPOL_INTERLEAVE, &nodes)?,
         }
         Ok(region)
     }
@@ -124,15 +130,20 @@ impl Region {
         })
     }
 
-    /// Sets the node of memory that will be touched.
-    fn place(&self, mode: c_int, node: u32) -> Result<(), ArenaError> {
+    /// Sets the nodes of memory that will be touched.
+    fn place(&self, mode: c_int, nodes: &[u32]) -> Result<(), ArenaError> {
         const WORD: usize = c_ulong::BITS as usize;
-        let mut nodes: [c_ulong; MAX_NODES / WORD] = [0; _];
-        let refused = |source| ArenaError::Node { node, source };
-        let Some(word) = nodes.get_mut(node as usize / WORD) else {
-            return Err(refused(io::ErrorKind::NotFound.into()));
+        let mut mask: [c_ulong; MAX_NODES / WORD] = [0; _];
+        let refused = |source| ArenaError::Node {
+            nodes: nodes.into(),
+            source,
         };
-        *word |= 1 << (node as usize % WORD);
+        for &node in nodes {
+            let Some(word) = mask.get_mut(node as usize / WORD) else {
+                return Err(refused(io::ErrorKind::NotFound.into()));
+            };
+            *word |= 1 << (node as usize % WORD);
+        }
         // The kernel reads one bit less than it is told.
         let bits = MAX_NODES + 1;
         // SAFETY: the mapping is our own, and the mask has the bits that the kernel reads.
@@ -142,7 +153,7 @@ impl Region {
                 self.at(0),
                 self.bytes,
                 mode,
-                nodes.as_ptr(),
+                mask.as_ptr(),
                 bits,
                 0,
             )
@@ -258,36 +269,37 @@ impl Region {
         &self,
         range: Range<usize>,
     ) -> Result<BTreeMap<u32, usize>, ArenaError> {
-        let bytes = range.len();
-        let pages: Vec<_> = range
-            .step_by(page_size())
-            .map(|offset| self.at(offset))
-            .collect();
-        let mut nodes: Vec<c_int> = vec![-1; pages.len()];
-        const THIS_PROCESS: c_int = 0;
-        // SAFETY: with no target nodes the call only reads the addresses and writes a status for each.
-        let status = unsafe {
-            libc::syscall(
-                libc::SYS_move_pages,
-                THIS_PROCESS,
-                pages.len(),
-                pages.as_ptr(),
-                ptr::null::<c_int>(),
-                nodes.as_mut_ptr(),
-                0,
-            )
-        };
-        check(status).map_err(|source| unknown(bytes, source))?;
         let mut resident = BTreeMap::new();
-        // What is not in memory has a negative status.
-        for node in nodes
-            .into_iter()
-            .filter_map(|node| u32::try_from(node).ok())
-        {
-            *resident.entry(node).or_default() += page_size();
+        for start in range.clone().step_by(PAGES_ASKED * page_size()) {
+            let pages = (start..range.end).step_by(page_size()).take(PAGES_ASKED);
+            let pages: Vec<_> = pages.map(|offset| self.at(offset)).collect();
+            // What is not in memory has a negative status.
+            for node in nodes_of(&pages)?.into_iter().flat_map(u32::try_from) {
+                *resident.entry(node).or_default() += page_size();
+            }
         }
         Ok(resident)
     }
+}
+
+/// The node of each page, or a negative status.
+fn nodes_of(pages: &[*mut c_void]) -> Result<Vec<c_int>, ArenaError> {
+    const THIS_PROCESS: c_int = 0;
+    let mut nodes: Vec<c_int> = vec![-1; pages.len()];
+    // SAFETY: with no target nodes the call only reads the addresses and writes a status for each.
+    let status = unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            THIS_PROCESS,
+            pages.len(),
+            pages.as_ptr(),
+            ptr::null::<c_int>(),
+            nodes.as_mut_ptr(),
+            0,
+        )
+    };
+    check(status).map_err(|source| unknown(pages.len() * page_size(), source))?;
+    Ok(nodes)
 }
 
 impl Drop for Region {
@@ -325,7 +337,8 @@ fn rounded(bytes: usize, page: usize) -> io::Result<usize> {
     rounded.ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
-fn page_size() -> usize {
+/// The bytes of a small page.
+pub fn page_size() -> usize {
     // SAFETY: reads a constant of the system.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(bytes).expect("pages have a size")

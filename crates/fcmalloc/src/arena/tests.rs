@@ -182,7 +182,7 @@ fn explicit_pages_are_used_or_replaced() {
         pages: Pages::Explicit,
         ..Backing::default()
     };
-    let arena = Arena::reserve(3 * MIB, backing).unwrap();
+    let arena = Arena::reserve(3 * MIB, backing.clone()).unwrap();
     let panel = arena.panel(MIB_WORDS, 0).unwrap();
     assert!(panel.iter().all(|&word| word == 0));
     if arena.pages() == Pages::Explicit {
@@ -208,7 +208,7 @@ fn memory_lies_on_the_node_that_was_asked_for() {
     for node in nodes() {
         for policy in [MemoryPolicy::Bind(node), MemoryPolicy::Prefer(node)] {
             let backing = Backing {
-                policy,
+                policy: policy.clone(),
                 ..Backing::default()
             };
             let arena = Arena::reserve(16 * MIB, backing).unwrap();
@@ -233,15 +233,40 @@ fn memory_lies_on_the_node_that_was_asked_for() {
 }
 
 #[test]
-fn a_node_that_is_not_there_is_named() {
-    for node in [1023, 1024, u32::MAX] {
+fn interleaved_memory_lies_on_all_nodes_alike() {
+    let nodes = nodes();
+    if nodes.is_empty() {
+        return;
+    }
+    let backing = Backing {
+        pages: Pages::Small,
+        policy: MemoryPolicy::Interleave(nodes.clone()),
+    };
+    let arena = Arena::reserve(16 * MIB, backing).unwrap();
+    arena.grow(16 * MIB, threads(2)).unwrap();
+    let resident = arena.resident_by_node().unwrap();
+    assert!(resident.keys().eq(&nodes), "{resident:?}");
+    let share = 16 * MIB / nodes.len();
+    for (node, bytes) in resident {
+        assert!(bytes.abs_diff(share) <= share / 100, "{bytes} on {node}");
+    }
+}
+
+#[test]
+fn nodes_that_are_not_there_are_named() {
+    let place = |policy| {
         let backing = Backing {
-            policy: MemoryPolicy::Bind(node),
+            policy,
             ..Backing::default()
         };
-        let error = Arena::reserve(MIB, backing).unwrap_err().to_string();
+        Arena::reserve(MIB, backing).unwrap_err().to_string()
+    };
+    for node in [1023, 1024, u32::MAX] {
+        let error = place(MemoryPolicy::Bind(node));
         assert!(error.contains(&format!("NUMA node {node}:")), "{error}");
     }
+    let error = place(MemoryPolicy::Interleave(vec![1022, 1023]));
+    assert!(error.contains("NUMA node 1022 or 1023:"), "{error}");
 }
 
 #[test]

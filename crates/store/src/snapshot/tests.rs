@@ -1,7 +1,9 @@
 //! Residents: loaded once, shared, and right.
 
 use super::*;
-use crate::testing::{description, residues, two_limbs, write_segment};
+use crate::Placement;
+use crate::testing::{ID, description, residues, two_limbs, write_segment};
+use oboro_fcmalloc::Backing;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
@@ -50,18 +52,19 @@ fn panels_and_masks_are_what_was_written() {
     let path = directory.path().join("a.seg");
     let description = description(&two_limbs(), 0, 0, 3);
     write_segment(&path, description.clone());
-    let resident = ResidentSegment::new(Segment::open(&path).unwrap()).unwrap();
+    let homes = Arc::new(Placement::default().homes("a", ID));
+    let resident = ResidentSegment::new(Segment::open(&path).unwrap(), homes).unwrap();
     let n = description.parameters.degree();
     for limb in 0..2 {
         for column in 0..2 {
             let panel = resident.panel(limb, column).unwrap().unwrap();
-            assert_eq!(**panel, residues(&description, limb, column));
+            assert_eq!(panel.blocks(0..3, n), residues(&description, limb, column));
         }
         let masks = resident.mask(limb).unwrap().unwrap();
         let mut mask = vec![0; n];
         for (block, seed) in description.seeds.iter().enumerate() {
             mask::expand(seed, &description.parameters, limb, &mut mask);
-            assert_eq!(masks.block(block, n), mask);
+            assert_eq!(masks.blocks(block..block + 1, n), mask);
         }
     }
     assert!(

@@ -126,14 +126,16 @@ fn a_dataset_is_uploaded_published_listed_and_read() {
             .description()
             .clone();
         for column in 0..2 {
+            let panel = snapshot.panel(segment, 0, column).unwrap();
             assert_eq!(
-                **snapshot.panel(segment, 0, column).unwrap(),
-                residues(&description, 0, column)
+                panel.pieces().collect::<Vec<_>>(),
+                [residues(&description, 0, column)]
             );
         }
+        let mask = snapshot.mask(segment, 0).unwrap();
         assert_eq!(
-            snapshot.mask(segment, 0).unwrap().len(),
-            description.seeds.len() * 1024
+            mask.pieces().map(<[u32]>::len).collect::<Vec<_>>(),
+            [description.seeds.len() * 1024]
         );
     }
     for (segment, limb, column) in [(2, 0, 0), (0, 1, 0), (0, 0, 2)] {

@@ -1,0 +1,1 @@
+//! Homes: stable, balanced, and where the pieces of panels are.
