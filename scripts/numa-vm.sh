@@ -94,6 +94,7 @@ mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
 stty -F /dev/ttyS1 -opost
+ifconfig lo up
 cd $(printf '%q' "$PWD")
 PATH=/usr/bin:/bin $(printf '%q ' "$@") </dev/null >/dev/ttyS1 2>&1
 echo \$? >/dev/ttyS2

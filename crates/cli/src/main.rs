@@ -48,7 +48,7 @@ enum Command {
     Datasets(commands::datasets::Arguments),
     /// Delete a dataset from a server, for good.
     Delete(commands::datasets::DeleteArguments),
-    /// Show what a key file, dataset directory or segment holds.
+    /// Show what a key file, dataset directory or segment holds, or where a server has a dataset.
     Inspect(commands::inspect::Arguments),
     /// Measure Oboro on this machine.
     Bench(commands::bench::Arguments),

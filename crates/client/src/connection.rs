@@ -36,6 +36,42 @@ pub struct Listing {
     pub damaged: Vec<String>,
 }
 
+/// Where a dataset lies in a server's memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placement {
+    /// What decides on which NUMA node a panel belongs, if there are several nodes.
+    pub policy: Option<String>,
+    /// The nodes that have pages of it, or should.
+    pub nodes: Vec<NodePages>,
+    /// Pages that are on another node than they belong to.
+    pub misplaced_pages: u64,
+    /// Panels, masks included, that are in memory.
+    pub resident_panels: u64,
+    /// Panels, masks included, in all.
+    pub panels: u64,
+}
+
+/// Pages of 4 KiB, or what the server's kernel has as small ones, on one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodePages {
+    /// The kernel's number of the node.
+    pub node: u32,
+    /// Pages that are there.
+    pub pages: u64,
+    /// Pages that belong there.
+    pub intended_pages: u64,
+}
+
+impl From<v1::NodePages> for NodePages {
+    fn from(pages: v1::NodePages) -> Self {
+        Self {
+            node: pages.node,
+            pages: pages.pages,
+            intended_pages: pages.intended_pages,
+        }
+    }
+}
+
 /// A connection to one server. It reconnects by itself when it broke.
 pub struct Connection {
     url: String,
@@ -171,6 +207,24 @@ impl Connection {
         Ok(Listing {
             datasets: datasets.collect::<Result<_, _>>()?,
             damaged: reply.damaged.iter().map(|words| printable(words)).collect(),
+        })
+    }
+
+    /// Where a dataset lies in the server's memory, as far as it is there.
+    ///
+    /// # Errors
+    /// No such dataset, or as every call.
+    pub fn placement(&self, name: &str) -> Result<Placement, ClientError> {
+        let name = name.to_owned();
+        let reply = self.call("asking for the placement", async |mut client| {
+            client.placement(v1::PlacementRequest { name }).await
+        })?;
+        Ok(Placement {
+            policy: reply.policy.as_deref().map(printable),
+            nodes: reply.nodes.into_iter().map(NodePages::from).collect(),
+            misplaced_pages: reply.misplaced_pages,
+            resident_panels: reply.resident_panels,
+            panels: reply.panels,
         })
     }
 

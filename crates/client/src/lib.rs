@@ -12,7 +12,7 @@ mod forecast;
 mod upload;
 mod workers;
 
-pub use connection::{Connection, Listing, Options};
+pub use connection::{Connection, Listing, NodePages, Options, Placement};
 pub use counter::{Answered, Answers, EncryptedCounter, LevelTrace};
 pub use error::ClientError;
 pub use forecast::{LevelForecast, Prospect};

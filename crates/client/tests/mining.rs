@@ -6,6 +6,7 @@ use oboro_mining::{
 };
 use oboro_rlwe::MasterKey;
 use oboro_server::{Limits, Server};
+use oboro_store::Policy;
 use proptest::prelude::*;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -29,6 +30,9 @@ fn serve(data: &Path, moment_cache: u64) -> Running {
         threads: two(),
         limits: Limits::default(),
         moment_cache,
+        placement: Policy::default(),
+        placements: Vec::new(),
+        pin: None,
     };
     let server = runtime.block_on(Server::bind(options)).unwrap();
     let url = format!("http://{}", server.address());

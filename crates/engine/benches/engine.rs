@@ -3,6 +3,7 @@
 
 use oboro_engine::{Count, Factor, Plan, Segment, Source};
 use oboro_fcmalloc::{Arena, Backing};
+use oboro_machine::Topology;
 use oboro_ring::Parameters;
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::vector::Kernels;
@@ -108,11 +109,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let multiply_adds = index.len() as u64 * slots * length as u64;
     let bytes = u64::from(columns + 1) * slots * length as u64 * 4;
     let threads = NonZero::new(threads).ok_or("at least one thread")?;
+    let topology = Topology::of_this_machine();
+    let seats = topology.workers(threads);
     let mut seconds = Vec::new();
     for run in 0..RUNS {
         let begun = Instant::now();
-        let count = Count::new(Arc::clone(&source), Plan::new(&itemsets, length))?;
-        count.run(threads, &|moments| {
+        let plan = Plan::new(&itemsets, length);
+        let count = Count::new(Arc::clone(&source), plan, topology.distances())?;
+        count.run(&seats, &|moments| {
             std::hint::black_box(moments.residues);
             ControlFlow::Continue(())
         })?;

@@ -1,18 +1,24 @@
-//! Runs a plan: a [`Count`] is a row of tasks that any thread may advance, one step at a time.
+//! Runs a plan: a [`Count`] is a schedule of tasks that any thread may advance, one step at a time.
 //!
 //! A task is a tile over one group of blocks; its moments, modulo all limbs, leave through the sink
 //! at once, so that memory in use does not grow with the answer. The sink may end the count (its
 //! client went away): no further task starts then.
+//!
+//! The group is the input that tasks refer to and that has a home: the node that holds most of it. A
+//! thread takes tasks of its own node first, all those of one group after another, so that one pass
+//! reads each panel while it is in reach of all tiles.
 
 use crate::evaluate::Workspace;
-use crate::plan::{Plan, Tile};
+use crate::plan::{Factor, Plan, Tile};
 use crate::source::{Segment, Source};
+use crate::traffic::Traffic;
+use oboro_machine::{Distances, Seat};
 use oboro_store::StoreError;
-use std::num::NonZero;
-use std::ops::ControlFlow;
+use oboro_tasks::{Graph, Input, Order, Schedule, Task};
+use std::ops::{ControlFlow, Range};
 use std::panic::resume_unwind;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use thiserror::Error;
 
@@ -78,32 +84,40 @@ pub enum Outcome {
     Stopped,
 }
 
-/// A question being answered. Its tasks are numbered group by group, so that one pass reads each panel
-/// while it is in reach of all tiles; those of the last group are smaller.
+/// A question being answered, on a machine of one or more nodes.
 pub struct Count<S> {
     source: Arc<S>,
+    /// A copy for each node, made by the first of its threads that needs it.
+    plans: Box<[OnceLock<Plan>]>,
     plan: Plan,
     segments: Vec<Segment>,
     blocks: u64,
-    tasks: usize,
-    /// The first task that nobody has claimed.
-    next: AtomicUsize,
+    /// Groups before the last ones, whose tasks are smaller.
+    groups_of_whole_tiles: u64,
+    schedule: Schedule,
     /// Tasks whose moments the sink has not taken.
     left: AtomicUsize,
-    stopped: AtomicBool,
+    traffic: Traffic,
 }
 
-struct Task<'c> {
-    tile: &'c Tile,
+/// Where a task of the schedule stands in the plan.
+struct Work {
     group: u64,
+    /// In the last groups one of the plan's last tiles.
+    is_last: bool,
+    tile: usize,
 }
 
 impl<S: Source> Count<S> {
-    /// The count that evaluates `plan` on `source`; nothing is computed yet.
+    /// The count that evaluates `plan` on `source`, on nodes with these distances; nothing is computed
+    /// yet.
     ///
     /// # Errors
     /// More limbs than there are, a source without blocks.
-    pub fn new(source: Arc<S>, plan: Plan) -> Result<Self, EngineError> {
+    ///
+    /// # Panics
+    /// If the source has residues on a node that is none of these.
+    pub fn new(source: Arc<S>, plan: Plan, distances: &Distances) -> Result<Self, EngineError> {
         let limbs = source.parameters().limb_count();
         if plan.limbs() > limbs {
             return Err(EngineError::Limbs {
@@ -114,17 +128,37 @@ impl<S: Source> Count<S> {
         let segments = source.segments();
         let last = segments.last().ok_or(EngineError::Empty)?;
         let blocks = last.first_block + last.blocks;
-        let groups = blocks.div_ceil(source.parameters().group_blocks()) as usize;
-        let tasks = (groups - 1) * plan.tiles().len() + plan.last_tiles().len();
+        let groups = blocks.div_ceil(source.parameters().group_blocks());
+        let nodes = distances.nodes();
+        // So that every node ends on small tasks.
+        let groups_of_whole_tiles = groups.saturating_sub(nodes as u64);
+        let mut graph = Graph::new();
+        for group in 0..groups {
+            let input = graph.input(Input {
+                home: home_of(&*source, group, nodes),
+                bytes: 0,
+                resident: true,
+            });
+            let tiles = match group < groups_of_whole_tiles {
+                true => plan.tiles(),
+                false => plan.last_tiles(),
+            };
+            for tile in tiles {
+                // Groups of whole and of small tiles weigh the same.
+                graph.task(&[input], tile.moments.len() as u32);
+            }
+        }
+        let tasks = graph.task_count();
         Ok(Self {
+            plans: (0..nodes).map(|_| OnceLock::new()).collect(),
+            schedule: Schedule::new(graph, distances.clone(), Order::MostReferenced),
+            traffic: Traffic::new(nodes),
+            left: AtomicUsize::new(tasks),
             source,
             plan,
             segments,
             blocks,
-            tasks,
-            next: AtomicUsize::new(0),
-            left: AtomicUsize::new(tasks),
-            stopped: AtomicBool::new(false),
+            groups_of_whole_tiles,
         })
     }
 
@@ -139,22 +173,30 @@ impl<S: Source> Count<S> {
         workspace: &mut Workspace,
         mut sink: impl FnMut(Moments<'_>) -> ControlFlow<()>,
     ) -> Result<Step, EngineError> {
-        let Some(task) = self.claim() else {
+        let node = workspace.node();
+        let Some(claim) = self.schedule.claim(node) else {
             return Ok(Step::Exhausted);
         };
-        task.evaluate(self, workspace)
+        let work = self.work(claim.task);
+        let plan = self.plan_on(node);
+        let tile = match work.is_last {
+            true => &plan.last_tiles()[work.tile],
+            false => &plan.tiles()[work.tile],
+        };
+        self.evaluate(tile, work.group, workspace)
             .inspect_err(|_| self.stop())?;
         let taken = sink(Moments {
-            group: task.group,
-            moments: &task.tile.moments,
-            scalars: task.tile.scalar_count,
-            limbs: self.plan.limbs(),
+            group: work.group,
+            moments: &tile.moments,
+            scalars: tile.scalar_count,
+            limbs: plan.limbs(),
             residues: workspace.residues(),
         });
         if taken.is_break() {
             self.stop();
             return Ok(Step::Exhausted);
         }
+        self.schedule.complete(claim.task, node);
         Ok(match self.left.fetch_sub(1, Ordering::AcqRel) {
             1 => Step::Finished,
             _ => Step::Advanced,
@@ -163,37 +205,49 @@ impl<S: Source> Count<S> {
 
     /// No further task starts; those under way end.
     pub fn stop(&self) {
-        self.stopped.store(true, Ordering::Relaxed);
+        self.schedule.stop();
     }
 
     /// Whether there is nothing left to claim: no step does anything from now on.
     pub fn is_exhausted(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed) || self.next.load(Ordering::Relaxed) >= self.tasks
+        self.schedule.is_exhausted()
     }
 
-    /// Steps on `threads` threads until no task is left; `sink` is called from any of them.
+    /// The bytes of residues that tasks have read so far.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    /// What the scheduler has handed out so far.
+    pub fn counters(&self) -> oboro_tasks::Counters {
+        self.schedule.counters()
+    }
+
+    /// Steps on a thread for each seat until no task is left; `sink` is called from any of them.
     ///
     /// # Errors
     /// As [`step`](Self::step).
     pub fn run(
         &self,
-        threads: NonZero<usize>,
+        seats: &[Seat],
         sink: &(dyn Fn(Moments<'_>) -> ControlFlow<()> + Sync),
     ) -> Result<Outcome, EngineError> {
-        let work = || -> Result<(), EngineError> {
-            let mut workspace = Workspace::default();
+        let work = |seat: &Seat| -> Result<(), EngineError> {
+            // Elsewhere it counts as well, only from further away.
+            let _ = seat.take();
+            let mut workspace = Workspace::on(seat.node);
             while self.step(&mut workspace, sink)? != Step::Exhausted {}
             Ok(())
         };
         thread::scope(|scope| {
-            let others: Vec<_> = (1..threads.get().min(self.tasks))
-                .map(|_| scope.spawn(work))
+            let threads: Vec<_> = seats
+                .iter()
+                .map(|seat| scope.spawn(move || work(seat)))
                 .collect();
-            let own = work();
-            others
+            threads
                 .into_iter()
                 .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
-                .fold(own, Result::and)
+                .fold(Ok(()), Result::and)
         })?;
         Ok(match self.left.load(Ordering::Acquire) {
             0 => Outcome::Complete,
@@ -201,51 +255,85 @@ impl<S: Source> Count<S> {
         })
     }
 
-    fn claim(&self) -> Option<Task<'_>> {
-        if self.is_exhausted() {
-            return None;
+    fn work(&self, task: Task) -> Work {
+        let (tiles, last_tiles) = (self.plan.tiles().len(), self.plan.last_tiles().len());
+        let whole = self.groups_of_whole_tiles as usize * tiles;
+        match task.index().checked_sub(whole) {
+            None => Work {
+                group: (task.index() / tiles) as u64,
+                is_last: false,
+                tile: task.index() % tiles,
+            },
+            Some(behind) => Work {
+                group: self.groups_of_whole_tiles + (behind / last_tiles) as u64,
+                is_last: true,
+                tile: behind % last_tiles,
+            },
         }
-        let task = self.next.fetch_add(1, Ordering::Relaxed);
-        let (tiles, last) = (self.plan.tiles(), self.plan.last_tiles());
-        let before_last = self.tasks - last.len();
-        (task < self.tasks).then(|| match task.checked_sub(before_last) {
-            None => Task {
-                tile: &tiles[task % tiles.len()],
-                group: (task / tiles.len()) as u64,
-            },
-            Some(place) => Task {
-                tile: &last[place],
-                group: (before_last / tiles.len().max(1)) as u64,
-            },
-        })
     }
-}
 
-impl Task<'_> {
+    /// The plan in the memory of a node, if there are several.
+    fn plan_on(&self, node: usize) -> &Plan {
+        match self.plans.len() {
+            1 => &self.plan,
+            _ => self.plans[node].get_or_init(|| self.plan.clone()),
+        }
+    }
+
     /// Leaves the residues in the workspace.
-    fn evaluate<S: Source>(
+    fn evaluate(
         &self,
-        count: &Count<S>,
+        tile: &Tile,
+        group: u64,
         workspace: &mut Workspace,
     ) -> Result<(), StoreError> {
-        let parameters = count.source.parameters();
-        let first = self.group * parameters.group_blocks();
-        let blocks = first..count.blocks.min(first + parameters.group_blocks());
-        workspace.begin(self.tile, count.plan.limbs(), parameters.degree());
-        for limb in 0..count.plan.limbs() {
-            for (segment, s) in count.segments.iter().enumerate() {
+        let parameters = self.source.parameters();
+        let first = group * parameters.group_blocks();
+        let blocks = first..self.blocks.min(first + parameters.group_blocks());
+        self.note_traffic(workspace.node(), tile, group, &blocks);
+        workspace.begin(tile, self.plan.limbs(), parameters.degree());
+        for limb in 0..self.plan.limbs() {
+            for (segment, s) in self.segments.iter().enumerate() {
                 let start = blocks.start.max(s.first_block);
                 let end = blocks.end.min(s.first_block + s.blocks);
                 if start < end {
                     let local = (start - s.first_block) as usize..(end - s.first_block) as usize;
-                    for &factor in &self.tile.factors {
-                        workspace.read(count.source.panel(segment, limb, factor)?);
+                    for &factor in &tile.factors {
+                        workspace.read(self.source.panel(segment, limb, factor)?);
                     }
                     workspace.read_blocks(local);
                 }
             }
-            workspace.evaluate(self.tile, &parameters.limb_moduli()[limb], limb);
+            workspace.evaluate(tile, &parameters.limb_moduli()[limb], limb);
         }
         Ok(())
     }
+
+    fn note_traffic(&self, node: usize, tile: &Tile, group: u64, blocks: &Range<u64>) {
+        let residues = (blocks.end - blocks.start) * self.source.parameters().degree() as u64;
+        let bytes = residues * self.plan.limbs() as u64 * size_of::<u32>() as u64;
+        if self.plans.len() == 1 {
+            return self
+                .traffic
+                .add(node, Some(0), bytes * tile.factors.len() as u64);
+        }
+        for &factor in &tile.factors {
+            let home = self.source.home(group, factor);
+            self.traffic.add(node, home, bytes);
+        }
+    }
+}
+
+/// The node that has more than half of a group's panels.
+fn home_of(source: &impl Source, group: u64, nodes: usize) -> Option<usize> {
+    if nodes == 1 {
+        return Some(0);
+    }
+    let mut panels = vec![0u32; nodes];
+    let columns = (0..source.columns()).map(Factor::Column);
+    for factor in columns.chain([Factor::Mask]) {
+        panels[source.home(group, factor)?] += 1;
+    }
+    let all: u32 = panels.iter().sum();
+    panels.iter().position(|&there| there > all / 2)
 }

@@ -22,6 +22,7 @@ const BLOCKS: usize = 4;
 /// Buffers of one evaluation, kept between them: one for each thread.
 #[derive(Default)]
 pub struct Workspace {
+    node: usize,
     degree: usize,
     limbs: usize,
     /// For each segment that has some of the blocks, these, counted from the segment's first.
@@ -45,6 +46,19 @@ pub struct Workspace {
 static ONES: [u32; CHUNK] = [1; CHUNK];
 
 impl Workspace {
+    /// The workspace of a thread that runs on a node.
+    pub fn on(node: usize) -> Self {
+        Self {
+            node,
+            ..Self::default()
+        }
+    }
+
+    /// The node of its thread.
+    pub(crate) fn node(&self) -> usize {
+        self.node
+    }
+
     /// Makes room for the moments of a tile.
     pub(crate) fn begin(&mut self, tile: &Tile, limbs: usize, degree: usize) {
         (self.degree, self.limbs) = (degree, limbs);

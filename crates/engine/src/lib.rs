@@ -10,8 +10,10 @@ mod evaluate;
 mod plan;
 mod program;
 mod source;
+mod traffic;
 
 pub use count::{Count, EngineError, Moments, Outcome, Step};
 pub use evaluate::Workspace;
 pub use plan::{Factor, Plan};
 pub use source::{Segment, Source};
+pub use traffic::Traffic;

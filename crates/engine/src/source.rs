@@ -28,6 +28,12 @@ pub trait Source: Send + Sync {
     /// The residues of one factor, modulo one limb, of all blocks of a segment: evaluation form,
     /// block after block, below 2^28.
     fn panel(&self, segment: usize, limb: usize, factor: Factor) -> Result<Arc<Panel>, StoreError>;
+
+    /// The node that has one factor's residues of a group of blocks, modulo every limb; `None` if they
+    /// lie on all nodes alike.
+    fn home(&self, _group: u64, _factor: Factor) -> Option<usize> {
+        None
+    }
 }
 
 impl Source for Snapshot {
@@ -51,6 +57,13 @@ impl Source for Snapshot {
         match factor {
             Factor::Mask => self.mask(segment, limb),
             Factor::Column(column) => Snapshot::panel(self, segment, limb, column as usize),
+        }
+    }
+
+    fn home(&self, group: u64, factor: Factor) -> Option<usize> {
+        match factor {
+            Factor::Mask => self.mask_home(group),
+            Factor::Column(column) => Snapshot::home(self, group, column as usize),
         }
     }
 }

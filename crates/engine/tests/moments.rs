@@ -2,6 +2,7 @@
 
 use oboro_engine::{Count, Factor, Outcome, Plan, Segment, Source, Step, Workspace};
 use oboro_fcmalloc::{Arena, Backing};
+use oboro_machine::{Distances, Seat, Topology};
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::{Parameters, vector};
 use oboro_store::{Panel, StoreError};
@@ -9,6 +10,23 @@ use proptest::prelude::*;
 use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
+
+/// Seats of this machine, said to be on so many nodes in turn.
+fn seats(threads: usize, nodes: usize) -> Vec<Seat> {
+    let seats = Topology::of_this_machine().workers(NonZero::new(threads).unwrap());
+    let dealt = (0..nodes).cycle().zip(seats);
+    dealt.map(|(node, seat)| Seat { node, ..seat }).collect()
+}
+
+/// So many nodes, all equally far from each other.
+fn distances(nodes: usize) -> Distances {
+    let row = |from| {
+        (0..nodes)
+            .map(|to| if to == from { 10 } else { 20 })
+            .collect()
+    };
+    Distances::new((0..nodes).map(row).collect()).unwrap()
+}
 
 /// A panel in an arena of its own.
 fn panel(len: usize, fill: impl FnOnce(&mut [u32])) -> Result<Arc<Panel>, StoreError> {
@@ -26,6 +44,16 @@ struct Memory {
     columns: u32,
     segments: Vec<Segment>,
     seed: u64,
+    nodes: usize,
+    home: fn(u64, Factor) -> Option<usize>,
+}
+
+/// The number of a factor among those of a group.
+fn number(factor: Factor) -> u64 {
+    match factor {
+        Factor::Mask => 6,
+        Factor::Column(c) => c.into(),
+    }
 }
 
 impl Memory {
@@ -45,6 +73,17 @@ impl Memory {
             columns,
             segments,
             seed,
+            nodes: 1,
+            home: |_, _| None,
+        }
+    }
+
+    /// The same, with a home for each group of each factor: any number, of which the node follows.
+    fn placed(self, nodes: usize, home: fn(u64, Factor) -> Option<usize>) -> Self {
+        Self {
+            nodes,
+            home,
+            ..self
         }
     }
 
@@ -125,13 +164,18 @@ impl Source for Memory {
             }
         })
     }
+
+    fn home(&self, group: u64, factor: Factor) -> Option<usize> {
+        Some((self.home)(group, factor)? % self.nodes)
+    }
 }
 
 /// Group, moment and residues of all that a count hands out.
 fn moments(source: Arc<Memory>, plan: Plan, threads: usize) -> Vec<(u64, usize, Vec<u32>)> {
     let all = Mutex::new(Vec::new());
-    let count = Count::new(source, plan).unwrap();
-    let outcome = count.run(NonZero::new(threads).unwrap(), &|mut part| {
+    let nodes = source.nodes;
+    let count = Count::new(source, plan, &distances(nodes)).unwrap();
+    let outcome = count.run(&seats(threads, nodes), &|mut part| {
         let group = part.group;
         let mut all = all.lock().unwrap();
         all.extend(
@@ -141,6 +185,7 @@ fn moments(source: Arc<Memory>, plan: Plan, threads: usize) -> Vec<(u64, usize, 
         ControlFlow::Continue(())
     });
     assert_eq!(outcome.unwrap(), Outcome::Complete);
+    assert_eq!(count.counters().stolen_needlessly, 0);
     all.into_inner().unwrap()
 }
 
@@ -230,7 +275,7 @@ fn sums_of_many_blocks_are_folded_before_they_overflow() {
     let parameters = Parameters::new(12, 1, 6_234_113).unwrap();
     let q = parameters.limb_moduli()[0];
     let plan = Plan::new(&Itemsets::new(2, vec![0, 1], 2).unwrap(), 1);
-    let count = Count::new(Arc::new(Largest(parameters)), plan).unwrap();
+    let count = Count::new(Arc::new(Largest(parameters)), plan, &Distances::one_node()).unwrap();
     let mut found = Vec::new();
     let mut workspace = Workspace::default();
     let mut step = || {
@@ -252,14 +297,24 @@ fn sums_of_many_blocks_are_folded_before_they_overflow() {
 #[test]
 fn asks_for_no_more_limbs_than_there_are() {
     let plan = Plan::new(&Itemsets::new(1, vec![0], 1).unwrap(), 3);
-    let error = Count::new(Arc::new(Memory::new(&[1], 1, 1)), plan).err();
+    let error = Count::new(
+        Arc::new(Memory::new(&[1], 1, 1)),
+        plan,
+        &Distances::one_node(),
+    )
+    .err();
     assert!(error.unwrap().to_string().contains("3 limbs"));
 }
 
 #[test]
 fn counts_nothing_on_no_blocks() {
     let plan = Plan::new(&Itemsets::new(1, vec![0], 1).unwrap(), 1);
-    let error = Count::new(Arc::new(Memory::new(&[], 1, 1)), plan).err();
+    let error = Count::new(
+        Arc::new(Memory::new(&[], 1, 1)),
+        plan,
+        &Distances::one_node(),
+    )
+    .err();
     assert!(error.unwrap().to_string().contains("no blocks"));
 }
 
@@ -268,14 +323,14 @@ fn several_tasks() -> Count<Memory> {
     let itemsets = Itemsets::new(1, vec![0], 1).unwrap();
     let source = Arc::new(Memory::new(&[30], 1, 1));
     let plan = Plan::new(&itemsets, 2);
-    Count::new(source, plan).unwrap()
+    Count::new(source, plan, &Distances::one_node()).unwrap()
 }
 
 #[test]
 fn stops_when_nobody_listens() {
     let count = several_tasks();
     let calls = Mutex::new(0);
-    let outcome = count.run(NonZero::<usize>::MIN, &|_| {
+    let outcome = count.run(&seats(1, 1), &|_| {
         *calls.lock().unwrap() += 1;
         ControlFlow::Break(())
     });
@@ -307,6 +362,83 @@ fn a_count_that_was_stopped_starts_no_task() {
     assert_eq!(step.unwrap(), Step::Exhausted);
 }
 
+type Home = fn(u64, Factor) -> Option<usize>;
+
+fn by_group(group: u64, _: Factor) -> Option<usize> {
+    Some(group as usize)
+}
+
+fn by_item(_: u64, factor: Factor) -> Option<usize> {
+    Some(number(factor) as usize)
+}
+
+fn at_random(group: u64, factor: Factor) -> Option<usize> {
+    Some(((7 * group + number(factor)) * 2_654_435_769 >> 16) as usize)
+}
+
+fn nowhere(_: u64, _: Factor) -> Option<usize> {
+    None
+}
+
+/// Counts pairs of four columns in 26 blocks, which are five groups, with a thread on each of three nodes,
+/// or on all but the first. What each node read of each: blocks of factors.
+fn traffic(home: Home, first_node_works: bool) -> Vec<Vec<u64>> {
+    let pairs: Vec<u32> = (0..4)
+        .flat_map(|a| (a + 1..4).flat_map(move |b| [a, b]))
+        .collect();
+    let plan = Plan::new(&Itemsets::new(2, pairs, 4).unwrap(), 2);
+    let source = Arc::new(Memory::new(&[20, 6], 4, 1).placed(3, home));
+    let count = Count::new(source, plan, &distances(3)).unwrap();
+    let mut workspaces = [0, 1, 2].map(Workspace::on);
+    let working = usize::from(!first_node_works)..3;
+    // In turn, as threads of the same speed would.
+    while !count.is_exhausted() {
+        for workspace in &mut workspaces[working.clone()] {
+            let step = count.step(workspace, |_| ControlFlow::Continue(()));
+            step.unwrap();
+        }
+    }
+    let counters = count.counters();
+    assert_eq!(counters.stolen_needlessly, 0);
+    assert!(counters.at_home > 0);
+    // Of one block, modulo both limbs.
+    let panel = 2 * 2048 * size_of::<u32>() as u64;
+    let bytes = count.traffic().bytes();
+    let panels = |row: Vec<u64>| row.into_iter().map(|bytes| bytes / panel).collect();
+    bytes.into_iter().map(panels).collect()
+}
+
+/// Panels that were read on another node than theirs.
+fn remote(traffic: &[Vec<u64>]) -> u64 {
+    let rows = traffic.iter().enumerate();
+    let others = |(node, row): (usize, &Vec<u64>)| row.iter().sum::<u64>() - row[node];
+    rows.map(others).sum()
+}
+
+#[test]
+fn a_node_with_work_of_its_own_reads_its_own_memory() {
+    let traffic = traffic(by_group, true);
+    assert_eq!(remote(&traffic), 0, "{traffic:?}");
+    assert!(traffic.iter().enumerate().all(|(node, row)| row[node] > 0));
+}
+
+#[test]
+fn the_work_of_an_idle_node_is_done_by_others() {
+    let traffic = traffic(by_group, false);
+    assert_eq!(traffic[0], [0; 3]);
+    let of_the_idle: u64 = traffic.iter().map(|row| row[0]).sum();
+    assert_eq!(remote(&traffic), of_the_idle, "{traffic:?}");
+    assert!(of_the_idle > 0);
+}
+
+#[test]
+fn items_on_several_nodes_are_read_from_all() {
+    for home in [by_item, at_random, nowhere] {
+        let traffic = traffic(home, true);
+        assert!(remote(&traffic) > traffic[0][0], "{traffic:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
@@ -315,6 +447,8 @@ proptest! {
         segments in prop::collection::vec(1u64..6, 1..4),
         sets in (1usize..=4).prop_flat_map(|k| prop::collection::btree_set(prop::collection::btree_set(0u32..6, k), 1..8)),
         threads in 1usize..4,
+        nodes in 1usize..4,
+        home in prop::sample::select(vec![by_group, by_item, at_random, nowhere]),
         known: u64,
         seed: u64,
     ) {
@@ -323,6 +457,7 @@ proptest! {
         let itemsets = Itemsets::new(length, flat, 6).unwrap();
         // All moments, or those that are not known already.
         let wanted = |moment: usize| known % 2 == 0 || known >> (moment % 64) & 1 == 0;
-        check_some(Memory::new(&segments, 6, seed), &itemsets, threads, wanted);
+        let source = Memory::new(&segments, 6, seed).placed(nodes, home);
+        check_some(source, &itemsets, threads, wanted);
     }
 }

@@ -8,6 +8,7 @@
 
 use oboro_engine::{Count, Factor, Plan, Segment, Source, Step, Workspace};
 use oboro_fcmalloc::{Arena, Backing};
+use oboro_machine::Distances;
 use oboro_ring::Parameters;
 use oboro_ring::moment::Itemsets;
 use oboro_store::{Panel, StoreError};
@@ -116,7 +117,8 @@ fn triples() -> Count<Resident> {
         (a + 1..COLUMNS).flat_map(move |b| (b + 1..COLUMNS).flat_map(move |c| [a, b, c]))
     });
     let itemsets = Itemsets::new(3, sets.collect(), COLUMNS).unwrap();
-    Count::new(Arc::new(Resident::new()), Plan::new(&itemsets, 2)).unwrap()
+    let plan = Plan::new(&itemsets, 2);
+    Count::new(Arc::new(Resident::new()), plan, &Distances::one_node()).unwrap()
 }
 
 /// Steps to the end; the number of tasks.

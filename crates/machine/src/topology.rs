@@ -162,6 +162,15 @@ impl Topology {
         let seats: Vec<Seat> = (0..most.unwrap_or(0)).flat_map(round).collect();
         seats.into_iter().cycle().take(threads.get()).collect()
     }
+
+    /// The seat with all cores of its node.
+    pub fn whole_node(&self, seat: Seat) -> Seat {
+        let cores = &self.nodes[seat.node].cores;
+        Seat {
+            cpus: cores.iter().flat_map(|core| &core.cpus).copied().collect(),
+            ..seat
+        }
+    }
 }
 
 /// A node as the kernel has it.

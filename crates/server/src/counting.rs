@@ -15,6 +15,7 @@ use crate::packing::Packing;
 use crate::pool::{Job, Queue};
 use crate::status;
 use oboro_engine::{Count, Moments, Plan, Step, Workspace};
+use oboro_machine::Distances;
 use oboro_protocol::v1::count_reply::Reply as Part;
 use oboro_protocol::{MOMENTS_CHUNK_BYTES, check_fraction_bits, digest, v1};
 use oboro_ring::moment::{Itemsets, MomentIndex};
@@ -44,6 +45,7 @@ pub(crate) struct Counting {
     pub(crate) admission: Arc<Admission>,
     pub(crate) limits: Limits,
     pub(crate) cache: Arc<MomentCache>,
+    pub(crate) distances: Arc<Distances>,
 }
 
 impl Counting {
@@ -60,7 +62,12 @@ impl Counting {
         let (store, limits) = (Arc::clone(&self.store), self.limits);
         let question = blocking(move || Question::new(&store, &limits, request)).await?;
         question.record(&Span::current());
-        let query = Arc::new(Query::new(client, question, Arc::clone(&self.cache)));
+        let query = Arc::new(Query::new(
+            client,
+            question,
+            Arc::clone(&self.cache),
+            Arc::clone(&self.distances),
+        ));
         let removal = self.removal(&query);
         let watch = watch(
             Arc::clone(&query.outbox),
@@ -148,6 +155,7 @@ impl Question {
 pub(crate) struct Query {
     client: Client,
     cache: Arc<MomentCache>,
+    distances: Arc<Distances>,
     /// Until it is planned.
     question: Mutex<Option<Question>>,
     answer: OnceLock<Answer>,
@@ -199,7 +207,7 @@ impl Known {
 }
 
 impl Answer {
-    fn new(question: Question, cache: &MomentCache) -> Result<Self, Status> {
+    fn new(question: Question, cache: &MomentCache, distances: &Distances) -> Result<Self, Status> {
         let Question {
             snapshot,
             itemsets,
@@ -236,7 +244,10 @@ impl Answer {
         let known_moments = (index.len() - unknown.len()) as u64 * groups;
         let root = snapshot.root();
         let count = (!unknown.is_empty())
-            .then(|| Count::new(snapshot, Plan::of_moments(&index, limbs, unknown)))
+            .then(|| {
+                let plan = Plan::of_moments(&index, limbs, unknown);
+                Count::new(snapshot, plan, distances)
+            })
             .transpose()
             .map_err(|error| status::of_engine(&error))?;
         Ok(Self {
@@ -310,10 +321,16 @@ impl Answer {
 }
 
 impl Query {
-    fn new(client: Client, question: Question, cache: Arc<MomentCache>) -> Self {
+    fn new(
+        client: Client,
+        question: Question,
+        cache: Arc<MomentCache>,
+        distances: Arc<Distances>,
+    ) -> Self {
         Self {
             client,
             cache,
+            distances,
             question: Mutex::new(Some(question)),
             answer: OnceLock::new(),
             outbox: Arc::new(Outbox::new()),
@@ -331,7 +348,7 @@ impl Query {
         self.begun.get_or_init(Instant::now);
         let blocks = question.snapshot.block_count();
         self.outbox.push(Part::Accepted(v1::Accepted { blocks }))?;
-        match Answer::new(question, &self.cache) {
+        match Answer::new(question, &self.cache, &self.distances) {
             Ok(answer) => {
                 self.answer.get_or_init(|| answer);
                 ControlFlow::Continue(())

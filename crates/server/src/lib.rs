@@ -23,4 +23,4 @@ mod status;
 
 pub use clients::{TokenError, Tokens};
 pub use limits::Limits;
-pub use listen::{Options, ServeError, Server};
+pub use listen::{Options, Pin, ServeError, Server};

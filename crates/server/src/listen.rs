@@ -9,8 +9,9 @@ use crate::limits::{Admission, Limits};
 use crate::linger::Lingering;
 use crate::pool::Pool;
 use crate::service::Service;
+use oboro_machine::{Distances, Seat, Topology};
 use oboro_protocol::{MAX_MESSAGE_BYTES, v1::mining_server::MiningServer};
-use oboro_store::{Store, StoreError};
+use oboro_store::{Placement, Policy, Store, StoreError};
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
@@ -51,6 +52,43 @@ pub struct Options {
     pub limits: Limits,
     /// Bytes of moments kept for later queries.
     pub moment_cache: u64,
+    /// What decides on which NUMA node ciphertext lies in memory, if there are several.
+    pub placement: Policy,
+    /// The same for single datasets, by name.
+    pub placements: Vec<(String, Policy)>,
+    /// How closely the threads that compute are kept.
+    pub pin: Option<Pin>,
+}
+
+/// Where a thread may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pin {
+    /// On one core of one node: the choice for a server that has the machine for itself.
+    Core,
+    /// On any core of one node.
+    Node,
+}
+
+impl Pin {
+    /// Cores where there are several nodes. Where there is one, nothing is gained by them, and a core
+    /// that others use, too, would hold its thread up.
+    fn usual(topology: &Topology) -> Self {
+        match topology.nodes().len() {
+            1 => Self::Node,
+            _ => Self::Core,
+        }
+    }
+
+    fn seats(self, topology: &Topology, threads: NonZero<usize>) -> Vec<Seat> {
+        let seats = topology.workers(threads);
+        match self {
+            Self::Core => seats,
+            Self::Node => seats
+                .into_iter()
+                .map(|seat| topology.whole_node(seat))
+                .collect(),
+        }
+    }
 }
 
 /// A server that could not start or failed.
@@ -102,6 +140,7 @@ pub struct Server {
     pool: Pool<Query>,
     limits: Limits,
     cache: Arc<MomentCache>,
+    distances: Arc<Distances>,
 }
 
 impl Server {
@@ -118,18 +157,27 @@ impl Server {
         let transport = transport(options.tls)?;
         let listen = |source| ServeError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
+        let topology = Topology::of_this_machine();
         let threads = options.threads;
-        let pool =
-            Pool::start(threads).map_err(|source| ServeError::Threads { threads, source })?;
+        let pin = options.pin.unwrap_or_else(|| Pin::usual(&topology));
+        let pool = Pool::start(pin.seats(&topology, threads))
+            .map_err(|source| ServeError::Threads { threads, source })?;
+        let numbers = topology.nodes().iter().map(|node| node.number).collect();
+        let placement = Placement::on(numbers, options.placement);
+        let placement = options
+            .placements
+            .iter()
+            .fold(placement, |all, (name, policy)| all.with(name, *policy));
         Ok(Self {
             address: listener.local_addr().map_err(listen)?,
             listener,
             transport,
             tokens: options.tokens,
-            store: Arc::new(Store::open(&options.data)?),
+            store: Arc::new(Store::open_on(&options.data, placement)?),
             pool,
             limits: options.limits,
             cache: Arc::new(MomentCache::new(options.moment_cache)),
+            distances: Arc::new(topology.distances().clone()),
         })
     }
 
@@ -151,6 +199,7 @@ impl Server {
             admission: Arc::new(Admission::new(self.limits)),
             limits: self.limits,
             cache: self.cache,
+            distances: self.distances,
         }))
         .max_decoding_message_size(message_bytes)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);

@@ -1,12 +1,12 @@
 //! The threads that compute, shared by all queries.
 //!
 //! A thread that is free takes the [next turn](FairQueue), does one task of it and asks again.
-//! Where no job has a task to give, threads sleep until one may.
+//! Where no job has a task to give, threads sleep until one may. Each keeps to its seat.
 
 use crate::clients::Client;
 use crate::fair::{FairQueue, Turn};
 use oboro_engine::Workspace;
-use std::num::NonZero;
+use oboro_machine::Seat;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -46,7 +46,8 @@ struct State<J> {
 }
 
 impl<J: Job> Pool<J> {
-    pub(crate) fn start(threads: NonZero<usize>) -> io::Result<Self> {
+    /// Starts a thread on each seat.
+    pub(crate) fn start(seats: Vec<Seat>) -> io::Result<Self> {
         let state = State {
             jobs: FairQueue::new(),
             sleeping: 0,
@@ -60,10 +61,10 @@ impl<J: Job> Pool<J> {
             }),
             threads: Vec::new(),
         };
-        for number in 0..threads.get() {
+        for (number, seat) in seats.into_iter().enumerate() {
             let queue = Arc::clone(&pool.queue);
             let thread = thread::Builder::new().name(format!("count-{number}"));
-            pool.threads.push(thread.spawn(move || queue.work())?);
+            pool.threads.push(thread.spawn(move || queue.work(&seat))?);
         }
         Ok(pool)
     }
@@ -107,13 +108,16 @@ impl<J: Job> Queue<J> {
         }
     }
 
-    fn work(&self) {
-        let mut workspace = Workspace::default();
+    fn work(&self, seat: &Seat) {
+        if let Err(error) = seat.take() {
+            tracing::warn!(%error, ?seat, "a thread that counts could not be kept to its seat");
+        }
+        let mut workspace = Workspace::on(seat.node);
         while let Some(turn) = self.next_turn() {
             let begun = Instant::now();
             let stepped = catch_unwind(AssertUnwindSafe(|| turn.job.step(&mut workspace)));
             let step = stepped.unwrap_or_else(|_| {
-                workspace = Workspace::default();
+                workspace = Workspace::on(seat.node);
                 turn.job.panicked();
                 ControlFlow::Break(())
             });
@@ -150,6 +154,8 @@ impl<J: Job> Queue<J> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oboro_machine::Topology;
+    use std::num::NonZero;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -197,8 +203,9 @@ mod tests {
         }
     }
 
-    fn one() -> NonZero<usize> {
-        NonZero::<usize>::MIN
+    fn seats(count: usize) -> Vec<Seat> {
+        let threads = NonZero::new(count).unwrap();
+        Topology::of_this_machine().workers(threads)
     }
 
     fn someone() -> Client {
@@ -207,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_job_that_is_done_is_let_go() {
-        let pool = Pool::start(NonZero::new(3).unwrap()).unwrap();
+        let pool = Pool::start(seats(3)).unwrap();
         let jobs: Vec<_> = (1..=5).map(ticking).collect();
         for (job, heard) in jobs {
             let tasks = job.tasks.load(Ordering::SeqCst);
@@ -219,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_panic_ends_its_job_and_no_other() {
-        let pool = Pool::start(one()).unwrap();
+        let pool = Pool::start(seats(1)).unwrap();
         let (mut bad, heard) = ticking(10);
         bad.panics = true;
         pool.queue().push(&someone(), Arc::new(bad));
@@ -231,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_job_without_room_holds_no_thread_and_goes_on_when_woken() {
-        let pool = Pool::start(one()).unwrap();
+        let pool = Pool::start(seats(1)).unwrap();
         let (stuck, heard) = ticking(1);
         stuck.full.store(true, Ordering::SeqCst);
         let stuck = Arc::new(stuck);
@@ -247,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_job_that_is_removed_is_freed() {
-        let pool = Pool::start(one()).unwrap();
+        let pool = Pool::start(seats(1)).unwrap();
         let (job, heard) = ticking(usize::MAX);
         let job = Arc::new(job);
         pool.queue().push(&someone(), Arc::clone(&job));

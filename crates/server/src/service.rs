@@ -179,6 +179,32 @@ impl Mining for Service {
         Ok(Response::new(v1::DeleteDatasetReply {}))
     }
 
+    async fn placement(
+        &self,
+        request: Request<v1::PlacementRequest>,
+    ) -> Result<Response<v1::PlacementReply>, Status> {
+        let name = request.into_inner().name;
+        tracing::debug!(name, "asks for the placement");
+        let report = self
+            .with_store(move |store| store.snapshot(&name)?.placement())
+            .await?;
+        Ok(Response::new(v1::PlacementReply {
+            policy: report.policy.map(|policy| policy.to_string()),
+            resident_panels: report.resident_panels as u64,
+            panels: report.panels as u64,
+            misplaced_pages: report.misplaced,
+            nodes: report
+                .nodes
+                .iter()
+                .map(|(&node, pages)| v1::NodePages {
+                    node,
+                    pages: pages.resident,
+                    intended_pages: pages.intended,
+                })
+                .collect(),
+        }))
+    }
+
     type CountStream = Replies;
 
     async fn count(

@@ -108,6 +108,8 @@ impl MostReferenced {
                 .push((dag.critical_path(task), Reverse(task)));
             if is_new || referenced.ranked.take().is_some() {
                 self.raised.push(datum);
+                // So that no claim has to allocate.
+                self.ranking.reserve(self.raised.len());
             }
         }
     }

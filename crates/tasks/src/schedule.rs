@@ -71,6 +71,8 @@ struct State {
     claimed: usize,
     done: usize,
     is_stopped: bool,
+    /// Threads that wait for news. Without any, none is told: that would be a system call.
+    sleeping: usize,
     counters: Counters,
 }
 
@@ -111,6 +113,7 @@ impl Schedule {
             claimed: 0,
             done: 0,
             is_stopped: false,
+            sleeping: 0,
             counters: Counters {
                 read: vec![vec![0; nodes]; nodes],
                 ..Counters::default()
@@ -165,7 +168,9 @@ impl Schedule {
             if state.is_exhausted() {
                 return None;
             }
+            state.sleeping += 1;
             state = self.news.wait(state).expect(UNPOISONED);
+            state.sleeping -= 1;
         }
     }
 
@@ -180,7 +185,8 @@ impl Schedule {
         state.done += 1;
         if let Some(output) = self.dag.output(task) {
             state.places[output.index()].home = Some(node);
-            self.wake(state.provide(&self.dag, output));
+            let ready = state.provide(&self.dag, output);
+            self.wake(&state, ready);
         }
     }
 
@@ -196,7 +202,8 @@ impl Schedule {
         );
         let mut state = self.lock();
         if !state.places[input.index()].is_there {
-            self.wake(state.provide(&self.dag, input));
+            let ready = state.provide(&self.dag, input);
+            self.wake(&state, ready);
         }
     }
 
@@ -235,14 +242,15 @@ impl Schedule {
     fn claim_from(&self, state: &mut State, node: usize) -> Option<Claim> {
         let nearest_first = self.distances.nearest_first(node);
         let claim = state.claim(&self.dag, node, nearest_first)?;
-        if state.is_exhausted() {
+        if state.is_exhausted() && state.sleeping > 0 {
             self.news.notify_all();
         }
         Some(claim)
     }
 
-    fn wake(&self, ready: usize) {
-        match ready {
+    /// Wakes sleepers for as many new ready tasks.
+    fn wake(&self, state: &State, ready: usize) {
+        match ready.min(state.sleeping) {
             0 => {}
             1 => self.news.notify_one(),
             _ => self.news.notify_all(),

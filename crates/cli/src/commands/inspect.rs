@@ -1,8 +1,9 @@
 //! `oboro inspect`
 
 use crate::Outcome;
-use crate::arguments::PassphraseArguments;
+use crate::arguments::{PassphraseArguments, ServerArguments};
 use crate::output::{Failure, Output, bytes};
+use oboro_client::{NodePages, Placement};
 use oboro_mining::Dataset;
 use oboro_rlwe::{KeyCheck, MasterKey, NORM_LIMIT, PEAK_LIMIT};
 use oboro_store::{Bundle, Segment};
@@ -15,8 +16,14 @@ use std::path::{Path, PathBuf};
 #[derive(clap::Args)]
 pub struct Arguments {
     /// A key file, a dataset directory or a segment file.
-    #[arg(value_name = "PATH")]
-    path: PathBuf,
+    #[arg(value_name = "PATH", required_unless_present = "placement")]
+    path: Option<PathBuf>,
+    /// Instead, on which NUMA nodes of a server the dataset of this name lies, as far as it is in
+    /// memory: the server asks its kernel.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["path", "key", "verify"])]
+    placement: Option<String>,
+    #[command(flatten)]
+    server: ServerArguments,
     /// The dataset's key, to show what only the owner knows.
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
@@ -28,12 +35,31 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
-    let value = match arguments.path.is_dir() {
-        true => bundle(arguments)?,
-        false if begins_with(&arguments.path, b"OBOROKEY")? => key(arguments)?,
-        false => segment(arguments)?,
+    let value = match (&arguments.path, &arguments.placement) {
+        (Some(path), _) if path.is_dir() => bundle(arguments, path)?,
+        (Some(path), _) if begins_with(path, b"OBOROKEY")? => key(arguments, path)?,
+        (Some(path), _) => segment(arguments, path)?,
+        (None, name) => {
+            let name = name.as_deref().unwrap_or_default();
+            placement(&arguments.server.connect()?.placement(name)?)
+        }
     };
     output.result(&value, || text(&value))
+}
+
+fn placement(placement: &Placement) -> Value {
+    let pages: u64 = placement.nodes.iter().map(|node| node.pages).sum();
+    let node = |node: &NodePages| json!({ "node": node.node, "pages": node.pages, "intended_pages": node.intended_pages });
+    json!({
+        "kind": "placement",
+        "policy": placement.policy,
+        "panels": placement.panels,
+        "resident_panels": placement.resident_panels,
+        "pages": pages,
+        "misplaced_pages": placement.misplaced_pages,
+        "misplaced_share": placement.misplaced_pages as f64 / pages.max(1) as f64,
+        "nodes": placement.nodes.iter().map(node).collect::<Vec<_>>(),
+    })
 }
 
 fn begins_with(path: &Path, magic: &[u8]) -> Result<bool, Failure> {
@@ -51,13 +77,13 @@ fn load(arguments: &Arguments, path: &Path) -> Result<MasterKey, Failure> {
     })?)
 }
 
-fn key(arguments: &Arguments) -> Result<Value, Failure> {
-    let key = load(arguments, &arguments.path)?;
+fn key(arguments: &Arguments, path: &Path) -> Result<Value, Failure> {
+    let key = load(arguments, path)?;
     Ok(json!({ "kind": "key file", "key_check": key.check().to_string() }))
 }
 
-fn segment(arguments: &Arguments) -> Result<Value, Failure> {
-    let segment = Segment::open(&arguments.path)?;
+fn segment(arguments: &Arguments, path: &Path) -> Result<Value, Failure> {
+    let segment = Segment::open(path)?;
     if arguments.verify {
         segment.verify()?;
     }
@@ -78,8 +104,8 @@ fn segment(arguments: &Arguments) -> Result<Value, Failure> {
     }))
 }
 
-fn bundle(arguments: &Arguments) -> Result<Value, Failure> {
-    let bundle = Bundle::open(&arguments.path)?;
+fn bundle(arguments: &Arguments, path: &Path) -> Result<Value, Failure> {
+    let bundle = Bundle::open(path)?;
     if arguments.verify {
         bundle.verify()?;
     }
@@ -103,8 +129,8 @@ fn bundle(arguments: &Arguments) -> Result<Value, Failure> {
         "segments": manifest.segments.iter().map(segment).collect::<Vec<_>>(),
         "verified": arguments.verify,
     });
-    if let Some(path) = &arguments.key {
-        let dataset = Dataset::open(&arguments.path, &load(arguments, path)?)?;
+    if let Some(key) = &arguments.key {
+        let dataset = Dataset::open(path, &load(arguments, key)?)?;
         let record = dataset.record();
         value["transactions"] = json!(record.transactions);
         value["items"] = json!(record.names);
@@ -134,6 +160,21 @@ fn text(value: &Value) -> String {
             ("segments", Value::Array(segments)) => {
                 writeln!(text, "{name:>18}  {}", segments.len())
             }
+            ("policy", Value::Null) => {
+                writeln!(text, "{name:>18}  none: the server has one node")
+            }
+            ("misplaced_share", Value::Number(share)) => {
+                let percent = 100.0 * share.as_f64().unwrap_or(0.0);
+                writeln!(text, "{name:>18}  {percent:.2} %")
+            }
+            ("nodes", Value::Array(nodes)) => nodes.iter().try_for_each(|node| {
+                let name = format!("node {}", node["node"]);
+                writeln!(
+                    text,
+                    "{name:>18}  {} pages, {} intended",
+                    node["pages"], node["intended_pages"]
+                )
+            }),
             _ => writeln!(text, "{name:>18}  {fact}"),
         };
     }

@@ -5,7 +5,8 @@ use crate::arguments::{ThreadArguments, read};
 use crate::output::{Failure, Output};
 use bytesize::ByteSize;
 use clap::{ValueEnum, value_parser};
-use oboro_server::{Limits, Options, Server, Tokens};
+use oboro_server::{Limits, Options, Pin, Server, Tokens};
+use oboro_store::{Policy, StoreError};
 use serde_json::json;
 use std::fs;
 use std::io::IsTerminal;
@@ -38,10 +39,49 @@ pub struct Arguments {
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     moment_cache: ByteSize,
     #[command(flatten)]
+    memory: MemoryArguments,
+    #[command(flatten)]
     limits: LimitArguments,
     /// How the log on standard error is written; OBORO_LOG chooses what (error, warn, info, debug).
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
+}
+
+/// Where ciphertext lies and is counted on a machine with several NUMA nodes.
+#[derive(clap::Args)]
+struct MemoryArguments {
+    /// What of a dataset lies together on a NUMA node: transaction, item, random or interleave.
+    /// NAME=POLICY is for the dataset of that name only; may be given again.
+    #[arg(long, value_name = "[NAME=]POLICY", value_parser = placement)]
+    placement: Vec<(Option<String>, Policy)>,
+    /// Keep each thread that computes on a core, or on a node [default: core if there are several
+    /// nodes, else node].
+    #[arg(long, value_enum)]
+    pin: Option<PinArgument>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PinArgument {
+    Core,
+    Node,
+}
+
+impl From<PinArgument> for Pin {
+    fn from(pin: PinArgument) -> Self {
+        match pin {
+            PinArgument::Core => Self::Core,
+            PinArgument::Node => Self::Node,
+        }
+    }
+}
+
+fn placement(given: &str) -> Result<(Option<String>, Policy), StoreError> {
+    // A name may have the sign, a policy has none.
+    let (name, policy) = match given.rsplit_once('=') {
+        Some((name, policy)) => (Some(name.to_owned()), policy),
+        None => (None, given),
+    };
+    Ok((name, policy.parse()?))
 }
 
 /// What callers may ask.
@@ -65,6 +105,25 @@ struct LimitArguments {
     /// Seconds after which a query is ended, counted from its admission.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = value_parser!(u32).range(1..))]
     query_timeout: u32,
+}
+
+impl MemoryArguments {
+    /// The policy of datasets that have none of their own.
+    fn general_policy(&self) -> Result<Policy, Failure> {
+        let mut general = self.placement.iter().filter(|(name, _)| name.is_none());
+        let policy = general.next().map(|&(_, policy)| policy);
+        match general.next() {
+            Some(_) => Err("--placement names more than one policy for all datasets; give one, and NAME=POLICY for single datasets".into()),
+            None => Ok(policy.unwrap_or_default()),
+        }
+    }
+
+    fn policies_by_name(&self) -> Vec<(String, Policy)> {
+        let named = self.placement.iter().cloned();
+        named
+            .filter_map(|(name, policy)| Some((name?, policy)))
+            .collect()
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -138,6 +197,9 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         threads: arguments.threads.count(),
         limits: arguments.limits.limits(),
         moment_cache: arguments.moment_cache.as_u64(),
+        placement: arguments.memory.general_policy()?,
+        placements: arguments.memory.policies_by_name(),
+        pin: arguments.memory.pin.map(Pin::from),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -1,0 +1,59 @@
+//! From where to where residues travel.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of residues that tasks have read, by the node that read and the node that has them.
+#[derive(Debug)]
+pub struct Traffic {
+    nodes: usize,
+    /// Reader after reader.
+    bytes: Box<[AtomicU64]>,
+    /// By reader: bytes that lie on all nodes alike.
+    everywhere: Box<[AtomicU64]>,
+}
+
+impl Traffic {
+    pub(crate) fn new(nodes: usize) -> Self {
+        let zeros = |count| (0..count).map(|_| AtomicU64::new(0)).collect();
+        Self {
+            nodes,
+            bytes: zeros(nodes * nodes),
+            everywhere: zeros(nodes),
+        }
+    }
+
+    /// A task on `reader` reads bytes that `home` has, or all nodes alike.
+    pub(crate) fn add(&self, reader: usize, home: Option<usize>, bytes: u64) {
+        let counter = match home {
+            Some(home) => &self.bytes[reader * self.nodes + home],
+            None => &self.everywhere[reader],
+        };
+        counter.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The bytes so far, a row for each reader: what lies on all nodes alike counts for each equally.
+    pub fn bytes(&self) -> Vec<Vec<u64>> {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let rows = self.bytes.chunks_exact(self.nodes).zip(&self.everywhere);
+        rows.map(|(row, everywhere)| {
+            let share = load(everywhere) / self.nodes as u64;
+            row.iter().map(|bytes| load(bytes) + share).collect()
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_everywhere_is_read_from_all() {
+        let traffic = Traffic::new(2);
+        traffic.add(0, Some(1), 5);
+        traffic.add(0, None, 20);
+        traffic.add(1, Some(1), 7);
+        traffic.add(1, Some(1), 1);
+        assert_eq!(traffic.bytes(), [[10, 15], [0, 8]]);
+    }
+}
