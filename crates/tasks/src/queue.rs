@@ -57,14 +57,14 @@ impl Queue {
 /// The weight of an input's ready readers, and the longest critical path among them.
 type Rank = (u64, u64);
 
-/// A datum is the current one, or waits in `raised` to be ranked, or is ranked at least as high as it
-/// deserves: claims lower what they do not touch, and that is seen when its turn comes. So a claim costs
+/// An input that is not the current one waits in `raised` to be ranked, or is ranked at least as high as it
+/// deserves: a claim lowers the task's other inputs, which is seen when their turn comes. So a claim costs
 /// little more than a look at each input.
 #[derive(Debug, Default)]
 pub(crate) struct MostReferenced {
     /// The inputs of ready tasks.
     referenced: HashMap<Datum, Referenced>,
-    /// The input whose readers run now.
+    /// The input that was chosen last; its readers run as long as there are any.
     current: Option<Datum>,
     /// Inputs that got readers since the last choice.
     raised: Vec<Datum>,
@@ -115,7 +115,8 @@ impl MostReferenced {
     }
 
     fn pop(&mut self, dag: &Dag, is_ready: impl Fn(Task) -> bool) -> Option<Task> {
-        let current = match self.current {
+        let is_referenced = |datum: &Datum| self.referenced.contains_key(datum);
+        let current = match self.current.filter(is_referenced) {
             Some(datum) => datum,
             None => self.choose(&is_ready)?,
         };
@@ -134,7 +135,6 @@ impl MostReferenced {
         referenced.weight -= u64::from(weight);
         if referenced.weight == 0 {
             self.referenced.remove(&datum);
-            self.current = self.current.filter(|&current| current != datum);
         }
     }
 
@@ -162,6 +162,112 @@ impl MostReferenced {
             }
             referenced.ranked = Some(deserved);
             self.ranking.push((deserved, Reverse(datum)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Graph, Input, Schedule};
+    use oboro_machine::Distances;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    /// The rule, spelt out.
+    #[derive(Default)]
+    struct ByTheBook {
+        ready: BTreeSet<Task>,
+        current: Option<Datum>,
+    }
+
+    impl ByTheBook {
+        fn pop(&mut self, dag: &Dag) -> Option<Task> {
+            let readers = |datum: Datum| {
+                let ready = self.ready.iter().copied();
+                ready.filter(move |&task| dag.inputs(task).contains(&datum))
+            };
+            let weight = |datum| -> u64 { readers(datum).map(|t| u64::from(dag.weight(t))).sum() };
+            let first = |datum| readers(datum).max_by_key(|&t| (dag.critical_path(t), Reverse(t)));
+            let path = |datum| first(datum).map(|task| dag.critical_path(task));
+            let still = self.current.filter(|&datum| weight(datum) > 0);
+            let chosen = still.or_else(|| {
+                dag.data()
+                    .filter(|&datum| weight(datum) > 0)
+                    .max_by_key(|&datum| (weight(datum), path(datum), Reverse(datum)))
+            })?;
+            let task = first(chosen)?;
+            self.current = Some(chosen);
+            self.ready.remove(&task);
+            Some(task)
+        }
+    }
+
+    /// For each task its inputs, as choices among the data so far, and its weight.
+    fn graphs() -> impl Strategy<Value = Graph> {
+        let task = (
+            prop::collection::vec(any::<prop::sample::Index>(), 1..4),
+            1u32..4,
+        );
+        (1usize..6, prop::collection::vec(task, 1..40)).prop_map(|(inputs, tasks)| {
+            let mut graph = Graph::new();
+            let mut data: Vec<Datum> = (0..inputs)
+                .map(|_| {
+                    graph.input(Input {
+                        home: Some(0),
+                        bytes: 1,
+                        resident: true,
+                    })
+                })
+                .collect();
+            for (choices, weight) in tasks {
+                let inputs: Vec<_> = choices.iter().map(|choice| *choice.get(&data)).collect();
+                data.push(graph.task_with_output(&inputs, weight, 1).1);
+            }
+            graph
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn tasks_run_in_the_order_of_the_rule(
+            graph in graphs(),
+            completions in prop::collection::vec(any::<prop::sample::Index>(), 0..100),
+        ) {
+            let dag = Dag::new(graph.clone());
+            let schedule = Schedule::new(graph, Distances::one_node(), Order::MostReferenced);
+            let mut model = ByTheBook::default();
+            let mut done = BTreeSet::new();
+            let mut claimed: Vec<Task> = Vec::new();
+            let mut completions = completions.into_iter();
+            let mut seen = BTreeSet::new();
+            loop {
+                let made = |datum: &Datum| {
+                    dag.tasks()
+                        .find(|&task| dag.output(task) == Some(*datum))
+                        .is_none_or(|task| done.contains(&task))
+                };
+                for task in dag.tasks() {
+                    if dag.inputs(task).iter().all(made) && seen.insert(task) {
+                        model.ready.insert(task);
+                    }
+                }
+                let expected = model.pop(&dag);
+                prop_assert_eq!(schedule.claim(0).map(|claim| claim.task), expected);
+                claimed.extend(expected);
+                let completion = completions.next();
+                if expected.is_none() && claimed.is_empty() {
+                    break;
+                }
+                if expected.is_some() && completion.is_none_or(|c| c.index(2) == 0) {
+                    continue;
+                }
+                let which = completion.map_or(0, |choice| choice.index(claimed.len()));
+                let task = claimed.swap_remove(which);
+                schedule.complete(task, 0);
+                done.insert(task);
+            }
+            prop_assert!(schedule.is_done());
         }
     }
 }

@@ -399,15 +399,12 @@ mod tests {
     fn figure_4_6_runs_each_transaction_on_its_own_node() {
         let (graph, [first, second]) = figure_4_4([0, 1]);
         let schedule = Schedule::new(graph, line(2), Order::MostReferenced);
-        let mut ran = [vec![], vec![]];
-        for _ in 0..3 {
-            for node in 0..2 {
+        for tasks in first.into_iter().zip(second) {
+            for (node, task) in [(0, tasks.0), (1, tasks.1)] {
                 let claim = schedule.claim(node).unwrap();
-                assert_eq!((claim.home, claim.remote), (node, vec![]));
-                ran[node].push(claim.task);
+                assert_eq!((claim.task, claim.home, claim.remote), (task, node, vec![]));
             }
         }
-        assert_eq!(ran, [first, second]);
         assert_eq!(schedule.counters().read, [[600, 0], [0, 600]]);
     }
 
@@ -440,11 +437,10 @@ mod tests {
     fn a_task_that_becomes_ready_joins_the_current_input() {
         let mut graph = Graph::new();
         let [a, b] = [(); 2].map(|()| graph.input(on(0)));
-        let (first, made) = graph.task_with_output(&[a], 1, 100);
-        let second = graph.task(&[a], 1);
-        let others: Vec<_> = (0..2).map(|_| graph.task(&[b], 1)).collect();
+        let (first, made) = graph.task_with_output(&[a], 9, 100);
+        let others = [(); 2].map(|()| graph.task(&[b], 1));
         let joins = graph.task(&[a, made], 1);
-        let expected = [&[first, second, joins], &others[..]].concat();
+        let expected = [first, joins, others[0], others[1]];
         assert_eq!(drain(&schedule(graph), 0), expected);
     }
 

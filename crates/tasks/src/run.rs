@@ -1,0 +1,503 @@
+//! Runs a schedule: one thread for each seat, which claims, executes, completes, and sleeps while nothing
+//! is ready.
+
+use crate::copies::{Copies, Shared};
+use crate::graph::{Datum, Task};
+use crate::schedule::{Claim, Schedule};
+use oboro_machine::Seat;
+use std::io;
+use std::panic::resume_unwind;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What is done about inputs that lie on another node than the one that reads them.
+pub enum Remote<'c, C> {
+    /// They are read where they are.
+    InPlace,
+    /// Before the first task of a node reads one, its worker copies it with this function. The workers of
+    /// the node share the copy, and it is dropped when its last ready reader on the node is done. On a
+    /// thread that has taken its seat, memory that is first written to lies on the seat's node.
+    CopyAhead(&'c (dyn Fn(Datum) -> C + Sync)),
+}
+
+/// A task to be executed now.
+#[derive(Debug)]
+pub struct Assignment<'a, C> {
+    /// The task.
+    pub task: Task,
+    /// The node that it runs on.
+    pub node: usize,
+    /// Of the remote inputs, ascending.
+    copies: &'a [(Datum, Shared<C>)],
+}
+
+impl<C> Assignment<'_, C> {
+    /// The node's copy of an input; `None` if the input is to be read where it lies.
+    pub fn copy(&self, input: Datum) -> Option<&C> {
+        let found = self
+            .copies
+            .binary_search_by_key(&input, |&(datum, _)| datum);
+        self.copies[found.ok()?].1.get()
+    }
+}
+
+/// What one worker did.
+#[derive(Debug)]
+pub struct WorkerReport {
+    /// The node of its seat.
+    pub node: usize,
+    /// Why it did not get its seat and worked wherever the system put it.
+    pub unseated: Option<io::Error>,
+    /// Tasks that it executed.
+    pub tasks: u64,
+    /// The time in which it copied or executed.
+    pub busy: Duration,
+    /// The part of `busy` in which it copied, or waited for a copy that another worker made.
+    pub copying: Duration,
+    /// The bytes that it copied.
+    pub copied_bytes: u64,
+}
+
+/// How a run went.
+#[derive(Debug)]
+pub struct Report {
+    /// From the start of the first worker to the end of the last.
+    pub wall: Duration,
+    /// One for each seat, in their order.
+    pub workers: Vec<WorkerReport>,
+}
+
+impl Report {
+    /// The time in which a worker did not work: threads starting and ending, claims, waiting for tasks to
+    /// become ready, and at the end for other workers.
+    pub fn idle(&self, worker: usize) -> Duration {
+        self.wall.saturating_sub(self.workers[worker].busy)
+    }
+
+    /// The idle time of all workers as a share of the time that they had.
+    pub fn idle_share(&self) -> f64 {
+        let idle: Duration = (0..self.workers.len())
+            .map(|worker| self.idle(worker))
+            .sum();
+        idle.as_secs_f64() / (self.wall.as_secs_f64() * self.workers.len() as f64)
+    }
+}
+
+/// Executes the tasks of `schedule` on one thread for each seat, until all are done or the schedule is
+/// stopped; which of the two, the schedule tells. `worker` is called once on each thread, after it took
+/// its seat, and makes what executes that thread's tasks, with whatever memory that needs.
+///
+/// An input that never arrives makes the run wait for ever: whoever fails to provide it stops the schedule.
+///
+/// # Errors
+/// The first error of a task, by the order of seats. The schedule is stopped then, and by a panic, which
+/// goes on in the caller once the other threads have ended their tasks.
+///
+/// # Panics
+/// If a seat's node is none of the schedule's.
+pub fn run<C, E, F>(
+    schedule: &Schedule,
+    seats: &[Seat],
+    remote: Remote<'_, C>,
+    worker: impl Fn(&Seat) -> F + Sync,
+) -> Result<Report, E>
+where
+    C: Send + Sync,
+    E: Send,
+    F: FnMut(Assignment<'_, C>) -> Result<(), E>,
+{
+    let copies = Copies::new(schedule);
+    let work = |seat: &Seat| {
+        let _leaving = Leaving(schedule);
+        let unseated = seat.take().err();
+        let execute = worker(seat);
+        Worker::new(schedule, &remote, &copies, seat.node, unseated).work(execute)
+    };
+    let begun = Instant::now();
+    let workers = thread::scope(|scope| {
+        let threads: Vec<_> = seats
+            .iter()
+            .map(|seat| scope.spawn(|| work(seat)))
+            .collect();
+        let joined: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        joined
+            .into_iter()
+            .map(|worker| worker.unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect::<Result<Vec<_>, E>>()
+    })?;
+    Ok(Report {
+        wall: begun.elapsed(),
+        workers,
+    })
+}
+
+/// A worker leaves when nothing is left to claim, or when it fails; then nobody else should go on, or
+/// sleep.
+struct Leaving<'s>(&'s Schedule);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+struct Worker<'r, C> {
+    schedule: &'r Schedule,
+    remote: &'r Remote<'r, C>,
+    copies: &'r Copies<'r, C>,
+    /// The copies of the last task's remote inputs: the next task often reads some of them.
+    held: Vec<(Datum, Shared<C>)>,
+    report: WorkerReport,
+}
+
+impl<'r, C> Worker<'r, C> {
+    fn new(
+        schedule: &'r Schedule,
+        remote: &'r Remote<'r, C>,
+        copies: &'r Copies<'r, C>,
+        node: usize,
+        unseated: Option<io::Error>,
+    ) -> Self {
+        Self {
+            schedule,
+            remote,
+            copies,
+            held: Vec::new(),
+            report: WorkerReport {
+                node,
+                unseated,
+                tasks: 0,
+                busy: Duration::ZERO,
+                copying: Duration::ZERO,
+                copied_bytes: 0,
+            },
+        }
+    }
+
+    fn work<E>(
+        mut self,
+        mut execute: impl FnMut(Assignment<'_, C>) -> Result<(), E>,
+    ) -> Result<WorkerReport, E> {
+        let node = self.report.node;
+        while let Some(claim) = self.claim() {
+            let begun = Instant::now();
+            if let Remote::CopyAhead(copy) = self.remote {
+                self.copy_ahead(&claim, copy);
+                self.report.copying += begun.elapsed();
+            }
+            execute(Assignment {
+                task: claim.task,
+                node,
+                copies: &self.held,
+            })?;
+            self.report.busy += begun.elapsed();
+            self.report.tasks += 1;
+            self.schedule.complete(claim.task, node);
+        }
+        Ok(self.report)
+    }
+
+    /// Nothing is held while the worker sleeps.
+    fn claim(&mut self) -> Option<Claim> {
+        let node = self.report.node;
+        self.schedule.claim(node).or_else(|| {
+            self.release(Vec::new());
+            self.schedule.claim_or_wait(node)
+        })
+    }
+
+    fn copy_ahead(&mut self, claim: &Claim, copy: impl Fn(Datum) -> C) {
+        let node = self.report.node;
+        let held = claim.remote.iter().map(|&datum| {
+            let shared = self.copies.hold(node, datum);
+            shared.get_or_init(|| {
+                self.report.copied_bytes += self.schedule.graph().bytes(datum);
+                copy(datum)
+            });
+            (datum, shared)
+        });
+        let held = held.collect();
+        self.release(held);
+        if claim.home != node {
+            for &datum in self.schedule.graph().inputs(claim.task) {
+                self.copies.drop_unwanted(claim.home, datum);
+            }
+        }
+    }
+
+    /// Lets go of what is held, for what is held from now on.
+    fn release(&mut self, held: Vec<(Datum, Shared<C>)>) {
+        for (datum, shared) in std::mem::replace(&mut self.held, held) {
+            drop(shared);
+            self.copies.release(self.report.node, datum);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Graph, Input, Order};
+    use oboro_machine::{Distances, Topology};
+    use std::convert::Infallible;
+    use std::num::NonZero;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Barrier, Mutex, mpsc};
+
+    const IN_PLACE: Remote<'static, ()> = Remote::InPlace;
+
+    /// Cores of this machine, said to be on these nodes.
+    fn seats(nodes: &[usize]) -> Vec<Seat> {
+        let threads = NonZero::new(nodes.len()).unwrap();
+        let seats = Topology::of_this_machine().workers(threads);
+        let with_node = |(seat, &node)| Seat { node, ..seat };
+        seats.into_iter().zip(nodes).map(with_node).collect()
+    }
+
+    fn on(home: usize) -> Input {
+        Input {
+            home: Some(home),
+            bytes: 100,
+            resident: true,
+        }
+    }
+
+    fn schedule(graph: Graph, nodes: usize) -> Schedule {
+        let distances = Distances::new(vec![vec![10; nodes]; nodes]).unwrap();
+        Schedule::new(graph, distances, Order::MostReferenced)
+    }
+
+    /// Each task reads what the one before made.
+    fn chain(len: usize) -> Schedule {
+        let mut graph = Graph::new();
+        let mut made = graph.input(on(0));
+        for _ in 0..len {
+            made = graph.task_with_output(&[made], 1, 100).1;
+        }
+        schedule(graph, 1)
+    }
+
+    #[test]
+    fn the_first_error_stops_the_run() {
+        let schedule = chain(5);
+        let executed = AtomicUsize::new(0);
+        let error = run(&schedule, &seats(&[0, 0]), IN_PLACE, |_| {
+            |assignment: Assignment<'_, ()>| {
+                executed.fetch_add(1, Ordering::Relaxed);
+                match assignment.task.index() {
+                    2 => Err("the third fails"),
+                    _ => Ok(()),
+                }
+            }
+        });
+        assert_eq!(error.unwrap_err(), "the third fails");
+        assert_eq!(executed.into_inner(), 3);
+        assert!(!schedule.is_done() && schedule.is_exhausted());
+    }
+
+    #[test]
+    fn a_panic_ends_the_run_and_goes_on_in_the_caller() {
+        let schedule = chain(5);
+        let panic = catch_unwind(AssertUnwindSafe(|| {
+            run(&schedule, &seats(&[0, 0, 0]), IN_PLACE, |_| {
+                |assignment: Assignment<'_, ()>| {
+                    assert_ne!(assignment.task.index(), 2, "the third panics");
+                    Ok::<_, Infallible>(())
+                }
+            })
+        }));
+        let message = panic.unwrap_err().downcast::<String>().unwrap();
+        assert!(message.contains("the third panics"), "{message}");
+    }
+
+    #[test]
+    fn a_copy_that_panics_ends_the_run_for_those_who_wait_for_it() {
+        let mut graph = Graph::new();
+        let key = graph.input(on(0));
+        for _ in 0..4 {
+            graph.task(&[key], 1);
+        }
+        let schedule = schedule(graph, 2);
+        let copy = |_| -> u32 { panic!("no memory for a copy") };
+        let panic = catch_unwind(AssertUnwindSafe(|| {
+            run(&schedule, &seats(&[1, 1]), Remote::CopyAhead(&copy), |_| {
+                |_: Assignment<'_, u32>| Ok::<_, Infallible>(())
+            })
+        }));
+        assert!(panic.is_err());
+    }
+
+    #[test]
+    fn a_stop_in_the_middle_starts_no_further_task() {
+        let schedule = chain(5);
+        let report = run(&schedule, &seats(&[0]), IN_PLACE, |_| {
+            |assignment: Assignment<'_, ()>| {
+                if assignment.task.index() == 2 {
+                    schedule.stop();
+                }
+                Ok::<_, Infallible>(())
+            }
+        });
+        assert_eq!(report.unwrap().workers[0].tasks, 3);
+        assert!(!schedule.is_done());
+    }
+
+    #[test]
+    fn workers_sleep_until_inputs_arrive() {
+        let mut graph = Graph::new();
+        let late: Vec<_> = (0..20)
+            .map(|i| {
+                graph.input(Input {
+                    resident: false,
+                    ..on(i % 2)
+                })
+            })
+            .collect();
+        for pair in late.windows(2) {
+            graph.task(pair, 1);
+        }
+        let schedule = schedule(graph, 2);
+        thread::scope(|scope| {
+            scope.spawn(|| late.iter().rev().for_each(|&datum| schedule.arrived(datum)));
+            run(&schedule, &seats(&[0, 1]), IN_PLACE, |_| {
+                |_: Assignment<'_, ()>| Ok::<_, Infallible>(())
+            })
+            .unwrap();
+        });
+        assert!(schedule.is_done());
+    }
+
+    #[test]
+    fn where_one_task_follows_another_all_workers_but_one_are_idle() {
+        let schedule = chain(50);
+        let inside = Mutex::new(Duration::ZERO);
+        let report = run(&schedule, &seats(&[0, 0, 0]), IN_PLACE, |_| {
+            |_: Assignment<'_, ()>| {
+                let begun = Instant::now();
+                std::hint::black_box((0..1000).sum::<u64>());
+                *inside.lock().unwrap() += begun.elapsed();
+                Ok::<_, Infallible>(())
+            }
+        })
+        .unwrap();
+        let idle: Duration = (0..3).map(|worker| report.idle(worker)).sum();
+        assert!(idle >= 2 * report.wall);
+        assert!(idle <= 3 * report.wall - inside.into_inner().unwrap());
+        assert!((2.0 / 3.0..1.0).contains(&report.idle_share()));
+    }
+
+    /// Says that a worker has left, by its node.
+    struct Left(usize, mpsc::Sender<usize>);
+
+    impl Drop for Left {
+        fn drop(&mut self) {
+            self.1.send(self.0).expect("the test listens");
+        }
+    }
+
+    #[test]
+    fn a_worker_is_idle_while_another_ends_a_longer_task() {
+        let mut graph = Graph::new();
+        for home in 0..2 {
+            let datum = graph.input(on(home));
+            graph.task(&[datum], 1);
+        }
+        let schedule = schedule(graph, 2);
+        let both_run = Barrier::new(2);
+        let (sender, left) = mpsc::channel();
+        let (sender, left) = (Mutex::new(sender), Mutex::new(left));
+        let alone = Mutex::new((0, Duration::ZERO));
+        let report = run(&schedule, &seats(&[0, 1]), IN_PLACE, |seat| {
+            let leaving = Left(seat.node, sender.lock().unwrap().clone());
+            let (both_run, left, alone) = (&both_run, &left, &alone);
+            move |assignment: Assignment<'_, ()>| {
+                let _until_the_worker_leaves = &leaving;
+                both_run.wait();
+                if assignment.task.index() == 0 {
+                    let other = left.lock().unwrap().recv().unwrap();
+                    let begun = Instant::now();
+                    std::hint::black_box((0..1000).sum::<u64>());
+                    *alone.lock().unwrap() = (other, begun.elapsed());
+                }
+                Ok::<_, Infallible>(())
+            }
+        })
+        .unwrap();
+        let (other, alone) = alone.into_inner().unwrap();
+        assert!(report.idle(other) >= alone);
+        assert!(report.idle(1 - other) <= report.wall - alone);
+    }
+
+    #[test]
+    fn workers_of_a_node_share_a_copy() {
+        let mut graph = Graph::new();
+        let key = graph.input(on(0));
+        for _ in 0..2 {
+            graph.task(&[key], 1);
+        }
+        let schedule = schedule(graph, 2);
+        let both_run = Barrier::new(2);
+        let made = AtomicUsize::new(0);
+        let copy = |_| made.fetch_add(1, Ordering::Relaxed);
+        let report = run(&schedule, &seats(&[1, 1]), Remote::CopyAhead(&copy), |_| {
+            |assignment: Assignment<'_, usize>| {
+                both_run.wait();
+                assert_eq!(assignment.copy(key), Some(&0));
+                Ok::<_, Infallible>(())
+            }
+        })
+        .unwrap();
+        assert_eq!(
+            report.workers.iter().map(|w| w.copied_bytes).sum::<u64>(),
+            100
+        );
+    }
+
+    #[test]
+    fn a_thief_keeps_its_copy_for_the_next_task_that_it_steals() {
+        let mut graph = Graph::new();
+        let [item, other] = [(); 2].map(|()| graph.input(on(0)));
+        for _ in 0..3 {
+            graph.task(&[item], 1);
+        }
+        graph.task(&[other], 1);
+        let schedule = schedule(graph, 2);
+        let live = AtomicUsize::new(0);
+        struct Live<'l>(&'l AtomicUsize);
+        impl Drop for Live<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        let copy = |_| {
+            live.fetch_add(1, Ordering::Relaxed);
+            Live(&live)
+        };
+        let report = run(&schedule, &seats(&[1]), Remote::CopyAhead(&copy), |_| {
+            |_: Assignment<'_, Live<'_>>| {
+                assert_eq!(live.load(Ordering::Relaxed), 1);
+                Ok::<_, Infallible>(())
+            }
+        })
+        .unwrap();
+        assert_eq!(report.workers[0].copied_bytes, 200);
+        assert_eq!(schedule.counters().stolen, 4);
+        assert_eq!(live.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_worker_without_its_seat_works_and_says_so() {
+        let schedule = chain(3);
+        let nowhere = Seat {
+            node: 0,
+            cpus: vec![u32::MAX],
+        };
+        let report = run(&schedule, &[nowhere], IN_PLACE, |_| {
+            |_: Assignment<'_, ()>| Ok::<_, Infallible>(())
+        })
+        .unwrap();
+        assert!(report.workers[0].unseated.is_some());
+        assert!(schedule.is_done());
+    }
+}
