@@ -72,6 +72,8 @@ test: | toolchain-test ## Run every test; needs no network once dependencies are
 test-numa: | toolchain-test ## Run the tests about NUMA on four nodes, emulated by QEMU
 	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(CURDIR)/scripts/numa-vm.sh" \
 		cargo test --locked -p oboro-fcmalloc --lib
+	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(CURDIR)/scripts/numa-vm.sh" \
+		cargo test --locked -p oboro-store --lib placement
 	$(MAKE) --directory fcmalloc check-numa
 
 fuzz: $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION) | toolchain-fuzz ## Give every decoder made-up bytes for a few seconds

@@ -147,6 +147,19 @@ pub(crate) fn send(store: &Store, bundle: &Bundle) {
     }
 }
 
+/// The kernel's numbers of four real nodes; `None`, said aloud, if this machine has fewer.
+pub(crate) fn four_nodes() -> Option<[u32; 4]> {
+    let nodes = [0, 1, 2, 3];
+    let online = |node| Path::new(&format!("/sys/devices/system/node/node{node}")).exists();
+    let all = nodes.into_iter().all(online);
+    if !all {
+        println!(
+            "skipped: this machine has fewer than four NUMA nodes; `make test-numa` emulates them"
+        );
+    }
+    all.then_some(nodes)
+}
+
 /// All files below a directory, relative, sorted.
 pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();

@@ -4,12 +4,11 @@
 //! lie is tested on four real nodes; `make test-numa` emulates them.
 
 use super::*;
-use crate::testing::{COLUMNS, ID, append, bundle, description, one_limb, send};
+use crate::testing::{COLUMNS, ID, append, bundle, description, four_nodes, one_limb, send};
 use crate::{ErrorKind, Snapshot, Store};
 use proptest::prelude::*;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -292,27 +291,13 @@ fn where_nothing_is_placed_nothing_is_misplaced() {
     assert_eq!(report.nodes, [(1, node(5, 0)), (2, node(7, 0))].into());
 }
 
-const NODES: [u32; 4] = [0, 1, 2, 3];
-
-/// Whether nodes 0 to 3 are real.
-fn four_nodes() -> bool {
-    let online = |node| Path::new(&format!("/sys/devices/system/node/node{node}")).exists();
-    let all = NODES.into_iter().all(online);
-    if !all {
-        println!("skipped: this machine has fewer than four NUMA nodes; make test-numa has four");
-    }
-    all
-}
-
 #[test]
 fn on_four_nodes_99_percent_of_the_pages_are_where_each_policy_wants_them() {
-    if !four_nodes() {
-        return;
-    }
+    let Some(nodes) = four_nodes() else { return };
     let directory = TempDir::new().unwrap();
     let path = published(directory.path(), &[64, 30, 64]);
     for policy in Policy::ALL {
-        let store = Store::open_on(&path, Placement::on(NODES.into(), policy)).unwrap();
+        let store = Store::open_on(&path, Placement::on(nodes.into(), policy)).unwrap();
         let snapshot = store.snapshot("a").unwrap();
         assert_eq!(snapshot.placement().unwrap().pages(), 0);
         let _panels = panels(&snapshot);
@@ -322,7 +307,7 @@ fn on_four_nodes_99_percent_of_the_pages_are_where_each_policy_wants_them() {
         let intended: u64 = report.nodes.values().map(|node| node.intended).sum();
         assert_eq!(intended, report.pages());
 
-        let mut least = [0; NODES.len()];
+        let mut least = [0; 4];
         for block in 0..snapshot.block_count() {
             let group = block / one_limb().group_blocks();
             let mask = snapshot.mask_home(group);
@@ -332,44 +317,13 @@ fn on_four_nodes_99_percent_of_the_pages_are_where_each_policy_wants_them() {
             }
         }
         if policy == Policy::Interleave {
-            assert_eq!(least, [0; NODES.len()]);
+            assert_eq!(least, [0; 4]);
             least.fill(report.pages() as usize * page_size() / 5);
         }
-        for (node, least) in NODES.into_iter().zip(least) {
+        for (node, least) in nodes.into_iter().zip(least) {
             let bytes = report.nodes.get(&node).map_or(0, |node| node.resident) as usize;
             let bytes = bytes * page_size();
             assert!(bytes * 100 >= least * 99, "{policy}: {report:?}");
         }
     }
-}
-
-#[test]
-fn pages_that_were_moved_to_another_of_four_nodes_are_reported() {
-    if !four_nodes() {
-        return;
-    }
-    let directory = TempDir::new().unwrap();
-    let path = published(directory.path(), &[64, 64]);
-    let placement = Placement::on(NODES.into(), Policy::Transaction);
-    let store = Store::open_on(&path, placement).unwrap();
-    let snapshot = store.snapshot("a").unwrap();
-    let _panels = panels(&snapshot);
-    let before = snapshot.placement().unwrap();
-    let from = before.nodes[&0];
-    let process = std::process::id().to_string();
-    let mut move_pages = Command::new("migratepages");
-    let Ok(moved) = move_pages.args([&process, "0", "1"]).status() else {
-        println!("skipped: there is no command migratepages");
-        return;
-    };
-    assert!(moved.success());
-    let after = snapshot.placement().unwrap();
-    assert_eq!(after.pages(), before.pages());
-    let left = after.nodes[&0];
-    assert_eq!(left.intended, from.intended);
-    assert!(left.resident * 10 <= from.resident, "{after:?}");
-    assert_eq!(
-        after.misplaced,
-        before.misplaced + from.resident - left.resident
-    );
 }

@@ -1,7 +1,9 @@
 //! Residents: loaded once, shared, and right.
 
 use super::*;
-use crate::testing::{COLUMNS, ID, description, one_limb, residues, two_limbs, write_segment};
+use crate::testing::{
+    COLUMNS, ID, description, four_nodes, one_limb, residues, two_limbs, write_segment,
+};
 use crate::{Placement, Policy};
 use oboro_fcmalloc::Backing;
 use std::sync::Barrier;
@@ -130,4 +132,35 @@ fn no_piece_of_a_damaged_panel_is_used_or_kept() {
     let panels = [0, 1].map(|column| resident.panel(0, column).unwrap().unwrap());
     assert!(panels.iter().all(|panel| panel.pieces().count() == 6));
     resident.mask(0).unwrap().unwrap();
+}
+
+#[test]
+fn the_placement_of_pages_on_the_wrong_one_of_four_nodes_is_reported() {
+    let Some([a, b, c, d]) = four_nodes() else {
+        return;
+    };
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("a.seg");
+    write_segment(&path, description(&one_limb(), 0, 0, 64));
+    let homes = |nodes: [u32; 4]| {
+        let placement = Placement::on(nodes.into(), Policy::Transaction);
+        Arc::new(placement.homes("a", ID))
+    };
+    let segment = Segment::open(&path).unwrap();
+    let mut resident = ResidentSegment::new(segment, homes([a, b, c, d])).unwrap();
+    let _panels = [0, 1].map(|column| resident.panel(0, column).unwrap().unwrap());
+    let mut report_against = |nodes| {
+        resident.homes = homes(nodes);
+        let mut report = resident.homes.report();
+        resident.report(&mut report).unwrap();
+        report
+    };
+    let right = report_against([a, b, c, d]);
+    assert_eq!(right.misplaced, 0, "{right:?}");
+    let swapped = report_against([a, b, d, c]);
+    let exchanged = right.nodes[&c].resident + right.nodes[&d].resident;
+    assert_eq!(swapped.misplaced, exchanged);
+    assert_eq!(swapped.nodes[&c].intended, right.nodes[&d].intended);
+    let turned = report_against([b, c, d, a]);
+    assert!(turned.misplaced_share() >= 0.99, "{turned:?}");
 }
