@@ -33,6 +33,9 @@ OBORO := $(or $(CARGO_TARGET_DIR),target)/release/oboro
 files = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- $(1) 2>/dev/null))
 PYTHON_FILES := $(call files,'*.py')
 SHELL_FILES := $(call files,'*.sh' .ci/run)
+# Has cargo run tests on the emulated machine, with these options.
+on_four_nodes = CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(strip $(CURDIR)/scripts/numa-vm.sh $(1))" cargo test --locked
+DEBUG_OBORO := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/oboro
 C_TOOLS := CLANG_FORMAT="$(CURDIR)/.venv/bin/clang-format" CLANG_TIDY="$(CURDIR)/.venv/bin/clang-tidy"
 
 help: ## Show this list
@@ -70,8 +73,11 @@ test: | toolchain-test ## Run every test; needs no network once dependencies are
 
 # scripts/numa-vm.sh runs any other command there.
 test-numa: | toolchain-test ## Run the tests about NUMA on four nodes, emulated by QEMU
-	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(CURDIR)/scripts/numa-vm.sh" \
-		cargo test --locked -p oboro-machine -p oboro-fcmalloc --lib
+	$(on_four_nodes) -p oboro-machine -p oboro-fcmalloc --lib
+	$(on_four_nodes) -p oboro-store --lib placement
+	$(on_four_nodes) -p oboro-tasks -p oboro-engine --test dag --test moments
+	cargo build --locked -p oboro
+	$(call on_four_nodes,--file $(DEBUG_OBORO)) -p oboro --test placement
 	$(MAKE) --directory fcmalloc check-numa
 
 fuzz: $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION) | toolchain-fuzz ## Give every decoder made-up bytes for a few seconds

@@ -171,6 +171,13 @@ impl Mining for Liar {
         Ok(Response::new(pass!(self, delete_dataset, request)))
     }
 
+    async fn placement(
+        &self,
+        request: Request<v1::PlacementRequest>,
+    ) -> Result<Response<v1::PlacementReply>, Status> {
+        Ok(Response::new(pass!(self, placement, request)))
+    }
+
     type CountStream = tokio_stream::Iter<std::vec::IntoIter<Result<v1::CountReply, Status>>>;
 
     async fn count(

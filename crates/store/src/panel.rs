@@ -1,7 +1,8 @@
 //! Residues in memory, placed for the kernels.
 //!
-//! A panel begins on a cache line that its column chooses, so that equal positions of many columns,
-//! which kernels read together, do not compete for the same cache sets (`oboro_fcmalloc::Arena`).
+//! Each piece of a panel begins on a cache line that its column chooses, so that equal positions of
+//! many columns, which kernels read together, do not compete for the same cache sets
+//! (`oboro_fcmalloc::Arena`).
 //! Written once, then shared and only read.
 
 use oboro_fcmalloc::{Arena, ArenaError};

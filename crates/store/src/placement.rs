@@ -98,9 +98,9 @@ impl Placement {
         if self.nodes.len() < 2 {
             return Ok(());
         }
-        for &node in &BTreeSet::from_iter(&self.nodes) {
+        for &node in BTreeSet::from_iter(&self.nodes) {
             let backing = Backing {
-                policy: MemoryPolicy::Prefer(*node),
+                policy: MemoryPolicy::Prefer(node),
                 ..Backing::default()
             };
             Arena::reserve(1, backing).map_err(|source| StoreError::Placement { source })?;
@@ -115,7 +115,7 @@ impl Placement {
             policy: (self.nodes.len() > 1).then_some(policy),
             nodes: self.nodes.clone(),
             dataset,
-            first: scattered(dataset, 0, 0),
+            first_node: scattered(dataset, 0, 0) % self.nodes.len().max(1) as u64,
         }
     }
 }
@@ -165,9 +165,8 @@ pub(crate) struct Homes {
     policy: Option<Policy>,
     nodes: Vec<u32>,
     dataset: DatasetId,
-    /// The node of the first group, any multiple of their number added: small datasets must not all
-    /// begin on the first node.
-    first: u64,
+    /// Where transactions are dealt from: small datasets must not all begin on node 0.
+    first_node: u64,
 }
 
 /// Neighbouring blocks of a segment that have one home.
@@ -190,7 +189,7 @@ impl Homes {
     pub(crate) fn home(&self, group: u64, column: usize) -> Option<usize> {
         let nodes = self.nodes.len() as u64;
         let number = match self.policy? {
-            Policy::Transaction => group % nodes + self.first % nodes,
+            Policy::Transaction => group % nodes + self.first_node,
             Policy::Item => column as u64,
             Policy::Random => scattered(self.dataset, group, column),
             Policy::Interleave => return None,
@@ -272,22 +271,17 @@ impl Homes {
         let group_blocks = segment.parameters.group_blocks();
         let first = segment.first_block;
         let end = first + segment.seeds.len() as u64;
-        let group_end = move |block: u64| end.min((block / group_blocks + 1) * group_blocks);
         let home = move |block: u64| self.home(block / group_blocks, column);
-        let mut start = first;
+        let mut next = first;
         iter::from_fn(move || {
-            (start < end).then(|| {
-                let (begin, here) = (start, home(start));
-                start = match here {
-                    None => end,
-                    Some(_) => iter::successors(Some(group_end(begin)), |&b| Some(group_end(b)))
-                        .find(|&block| block == end || home(block) != here)
-                        .expect("the segment ends"),
-                };
-                Stretch {
-                    home: here,
-                    blocks: (begin - first) as usize..(start - first) as usize,
-                }
+            let start = next;
+            let here = (start < end).then(|| home(start))?;
+            while next < end && home(next) == here {
+                next = end.min((next / group_blocks + 1) * group_blocks);
+            }
+            Some(Stretch {
+                home: here,
+                blocks: (start - first) as usize..(next - first) as usize,
             })
         })
     }

@@ -4,6 +4,7 @@
 
 use crate::{
     Bundle, BundleWriter, DatasetId, Manifest, SegmentDescription, SegmentEntry, SegmentWriter,
+    Store,
 };
 use oboro_ring::{Parameters, Seed};
 use std::path::{Path, PathBuf};
@@ -124,6 +125,39 @@ pub(crate) fn append(bundle: &Bundle, blocks: &[u32]) -> Bundle {
     let mut next = bundle.manifest().clone();
     next.version += 1;
     extend(bundle.append().unwrap(), next, blocks)
+}
+
+/// Uploads under the name "a" what is not there yet.
+pub(crate) fn send(store: &Store, bundle: &Bundle) {
+    let status = store.begin_upload("a", &bundle.manifest().encode());
+    let segments = status.unwrap().segments;
+    for segment in segments.iter().filter(|segment| !segment.complete) {
+        let bytes = std::fs::read(bundle.segment_path(segment.index)).unwrap();
+        let mut receiver = store
+            .receive_segment(
+                bundle.manifest().dataset,
+                segment.index,
+                segment.bytes_received,
+            )
+            .unwrap();
+        receiver
+            .write(&bytes[segment.bytes_received as usize..])
+            .unwrap();
+        receiver.finish().unwrap();
+    }
+}
+
+/// The kernel's numbers of four real nodes; `None`, said aloud, if this machine has fewer.
+pub(crate) fn four_nodes() -> Option<[u32; 4]> {
+    let nodes = [0, 1, 2, 3];
+    let online = |node| Path::new(&format!("/sys/devices/system/node/node{node}")).exists();
+    let all = nodes.into_iter().all(online);
+    if !all {
+        println!(
+            "skipped: this machine has fewer than four NUMA nodes; `make test-numa` emulates them"
+        );
+    }
+    all.then_some(nodes)
 }
 
 /// All files below a directory, relative, sorted.

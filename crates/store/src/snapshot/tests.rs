@@ -1,8 +1,10 @@
 //! Residents: loaded once, shared, and right.
 
 use super::*;
-use crate::Placement;
-use crate::testing::{ID, description, residues, two_limbs, write_segment};
+use crate::testing::{
+    COLUMNS, ID, description, four_nodes, one_limb, residues, two_limbs, write_segment,
+};
+use crate::{Placement, Policy};
 use oboro_fcmalloc::Backing;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -72,4 +74,93 @@ fn panels_and_masks_are_what_was_written() {
             && resident.panel(0, 2).is_none()
             && resident.mask(2).is_none()
     );
+}
+
+#[test]
+fn the_pieces_of_a_panel_are_where_its_groups_have_their_homes() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("a.seg");
+    let description = description(&one_limb(), 1, 5, 64);
+    write_segment(&path, description.clone());
+    let n = description.parameters.degree();
+    for policy in Policy::ALL {
+        let homes = Arc::new(Placement::on(vec![0; 3], policy).homes("a", ID));
+        let segment = Segment::open(&path).unwrap();
+        let resident = ResidentSegment::new(segment, homes.clone()).unwrap();
+        let lies_in = |residues: &[u32]| {
+            let address = residues.as_ptr().cast();
+            let has = |arena: &Option<Arena>| {
+                let opened = arena.as_ref().map(|arena| arena.opened());
+                opened.is_some_and(|opened| opened.contains(&address))
+            };
+            resident.arenas.iter().position(has).unwrap()
+        };
+        for column in 0..=COLUMNS as usize {
+            let panel = match column < COLUMNS as usize {
+                true => resident.panel(0, column).unwrap().unwrap(),
+                false => resident.mask(0).unwrap().unwrap(),
+            };
+            for block in 0..64 {
+                let group = (5 + block as u64) / description.parameters.group_blocks();
+                let home = homes.home(group, column);
+                assert_eq!(home.is_none(), policy == Policy::Interleave);
+                let residues = panel.blocks(block..block + 1, n);
+                assert_eq!(lies_in(residues), home.unwrap_or(0), "{policy}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_piece_of_a_damaged_panel_is_used_or_kept() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("a.seg");
+    write_segment(&path, description(&one_limb(), 0, 0, 64));
+    let whole = std::fs::read(&path).unwrap();
+    let homes = Arc::new(Placement::on(vec![0; 3], Policy::Transaction).homes("a", ID));
+    let resident = ResidentSegment::new(Segment::open(&path).unwrap(), homes).unwrap();
+    // In the last piece of column 0: those before it were unpacked when that is found out.
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 1;
+    std::fs::write(&path, damaged).unwrap();
+    for _ in 0..3 {
+        let error = resident.panel(0, 0).unwrap().unwrap_err();
+        assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+    }
+    // The arenas have room for one of each panel and no more.
+    std::fs::write(&path, whole).unwrap();
+    let panels = [0, 1].map(|column| resident.panel(0, column).unwrap().unwrap());
+    assert!(panels.iter().all(|panel| panel.pieces().count() == 6));
+    resident.mask(0).unwrap().unwrap();
+}
+
+#[test]
+fn the_placement_of_pages_on_the_wrong_one_of_four_nodes_is_reported() {
+    let Some([a, b, c, d]) = four_nodes() else {
+        return;
+    };
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("a.seg");
+    write_segment(&path, description(&one_limb(), 0, 0, 64));
+    let homes = |nodes: [u32; 4]| {
+        let placement = Placement::on(nodes.into(), Policy::Transaction);
+        Arc::new(placement.homes("a", ID))
+    };
+    let segment = Segment::open(&path).unwrap();
+    let mut resident = ResidentSegment::new(segment, homes([a, b, c, d])).unwrap();
+    let _panels = [0, 1].map(|column| resident.panel(0, column).unwrap().unwrap());
+    let mut report_against = |nodes| {
+        resident.homes = homes(nodes);
+        let mut report = resident.homes.report();
+        resident.report(&mut report).unwrap();
+        report
+    };
+    let right = report_against([a, b, c, d]);
+    assert_eq!(right.misplaced, 0, "{right:?}");
+    let swapped = report_against([a, b, d, c]);
+    let exchanged = right.nodes[&c].resident + right.nodes[&d].resident;
+    assert_eq!(swapped.misplaced, exchanged);
+    assert_eq!(swapped.nodes[&c].intended, right.nodes[&d].intended);
+    let turned = report_against([b, c, d, a]);
+    assert!(turned.misplaced_share() >= 0.99, "{turned:?}");
 }

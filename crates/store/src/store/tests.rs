@@ -2,7 +2,7 @@
 //! wrong bytes, full disks, deletion during a query. A crash is a store dropped there.
 
 use super::*;
-use crate::testing::{ID, append, bundle, files, one_limb, residues, two_limbs};
+use crate::testing::{ID, append, bundle, files, one_limb, residues, send, two_limbs};
 use crate::{Bundle, ErrorKind};
 use tempfile::TempDir;
 
@@ -36,22 +36,8 @@ impl Setting {
         fs::read(self.bundle.segment_path(index)).unwrap()
     }
 
-    /// Uploads what is not there yet.
     fn send(&self, store: &Store) {
-        for segment in self
-            .begin(store)
-            .segments
-            .iter()
-            .filter(|segment| !segment.complete)
-        {
-            let mut receiver = store
-                .receive_segment(ID, segment.index, segment.bytes_received)
-                .unwrap();
-            receiver
-                .write(&self.segment(segment.index)[segment.bytes_received as usize..])
-                .unwrap();
-            receiver.finish().unwrap();
-        }
+        send(store, &self.bundle);
     }
 
     fn publish(&self, store: &Store) -> Published {
