@@ -12,8 +12,10 @@ ALLOC_BENCH ?=
 # Seconds that make fuzz gives each target, or the only one to run.
 FUZZ_SECONDS ?= 5
 FUZZ_TARGET ?=
+# Options of oboro bench numa.
+NUMA_BENCH ?=
 
-.PHONY: help demo bench-alloc bench-engine bench-mining bench-ring bench-support bench-table6 test test-numa fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
+.PHONY: help demo bench-alloc bench-engine bench-mining bench-numa bench-ring bench-support bench-table6 test test-numa fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -52,6 +54,9 @@ bench-alloc: | toolchain-alloc ## Compare fcmalloc with other allocators; ALLOC_
 bench-mining: build ## Mine real data sets end to end and print times and sizes
 	$(PYTHON) bench/mining.py --oboro "$(OBORO)" --data "$(BENCH_DATA)"
 
+bench-numa: build ## Tables 3-1 to 3-3 of the NUMA paper; NUMA_BENCH=--quick for a smoke run
+	"$(OBORO)" bench numa --json $(NUMA_BENCH)
+
 bench-engine: | toolchain-build ## Time the engine alone, and reading the same residues
 	cargo bench --quiet --locked -p oboro-engine --bench engine
 
@@ -72,6 +77,8 @@ test: | toolchain-test ## Run every test; needs no network once dependencies are
 test-numa: | toolchain-test ## Run the tests about NUMA on four nodes, emulated by QEMU
 	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(CURDIR)/scripts/numa-vm.sh" \
 		cargo test --locked -p oboro-machine -p oboro-fcmalloc --lib
+	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(CURDIR)/scripts/numa-vm.sh" \
+		cargo test --locked -p oboro --bin oboro bench::numa
 	$(MAKE) --directory fcmalloc check-numa
 
 fuzz: $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION) | toolchain-fuzz ## Give every decoder made-up bytes for a few seconds
