@@ -12,8 +12,10 @@ ALLOC_BENCH ?=
 # Seconds that make fuzz gives each target, or the only one to run.
 FUZZ_SECONDS ?= 5
 FUZZ_TARGET ?=
+# Options of oboro bench numa.
+NUMA_BENCH ?=
 
-.PHONY: help demo bench-alloc bench-engine bench-mining bench-ring bench-support bench-table6 test test-numa fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
+.PHONY: help demo bench-alloc bench-engine bench-mining bench-numa bench-ring bench-support bench-table6 test test-numa fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -55,6 +57,9 @@ bench-alloc: | toolchain-alloc ## Compare fcmalloc with other allocators; ALLOC_
 bench-mining: build ## Mine real data sets end to end and print times and sizes
 	$(PYTHON) bench/mining.py --oboro "$(OBORO)" --data "$(BENCH_DATA)"
 
+bench-numa: build ## Tables 3-1 to 3-3 of the NUMA paper; NUMA_BENCH=--quick for a smoke run
+	"$(OBORO)" bench numa --json $(NUMA_BENCH)
+
 bench-engine: | toolchain-build ## Time the engine alone, and reading the same residues
 	cargo bench --quiet --locked -p oboro-engine --bench engine
 
@@ -76,6 +81,7 @@ test-numa: | toolchain-test ## Run the tests about NUMA on four nodes, emulated 
 	$(on_four_nodes) -p oboro-machine -p oboro-fcmalloc --lib
 	$(on_four_nodes) -p oboro-store --lib placement
 	$(on_four_nodes) -p oboro-tasks -p oboro-engine --test dag --test moments
+	$(on_four_nodes) -p oboro --bin oboro bench::numa
 	cargo build --locked -p oboro
 	$(call on_four_nodes,--file $(DEBUG_OBORO)) -p oboro --test placement
 	$(MAKE) --directory fcmalloc check-numa

@@ -157,3 +157,58 @@ fn support_refuses_what_it_cannot_measure() {
     home.set("TMPDIR", "nowhere");
     says(&home.refused(SHAPE), &["set TMPDIR"]);
 }
+
+#[test]
+fn numa_adds_arrays_near_and_far() {
+    let home = home();
+    let printed = lines(&home, "bench numa --quick --loops 1");
+    let (summary, rows) = printed.split_last().unwrap();
+
+    let shape = |row: &Value| {
+        let number = |field: &str| row[field].as_u64().unwrap();
+        let table = row["table"].as_str().unwrap().to_owned();
+        (table, number("elements"), number("stride"))
+    };
+    let sizes = [1000, 10_000, 100_000, 1_000_000].map(|n| ("3-1".to_owned(), n, 1));
+    let strides = [1, 10, 100, 1000, 10_000];
+    let at_most = |table: &'static str| strides.map(|s| (table.to_owned(), 1_000_000, s));
+    let expected = [&sizes[..], &at_most("3-2"), &at_most("3-3")].concat();
+    assert_eq!(rows.iter().map(shape).collect::<Vec<_>>(), expected);
+
+    for row in rows {
+        assert_eq!(row["verified"], true, "{row}");
+        for case in ["ocr", "worst", "best"] {
+            let mean = row["nanoseconds"][case].as_u64().unwrap();
+            assert!(mean > 0, "{row}");
+            assert_eq!(row["least_nanoseconds"][case], mean, "one loop: {row}");
+            assert_eq!(row["loops"][case], 1);
+        }
+    }
+    assert_eq!(rows[3]["paper"]["elements"], 1_000_000);
+    assert_eq!(rows[3]["paper"]["kilocycles"]["best"], 4600);
+    assert_eq!(
+        (&rows[8]["flush"], &rows[9]["flush"]),
+        (&"each_stride".into(), &"each_loop".into())
+    );
+
+    assert_eq!(summary["bench"], "numa");
+    assert_eq!(summary["verified"], true);
+    let figures = &summary["add_array"];
+    assert_eq!(figures["misplaced_bytes"], 0);
+    assert_eq!(figures["tables"]["3-2"].as_array().unwrap()[..], rows[4..9]);
+    let coincide = figures["nodes"]["best"] == figures["nodes"]["worst"];
+    assert_eq!(figures["cases_coincide"], coincide);
+    let notes = figures["notes"].to_string();
+    assert_eq!(notes.contains("one NUMA node only"), coincide, "{notes}");
+}
+
+#[test]
+fn numa_speaks_to_people() {
+    let home = home();
+    let text = home.done("bench numa --quick --loops 1");
+    says(
+        &text,
+        &["table 3-3", "kcycles", "all sums are right", "E7-8880 v3"],
+    );
+    home.misused("bench numa --loops 0");
+}

@@ -192,6 +192,20 @@ impl Panel {
         lines.saturating_mul(LINE)
     }
 
+    /// Its words two by two as 64-bit integers, as the machine reads them; an odd last word is left out.
+    pub fn integers(&self) -> &[u64] {
+        let words: &[u32] = self;
+        // SAFETY: a panel begins on a cache line, so aligned for integers, and any two words are one.
+        unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len() / 2) }
+    }
+
+    /// The same to be written.
+    pub fn integers_mut(&mut self) -> &mut [u64] {
+        let words: &mut [u32] = self;
+        // SAFETY: as above; the words are borrowed for as long as the integers.
+        unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() / 2) }
+    }
+
     fn first_word(&self) -> *mut u32 {
         let base = self.arena.region.base().as_ptr();
         base.wrapping_add(self.start).cast()

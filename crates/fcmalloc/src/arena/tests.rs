@@ -49,6 +49,17 @@ fn panels_made_in_order_begin_in_different_sets_of_the_second_level_cache() {
 }
 
 #[test]
+fn two_words_are_one_integer() {
+    let arena = Arena::reserve(Panel::footprint(5), Backing::default()).unwrap();
+    let mut panel = arena.panel(5, 1).unwrap();
+    panel.integers_mut().copy_from_slice(&[1 << 40, u64::MAX]);
+    assert_eq!(panel.integers(), [1 << 40, u64::MAX]);
+    let ends: u64 = panel.iter().map(|&word| u64::from(word)).sum();
+    assert_eq!(ends, (1 << 8) + 2 * u64::from(u32::MAX));
+    assert_eq!(panel[4], 0);
+}
+
+#[test]
 fn a_dropped_panel_makes_room_for_the_next_which_holds_zeros() {
     let arena = Arena::reserve(Panel::footprint(5000), Backing::default()).unwrap();
     let mut first = arena.panel(5000, 3).unwrap();

@@ -15,10 +15,23 @@ pub fn processor() -> String {
 /// The largest resident set, in bytes, that a running process has had.
 pub fn peak_bytes(process: u32) -> io::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
-    field(&status, "VmHWM")
-        .and_then(|value| value.strip_suffix(" kB")?.parse::<u64>().ok())
-        .map(|kibibytes| kibibytes << 10)
-        .ok_or_else(|| io::Error::other("/proc tells no peak of its memory"))
+    memory(&status, "VmHWM").ok_or_else(|| io::Error::other("/proc tells no peak of its memory"))
+}
+
+/// The bytes of a NUMA node that hold nothing, or files that the kernel can read again; `None` if it
+/// tells neither those of the node nor those of the machine.
+pub fn free_bytes(node: u32) -> Option<u64> {
+    match fs::read_to_string(format!("/sys/devices/system/node/node{node}/meminfo")) {
+        Ok(text) => free_bytes_in(&text, node),
+        Err(_) => memory(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable"),
+    }
+}
+
+fn free_bytes_in(account: &str, node: u32) -> Option<u64> {
+    ["MemFree", "Active(file)", "Inactive(file)"]
+        .iter()
+        .map(|name| memory(account, &format!("Node {node} {name}")))
+        .sum()
 }
 
 /// The bytes of all files below a directory.
@@ -32,6 +45,12 @@ pub fn bytes_below(directory: &Path) -> io::Result<u64> {
         };
         Ok(sum + bytes)
     })
+}
+
+/// The bytes in the first line `name: … kB`.
+fn memory(text: &str, name: &str) -> Option<u64> {
+    let kibibytes = field(text, name)?.strip_suffix(" kB")?;
+    kibibytes.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// The value of the first line `name: value`.
@@ -52,6 +71,14 @@ mod tests {
         assert_eq!(field(text, "VmHWM"), Some("42 kB"));
         assert_eq!(field(text, "model name"), Some("A: B"));
         assert_eq!(field(text, "model"), None);
+    }
+
+    #[test]
+    fn a_node_can_do_without_what_files_hold() {
+        let account = "Node 3 MemTotal:  900 kB\nNode 3 MemFree:   100 kB\n\
+                       Node 3 Active(file):   20 kB\nNode 3 Inactive(file):   3 kB\n";
+        assert_eq!(free_bytes_in(account, 3), Some(123 << 10));
+        assert_eq!(free_bytes_in(account, 0), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod itemsets;
 mod machine;
+mod numa;
 mod server;
 mod support;
 
@@ -21,11 +22,13 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Benchmark {
+    Numa(numa::Arguments),
     Support(support::Arguments),
 }
 
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     match &arguments.benchmark {
+        Benchmark::Numa(arguments) => numa::run(arguments, output),
         Benchmark::Support(arguments) => support::run(arguments, output),
     }
 }

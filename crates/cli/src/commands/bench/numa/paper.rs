@@ -1,0 +1,73 @@
+//! What the paper on NUMA measured (Tables 3-1 to 3-3).
+
+use super::add_array::{Flush, InCases};
+use serde::Serialize;
+
+/// The machine of the paper.
+pub const MACHINE: &str = "Intel Xeon E7-8880 v3, 2.30 GHz, four nodes";
+
+/// A table: how caches were emptied, and its rows.
+pub struct Table {
+    pub name: &'static str,
+    pub flush: Flush,
+    pub rows: &'static [Row],
+}
+
+/// A row: what was added, and what that took.
+#[derive(Clone, Copy, Serialize)]
+pub struct Row {
+    /// The elements of each array.
+    pub elements: usize,
+    #[serde(skip)]
+    pub stride: usize,
+    /// Thousands of clock cycles.
+    pub kilocycles: InCases<u64>,
+}
+
+const fn row(elements: usize, stride: usize, [ocr, worst, best]: [u64; 3]) -> Row {
+    Row {
+        elements,
+        stride,
+        kilocycles: InCases { ocr, worst, best },
+    }
+}
+
+/// The arrays of Tables 3-2 and 3-3.
+const LARGE: usize = 100_000_000;
+
+pub const TABLES: [Table; 3] = [
+    Table {
+        name: "3-1",
+        flush: Flush::EachStride,
+        rows: &[
+            row(1_000, 1, [32, 34, 15]),
+            row(10_000, 1, [114, 130, 74]),
+            row(100_000, 1, [700, 740, 470]),
+            row(1_000_000, 1, [6_700, 7_200, 4_600]),
+            row(10_000_000, 1, [67_000, 73_000, 48_000]),
+            row(LARGE, 1, [665_000, 720_000, 460_000]),
+        ],
+    },
+    Table {
+        name: "3-2",
+        flush: Flush::EachStride,
+        rows: &[
+            row(LARGE, 1, [649_000, 698_000, 446_000]),
+            row(LARGE, 10, [6_280_000, 7_230_000, 4_390_000]),
+            row(LARGE, 100, [14_000_000, 16_400_000, 8_600_000]),
+            row(LARGE, 1_000, [14_100_000, 15_400_000, 8_630_000]),
+            row(LARGE, 10_000, [15_000_000, 16_100_000, 8_860_000]),
+        ],
+    },
+    Table {
+        name: "3-3",
+        flush: Flush::EachLoop,
+        rows: &[
+            row(LARGE, 1, [650_000, 698_000, 446_000]),
+            row(LARGE, 10, [6_290_000, 7_000_000, 4_400_000]),
+            row(LARGE, 100, [14_000_000, 15_400_000, 8_610_000]),
+            row(LARGE, 1_000, [3_350_000, 3_700_000, 2_570_000]),
+            row(LARGE, 10_000, [3_330_000, 3_680_000, 2_600_000]),
+        ],
+    },
+];
