@@ -16,7 +16,8 @@ pub enum Remote<'c, C> {
     InPlace,
     /// Before the first task of a node reads one, its worker copies it with this function. The workers of
     /// the node share the copy, and it is dropped when its last ready reader on the node is done. On a
-    /// thread that has taken its seat, memory that is first written to lies on the seat's node.
+    /// thread that has taken its seat, memory that is first written to lies on the seat's node. Copies take
+    /// as much memory as the inputs that ready tasks of the node have on others.
     CopyAhead(&'c (dyn Fn(Datum) -> C + Sync)),
 }
 
