@@ -488,6 +488,32 @@ mod tests {
     }
 
     #[test]
+    fn a_thief_takes_the_last_reason_for_a_copy() {
+        let mut graph = Graph::new();
+        let [key, rows] = [0, 1].map(|home| {
+            graph.input(Input {
+                bytes: 1 + home as u64,
+                ..on(home)
+            })
+        });
+        for _ in 0..2 {
+            graph.task(&[key, rows], 1);
+        }
+        let schedule = schedule(graph, 2);
+        let copies = Copies::new(&schedule);
+        let remote = Remote::CopyAhead(&|datum| datum);
+        let [mut thief, mut owner] =
+            [0, 1].map(|node| Worker::new(&schedule, &remote, &copies, node, None));
+        let claim = owner.claim().unwrap();
+        owner.copy_ahead(&claim, |datum| datum);
+        owner.release(Vec::new());
+        assert!(copies.has(1, key));
+        let claim = thief.claim().unwrap();
+        thief.copy_ahead(&claim, |datum| datum);
+        assert!(copies.has(0, rows) && !copies.has(1, key));
+    }
+
+    #[test]
     fn a_worker_without_its_seat_works_and_says_so() {
         let schedule = chain(3);
         let nowhere = Seat {
