@@ -15,7 +15,7 @@ FUZZ_TARGET ?=
 # Options of oboro bench numa.
 NUMA_BENCH ?=
 
-.PHONY: help demo bench-alloc bench-engine bench-mining bench-numa bench-ring bench-support bench-table6 test test-numa fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
+.PHONY: help demo bench-alloc bench-engine bench-mining bench-numa bench-ring bench-support bench-table6 bench-tasks test test-numa fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -65,6 +65,9 @@ bench-engine: | toolchain-build ## Time the engine alone, and reading the same r
 
 bench-ring: | toolchain-build ## Time the transform and the vector kernels
 	cargo bench --quiet --locked -p oboro-ring --bench ring
+
+bench-tasks: | toolchain-build ## Time the scheduler, and show what its orders are worth
+	cargo bench --quiet --locked -p oboro-tasks --bench tasks
 
 bench-support: build .venv-bench/installed ## Count all pairs in large data, on ciphertext and by other means
 	.venv-bench/bin/python bench/support.py --oboro "$(OBORO)" --threads $(BENCH_THREADS)

@@ -59,6 +59,11 @@ impl<'s, C> Copies<'s, C> {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn has(&self, node: usize, datum: Datum) -> bool {
+        self.lock(node).contains_key(&datum)
+    }
+
     fn lock(&self, node: usize) -> MutexGuard<'_, HashMap<Datum, Held<C>>> {
         self.nodes[node]
             .lock()
@@ -71,12 +76,6 @@ mod tests {
     use super::*;
     use crate::{Graph, Input, Order};
     use oboro_machine::Distances;
-
-    impl<C> Copies<'_, C> {
-        fn has(&self, node: usize, datum: Datum) -> bool {
-            self.lock(node).contains_key(&datum)
-        }
-    }
 
     /// A small datum on node 0 that three tasks of node 1 read.
     fn key_of_another_node() -> (Schedule, Datum) {

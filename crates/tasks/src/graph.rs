@@ -152,11 +152,13 @@ impl Graph {
         self.tasks[task.index()].output
     }
 
-    pub(crate) fn tasks(&self) -> impl DoubleEndedIterator<Item = Task> + use<> {
+    /// All tasks, in the order in which they were added, which is a topological one.
+    pub fn tasks(&self) -> impl DoubleEndedIterator<Item = Task> + use<> {
         (0..self.tasks.len() as u32).map(Task)
     }
 
-    pub(crate) fn data(&self) -> impl Iterator<Item = Datum> + use<> {
+    /// All data, in the order in which they were added.
+    pub fn data(&self) -> impl Iterator<Item = Datum> + use<> {
         (0..self.data.len() as u32).map(Datum)
     }
 

@@ -9,8 +9,12 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 pub enum Order {
     /// The input whose ready readers weigh most comes first (in equals: that with the longer critical
     /// path among its readers, then the lower number), and with it every ready task that reads it, the
-    /// longest critical path first, then the lower number. Only then is the next input chosen.
+    /// longest critical path first, then the lower number. Only then is the next input chosen. That is
+    /// the paper's rule; among many alike transactions it takes one item of each before the second of any.
     MostReferenced,
+    /// As `MostReferenced`, but the next input is chosen among those that tasks of the last one read too, as
+    /// long as one of them has ready readers: they are in the cache still. Only then is it chosen among all.
+    MostReferencedNearby,
     /// As they became ready.
     FirstInFirstOut,
 }
@@ -26,6 +30,10 @@ impl Queue {
     pub(crate) fn new(order: Order) -> Self {
         match order {
             Order::MostReferenced => Self::MostReferenced(MostReferenced::default()),
+            Order::MostReferencedNearby => Self::MostReferenced(MostReferenced {
+                nearby: Some(Vec::new()),
+                ..MostReferenced::default()
+            }),
             Order::FirstInFirstOut => Self::FirstInFirstOut(VecDeque::new()),
         }
     }
@@ -66,6 +74,8 @@ pub(crate) struct MostReferenced {
     referenced: HashMap<Datum, Referenced>,
     /// The input that was chosen last; its readers run as long as there are any.
     current: Option<Datum>,
+    /// What its readers read besides, where the next input is chosen among that.
+    nearby: Option<Vec<Datum>>,
     /// Inputs that got readers since the last choice.
     raised: Vec<Datum>,
     ranking: BinaryHeap<(Rank, Reverse<Datum>)>,
@@ -115,15 +125,21 @@ impl MostReferenced {
     }
 
     fn pop(&mut self, dag: &Dag, is_ready: impl Fn(Task) -> bool) -> Option<Task> {
+        if self.referenced.is_empty() {
+            return None;
+        }
         let is_referenced = |datum: &Datum| self.referenced.contains_key(datum);
         let current = match self.current.filter(is_referenced) {
             Some(datum) => datum,
-            None => self.choose(&is_ready)?,
+            None => self.next_input(&is_ready)?,
         };
         self.current = Some(current);
         let (_, task) = self.referenced.get_mut(&current)?.first(is_ready);
         for datum in dag.inputs(task) {
             self.unreference(*datum, dag.weight(task));
+        }
+        if let Some(nearby) = &mut self.nearby {
+            nearby.extend(dag.inputs(task));
         }
         Some(task)
     }
@@ -138,7 +154,27 @@ impl MostReferenced {
         }
     }
 
-    /// The most referenced input.
+    fn next_input(&mut self, is_ready: impl Fn(Task) -> bool) -> Option<Datum> {
+        let nearby = self.choose_nearby(&is_ready);
+        let next = nearby.or_else(|| self.choose(&is_ready));
+        if let Some(nearby) = &mut self.nearby {
+            nearby.clear();
+        }
+        next
+    }
+
+    /// The most referenced of the inputs nearby.
+    fn choose_nearby(&mut self, is_ready: impl Fn(Task) -> bool) -> Option<Datum> {
+        let referenced = self.nearby.as_ref()?.iter().filter_map(|&datum| {
+            let rank = self.referenced.get_mut(&datum)?.rank(&is_ready);
+            Some((rank, Reverse(datum)))
+        });
+        let (_, Reverse(datum)) = referenced.max()?;
+        self.referenced.get_mut(&datum)?.ranked = None;
+        Some(datum)
+    }
+
+    /// The most referenced of all inputs.
     fn choose(&mut self, is_ready: impl Fn(Task) -> bool) -> Option<Datum> {
         for datum in self.raised.drain(..) {
             if let Some(referenced) = self.referenced.get_mut(&datum) {
@@ -179,10 +215,11 @@ mod tests {
     struct ByTheBook {
         ready: BTreeSet<Task>,
         current: Option<Datum>,
+        nearby: BTreeSet<Datum>,
     }
 
     impl ByTheBook {
-        fn pop(&mut self, dag: &Dag) -> Option<Task> {
+        fn pop(&mut self, dag: &Dag, order: Order) -> Option<Task> {
             let readers = |datum: Datum| {
                 let ready = self.ready.iter().copied();
                 ready.filter(move |&task| dag.inputs(task).contains(&datum))
@@ -190,13 +227,22 @@ mod tests {
             let weight = |datum| -> u64 { readers(datum).map(|t| u64::from(dag.weight(t))).sum() };
             let first = |datum| readers(datum).max_by_key(|&t| (dag.critical_path(t), Reverse(t)));
             let path = |datum| first(datum).map(|task| dag.critical_path(task));
+            let most_referenced = |data: &BTreeSet<Datum>| {
+                let data = data.iter().copied().filter(|&datum| weight(datum) > 0);
+                data.max_by_key(|&datum| (weight(datum), path(datum), Reverse(datum)))
+            };
             let still = self.current.filter(|&datum| weight(datum) > 0);
-            let chosen = still.or_else(|| {
-                dag.data()
-                    .filter(|&datum| weight(datum) > 0)
-                    .max_by_key(|&datum| (weight(datum), path(datum), Reverse(datum)))
-            })?;
+            let next = match order {
+                Order::MostReferencedNearby => most_referenced(&self.nearby),
+                _ => None,
+            };
+            let all = dag.data().collect();
+            let chosen = still.or(next).or(most_referenced(&all))?;
             let task = first(chosen)?;
+            if still.is_none() {
+                self.nearby.clear();
+            }
+            self.nearby.extend(dag.inputs(task));
             self.current = Some(chosen);
             self.ready.remove(&task);
             Some(task)
@@ -231,11 +277,12 @@ mod tests {
     proptest! {
         #[test]
         fn tasks_run_in_the_order_of_the_rule(
+            order in prop::sample::select(vec![Order::MostReferenced, Order::MostReferencedNearby]),
             graph in graphs(),
             completions in prop::collection::vec(any::<prop::sample::Index>(), 0..100),
         ) {
             let dag = Dag::new(graph.clone());
-            let schedule = Schedule::new(graph, Distances::one_node(), Order::MostReferenced);
+            let schedule = Schedule::new(graph, Distances::one_node(), order);
             let mut model = ByTheBook::default();
             let mut done = BTreeSet::new();
             let mut claimed: Vec<Task> = Vec::new();
@@ -252,7 +299,7 @@ mod tests {
                         model.ready.insert(task);
                     }
                 }
-                let expected = model.pop(&dag);
+                let expected = model.pop(&dag, order);
                 prop_assert_eq!(schedule.claim(0).map(|claim| claim.task), expected);
                 claimed.extend(expected);
                 let completion = completions.next();

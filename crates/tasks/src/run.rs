@@ -16,7 +16,8 @@ pub enum Remote<'c, C> {
     InPlace,
     /// Before the first task of a node reads one, its worker copies it with this function. The workers of
     /// the node share the copy, and it is dropped when its last ready reader on the node is done. On a
-    /// thread that has taken its seat, memory that is first written to lies on the seat's node.
+    /// thread that has taken its seat, memory that is first written to lies on the seat's node. Copies take
+    /// as much memory as the inputs that ready tasks of the node have on others.
     CopyAhead(&'c (dyn Fn(Datum) -> C + Sync)),
 }
 
@@ -484,6 +485,32 @@ mod tests {
         assert_eq!(report.workers[0].copied_bytes, 200);
         assert_eq!(schedule.counters().stolen, 4);
         assert_eq!(live.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_thief_takes_the_last_reason_for_a_copy() {
+        let mut graph = Graph::new();
+        let [key, rows] = [0, 1].map(|home| {
+            graph.input(Input {
+                bytes: 1 + home as u64,
+                ..on(home)
+            })
+        });
+        for _ in 0..2 {
+            graph.task(&[key, rows], 1);
+        }
+        let schedule = schedule(graph, 2);
+        let copies = Copies::new(&schedule);
+        let remote = Remote::CopyAhead(&|datum| datum);
+        let [mut thief, mut owner] =
+            [0, 1].map(|node| Worker::new(&schedule, &remote, &copies, node, None));
+        let claim = owner.claim().unwrap();
+        owner.copy_ahead(&claim, |datum| datum);
+        owner.release(Vec::new());
+        assert!(copies.has(1, key));
+        let claim = thief.claim().unwrap();
+        thief.copy_ahead(&claim, |datum| datum);
+        assert!(copies.has(0, rows) && !copies.has(1, key));
     }
 
     #[test]

@@ -390,9 +390,32 @@ mod tests {
 
     #[test]
     fn figure_4_6_runs_in_its_four_steps() {
-        let (graph, [first, second]) = figure_4_4([0, 0]);
-        let expected = [&first[..2], &second[..2], &first[2..], &second[2..]].concat();
-        assert_eq!(drain(&schedule(graph), 0), expected);
+        for order in [Order::MostReferenced, Order::MostReferencedNearby] {
+            let (graph, [first, second]) = figure_4_4([0, 0]);
+            let expected = [&first[..2], &second[..2], &first[2..], &second[2..]].concat();
+            let schedule = Schedule::new(graph, Distances::one_node(), order);
+            assert_eq!(drain(&schedule, 0), expected);
+        }
+    }
+
+    /// All pairs of three items, in two transactions.
+    #[test]
+    fn nearby_inputs_keep_a_transaction_together() {
+        let mut graph = Graph::new();
+        let [first, second] = [(); 2].map(|()| {
+            let [a, b, c] = [(); 3].map(|()| graph.input(on(0)));
+            [[a, b], [a, c], [b, c]].map(|pair| graph.task(&pair, 1))
+        });
+        let drain_by = |order| {
+            let schedule = Schedule::new(graph.clone(), Distances::one_node(), order);
+            drain(&schedule, 0)
+        };
+        let by_item = [&first[..2], &second[..2], &first[2..], &second[2..]].concat();
+        assert_eq!(drain_by(Order::MostReferenced), by_item);
+        assert_eq!(
+            drain_by(Order::MostReferencedNearby),
+            [first, second].concat()
+        );
     }
 
     #[test]

@@ -185,7 +185,11 @@ proptest! {
         let parameters = Parameters::new(12, 1, 114_689).unwrap();
         let q = &parameters.limb_moduli()[0];
         let expected = formula.sequentially(q);
-        for order in [Order::MostReferenced, Order::FirstInFirstOut] {
+        for order in [
+            Order::MostReferenced,
+            Order::MostReferencedNearby,
+            Order::FirstInFirstOut,
+        ] {
             for copies in [false, true] {
                 prop_assert_eq!(&formula.by_threads(q, nodes, order, copies), &expected);
             }
