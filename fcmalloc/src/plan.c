@@ -11,6 +11,7 @@
 #include "options.h"
 #include "report.h"
 #include "span.h"
+#include "stats.h"
 
 #define FIRST_LINE "fcmalloc-plan 1"
 
@@ -38,8 +39,7 @@ static size_t large_peak(const struct fc_heap *heap) {
 static double touched_share(void) {
     struct fc_stats stats;
     fc_stats(&stats);
-    double spans = (double)(stats.in_use_small + stats.free_small);
-    double touched = (double)stats.footprint_peak - spans;
+    double touched = (double)stats.footprint_peak - (double)fc_stats_span_bytes();
     double peaks = 0;
     for (unsigned id = 0; id < fc_heap_count(); id++) {
         peaks += (double)large_peak(fc_heap_at(id));
