@@ -118,17 +118,27 @@ char *fc_space_grow(size_t bytes, size_t wish, bool huge, size_t *granted, char 
     return start;
 }
 
-bool fc_space_populate(size_t bytes) {
-    // Beyond that, the kernel would not refuse, but end the program.
+// Counts bytes as reserved. False where that would exceed the memory that there is: beyond it, the
+// kernel would not refuse, but end the program.
+static bool count_reserved(size_t bytes) {
     size_t memory = fc_os_memory();
     size_t before = atomic_load_explicit(&fc_space.reserved, memory_order_relaxed);
-    if (before > memory || bytes > memory - before) {
-        return false;
-    }
-    bytes = fc_round_up(bytes, fc_space.granule);
-    if (!fc_space_charge(bytes)) {
-        return false;
-    }
+    do {
+        if (before > memory || bytes > memory - before) {
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&fc_space.reserved, &before, before + bytes,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return true;
+}
+
+static void discount_reserved(size_t bytes) {
+    atomic_fetch_sub_explicit(&fc_space.reserved, bytes, memory_order_relaxed);
+}
+
+// The next `bytes` to first-touch, from now on counted as touched, so that nobody else takes them
+// for that, too. NULL where none are left.
+static char *claim_untouched(size_t bytes) {
     fc_lock_take(&fc_space.lock);
     uintptr_t start =
         fc_space.populated > fc_space.frontier ? fc_space.populated : fc_space.frontier;
@@ -138,19 +148,44 @@ bool fc_space_populate(size_t bytes) {
             fc_os_advise_huge((void *)start, bytes);
         }
     }
+    fc_space.populated = done ? start + bytes : fc_space.populated;
     fc_lock_drop(&fc_space.lock);
-    // Without the lock: starting the threads that touch may allocate.
-    if (!done || !fc_os_populate((void *)start, bytes)) {
-        fc_space_refund(bytes);
+    return done ? (char *)start : NULL;
+}
+
+// Takes a claim back that could not be touched, as far as nothing else relies on it by now. Returns
+// the bytes of it that are no longer counted as touched.
+static size_t disclaim(char *start, size_t bytes) {
+    uintptr_t end = (uintptr_t)start + bytes;
+    size_t left = 0;
+    fc_lock_take(&fc_space.lock);
+    if (fc_space.populated == end && fc_space.frontier < end) {
+        uintptr_t kept =
+            fc_space.frontier > (uintptr_t)start ? fc_space.frontier : (uintptr_t)start;
+        left = end - kept;
+        fc_space.populated = kept;
+    }
+    fc_lock_drop(&fc_space.lock);
+    return left;
+}
+
+bool fc_space_populate(size_t bytes) {
+    if (!count_reserved(bytes)) {
         return false;
     }
-    fc_lock_take(&fc_space.lock);
-    if (fc_space.populated < start + bytes) {
-        fc_space.populated = start + bytes;
+    size_t whole = fc_round_up(bytes, fc_space.granule);
+    if (!fc_space_charge(whole)) {
+        discount_reserved(bytes);
+        return false;
     }
-    fc_lock_drop(&fc_space.lock);
-    atomic_fetch_add_explicit(&fc_space.reserved, bytes, memory_order_relaxed);
-    return true;
+    char *start = claim_untouched(whole);
+    // Without the lock: starting the threads that touch may allocate.
+    bool done = start != NULL && fc_os_populate(start, whole);
+    if (!done) {
+        fc_space_refund(start != NULL ? disclaim(start, whole) : whole);
+        discount_reserved(bytes);
+    }
+    return done;
 }
 
 struct fc_run *fc_space_descriptors(void) {
