@@ -37,6 +37,8 @@ bool fc_space_open(size_t heap_bytes, size_t channel_bytes) {
         if (base == NULL) {
             continue;
         }
+        // Many heaps, and all tables, use a little here and there, which huge pages would round up.
+        fc_os_decline_huge(base, pages + map + bits + descriptors + heaps * heap);
         fc_space.map = (_Atomic(struct fc_run *) *)(base + pages);
         fc_space.granule = smaller(FC_HUGE_PAGE, pages / 1024);
         fc_space.frontier = fc_space.populated = (uintptr_t)base;
