@@ -27,6 +27,7 @@ CMAKE_MIN := $(shell sed -n 's/^cmake_minimum_required(VERSION \(.*\))/\1/p' fcm
 RUST_MIN := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
 CARGO_FUZZ_VERSION := 0.13.1
 CARGO_FUZZ := fuzz/target/tools/bin/cargo-fuzz
+NUMA_VM := scripts/numa-vm.sh
 OBORO := $(or $(CARGO_TARGET_DIR),target)/release/oboro
 
 # What git tracks or would track, so that build outputs are never checked.
@@ -68,11 +69,13 @@ test: | toolchain-test ## Run every test; needs no network once dependencies are
 	cargo test --workspace --locked
 	$(MAKE) --directory fcmalloc check
 
-# scripts/numa-vm.sh runs any other command there.
+# scripts/numa-vm.sh runs any other command there. It ends with 77 where there is no such machine.
 test-numa: | toolchain-test ## Run the tests about NUMA on four nodes, emulated by QEMU
-	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(CURDIR)/scripts/numa-vm.sh" \
-		cargo test --locked -p oboro-fcmalloc --lib
-	$(MAKE) --directory fcmalloc check-numa
+	@if $(NUMA_VM) --probe; then \
+		CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(abspath $(NUMA_VM))" \
+			cargo test --locked -p oboro-fcmalloc --lib && \
+		$(MAKE) --directory fcmalloc check-numa; \
+	else [ $$? -eq 77 ]; fi
 
 fuzz: $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION) | toolchain-fuzz ## Give every decoder made-up bytes for a few seconds
 	CARGO_FUZZ="$(CURDIR)/$(CARGO_FUZZ)" FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz.sh $(FUZZ_TARGET)
