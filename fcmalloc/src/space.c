@@ -41,7 +41,7 @@ bool fc_space_open(size_t heap_bytes, size_t channel_bytes) {
         fc_os_decline_huge(base, pages + map + bits + descriptors + heaps * heap);
         fc_space.map = (_Atomic(struct fc_run *) *)(base + pages);
         fc_space.granule = smaller(FC_HUGE_PAGE, pages / 1024);
-        fc_space.frontier = fc_space.populated = (uintptr_t)base;
+        fc_space.frontier = fc_space.populated = fc_space.claimed = (uintptr_t)base;
         fc_space.bits = (uint64_t *)(base + pages + map);
         fc_space.descriptors = fc_space.descriptors_committed = base + pages + map + bits;
         fc_space.descriptors_end = fc_space.descriptors + descriptors;
@@ -138,37 +138,39 @@ static void discount_reserved(size_t bytes) {
     atomic_fetch_sub_explicit(&fc_space.reserved, bytes, memory_order_relaxed);
 }
 
-// The next `bytes` to first-touch, from now on counted as touched, so that nobody else takes them
-// for that, too. NULL where none are left.
-static char *claim_untouched(size_t bytes) {
+// The next `bytes` to first-touch, which nobody else gets for that. NULL where none are left.
+static char *claim(size_t bytes) {
     fc_lock_take(&fc_space.lock);
-    uintptr_t start =
-        fc_space.populated > fc_space.frontier ? fc_space.populated : fc_space.frontier;
+    uintptr_t start = fc_space.claimed > fc_space.frontier ? fc_space.claimed : fc_space.frontier;
     bool done = bytes <= fc_space.base + fc_space.whole - start && commit(start + bytes);
     if (done && fc_options.huge != FC_HUGE_NEVER) {
         if (fc_options.huge != FC_HUGE_EXPLICIT || !fc_os_commit_huge((void *)start, bytes)) {
             fc_os_advise_huge((void *)start, bytes);
         }
     }
-    fc_space.populated = done ? start + bytes : fc_space.populated;
+    fc_space.claimed = done ? start + bytes : fc_space.claimed;
     fc_lock_drop(&fc_space.lock);
     return done ? (char *)start : NULL;
 }
 
-// Takes a claim back that could not be touched, as far as nothing else relies on it by now. Returns
-// the bytes of it that are no longer counted as touched.
-static size_t disclaim(char *start, size_t bytes) {
+// Heaps may take what was claimed for first-touched.
+static void publish(char *start, size_t bytes) {
     uintptr_t end = (uintptr_t)start + bytes;
-    size_t left = 0;
     fc_lock_take(&fc_space.lock);
-    if (fc_space.populated == end && fc_space.frontier < end) {
-        uintptr_t kept =
-            fc_space.frontier > (uintptr_t)start ? fc_space.frontier : (uintptr_t)start;
-        left = end - kept;
-        fc_space.populated = kept;
+    fc_space.populated = fc_space.populated > end ? fc_space.populated : end;
+    fc_lock_drop(&fc_space.lock);
+}
+
+// Takes a claim back that could not be touched. False where what was claimed after it has been
+// published, so that heaps take both for first-touched.
+static bool disclaim(char *start, size_t bytes) {
+    fc_lock_take(&fc_space.lock);
+    bool done = fc_space.populated <= (uintptr_t)start;
+    if (fc_space.claimed == (uintptr_t)start + bytes) {
+        fc_space.claimed = (uintptr_t)start;
     }
     fc_lock_drop(&fc_space.lock);
-    return left;
+    return done;
 }
 
 bool fc_space_populate(size_t bytes) {
@@ -180,14 +182,17 @@ bool fc_space_populate(size_t bytes) {
         discount_reserved(bytes);
         return false;
     }
-    char *start = claim_untouched(whole);
+    char *start = claim(whole);
     // Without the lock: starting the threads that touch may allocate.
-    bool done = start != NULL && fc_os_populate(start, whole);
-    if (!done) {
-        fc_space_refund(start != NULL ? disclaim(start, whole) : whole);
-        discount_reserved(bytes);
+    if (start != NULL && fc_os_populate(start, whole)) {
+        publish(start, whole);
+        return true;
     }
-    return done;
+    if (start == NULL || disclaim(start, whole)) {
+        fc_space_refund(whole);
+    }
+    discount_reserved(bytes);
+    return false;
 }
 
 struct fc_run *fc_space_descriptors(void) {
