@@ -3,6 +3,7 @@
 # lies, not how fast it is.
 #
 #     scripts/numa-vm.sh [--file FILE]... COMMAND [ARGUMENT]...
+#     scripts/numa-vm.sh --probe    only finds out whether it can be had
 #
 # The guest has Debian's kernel, busybox and numactl. COMMAND, every FILE and the shared libraries that
 # they are linked with are there under the paths that they have here; the working directory is the same,
@@ -47,8 +48,10 @@ while [[ ${1:-} == --file ]]; do
     shift 2
 done
 [[ $# -gt 0 ]] || fail "no command; usage: scripts/numa-vm.sh [--file FILE]... COMMAND [ARGUMENT]..."
+probing=false
+[[ $1 != --probe ]] || probing=true
 # A command that only the guest has is not found here.
-if program=$(type -P "$1"); then
+if program=$(type -P -- "$1"); then
     files+=("$(realpath --no-symlinks "$program")")
 fi
 
@@ -150,6 +153,7 @@ for package in busybox-static libnuma1 numactl; do
     unpack "$package"
 done
 flock --unlock 9
+! $probing || exit 0
 
 make_initramfs "$@"
 ended=0

@@ -83,7 +83,7 @@ int fc_stats_json(int descriptor);
 //
 // To be called after set_mempolicy, unless the C function of that name was called or libnuma, which
 // does: every block from then on honours the policy. That a thread runs on another node is noticed
-// with its next large block (above 28 KiB), and when small ones have used up the memory at hand, at
+// with its next large block (above 16 KiB), and when small ones have used up the memory at hand, at
 // most 64 KiB of each size that it goes on freeing and allocating; at once if this is called.
 void fc_policy_changed(void);
 

@@ -1,6 +1,6 @@
 // Size classes of small blocks.
 //
-// Steps of 16 bytes up to 128, eight steps a doubling up to 4 KiB, sixteen up to 28 KiB: a block
+// Steps of 16 bytes up to 128, eight steps a doubling up to 4 KiB, sixteen up to 16 KiB: a block
 // is at most 12.5 % larger than what was asked for above 128 bytes, 6.25 % above 4 KiB. Blocks
 // of 4 KiB and more lie one cache line further apart than their size, so that equal positions
 // of neighbouring blocks fall into different cache sets.
@@ -15,10 +15,11 @@
 #define FC_PAGE ((size_t)4096)
 #define FC_PAGE_SHIFT 12
 #define FC_ALIGNMENT ((size_t)16)
-// Rows of 32 KiB and more, which encrypted computation is made of, are large blocks: those can be
-// used by any heap once they are free.
-#define FC_SMALL_MAX ((size_t)28 << 10)
-#define FC_CLASSES 92
+// Rows, which encrypted computation is made of, and buffers of 16 KiB with a header, which one
+// thread of a server reads into and another frees, are large blocks: those can be used by any heap
+// once they are free.
+#define FC_SMALL_MAX ((size_t)16 << 10)
+#define FC_CLASSES 80
 #define FC_SPAN_LEAST ((size_t)64 << 10)
 
 #define FC_LIKELY(x) __builtin_expect(!!(x), 1)

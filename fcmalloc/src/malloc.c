@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "fcmalloc.h"
+#include "guard.h"
 #include "heap.h"
 #include "numa.h"
 #include "options.h"
@@ -29,35 +30,13 @@ static void *no_memory(void) {
 // Pages are counted in 32 bits; two are for the staggered start and the guard.
 static bool too_large(size_t size) { return size > (size_t)(UINT32_MAX - 2) << FC_PAGE_SHIFT; }
 
-#if FC_SECURE
-#define GUARD_PAGES 1
-#else
-#define GUARD_PAGES 0
-#endif
-
 static uint32_t large_pages(size_t bytes) {
-    return (uint32_t)((bytes + FC_PAGE - 1) >> FC_PAGE_SHIFT) + GUARD_PAGES;
+    return (uint32_t)((bytes + FC_PAGE - 1) >> FC_PAGE_SHIFT) + FC_GUARD_PAGES;
 }
 
 // Bytes of the run from the beginning of the block.
 static size_t large_room(const struct fc_run *run) {
-    return (size_t)(fc_run_end(run) - run->payload) - GUARD_PAGES * FC_PAGE;
-}
-
-static void guard(struct fc_run *run) {
-#if FC_SECURE
-    fc_os_guard(fc_run_end(run) - FC_PAGE, FC_PAGE);
-#else
-    (void)run;
-#endif
-}
-
-static void unguard(struct fc_run *run) {
-#if FC_SECURE
-    fc_os_unguard(fc_run_end(run) - FC_PAGE, FC_PAGE);
-#else
-    (void)run;
-#endif
+    return (size_t)(fc_run_end(run) - run->payload) - FC_GUARD_PAGES * FC_PAGE;
 }
 
 // `*zero` is whether the block reads as zeros.
@@ -71,16 +50,19 @@ static void *large_alloc(struct fc_heap *heap, size_t size, size_t alignment, bo
     if (run == NULL) {
         return no_memory();
     }
+    if (!fc_guard(run)) {
+        fc_shelf_put(heap, run);
+        return no_memory();
+    }
     size_t line = staggered ? heap->colour++ * STAGGER_LINES % (FC_PAGE / FC_LINE) : 0;
     run->payload = run->start + line * FC_LINE;
     *zero = run->zero;
     run->zero = false;
-    guard(run);
     return run->payload;
 }
 
 static void large_free(struct fc_heap *heap, struct fc_run *run) {
-    unguard(run);
+    fc_unguard(run);
     if (fc_run_home(run) == heap) {
         fc_shelf_put(heap, run);
     } else {
@@ -356,9 +338,11 @@ static bool resize(struct fc_run *run, size_t size) {
     if (!fits && !fc_heap_shares_policy(fc_run_home(run))) {
         return false;  // what follows it does not lie where new memory belongs
     }
-    unguard(run);
+    fc_unguard(run);
     bool done = fc_shelf_resize(run, large_pages((size_t)(run->payload - run->start) + size));
-    guard(run);
+    if (!fc_guard(run)) {
+        fc_die("block %p, made longer or shorter, cannot be guarded", run->payload);
+    }
     return done || fits;
 }
 

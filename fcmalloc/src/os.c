@@ -71,6 +71,8 @@ void fc_os_touch(void *start, size_t bytes) { (void)advise(start, bytes, MADV_PO
 
 bool fc_os_purge(void *start, size_t bytes) { return advise(start, bytes, MADV_DONTNEED); }
 
+void fc_os_decline_huge(void *start, size_t bytes) { (void)advise(start, bytes, MADV_NOHUGEPAGE); }
+
 void fc_os_advise_huge(void *start, size_t bytes) { (void)advise(start, bytes, MADV_HUGEPAGE); }
 
 bool fc_os_commit_huge(void *start, size_t bytes) {

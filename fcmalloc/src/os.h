@@ -19,6 +19,8 @@ void *fc_os_reserve(size_t bytes);
 bool fc_os_commit(void *start, size_t bytes);
 // Gives the physical pages back; they read as zeros again.
 bool fc_os_purge(void *start, size_t bytes);
+// Asks for small pages, also where the machine has transparent huge ones for everybody.
+void fc_os_decline_huge(void *start, size_t bytes);
 // Asks for transparent huge pages.
 void fc_os_advise_huge(void *start, size_t bytes);
 // Replaces committed pages by pages of the kernel's huge page pool. False where it has too few.

@@ -9,8 +9,10 @@
 #include "fcmalloc.h"
 #include "heap.h"
 #include "options.h"
+#include "os.h"
 #include "report.h"
 #include "span.h"
+#include "stats.h"
 
 #define FIRST_LINE "fcmalloc-plan 1"
 
@@ -38,8 +40,7 @@ static size_t large_peak(const struct fc_heap *heap) {
 static double touched_share(void) {
     struct fc_stats stats;
     fc_stats(&stats);
-    double spans = (double)(stats.in_use_small + stats.free_small);
-    double touched = (double)stats.footprint_peak - spans;
+    double touched = (double)stats.footprint_peak - (double)fc_stats_span_bytes();
     double peaks = 0;
     for (unsigned id = 0; id < fc_heap_count(); id++) {
         peaks += (double)large_peak(fc_heap_at(id));
@@ -141,7 +142,7 @@ static bool read_line(struct reader *reader, char *line, size_t size) {
 }
 
 struct record {
-    unsigned heap;
+    size_t heap;
     size_t class_size;  // 0 for the footprint
     size_t amount;      // blocks of the class, or bytes
 };
@@ -155,48 +156,71 @@ static enum parsed parse(const char *line, struct record *out) {
         return PARSED_NOTHING;
     }
     *out = (struct record){0};
-    if (sscanf(line, "heap %u large peak %zu%n", &out->heap, &peak, &used) == 2 &&
+    if (sscanf(line, "heap %zu large peak %zu%n", &out->heap, &peak, &used) == 2 &&
         line[used] == '\0') {
         return PARSED_NOTHING;
     }
     used = 0;
-    bool class = sscanf(line, "heap %u class %zu peak %zu%n", &out->heap, &out->class_size,
+    bool class = sscanf(line, "heap %zu class %zu peak %zu%n", &out->heap, &out->class_size,
                         &out->amount, &used) == 3;
     if (class && line[used] == '\0') {
-        bool known = out->class_size > 0 && out->class_size <= FC_SMALL_MAX;
-        return known && out->heap < FC_HEAPS_MAX ? PARSED_DEMAND : PARSED_WRONG;
+        if (out->class_size == 0 || out->heap >= FC_HEAPS_MAX) {
+            return PARSED_WRONG;
+        }
+        // A version with larger classes recorded it. The heap's footprint has it, too.
+        return out->class_size <= FC_SMALL_MAX ? PARSED_DEMAND : PARSED_NOTHING;
     }
     *out = (struct record){0};
     used = 0;
-    bool footprint = sscanf(line, "heap %u footprint %zu%n", &out->heap, &out->amount, &used) == 2;
+    bool footprint = sscanf(line, "heap %zu footprint %zu%n", &out->heap, &out->amount, &used) == 2;
     return footprint && line[used] == '\0' && out->heap < FC_HEAPS_MAX ? PARSED_DEMAND
                                                                        : PARSED_WRONG;
 }
 
-// What was applied so far for one heap.
 struct applied {
-    unsigned heap;
-    size_t bytes;
+    size_t heap;
+    size_t bytes;  // so far for that heap
+    size_t left;   // that may still be touched, for all heaps
 };
 
-static bool apply_record(const struct record *record, struct applied *applied) {
-    if (record->amount == 0) {
-        return true;
-    }
-    if (!fc_heap_make(record->heap + 1)) {
+// Bytes that may be touched: beyond the machine's memory the kernel would not refuse, but end the
+// program.
+static size_t touchable(void) {
+    size_t memory = fc_os_memory();
+    size_t most = memory < fc_space.whole ? memory : fc_space.whole;
+    return most < fc_options.limit ? most : fc_options.limit;
+}
+
+// Takes bytes off those left. False where there are too few.
+static bool spend(struct applied *applied, size_t bytes) {
+    if (bytes > applied->left) {
         return false;
     }
+    applied->left -= bytes;
+    applied->bytes += bytes;
+    return true;
+}
+
+static bool apply_record(const struct record *record, struct applied *applied) {
     if (applied->heap != record->heap) {
-        *applied = (struct applied){.heap = record->heap};
+        applied->heap = record->heap;
+        applied->bytes = 0;
     }
-    struct fc_heap *heap = fc_heap_at(record->heap);
-    if (record->class_size > 0) {
-        unsigned class = fc_class_of(record->class_size);
-        applied->bytes += record->amount * fc_class_stride(class);
-        return fc_span_prepare(heap, class, record->amount);
+    unsigned class = fc_class_of(record->class_size);
+    size_t bytes = record->amount > applied->bytes ? record->amount - applied->bytes : 0;
+    if (record->class_size > 0 &&
+        __builtin_mul_overflow(record->amount, fc_class_stride(class), &bytes)) {
+        return false;
     }
-    size_t large = record->amount > applied->bytes ? record->amount - applied->bytes : 0;
-    return large == 0 || fc_shelf_prepare(heap, fc_round_up(large, FC_PAGE));
+    if (bytes == 0) {
+        return true;
+    }
+    if (!spend(applied, bytes) || !fc_heap_make((unsigned)record->heap + 1)) {
+        return false;
+    }
+    struct fc_heap *heap = fc_heap_at((unsigned)record->heap);
+    return record->class_size > 0 ? fc_span_prepare(heap, class, record->amount)
+                                  : fc_shelf_prepare(heap, fc_round_up(bytes, FC_PAGE));
 }
 
 static const char *apply(struct reader *reader) {
@@ -204,7 +228,7 @@ static const char *apply(struct reader *reader) {
     if (!read_line(reader, line, sizeof line) || strcmp(line, FIRST_LINE) != 0) {
         return "not a plan: its first line is not \"" FIRST_LINE "\"; ignored";
     }
-    struct applied applied = {0};
+    struct applied applied = {.left = touchable()};
     while (read_line(reader, line, sizeof line)) {
         struct record record;
         switch (parse(line, &record)) {

@@ -1,6 +1,7 @@
 #include "report.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,16 @@ _Noreturn void fc_die(const char *message, const void *pointer) {
     }
     print(&line);
     abort();
+}
+
+void fc_remark_unguarded(void) {
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    if (atomic_flag_test_and_set(&said)) {
+        return;
+    }
+    struct line line = {.length = 0};
+    add(&line, "fcmalloc: guard pages cannot be set, and allocations fail; raise vm.max_map_count");
+    print(&line);
 }
 
 void fc_remark(const char *name, const char *value, const char *message) {

@@ -10,4 +10,7 @@ _Noreturn void fc_die(const char *message, const void *pointer);
 // Prints "fcmalloc: NAME=value: message".
 void fc_remark(const char *name, const char *value, const char *message);
 
+// Says, the first time only, that memory is refused for want of guard pages.
+void fc_remark_unguarded(void);
+
 #endif

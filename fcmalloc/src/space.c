@@ -37,9 +37,11 @@ bool fc_space_open(size_t heap_bytes, size_t channel_bytes) {
         if (base == NULL) {
             continue;
         }
+        // Many heaps, and all tables, use a little here and there, which huge pages would round up.
+        fc_os_decline_huge(base, pages + map + bits + descriptors + heaps * heap);
         fc_space.map = (_Atomic(struct fc_run *) *)(base + pages);
         fc_space.granule = smaller(FC_HUGE_PAGE, pages / 1024);
-        fc_space.frontier = fc_space.populated = (uintptr_t)base;
+        fc_space.frontier = fc_space.populated = fc_space.claimed = (uintptr_t)base;
         fc_space.bits = (uint64_t *)(base + pages + map);
         fc_space.descriptors = fc_space.descriptors_committed = base + pages + map + bits;
         fc_space.descriptors_end = fc_space.descriptors + descriptors;
@@ -118,39 +120,79 @@ char *fc_space_grow(size_t bytes, size_t wish, bool huge, size_t *granted, char 
     return start;
 }
 
-bool fc_space_populate(size_t bytes) {
-    // Beyond that, the kernel would not refuse, but end the program.
+// Counts bytes as reserved. False where that would exceed the memory that there is: beyond it, the
+// kernel would not refuse, but end the program.
+static bool count_reserved(size_t bytes) {
     size_t memory = fc_os_memory();
     size_t before = atomic_load_explicit(&fc_space.reserved, memory_order_relaxed);
-    if (before > memory || bytes > memory - before) {
-        return false;
-    }
-    bytes = fc_round_up(bytes, fc_space.granule);
-    if (!fc_space_charge(bytes)) {
-        return false;
-    }
+    do {
+        if (before > memory || bytes > memory - before) {
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&fc_space.reserved, &before, before + bytes,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return true;
+}
+
+static void discount_reserved(size_t bytes) {
+    atomic_fetch_sub_explicit(&fc_space.reserved, bytes, memory_order_relaxed);
+}
+
+// The next `bytes` to first-touch, which nobody else gets for that. NULL where none are left.
+static char *claim(size_t bytes) {
     fc_lock_take(&fc_space.lock);
-    uintptr_t start =
-        fc_space.populated > fc_space.frontier ? fc_space.populated : fc_space.frontier;
+    uintptr_t start = fc_space.claimed > fc_space.frontier ? fc_space.claimed : fc_space.frontier;
     bool done = bytes <= fc_space.base + fc_space.whole - start && commit(start + bytes);
     if (done && fc_options.huge != FC_HUGE_NEVER) {
         if (fc_options.huge != FC_HUGE_EXPLICIT || !fc_os_commit_huge((void *)start, bytes)) {
             fc_os_advise_huge((void *)start, bytes);
         }
     }
+    fc_space.claimed = done ? start + bytes : fc_space.claimed;
     fc_lock_drop(&fc_space.lock);
-    // Without the lock: starting the threads that touch may allocate.
-    if (!done || !fc_os_populate((void *)start, bytes)) {
-        fc_space_refund(bytes);
+    return done ? (char *)start : NULL;
+}
+
+// Heaps may take what was claimed for first-touched.
+static void publish(char *start, size_t bytes) {
+    uintptr_t end = (uintptr_t)start + bytes;
+    fc_lock_take(&fc_space.lock);
+    fc_space.populated = fc_space.populated > end ? fc_space.populated : end;
+    fc_lock_drop(&fc_space.lock);
+}
+
+// Takes a claim back that could not be touched. False where what was claimed after it has been
+// published, so that heaps take both for first-touched.
+static bool disclaim(char *start, size_t bytes) {
+    fc_lock_take(&fc_space.lock);
+    bool done = fc_space.populated <= (uintptr_t)start;
+    if (fc_space.claimed == (uintptr_t)start + bytes) {
+        fc_space.claimed = (uintptr_t)start;
+    }
+    fc_lock_drop(&fc_space.lock);
+    return done;
+}
+
+bool fc_space_populate(size_t bytes) {
+    if (!count_reserved(bytes)) {
         return false;
     }
-    fc_lock_take(&fc_space.lock);
-    if (fc_space.populated < start + bytes) {
-        fc_space.populated = start + bytes;
+    size_t whole = fc_round_up(bytes, fc_space.granule);
+    if (!fc_space_charge(whole)) {
+        discount_reserved(bytes);
+        return false;
     }
-    fc_lock_drop(&fc_space.lock);
-    atomic_fetch_add_explicit(&fc_space.reserved, bytes, memory_order_relaxed);
-    return true;
+    char *start = claim(whole);
+    // Without the lock: starting the threads that touch may allocate.
+    if (start != NULL && fc_os_populate(start, whole)) {
+        publish(start, whole);
+        return true;
+    }
+    if (start == NULL || disclaim(start, whole)) {
+        fc_space_refund(whole);
+    }
+    discount_reserved(bytes);
+    return false;
 }
 
 struct fc_run *fc_space_descriptors(void) {

@@ -93,6 +93,7 @@ struct fc_space {
     size_t granule;       // regions are multiples of it
     uintptr_t frontier;   // first page not handed to a heap
     uintptr_t populated;  // first page beyond the frontier not first-touched
+    uintptr_t claimed;    // first page beyond that which nobody is about to first-touch
     char *descriptors;    // first never used
     char *descriptors_committed;
     char *descriptors_end;

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "guard.h"
 #include "numa.h"
 #include "os.h"
 
@@ -102,14 +103,14 @@ static bool carve(struct fc_heap *heap, struct fc_run *span) {
     return true;
 }
 
-// Makes the run a span of the class.
+// Makes the run a span of the class. NULL, and the run is back on the shelf, where it cannot be.
 static struct fc_run *cut_up(struct fc_heap *heap, unsigned class, struct fc_run *span) {
     size_t stride = fc_class_stride(class);
-    size_t bytes = fc_run_bytes(span);
-#if FC_SECURE
-    bytes -= FC_PAGE;
-    fc_os_guard(span->start + bytes, FC_PAGE);
-#endif
+    size_t bytes = fc_run_bytes(span) - FC_GUARD_PAGES * FC_PAGE;
+    if (!fc_guard(span)) {
+        fc_shelf_put(heap, span);
+        return NULL;
+    }
     fc_poison_open(span->start, bytes);
     span->free = NULL;
     span->steps = (uint16_t)(stride / FC_ALIGNMENT);
@@ -186,9 +187,7 @@ bool fc_span_add(struct fc_heap *heap, unsigned class) {
 }
 
 static void retire(struct fc_heap *heap, struct fc_run *span) {
-#if FC_SECURE
-    fc_os_unguard(fc_run_end(span) - FC_PAGE, FC_PAGE);
-#endif
+    fc_unguard(span);
     atomic_store_explicit(&span->owner, NULL, memory_order_relaxed);
     heap->spans--;
     heap->carved[span->class] -= span->carved;
@@ -295,6 +294,9 @@ bool fc_span_prepare(struct fc_heap *heap, unsigned class, size_t blocks) {
             return false;
         }
         struct fc_run *span = cut_up(heap, class, run);
+        if (span == NULL) {
+            return false;
+        }
         append(heap, span);
         size_t some = blocks < span->capacity ? blocks : span->capacity;
         size_t bytes = fc_round_up(some * fc_run_stride(span), FC_PAGE);

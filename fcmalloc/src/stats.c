@@ -27,6 +27,7 @@ struct figures {
     struct fc_stats stats;
     struct class_figures classes[FC_CLASSES];
     uint64_t large_blocks;
+    uint64_t span_bytes;
 };
 
 static void count_span(struct figures *figures, const struct fc_run *span) {
@@ -35,6 +36,7 @@ static void count_span(struct figures *figures, const struct fc_run *span) {
     class->spans++;
     class->used += used;
     class->carved += span->carved;
+    figures->span_bytes += fc_run_bytes(span);
     figures->stats.in_use_small += used * fc_run_stride(span);
     figures->stats.free_small += fc_run_bytes(span) - used * fc_run_stride(span);
 }
@@ -70,7 +72,10 @@ FC_READS_WHILE_OTHERS_WRITE static void count_runs(struct figures *figures) {
     }
 }
 
+// To the spans, blocks on their way and in stock are in use.
 FC_READS_WHILE_OTHERS_WRITE static void count_heaps(struct fc_stats *stats) {
+    uint64_t under_way = 0;
+    uint64_t stocked = 0;
     stats->heaps = fc_heap_count();
     for (unsigned id = 0; id < stats->heaps; id++) {
         const struct fc_heap *heap = fc_heap_at(id);
@@ -78,8 +83,13 @@ FC_READS_WHILE_OTHERS_WRITE static void count_heaps(struct fc_stats *stats) {
         stats->remote_frees += heap->remote_frees;
         stats->batches += heap->batches;
         stats->steals += heap->steals;
-        stats->in_transit += heap->sent - heap->received;
+        under_way += heap->sent - heap->received;
+        stocked += heap->sub.stocked;
     }
+    stats->in_transit += under_way;
+    stats->free_small += stocked;
+    uint64_t not_in_use = under_way + stocked;
+    stats->in_use_small -= not_in_use < stats->in_use_small ? not_in_use : stats->in_use_small;
 }
 
 static uint64_t load(_Atomic size_t *figure) {
@@ -111,6 +121,12 @@ void fc_stats(struct fc_stats *out) {
     struct figures figures;
     gather(&figures);
     *out = figures.stats;
+}
+
+uint64_t fc_stats_span_bytes(void) {
+    struct figures figures;
+    gather(&figures);
+    return figures.span_bytes;
 }
 
 struct text {

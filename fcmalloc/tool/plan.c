@@ -54,8 +54,10 @@ static bool parse_demand(char *line, struct demand *demand) {
         return strcmp(words[2], "large") == 0;
     }
     demand->kind = DEMAND_CLASS;
+    uint64_t bytes;
     return count == 6 && strcmp(words[2], "class") == 0 &&
-           parse_count(words[3], &demand->class_size);
+           parse_count(words[3], &demand->class_size) &&
+           !__builtin_mul_overflow(demand->class_size, demand->peak, &bytes);
 }
 
 static void append(struct plan *plan, struct demand demand) {

@@ -3,6 +3,7 @@
 mod common;
 
 use common::Home;
+use common::plaintext::random_baskets;
 use serde_json::Value;
 
 #[test]
@@ -10,7 +11,25 @@ fn fcmalloc_tells_what_the_command_took() {
     let home = Home::new();
     home.set("FCMALLOC_STATS", "json:stats");
     home.done("keygen");
+    assert!(figure(&home, "footprint") > 0);
+}
+
+#[test]
+fn the_server_gives_the_memory_of_an_upload_back() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    owner.write_fimi("rows.dat", &random_baskets(3_000, 10, 60));
+    owner.done("encrypt rows.dat");
+    operator.set("FCMALLOC_STATS", "json:stats");
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.done("upload rows.oboro");
+    server.terminate();
+    server.ended();
+    assert!(figure(&operator, "released") > 0);
+}
+
+/// A figure that the process of `home` left when it ended.
+fn figure(home: &Home, name: &str) -> u64 {
     let stats: Value = serde_json::from_slice(&home.read("stats")).unwrap();
-    let footprint = stats["footprint"].as_u64();
-    assert!(footprint.is_some_and(|bytes| bytes > 0), "{stats}");
+    stats[name].as_u64().unwrap()
 }

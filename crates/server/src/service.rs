@@ -134,7 +134,14 @@ impl Mining for Service {
         let dataset =
             dataset_id(&request.into_inner().dataset).map_err(|error| status::of_field(&error))?;
         record(dataset);
-        let published = self.with_store(move |store| store.publish(dataset)).await?;
+        let published = self
+            .with_store(move |store| {
+                let published = store.publish(dataset)?;
+                // What the upload's chunks lay in is of no use to the questions that follow.
+                oboro_fcmalloc::trim();
+                Ok(published)
+            })
+            .await?;
         tracing::info!(version = published.version, root = %published.root, "published");
         Ok(Response::new(v1::Published {
             version: published.version,

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/auxv.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 
@@ -62,6 +63,57 @@ TEST(bad_values_are_named_and_ignored) {
     check_complains("FCMALLOC_STATS", "xml");
     check_complains("FCMALLOC_PLAN", "/nonexistent/plan");
     check_complains("FCMALLOC_PLAN", "/dev/null");
+}
+
+static char plan[] = "/tmp/fcmalloc-plan.XXXXXX";
+
+static struct outcome with_plan(const char *records) {
+    int file = mkstemp(plan);
+    CHECK(file >= 0);
+    CHECK(dprintf(file, "fcmalloc-plan 1\n%s\n", records) > 0);
+    close(file);
+    struct outcome outcome = with_option("FCMALLOC_PLAN", plan);
+    CHECK(unlink(plan) == 0);
+    strcpy(plan + strlen(plan) - 6, "XXXXXX");
+    CHECK(outcome.status == 0, "(%s: status %#x)", records, (unsigned)outcome.status);
+    return outcome;
+}
+
+TEST(plans_for_other_machines_are_one_line_and_reserve_nothing) {
+    static const char *const absurd[] = {
+        "heap 0 class 16 peak 18446744073709551615",
+        "heap 0 class 64 peak 288230376151711745",
+        "heap 0 class 4096 peak 99999999999999999999",
+        "heap 0 class 4096 peak 1000000000000",
+        "heap 0 footprint 18446744073709551615",
+        "heap 0 footprint 17592186048512",  // 16 TiB and 4 KiB: in pages, 2^32 and one
+        "heap 0 footprint -1",
+        "heap 4095 footprint 9223372036854775808",
+    };
+    for (size_t i = 0; i < sizeof absurd / sizeof *absurd; i++) {
+        struct outcome outcome = with_plan(absurd[i]);
+        CHECK(strstr(outcome.errors, ": asks for more than the machine can give") != NULL,
+              "(%s: %s)", absurd[i], outcome.errors);
+    }
+    struct rusage all;
+    CHECK(getrusage(RUSAGE_CHILDREN, &all) == 0);
+    CHECK(all.ru_maxrss < 256 << 10, "(%ld KiB were touched)", all.ru_maxrss);
+    static const char *const wrong[] = {
+        "heap 4096 footprint 4096",
+        "heap 4294967296 footprint 4096",
+        "heap -1 footprint 4096",
+        "heap 0 class 0 peak 1",
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct outcome outcome = with_plan(wrong[i]);
+        CHECK(strstr(outcome.errors, "is not a record of a plan") != NULL, "(%s: %s)", wrong[i],
+              outcome.errors);
+    }
+}
+
+TEST(plans_with_larger_classes_than_there_are_now_are_applied) {
+    struct outcome outcome = with_plan("heap 0 class 20480 peak 10\nheap 0 footprint 205440");
+    CHECK(outcome.errors[0] == '\0', "(%s)", outcome.errors);
 }
 
 TEST(good_values_say_nothing) {

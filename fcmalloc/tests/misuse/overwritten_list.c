@@ -24,7 +24,7 @@ static void allocate_from_overwritten_list(void) {
 }
 
 TEST(an_overwritten_list_is_found) {
-    static const size_t sizes[] = {16, 100, 1000, 4000, 20000};
+    static const size_t sizes[] = {16, 100, 1000, 4000, 15000};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         size = sizes[i];
         filling = 0x41;

@@ -318,6 +318,7 @@ class LauncherTest(unittest.TestCase):
             ("newer", "fcmalloc-plan 2\n", "first line"),
             ("word", "fcmalloc-plan 1\nheap 0 class x peak 3\n", "line 2"),
             ("negative", "fcmalloc-plan 1\n#\nheap 0 large peak -3\n", "line 3"),
+            ("absurd", f"fcmalloc-plan 1\nheap 0 class 4096 peak {1 << 63}\n", "line 2"),
             ("unknown", "fcmalloc-plan 1\nheap 0 middle peak 3\n", "line 2"),
             ("short", "fcmalloc-plan 1\nheap 0\n", "line 2"),
             ("long", "fcmalloc-plan 1\nheap 0 class 16 peak 3 more words\n", "line 2"),

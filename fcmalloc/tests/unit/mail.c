@@ -66,6 +66,35 @@ TEST(what_the_receiver_has_not_fetched_is_used_by_others) {
     check_succeeds(free_all_elsewhere_and_use_them);
 }
 
+static size_t in_use(void) {
+    struct fc_stats stats;
+    fc_stats(&stats);
+    return stats.in_use_small;
+}
+
+static void *intercept_what_it_has_no_use_for(void *unused) {
+    struct fc_stats before, after;
+    fc_stats(&before);
+    CHECK(before.in_transit >= COUNT * SIZE / 2);
+    CHECK(fc_malloc(OWN_SIZE) != NULL);
+    fc_stats(&after);
+    CHECK(after.in_transit < before.in_transit, "(nothing was intercepted)");
+    CHECK(after.in_use_small == before.in_use_small + OWN_SIZE, "(%zu more)",
+          (size_t)(after.in_use_small - before.in_use_small));
+    return unused;
+}
+
+static void free_all_elsewhere_and_count(void) {
+    size_t before = in_use();
+    allocate_all(NULL);
+    CHECK(in_use() >= before + COUNT * SIZE);
+    in_threads(1, free_all);
+    CHECK(in_use() <= before, "(%zu more)", in_use() - before);
+    in_threads(1, intercept_what_it_has_no_use_for);
+}
+
+TEST(what_is_under_way_or_in_stock_is_not_in_use) { check_succeeds(free_all_elsewhere_and_count); }
+
 static void free_one_again_and_use_them(void) {
     allocate_all(NULL);
     in_threads(1, free_all);

@@ -16,6 +16,36 @@ static void reserve_with_limit(void) {
 }
 #endif
 
+enum { THREADS = 8, SHARE = 8 << 20 };
+static pthread_barrier_t begin;
+
+static void *reserve_share(void *unused) {
+    pthread_barrier_wait(&begin);
+    CHECK(fc_reserve(SHARE) == 0);
+    return unused;
+}
+
+static size_t footprint(void) {
+    struct fc_stats stats;
+    fc_stats(&stats);
+    return stats.footprint;
+}
+
+static void reserve_at_the_same_time(void) {
+    size_t before = footprint();
+    CHECK(pthread_barrier_init(&begin, NULL, THREADS) == 0);
+    in_threads(THREADS, reserve_share);
+    size_t reserved = footprint();
+    CHECK(reserved - before >= (size_t)THREADS * SHARE);
+    for (int i = 0; i < THREADS - 1; i++)
+        CHECK(fc_malloc(SHARE) != NULL);
+    CHECK(footprint() < reserved + SHARE / 8, "(%zu KiB more)", (footprint() - reserved) >> 10);
+}
+
+TEST(what_several_threads_reserve_at_the_same_time_is_there_for_each) {
+    check_succeeds(reserve_at_the_same_time);
+}
+
 TEST(no_more_is_reserved_than_the_machine_has) {
     CHECK(fc_reserve(SIZE_MAX) == ENOMEM);
     CHECK(fc_reserve((size_t)PTRDIFF_MAX) == ENOMEM);

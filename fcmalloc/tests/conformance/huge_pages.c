@@ -1,0 +1,52 @@
+// Huge pages are for what is large: a small heap declines them, also where the kernel gives them to
+// everybody.
+
+#include "check.h"
+
+enum { SMALL = 100, LARGE = 8 << 20 };
+
+// Whether the mapping that the block lies in has the flag; its names are those of /proc/self/smaps.
+static bool has_flag(const void *block, const char *flag) {
+    char line[512];
+    bool inside = false, found = false;
+    FILE *smaps = fopen("/proc/self/smaps", "r");
+    CHECK(smaps != NULL);
+    while (fgets(line, sizeof line, smaps) != NULL) {
+        unsigned long begin, end;
+        if (sscanf(line, "%lx-%lx ", &begin, &end) == 2)
+            inside = (unsigned long)block >= begin && (unsigned long)block < end;
+        if (inside && strncmp(line, "VmFlags:", 8) == 0) found = strstr(line, flag) != NULL;
+    }
+    fclose(smaps);
+    return found;
+}
+
+static bool machine_has_huge_pages(void) {
+    return access("/sys/kernel/mm/transparent_hugepage/enabled", F_OK) == 0;
+}
+
+TEST(a_small_heap_declines_them) {
+    char *block = opaque(malloc(SMALL));
+    CHECK(!machine_has_huge_pages() || has_flag(block, " nh"));
+    free(block);
+}
+
+STEP(is_large_without_them) {
+    char *first = opaque(malloc(LARGE)), *second = opaque(malloc(LARGE));
+    CHECK(has_flag(first, " nh") && has_flag(second + LARGE - 1, " nh"));
+}
+
+static void decline_all(void) {
+    setenv("FCMALLOC_HUGE", "never", 1);
+    become("is_large_without_them");
+}
+
+TEST(a_large_heap_has_them_unless_told_not_to) {
+    if (!machine_has_huge_pages()) return;
+    char *first = opaque(malloc(LARGE)), *second = opaque(malloc(LARGE));
+    // The beginning may lie in what was small before.
+    CHECK(has_flag(second + LARGE - 1, " hg"));
+    free(first);
+    free(second);
+    check_succeeds(decline_all);
+}

@@ -1,0 +1,63 @@
+// Blocks that cannot have their guard page: the secure library hands none out, the others need
+// none.
+
+#include "check.h"
+#include "fcmalloc.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#endif
+
+enum { SMALL = 100, LARGE = 100000 };
+
+// Has the kernel refuse guard pages, as it does where a process has too many mappings. False where
+// it cannot be had to.
+static bool guards_are_refused(void) {
+#define ARGUMENT_2 offsetof(struct seccomp_data, args[2])
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, ARGUMENT_2),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, MADV_GUARD_INSTALL, 4, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mprotect, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, ARGUMENT_2),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PROT_NONE, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOMEM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+static void allocate_without_guards(void) {
+    if (!guards_are_refused()) return;
+    for (int i = 0; i < 2; i++) {
+        errno = 0;
+        void *small = fc_malloc(SMALL), *large = fc_malloc(LARGE);
+#if FC_SECURE
+        CHECK(small == NULL && large == NULL && errno == ENOMEM);
+#else
+        CHECK(small != NULL && large != NULL && errno == 0);
+#endif
+    }
+}
+
+TEST(no_block_lacks_its_guard_page) {
+    struct outcome outcome = outcome_of(allocate_without_guards);
+    CHECK(outcome.status == 0, "(status %#x) %s", (unsigned)outcome.status, outcome.errors);
+#if FC_SECURE
+    const char *end = strchr(outcome.errors, '\n');
+    CHECK(end == NULL || end[1] == '\0', "(not one line: %s)", outcome.errors);
+    CHECK(end == NULL || strstr(outcome.errors, "raise vm.max_map_count") != NULL, "(%s)",
+          outcome.errors);
+#endif
+}
