@@ -218,7 +218,8 @@ impl<S: Source> Count<S> {
         &self.traffic
     }
 
-    /// What the scheduler has handed out so far.
+    /// What the scheduler has handed out so far. It knows groups and not their bytes: those are in
+    /// [`traffic`](Self::traffic).
     pub fn counters(&self) -> oboro_tasks::Counters {
         self.schedule.counters()
     }
