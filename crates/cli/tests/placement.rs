@@ -4,19 +4,24 @@
 mod common;
 
 use common::plaintext::random_baskets;
-use common::{Home, Server, says};
-use oboro_machine::Topology;
+use common::{Home, Server, says, until};
+use oboro_machine::{Seat, Topology};
 use serde_json::Value;
+use std::fs;
+use std::num::NonZero;
+use std::thread;
 
 const MINE: &str = "mine rows.oboro --min-support 10% --verify rows.dat --answers moments";
 
-/// An owner with a dataset of some groups of blocks on a server of its own.
-fn uploaded(groups: u64, options: &str) -> (Home, Home, Server) {
+/// The rows of a group of blocks: at most so many supports are summed before they would wrap.
+const GROUP: u64 = 1 << 17;
+
+/// An owner with a dataset of so many rows on a server of its own.
+fn uploaded(rows: u64, options: &str) -> (Home, Home, Server) {
     let (owner, operator) = (Home::with_key(), Home::new());
     let server = operator.serve(options);
     owner.talk_to(server.url());
-    // At most 2^17 supports are summed before they would wrap.
-    owner.write_fimi("rows.dat", &random_baskets(groups << 17, 3, 100));
+    owner.write_fimi("rows.dat", &random_baskets(rows, 3, 100));
     owner.json("encrypt rows.dat --max-len 2");
     owner.json("upload rows.oboro");
     (owner, operator, server)
@@ -37,7 +42,7 @@ fn has_several_nodes() -> bool {
 
 #[test]
 fn an_operator_is_told_where_a_dataset_lies() {
-    let (owner, _operator, _server) = uploaded(1, "");
+    let (owner, _operator, _server) = uploaded(GROUP, "");
     let before = owner.json("inspect --placement rows");
     assert_eq!(before["resident_panels"], 0);
     assert_eq!(before["pages"], 0);
@@ -51,6 +56,72 @@ fn an_operator_is_told_where_a_dataset_lies() {
     assert!(pages > 0);
     let told = owner.done("inspect --placement rows");
     says(&told, &["resident panels", "misplaced share", "node "]);
+}
+
+/// The cores of this machine that these tests may use, one a node before the second of any.
+fn cores() -> Vec<Seat> {
+    let topology = Topology::of_this_machine();
+    let cores = topology.nodes().iter().map(|node| node.cores.len()).sum();
+    topology.workers(NonZero::new(cores).unwrap())
+}
+
+/// Waits until the threads of a server that count may run on these processors, each on its own.
+fn are_kept(server: &Server, mut expected: Vec<Vec<u32>>) {
+    expected.sort();
+    let tasks = format!("/proc/{}/task", server.id());
+    until(&format!("threads that count keep to {expected:?}"), || {
+        let mut kept: Vec<Vec<u32>> = fs::read_dir(&tasks)
+            .unwrap()
+            .filter_map(|task| fs::read_to_string(task.unwrap().path().join("status")).ok())
+            .filter(|status| status.starts_with("Name:\tcount-"))
+            .map(|status| allowed(&status))
+            .collect();
+        kept.sort();
+        (kept == expected).then_some(())
+    });
+}
+
+/// The processors in the status of a thread.
+fn allowed(status: &str) -> Vec<u32> {
+    let list = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let ranges = list.unwrap().trim().split(',');
+    let number = |text: &str| text.parse::<u32>().unwrap();
+    ranges
+        .flat_map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            number(first)..=number(last)
+        })
+        .collect()
+}
+
+#[test]
+fn each_thread_has_a_core_of_its_own_as_long_as_there_are_any() {
+    let cores: Vec<_> = cores().into_iter().map(|core| core.cpus).collect();
+    for threads in [cores.len(), cores.len() + 1] {
+        let operator = Home::new();
+        let server = operator.serve(&format!("--pin core --threads {threads}"));
+        let seats = cores.iter().cycle().take(threads);
+        are_kept(&server, seats.cloned().collect());
+    }
+}
+
+#[test]
+fn a_server_that_is_allowed_one_core_counts_there_and_places_nothing() {
+    let core = cores().pop().unwrap();
+    let allowed = thread::spawn(move || {
+        // What is started from here may run where this thread may.
+        core.take().unwrap();
+        for options in ["--threads 2", "--threads 2 --pin core"] {
+            let (owner, _operator, server) = uploaded(100, options);
+            are_kept(&server, vec![core.cpus.clone(); 2]);
+            owner.json(MINE);
+            let report = owner.json("inspect --placement rows");
+            assert_eq!(report["policy"], Value::Null, "{report}");
+        }
+    });
+    allowed.join().unwrap();
 }
 
 #[test]
@@ -86,7 +157,7 @@ fn every_policy_puts_panels_where_they_belong_and_changes_no_result() {
     let nodes = Topology::of_this_machine().nodes().len();
     for policy in ["transaction", "item", "random", "interleave"] {
         let options = format!("--placement random --placement rows={policy}");
-        let (owner, _operator, _server) = uploaded(nodes as u64 + 1, &options);
+        let (owner, _operator, _server) = uploaded((nodes as u64 + 1) * GROUP, &options);
         owner.json(MINE);
         let report = owner.json("inspect --placement rows");
         println!("{report}");

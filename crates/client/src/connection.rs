@@ -39,7 +39,7 @@ pub struct Listing {
 /// Where a dataset lies in a server's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
-    /// What decides on which NUMA node a panel belongs, if there are several nodes.
+    /// What decides on which NUMA node a panel belongs; `None` where nothing is placed.
     pub policy: Option<String>,
     /// The nodes that have pages of it, or should.
     pub nodes: Vec<NodePages>,

@@ -6,7 +6,6 @@ use oboro_mining::{
 };
 use oboro_rlwe::MasterKey;
 use oboro_server::{Limits, Server};
-use oboro_store::Policy;
 use proptest::prelude::*;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -30,7 +29,7 @@ fn serve(data: &Path, moment_cache: u64) -> Running {
         threads: two(),
         limits: Limits::default(),
         moment_cache,
-        placement: Policy::default(),
+        placement: None,
         placements: Vec::new(),
         pin: None,
     };

@@ -6,7 +6,8 @@
 //!
 //! The group is the input that tasks refer to and that has a home: the node that holds most of it. A
 //! thread takes tasks of its own node first, all those of one group after another, so that one pass
-//! reads each panel while it is in reach of all tiles.
+//! reads each panel while it is in reach of all tiles. The schedule has one task for each group, in as
+//! many parts as there are tiles: nothing is kept for each of both.
 
 use crate::evaluate::Workspace;
 use crate::plan::{Factor, Plan, Tile};
@@ -14,7 +15,7 @@ use crate::source::{Segment, Source};
 use crate::traffic::Traffic;
 use oboro_machine::{Distances, Seat};
 use oboro_store::StoreError;
-use oboro_tasks::{Graph, Input, Order, Schedule, Task};
+use oboro_tasks::{Graph, Input, Order, Schedule};
 use std::ops::{ControlFlow, Range};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -100,14 +101,6 @@ pub struct Count<S> {
     traffic: Traffic,
 }
 
-/// Where a task of the schedule stands in the plan.
-struct Work {
-    group: u64,
-    /// In the last groups one of the plan's last tiles.
-    is_last: bool,
-    tile: usize,
-}
-
 impl<S: Source> Count<S> {
     /// The count that evaluates `plan` on `source`, on nodes with these distances; nothing is computed
     /// yet.
@@ -133,22 +126,19 @@ impl<S: Source> Count<S> {
         // So that every node ends on small tasks.
         let groups_of_whole_tiles = groups.saturating_sub(nodes as u64);
         let mut graph = Graph::new();
+        let mut tasks = 0;
         for group in 0..groups {
             let input = graph.input(Input {
                 home: home_of(&*source, group, nodes),
                 bytes: 0,
                 resident: true,
             });
-            let tiles = match group < groups_of_whole_tiles {
-                true => plan.tiles(),
-                false => plan.last_tiles(),
-            };
-            for tile in tiles {
-                // Groups of whole and of small tiles weigh the same.
-                graph.task(&[input], tile.moments.len() as u32);
+            let tiles = tiles_of(&plan, group, groups_of_whole_tiles).len();
+            if tiles > 0 {
+                graph.task_in_parts(&[input], 1, tiles as u32);
             }
+            tasks += tiles;
         }
-        let tasks = graph.task_count();
         Ok(Self {
             plans: (0..nodes).map(|_| OnceLock::new()).collect(),
             schedule: Schedule::new(graph, distances.clone(), Order::MostReferenced),
@@ -177,16 +167,13 @@ impl<S: Source> Count<S> {
         let Some(claim) = self.schedule.claim(node) else {
             return Ok(Step::Exhausted);
         };
-        let work = self.work(claim.task);
+        let group = claim.task.index() as u64;
         let plan = self.plan_on(node);
-        let tile = match work.is_last {
-            true => &plan.last_tiles()[work.tile],
-            false => &plan.tiles()[work.tile],
-        };
-        self.evaluate(tile, work.group, workspace)
+        let tile = &tiles_of(plan, group, self.groups_of_whole_tiles)[claim.part as usize];
+        self.evaluate(tile, group, workspace)
             .inspect_err(|_| self.stop())?;
         let taken = sink(Moments {
-            group: work.group,
+            group,
             moments: &tile.moments,
             scalars: tile.scalar_count,
             limbs: plan.limbs(),
@@ -218,7 +205,8 @@ impl<S: Source> Count<S> {
         &self.traffic
     }
 
-    /// What the scheduler has handed out so far.
+    /// What the scheduler has handed out so far. It knows groups and not their bytes: those are in
+    /// [`traffic`](Self::traffic).
     pub fn counters(&self) -> oboro_tasks::Counters {
         self.schedule.counters()
     }
@@ -253,23 +241,6 @@ impl<S: Source> Count<S> {
             0 => Outcome::Complete,
             _ => Outcome::Stopped,
         })
-    }
-
-    fn work(&self, task: Task) -> Work {
-        let (tiles, last_tiles) = (self.plan.tiles().len(), self.plan.last_tiles().len());
-        let whole = self.groups_of_whole_tiles as usize * tiles;
-        match task.index().checked_sub(whole) {
-            None => Work {
-                group: (task.index() / tiles) as u64,
-                is_last: false,
-                tile: task.index() % tiles,
-            },
-            Some(behind) => Work {
-                group: self.groups_of_whole_tiles + (behind / last_tiles) as u64,
-                is_last: true,
-                tile: behind % last_tiles,
-            },
-        }
     }
 
     /// The plan in the memory of a node, if there are several.
@@ -321,6 +292,14 @@ impl<S: Source> Count<S> {
             let home = self.source.home(group, factor);
             self.traffic.add(node, home, bytes);
         }
+    }
+}
+
+/// The tiles that are evaluated over a group.
+fn tiles_of(plan: &Plan, group: u64, groups_of_whole_tiles: u64) -> &[Tile] {
+    match group < groups_of_whole_tiles {
+        true => plan.tiles(),
+        false => plan.last_tiles(),
     }
 }
 

@@ -20,18 +20,18 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// The system's allocator, counting.
+/// The system's allocator, counting bytes.
 struct Counting;
 
 thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static ALLOCATED: Cell<usize> = const { Cell::new(0) };
 }
 
 // SAFETY: every call goes to the system's allocator as it came; counting touches a thread-local
 // that needs neither allocation nor destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        ALLOCATED.set(ALLOCATED.get() + layout.size());
         // SAFETY: the caller keeps `alloc`'s contract.
         unsafe { System.alloc(layout) }
     }
@@ -42,7 +42,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        ALLOCATED.set(ALLOCATED.get() + size);
         // SAFETY: the caller keeps `realloc`'s contract.
         unsafe { System.realloc(at, layout, size) }
     }
@@ -112,13 +112,17 @@ impl Source for Resident {
 }
 
 /// All triples: tiles with products of two factors, scalars and polynomials.
-fn triples() -> Count<Resident> {
+fn plan_of_triples() -> Plan {
     let sets = (0..COLUMNS).flat_map(|a| {
         (a + 1..COLUMNS).flat_map(move |b| (b + 1..COLUMNS).flat_map(move |c| [a, b, c]))
     });
     let itemsets = Itemsets::new(3, sets.collect(), COLUMNS).unwrap();
-    let plan = Plan::new(&itemsets, 2);
-    Count::new(Arc::new(Resident::new()), plan, &Distances::one_node()).unwrap()
+    Plan::new(&itemsets, 2)
+}
+
+fn triples() -> Count<Resident> {
+    let source = Arc::new(Resident::new());
+    Count::new(source, plan_of_triples(), &Distances::one_node()).unwrap()
 }
 
 /// Steps to the end; the number of tasks.
@@ -154,9 +158,23 @@ fn tiles_neither_allocate_nor_fault() {
     assert!(tasks > 50, "{tasks} tasks");
     let count = triples();
     // The new count's panels were touched when they were made.
-    let before = (ALLOCATIONS.get(), faults());
+    let before = (ALLOCATED.get(), faults());
     assert_eq!(run(&count, &mut workspace), tasks);
-    assert_eq!((ALLOCATIONS.get(), faults()), before);
+    assert_eq!((ALLOCATED.get(), faults()), before);
+}
+
+#[test]
+fn a_count_of_more_moments_needs_no_more_memory_of_its_own() {
+    let source = Arc::new(Resident::new());
+    let allocated = |plan: Plan| {
+        let before = ALLOCATED.get();
+        let count = Count::new(Arc::clone(&source), plan, &Distances::one_node());
+        let after = ALLOCATED.get();
+        drop(count.unwrap());
+        after - before
+    };
+    let one = Plan::new(&Itemsets::new(1, vec![0], COLUMNS).unwrap(), 2);
+    assert_eq!(allocated(plan_of_triples()), allocated(one));
 }
 
 /// Warms up, tells its number, gives system calls up for good, counts, and says how that went.

@@ -9,7 +9,8 @@ use std::num::NonZero;
 use std::thread;
 
 /// Processors and memory nodes, by the kernel's numbers, that a process may use: what cpusets,
-/// containers, `taskset` and `numactl` left of them.
+/// containers and `taskset` left of them. What `numactl` says about memory is a default of the process
+/// and not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allowed {
     pub(crate) cpus: BTreeSet<u32>,

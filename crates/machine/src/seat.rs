@@ -3,22 +3,25 @@
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io;
 
-/// The place of one worker: a core, and the node whose memory is near.
+/// The place of one worker: a core, some or none, and the node whose memory is near.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seat {
     /// The node, by its place in [`Topology::nodes`](crate::Topology::nodes).
     pub node: usize,
-    /// The hardware threads of the core.
+    /// The hardware threads of the core; none where the thread is kept nowhere.
     pub cpus: Vec<u32>,
 }
 
 impl Seat {
-    /// Keeps the calling thread, and threads that it will start, on this core.
+    /// Keeps the calling thread, and threads that it will start, on these hardware threads, if there are any.
     ///
     /// # Errors
     /// If the process may not use the core any more, or if its number is larger than the kernel's call
     /// has room for. The thread stays where it was, and work goes on less well placed.
     pub fn take(&self) -> io::Result<()> {
+        if self.cpus.is_empty() {
+            return Ok(());
+        }
         let mut set = CpuSet::new();
         for &cpu in &self.cpus {
             let cpu = usize::try_from(cpu).ok();
@@ -37,19 +40,41 @@ mod tests {
     use std::num::NonZero;
     use std::thread;
 
+    /// Where the calling thread may run.
+    fn allowed_here() -> Vec<u32> {
+        let set = sched_getaffinity(None).unwrap();
+        (0..1024).filter(|&cpu| set.is_set(cpu as usize)).collect()
+    }
+
     #[test]
     fn a_thread_stays_on_its_core() {
         let topology = Topology::of_this_machine();
         for seat in topology.workers(NonZero::new(4).unwrap()) {
             let on = thread::spawn(move || {
                 seat.take().unwrap();
-                let set = sched_getaffinity(None).unwrap();
-                let on: Vec<u32> = (0..1024).filter(|&cpu| set.is_set(cpu as usize)).collect();
-                (seat.cpus, on)
+                (seat.cpus, allowed_here())
             });
             let (wanted, on) = on.join().unwrap();
             assert_eq!(on, wanted);
         }
+    }
+
+    #[test]
+    fn a_seat_without_a_core_leaves_its_thread_where_it_was() {
+        let seat = Topology::of_this_machine()
+            .workers(NonZero::<usize>::MIN)
+            .remove(0);
+        let nowhere = Seat {
+            node: 0,
+            cpus: Vec::new(),
+        };
+        thread::spawn(move || {
+            seat.take().unwrap();
+            nowhere.take().unwrap();
+            assert_eq!(allowed_here(), seat.cpus);
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]

@@ -163,9 +163,13 @@ impl Topology {
         seats.into_iter().cycle().take(threads.get()).collect()
     }
 
-    /// The seat with all cores of its node.
+    /// The seat with all cores of its node. With one node it keeps a thread nowhere, so that the thread
+    /// follows when the process is allowed other processors.
     pub fn whole_node(&self, seat: Seat) -> Seat {
-        let cores = &self.nodes[seat.node].cores;
+        let cores = match self.nodes.len() {
+            1 => &[],
+            _ => &self.nodes[seat.node].cores[..],
+        };
         Seat {
             cpus: cores.iter().flat_map(|core| &core.cpus).copied().collect(),
             ..seat

@@ -16,7 +16,7 @@ use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -52,8 +52,9 @@ pub struct Options {
     pub limits: Limits,
     /// Bytes of moments kept for later queries.
     pub moment_cache: u64,
-    /// What decides on which NUMA node ciphertext lies in memory, if there are several.
-    pub placement: Policy,
+    /// What decides on which NUMA node ciphertext lies in memory, if there are several. Where memory
+    /// cannot be placed, a server that was asked for a placement is refused; another does without.
+    pub placement: Option<Policy>,
     /// The same for single datasets, by name.
     pub placements: Vec<(String, Policy)>,
     /// How closely the threads that compute are kept.
@@ -63,19 +64,21 @@ pub struct Options {
 /// Where a thread may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pin {
-    /// On one core of one node: the choice for a server that has the machine for itself.
+    /// On one core of one node: the choice for a server that has its cores for itself.
     Core,
-    /// On any core of one node.
+    /// On any core of one node; anywhere if there is one node only.
     Node,
 }
 
 impl Pin {
-    /// Cores where there are several nodes. Where there is one, nothing is gained by them, and a core
-    /// that others use, too, would hold its thread up.
-    fn usual(topology: &Topology) -> Self {
-        match topology.nodes().len() {
-            1 => Self::Node,
-            _ => Self::Core,
+    /// Cores where there are several nodes and a thread for each core. With one node nothing is gained by
+    /// them; with fewer threads, servers side by side would all choose the same cores and leave the rest.
+    fn usual(topology: &Topology, threads: NonZero<usize>) -> Self {
+        let nodes = topology.nodes();
+        let cores: usize = nodes.iter().map(|node| node.cores.len()).sum();
+        match nodes.len() > 1 && threads.get() >= cores {
+            true => Self::Core,
+            false => Self::Node,
         }
     }
 
@@ -159,21 +162,22 @@ impl Server {
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         let topology = Topology::of_this_machine();
         let threads = options.threads;
-        let pin = options.pin.unwrap_or_else(|| Pin::usual(&topology));
+        let pin = options.pin;
+        let pin = pin.unwrap_or_else(|| Pin::usual(&topology, threads));
         let pool = Pool::start(pin.seats(&topology, threads))
             .map_err(|source| ServeError::Threads { threads, source })?;
-        let numbers = topology.nodes().iter().map(|node| node.number).collect();
-        let placement = Placement::on(numbers, options.placement);
-        let placement = options
-            .placements
-            .iter()
-            .fold(placement, |all, (name, policy)| all.with(name, *policy));
+        let nodes = topology.nodes().iter().map(|node| node.number).collect();
         Ok(Self {
             address: listener.local_addr().map_err(listen)?,
             listener,
             transport,
             tokens: options.tokens,
-            store: Arc::new(Store::open_on(&options.data, placement)?),
+            store: Arc::new(open(
+                &options.data,
+                nodes,
+                options.placement,
+                &options.placements,
+            )?),
             pool,
             limits: options.limits,
             cache: Arc::new(MomentCache::new(options.moment_cache)),
@@ -235,6 +239,27 @@ impl Server {
     }
 }
 
+/// The store, placed on these nodes. Where the kernel or a container forbids that and nobody has asked for
+/// it, nothing is placed.
+fn open(
+    directory: &Path,
+    nodes: Vec<u32>,
+    policy: Option<Policy>,
+    policies: &[(String, Policy)],
+) -> Result<Store, StoreError> {
+    let placement = Placement::on(nodes, policy.unwrap_or_default());
+    let placement = policies
+        .iter()
+        .fold(placement, |all, (name, policy)| all.with(name, *policy));
+    match Store::open_on(directory, placement) {
+        Err(StoreError::Placement { source }) if policy.is_none() && policies.is_empty() => {
+            tracing::warn!(%source, "datasets lie wherever the kernel puts them, which is slower");
+            Store::open(directory)
+        }
+        store => store,
+    }
+}
+
 /// Tells watchers that nothing is served any more and ends their calls, which the server would wait
 /// for; who asks anew hears the same.
 async fn say_farewell(health: &mut HealthReporter) {
@@ -261,4 +286,51 @@ fn transport(tls: Option<(Vec<u8>, Vec<u8>)>) -> Result<tonic::transport::Server
     server
         .tls_config(identity)
         .map_err(|error| ServeError::Tls(cause(&error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oboro_machine::Allowed;
+    use std::fs;
+    use tempfile::TempDir;
+
+    /// A machine of so many nodes with two cores each.
+    fn machine(nodes: u32) -> Topology {
+        let sys = TempDir::new().unwrap();
+        for node in 0..nodes {
+            let folder = sys.path().join(format!("devices/system/node/node{node}"));
+            fs::create_dir_all(&folder).unwrap();
+            let (first, last) = (2 * node, 2 * node + 1);
+            fs::write(folder.join("cpulist"), format!("{first}-{last}\n")).unwrap();
+            fs::write(folder.join("distance"), "10 ".repeat(nodes as usize)).unwrap();
+        }
+        Topology::read(sys.path(), &Allowed::cpus(0..2 * nodes)).unwrap()
+    }
+
+    #[test]
+    fn threads_have_cores_where_they_take_all_of_several_nodes() {
+        let usual = |nodes, threads| Pin::usual(&machine(nodes), NonZero::new(threads).unwrap());
+        for (nodes, threads, pin) in [
+            (1, 2, Pin::Node),
+            (2, 3, Pin::Node),
+            (2, 4, Pin::Core),
+            (2, 9, Pin::Core),
+        ] {
+            assert_eq!(usual(nodes, threads), pin, "{threads} on {nodes}");
+        }
+    }
+
+    #[test]
+    fn where_memory_cannot_be_placed_only_who_asked_for_it_is_refused() {
+        let directory = TempDir::new().unwrap();
+        let forbidden = || vec![0, 1000];
+        let named = [("rows".to_owned(), Policy::Item)];
+        open(directory.path(), forbidden(), None, &[]).unwrap();
+        for (policy, policies) in [(Some(Policy::default()), &[][..]), (None, &named)] {
+            let refused = open(directory.path(), forbidden(), policy, policies);
+            assert!(matches!(refused, Err(StoreError::Placement { .. })));
+            open(directory.path(), vec![0, 0], policy, policies).unwrap();
+        }
+    }
 }

@@ -76,7 +76,10 @@ pub enum StoreError {
         #[from]
         source: ArenaError,
     },
-    #[error("the store cannot be opened on the nodes that were asked for: {source}")]
+    #[error(
+        "the store cannot be opened with its datasets placed on NUMA nodes: {source} Or ask for no \
+         placement, and they lie wherever the kernel puts them."
+    )]
     Placement { source: ArenaError },
     #[error("{text:?} is not a placement policy. Use transaction, item, random or interleave.")]
     NoPolicy { text: String },

@@ -245,7 +245,7 @@ impl Homes {
         arena: usize,
         resident: &BTreeMap<u32, usize>,
     ) {
-        let nodes = self.nodes_of(arena);
+        let nodes = BTreeSet::from_iter(self.nodes_of(arena));
         let mut all = 0;
         for (&node, bytes) in resident {
             let pages = (bytes / page_size()) as u64;
@@ -257,8 +257,8 @@ impl Homes {
         }
         // Equal shares, the first ones larger by what is left over.
         let shares = nodes.len() as u64;
-        for (node, later) in nodes.iter().zip((0..shares).rev()) {
-            report.nodes.entry(*node).or_default().intended += (all + later) / shares;
+        for (&node, later) in nodes.into_iter().zip((0..shares).rev()) {
+            report.nodes.entry(node).or_default().intended += (all + later) / shares;
         }
     }
 

@@ -12,7 +12,7 @@ use crate::manifest::Manifest;
 use crate::panel::Panel;
 use crate::placement::{Homes, PlacementReport};
 use crate::segment::Segment;
-use oboro_fcmalloc::Arena;
+use oboro_fcmalloc::{Arena, ArenaError, Backing};
 use oboro_ring::{Ring, mask};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -67,7 +67,7 @@ impl ResidentSegment {
         }
         let reserve = |(arena, bytes)| match bytes {
             0 => Ok(None),
-            _ => Arena::reserve(bytes, homes.backing(arena)).map(Some),
+            _ => reserve_near(bytes, homes.backing(arena)).map(Some),
         };
         let arenas = bytes.into_iter().enumerate().map(reserve);
         let cells = |count| (0..count).map(|_| Cell::default()).collect();
@@ -138,6 +138,15 @@ impl ResidentSegment {
         report.panels += cells.clone().count();
         report.resident_panels += cells.filter(|cell| cell.panel.get().is_some()).count();
         Ok(())
+    }
+}
+
+/// An arena on the nodes asked for or, where these have been forbidden since the store was opened, wherever
+/// the kernel takes it: far memory is better than none.
+fn reserve_near(bytes: usize, backing: Backing) -> Result<Arena, ArenaError> {
+    match Arena::reserve(bytes, backing) {
+        Err(ArenaError::Node { .. }) => Arena::reserve(bytes, Backing::default()),
+        arena => arena,
     }
 }
 

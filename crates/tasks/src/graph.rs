@@ -57,6 +57,7 @@ struct TaskNode {
     /// The end of its inputs among those of all tasks; they begin where those of the task before end.
     inputs_end: usize,
     weight: u32,
+    parts: u32,
     output: Option<Datum>,
 }
 
@@ -104,7 +105,17 @@ impl Graph {
     /// # Panics
     /// If an input is none of this graph's data.
     pub fn task(&mut self, inputs: &[Datum], weight: u32) -> Task {
-        self.add(inputs, weight, None)
+        self.add(inputs, weight, 1, None)
+    }
+
+    /// Adds a task that is done part by part, at least one, by any threads at once. Each part reads all
+    /// inputs, and nothing is kept for one: where many tasks differ in their number only, this one is in
+    /// their place.
+    ///
+    /// # Panics
+    /// As [`task`](Self::task).
+    pub fn task_in_parts(&mut self, inputs: &[Datum], weight: u32, parts: u32) -> Task {
+        self.add(inputs, weight, parts, None)
     }
 
     /// Adds a task that makes a datum of `bytes` bytes, which will lie on the node that the task ran on.
@@ -113,7 +124,7 @@ impl Graph {
     /// As [`task`](Self::task).
     pub fn task_with_output(&mut self, inputs: &[Datum], weight: u32, bytes: u64) -> (Task, Datum) {
         let output = self.datum(Origin::Made, bytes);
-        (self.add(inputs, weight, Some(output)), output)
+        (self.add(inputs, weight, 1, Some(output)), output)
     }
 
     /// What a task reads, ascending, each once.
@@ -148,6 +159,10 @@ impl Graph {
         self.tasks[task.index()].weight
     }
 
+    pub(crate) fn parts(&self, task: Task) -> u32 {
+        self.tasks[task.index()].parts
+    }
+
     pub(crate) fn output(&self, task: Task) -> Option<Datum> {
         self.tasks[task.index()].output
     }
@@ -168,7 +183,7 @@ impl Graph {
         Datum(number)
     }
 
-    fn add(&mut self, inputs: &[Datum], weight: u32, output: Option<Datum>) -> Task {
+    fn add(&mut self, inputs: &[Datum], weight: u32, parts: u32, output: Option<Datum>) -> Task {
         let known = output.map_or(self.data.len(), Datum::index);
         assert!(
             inputs.iter().all(|datum| datum.index() < known),
@@ -185,6 +200,7 @@ impl Graph {
         self.tasks.push(TaskNode {
             inputs_end: self.inputs.len(),
             weight: weight.max(1),
+            parts: parts.max(1),
             output,
         });
         Task(number)

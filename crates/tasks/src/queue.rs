@@ -53,11 +53,20 @@ impl Queue {
         }
     }
 
-    /// Takes the next task. `is_ready` tells the tasks that were pushed and not popped from the others.
-    pub(crate) fn pop(&mut self, dag: &Dag, is_ready: impl Fn(Task) -> bool) -> Option<Task> {
+    /// The next task, which stays the next until it is removed. `is_ready` tells the tasks that were pushed
+    /// and not removed from the others.
+    pub(crate) fn next(&mut self, is_ready: impl Fn(Task) -> bool) -> Option<Task> {
         match self {
-            Self::MostReferenced(queue) => queue.pop(dag, is_ready),
-            Self::FirstInFirstOut(queue) => queue.pop_front(),
+            Self::MostReferenced(queue) => queue.next(is_ready),
+            Self::FirstInFirstOut(queue) => queue.front().copied(),
+        }
+    }
+
+    /// Removes the next task, which is not ready any more.
+    pub(crate) fn remove(&mut self, next: Task, dag: &Dag) {
+        match self {
+            Self::MostReferenced(queue) => queue.remove(next, dag),
+            Self::FirstInFirstOut(queue) => drop(queue.pop_front()),
         }
     }
 }
@@ -124,7 +133,7 @@ impl MostReferenced {
         }
     }
 
-    fn pop(&mut self, dag: &Dag, is_ready: impl Fn(Task) -> bool) -> Option<Task> {
+    fn next(&mut self, is_ready: impl Fn(Task) -> bool) -> Option<Task> {
         if self.referenced.is_empty() {
             return None;
         }
@@ -134,14 +143,16 @@ impl MostReferenced {
             None => self.next_input(&is_ready)?,
         };
         self.current = Some(current);
-        let (_, task) = self.referenced.get_mut(&current)?.first(is_ready);
+        Some(self.referenced.get_mut(&current)?.first(is_ready).1)
+    }
+
+    fn remove(&mut self, task: Task, dag: &Dag) {
         for datum in dag.inputs(task) {
             self.unreference(*datum, dag.weight(task));
         }
         if let Some(nearby) = &mut self.nearby {
             nearby.extend(dag.inputs(task));
         }
-        Some(task)
     }
 
     fn unreference(&mut self, datum: Datum, weight: u32) {

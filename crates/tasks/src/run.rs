@@ -26,6 +26,8 @@ pub enum Remote<'c, C> {
 pub struct Assignment<'a, C> {
     /// The task.
     pub task: Task,
+    /// Which of its parts, from 0.
+    pub part: u32,
     /// The node that it runs on.
     pub node: usize,
     /// Of the remote inputs, ascending.
@@ -49,7 +51,7 @@ pub struct WorkerReport {
     pub node: usize,
     /// Why it did not get its seat and worked wherever the system put it.
     pub unseated: Option<io::Error>,
-    /// Tasks that it executed.
+    /// Tasks that it executed, each part of them for itself.
     pub tasks: u64,
     /// The time in which it copied or executed.
     pub busy: Duration,
@@ -188,6 +190,7 @@ impl<'r, C> Worker<'r, C> {
             }
             execute(Assignment {
                 task: claim.task,
+                part: claim.part,
                 node,
                 copies: &self.held,
             })?;

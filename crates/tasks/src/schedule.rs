@@ -9,11 +9,13 @@ use crate::queue::{Order, Queue};
 use oboro_machine::Distances;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// A task that one thread has to run.
+/// A task, or a part of one, that one thread has to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     /// The task.
     pub task: Task,
+    /// Which of its parts, from 0; they are claimed in order.
+    pub part: u32,
     /// The node that has most bytes of its inputs.
     pub home: usize,
     /// The inputs that lie on another node than the one that claimed, ascending.
@@ -26,7 +28,7 @@ pub struct Counters {
     /// `read[a][b]`: bytes of inputs that lie on node `b` and were read by tasks on node `a`. Inputs
     /// without a home are not counted.
     pub read: Vec<Vec<u64>>,
-    /// Tasks that ran on their home.
+    /// Tasks that ran on their home, each part of them for itself.
     pub at_home: u64,
     /// Tasks that ran elsewhere.
     pub stolen: u64,
@@ -46,10 +48,42 @@ pub struct Schedule {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
+    /// For so many inputs.
     Waiting { missing: u32 },
-    Ready,
-    Claimed,
-    Done,
+    /// Of its parts so many are claimed, and so many of these done.
+    Open { claimed: u32, done: u32 },
+}
+
+impl Phase {
+    const OPEN: Self = Self::Open {
+        claimed: 0,
+        done: 0,
+    };
+
+    /// Whether one of so many parts may be claimed.
+    fn is_ready(self, parts: u32) -> bool {
+        matches!(self, Self::Open { claimed, .. } if claimed < parts)
+    }
+
+    /// Claims a part; which one.
+    fn claim(&mut self) -> u32 {
+        let Self::Open { claimed, .. } = self else {
+            unreachable!("a task in a queue waits for nothing");
+        };
+        *claimed += 1;
+        *claimed - 1
+    }
+
+    /// A claimed part is done; how many are now.
+    fn complete(&mut self) -> u32 {
+        match self {
+            Self::Open { claimed, done } if *done < *claimed => {
+                *done += 1;
+                *done
+            }
+            _ => panic!("only a claimed task can be done"),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +102,9 @@ struct State {
     wanted: Vec<u32>,
     /// For one task, the bytes of its inputs on each node.
     bytes_on: Vec<u64>,
+    /// Tasks of which all parts are claimed.
     claimed: usize,
+    /// Tasks of which all parts are done.
     done: usize,
     is_stopped: bool,
     /// Threads that wait for news. Without any, none is told: that would be a system call.
@@ -174,15 +210,15 @@ impl Schedule {
         }
     }
 
-    /// Says that a claimed task is done; it ran on `node`, where its output lies.
+    /// Says that a claimed task, or a part of it, is done; it ran on `node`, where its output lies.
     ///
     /// # Panics
     /// If the task is not claimed, or is done already.
     pub fn complete(&self, task: Task, node: usize) {
         let mut state = self.lock();
-        let phase = std::mem::replace(&mut state.phases[task.index()], Phase::Done);
-        assert_eq!(phase, Phase::Claimed, "only a claimed task can be done");
-        state.done += 1;
+        if !state.complete(task, self.dag.parts(task)) {
+            return;
+        }
         if let Some(output) = self.dag.output(task) {
             state.places[output.index()].home = Some(node);
             let ready = state.provide(&self.dag, output);
@@ -248,7 +284,7 @@ impl Schedule {
         Some(claim)
     }
 
-    /// Wakes sleepers for as many new ready tasks.
+    /// Wakes sleepers for as many new ready tasks, each part of them for itself.
     fn wake(&self, state: &State, ready: usize) {
         match ready.min(state.sleeping) {
             0 => {}
@@ -273,12 +309,17 @@ impl State {
         if self.is_stopped {
             return None;
         }
+        let phases = &mut self.phases;
         let (task, home) = nearest_first.iter().find_map(|&home| {
-            let is_ready = |task: Task| self.phases[task.index()] == Phase::Ready;
-            Some((self.queues[home].pop(dag, is_ready)?, home))
+            let is_ready = |task: Task| phases[task.index()].is_ready(dag.parts(task));
+            Some((self.queues[home].next(is_ready)?, home))
         })?;
-        self.phases[task.index()] = Phase::Claimed;
-        self.claimed += 1;
+        let part = phases[task.index()].claim();
+        let is_last = part + 1 == dag.parts(task);
+        if is_last {
+            self.claimed += 1;
+            self.queues[home].remove(task, dag);
+        }
         if home == node {
             self.counters.at_home += 1;
         } else {
@@ -287,7 +328,9 @@ impl State {
         }
         let mut remote = Vec::new();
         for &datum in dag.inputs(task) {
-            self.wanted[datum.index() * self.queues.len() + home] -= 1;
+            if is_last {
+                self.wanted[datum.index() * self.queues.len() + home] -= 1;
+            }
             if let Some(from) = self.places[datum.index()].home {
                 self.counters.read[node][from] += dag.bytes(datum);
                 if from != node {
@@ -295,10 +338,22 @@ impl State {
                 }
             }
         }
-        Some(Claim { task, home, remote })
+        Some(Claim {
+            task,
+            part,
+            home,
+            remote,
+        })
     }
 
-    /// A datum is there now. Returns how many tasks have become ready.
+    /// A part of a task is done. Returns whether all of so many parts are.
+    fn complete(&mut self, task: Task, parts: u32) -> bool {
+        let is_done = self.phases[task.index()].complete() == parts;
+        self.done += usize::from(is_done);
+        is_done
+    }
+
+    /// A datum is there now. Returns how many tasks have become ready, each part of them for itself.
     fn provide(&mut self, dag: &Dag, datum: Datum) -> usize {
         self.places[datum.index()].is_there = true;
         let mut ready = 0;
@@ -307,7 +362,7 @@ impl State {
                 *missing -= 1;
                 if *missing == 0 {
                     self.make_ready(dag, task);
-                    ready += 1;
+                    ready += dag.parts(task) as usize;
                 }
             }
         }
@@ -316,7 +371,7 @@ impl State {
 
     fn make_ready(&mut self, dag: &Dag, task: Task) {
         let home = self.home(dag, task);
-        self.phases[task.index()] = Phase::Ready;
+        self.phases[task.index()] = Phase::OPEN;
         for datum in dag.inputs(task) {
             self.wanted[datum.index() * self.queues.len() + home] += 1;
         }
@@ -465,6 +520,51 @@ mod tests {
         let joins = graph.task(&[a, made], 1);
         let expected = [first, joins, others[0], others[1]];
         assert_eq!(drain(&schedule(graph), 0), expected);
+    }
+
+    #[test]
+    fn the_parts_of_a_task_run_before_another_and_are_done_together() {
+        for order in [Order::MostReferenced, Order::FirstInFirstOut] {
+            let mut graph = Graph::new();
+            let [a, late] = [true, false].map(|resident| graph.input(Input { resident, ..on(0) }));
+            let parts = graph.task_in_parts(&[a], 1, 3);
+            let other = graph.task(&[a], 1);
+            let later = graph.task_in_parts(&[late], 1, 2);
+            let schedule = Schedule::new(graph, line(2), order);
+            // Any node takes a part of what is at home on one.
+            let claims = [0, 1, 0, 1].map(|node| schedule.claim(node).unwrap());
+            let claimed = claims.map(|claim| (claim.task, claim.part));
+            assert_eq!(claimed, [(parts, 0), (parts, 1), (parts, 2), (other, 0)]);
+            assert!(!schedule.has_ready() && !schedule.is_exhausted());
+            let counters = schedule.counters();
+            assert_eq!((counters.at_home, counters.stolen), (2, 2));
+            assert_eq!(counters.read, [[200, 0], [200, 0]]);
+
+            schedule.arrived(late);
+            assert_eq!(schedule.claim(0).unwrap().part, 0);
+            schedule.complete(later, 0);
+            assert!(!schedule.is_exhausted());
+            assert_eq!(schedule.claim(0).unwrap().part, 1);
+            assert!(schedule.is_exhausted());
+            for task in [parts, parts, other, later] {
+                schedule.complete(task, 0);
+                assert!(!schedule.is_done());
+            }
+            schedule.complete(parts, 0);
+            assert!(schedule.is_done());
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "only a claimed task")]
+    fn a_part_is_done_once() {
+        let mut graph = Graph::new();
+        let input = graph.input(on(0));
+        let task = graph.task_in_parts(&[input], 1, 2);
+        let schedule = schedule(graph);
+        schedule.claim(0).unwrap();
+        schedule.complete(task, 0);
+        schedule.complete(task, 0);
     }
 
     #[test]

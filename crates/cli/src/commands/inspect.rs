@@ -48,7 +48,8 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
 }
 
 fn placement(placement: &Placement) -> Value {
-    let pages: u64 = placement.nodes.iter().map(|node| node.pages).sum();
+    let pages = placement.nodes.iter().map(|node| node.pages);
+    let pages = pages.fold(0, u64::saturating_add);
     let node = |node: &NodePages| json!({ "node": node.node, "pages": node.pages, "intended_pages": node.intended_pages });
     json!({
         "kind": "placement",
@@ -161,7 +162,10 @@ fn text(value: &Value) -> String {
                 writeln!(text, "{name:>18}  {}", segments.len())
             }
             ("policy", Value::Null) => {
-                writeln!(text, "{name:>18}  none: the server has one node")
+                writeln!(
+                    text,
+                    "{name:>18}  none: the server has one node, or may not place memory"
+                )
             }
             ("misplaced_share", Value::Number(share)) => {
                 let percent = 100.0 * share.as_f64().unwrap_or(0.0);
@@ -179,4 +183,29 @@ fn text(value: &Value) -> String {
         };
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_no_machine_has_are_shown_and_not_added_beyond_bounds() {
+        let node = |node| NodePages {
+            node,
+            pages: u64::MAX,
+            intended_pages: 0,
+        };
+        let shown = placement(&Placement {
+            policy: None,
+            nodes: vec![node(0), node(1)],
+            misplaced_pages: u64::MAX,
+            resident_panels: 1,
+            panels: 1,
+        });
+        assert_eq!(shown["pages"], u64::MAX);
+        assert_eq!(shown["misplaced_share"], 1.0);
+        let text = text(&shown);
+        assert!(text.contains("none: the server has one node"), "{text}");
+    }
 }

@@ -51,11 +51,13 @@ pub struct Arguments {
 #[derive(clap::Args)]
 struct MemoryArguments {
     /// What of a dataset lies together on a NUMA node: transaction, item, random or interleave.
-    /// NAME=POLICY is for the dataset of that name only; may be given again.
+    /// NAME=POLICY is for the dataset of that name only; may be given again [default: transaction, or
+    /// wherever the kernel puts it if memory cannot be placed].
     #[arg(long, value_name = "[NAME=]POLICY", value_parser = placement)]
     placement: Vec<(Option<String>, Policy)>,
     /// Keep each thread that computes on a core, or on a node [default: core if there are several
-    /// nodes, else node].
+    /// nodes and a thread for each core, else node]. Servers side by side choose the same cores: allow
+    /// each others of its own (taskset), or keep to nodes.
     #[arg(long, value_enum)]
     pin: Option<PinArgument>,
 }
@@ -109,12 +111,12 @@ struct LimitArguments {
 
 impl MemoryArguments {
     /// The policy of datasets that have none of their own.
-    fn general_policy(&self) -> Result<Policy, Failure> {
+    fn general_policy(&self) -> Result<Option<Policy>, Failure> {
         let mut general = self.placement.iter().filter(|(name, _)| name.is_none());
         let policy = general.next().map(|&(_, policy)| policy);
         match general.next() {
             Some(_) => Err("--placement names more than one policy for all datasets; give one, and NAME=POLICY for single datasets".into()),
-            None => Ok(policy.unwrap_or_default()),
+            None => Ok(policy),
         }
     }
 

@@ -416,6 +416,11 @@ impl Server {
         address.parse().unwrap()
     }
 
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.process.child.id()
+    }
+
     /// What it has logged so far.
     pub fn log(&self) -> String {
         self.process.stderr.so_far()
@@ -429,7 +434,7 @@ impl Server {
     /// Asks it to end (SIGTERM).
     pub fn terminate(&self) {
         let status = Command::new("sh")
-            .args(["-c", &format!("kill -TERM {}", self.process.child.id())])
+            .args(["-c", &format!("kill -TERM {}", self.id())])
             .status()
             .unwrap();
         assert!(status.success());

@@ -96,6 +96,19 @@ fn threads_are_dealt_over_four_nodes_and_then_their_cores() {
 }
 
 #[test]
+fn a_seat_may_have_its_whole_node_which_keeps_nothing_where_there_is_one() {
+    let on_nodes = |topology: &Topology| -> Vec<(usize, Vec<u32>)> {
+        let seats = topology.workers(NonZero::new(2).unwrap()).into_iter();
+        let whole = seats.map(|seat| topology.whole_node(seat));
+        whole.map(|seat| (seat.node, seat.cpus)).collect()
+    };
+    let four = four_nodes().read(&all()).unwrap();
+    assert_eq!(on_nodes(&four), [(0, vec![0, 1]), (1, vec![2, 3])]);
+    let one = four_nodes().read(&Allowed::cpus(2..4)).unwrap();
+    assert_eq!(on_nodes(&one), [(0, vec![]), (0, vec![])]);
+}
+
+#[test]
 fn nodes_with_fewer_cores_sit_out_later_turns() {
     let sys = Sys::with_cpus("0-3");
     sys.node(0, "0", 512, "10 20");

@@ -5,7 +5,6 @@ use crate::testing::{
     COLUMNS, ID, description, four_nodes, one_limb, residues, two_limbs, write_segment,
 };
 use crate::{Placement, Policy};
-use oboro_fcmalloc::Backing;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
@@ -108,6 +107,21 @@ fn the_pieces_of_a_panel_are_where_its_groups_have_their_homes() {
                 assert_eq!(lies_in(residues), home.unwrap_or(0), "{policy}");
             }
         }
+    }
+}
+
+#[test]
+fn panels_of_a_node_that_has_been_forbidden_lie_on_another() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("a.seg");
+    let description = description(&one_limb(), 0, 0, 64);
+    write_segment(&path, description.clone());
+    for policy in Policy::ALL {
+        let homes = Arc::new(Placement::on(vec![1000, 0], policy).homes("a", ID));
+        let resident = ResidentSegment::new(Segment::open(&path).unwrap(), homes).unwrap();
+        let panel = resident.panel(0, 0).unwrap().unwrap();
+        let whole: Vec<u32> = panel.pieces().flatten().copied().collect();
+        assert!(whole == residues(&description, 0, 0), "{policy}");
     }
 }
 
