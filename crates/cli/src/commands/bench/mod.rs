@@ -8,6 +8,7 @@ mod machine;
 mod numa;
 mod server;
 mod support;
+mod workload;
 
 use crate::Outcome;
 use crate::output::Output;
