@@ -1,28 +1,30 @@
 """What placement should gain on a machine with several sockets: a model, not a measurement.
 
-Copies lines of `oboro bench numa --json` from standard input and takes those that tell the bytes that
-the engine read, for each pair of nodes (the node that reads, the node that has them). To them it adds
-"none": no policy, so that one thread that loads everything has it all on its own node, the first, as
-the kernel's first-touch rule has it. Work is divided there as with interleaved memory, where no node is
-better placed than another.
+Copies lines of `oboro bench numa --json` from standard input and takes those that tell the bytes
+that the engine read, for each pair of nodes (the node that reads, the node that has them). To them
+it adds "none": no policy, so that one thread that loads everything has it all on its own node, the
+first, as the kernel's first-touch rule has it. Work is divided there as with interleaved memory,
+where no node is better placed than another.
 
-Of what tasks read, each byte comes from memory once: the tasks of a group run one after another on one
-node, and a group (20 MB at the paper's size) fits into its last-level cache (45 MB). So the traffic
-of a pair is scaled by ciphertext over all traffic, and takes its distance over 10 in units of what near
-bytes take. A node reads with its own cores, serves all others with its own memory, and multiplies
-meanwhile:
+Of what tasks read, each byte comes from memory once: a group (20 MB at the paper's size) fits into
+a node's last-level cache (45 MB). So the traffic of a pair is scaled by ciphertext over all
+traffic. That favours placements other than by transaction, whose groups may be counted on several
+nodes, each of which reads what it needs. Bytes of a pair take its distance over 10 in units of what
+near bytes take. A node reads with its own cores, serves all others with its own memory, and
+multiplies meanwhile:
 
     reading   = max over nodes of max(Σ_home bytes · distance / 10, Σ_reader bytes) / bandwidth
     computing = max over nodes of its share of the multiply-adds / rate
     seconds   = max(reading, computing)
 
-Congestion between sockets is left out. The defaults are the machine of the paper on NUMA (Table 6-1),
-as far as it says, else its processor, four Xeon E7-8880 v3:
+Congestion between sockets is left out. The defaults are the machine of the paper on NUMA (Table
+6-1), as far as it says, else its processor, four Xeon E7-8880 v3:
 
-    distances  16 between sockets: adding far arrays took 720/460 of the time of near ones (Table 3-1)
+    distances  15.7 between sockets: adding far arrays took 720/460 of the time of near ones
+               (Table 3-1)
     bandwidth  60 GB/s: four channels of 8 bytes at 1866 MT/s, in lockstep; 102 in performance mode
-    rate       110e9 a second: 18 cores, 2.3 GHz, four products a cycle, of which the engine reaches two
-               thirds (docs/performance.md, the roofline)
+    rate       110e9 a second: 18 cores, 2.3 GHz, four products a cycle, two thirds of which the
+               engine reaches (docs/performance.md, the roofline)
 
 The ratio between reading times needs neither bandwidth nor rate.
 
@@ -69,7 +71,9 @@ class Machine:
         return busiest * multiply_adds / self.multiply_adds_per_second
 
 
-def modelled(placement: str, traffic: Matrix, line: dict[str, Any], machine: Machine) -> dict[str, Any]:
+def modelled(
+    placement: str, traffic: Matrix, line: dict[str, Any], machine: Machine
+) -> dict[str, Any]:
     """One placement on the machine, with the sizes of a line."""
     once = line["ciphertext_bytes"] / sum(map(sum, traffic))
     traffic = [[count * once for count in row] for row in traffic]
@@ -149,7 +153,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--distances", type=matrix, help="of the modelled machine, e.g. 10,21;21,10")
+    parser.add_argument(
+        "--distances", type=matrix, help="of the modelled machine, e.g. 10,21;21,10"
+    )
     parser.add_argument(
         "--bandwidth", type=float, default=60, help="GB/s of the memory of a node (default: 60)"
     )
@@ -168,7 +174,9 @@ def main() -> int:
     nodes = lines[0]["nodes"]
     distances = arguments.distances or all_equally_far(nodes)
     if len(distances) != nodes:
-        print(f"error: traffic is between {nodes} nodes; give --distances of as many", file=sys.stderr)
+        print(
+            f"error: traffic is between {nodes} nodes; give --distances of as many", file=sys.stderr
+        )
         return 1
     machine = Machine(distances, arguments.bandwidth * 1e9, arguments.rate * 1e9)
     found = placements(lines, machine)

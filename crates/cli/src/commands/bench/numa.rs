@@ -31,8 +31,8 @@ use std::time::Duration;
 /// placed by item, by transaction or at random: with Oboro, encrypted anew for a new server each time,
 /// and with an ordinary library for homomorphic encryption, if --library names its program.
 ///
-/// Then the engine counts made-up residues on --nodes nodes, which need not be there, and the bytes are
-/// told that each node reads from each.
+/// Before that the engine counts made-up residues on --nodes nodes, which need not be there, and the bytes
+/// are told that each node reads from each.
 ///
 /// With --json every row is one line and the summary the last; docs/performance.md explains the fields.
 #[derive(clap::Args)]
@@ -64,17 +64,17 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let topology = Topology::of_this_machine();
     let library = arguments.library()?;
+    let traffic = traffic::measure(&topology, arguments, output)?;
     let add_array = add_array::measure(&topology, arguments, output)?;
     let counting = counting::measure(&topology, arguments, library.as_ref(), output)?;
-    let traffic = traffic::measure(&topology, arguments, output)?;
     let summary = Summary {
         bench: "numa",
         cpu: machine::processor(),
         nodes: topology.nodes().len(),
         verified: add_array.verified() && counting.verified(),
+        traffic,
         add_array,
         counting,
-        traffic,
     };
     output.result(&summary, || summary.text())?;
     match summary.verified {
@@ -92,10 +92,10 @@ struct Summary {
     nodes: usize,
     /// Whether every sum and every support is right.
     verified: bool,
+    traffic: Vec<traffic::Row>,
     add_array: add_array::Figures,
     #[serde(rename = "table_6_3")]
     counting: counting::Figures,
-    traffic: Vec<traffic::Row>,
 }
 
 impl Summary {

@@ -6,7 +6,7 @@
 
 use super::Arguments;
 use crate::commands::bench::itemsets::trie_nodes;
-use crate::commands::bench::workload::temporary_directory;
+use crate::commands::bench::workload::{Workload, temporary_directory};
 use crate::output::{Failure, Output, bytes};
 use oboro_engine::{Count, Plan, Workspace};
 use oboro_machine::{Distances, Topology};
@@ -21,7 +21,7 @@ use serde::Serialize;
 use std::fs;
 use std::num::NonZero;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The nodes of a machine that has one itself.
 const USUAL_NODES: usize = 4;
@@ -91,45 +91,65 @@ pub fn measure(
     output: Output,
 ) -> Result<Vec<Row>, Failure> {
     let nodes = Nodes::of(topology, arguments.nodes.map(usize::from))?;
-    let workload = arguments.workload();
-    let (items, itemsets) = (workload.items, workload.itemsets()?);
     let directory = temporary_directory()?;
-    let store = directory.path().join("store");
-    let groups = GROUPS_PER_NODE * nodes.numbers.len() as u64;
-    fill(
-        &store,
-        &make(&directory.path().join("bundle"), items, groups)?,
-    )?;
+    let residues = Residues::make(directory.path(), &arguments.workload(), &nodes)?;
     let mut rows = Vec::new();
     for policy in Policy::ALL {
-        let placement = Placement::on(nodes.numbers.clone(), policy);
-        let snapshot = Store::open_on(&store, placement)?.snapshot(NAME)?;
-        let parameters = snapshot.manifest().parameters.clone();
-        let residues =
-            snapshot.block_count() * parameters.degree() as u64 * parameters.limb_count() as u64;
-        let flat = itemsets.iter().flat_map(Itemset::items).copied().collect();
-        let question = Itemsets::new(itemsets[0].len(), flat, items)?;
-        let plan = Plan::new(&question, parameters.limb_count());
-        let count = Count::new(snapshot, plan, &nodes.distances)?;
-        advance(&count, topology, &nodes)?;
-        let counters = count.counters();
-        let row = Row {
-            bench: "numa traffic",
-            placement: policy.to_string(),
-            logical: nodes.logical,
-            nodes: nodes.numbers.len(),
-            groups,
-            traffic: count.traffic().bytes(),
-            at_home: counters.at_home,
-            stolen: counters.stolen,
-            stolen_needlessly: counters.stolen_needlessly,
-            ciphertext_bytes: (u64::from(items) + 1) * residues * size_of::<u32>() as u64,
-            multiply_adds: trie_nodes(&itemsets, items)? * residues,
-        };
+        let row = residues.count(policy, topology, &nodes)?;
         output.result(&row, || row.text())?;
         rows.push(row);
     }
     Ok(rows)
+}
+
+/// A dataset in a store, and the question for pairs of its items. Residues need not be encryptions to be
+/// counted.
+struct Residues {
+    store: PathBuf,
+    items: u32,
+    groups: u64,
+    pairs: Vec<Itemset>,
+}
+
+impl Residues {
+    /// In this directory, enough groups for these nodes.
+    fn make(directory: &Path, workload: &Workload, nodes: &Nodes) -> Result<Self, Failure> {
+        let made = Self {
+            store: directory.join("store"),
+            items: workload.items,
+            groups: GROUPS_PER_NODE * nodes.numbers.len() as u64,
+            pairs: workload.itemsets()?,
+        };
+        let bundle = bundle(&directory.join("bundle"), made.items, made.groups)?;
+        publish(&made.store, &bundle)?;
+        Ok(made)
+    }
+
+    fn count(&self, policy: Policy, topology: &Topology, nodes: &Nodes) -> Result<Row, Failure> {
+        let placement = Placement::on(nodes.numbers.clone(), policy);
+        let snapshot = Store::open_on(&self.store, placement)?.snapshot(NAME)?;
+        let parameters = &snapshot.manifest().parameters;
+        let limbs = parameters.limb_count();
+        let residues = snapshot.block_count() * parameters.degree() as u64 * limbs as u64;
+        let pairs = self.pairs.iter().flat_map(Itemset::items).copied();
+        let plan = Plan::new(&Itemsets::new(2, pairs.collect(), self.items)?, limbs);
+        let count = Count::new(snapshot, plan, &nodes.distances)?;
+        advance(&count, topology, nodes)?;
+        let counters = count.counters();
+        Ok(Row {
+            bench: "numa traffic",
+            placement: policy.to_string(),
+            logical: nodes.logical,
+            nodes: nodes.numbers.len(),
+            groups: self.groups,
+            traffic: count.traffic().bytes(),
+            at_home: counters.at_home,
+            stolen: counters.stolen,
+            stolen_needlessly: counters.stolen_needlessly,
+            ciphertext_bytes: (u64::from(self.items) + 1) * residues * size_of::<u32>() as u64,
+            multiply_adds: trie_nodes(&self.pairs, self.items)? * residues,
+        })
+    }
 }
 
 /// Counts to the end, on a thread for each node if the machine has them.
@@ -149,8 +169,8 @@ fn advance(count: &Count<Snapshot>, topology: &Topology, nodes: &Nodes) -> Resul
     Ok(())
 }
 
-/// A dataset of whole groups of small blocks: residues need not be encryptions to be counted.
-fn make(directory: &Path, columns: u32, groups: u64) -> Result<Bundle, Failure> {
+/// Whole groups of small blocks.
+fn bundle(directory: &Path, columns: u32, groups: u64) -> Result<Bundle, Failure> {
     let parameters = Parameters::new(10, 1, 12_289)?;
     let blocks = groups * parameters.group_blocks();
     let mut manifest = Manifest {
@@ -189,7 +209,7 @@ fn make(directory: &Path, columns: u32, groups: u64) -> Result<Bundle, Failure> 
 }
 
 /// Has a store in this directory publish the dataset.
-fn fill(directory: &Path, bundle: &Bundle) -> Result<(), Failure> {
+fn publish(directory: &Path, bundle: &Bundle) -> Result<(), Failure> {
     let store = Store::open(directory)?;
     let upload = store.begin_upload(NAME, &bundle.manifest().encode())?;
     for segment in upload.segments {
@@ -218,5 +238,69 @@ impl Row {
             self.at_home,
             self.stolen,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::num::NonZeroUsize;
+
+    const WORKLOAD: Workload = Workload {
+        items: 3,
+        transactions: 1,
+        max_len: 2,
+        seed: 0,
+        threads: NonZeroUsize::MIN,
+    };
+
+    /// What counting with each policy led to.
+    fn rows(wanted: Option<usize>) -> Vec<Row> {
+        let topology = Topology::of_this_machine();
+        let nodes = Nodes::of(&topology, wanted).unwrap();
+        let directory = temporary_directory().unwrap();
+        let residues = Residues::make(directory.path(), &WORKLOAD, &nodes).unwrap();
+        let count = |policy| residues.count(policy, &topology, &nodes).unwrap();
+        Policy::ALL.map(count).into()
+    }
+
+    fn all(row: &Row) -> u64 {
+        row.traffic.iter().flatten().sum()
+    }
+
+    fn near(row: &Row) -> u64 {
+        (0..row.nodes).map(|node| row.traffic[node][node]).sum()
+    }
+
+    #[test]
+    fn transactions_keep_all_reading_near() {
+        let rows = rows(Some(8));
+        let [transaction, others @ ..] = rows.as_slice() else {
+            unreachable!("there are four policies");
+        };
+        assert!(transaction.logical);
+        assert_eq!(
+            (transaction.stolen, near(transaction)),
+            (0, all(transaction))
+        );
+        for row in others {
+            assert_eq!(all(row), all(transaction), "{}", row.placement);
+            assert!(near(row) < all(row) / 2, "{}", row.placement);
+        }
+    }
+
+    /// On the emulated machine, four of them: see `make test-numa`.
+    #[test]
+    fn nodes_of_this_machine_steal_only_when_idle() {
+        let machine = Topology::of_this_machine().nodes().len();
+        let rows = rows(None);
+        for row in &rows {
+            assert_eq!(row.logical, machine == 1);
+            assert_eq!(row.nodes, if machine == 1 { 4 } else { machine });
+            assert_eq!(row.stolen_needlessly, 0);
+            assert_eq!(all(row), all(&rows[0]), "{}", row.placement);
+        }
+        // Tasks that were not stolen read what is near.
+        assert!(rows[0].stolen > 0 || near(&rows[0]) == all(&rows[0]));
     }
 }
