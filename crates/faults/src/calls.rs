@@ -261,12 +261,7 @@ unsafe extern "C" fn pread64(
 /// # Safety
 /// That of `pread`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pread(
-    file: c_int,
-    to: *mut c_void,
-    count: size_t,
-    offset: off_t,
-) -> ssize_t {
+unsafe extern "C" fn pread(file: c_int, to: *mut c_void, count: size_t, offset: off_t) -> ssize_t {
     // SAFETY: the same contract.
     unsafe { pread64(file, to, count, offset) }
 }
@@ -295,9 +290,7 @@ fn position(file: c_int) -> usize {
             _ => libc::lseek64(file, 0, libc::SEEK_END),
         }
     };
-    place
-        .try_into()
-        .expect("a watched file has a position")
+    place.try_into().expect("a watched file has a position")
 }
 
 /// # Safety

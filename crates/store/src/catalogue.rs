@@ -95,11 +95,7 @@ impl Catalogue {
             });
         }
         // Who sweeps by a catalogue should be able to believe it.
-        let problem: String =
-            connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
-        if problem != "ok" {
-            return Err(StoreError::CatalogueDamaged { problem });
-        }
+        check_integrity(&connection)?;
         if empty {
             let transaction = connection.transaction()?;
             transaction.execute_batch(SCHEMA)?;
@@ -112,6 +108,12 @@ impl Catalogue {
             directory: parent(path).into(),
             unsettled: Cell::new(false),
         })
+    }
+
+    /// Checks the file as a whole, not only what of it is in memory.
+    pub(crate) fn verify(&self) -> Result<(), StoreError> {
+        self.connection.execute_batch("PRAGMA shrink_memory")?;
+        check_integrity(&self.connection)
     }
 
     /// Prepares a question about what is durable.
@@ -231,5 +233,14 @@ impl Catalogue {
             transaction.execute("DELETE FROM upload WHERE id = ?1", [id.0])?;
             Ok(())
         })
+    }
+}
+
+fn check_integrity(connection: &Connection) -> Result<(), StoreError> {
+    let problem: String =
+        connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+    match &*problem {
+        "ok" => Ok(()),
+        _ => Err(StoreError::CatalogueDamaged { problem }),
     }
 }
