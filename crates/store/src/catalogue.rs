@@ -8,7 +8,10 @@
 use crate::error::StoreError;
 use crate::files::{parent, sync_directory};
 use crate::id::DatasetId;
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, Transaction, params};
+use rusqlite::backup::Progress;
+use rusqlite::{
+    CachedStatement, Connection, MAIN_DB, OpenFlags, OptionalExtension, Row, Transaction, params,
+};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
@@ -108,6 +111,18 @@ impl Catalogue {
             directory: parent(path).into(),
             unsettled: Cell::new(false),
         })
+    }
+
+    /// Makes `to` a copy of the catalogue `from`, as it is at one moment whatever another process does to
+    /// it, without its uploads.
+    pub(crate) fn copy_published(from: &Path, to: &Path) -> Result<Self, StoreError> {
+        // Not read-only: a transaction that a crash cut short is rolled back first.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let original = Connection::open_with_flags(from, flags)?;
+        original.backup(MAIN_DB, to, None::<fn(Progress)>)?;
+        let mut copy = Self::open(to)?;
+        copy.change(|transaction| transaction.execute("DELETE FROM upload", []).map(drop))?;
+        Ok(copy)
     }
 
     /// Checks the file as a whole, not only what of it is in memory.

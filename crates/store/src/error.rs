@@ -125,7 +125,7 @@ pub enum StoreError {
     #[error("{} is in use by another process. Stop it first, or choose another {what}.", path.display())]
     Locked { path: PathBuf, what: &'static str },
     #[error("{} exists already. Choose another name, or move it away first.", path.display())]
-    BundleExists { path: PathBuf },
+    Exists { path: PathBuf },
     #[error(
         "{} is as it should be now, but could not be made to survive a power cut: {cause} Do not encrypt the same \
          data into it again.",
@@ -300,7 +300,7 @@ impl StoreError {
         use StoreError::*;
         match self {
             NoDataset { .. } | NoUpload { .. } | NoStore { .. } => ErrorKind::NotFound,
-            NameTaken { .. } | StoredAs { .. } | Deleted { .. } | BundleExists { .. } => {
+            NameTaken { .. } | StoredAs { .. } | Deleted { .. } | Exists { .. } => {
                 ErrorKind::AlreadyExists
             }
             Name { .. }

@@ -37,6 +37,6 @@ pub use segment::{
 };
 pub use snapshot::Snapshot;
 pub use store::{
-    Damage, DatasetInfo, Listing, MAX_NAME_CHARS, Published, Scrub, Scrubbed, ScrubbedPart,
-    SegmentProgress, SegmentReceiver, Store, UploadStatus,
+    BackedUp, Damage, DatasetInfo, Listing, MAX_NAME_CHARS, Published, Scrub, Scrubbed,
+    ScrubbedPart, SegmentProgress, SegmentReceiver, Store, UploadStatus, backup,
 };

@@ -13,7 +13,7 @@ use oboro_ring::{MAX_LOG_DEGREE, MIN_LOG_DEGREE, Parameters, Seed, pack};
 use rustix::fs::{Advice, fadvise};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Write};
 use std::num::NonZero;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -585,12 +585,34 @@ impl Segment {
 
     /// Checks every panel against its digest.
     pub fn verify(&self) -> Result<(), StoreError> {
-        for limb in 0..self.header.description.parameters.limb_count() {
-            for column in 0..self.header.description.columns as usize {
-                self.check_panel(limb, column, |_| ())?;
-            }
+        self.panels()
+            .try_for_each(|(limb, column)| self.check_panel(limb, column, |_| ()))
+    }
+
+    /// The limb and column of every panel, in the order of the file.
+    fn panels(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let columns = self.header.description.columns as usize;
+        let limbs = self.header.description.parameters.limb_count();
+        (0..limbs * columns).map(move |panel| (panel / columns, panel % columns))
+    }
+
+    /// Writes a new file with the same bytes, each panel after it was checked, and syncs it. `progress`
+    /// is told the bytes written so far.
+    pub(crate) fn copy_to(&self, path: &Path, progress: impl Fn(u64)) -> Result<(), StoreError> {
+        let Layout { header, stride, .. } = self.header.layout;
+        let mut file = File::create_new(path).map_err(io_error("create", path))?;
+        let mut write = |bytes: &[u8]| file.write_all(bytes).map_err(io_error("write", path));
+        write(&self.header_bytes())?;
+        for (end, (limb, column)) in (header + stride..)
+            .step_by(stride as usize)
+            .zip(self.panels())
+        {
+            let mut panel = self.read_packed_panel(limb, column)?;
+            panel.resize(stride as usize, 0);
+            write(&panel)?;
+            progress(end);
         }
-        Ok(())
+        file.sync_all().map_err(io_error("sync", path))
     }
 
     /// Checks one panel as it lies on the disk, past the system's cache where the file system allows,

@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub use backup::{BackedUp, backup};
 pub use scrub::{Damage, Scrub, Scrubbed, ScrubbedPart};
 
 /// The most characters of a dataset's name.
@@ -31,6 +32,9 @@ pub const MAX_NAME_CHARS: usize = 100;
 
 /// The file of the catalogue in a store's directory.
 const CATALOGUE: &str = "catalogue.sqlite";
+
+/// The directory of the datasets there.
+const SEGMENTS: &str = "segments";
 
 /// Bytes kept for changes of the catalogue that free space when there is none.
 const RESERVE_BYTES: usize = 256 << 10;
@@ -162,7 +166,7 @@ impl Shared {
     }
 
     fn datasets(&self) -> PathBuf {
-        self.directory.join("segments")
+        self.directory.join(SEGMENTS)
     }
 
     fn dataset(&self, id: DatasetId) -> PathBuf {
@@ -170,7 +174,7 @@ impl Shared {
     }
 
     fn segment(&self, id: DatasetId, index: u32) -> PathBuf {
-        self.dataset(id).join(format!("{index:08}.seg"))
+        self.dataset(id).join(segment_name(index))
     }
 
     fn reserve(&self) -> PathBuf {
@@ -202,6 +206,11 @@ impl Shared {
             changed => changed,
         }
     }
+}
+
+/// The file of a segment in its dataset's directory.
+fn segment_name(index: u32) -> String {
+    format!("{index:08}.seg")
 }
 
 /// Decodes a manifest that the catalogue holds.
@@ -736,7 +745,7 @@ fn is_forgotten(state: &State, id: DatasetId, directory: &Path) -> Result<bool, 
 fn has_catalogue(directory: &Path) -> Result<bool, StoreError> {
     match length(&directory.join(CATALOGUE))? {
         Some(1..) => Ok(true),
-        _ if holds_anything(&directory.join("segments"))? => Err(StoreError::CatalogueMissing {
+        _ if holds_anything(&directory.join(SEGMENTS))? => Err(StoreError::CatalogueMissing {
             path: directory.into(),
         }),
         _ => Ok(false),
@@ -815,6 +824,7 @@ fn remove_dataset(directory: &Path) -> Result<(), StoreError> {
     }
 }
 
+mod backup;
 #[cfg(all(test, target_os = "linux"))]
 mod crashes;
 #[cfg(all(test, target_os = "linux"))]

@@ -28,8 +28,8 @@ pub struct Damage {
 /// One part that was checked.
 #[derive(Debug)]
 pub struct ScrubbedPart {
-    /// Bytes that need not be read any more: those of the part, or of all that could not be reached.
-    pub bytes: u64,
+    /// Bytes that were read for it.
+    pub read: u64,
     /// What was found.
     pub damage: Option<Damage>,
 }
@@ -43,7 +43,7 @@ pub struct Scrubbed {
     pub segments: u64,
     /// Panels, damaged ones included.
     pub panels: u64,
-    /// Bytes of the segments.
+    /// Bytes of the segments, those included that could not be reached.
     pub bytes: u64,
     /// Parts that are damaged.
     pub damaged: u64,
@@ -115,7 +115,8 @@ impl Scrub {
             let records = state.catalogue.all(table)?.into_iter();
             for record in records.filter(|record| name.is_none_or(|name| record.name == name)) {
                 let there = published.entry(record.id).or_insert(0);
-                match stored_manifest(&record) {
+                let named = check_name(&record.name);
+                match named.and_then(|()| stored_manifest(&record)) {
                     Ok(manifest) => {
                         let count = manifest.segments.len();
                         let targets = targets(table, &record.name, manifest);
@@ -123,7 +124,7 @@ impl Scrub {
                         *there = count;
                     }
                     Err(error) => found.push_back(Damage {
-                        name: Some(record.name),
+                        name: Some(record.name.escape_debug().to_string()),
                         dataset: Some(record.id),
                         path: Some(shared.catalogue()),
                         ..Damage::of(error)
@@ -169,7 +170,7 @@ impl Scrub {
     pub fn next_part(&mut self) -> Result<Option<ScrubbedPart>, StoreError> {
         let part = match self.found.pop_front() {
             Some(damage) => Some(ScrubbedPart {
-                bytes: 0,
+                read: 0,
                 damage: Some(damage),
             }),
             None => match self.next_panel()? {
@@ -177,10 +178,8 @@ impl Scrub {
                 None => self.next_segment()?,
             },
         };
-        if let Some(part) = &part {
-            self.scrubbed.bytes += part.bytes;
-            self.scrubbed.damaged += u64::from(part.damage.is_some());
-        }
+        let damage = part.as_ref().and_then(|part| part.damage.as_ref());
+        self.scrubbed.damaged += u64::from(damage.is_some());
         Ok(part)
     }
 
@@ -198,14 +197,15 @@ impl Scrub {
         let checked = reading
             .segment
             .verify_on_disk(limb as usize, column as usize);
+        let (_, read) = reading.segment.part_bytes();
         self.scrubbed.panels += 1;
-        let (_, bytes) = reading.segment.part_bytes();
+        self.scrubbed.bytes += read;
         let subject = || format!("panel (limb {limb}, column {column}) of ");
         let damage = found(checked)?.map(|fault| Damage {
             panel: Some((limb, column)),
             ..reading.target.damage(&self.shared, &subject(), &fault)
         });
-        Ok(Some(ScrubbedPart { bytes, damage }))
+        Ok(Some(ScrubbedPart { read, damage }))
     }
 
     /// Opens the next segment and checks its header.
@@ -217,17 +217,18 @@ impl Scrub {
             }
             let fault = match Segment::open_expected(&path, &target.manifest, target.index) {
                 Ok(segment) => {
-                    let (bytes, _) = segment.part_bytes();
+                    let (read, _) = segment.part_bytes();
                     let limbs = target.manifest.parameters.limb_count() as u32;
                     let panels = 0..limbs * target.manifest.columns;
                     self.scrubbed.segments += 1;
+                    self.scrubbed.bytes += read;
                     self.reading = Some(Reading {
                         target,
                         segment,
                         panels,
                     });
                     let damage = None;
-                    return Ok(Some(ScrubbedPart { bytes, damage }));
+                    return Ok(Some(ScrubbedPart { read, damage }));
                 }
                 Err(StoreError::Damaged { fault, .. }) => fault,
                 Err(other) => return Err(other),
@@ -237,8 +238,9 @@ impl Scrub {
                 self.total_bytes -= target.bytes();
                 continue;
             }
+            self.scrubbed.bytes += target.bytes();
             return Ok(Some(ScrubbedPart {
-                bytes: target.bytes(),
+                read: 0,
                 damage: Some(target.damage(&self.shared, "", &fault)),
             }));
         }
