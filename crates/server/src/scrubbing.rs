@@ -65,10 +65,16 @@ impl Scrubbing {
 
 type Sender = mpsc::Sender<Result<v1::ScrubReply, Status>>;
 
-async fn end_with_caller(sender: Sender, scrub: Scrub, pace: Pace, _turn: OwnedSemaphorePermit) {
+async fn end_with_caller(sender: Sender, scrub: Scrub, pace: Pace, turn: OwnedSemaphorePermit) {
+    let work = async {
+        let end = run(&sender, scrub, pace).await?;
+        // Whoever hears of the end may begin the next one.
+        drop(turn);
+        send(&sender, end).await
+    };
     tokio::select! {
         () = sender.closed() => {}
-        _ = run(&sender, scrub, pace) => {}
+        _ = work => {}
     }
 }
 
@@ -80,7 +86,12 @@ async fn send(sender: &Sender, reply: Result<Reply, Status>) -> Result<(), Gone>
     sent.map_err(|_| Gone)
 }
 
-async fn run(sender: &Sender, mut scrub: Scrub, mut pace: Pace) -> Result<(), Gone> {
+/// Checks everything; the last reply.
+async fn run(
+    sender: &Sender,
+    mut scrub: Scrub,
+    mut pace: Pace,
+) -> Result<Result<Reply, Status>, Gone> {
     let mut told = None;
     loop {
         let (checked_bytes, total_bytes) = (scrub.scrubbed().bytes, scrub.total_bytes());
@@ -110,9 +121,9 @@ async fn run(sender: &Sender, mut scrub: Scrub, mut pace: Pace) -> Result<(), Go
                     damaged = scrubbed.damaged,
                     "scrubbed"
                 );
-                return send(sender, Ok(Reply::Done(scrubbed.into()))).await;
+                return Ok(Ok(Reply::Done(scrubbed.into())));
             }
-            Err(status) => return send(sender, Err(status)).await,
+            Err(status) => return Ok(Err(status)),
         };
         if let Some(damage) = part.damage {
             tracing::error!(problem = damage.problem, path = ?damage.path, "storage");

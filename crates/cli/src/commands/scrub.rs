@@ -49,7 +49,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let what = arguments.what.as_deref();
     let scrubbed = match &arguments.server {
         Some(url) => scrub_server(arguments, url, what, told),
-        None => scrub_directory(Path::new(what.unwrap_or(".")), arguments.rate, told),
+        None => scrub_directory(Path::new(what.unwrap_or_default()), arguments.rate, told),
     };
     bar.finish();
     let scrubbed = scrubbed?;
