@@ -615,15 +615,12 @@ impl Segment {
         file.sync_all().map_err(io_error("sync", path))
     }
 
-    /// Checks one panel as it lies on the disk, past the system's cache where the file system allows,
-    /// and leaves nothing of it in that cache.
-    pub(crate) fn verify_on_disk(&self, limb: usize, column: usize) -> Result<(), StoreError> {
+    /// Checks one panel and leaves nothing of it in the system's cache.
+    pub(crate) fn verify_and_forget(&self, limb: usize, column: usize) -> Result<(), StoreError> {
         let panel = self.header.description.panel_number(limb, column)?;
         let Layout { stride, .. } = self.header.layout;
-        let start = self.header.layout.panel_offset(panel);
-        forget_cached(&self.file, start, stride);
         let checked = self.check_panel(limb, column, |_| ());
-        forget_cached(&self.file, start, stride);
+        forget_cached(&self.file, self.header.layout.panel_offset(panel), stride);
         checked
     }
 

@@ -196,7 +196,7 @@ impl Scrub {
         let (limb, column) = (panel / columns, panel % columns);
         let checked = reading
             .segment
-            .verify_on_disk(limb as usize, column as usize);
+            .verify_and_forget(limb as usize, column as usize);
         let (_, read) = reading.segment.part_bytes();
         self.scrubbed.panels += 1;
         self.scrubbed.bytes += read;
@@ -212,6 +212,7 @@ impl Scrub {
     fn next_segment(&mut self) -> Result<Option<ScrubbedPart>, StoreError> {
         while let Some(target) = self.waiting.pop_front() {
             let path = target.path(&self.shared);
+            // What is cached from here on was read from the disk since.
             if let Ok(file) = File::open(&path) {
                 forget_cached(&file, 0, target.bytes());
             }
