@@ -34,7 +34,7 @@ use tonic::Status;
 use tracing::{Instrument, Span};
 
 /// How long a caller may leave untaken what there is for it.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 type CountOutbox = Outbox<v1::CountReply>;
 

@@ -18,6 +18,7 @@ mod listen;
 mod outbox;
 mod packing;
 mod pool;
+mod scrubbing;
 mod service;
 mod status;
 

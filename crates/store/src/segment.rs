@@ -10,8 +10,11 @@ use crate::files::{io_error, parent, partial_path, sync_directory};
 use crate::id::{DatasetId, Digest};
 use crate::manifest::{MAX_COLUMNS, Manifest, SegmentEntry};
 use oboro_ring::{MAX_LOG_DEGREE, MIN_LOG_DEGREE, Parameters, Seed, pack};
+use rustix::fs::{Advice, fadvise};
+use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Write};
+use std::num::NonZero;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -398,26 +401,35 @@ impl From<io::Error> for ReadError {
 }
 
 impl ReadError {
-    fn about(self, path: &Path, subject: impl FnOnce() -> String) -> StoreError {
-        match self {
-            Self::Fault(fault) => StoreError::Damaged {
-                subject: subject(),
-                fault,
-            },
+    fn about(self, subject: impl FnOnce() -> String) -> StoreError {
+        let fault = match self {
+            Self::Fault(fault) => fault,
             // The length was checked when the file was opened.
             Self::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                StoreError::Damaged {
-                    subject: subject(),
-                    fault: Fault::Invalid("it was truncated while in use".into()),
-                }
+                Fault::Invalid("it was truncated while in use".into())
             }
-            Self::Io(error) => io_error("read", path)(error),
+            Self::Io(error) => Fault::Unreadable(error.to_string()),
+        };
+        StoreError::Damaged {
+            subject: subject(),
+            fault,
         }
     }
 }
 
+/// Whether the disk failed, rather than what this process may do or has left.
+fn is_of_the_device(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::IO.raw_os_error())
+}
+
 fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|&byte| byte == 0)
+}
+
+/// Asks the system to drop what its cache has of a file, so that the next reader asks the disk. Systems
+/// may decline, and one that does reads the same bytes sooner.
+pub(crate) fn forget_cached(file: &File, start: u64, bytes: u64) {
+    let _ = fadvise(file, start, NonZero::new(bytes), Advice::DontNeed);
 }
 
 /// A complete segment file, open for reading. It can still be read after the file's
@@ -432,18 +444,17 @@ impl Segment {
     /// Opens a segment file and checks its header and its exact length, but no panel.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let subject = || format!("segment file {}", path.display());
+        let damaged = |error: ReadError| error.about(subject);
         let file = File::open(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => StoreError::Damaged {
-                subject: subject(),
-                fault: Fault::Missing,
-            },
+            io::ErrorKind::NotFound => damaged(Fault::Missing.into()),
+            _ if is_of_the_device(&error) => damaged(error.into()),
             _ => io_error("open", path)(error),
         })?;
         let length = file
             .metadata()
-            .map_err(io_error("read the length of", path))?
+            .map_err(|error| damaged(error.into()))?
             .len();
-        let header = Header::read(&file, length).map_err(|error| error.about(path, subject))?;
+        let header = Header::read(&file, length).map_err(damaged)?;
         Ok(Self {
             file,
             path: path.into(),
@@ -574,12 +585,48 @@ impl Segment {
 
     /// Checks every panel against its digest.
     pub fn verify(&self) -> Result<(), StoreError> {
-        for limb in 0..self.header.description.parameters.limb_count() {
-            for column in 0..self.header.description.columns as usize {
-                self.check_panel(limb, column, |_| ())?;
-            }
+        self.panels()
+            .try_for_each(|(limb, column)| self.check_panel(limb, column, |_| ()))
+    }
+
+    /// The limb and column of every panel, in the order of the file.
+    fn panels(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let columns = self.header.description.columns as usize;
+        let limbs = self.header.description.parameters.limb_count();
+        (0..limbs * columns).map(move |panel| (panel / columns, panel % columns))
+    }
+
+    /// Writes a new file with the same bytes, each panel after it was checked, and syncs it. `progress`
+    /// is told the bytes written so far.
+    pub(crate) fn copy_to(&self, path: &Path, progress: impl Fn(u64)) -> Result<(), StoreError> {
+        let Layout { header, stride, .. } = self.header.layout;
+        let mut file = File::create_new(path).map_err(io_error("create", path))?;
+        let mut write = |bytes: &[u8]| file.write_all(bytes).map_err(io_error("write", path));
+        write(&self.header_bytes())?;
+        for (end, (limb, column)) in (header + stride..)
+            .step_by(stride as usize)
+            .zip(self.panels())
+        {
+            let mut panel = self.read_packed_panel(limb, column)?;
+            panel.resize(stride as usize, 0);
+            write(&panel)?;
+            progress(end);
         }
-        Ok(())
+        file.sync_all().map_err(io_error("sync", path))
+    }
+
+    /// Checks one panel and leaves nothing of it in the system's cache.
+    pub(crate) fn verify_and_forget(&self, limb: usize, column: usize) -> Result<(), StoreError> {
+        let panel = self.header.description.panel_number(limb, column)?;
+        let Layout { stride, .. } = self.header.layout;
+        let checked = self.check_panel(limb, column, |_| ());
+        forget_cached(&self.file, self.header.layout.panel_offset(panel), stride);
+        checked
+    }
+
+    /// Bytes of the file up to its first panel, and those that each panel takes.
+    pub(crate) fn part_bytes(&self) -> (u64, u64) {
+        (self.header.layout.header, self.header.layout.stride)
     }
 
     /// Reads a panel chunk by chunk, each of [`CHUNK_BYTES`] packed bytes except for the last, so that
@@ -613,7 +660,7 @@ impl Segment {
                 let chunk = &mut buffer[..(end - offset).min(CHUNK_BYTES as u64) as usize];
                 self.file
                     .read_exact_at(chunk, start + offset)
-                    .map_err(|error| ReadError::Io(error).about(&self.path, subject))?;
+                    .map_err(|error| ReadError::Io(error).about(subject))?;
                 if end == packed {
                     hasher.update(chunk);
                     visit(chunk);

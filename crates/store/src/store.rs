@@ -13,7 +13,7 @@ use crate::files::{
 use crate::id::{DatasetId, Digest};
 use crate::manifest::Manifest;
 use crate::placement::Placement;
-use crate::segment::Segment;
+use crate::segment::{Segment, forget_cached};
 use crate::snapshot::{ResidentSegment, Snapshot};
 use oboro_ring::Parameters;
 use std::collections::{HashMap, VecDeque};
@@ -24,8 +24,17 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub use backup::{BackedUp, backup};
+pub use scrub::{Damage, Scrub, Scrubbed, ScrubbedPart};
+
 /// The most characters of a dataset's name.
 pub const MAX_NAME_CHARS: usize = 100;
+
+/// The file of the catalogue in a store's directory.
+const CATALOGUE: &str = "catalogue.sqlite";
+
+/// The directory of the datasets there.
+const SEGMENTS: &str = "segments";
 
 /// Bytes kept for changes of the catalogue that free space when there is none.
 const RESERVE_BYTES: usize = 256 << 10;
@@ -124,14 +133,40 @@ struct State {
 }
 
 impl Shared {
+    /// Takes the store in a directory as it is. `elsewhere` says what else to choose if another process
+    /// has it.
+    fn open(
+        directory: &Path,
+        placement: Placement,
+        elsewhere: &'static str,
+    ) -> Result<Self, StoreError> {
+        let lock = lock(&directory.join("lock"), directory, elsewhere)?;
+        has_catalogue(directory)?;
+        Ok(Self {
+            directory: directory.into(),
+            placement,
+            state: Mutex::new(State {
+                catalogue: Catalogue::open(&directory.join(CATALOGUE))?,
+                snapshots: HashMap::new(),
+                replaced: VecDeque::new(),
+                receiving: HashMap::new(),
+            }),
+            _lock: lock,
+        })
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic elsewhere cannot leave the state half-changed: SQLite rolls back, and the
         // maps change in single steps.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn catalogue(&self) -> PathBuf {
+        self.directory.join(CATALOGUE)
+    }
+
     fn datasets(&self) -> PathBuf {
-        self.directory.join("segments")
+        self.directory.join(SEGMENTS)
     }
 
     fn dataset(&self, id: DatasetId) -> PathBuf {
@@ -139,7 +174,7 @@ impl Shared {
     }
 
     fn segment(&self, id: DatasetId, index: u32) -> PathBuf {
-        self.dataset(id).join(format!("{index:08}.seg"))
+        self.dataset(id).join(segment_name(index))
     }
 
     fn reserve(&self) -> PathBuf {
@@ -171,6 +206,11 @@ impl Shared {
             changed => changed,
         }
     }
+}
+
+/// The file of a segment in its dataset's directory.
+fn segment_name(index: u32) -> String {
+    format!("{index:08}.seg")
 }
 
 /// Decodes a manifest that the catalogue holds.
@@ -216,33 +256,8 @@ impl Store {
     pub fn open_on(directory: &Path, placement: Placement) -> Result<Self, StoreError> {
         placement.check()?;
         ensure_directories(directory)?;
-        let lock = lock(
-            &directory.join("lock"),
-            directory,
-            "directory for the store",
-        )?;
-        let datasets = directory.join("segments");
-        let catalogue = directory.join("catalogue.sqlite");
-        if length(&catalogue)?.unwrap_or(0) == 0 && holds_anything(&datasets)? {
-            // Sweeping now would remove every dataset.
-            return Err(StoreError::CatalogueMissing {
-                path: directory.into(),
-            });
-        }
-        let catalogue = Catalogue::open(&catalogue)?;
-        ensure_directory(&datasets)?;
-        let state = State {
-            catalogue,
-            snapshots: HashMap::new(),
-            replaced: VecDeque::new(),
-            receiving: HashMap::new(),
-        };
-        let shared = Shared {
-            directory: directory.into(),
-            placement,
-            state: Mutex::new(state),
-            _lock: lock,
-        };
+        let shared = Shared::open(directory, placement, "directory for the store")?;
+        ensure_directory(&shared.datasets())?;
         sweep_all(&shared)?;
         shared.fill_reserve();
         Ok(Self {
@@ -716,6 +731,37 @@ fn holds_segments(directory: &Path) -> Result<bool, StoreError> {
     Ok(names(directory)?.iter().any(|name| name.ends_with(".seg")))
 }
 
+/// Whether a dataset's directory holds more than a deletion or a cancelled upload leaves, although the
+/// catalogue has no row of it: one that was restored from an old copy does not know newer datasets.
+fn is_forgotten(state: &State, id: DatasetId, directory: &Path) -> Result<bool, StoreError> {
+    let catalogue = &state.catalogue;
+    Ok(catalogue.by_id(Table::Dataset, id)?.is_none()
+        && catalogue.by_id(Table::Upload, id)?.is_none()
+        && !catalogue.is_deleted(id)?
+        && holds_segments(directory)?)
+}
+
+/// Whether there is a catalogue. That there are only datasets is an error: sweeping would remove them.
+fn has_catalogue(directory: &Path) -> Result<bool, StoreError> {
+    match length(&directory.join(CATALOGUE))? {
+        Some(1..) => Ok(true),
+        _ if holds_anything(&directory.join(SEGMENTS))? => Err(StoreError::CatalogueMissing {
+            path: directory.into(),
+        }),
+        _ => Ok(false),
+    }
+}
+
+/// Refuses a directory that is no store's.
+fn check_is_store(directory: &Path) -> Result<(), StoreError> {
+    match has_catalogue(directory)? {
+        true => Ok(()),
+        false => Err(StoreError::NoStore {
+            path: directory.into(),
+        }),
+    }
+}
+
 /// Moves a dataset that the catalogue does not know to where nothing is ever removed.
 fn set_aside(shared: &Shared, id: DatasetId) -> Result<(), StoreError> {
     let unknown = shared.directory.join("unknown");
@@ -749,11 +795,10 @@ fn sweep_all(shared: &Shared) -> Result<(), StoreError> {
         let published = state.catalogue.by_id(Table::Dataset, id)?;
         let pending = state.catalogue.by_id(Table::Upload, id)?;
         if published.is_none() && pending.is_none() {
-            // Deleted, or a cancelled upload; but a catalogue restored from an old copy does not
-            // know newer datasets either, and what only it forgot must not be lost.
-            match state.catalogue.is_deleted(id)? || !holds_segments(&directory)? {
-                true => remove_dataset(&directory)?,
-                false => set_aside(shared, id)?,
+            // What only the catalogue forgot must not be lost.
+            match is_forgotten(&state, id, &directory)? {
+                true => set_aside(shared, id)?,
+                false => remove_dataset(&directory)?,
             }
             continue;
         }
@@ -779,6 +824,7 @@ fn remove_dataset(directory: &Path) -> Result<(), StoreError> {
     }
 }
 
+mod backup;
 #[cfg(all(test, target_os = "linux"))]
 mod crashes;
 #[cfg(all(test, target_os = "linux"))]
@@ -787,5 +833,6 @@ mod damage;
 mod failures;
 #[cfg(all(test, target_os = "linux"))]
 mod script;
+mod scrub;
 #[cfg(test)]
 mod tests;
