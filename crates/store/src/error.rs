@@ -76,6 +76,16 @@ pub enum StoreError {
         #[from]
         source: ArenaError,
     },
+    #[error(
+        "this question needs {needed} bytes of ciphertext in memory at a time, but this server has {capacity} for \
+         that. Ask about fewer columns (a higher --min-support), or ask its operator to raise --memory by at least {}.",
+        needed.saturating_sub(*capacity) / 15 * 16 + 16
+    )]
+    Budget { needed: u64, capacity: u64 },
+    #[error(
+        "cannot start the threads that read ciphertext: {source}. Check the limits of this process."
+    )]
+    Reader { source: io::Error },
     #[error("the store cannot be opened on the nodes that were asked for: {source}")]
     Placement { source: ArenaError },
     #[error("{text:?} is not a placement policy. Use transaction, item, random or interleave.")]
@@ -311,8 +321,9 @@ impl StoreError {
             }
             Damaged { .. } | SegmentRefused { .. } | CatalogueDamaged { .. } => ErrorKind::DataLoss,
             DiskFull { .. } => ErrorKind::DiskFull,
-            Memory { .. } => ErrorKind::MemoryFull,
+            Memory { .. } | Budget { .. } => ErrorKind::MemoryFull,
             Io { .. }
+            | Reader { .. }
             | Catalogue { .. }
             | CatalogueNewer { .. }
             | CatalogueForeign { .. }

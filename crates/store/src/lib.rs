@@ -15,6 +15,7 @@ mod codec;
 mod error;
 mod files;
 mod id;
+mod io;
 mod manifest;
 mod panel;
 mod placement;
@@ -23,6 +24,7 @@ mod snapshot;
 mod store;
 #[cfg(test)]
 mod testing;
+mod tier;
 
 pub use bundle::{Bundle, BundleWriter, MAX_SEALED_BYTES};
 pub use error::{ErrorKind, Fault, StoreError};
@@ -38,3 +40,4 @@ pub use store::{
     DatasetInfo, Listing, MAX_NAME_CHARS, Published, SegmentProgress, SegmentReceiver, Store,
     UploadStatus,
 };
+pub use tier::{Arrival, Listener, Part, Reads, Stream};
