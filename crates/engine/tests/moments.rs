@@ -373,7 +373,7 @@ fn by_item(_: u64, factor: Factor) -> Option<usize> {
 }
 
 fn at_random(group: u64, factor: Factor) -> Option<usize> {
-    Some(((7 * group + number(factor)) * 2_654_435_769 >> 16) as usize)
+    Some((((7 * group + number(factor)) * 2_654_435_769) >> 16) as usize)
 }
 
 fn nowhere(_: u64, _: Factor) -> Option<usize> {

@@ -7,6 +7,7 @@ use crate::clients::Tokens;
 use crate::counting::{Counting, Query};
 use crate::limits::{Admission, Limits};
 use crate::linger::Lingering;
+use crate::memory::for_ciphertext;
 use crate::pool::Pool;
 use crate::service::Service;
 use oboro_machine::{Distances, Seat, Topology};
@@ -52,7 +53,11 @@ pub struct Options {
     pub limits: Limits,
     /// Bytes of moments kept for later queries.
     pub moment_cache: u64,
-    /// What decides on which NUMA node ciphertext lies in memory, if there are several.
+    /// Bytes that the process may hold in memory: what of the datasets has no room is read from disk when
+    /// it is needed. Without, all that was used stays in memory.
+    pub memory: Option<u64>,
+    /// What decides on which NUMA node ciphertext lies in memory, if there are several;
+    /// with a budget of memory, pages alternate between them instead.
     pub placement: Policy,
     /// The same for single datasets, by name.
     pub placements: Vec<(String, Policy)>,
@@ -117,6 +122,16 @@ pub enum ServeError {
         threads: NonZero<usize>,
         source: io::Error,
     },
+    #[error(
+        "--memory {memory}MiB leaves nothing for ciphertext: {besides} MiB go to other things ({cache} to the cache of moments, {replies} to replies on their way to as many queries as may run, {threads} to threads, the rest to buffers and the program); give more, or lower --moment-cache, --max-queries or --threads"
+    )]
+    Memory {
+        memory: u64,
+        besides: u64,
+        cache: u64,
+        replies: u64,
+        threads: u64,
+    },
     #[error("the server failed: {0}; start it again")]
     Failed(String),
 }
@@ -148,12 +163,17 @@ impl Server {
     ///
     /// # Errors
     /// An address beyond loopback without TLS and token, a certificate that cannot be used, a port
-    /// in use, too many threads, a store in use or unreadable.
+    /// in use, too many threads, a store in use or unreadable, a budget of memory that leaves nothing for
+    /// ciphertext.
     pub async fn bind(options: Options) -> Result<Self, ServeError> {
         let address = options.listen;
         if !address.ip().is_loopback() && (options.tls.is_none() || options.tokens.is_none()) {
             return Err(ServeError::Unprotected(address));
         }
+        let budget = options
+            .memory
+            .map(|memory| for_ciphertext(memory, &options))
+            .transpose()?;
         let transport = transport(options.tls)?;
         let listen = |source| ServeError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
@@ -162,18 +182,23 @@ impl Server {
         let pin = options.pin.unwrap_or_else(|| Pin::usual(&topology));
         let pool = Pool::start(pin.seats(&topology, threads))
             .map_err(|source| ServeError::Threads { threads, source })?;
-        let numbers = topology.nodes().iter().map(|node| node.number).collect();
-        let placement = Placement::on(numbers, options.placement);
-        let placement = options
-            .placements
-            .iter()
-            .fold(placement, |all, (name, policy)| all.with(name, *policy));
+        let nodes = topology.nodes().iter().map(|node| node.number).collect();
+        let store = match budget {
+            Some(budget) => Store::open_within(&options.data, budget, nodes)?,
+            None => {
+                let placement = Placement::on(nodes, options.placement);
+                let placements = options.placements.iter();
+                let placement =
+                    placements.fold(placement, |all, (name, policy)| all.with(name, *policy));
+                Store::open_on(&options.data, placement)?
+            }
+        };
         Ok(Self {
             address: listener.local_addr().map_err(listen)?,
             listener,
             transport,
             tokens: options.tokens,
-            store: Arc::new(Store::open_on(&options.data, placement)?),
+            store: Arc::new(store),
             pool,
             limits: options.limits,
             cache: Arc::new(MomentCache::new(options.moment_cache)),

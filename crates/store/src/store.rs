@@ -228,9 +228,9 @@ impl Store {
     /// nodes of the kernel's numbers given, if there are several. Buffers for reading take up to
     /// [`READ_BUFFERS`](Self::READ_BUFFERS) bytes besides for each ring degree in use.
     pub fn open_within(directory: &Path, budget: u64, nodes: Vec<u32>) -> Result<Self, StoreError> {
-        let tier = Tier::new(budget, &nodes)?;
-        let placement = Placement::on(nodes, Policy::Interleave);
+        let placement = Placement::on(nodes.clone(), Policy::Interleave);
         placement.check()?;
+        let tier = Tier::new(budget, &nodes)?;
         Self::open_with(directory, placement, Some(Arc::new(tier)))
     }
 

@@ -6,6 +6,7 @@ use super::{machine, median, timed};
 use crate::Outcome;
 use crate::arguments::ThreadArguments;
 use crate::output::{Failure, Output, OutputFile, Unit, bytes, seconds};
+use bytesize::ByteSize;
 use oboro_client::{Answers, Connection, EncryptedCounter, LevelTrace, upload};
 use oboro_mining::{Bitmap, Dataset, Itemset, QuestParameters, SupportCounter, Transactions};
 use oboro_ring::moment::MAX_LENGTH;
@@ -57,6 +58,9 @@ pub struct Arguments {
     /// decrypted supports of the itemsets in lexicographic order.
     #[arg(long, value_name = "DIR")]
     export: Option<PathBuf>,
+    /// What the server's process may hold in memory, as its own --memory says.
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<ByteSize>,
     #[command(flatten)]
     threads: ThreadArguments,
 }
@@ -415,7 +419,7 @@ impl Served {
         output: Output,
     ) -> Result<Self, Failure> {
         let threads = arguments.threads.count();
-        let server = Server::start(store, threads)?;
+        let server = Server::start(store, threads, arguments.memory)?;
         let connection = server.connect()?;
         let (uploaded, uploading) =
             timed(|| upload(&connection, dataset.bundle(), NAME, &|_, _| {}));
