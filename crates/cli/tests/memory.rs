@@ -3,6 +3,7 @@
 mod common;
 
 use common::plaintext::random_baskets;
+use common::proxy::{Direction, Proxy};
 use common::{Home, Server, says, until};
 use serde_json::Value;
 
@@ -122,4 +123,25 @@ fn two_clients_share_what_is_too_little_for_both() {
     let [first, second] = mining.map(|mining| mining.json());
     assert_eq!(first["frequent"], second["frequent"]);
     drop(server);
+}
+
+#[test]
+fn a_client_that_goes_away_gives_its_memory_to_the_next() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    // 51 panels of 20 KiB modulo three limbs are 3.1 MB: triples have room once, not twice.
+    let server = operator.serve(&options(12).replace("--max-queries 1", "--max-queries 3"));
+    owner.talk_to(server.url());
+    owner.write_fimi("rows.dat", &random_baskets(2_000, 50, 160));
+    owner.json("encrypt rows.dat --max-len 3");
+    owner.json("upload rows.oboro");
+    let proxy = Proxy::to(server.address());
+    // More than buffers between server and client hold, less than the answer about triples.
+    proxy.stall_after(Direction::Down, 8 << 20);
+    let mine = "mine rows.oboro --min-support 10% --verify rows.dat --answers moments --json";
+    let stalled = owner.start(&format!("{mine} --server {}", proxy.url()));
+    proxy.wait_until_stalled(1);
+    let next = owner.start(mine);
+    proxy.cut();
+    next.json();
+    assert_eq!(stalled.ended().code, Some(1));
 }

@@ -20,7 +20,7 @@ use oboro_machine::{Distances, Seat};
 use oboro_store::{Reads, StoreError, Stream};
 use oboro_tasks::{Claim, Graph, Input, Order, Schedule, Task};
 use std::ops::{ControlFlow, Range};
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -333,6 +333,13 @@ impl<S: Source> Count<S> {
             self.failure().map_or(Ok(()), Err)
         };
         thread::scope(|scope| {
+            // Whoever waits for a group would wait for ever for one that panicked with another.
+            let work = |seat| {
+                catch_unwind(AssertUnwindSafe(|| work(seat))).unwrap_or_else(|panic| {
+                    self.stop();
+                    resume_unwind(panic)
+                })
+            };
             let threads: Vec<_> = seats
                 .iter()
                 .map(|seat| scope.spawn(move || work(seat)))

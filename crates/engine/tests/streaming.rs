@@ -279,6 +279,21 @@ fn whoever_waits_is_told_and_whoever_stops_gives_all_back() {
     assert_eq!(step(&second), Step::Exhausted);
 }
 
+#[test]
+#[should_panic(expected = "a sink that fails")]
+fn a_panic_ends_those_who_wait() {
+    let directory = TempDir::new().unwrap();
+    let blocks = [8, 8, 8, 8];
+    upload(directory.path(), &blocks);
+    let source = snapshot(directory.path(), Some(room(&blocks[2..], 5)));
+    let plan = Plan::new(&pairs(4), LIMBS);
+    let count = Count::new(source, plan, &Distances::one_node()).unwrap();
+    let _ = count.run(&seats(2), &|moments| {
+        assert_ne!(moments.group, 0, "a sink that fails");
+        ControlFlow::Continue(())
+    });
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 

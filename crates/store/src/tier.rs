@@ -1,6 +1,6 @@
 //! The part of a store's ciphertext that is in memory, within a budget.
 //!
-//! Panels of all datasets lie in one arena of the budget's size. The [ledger](ledger) decides which: what
+//! Panels of all datasets lie in one arena of the budget's size. The [ledger] decides which: what
 //! it lets in is read, checked and unpacked by the [reader](crate::io)'s threads, masks are expanded by
 //! whoever finds out that there is room for them. Who counts opens a [`Stream`] and is told as its
 //! groups arrive.
