@@ -113,7 +113,7 @@ impl Model {
     }
 
     fn release(&mut self, which: usize) {
-        let (id, group) = self.arrived.swap_remove(which);
+        let (id, group) = self.arrived.remove(which);
         *self.done.entry(id).or_default() += 1;
         self.ledger.release(id, group);
         match self.done[&id] == self.open[&id].groups.len() {
@@ -187,6 +187,9 @@ fn a_part_of_what_does_not_fit_stays_for_the_next_question() {
         model.run()
     };
     assert_eq!(loads(&mut model), 30);
+    // Where the next question begins.
+    let part = column(0, 0);
+    assert!((0..10).all(|segment| model.there.contains(&Key { segment, part })));
     // A cyclic scan with room for 15 panels would find none of 30 by recency.
     for _ in 0..5 {
         let loads = loads(&mut model);
@@ -270,6 +273,23 @@ fn streams_are_admitted_first_come_first_served() {
     assert_eq!(admitted(&model), [Some(true), Some(false), Some(false)]);
     model.close(first);
     assert_eq!(admitted(&model), [None, Some(true), Some(true)]);
+    model.run();
+}
+
+#[test]
+fn whoever_waits_is_let_in_before_others_go_far_ahead() {
+    let mut model = Model::new(150, ALL);
+    let first = model.open(plan(0..30, &[column(0, 0)])).unwrap();
+    while !model.loading.is_empty() {
+        model.load(0);
+    }
+    // All of the budget is taken.
+    let parts = [column(0, 0), column(0, 1), column(0, 2)];
+    let second = model.open(plan(40..42, &parts)).unwrap();
+    while !model.ledger.streams[&second].is_admitted {
+        model.release(0);
+    }
+    assert!(model.done[&first] < 20, "{:?}", model.done);
     model.run();
 }
 
