@@ -15,6 +15,7 @@ mod fair;
 mod limits;
 mod linger;
 mod listen;
+mod memory;
 mod outbox;
 mod packing;
 mod pool;

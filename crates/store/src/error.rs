@@ -83,6 +83,16 @@ pub enum StoreError {
         source: ArenaError,
     },
     #[error(
+        "this question needs {needed} bytes of ciphertext in memory at a time, but this server has {capacity} for \
+         that. Ask about fewer columns (a higher --min-support), or ask its operator to raise --memory by at least {}.",
+        needed.saturating_sub(*capacity) / 15 * 16 + 16
+    )]
+    Budget { needed: u64, capacity: u64 },
+    #[error(
+        "cannot start the threads that read ciphertext: {source}. Check the limits of this process."
+    )]
+    Reader { source: io::Error },
+    #[error(
         "the store cannot be opened with its datasets placed on NUMA nodes: {source} Or ask for no \
          placement, and they lie wherever the kernel puts them."
     )]
@@ -326,8 +336,9 @@ impl StoreError {
             }
             Damaged { .. } | SegmentRefused { .. } | CatalogueDamaged { .. } => ErrorKind::DataLoss,
             DiskFull { .. } => ErrorKind::DiskFull,
-            Memory { .. } => ErrorKind::MemoryFull,
+            Memory { .. } | Budget { .. } => ErrorKind::MemoryFull,
             Io { .. }
+            | Reader { .. }
             | Catalogue { .. }
             | CatalogueNewer { .. }
             | CatalogueForeign { .. }

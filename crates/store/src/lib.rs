@@ -15,6 +15,7 @@ mod codec;
 mod error;
 mod files;
 mod id;
+mod io;
 mod manifest;
 mod pace;
 mod panel;
@@ -24,6 +25,7 @@ mod snapshot;
 mod store;
 #[cfg(test)]
 mod testing;
+mod tier;
 
 pub use bundle::{Bundle, BundleWriter, MAX_SEALED_BYTES};
 pub use error::{ErrorKind, Fault, StoreError};
@@ -40,3 +42,4 @@ pub use store::{
     BackedUp, Damage, DatasetInfo, Listing, MAX_NAME_CHARS, Published, Scrub, Scrubbed,
     ScrubbedPart, SegmentProgress, SegmentReceiver, Store, UploadStatus, backup,
 };
+pub use tier::{Arrival, Listener, Part, Reads, Stream};

@@ -17,7 +17,7 @@ use std::io::{self, Write};
 use std::num::NonZero;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The most blocks a segment holds.
 pub const BLOCKS_PER_SEGMENT: u32 = 64;
@@ -82,6 +82,12 @@ impl Layout {
 pub fn segment_bytes(parameters: &Parameters, columns: u32, blocks: u32) -> Option<u64> {
     let limbs = u32::try_from(parameters.limb_count()).ok()?;
     Layout::new(parameters.log_degree(), limbs, columns, blocks).map(|layout| layout.total)
+}
+
+/// The bytes, with padding, of a panel of a full segment.
+pub(crate) fn full_panel_bytes(parameters: &Parameters) -> usize {
+    let packed = pack::packed_len((BLOCKS_PER_SEGMENT as usize) << parameters.log_degree());
+    packed.next_multiple_of(ALIGNMENT as usize)
 }
 
 /// What a segment is about to hold.
@@ -435,7 +441,7 @@ pub(crate) fn forget_cached(file: &File, start: u64, bytes: u64) {
 /// A complete segment file, open for reading. It can still be read after the file's
 /// name is gone. Reading takes `&self` and works from any number of threads.
 pub struct Segment {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     header: Header,
 }
@@ -456,7 +462,7 @@ impl Segment {
             .len();
         let header = Header::read(&file, length).map_err(damaged)?;
         Ok(Self {
-            file,
+            file: Arc::new(file),
             path: path.into(),
             header,
         })
@@ -560,20 +566,66 @@ impl Segment {
             self.panel_len(),
             "a panel holds blocks × N residues"
         );
-        let mut pieces = pieces.into_iter();
-        let mut piece: &mut [u32] = &mut [];
-        self.check_panel(limb, column, |mut packed| {
-            while !packed.is_empty() {
-                if piece.is_empty() {
-                    piece = pieces.next().expect("the pieces hold the panel");
-                }
-                let residues = piece.len().min(pack::unpacked_len(packed.len()));
-                let (now, later) = std::mem::take(&mut piece).split_at_mut(residues);
-                let (bytes, rest) = packed.split_at(pack::packed_len(residues));
-                pack::unpack(bytes, now);
-                (piece, packed) = (later, rest);
-            }
-        })
+        self.check_panel(limb, column, unpack_into(pieces))
+    }
+
+    /// Where a panel lies in the file: its offset and its bytes with padding. Panics if there is no
+    /// such panel.
+    pub(crate) fn panel_place(&self, limb: usize, column: usize) -> (u64, usize) {
+        let panel = self.header.description.panel_number(limb, column);
+        let panel = panel.expect("the segment has the panel");
+        let layout = self.header.layout;
+        (layout.panel_offset(panel), layout.stride as usize)
+    }
+
+    /// The bytes of every panel with padding.
+    pub(crate) fn panel_file_bytes(&self) -> usize {
+        self.header.layout.stride as usize
+    }
+
+    /// The file that panels lie in.
+    pub(crate) fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    /// Checks a panel that was read with its padding, and unpacks it into slices of whole blocks that
+    /// hold it one after another; if it is damaged, they mean nothing.
+    pub(crate) fn unpack_panel(
+        &self,
+        limb: usize,
+        column: usize,
+        bytes: &[u8],
+        pieces: Vec<&mut [u32]>,
+    ) -> Result<(), StoreError> {
+        let mut unpack = unpack_into(pieces);
+        let mut hasher = blake3::Hasher::new();
+        let (packed, padding) = bytes.split_at(self.header.layout.packed as usize);
+        for chunk in packed.chunks(CHUNK_BYTES) {
+            hasher.update(chunk);
+            unpack(chunk);
+        }
+        let panel = self.header.description.panel_number(limb, column)?;
+        let digest = Digest(*hasher.finalize().as_bytes());
+        match digest == self.header.panels[panel] && is_zero(padding) {
+            true => Ok(()),
+            false => Err(StoreError::Damaged {
+                subject: self.panel_subject(limb, column),
+                fault: Fault::Altered,
+            }),
+        }
+    }
+
+    /// The error of a panel that could not be read.
+    pub(crate) fn panel_error(&self, limb: usize, column: usize, error: io::Error) -> StoreError {
+        ReadError::Io(error).about(|| self.panel_subject(limb, column))
+    }
+
+    fn panel_subject(&self, limb: usize, column: usize) -> String {
+        let SegmentDescription { dataset, index, .. } = self.header.description;
+        format!(
+            "panel (limb {limb}, column {column}) of segment {index} of dataset {dataset} ({})",
+            self.path.display()
+        )
     }
 
     /// The packed bytes of one panel, after checking their digest.
@@ -637,14 +689,8 @@ impl Segment {
         column: usize,
         mut visit: impl FnMut(&[u8]),
     ) -> Result<(), StoreError> {
-        let SegmentDescription { dataset, index, .. } = self.header.description;
         let panel = self.header.description.panel_number(limb, column)?;
-        let subject = || {
-            format!(
-                "panel (limb {limb}, column {column}) of segment {index} of dataset {dataset} ({})",
-                self.path.display()
-            )
-        };
+        let subject = || self.panel_subject(limb, column);
         let altered = || StoreError::Damaged {
             subject: subject(),
             fault: Fault::Altered,
@@ -674,6 +720,24 @@ impl Segment {
             Ok(())
         } else {
             Err(altered())
+        }
+    }
+}
+
+/// Unpacks a panel that comes in chunks of whole pairs of residues into slices that hold it.
+fn unpack_into(pieces: Vec<&mut [u32]>) -> impl FnMut(&[u8]) {
+    let mut pieces = pieces.into_iter();
+    let mut piece: &mut [u32] = &mut [];
+    move |mut packed| {
+        while !packed.is_empty() {
+            if piece.is_empty() {
+                piece = pieces.next().expect("the pieces hold the panel");
+            }
+            let residues = piece.len().min(pack::unpacked_len(packed.len()));
+            let (now, later) = std::mem::take(&mut piece).split_at_mut(residues);
+            let (bytes, rest) = packed.split_at(pack::packed_len(residues));
+            pack::unpack(bytes, now);
+            (piece, packed) = (later, rest);
         }
     }
 }

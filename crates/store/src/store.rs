@@ -12,9 +12,10 @@ use crate::files::{
 };
 use crate::id::{DatasetId, Digest};
 use crate::manifest::Manifest;
-use crate::placement::Placement;
+use crate::placement::{Placement, Policy};
 use crate::segment::{Segment, forget_cached};
-use crate::snapshot::{ResidentSegment, Snapshot};
+use crate::snapshot::{OpenSegment, ResidentSegment, Snapshot};
+use crate::tier::Tier;
 use oboro_ring::Parameters;
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
@@ -117,6 +118,8 @@ pub struct Store {
 struct Shared {
     directory: PathBuf,
     placement: Placement,
+    /// Ciphertext in memory, where there is a budget for it.
+    tier: Option<Arc<Tier>>,
     state: Mutex<State>,
     /// Held as long as anything may still write.
     _lock: File,
@@ -138,6 +141,7 @@ impl Shared {
     fn open(
         directory: &Path,
         placement: Placement,
+        tier: Option<Arc<Tier>>,
         elsewhere: &'static str,
     ) -> Result<Self, StoreError> {
         let lock = lock(&directory.join("lock"), directory, elsewhere)?;
@@ -145,6 +149,7 @@ impl Shared {
         Ok(Self {
             directory: directory.into(),
             placement,
+            tier,
             state: Mutex::new(State {
                 catalogue: Catalogue::open(&directory.join(CATALOGUE))?,
                 snapshots: HashMap::new(),
@@ -245,6 +250,9 @@ fn check_name(name: &str) -> Result<(), StoreError> {
 }
 
 impl Store {
+    /// Bytes of buffers that a store with a budget reads into, for each ring degree in use.
+    pub const READ_BUFFERS: u64 = Tier::BUFFERS;
+
     /// Opens the store in `directory`, making an empty one where there is none, and
     /// sweeps what a crash may have left. Fails if another process has it open.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
@@ -255,14 +263,37 @@ impl Store {
     /// have memory on a node that is named.
     pub fn open_on(directory: &Path, placement: Placement) -> Result<Self, StoreError> {
         placement.check()?;
+        Self::open_with(directory, placement, None)
+    }
+
+    /// The same with at most `budget` bytes of ciphertext in memory, whose pages alternate between the
+    /// nodes of the kernel's numbers given, if there are several. Buffers for reading take up to
+    /// [`READ_BUFFERS`](Self::READ_BUFFERS) bytes besides for each ring degree in use.
+    pub fn open_within(directory: &Path, budget: u64, nodes: Vec<u32>) -> Result<Self, StoreError> {
+        let placement = Placement::on(nodes.clone(), Policy::Interleave);
+        placement.check()?;
+        let tier = Tier::new(budget, &nodes)?;
+        Self::open_with(directory, placement, Some(Arc::new(tier)))
+    }
+
+    fn open_with(
+        directory: &Path,
+        placement: Placement,
+        tier: Option<Arc<Tier>>,
+    ) -> Result<Self, StoreError> {
         ensure_directories(directory)?;
-        let shared = Shared::open(directory, placement, "directory for the store")?;
+        let shared = Shared::open(directory, placement, tier, "directory for the store")?;
         ensure_directory(&shared.datasets())?;
         sweep_all(&shared)?;
         shared.fill_reserve();
         Ok(Self {
             shared: Arc::new(shared),
         })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn tier(&self) -> Option<&Arc<Tier>> {
+        self.shared.tier.as_ref()
     }
 
     /// Begins the upload of a dataset or of a newer version of it, or finds where the upload
@@ -515,7 +546,13 @@ impl Store {
         for index in segments.len() as u32..manifest.segments.len() as u32 {
             let segment =
                 Segment::open_expected(&self.shared.segment(record.id, index), &manifest, index)?;
-            segments.push(Arc::new(ResidentSegment::new(segment, homes.clone())?));
+            segments.push(match &self.shared.tier {
+                None => {
+                    let resident = ResidentSegment::new(segment, homes.clone())?;
+                    OpenSegment::Resident(Arc::new(resident))
+                }
+                Some(tier) => OpenSegment::Tiered(Arc::new(tier.register(segment)?)),
+            });
         }
         let snapshot = Arc::new(Snapshot::new(record.name, manifest, segments, homes));
         if let Some(older) = state.snapshots.insert(record.id, snapshot.clone()) {

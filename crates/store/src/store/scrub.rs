@@ -95,7 +95,7 @@ impl Scrub {
         const ELSEWHERE: &str =
             "directory, or have its server scrub it (`oboro scrub --server URL`)";
         check_is_store(directory)?;
-        let shared = Shared::open(directory, Placement::default(), ELSEWHERE)?;
+        let shared = Shared::open(directory, Placement::default(), None, ELSEWHERE)?;
         Self::begin(Arc::new(shared), None)
     }
 

@@ -2,6 +2,7 @@
 
 use super::{machine, timed};
 use crate::output::Failure;
+use bytesize::ByteSize;
 use oboro_client::{Connection, Options};
 use oboro_store::Policy;
 use rustix::process::{Pid, Signal, kill_process};
@@ -19,9 +20,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one on a free port, its datasets in `data` and in memory as `placement` says. What it says
-    /// goes to standard error.
-    pub fn start(data: &Path, threads: NonZeroUsize, placement: Policy) -> Result<Self, Failure> {
+    /// Starts one on a free port, its datasets in `data` and in memory as `placement` says, with so much
+    /// memory if that is limited. What it says goes to standard error.
+    pub fn start(
+        data: &Path,
+        threads: NonZeroUsize,
+        placement: Policy,
+        memory: Option<ByteSize>,
+    ) -> Result<Self, Failure> {
         let failed = |problem: String| {
             Failure::from(format!(
                 "cannot start the server to measure: {problem}; check the space in the temporary directory"
@@ -39,6 +45,9 @@ impl Server {
             .args(["--moment-cache", "0"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
+        if let Some(memory) = memory {
+            command.args(["--memory", &memory.as_u64().to_string()]);
+        }
         if std::env::var_os("OBORO_LOG").is_none() {
             command.env("OBORO_LOG", "warn");
         }
