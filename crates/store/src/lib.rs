@@ -18,6 +18,7 @@ mod id;
 mod manifest;
 mod panel;
 mod placement;
+mod reader;
 mod segment;
 mod snapshot;
 mod store;
