@@ -20,6 +20,7 @@ mod manifest;
 mod pace;
 mod panel;
 mod placement;
+mod reader;
 mod segment;
 mod snapshot;
 mod store;
