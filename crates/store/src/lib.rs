@@ -15,7 +15,6 @@ mod codec;
 mod error;
 mod files;
 mod id;
-mod io;
 mod manifest;
 mod pace;
 mod panel;

@@ -15,7 +15,6 @@ use std::io;
 use std::num::NonZero;
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -31,19 +30,15 @@ pub(crate) struct Read {
     pub(crate) len: usize,
     /// Given the bytes, all of them, on a thread of the reader. They are lent: the buffer is for the next
     /// request when this returns.
-    pub(crate) then: Box<dyn FnOnce(io::Result<&[u8]>) + Send>,
+    pub(crate) then: Then,
 }
 
-/// What has been read, whole requests only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Counters {
-    pub(crate) requests: u64,
-    pub(crate) bytes: u64,
-}
+/// Takes what was read, or why it could not be.
+pub(crate) type Then = Box<dyn FnOnce(io::Result<&[u8]>) + Send>;
 
 /// How the kernel is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+#[derive(Debug, Clone, Copy)]
+enum Way {
     /// Through `io_uring`; with buffers that the kernel knows beforehand, where the limit on locked
     /// memory allows.
     Ring,
@@ -56,7 +51,6 @@ pub(crate) enum Way {
 pub(crate) struct Reader {
     queue: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
-    way: Way,
 }
 
 /// Requests that no buffer was free for yet.
@@ -65,8 +59,6 @@ struct Queue {
     state: Mutex<State>,
     /// There is a request, or the reader was dropped.
     news: Condvar,
-    requests: AtomicU64,
-    bytes: AtomicU64,
 }
 
 #[derive(Default)]
@@ -97,7 +89,6 @@ impl Reader {
         let mut reader = Self {
             queue: Arc::default(),
             threads: Vec::new(),
-            way,
         };
         for number in 0..threads {
             // The first position begins on a page, as direct I/O wants it.
@@ -124,17 +115,6 @@ impl Reader {
     pub(crate) fn submit(&self, read: Read) {
         self.queue.lock().waiting.push_back(read);
         self.queue.news.notify_one();
-    }
-
-    pub(crate) fn counters(&self) -> Counters {
-        Counters {
-            requests: self.queue.requests.load(Ordering::Relaxed),
-            bytes: self.queue.bytes.load(Ordering::Relaxed),
-        }
-    }
-
-    pub(crate) fn way(&self) -> Way {
-        self.way
     }
 }
 
@@ -194,7 +174,7 @@ impl Queue {
             }
             ring.wait();
             while let Some((then, arrived)) = ring.arrived() {
-                self.tell(then, arrived);
+                tell(then, arrived);
             }
         }
     }
@@ -206,18 +186,14 @@ impl Queue {
         while let Next::Read(read) = self.next(true) {
             let bytes = &mut buffer.bytes_mut()[..read.len];
             let arrived = read.file.read_exact_at(bytes, read.offset);
-            self.tell(read.then, arrived.map(|()| &*bytes));
+            tell(read.then, arrived.map(|()| &*bytes));
         }
     }
+}
 
-    fn tell(&self, then: Box<dyn FnOnce(io::Result<&[u8]>) + Send>, arrived: io::Result<&[u8]>) {
-        if let Ok(bytes) = arrived {
-            self.requests.fetch_add(1, Ordering::Relaxed);
-            self.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        }
-        // Its message is printed; other requests must not suffer for it.
-        let _ = catch_unwind(AssertUnwindSafe(|| then(arrived)));
-    }
+/// A panic there is printed; other requests must not suffer for it.
+fn tell(then: Then, arrived: io::Result<&[u8]>) {
+    let _ = catch_unwind(AssertUnwindSafe(|| then(arrived)));
 }
 
 enum Next {

@@ -10,12 +10,13 @@ use crate::files::{io_error, parent, partial_path, sync_directory};
 use crate::id::{DatasetId, Digest};
 use crate::manifest::{MAX_COLUMNS, Manifest, SegmentEntry};
 use oboro_ring::{MAX_LOG_DEGREE, MIN_LOG_DEGREE, Parameters, Seed, pack};
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, OFlags, fadvise};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::num::NonZero;
-use std::os::unix::fs::FileExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -583,9 +584,14 @@ impl Segment {
         self.header.layout.stride as usize
     }
 
-    /// The file that panels lie in.
-    pub(crate) fn file(&self) -> &Arc<File> {
-        &self.file
+    /// The same file opened once more, for reading past the system's cache where the file system can: what
+    /// streams is read once, and would drive out what others need. Offsets, lengths and buffers must be
+    /// multiples of 4096.
+    pub(crate) fn past_the_cache(&self) -> Arc<File> {
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let flags = OFlags::DIRECT.bits() as i32;
+        let opened = File::options().read(true).custom_flags(flags).open(path);
+        opened.map_or_else(|_| Arc::clone(&self.file), Arc::new)
     }
 
     /// Checks a panel that was read with its padding, and unpacks it into slices of whole blocks that

@@ -10,13 +10,15 @@ mod ledger;
 pub use ledger::{Part, Reads};
 
 use crate::error::StoreError;
-use crate::io::{Read, Reader};
 use crate::panel::Panel;
+use crate::reader::{Read, Reader};
 use crate::segment::{Segment, full_panel_bytes};
 use ledger::{Action, Key, Ledger, Plan, ReadCounters, StreamId};
 use oboro_fcmalloc::{Arena, Backing, MemoryPolicy};
 use oboro_ring::mask;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fs::File;
+use std::num::NonZero;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{io, thread};
@@ -24,7 +26,7 @@ use std::{io, thread};
 /// Bytes of packed buffers for datasets of one ring degree, which are as many as a fast device needs.
 const BUFFERS: usize = 32 << 20;
 /// At least so many, however large their panels.
-const LEAST_BUFFERS: usize = 4;
+const LEAST_BUFFERS: NonZero<usize> = NonZero::new(4).unwrap();
 /// Of the budget this part is not for panels: they leave gaps when they differ in size.
 const GAPS: u64 = 16;
 
@@ -59,6 +61,8 @@ struct State {
 struct StreamedSegment {
     number: u64,
     segment: Segment,
+    /// The segment's, past the system's cache where that is possible.
+    file: Arc<File>,
     /// Limb-major, the mask after the last column.
     panels: Box<[Mutex<Option<Arc<Panel>>>]>,
 }
@@ -170,7 +174,8 @@ impl Tier {
         if readers.range(bytes..).next().is_none() {
             // A full segment's panels, so that a dataset has one reader.
             let bytes = full_panel_bytes(&segment.description().parameters);
-            let buffers = (BUFFERS / bytes).max(LEAST_BUFFERS);
+            let buffers = NonZero::new(BUFFERS / bytes).unwrap_or(LEAST_BUFFERS);
+            let buffers = buffers.max(LEAST_BUFFERS);
             let reader =
                 Reader::start(buffers, bytes).map_err(|source| StoreError::Reader { source })?;
             readers.insert(bytes, reader);
@@ -183,6 +188,7 @@ impl Tier {
         let segment = Arc::new(StreamedSegment {
             number: state.registered,
             panels: (0..cells).map(|_| Mutex::default()).collect(),
+            file: segment.past_the_cache(),
             segment,
         });
         state.segments.insert(segment.number, Arc::clone(&segment));
@@ -267,7 +273,7 @@ impl Tier {
         let column = column.expect("masks are not read") as usize;
         let (offset, len) = load.segment.segment.panel_place(limb, column);
         let tier = Arc::downgrade(self);
-        let file = Arc::clone(load.segment.segment.file());
+        let file = Arc::clone(&load.segment.file);
         let then = Box::new(move |bytes: io::Result<&[u8]>| {
             // Without a tier nobody waits for it.
             let Some(tier) = tier.upgrade() else { return };

@@ -1,6 +1,6 @@
 //! A ring of requests (`io_uring`) and the buffers that they fill.
 
-use super::Read;
+use super::{Read, Then};
 use io_uring::{IoUring, opcode, types};
 use oboro_fcmalloc::Panel;
 use std::io;
@@ -22,8 +22,6 @@ struct Begun {
     /// Bytes that are there.
     done: usize,
 }
-
-type Then = Box<dyn FnOnce(io::Result<&[u8]>) + Send>;
 
 impl Ring {
     /// A ring with these buffers.

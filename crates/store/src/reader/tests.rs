@@ -49,19 +49,10 @@ fn everybody_gets_the_bytes_that_were_asked_for() {
             .iter()
             .map(|&(offset, len)| read(&reader, &file, offset as u64, len.min(4096)))
             .collect();
-        let mut bytes = 0;
         for (&(offset, len), heard) in parts.iter().zip(heard) {
             let arrived = heard.recv().unwrap().unwrap();
-            assert_eq!(
-                arrived,
-                content(offset, len.min(4096)),
-                "{:?}",
-                reader.way()
-            );
-            bytes += arrived.len() as u64;
+            assert_eq!(arrived, content(offset, len.min(4096)));
         }
-        let requests = 99;
-        assert_eq!(reader.counters(), Counters { requests, bytes });
     }
 }
 
@@ -73,7 +64,6 @@ fn a_file_that_ends_early_is_an_error() {
             let arrived = read(&reader, &file, offset, len).recv().unwrap();
             assert_eq!(arrived.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         }
-        assert_eq!(reader.counters(), Counters::default());
         assert!(read(&reader, &file, 4096, 100).recv().unwrap().is_ok());
     }
 }
