@@ -152,5 +152,11 @@ fn a_scrub_ends_with_its_server() {
     let (owner, _operator, server, _segment) = published();
     let slow = slow_scrub(&owner, &server);
     server.kill();
-    says(&slow.ended().refusal(), &["broke while scrubbing"]);
+    // The first words of the server may not have arrived.
+    let message = slow.ended().refusal();
+    let ends = [
+        "broke while scrubbing",
+        "does not answer as an Oboro server",
+    ];
+    assert!(ends.iter().any(|end| message.contains(end)), "{message}");
 }
