@@ -20,8 +20,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one on a free port, its datasets in `data` and in memory as `placement` says, with so much
-    /// memory if that is limited. What it says goes to standard error.
+    /// Starts one on a free port, its datasets in `data` and in memory as `placement` says, or within so
+    /// much memory. What it says goes to standard error.
     pub fn start(
         data: &Path,
         threads: NonZeroUsize,
@@ -41,13 +41,14 @@ impl Server {
             .arg("--data")
             .arg(data)
             .args(["--threads", &threads.to_string()])
-            .args(["--placement", &placement.to_string()])
             .args(["--moment-cache", "0"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
-        if let Some(memory) = memory {
-            command.args(["--memory", &memory.as_u64().to_string()]);
-        }
+        // Within a budget nothing is placed.
+        match memory {
+            Some(memory) => command.args(["--memory", &memory.as_u64().to_string()]),
+            None => command.args(["--placement", &placement.to_string()]),
+        };
         if std::env::var_os("OBORO_LOG").is_none() {
             command.env("OBORO_LOG", "warn");
         }
