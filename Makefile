@@ -58,8 +58,10 @@ bench-alloc: | toolchain-alloc ## Compare fcmalloc with other allocators; ALLOC_
 bench-mining: build ## Mine real data sets end to end and print times and sizes
 	$(PYTHON) bench/mining.py --oboro "$(OBORO)" --data "$(BENCH_DATA)"
 
-bench-numa: build ## Tables 3-1 to 3-3 of the NUMA paper; NUMA_BENCH=--quick for a smoke run
-	"$(OBORO)" bench numa --json $(NUMA_BENCH)
+bench-numa: build | toolchain-numa ## The NUMA paper's tables, and a model; NUMA_BENCH=--quick for a smoke run
+	$(MAKE) -C fcmalloc/bench fhe
+	"$(OBORO)" bench numa --json --library fcmalloc/build/bench/cargo/release/fhe-support $(NUMA_BENCH) \
+	    | $(PYTHON) bench/numa_model.py
 
 bench-engine: | toolchain-build ## Time the engine alone, and reading the same residues
 	cargo bench --quiet --locked -p oboro-engine --bench engine
@@ -161,10 +163,11 @@ $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION): | toolchain-fuzz
 NEEDS_build := rust cc
 NEEDS_alloc := rust cc c++ cmake python
 NEEDS_bench := python venv
+NEEDS_numa := rust cc python
 NEEDS_test := rust cc c++ cmake python
 NEEDS_fuzz := rust cc c++
 NEEDS_lint := rust cc rustfmt clippy python venv
-TOOLCHAINS := toolchain-build toolchain-alloc toolchain-bench toolchain-test toolchain-fuzz toolchain-lint
+TOOLCHAINS := toolchain-build toolchain-alloc toolchain-numa toolchain-bench toolchain-test toolchain-fuzz toolchain-lint
 
 .PHONY: $(TOOLCHAINS)
 $(TOOLCHAINS): toolchain-%:

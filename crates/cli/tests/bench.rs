@@ -5,6 +5,7 @@ mod common;
 use common::{Home, says};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 const SHAPE: &str = "bench support --items 5 --transactions 9000 --threads 2 --runs 2";
 
@@ -158,11 +159,26 @@ fn support_refuses_what_it_cannot_measure() {
     says(&home.refused(SHAPE), &["set TMPDIR"]);
 }
 
+/// The lines and the summary of the bench on NUMA, as quick as it can be.
+fn numa(options: &str) -> (Vec<Value>, Value) {
+    let home = home();
+    let mut printed = lines(
+        &home,
+        &format!("bench numa --quick --loops 1 --threads 2 {options}"),
+    );
+    let summary = printed.pop().unwrap();
+    let left = fs::read_dir(home.path("tmp")).unwrap().count();
+    assert_eq!(left, 0, "temporary files are left behind");
+    (printed, summary)
+}
+
 #[test]
 fn numa_adds_arrays_near_and_far() {
-    let home = home();
-    let printed = lines(&home, "bench numa --quick --loops 1");
-    let (summary, rows) = printed.split_last().unwrap();
+    let (rows, summary) = numa("");
+    let rows: Vec<Value> = rows
+        .into_iter()
+        .filter(|row| row["elements"].is_u64())
+        .collect();
 
     let shape = |row: &Value| {
         let number = |field: &str| row[field].as_u64().unwrap();
@@ -175,7 +191,7 @@ fn numa_adds_arrays_near_and_far() {
     let expected = [&sizes[..], &at_most("3-2"), &at_most("3-3")].concat();
     assert_eq!(rows.iter().map(shape).collect::<Vec<_>>(), expected);
 
-    for row in rows {
+    for row in &rows {
         assert_eq!(row["verified"], true, "{row}");
         for case in ["ocr", "worst", "best"] {
             let mean = row["nanoseconds"][case].as_u64().unwrap();
@@ -202,13 +218,160 @@ fn numa_adds_arrays_near_and_far() {
     assert_eq!(notes.contains("one NUMA node only"), coincide, "{notes}");
 }
 
+/// A program that reports as the one in fcmalloc/bench/fhe does, of half the transactions.
+fn library(home: &Home, verified: bool) -> String {
+    let report = format!(
+        r#"{{"phases": {{"initial": {{"wall": 9}}, "modulus_switch": {{"wall": 1}},
+           "product": {{"wall": 2}}, "add": {{"wall": 3}}, "freeing": {{"wall": 4}}}},
+           "slots": 10000, "verified": {verified}}}"#
+    );
+    home.write("report.json", &report);
+    let script = format!(
+        "#!/bin/sh\necho \"$@\" >> {}\ncat {}\n",
+        home.path("asked").display(),
+        home.path("report.json").display()
+    );
+    home.write("library", &script);
+    let program = home.path("library");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    program.display().to_string()
+}
+
+#[test]
+fn numa_counts_with_every_placement_in_turn() {
+    let home = home();
+    let program = library(&home, true);
+    let (rows, summary) = numa(&format!("--library {program}"));
+
+    let (oboro, ordinary) = ("Oboro, fcmalloc", "fhe crate, system malloc");
+    let runs: Vec<&Value> = rows.iter().filter(|row| row["table"] == "6-3").collect();
+    let turn = |row: &&Value| {
+        let text = |field: &str| row[field].as_str().unwrap().to_owned();
+        (
+            row["run"].as_u64().unwrap(),
+            text("placement"),
+            text("library"),
+        )
+    };
+    let expected: Vec<_> = (1..=3)
+        .flat_map(|run| ["item", "transaction", "random"].map(|placement| (run, placement)))
+        .flat_map(|(run, placement)| {
+            [oboro, ordinary].map(|library| (run, placement.to_owned(), library.to_owned()))
+        })
+        .collect();
+    assert_eq!(runs.iter().map(turn).collect::<Vec<_>>(), expected);
+    for run in &runs {
+        assert_eq!(run["verified"], true, "{run}");
+        assert!(run["seconds"].as_f64().unwrap() > 0.0, "{run}");
+    }
+    let asked = String::from_utf8(home.read("asked")).unwrap();
+    let asked: Vec<&str> = asked.lines().collect();
+    assert_eq!(asked.len(), 9);
+    assert_eq!(asked[1], "--placement transaction --columns 6 2 1");
+
+    let figures = &summary["table_6_3"];
+    let table = figures["rows"].as_array().unwrap();
+    assert_eq!(table.len(), 6);
+    // Ten seconds for half of 20,000 transactions.
+    assert_eq!(table[0]["library"], ordinary);
+    assert_eq!(table[0]["seconds"], 20.0);
+    assert_eq!(table[0]["paper_seconds"], 521.6);
+    assert_eq!(table[4]["library"], oboro);
+    assert_eq!(table[4]["placement"], "transaction");
+    assert_eq!(table[4]["paper_seconds"], 7.775);
+    let mut times: Vec<f64> = runs
+        .iter()
+        .filter(|run| run["library"] == oboro && run["placement"] == "transaction")
+        .map(|run| run["seconds"].as_f64().unwrap())
+        .collect();
+    times.sort_by(f64::total_cmp);
+    assert_eq!(table[4]["seconds"], times[1], "the middle one of three");
+
+    let coincide = summary["nodes"] == 1;
+    assert_eq!(figures["placements_coincide"], coincide);
+    let notes = figures["notes"].to_string();
+    assert_eq!(
+        notes.contains("there is one NUMA node"),
+        coincide,
+        "{notes}"
+    );
+    assert!(!notes.contains("--library"), "{notes}");
+}
+
+#[test]
+fn numa_tells_which_node_reads_from_which() {
+    let (rows, summary) = numa("--nodes 3");
+    let traffic: Vec<&Value> = rows
+        .iter()
+        .filter(|row| row["bench"] == "numa traffic")
+        .collect();
+    assert_eq!(summary["traffic"].as_array().unwrap().len(), traffic.len());
+    let placements: Vec<_> = traffic.iter().map(|row| row["placement"].clone()).collect();
+    assert_eq!(placements, ["transaction", "item", "random", "interleave"]);
+    let bytes =
+        |row: &Value| -> Vec<Vec<u64>> { serde_json::from_value(row["traffic"].clone()).unwrap() };
+    let all = |row: &Value| bytes(row).iter().flatten().sum::<u64>();
+    for row in &traffic {
+        assert_eq!((&row["nodes"], &row["groups"]), (&3.into(), &12.into()));
+        assert_eq!(row["logical"], summary["nodes"] != 3);
+        assert_eq!(row["stolen_needlessly"], 0);
+        // Six columns and the mask: twelve groups of twelve blocks of 1024 residues.
+        assert_eq!(row["ciphertext_bytes"], 7 * 12 * 12 * 1024 * 4);
+        assert_eq!(row["multiply_adds"], (15 + 6 + 1) * 12 * 12 * 1024);
+        assert!(
+            all(row) >= row["ciphertext_bytes"].as_u64().unwrap(),
+            "{row}"
+        );
+        assert_eq!(all(row), all(traffic[0]), "placement changes no work");
+    }
+    if traffic[0]["logical"] == true {
+        // Nodes of the same speed have no reason to steal what is dealt evenly.
+        assert_eq!(traffic[0]["stolen"], 0);
+        let near = bytes(traffic[0]);
+        let is_near = |(reader, row): (usize, &Vec<u64>)| row[reader] == row.iter().sum::<u64>();
+        assert!(near.iter().enumerate().all(is_near), "{near:?}");
+    }
+    for row in bytes(traffic[3]) {
+        assert!(
+            row.iter().all(|&bytes| bytes == row[0]),
+            "interleaved: {row:?}"
+        );
+    }
+    let notes = summary["table_6_3"]["notes"].to_string();
+    assert!(notes.contains("--library"), "{notes}");
+}
+
+#[test]
+fn numa_fails_where_the_library_does() {
+    let home = home();
+    let quick = "bench numa --quick --loops 1 --threads 2 --library";
+    let program = library(&home, false);
+    let ended = home.run(&format!("{quick} {program}"));
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    says(&ended.stderr, &["supports differ", "the library"]);
+    says(
+        &home.refused(&format!("{quick} nowhere")),
+        &["make bench-numa"],
+    );
+}
+
 #[test]
 fn numa_speaks_to_people() {
     let home = home();
     let text = home.done("bench numa --quick --loops 1");
     says(
         &text,
-        &["table 3-3", "kcycles", "all sums are right", "E7-8880 v3"],
+        &[
+            "table 3-3",
+            "kcycles",
+            "all sums and supports are right",
+            "E7-8880 v3",
+            "table 6-3",
+            "HElib+, numalloc",
+            "near; ",
+        ],
     );
     home.misused("bench numa --loops 0");
+    home.misused("bench numa --runs 2");
+    home.misused("bench numa --nodes 1");
 }

@@ -1,52 +1,56 @@
 //! Support counting with BFV as a user of the `fhe` crate writes it.
 //!
-//! `fhe-support THREADS ROUNDS`. Initial makes encrypted columns. A round is one query: it switches
-//! the columns to the next modulus, multiplies all pairs, adds the products to their sums, and drops
-//! everything but the sums. The first round is a phase of its own; the later ones are the steady
-//! main phase.
+//! `fhe-support [--columns N] [--placement POLICY] THREADS ROUNDS`. Initial makes encrypted columns. A
+//! round is one query: it switches the columns to the next modulus, multiplies all pairs, adds the
+//! products to their sums, and drops everything but the sums. The first round is a phase of its own; the
+//! later ones are the steady main phase.
+//!
+//! With a placement each memory node has threads of its own, and a block of columns for each round, which
+//! they count: the blocks are dealt to the nodes. The policy says on which node a ciphertext is made.
 
+mod arguments;
 mod measure;
+mod places;
 mod team;
 
 use std::error::Error;
 use std::sync::{Arc, RwLock};
 
+use arguments::Arguments;
 use fhe::bfv::{BfvParameters, BfvParametersBuilder, Ciphertext, Encoding, Plaintext, SecretKey};
 use fhe_traits::{FheDecoder, FheDecrypter, FheEncoder, FheEncrypter};
 use measure::{Phase, Phases};
+use places::Places;
 use team::{Team, Work};
 
 const DEGREE: usize = 8192;
 const MODULI: [usize; 4] = [50, 50, 50, 50];
 const PLAINTEXT_MODULUS: u64 = 65537;
-const COLUMNS: usize = 9;
-const PAIRS: usize = COLUMNS * (COLUMNS - 1) / 2;
 
 /// Reads the command line, counts, and prints a line of JSON.
 ///
 /// # Errors
 ///
-/// Arguments that are not positive numbers, and what the library refuses.
+/// Arguments that are none, what the library refuses, and memory nodes that may not be used.
 pub fn run() -> Result<(), Box<dyn Error>> {
     let mut phases = Phases::begin();
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [threads, rounds] = arguments.as_slice() else {
-        return Err("usage: fhe-support THREADS ROUNDS".into());
-    };
-    let (threads, rounds) = (threads.parse()?, rounds.parse()?);
-    let counting = Counting::new()?;
-    let (verified, peak) = Team::new(threads).lead(&counting, |run| {
+    let arguments = Arguments::read(std::env::args().skip(1))?;
+    let places = Places::new(arguments.threads, arguments.placement)?;
+    let team = Team::new(places.seats());
+    let counting = Counting::new(&arguments, places)?;
+    let rounds = arguments.rounds;
+    let (verified, peak) = team.lead(&counting, |run| {
         phases.measure(Phase::Initial, || run(Step::Encrypt));
         phases.measure(Phase::First, || {
-            run(Step::Switch);
+            run(Step::Switch { round: 0 });
             run(Step::Multiply);
             run(Step::BeginSums);
             run(Step::DropProducts);
             run(Step::DropLowered);
         });
         measure::mark();
-        for _ in 0..rounds {
-            phases.measure(Phase::ModulusSwitch, || run(Step::Switch));
+        for round in 0..rounds {
+            phases.measure(Phase::ModulusSwitch, || run(Step::Switch { round }));
             phases.measure(Phase::Product, || run(Step::Multiply));
             phases.measure(Phase::Add, || run(Step::Add));
             phases.measure(Phase::Freeing, || {
@@ -57,16 +61,17 @@ pub fn run() -> Result<(), Box<dyn Error>> {
         measure::mark();
         (counting.verified(rounds + 1), measure::peak_bytes())
     });
+    let slots = DEGREE * rounds * counting.nodes.len();
     phases.measure(Phase::Terminal, || drop(counting));
-    phases.report(peak, verified?);
+    phases.report(peak, slots, verified?);
     Ok(())
 }
 
-/// What all threads do together before the next step begins.
+/// What all threads do together before the next step begins, each for its node.
 #[derive(Clone, Copy)]
 enum Step {
     Encrypt,
-    Switch,
+    Switch { round: usize },
     Multiply,
     BeginSums,
     Add,
@@ -102,26 +107,59 @@ impl Place {
 struct Counting {
     parameters: Arc<BfvParameters>,
     key: SecretKey,
-    columns: [Place; COLUMNS],
-    lowered: [Place; COLUMNS],
-    products: [Place; PAIRS],
-    sums: [Place; PAIRS],
+    places: Places,
+    columns: usize,
+    nodes: Vec<Node>,
+}
+
+/// What the threads of a node count.
+struct Node {
+    /// Column after column of block after block.
+    blocks: Vec<Place>,
+    lowered: Vec<Place>,
+    products: Vec<Place>,
+    sums: Vec<Place>,
+}
+
+impl Node {
+    fn new(columns: usize, blocks: usize) -> Self {
+        let empty = |count| (0..count).map(|_| Place::default()).collect();
+        let pairs = columns * (columns - 1) / 2;
+        Self {
+            blocks: empty(columns * blocks),
+            lowered: empty(columns),
+            products: empty(pairs),
+            sums: empty(pairs),
+        }
+    }
+
+    fn multiply(&self, product: usize) -> Ciphertext {
+        let (larger, smaller) = pair(product);
+        self.lowered[larger].read(|a| self.lowered[smaller].read(|b| a * b))
+    }
 }
 
 impl Counting {
-    fn new() -> fhe::Result<Self> {
+    fn new(arguments: &Arguments, places: Places) -> fhe::Result<Self> {
         let parameters = BfvParametersBuilder::new()
             .set_degree(DEGREE)
             .set_plaintext_modulus(PLAINTEXT_MODULUS)
             .set_moduli_sizes(&MODULI)
             .build_arc()?;
+        let columns = arguments.columns;
+        // Without a placement every round counts the same block.
+        let blocks = match arguments.placement {
+            Some(_) => arguments.rounds,
+            None => 1,
+        };
         Ok(Self {
             key: SecretKey::random(&parameters, &mut rand::rng()),
             parameters,
-            columns: std::array::from_fn(|_| Place::default()),
-            lowered: std::array::from_fn(|_| Place::default()),
-            products: std::array::from_fn(|_| Place::default()),
-            sums: std::array::from_fn(|_| Place::default()),
+            columns,
+            nodes: (0..places.nodes())
+                .map(|_| Node::new(columns, blocks))
+                .collect(),
+            places,
         })
     }
 
@@ -134,26 +172,17 @@ impl Counting {
             .expect("plaintext and key have the same parameters")
     }
 
-    fn switch(&self, column: usize) -> Ciphertext {
-        let mut lowered = self.columns[column].read(Clone::clone);
-        lowered.switch_down().expect("there is a level below");
-        lowered
-    }
-
-    fn multiply(&self, product: usize) -> Ciphertext {
-        let (larger, smaller) = pair(product);
-        self.lowered[larger].read(|a| self.lowered[smaller].read(|b| a * b))
-    }
-
     /// Whether every sum decrypts to the bits of its pair, times the rounds.
     fn verified(&self, rounds: usize) -> Result<bool, Box<dyn Error>> {
-        for product in 0..PAIRS {
-            let (larger, smaller) = pair(product);
-            let plaintext = self.sums[product].read(|sum| self.key.try_decrypt(sum))?;
-            let counted = Vec::<u64>::try_decode(&plaintext, Encoding::simd())?;
-            let expected = |slot| bit(larger, slot) * bit(smaller, slot) * rounds as u64;
-            if (0..DEGREE).any(|slot| counted[slot] != expected(slot)) {
-                return Ok(false);
+        for node in &self.nodes {
+            for (product, sum) in node.sums.iter().enumerate() {
+                let (larger, smaller) = pair(product);
+                let plaintext = sum.read(|sum| self.key.try_decrypt(sum))?;
+                let counted = Vec::<u64>::try_decode(&plaintext, Encoding::simd())?;
+                let expected = |slot| bit(larger, slot) * bit(smaller, slot) * rounds as u64;
+                if (0..DEGREE).any(|slot| counted[slot] != expected(slot)) {
+                    return Ok(false);
+                }
             }
         }
         Ok(true)
@@ -163,24 +192,43 @@ impl Counting {
 impl Work for Counting {
     type Step = Step;
 
-    fn tasks(step: Step) -> usize {
+    fn tasks(&self, step: Step, node: usize) -> usize {
+        let node = &self.nodes[node];
         match step {
-            Step::Encrypt | Step::Switch | Step::DropLowered => COLUMNS,
-            Step::Multiply | Step::BeginSums | Step::Add | Step::DropProducts => PAIRS,
+            Step::Encrypt => node.blocks.len(),
+            Step::Switch { .. } | Step::DropLowered => node.lowered.len(),
+            Step::Multiply | Step::BeginSums | Step::Add | Step::DropProducts => {
+                node.products.len()
+            }
         }
     }
 
-    fn perform(&self, step: Step, task: usize) {
+    fn perform(&self, step: Step, number: usize, task: usize) {
+        let node = &self.nodes[number];
         match step {
-            Step::Encrypt => self.columns[task].put(self.encrypt(task)),
-            Step::Switch => self.lowered[task].put(self.switch(task)),
-            Step::Multiply => self.products[task].put(self.multiply(task)),
-            Step::BeginSums => self.sums[task].put(self.products[task].read(Clone::clone)),
-            Step::Add => self.sums[task].add(&self.products[task]),
-            Step::DropProducts => drop(self.products[task].take()),
-            Step::DropLowered => drop(self.lowered[task].take()),
+            Step::Encrypt => {
+                let column = task % self.columns;
+                let made = self.places.make(number, column, || self.encrypt(column));
+                node.blocks[task].put(made);
+            }
+            Step::Switch { round } => {
+                let column = round * self.columns + task;
+                node.lowered[task].put(lowered(&node.blocks[column % node.blocks.len()]));
+            }
+            Step::Multiply => node.products[task].put(node.multiply(task)),
+            Step::BeginSums => node.sums[task].put(node.products[task].read(Clone::clone)),
+            Step::Add => node.sums[task].add(&node.products[task]),
+            Step::DropProducts => drop(node.products[task].take()),
+            Step::DropLowered => drop(node.lowered[task].take()),
         }
     }
+}
+
+/// The column at the next modulus.
+fn lowered(column: &Place) -> Ciphertext {
+    let mut lowered = column.read(Clone::clone);
+    lowered.switch_down().expect("there is a level below");
+    lowered
 }
 
 /// What a transaction (slot) has of an item (column): made up, and the same in every run.
@@ -190,8 +238,8 @@ fn bit(column: usize, slot: usize) -> u64 {
 
 /// The pair of columns of a product, the larger first.
 fn pair(product: usize) -> (usize, usize) {
-    let larger = (1..COLUMNS)
-        .rfind(|larger| larger * (larger - 1) / 2 <= product)
-        .expect("the first pair is (1, 0)");
+    let larger = (1..)
+        .find(|larger| larger * (larger + 1) / 2 > product)
+        .expect("pairs are fewer than numbers");
     (larger, product - larger * (larger - 1) / 2)
 }

@@ -63,8 +63,8 @@ impl Phases {
         result
     }
 
-    /// Prints everything as one line of JSON.
-    pub fn report(&self, peak_bytes: u64, verified: bool) {
+    /// Prints everything as one line of JSON, with the slots that the main phase counted.
+    pub fn report(&self, peak_bytes: u64, slots: usize, verified: bool) {
         let mut phases = String::new();
         for (name, spent) in NAMES.iter().zip(self.spent) {
             let comma = if phases.is_empty() { "" } else { ", " };
@@ -83,7 +83,7 @@ impl Phases {
         }
         println!(
             "{{\"start\": {:.6}, \"phases\": {{{phases}}}, \"peak_bytes\": {peak_bytes}, \
-             \"verified\": {verified}, \"finished\": {:.6}}}",
+             \"slots\": {slots}, \"verified\": {verified}, \"finished\": {:.6}}}",
             self.start,
             clock()
         );

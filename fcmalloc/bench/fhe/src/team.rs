@@ -1,20 +1,21 @@
-//! Threads that share out the tasks of a step as they come free: what one allocates another may
-//! free, as under OpenMP's dynamic schedule.
+//! Threads that share out the tasks of a step as they come free, those of a node among the threads of that
+//! node: what one allocates another may free, as under OpenMP's dynamic schedule.
 
+use crate::places::Seat;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, RwLock};
 
-/// Steps of a number of tasks each, in any order and on any thread.
+/// Steps of a number of tasks for each node, in any order and on any thread of the node.
 pub trait Work: Sync {
     type Step: Copy + Send + Sync;
 
-    fn tasks(step: Self::Step) -> usize;
-    fn perform(&self, step: Self::Step, task: usize);
+    fn tasks(&self, step: Self::Step, node: usize) -> usize;
+    fn perform(&self, step: Self::Step, node: usize, task: usize);
 }
 
-/// How many threads work, the leading one among them.
+/// Where the threads work, the leading one first.
 pub struct Team {
-    threads: usize,
+    seats: Vec<Seat>,
 }
 
 /// What the threads of a team agree on. No step means that they are dismissed.
@@ -22,32 +23,43 @@ struct Agreement<'a, W: Work> {
     work: &'a W,
     barrier: Barrier,
     step: RwLock<Option<W::Step>>,
-    next: AtomicUsize,
+    /// For each node.
+    next: Vec<AtomicUsize>,
 }
 
 impl Team {
-    pub fn new(threads: usize) -> Self {
-        Self { threads }
+    /// # Panics
+    ///
+    /// If there is no seat.
+    pub fn new(seats: Vec<Seat>) -> Self {
+        assert!(!seats.is_empty(), "someone must lead");
+        Self { seats }
     }
 
     /// Calls `leader` with a function that has the team perform a step and returns when it is done.
     pub fn lead<W: Work, R>(self, work: &W, leader: impl FnOnce(&dyn Fn(W::Step)) -> R) -> R {
         let agreement = Agreement {
             work,
-            barrier: Barrier::new(self.threads),
+            barrier: Barrier::new(self.seats.len()),
             step: RwLock::new(None),
-            next: AtomicUsize::new(0),
+            next: self.seats.iter().map(|_| AtomicUsize::new(0)).collect(),
         };
         std::thread::scope(|scope| {
-            for _ in 1..self.threads {
-                scope.spawn(|| while agreement.take_part() {});
+            for seat in &self.seats[1..] {
+                let agreement = &agreement;
+                scope.spawn(move || {
+                    seat.take();
+                    while agreement.take_part(seat.node) {}
+                });
             }
+            let node = self.seats[0].node;
+            self.seats[0].take();
             let led = leader(&|step| {
                 agreement.announce(Some(step));
-                agreement.take_part();
+                agreement.take_part(node);
             });
             agreement.announce(None);
-            agreement.take_part();
+            agreement.take_part(node);
             led
         })
     }
@@ -56,21 +68,24 @@ impl Team {
 impl<W: Work> Agreement<'_, W> {
     fn announce(&self, step: Option<W::Step>) {
         *self.step.write().expect("no thread panicked") = step;
-        self.next.store(0, Ordering::Relaxed);
+        for next in &self.next {
+            next.store(0, Ordering::Relaxed);
+        }
     }
 
-    /// Does a share of the announced step and waits for the others; false once dismissed.
-    fn take_part(&self) -> bool {
+    /// Does a share of what the announced step has for a node and waits for the others; false once
+    /// dismissed.
+    fn take_part(&self, node: usize) -> bool {
         self.barrier.wait();
         let Some(step) = *self.step.read().expect("no thread panicked") else {
             return false;
         };
         loop {
-            let task = self.next.fetch_add(1, Ordering::Relaxed);
-            if task >= W::tasks(step) {
+            let task = self.next[node].fetch_add(1, Ordering::Relaxed);
+            if task >= self.work.tasks(step, node) {
                 break;
             }
-            self.work.perform(step, task);
+            self.work.perform(step, node, task);
         }
         self.barrier.wait();
         true

@@ -8,6 +8,7 @@ mod machine;
 mod numa;
 mod server;
 mod support;
+mod workload;
 
 use crate::Outcome;
 use crate::output::Output;
@@ -40,6 +41,16 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (done, begun.elapsed())
 }
 
+/// The mean of several figures without the smallest and the largest, if there are more than two.
+fn trimmed_mean(mut figures: Vec<f64>) -> f64 {
+    figures.sort_unstable_by(f64::total_cmp);
+    let kept = match figures.as_slice() {
+        [_, kept @ .., _] if !kept.is_empty() => kept,
+        all => all,
+    };
+    kept.iter().sum::<f64>() / kept.len().max(1) as f64
+}
+
 /// The middle of what several runs took; the lower one of two.
 fn median(runs: impl IntoIterator<Item = Duration>) -> Duration {
     let mut runs: Vec<Duration> = runs.into_iter().collect();
@@ -47,5 +58,26 @@ fn median(runs: impl IntoIterator<Item = Duration>) -> Duration {
     match runs.len() {
         0 => Duration::ZERO,
         count => runs[(count - 1) / 2],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_and_the_smallest_do_not_count() {
+        assert_eq!(trimmed_mean(vec![90.0, 4.0, 1.0, 8.0]), 6.0);
+        assert_eq!(trimmed_mean(vec![5.0, 1.0, 2.0]), 2.0);
+        assert_eq!(trimmed_mean(vec![7.0; 8]), 7.0);
+        // Only one of equal ones.
+        assert_eq!(trimmed_mean(vec![9.0, 9.0, 1.0, 1.0]), 5.0);
+    }
+
+    #[test]
+    fn few_figures_all_count() {
+        assert_eq!(trimmed_mean(vec![]), 0.0);
+        assert_eq!(trimmed_mean(vec![3.0]), 3.0);
+        assert_eq!(trimmed_mean(vec![3.0, 5.0]), 4.0);
     }
 }

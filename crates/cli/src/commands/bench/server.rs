@@ -3,6 +3,7 @@
 use super::{machine, timed};
 use crate::output::Failure;
 use oboro_client::{Connection, Options};
+use oboro_store::Policy;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -18,8 +19,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one on a free port, its datasets in `data`. What it says goes to standard error.
-    pub fn start(data: &Path, threads: NonZeroUsize) -> Result<Self, Failure> {
+    /// Starts one on a free port, its datasets in `data` and in memory as `placement` says. What it says
+    /// goes to standard error.
+    pub fn start(data: &Path, threads: NonZeroUsize, placement: Policy) -> Result<Self, Failure> {
         let failed = |problem: String| {
             Failure::from(format!(
                 "cannot start the server to measure: {problem}; check the space in the temporary directory"
@@ -33,6 +35,7 @@ impl Server {
             .arg("--data")
             .arg(data)
             .args(["--threads", &threads.to_string()])
+            .args(["--placement", &placement.to_string()])
             .args(["--moment-cache", "0"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped());

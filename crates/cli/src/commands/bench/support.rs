@@ -1,26 +1,19 @@
 //! `oboro bench support`
 
-use super::itemsets::{Combinations, trie_nodes};
+use super::itemsets::trie_nodes;
 use super::server::Server;
+use super::workload::{NAME, Run, Workload, plaintext_supports, temporary_directory};
 use super::{machine, median, timed};
 use crate::Outcome;
 use crate::arguments::ThreadArguments;
-use crate::output::{Failure, Output, OutputFile, Unit, bytes, seconds};
-use oboro_client::{Answers, Connection, EncryptedCounter, LevelTrace, upload};
-use oboro_mining::{Bitmap, Dataset, Itemset, QuestParameters, SupportCounter, Transactions};
-use oboro_ring::moment::MAX_LENGTH;
-use oboro_rlwe::MasterKey;
+use crate::output::{Failure, Output, OutputFile, bytes, seconds};
+use oboro_client::upload;
+use oboro_mining::{Bitmap, Dataset, Itemset, QuestParameters};
+use oboro_store::Policy;
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
-
-/// The most itemsets that are asked for: what a minute or two of plaintext counting verifies.
-const MOST_ITEMSETS: usize = 1_000_000;
-/// The name of the dataset on the server.
-const NAME: &str = "bench";
 
 /// Count all itemsets of one length in synthetic data, encrypted and in plaintext.
 ///
@@ -62,26 +55,22 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
-    let itemsets = arguments.itemsets()?;
+    let workload = arguments.workload();
+    let itemsets = workload.itemsets()?;
     let export = arguments.export.as_deref().map(Export::prepare);
     let export = export.transpose()?;
-    let directory = tempfile::Builder::new()
-        .prefix("oboro-bench-")
-        .tempdir()
-        .map_err(|error| {
-            format!("cannot make a temporary directory: {error}; set TMPDIR to one with room")
-        })?;
-    let (transactions, generating) = timed(|| arguments.quest().generate());
+    let directory = temporary_directory()?;
+    let (transactions, generating) = timed(|| workload.generate());
     let transactions = transactions?;
     let bundle = directory.path().join("bench.oboro");
-    let (dataset, encrypting) = timed(|| encrypt(arguments, &transactions, &bundle, output));
+    let (dataset, encrypting) = timed(|| workload.encrypt(&transactions, &bundle, output));
     let dataset = dataset?;
     let store = directory.path().join("store");
     let served = Served::measure(arguments, &dataset, &itemsets, &store, output)?;
 
     let bitmap = Bitmap::new(&transactions);
     let native: Vec<_> = (0..arguments.runs)
-        .map(|_| timed(|| plaintext_supports(&bitmap, &itemsets, arguments.threads.count())))
+        .map(|_| timed(|| plaintext_supports(&bitmap, &itemsets, workload.threads)))
         .collect();
     let agrees = |run: &Run| native.iter().all(|(truth, _)| run.supports == *truth);
     let times = Times {
@@ -257,141 +246,14 @@ impl Summary {
 }
 
 impl Arguments {
-    /// As dense as the papers' setting, a third of the items in a transaction, up to its ten.
-    fn quest(&self) -> QuestParameters {
-        let papers = QuestParameters::default();
-        let share = (f64::from(self.items) / f64::from(papers.items)).min(1.0);
-        QuestParameters {
-            transactions: self.transactions,
+    fn workload(&self) -> Workload {
+        Workload {
             items: self.items,
-            transaction_length: (papers.transaction_length * share).max(1.0),
-            pattern_length: (papers.pattern_length * share).max(1.0),
+            transactions: self.transactions,
+            max_len: self.max_len,
             seed: self.seed,
-            ..papers
+            threads: self.threads.count(),
         }
-    }
-
-    /// All itemsets of the length asked for, in lexicographic order.
-    fn itemsets(&self) -> Result<Vec<Itemset>, Failure> {
-        let longest = MAX_LENGTH.min(self.items as usize);
-        if !(1..=longest).contains(&self.max_len) {
-            return Err(format!(
-                "--max-len {} is not possible with {} items; choose 1 to {longest}",
-                self.max_len, self.items
-            )
-            .into());
-        }
-        let itemsets: Vec<_> = Combinations::new(self.items, self.max_len)
-            .take(MOST_ITEMSETS + 1)
-            .collect();
-        if itemsets.len() > MOST_ITEMSETS {
-            return Err(format!(
-                "there are more than {MOST_ITEMSETS} itemsets of length {}; choose fewer --items or a smaller --max-len",
-                self.max_len
-            )
-            .into());
-        }
-        Ok(itemsets)
-    }
-}
-
-/// From transactions in memory to a finished bundle on disk.
-fn encrypt(
-    arguments: &Arguments,
-    transactions: &Transactions,
-    bundle: &Path,
-    output: Output,
-) -> Result<Dataset, Failure> {
-    let key = MasterKey::generate()
-        .map_err(|error| format!("the operating system gave no randomness ({error}); try again"))?;
-    let bar = output.bar("encrypting", Unit::BlockColumns);
-    let dataset = Dataset::create(
-        transactions,
-        &key,
-        bundle,
-        arguments.max_len,
-        0,
-        arguments.threads.count(),
-        &|done, total| {
-            bar.set(done, total);
-        },
-    );
-    bar.finish();
-    Ok(dataset?)
-}
-
-/// What one count of all itemsets gave and cost; it takes several questions if they are very many.
-struct Run {
-    supports: Vec<u64>,
-    questions: Vec<LevelTrace>,
-}
-
-impl Run {
-    fn measure(
-        connection: &Connection,
-        dataset: &Dataset,
-        itemsets: &[Itemset],
-        threads: NonZeroUsize,
-    ) -> Result<Self, Failure> {
-        let mut counter = EncryptedCounter::new(connection, dataset, NAME, threads)
-            .with_answers(Answers::Moments);
-        let supports = counter.count(itemsets[0].len(), itemsets)?;
-        let questions = counter.traces().to_vec();
-        Ok(Self {
-            supports,
-            questions,
-        })
-    }
-
-    fn elapsed(&self) -> Duration {
-        self.questions.iter().map(|trace| trace.elapsed).sum()
-    }
-
-    fn server(&self) -> Duration {
-        self.questions.iter().map(|trace| trace.server).sum()
-    }
-
-    fn combining(&self) -> Duration {
-        self.questions.iter().map(|trace| trace.combining).sum()
-    }
-
-    fn received_bytes(&self) -> u64 {
-        self.questions
-            .iter()
-            .map(|trace| trace.received_bytes)
-            .sum()
-    }
-
-    fn limbs(&self) -> u64 {
-        self.questions
-            .iter()
-            .map(|trace| trace.limbs as u64)
-            .max()
-            .unwrap_or(0)
-    }
-
-    fn to_json(&self, number: u16) -> Value {
-        json!({
-            "run": number,
-            "query_seconds": self.elapsed().as_secs_f64(),
-            "server_seconds": self.server().as_secs_f64(),
-            "client_decrypt_seconds": self.combining().as_secs_f64(),
-            "response_bytes": self.received_bytes(),
-        })
-    }
-
-    fn text(&self, number: u16) -> String {
-        let name = match number {
-            0 => "warm-up".to_owned(),
-            number => format!("run {number}"),
-        };
-        format!(
-            "{name:>8}  {:>9} in all, {:>9} of it at the server, {:>9} of combining, {} received\n",
-            seconds(self.elapsed()),
-            seconds(self.server()),
-            seconds(self.combining()),
-            bytes(self.received_bytes())
-        )
     }
 }
 
@@ -415,7 +277,7 @@ impl Served {
         output: Output,
     ) -> Result<Self, Failure> {
         let threads = arguments.threads.count();
-        let server = Server::start(store, threads)?;
+        let server = Server::start(store, threads, Policy::default())?;
         let connection = server.connect()?;
         let (uploaded, uploading) =
             timed(|| upload(&connection, dataset.bundle(), NAME, &|_, _| {}));
@@ -423,7 +285,7 @@ impl Served {
         let runs = (0..=arguments.runs)
             .map(|number| {
                 let run = Run::measure(&connection, dataset, itemsets, threads)?;
-                output.result(&run.to_json(number), || run.text(number))?;
+                output.result(&run_json(&run, number), || run_text(&run, number))?;
                 Ok(run)
             })
             .collect::<Result<_, Failure>>()?;
@@ -440,20 +302,28 @@ impl Served {
     }
 }
 
-/// Supports by AND and popcount, itemsets divided among threads.
-fn plaintext_supports(bitmap: &Bitmap, itemsets: &[Itemset], threads: NonZeroUsize) -> Vec<u64> {
-    let share = itemsets.len().div_ceil(threads.get());
-    let count = |itemset: &Itemset| bitmap.support(itemset).expect("every item has a column");
-    thread::scope(|scope| {
-        let workers: Vec<_> = itemsets
-            .chunks(share)
-            .map(|part| scope.spawn(move || part.iter().map(count).collect::<Vec<u64>>()))
-            .collect();
-        let part = |worker: thread::ScopedJoinHandle<'_, Vec<u64>>| {
-            worker.join().expect("counting does not panic")
-        };
-        workers.into_iter().flat_map(part).collect()
+fn run_json(run: &Run, number: u16) -> Value {
+    json!({
+        "run": number,
+        "query_seconds": run.elapsed().as_secs_f64(),
+        "server_seconds": run.server().as_secs_f64(),
+        "client_decrypt_seconds": run.combining().as_secs_f64(),
+        "response_bytes": run.received_bytes(),
     })
+}
+
+fn run_text(run: &Run, number: u16) -> String {
+    let name = match number {
+        0 => "warm-up".to_owned(),
+        number => format!("run {number}"),
+    };
+    format!(
+        "{name:>8}  {:>9} in all, {:>9} of it at the server, {:>9} of combining, {} received\n",
+        seconds(run.elapsed()),
+        seconds(run.server()),
+        seconds(run.combining()),
+        bytes(run.received_bytes())
+    )
 }
 
 /// The files by which others get the data and the result.

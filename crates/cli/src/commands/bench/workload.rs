@@ -1,0 +1,174 @@
+//! Transactions, and the question for all their itemsets of one length: what several benches measure.
+
+use super::itemsets::Combinations;
+use crate::output::{Failure, Output, Unit};
+use oboro_client::{Answers, Connection, EncryptedCounter, LevelTrace};
+use oboro_mining::{Bitmap, Dataset, Itemset, QuestParameters, SupportCounter, Transactions};
+use oboro_ring::moment::MAX_LENGTH;
+use oboro_rlwe::MasterKey;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// The most itemsets that are asked for: what a minute or two of plaintext counting verifies.
+const MOST_ITEMSETS: usize = 1_000_000;
+/// The name of the dataset on a server.
+pub const NAME: &str = "bench";
+
+/// What is counted, and by how many threads of each side.
+pub struct Workload {
+    pub items: u32,
+    pub transactions: u64,
+    /// The length of the itemsets.
+    pub max_len: usize,
+    pub seed: u64,
+    pub threads: NonZeroUsize,
+}
+
+impl Workload {
+    /// In the manner of Quest, as dense as the papers' setting, a third of the items in a transaction, up
+    /// to its ten.
+    pub fn generate(&self) -> Result<Transactions, Failure> {
+        let papers = QuestParameters::default();
+        let share = (f64::from(self.items) / f64::from(papers.items)).min(1.0);
+        let quest = QuestParameters {
+            transactions: self.transactions,
+            items: self.items,
+            transaction_length: (papers.transaction_length * share).max(1.0),
+            pattern_length: (papers.pattern_length * share).max(1.0),
+            seed: self.seed,
+            ..papers
+        };
+        Ok(quest.generate()?)
+    }
+
+    /// All itemsets of the length asked for, in lexicographic order.
+    pub fn itemsets(&self) -> Result<Vec<Itemset>, Failure> {
+        let longest = MAX_LENGTH.min(self.items as usize);
+        if !(1..=longest).contains(&self.max_len) {
+            return Err(format!(
+                "--max-len {} is not possible with {} items; choose 1 to {longest}",
+                self.max_len, self.items
+            )
+            .into());
+        }
+        let itemsets: Vec<_> = Combinations::new(self.items, self.max_len)
+            .take(MOST_ITEMSETS + 1)
+            .collect();
+        if itemsets.len() > MOST_ITEMSETS {
+            return Err(format!(
+                "there are more than {MOST_ITEMSETS} itemsets of length {}; choose fewer --items or a smaller --max-len",
+                self.max_len
+            )
+            .into());
+        }
+        Ok(itemsets)
+    }
+
+    /// From transactions in memory to a finished bundle on disk, with a key of its own.
+    pub fn encrypt(
+        &self,
+        transactions: &Transactions,
+        bundle: &Path,
+        output: Output,
+    ) -> Result<Dataset, Failure> {
+        let key = MasterKey::generate().map_err(|error| {
+            format!("the operating system gave no randomness ({error}); try again")
+        })?;
+        let bar = output.bar("encrypting", Unit::BlockColumns);
+        let dataset = Dataset::create(
+            transactions,
+            &key,
+            bundle,
+            self.max_len,
+            0,
+            self.threads,
+            &|done, total| {
+                bar.set(done, total);
+            },
+        );
+        bar.finish();
+        Ok(dataset?)
+    }
+}
+
+/// A directory for the files of a bench, which goes away with it.
+pub fn temporary_directory() -> Result<TempDir, Failure> {
+    let made = tempfile::Builder::new().prefix("oboro-bench-").tempdir();
+    made.map_err(|error| {
+        format!("cannot make a temporary directory: {error}; set TMPDIR to one with room").into()
+    })
+}
+
+/// What one count of all itemsets gave and cost; it takes several questions if they are very many.
+pub struct Run {
+    pub supports: Vec<u64>,
+    questions: Vec<LevelTrace>,
+}
+
+impl Run {
+    pub fn measure(
+        connection: &Connection,
+        dataset: &Dataset,
+        itemsets: &[Itemset],
+        threads: NonZeroUsize,
+    ) -> Result<Self, Failure> {
+        let mut counter = EncryptedCounter::new(connection, dataset, NAME, threads)
+            .with_answers(Answers::Moments);
+        let supports = counter.count(itemsets[0].len(), itemsets)?;
+        let questions = counter.traces().to_vec();
+        Ok(Self {
+            supports,
+            questions,
+        })
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        self.questions.iter().map(|trace| trace.elapsed).sum()
+    }
+
+    pub fn server(&self) -> Duration {
+        self.questions.iter().map(|trace| trace.server).sum()
+    }
+
+    pub fn combining(&self) -> Duration {
+        self.questions.iter().map(|trace| trace.combining).sum()
+    }
+
+    pub fn received_bytes(&self) -> u64 {
+        self.questions
+            .iter()
+            .map(|trace| trace.received_bytes)
+            .sum()
+    }
+
+    pub fn limbs(&self) -> u64 {
+        self.questions
+            .iter()
+            .map(|trace| trace.limbs as u64)
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+/// Supports by AND and popcount, itemsets divided among threads.
+pub fn plaintext_supports(
+    bitmap: &Bitmap,
+    itemsets: &[Itemset],
+    threads: NonZeroUsize,
+) -> Vec<u64> {
+    let share = itemsets.len().div_ceil(threads.get());
+    let count = |itemset: &Itemset| bitmap.support(itemset).expect("every item has a column");
+    thread::scope(|scope| {
+        let workers: Vec<_> = itemsets
+            .chunks(share)
+            .map(|part| scope.spawn(move || part.iter().map(count).collect::<Vec<u64>>()))
+            .collect();
+        let part = |worker: thread::ScopedJoinHandle<'_, Vec<u64>>| {
+            worker.join().expect("counting does not panic")
+        };
+        workers.into_iter().flat_map(part).collect()
+    })
+}
