@@ -168,7 +168,8 @@ def main() -> int:
     arguments = parser.parse_args()
     values = copied_lines()
     lines = [value for value in values if value.get("bench") == "numa traffic"]
-    if not lines or not values[-1].get("verified"):
+    ends = [value for value in values if value.get("bench") == "numa"]
+    if not lines or not ends or not ends[-1]["verified"]:
         print("error: the bench did not end well; see what it said", file=sys.stderr)
         return 1
     nodes = lines[0]["nodes"]

@@ -49,7 +49,7 @@ struct Row {
 
 /// One run of a library with a placement.
 #[derive(Serialize)]
-pub struct Measured {
+struct Measured {
     table: &'static str,
     library: &'static str,
     placement: String,
@@ -68,7 +68,7 @@ pub struct Measured {
     measured_fraction: Option<f64>,
 }
 
-/// The libraries, each with its counterpart in the paper.
+/// The name of each library, and its counterpart in the paper.
 const OBORO: (&str, paper::Counting) = ("Oboro, fcmalloc", paper::PROPOSED);
 const ORDINARY: (&str, paper::Counting) = ("fhe crate, system malloc", paper::ORDINARY);
 
@@ -133,16 +133,15 @@ fn rows(all: &[Measured]) -> Vec<Row> {
                 .iter()
                 .filter(|run| run.library == library && run.placement == placement)
                 .collect();
-            let times = runs.iter().map(|run| run.seconds);
-            let least_seconds = times.clone().fold(f64::INFINITY, f64::min);
             if runs.is_empty() {
                 continue;
             }
+            let times = runs.iter().map(|run| run.seconds);
             rows.push(Row {
                 library,
                 placement,
                 seconds: trimmed_mean(times.clone().collect()),
-                least_seconds,
+                least_seconds: times.clone().fold(f64::INFINITY, f64::min),
                 most_seconds: times.fold(0.0, f64::max),
                 verified: runs.iter().all(|run| run.verified),
                 paper_library: paper.library,
