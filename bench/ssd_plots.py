@@ -53,7 +53,8 @@ def copied_lines() -> list[Line]:
 
 
 def save(figure: Any, directory: Path, stem: str) -> None:
-    """In both formats."""
+    """In both formats, with the curves' names below."""
+    figure.legend(loc="upper center", bbox_to_anchor=(0.5, 0), ncols=2, fontsize="small")
     for kind in ("svg", "png"):
         figure.savefig(directory / f"{stem}.{kind}", bbox_inches="tight", dpi=150)
     plt.close(figure)
@@ -92,8 +93,7 @@ def over_time(samples: list[Line], directory: Path) -> None:
             resident.plot(seconds, [line["resident_bytes"] / MIB for line in lines], label=curve)
         resident.axhline(limit / MIB, color="black", linestyle="--", label="limit")
         queue.set_ylim(bottom=0)
-        for figure, drawing, what in ((queues, queue, "queue"), (sizes, resident, "resident")):
-            drawing.legend(fontsize="small")
+        for figure, what in ((queues, "queue"), (sizes, "resident")):
             save(figure, directory, f"{what}-{limit // 1_000_000}MB")
 
 
@@ -108,7 +108,6 @@ def over_limits(modes: list[Line], directory: Path) -> None:
         memory = [line["limit_bytes"] / 1e9 for line in lines]
         drawing.plot(memory, [line["pass_seconds"] for line in lines], marker="o", label=curve)
     drawing.set_yscale("log")
-    drawing.legend(fontsize="small")
     save(figure, directory, "time")
 
 
