@@ -1,5 +1,6 @@
 // Guard pages of the secure library: the last page of each span and large block, which faults on
-// access. What cannot be guarded is not handed out.
+// access. What cannot be guarded is not handed out, and a guard that cannot be removed ends the
+// program: whoever got the page next would fault on it.
 
 #ifndef FC_GUARD_H
 #define FC_GUARD_H
@@ -21,7 +22,10 @@ static inline bool fc_guard(const struct fc_run *run) {
 }
 
 static inline void fc_unguard(const struct fc_run *run) {
-    fc_os_unguard(fc_run_end(run) - FC_PAGE, FC_PAGE);
+    char *guard = fc_run_end(run) - FC_PAGE;
+    if (!fc_os_unguard(guard, FC_PAGE)) {
+        fc_die("guard page %p cannot be removed; let the program call madvise and mprotect", guard);
+    }
 }
 #else
 #define FC_GUARD_PAGES 0

@@ -26,12 +26,16 @@ _Thread_local struct fc_heap *fc_self = &fc_no_heap;
 #define FAREWELLS PTHREAD_DESTRUCTOR_ITERATIONS
 #endif
 
+// A heap that has handed out more than this does not move with its thread, so that no more of its
+// blocks lie on nodes that the thread left.
+#define HARDLY_USED FC_SPAN_LEAST
+
 // Times that the thread's destructors have run; once they are done it gets no heap again.
 static _Thread_local unsigned farewells;
 
 static struct {
     struct fc_lock lock;
-    struct fc_heap *dead;  // most recently ended first
+    struct fc_heap *dead;  // most recently ended first; behind them those made ahead, by number
     _Atomic unsigned count;
     struct fc_heap *heaps[FC_HEAPS_MAX];
     // Shared by threads that have no heap of their own.
@@ -53,6 +57,7 @@ static struct fc_heap *make(void) {
         return NULL;
     }
     heap->id = id;
+    heap->state = FC_HEAP_LIVE;
     for (unsigned class = 0; class < FC_CLASSES; class++) {
         heap->current[class] = &fc_no_span;
     }
@@ -77,6 +82,14 @@ static bool has_other_policy(struct fc_heap *heap, uint64_t policy) {
 static bool is_made(struct fc_heap *heap, uint64_t policy) {
     (void)policy;
     return heap->state == FC_HEAP_MADE;
+}
+
+static bool is_ahead_here(struct fc_heap *heap, uint64_t policy) {
+    return heap->ahead && has_policy(heap, policy);
+}
+
+static bool is_left_here(struct fc_heap *heap, uint64_t policy) {
+    return !heap->ahead && has_policy(heap, policy);
 }
 
 // What was made ahead of its thread is not for others.
@@ -109,39 +122,57 @@ static struct fc_heap *revive(suits *suits, uint64_t policy) {
     return heap;
 }
 
+// Brings the heap's unused memory to where the calling thread's policy asks.
+static void bring(struct fc_heap *heap, uint64_t policy) {
+    if (has_policy(heap, policy)) {
+        return;
+    }
+    atomic_store_explicit(&heap->policy, policy, memory_order_relaxed);
+    fc_span_bring(heap);
+    fc_shelf_bring(heap);
+}
+
+// A heap for a thread that begins, which is what heaps are made ahead for. Under the lock.
+static struct fc_heap *find_first(uint64_t policy) {
+    struct fc_heap *heap = revive(is_ahead_here, policy);
+    if (heap == NULL) {
+        heap = revive(is_left_here, policy);
+    }
+    if (heap == NULL) {
+        heap = revive(is_made, policy);
+    }
+    return heap != NULL ? heap : make();
+}
+
 // A heap whose memory lies where the calling thread's policy asks.
 static struct fc_heap *acquire(void) {
     uint64_t policy = fc_numa_policy();
     fc_lock_take(&registry.lock);
-    struct fc_heap *heap = revive(has_policy, policy);
-    if (heap == NULL) {
-        heap = revive(is_made, policy);
-    }
-    if (heap == NULL) {
-        heap = make();
-    }
-    if (heap != NULL) {
-        heap->state = FC_HEAP_LIVE;
-    }
+    struct fc_heap *heap = find_first(policy);
     fc_lock_drop(&registry.lock);
-    if (heap != NULL && !has_policy(heap, policy)) {
-        atomic_store_explicit(&heap->policy, policy, memory_order_relaxed);
-        fc_span_bring(heap);
-        fc_shelf_bring(heap);
+    if (heap != NULL) {
+        bring(heap, policy);
     }
     return heap;
 }
 
-static void bury(struct fc_heap *heap, enum fc_heap_state state) {
-    heap->state = state;
-    heap->next_dead = registry.dead;
-    registry.dead = heap;
+// Behind all others, so that the first is the first to be taken. Under the lock.
+static void list_made(struct fc_heap *heap) {
+    struct fc_heap **link = &registry.dead;
+    while (*link != NULL) {
+        link = &(*link)->next_dead;
+    }
+    heap->state = FC_HEAP_MADE;
+    heap->next_dead = NULL;
+    *link = heap;
 }
 
 static void release(struct fc_heap *heap) {
     fc_sub_flush(heap);
     fc_lock_take(&registry.lock);
-    bury(heap, FC_HEAP_DEAD);
+    heap->state = FC_HEAP_DEAD;
+    heap->next_dead = registry.dead;
+    registry.dead = heap;
     fc_lock_drop(&registry.lock);
 }
 
@@ -202,16 +233,48 @@ static struct fc_heap *borrow(void) {
     return heap;
 }
 
-static struct fc_heap *follow_policy(struct fc_heap *heap) {
-    if (has_policy(heap, fc_numa_policy())) {
+static bool is_hardly_used(struct fc_heap *heap) {
+    size_t bytes = 0;
+    for (unsigned class = 0; class < FC_CLASSES; class++) {
+        bytes += heap->carved[class] * fc_class_stride(class);
+    }
+    fc_lock_take(&heap->shelf.lock);
+    bool had_large = heap->shelf.large_peak > 0;
+    fc_lock_drop(&heap->shelf.lock);
+    return bytes <= HARDLY_USED && !had_large;
+}
+
+// A heap for a thread that has one and moved, which may be that one. Heaps made ahead are for
+// others, unless it leaves such a one in exchange. Under the lock.
+static struct fc_heap *find_next(struct fc_heap *heap, uint64_t policy) {
+    struct fc_heap *other = heap->ahead ? revive(is_ahead_here, policy) : NULL;
+    if (other == NULL && is_hardly_used(heap)) {
         return heap;
     }
-    struct fc_heap *other = acquire();
+    if (other == NULL) {
+        other = revive(is_left_here, policy);
+    }
+    return other != NULL ? other : make();
+}
+
+static struct fc_heap *follow_policy(struct fc_heap *heap) {
+    uint64_t policy = fc_numa_policy();
+    if (has_policy(heap, policy)) {
+        return heap;
+    }
+    fc_lock_take(&registry.lock);
+    struct fc_heap *other = find_next(heap, policy);
+    fc_lock_drop(&registry.lock);
     if (other == NULL) {
         return heap;
     }
-    release(heap);
-    settle(other);
+    if (other == heap) {
+        fc_sub_flush(heap);
+    } else {
+        release(heap);
+        settle(other);
+    }
+    bring(other, policy);
     return other;
 }
 
@@ -285,12 +348,13 @@ bool fc_heap_make(unsigned count) {
     while (made && fc_heap_count() < count) {
         made = make() != NULL;
     }
-    // The next thread is to get the first. Heap 0 is the main thread's, the others for one a core.
-    for (unsigned id = fc_heap_count(); id-- > first;) {
+    // Heap 0 is the main thread's, the others for one a core.
+    for (unsigned id = first; id < fc_heap_count(); id++) {
         struct fc_heap *heap = registry.heaps[id];
         uint64_t policy = fc_numa_policy_on(id > 0 ? id - 1 : 0);
         atomic_store_explicit(&heap->policy, policy, memory_order_relaxed);
-        bury(heap, FC_HEAP_MADE);
+        heap->ahead = true;
+        list_made(heap);
     }
     fc_lock_drop(&registry.lock);
     return made;

@@ -25,6 +25,7 @@ struct fc_heap {
 
     unsigned id;
     enum fc_heap_state state;  // under the registry's lock
+    bool ahead;                // made ahead of its thread, with memory meant for it
     struct fc_heap *next_dead;
     _Atomic uint64_t policy;  // the memory policy of the threads that it is for; see numa.h
     unsigned colour;          // where in its page the next large block starts
@@ -62,13 +63,14 @@ extern struct fc_run fc_no_span;
 // is about to end, too many threads run, or memory is exhausted.
 struct fc_heap *fc_heap_here(void);
 
-// The heap to allocate from and free to until fc_heap_leave: the calling thread's, exchanged for
-// one of its present memory policy where that has changed, or one that all threads without a heap
-// share under a lock. NULL where there is no memory for any.
+// The heap to allocate from and free to until fc_heap_leave: the calling thread's, or one that all
+// threads without a heap share under a lock. Where the thread's memory policy has changed, its heap
+// is exchanged for one of the present policy, or moves along if it was hardly used. NULL where
+// there is no memory for any.
 struct fc_heap *fc_heap_enter(void);
 void fc_heap_leave(struct fc_heap *heap);
 
-// Exchanges the calling thread's heap if its memory policy has changed.
+// As fc_heap_enter, if the calling thread has a heap of its own.
 void fc_heap_follow_policy(void);
 
 // Whether the heap's memory lies where that of the calling thread's heap does.

@@ -85,12 +85,14 @@ bool fc_os_commit_huge(void *start, size_t bytes) {
     return done;
 }
 
-// Whether there are pages that are guarded by their protection: where the kernel has no guards, or
-// none for locked memory. It would take such guards away, too, without saying that it had none.
+// Whether there are pages that are guarded by advice, and by their protection: where the kernel has
+// no guards, or none for locked memory. Which of them a page is, removing does not tell.
+static _Atomic bool guarded_by_advice;
 static _Atomic bool guarded_by_protection;
 
 bool fc_os_guard(void *start, size_t bytes) {
     if (advise(start, bytes, MADV_GUARD_INSTALL)) {
+        atomic_store_explicit(&guarded_by_advice, true, memory_order_relaxed);
         return true;
     }
     int saved = errno;
@@ -102,9 +104,10 @@ bool fc_os_guard(void *start, size_t bytes) {
 }
 
 bool fc_os_unguard(void *start, size_t bytes) {
-    bool removed = advise(start, bytes, MADV_GUARD_REMOVE);
-    bool protections = atomic_load_explicit(&guarded_by_protection, memory_order_relaxed);
-    return protections ? fc_os_commit(start, bytes) : removed;
+    bool advised = atomic_load_explicit(&guarded_by_advice, memory_order_relaxed);
+    bool protected = atomic_load_explicit(&guarded_by_protection, memory_order_relaxed);
+    return (!advised || advise(start, bytes, MADV_GUARD_REMOVE)) &&
+           (!protected || fc_os_commit(start, bytes));
 }
 
 struct share {

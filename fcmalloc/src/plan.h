@@ -8,7 +8,8 @@
 //
 // Heaps lend each other memory for large blocks. Where their peaks add up to more than was ever
 // touched, each heap's footprint holds that share of its large peak. Heap 0 is the main thread's;
-// the others are taken by threads in the order in which they begin.
+// the others are taken by threads in the order in which they begin. On several nodes heap n lies on
+// the node of core n - 1, and a thread takes the first of its node, if there is one.
 
 #ifndef FC_PLAN_H
 #define FC_PLAN_H

@@ -280,7 +280,9 @@ static void bring(struct fc_heap *heap, struct fc_run *span) {
 void fc_span_bring(struct fc_heap *heap) {
     for (unsigned class = 0; class < FC_CLASSES; class++) {
         for (struct fc_run *span = heap->first[class]; span != NULL; span = span->next) {
-            bring(heap, span);
+            if (span->carved == 0) {
+                bring(heap, span);
+            }
         }
     }
 }

@@ -31,8 +31,7 @@ struct fc_run *fc_span_take_run(struct fc_heap *heap, enum fc_run_kind kind, uin
 // Makes `heap` the owner of every span of `dead`, which no thread has.
 void fc_span_inherit(struct fc_heap *heap, struct fc_heap *dead);
 
-// Brings listed spans, which hold no block of the program yet, to where the heap's policy wants
-// them.
+// Brings spans that no block was ever taken from to where the heap's policy wants them.
 void fc_span_bring(struct fc_heap *heap);
 
 // Makes and first-touches spans for that many blocks more. False without memory.

@@ -50,6 +50,10 @@ enum Command {
     Delete(commands::datasets::DeleteArguments),
     /// Show what a key file, dataset directory or segment holds, or where a server has a dataset.
     Inspect(commands::inspect::Arguments),
+    /// Check what a store or a server holds against its digests.
+    Scrub(commands::scrub::Arguments),
+    /// Copy what a store has published, even while a server has it open.
+    Backup(commands::backup::Arguments),
     /// Measure Oboro on this machine.
     Bench(commands::bench::Arguments),
 }
@@ -69,6 +73,8 @@ fn main() -> ExitCode {
         Command::Datasets(arguments) => commands::datasets::list(&arguments, output),
         Command::Delete(arguments) => commands::datasets::delete(&arguments, output),
         Command::Inspect(arguments) => commands::inspect::run(&arguments, output),
+        Command::Scrub(arguments) => commands::scrub::run(&arguments, output),
+        Command::Backup(arguments) => commands::backup::run(&arguments, output),
         Command::Bench(arguments) => commands::bench::run(&arguments, output),
     };
     match outcome {

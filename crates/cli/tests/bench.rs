@@ -127,6 +127,12 @@ fn support_speaks_to_people() {
 }
 
 #[test]
+fn support_measures_a_server_with_little_memory() {
+    let printed = lines(&home(), &format!("{SHAPE} --memory 512MiB"));
+    assert_eq!(printed.last().unwrap()["verified"], true);
+}
+
+#[test]
 fn support_refuses_what_it_cannot_measure() {
     let home = home();
     says(

@@ -170,6 +170,21 @@ fn every_command_prints_one_value() {
 
     let appended = owner.json("encrypt quest.dat --append-to quest.oboro");
     has_fields(&appended, &encryption);
+    let scrubbed = [
+        "datasets",
+        "segments",
+        "panels",
+        "bytes",
+        "damaged_parts",
+        "damaged",
+    ];
+    has_fields(
+        &owner.json(&format!("scrub --server {}", server.url())),
+        &scrubbed,
+    );
+    let copied = operator.json("backup data copy");
+    has_fields(&copied, &["target", "datasets", "segments", "bytes"]);
+    has_fields(&operator.json("scrub copy"), &scrubbed);
     let deleted = owner.json("delete quest");
     has_fields(&deleted, &["name", "deleted"]);
     assert_eq!(owner.json("datasets"), serde_json::json!([]));
@@ -213,6 +228,8 @@ fn every_error_is_one_value() {
         ("delete rows", "no dataset named \"rows\""),
         ("inspect rows.dat", "does not begin with"),
         ("serve --data data --listen 0.0.0.0:0", "refusing to listen"),
+        ("scrub nowhere", "not the directory of a store"),
+        ("backup nowhere copy", "not the directory of a store"),
     ] {
         // The option may stand before or behind the command.
         for line in [format!("{command} --json"), format!("--json {command}")] {

@@ -119,6 +119,75 @@ fn a_server_killed_at_any_moment_keeps_its_promises() {
 }
 
 #[test]
+fn a_backup_taken_at_any_moment_can_be_restored() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    owner.write_fimi("rows.dat", &random_baskets(3_000, 20, 96));
+    owner.write("twice.dat", owner.read("rows.dat").repeat(2));
+    let mut mortal = Mortal {
+        owner: &owner,
+        operator: &operator,
+        server: None,
+        moments: Moments(3),
+    };
+    mortal.start();
+    for round in 0..rounds() {
+        for name in ["rows", "gone", "late"] {
+            owner.json(&format!(
+                "encrypt rows.dat --out {name}{round}.oboro --max-len 2"
+            ));
+        }
+        let [rows, gone, late] = ["rows", "gone", "late"].map(|name| format!("{name}{round}"));
+        owner.json(&format!("upload {rows}.oboro"));
+        owner.json(&format!("upload {gone}.oboro"));
+        owner.copy(&format!("{rows}.oboro"), &format!("{rows}-1.oboro"));
+        owner.json(&format!("encrypt rows.dat --append-to {rows}.oboro"));
+
+        // An append, an upload and a deletion are under way when it is taken.
+        let busy = ["upload rows", "upload late", "delete gone"].map(|call| {
+            let end = if call.starts_with("upload") {
+                ".oboro"
+            } else {
+                ""
+            };
+            owner.start(&format!("{call}{round}{end}"))
+        });
+        mortal.moments.wait(Duration::from_millis(30));
+        operator.json(&format!("backup data copy{round}"));
+        mortal.server.take().unwrap().kill();
+        drop(busy);
+
+        // The original is lost; a backup is restored by making one of it.
+        std::fs::remove_dir_all(operator.path("data")).unwrap();
+        operator.json(&format!("backup copy{round} data"));
+        let scrubbed = operator.json("scrub data");
+        assert_eq!(scrubbed["damaged_parts"], 0);
+        mortal.start();
+        let mine = |bundle: &str, name: &str, input: &str| {
+            owner.json(&format!(
+                "mine {bundle}.oboro --name {name} --min-support 20% --verify {input}"
+            ))
+        };
+        let listed = owner.json("datasets");
+        for dataset in listed.as_array().unwrap() {
+            let name = dataset["name"].as_str().unwrap();
+            match dataset["version"].as_u64().unwrap() {
+                1 if name == rows => mine(&format!("{name}-1"), name, "rows.dat"),
+                1 => mine(name, name, "rows.dat"),
+                _ => mine(name, name, "twice.dat"),
+            };
+        }
+        // Owners send again what is missing.
+        assert_eq!(owner.json(&format!("upload {rows}.oboro"))["version"], 2);
+        mine(&rows, &rows, "twice.dat");
+        owner.json(&format!("upload {late}.oboro"));
+        for name in [&rows, &late] {
+            owner.json(&format!("delete {name}"));
+        }
+        let _ = owner.run(&format!("delete {gone}"));
+    }
+}
+
+#[test]
 fn an_owner_killed_at_any_moment_can_go_on() {
     let owner = Home::with_key();
     owner.write_fimi("rows.dat", &random_baskets(4_000, 20, 96));

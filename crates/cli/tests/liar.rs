@@ -215,6 +215,15 @@ impl Mining for Liar {
         (self.lies.columns)(&mut all);
         Ok(Response::new(tokio_stream::iter(all)))
     }
+
+    type ScrubStream = Streaming<v1::ScrubReply>;
+
+    async fn scrub(
+        &self,
+        request: Request<v1::ScrubRequest>,
+    ) -> Result<Response<Self::ScrubStream>, Status> {
+        Ok(Response::new(pass!(self, scrub, request)))
+    }
 }
 
 /// An owner with a dataset, a server that has it, and a runtime for liars.

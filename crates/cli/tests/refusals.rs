@@ -438,6 +438,8 @@ fn a_full_disk_loses_nothing() {
         "$oboro" upload few.oboro >/dev/null
         if "$oboro" upload rows.oboro 2>refusal; then exit 3; fi
         "$oboro" datasets --json >listed
+        "$oboro" mine few.oboro --min-support 1 --verify few.dat >/dev/null
+        "$oboro" scrub --server "$OBORO_SERVER" >/dev/null
         "$oboro" upload rows.oboro --cancel >/dev/null
         "$oboro" mine few.oboro --min-support 1 --verify few.dat >mined
         kill $!

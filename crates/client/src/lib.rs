@@ -9,6 +9,7 @@ mod connection;
 mod counter;
 mod error;
 mod forecast;
+mod scrub;
 mod upload;
 mod workers;
 
@@ -16,4 +17,5 @@ pub use connection::{Connection, Listing, NodePages, Options, Placement};
 pub use counter::{Answered, Answers, EncryptedCounter, LevelTrace};
 pub use error::ClientError;
 pub use forecast::{LevelForecast, Prospect};
+pub use scrub::Scrubbing;
 pub use upload::{Uploaded, upload};

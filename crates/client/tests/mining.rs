@@ -1,55 +1,17 @@
 //! Mining over a connection finds what mining plaintext finds, whatever the transactions.
 
-use oboro_client::{Answered, Answers, Connection, EncryptedCounter, Options, upload};
+mod common;
+
+use common::{connect, serve, two};
+use oboro_client::{Answered, Answers, Connection, EncryptedCounter, upload};
 use oboro_mining::{
     AprioriOptions, Dataset, FrequentItemsets, MinSupport, Transactions, apriori, eclat,
 };
 use oboro_rlwe::MasterKey;
-use oboro_server::{Limits, Server};
 use proptest::prelude::*;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::sync::oneshot;
-
-/// A server in this process, stopped when dropped.
-struct Running {
-    url: String,
-    _stop: oneshot::Sender<()>,
-    _runtime: tokio::runtime::Runtime,
-}
-
-fn serve(data: &Path, moment_cache: u64) -> Running {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let options = oboro_server::Options {
-        data: data.to_owned(),
-        listen: "127.0.0.1:0".parse().unwrap(),
-        tls: None,
-        tokens: None,
-        threads: two(),
-        limits: Limits::default(),
-        moment_cache,
-        placement: None,
-        placements: Vec::new(),
-        pin: None,
-    };
-    let server = runtime.block_on(Server::bind(options)).unwrap();
-    let url = format!("http://{}", server.address());
-    let (stop, stopped) = oneshot::channel();
-    runtime.spawn(server.serve(async {
-        // Ends when the sender is dropped, too.
-        let _ = stopped.await;
-    }));
-    Running {
-        url,
-        _stop: stop,
-        _runtime: runtime,
-    }
-}
-
-fn two() -> NonZeroUsize {
-    NonZeroUsize::new(2).unwrap()
-}
 
 fn mine(
     connection: &Connection,
@@ -139,11 +101,7 @@ fn repeated(transactions: &Transactions, times: usize) -> Transactions {
 fn agrees_with_plaintext() {
     let directory = tempfile::tempdir().unwrap();
     let server = serve(&directory.path().join("store"), 1 << 20);
-    let connection = Connection::open(&Options {
-        url: server.url.clone(),
-        ..Options::default()
-    })
-    .unwrap();
+    let connection = connect(&server);
     let cases = ProptestConfig {
         failure_persistence: None,
         ..ProptestConfig::with_cases(16)
@@ -173,11 +131,7 @@ fn what_the_cache_had_and_what_is_counted_make_one_answer() {
     for (moment_cache, all_fit) in [(1 << 26, true), (1 << 20, false)] {
         let directory = tempfile::tempdir().unwrap();
         let server = serve(&directory.path().join("store"), moment_cache);
-        let connection = Connection::open(&Options {
-            url: server.url.clone(),
-            ..Options::default()
-        })
-        .unwrap();
+        let connection = connect(&server);
         let basket = |i: usize| (0..150).filter(move |item| !(i + item).is_multiple_of(3));
         let names = |i: usize| basket(i).map(|item| item.to_string());
         let named = (0..60).map(|i| Vec::from_iter(names(i)));

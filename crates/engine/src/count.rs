@@ -8,16 +8,20 @@
 //! thread takes tasks of its own node first, all those of one group after another, so that one pass
 //! reads each panel while it is in reach of all tiles. The schedule has one task for each group, in as
 //! many parts as there are tiles: nothing is kept for each of both.
+//!
+//! Where the source has not everything in memory, groups become ready as their panels
+//! [arrive](crate::arrivals) and are given up with their last task.
 
+use crate::arrivals::Arrivals;
 use crate::evaluate::Workspace;
 use crate::plan::{Factor, Plan, Tile};
 use crate::source::{Segment, Source};
 use crate::traffic::Traffic;
 use oboro_machine::{Distances, Seat};
-use oboro_store::StoreError;
-use oboro_tasks::{Graph, Input, Order, Schedule};
+use oboro_store::{Reads, StoreError, Stream};
+use oboro_tasks::{Claim, Graph, Input, Order, Schedule};
 use std::ops::{ControlFlow, Range};
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -72,6 +76,8 @@ pub enum Step {
     Advanced,
     /// The last task to end: the sink has taken all moments of the count. One step says so.
     Finished,
+    /// Nothing: the panels of the tasks that are left are on their way.
+    Waiting,
     /// Nothing: every task is claimed already, or the count was stopped.
     Exhausted,
 }
@@ -95,10 +101,28 @@ pub struct Count<S> {
     blocks: u64,
     /// Groups before the last ones, whose tasks are smaller.
     groups_of_whole_tiles: u64,
-    schedule: Schedule,
+    /// What becomes ready when.
+    arrivals: Arc<Arrivals>,
+    /// Where not everything is in memory.
+    streaming: Option<Streaming>,
     /// Tasks whose moments the sink has not taken.
     left: AtomicUsize,
     traffic: Traffic,
+}
+
+/// Groups on their way, and in memory as long as they have tasks.
+struct Streaming {
+    stream: Stream,
+    /// For each group the tasks that are not done.
+    left: Box<[AtomicUsize]>,
+}
+
+impl Streaming {
+    fn task_done(&self, group: usize) {
+        if self.left[group].fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.stream.release(group);
+        }
+    }
 }
 
 impl<S: Source> Count<S> {
@@ -125,23 +149,47 @@ impl<S: Source> Count<S> {
         let nodes = distances.nodes();
         // So that every node ends on small tasks.
         let groups_of_whole_tiles = groups.saturating_sub(nodes as u64);
+        let tiles = |group| tiles_of(&plan, group, groups_of_whole_tiles).len();
+        let is_resident = source.is_resident();
         let mut graph = Graph::new();
         let mut tasks = 0;
+        let mut inputs = Vec::new();
         for group in 0..groups {
             let input = graph.input(Input {
                 home: home_of(&*source, group, nodes),
                 bytes: 0,
-                resident: true,
+                resident: is_resident,
             });
-            let tiles = tiles_of(&plan, group, groups_of_whole_tiles).len();
+            inputs.push(input);
+            let tiles = tiles(group);
             if tiles > 0 {
                 graph.task_in_parts(&[input], 1, tiles as u32);
             }
             tasks += tiles;
         }
+        let schedule = Schedule::new(graph, distances.clone(), Order::MostReferenced);
+        let arrivals = Arc::new(Arrivals::new(schedule, inputs));
+        let streaming = match is_resident || tasks == 0 {
+            true => None,
+            false => Some(Streaming {
+                left: (0..groups)
+                    .map(|group| AtomicUsize::new(tiles(group)))
+                    .collect(),
+                stream: {
+                    let arrivals = Arc::clone(&arrivals);
+                    source.stream(
+                        plan.limbs(),
+                        &plan.factors(),
+                        segments_of_groups(&segments, source.parameters().group_blocks()),
+                        Arc::new(move |arrival| arrivals.take(arrival)),
+                    )?
+                },
+            }),
+        };
         Ok(Self {
             plans: (0..nodes).map(|_| OnceLock::new()).collect(),
-            schedule: Schedule::new(graph, distances.clone(), Order::MostReferenced),
+            arrivals,
+            streaming,
             traffic: Traffic::new(nodes),
             left: AtomicUsize::new(tasks),
             source,
@@ -161,17 +209,33 @@ impl<S: Source> Count<S> {
     pub fn step(
         &self,
         workspace: &mut Workspace,
+        sink: impl FnMut(Moments<'_>) -> ControlFlow<()>,
+    ) -> Result<Step, EngineError> {
+        match self.schedule().claim(workspace.node()) {
+            Some(claim) => self.carry_out(&claim, workspace, sink),
+            None => match self.failure() {
+                Some(error) => Err(error),
+                None if self.is_exhausted() => Ok(Step::Exhausted),
+                None => Ok(Step::Waiting),
+            },
+        }
+    }
+
+    fn carry_out(
+        &self,
+        claim: &Claim,
+        workspace: &mut Workspace,
         mut sink: impl FnMut(Moments<'_>) -> ControlFlow<()>,
     ) -> Result<Step, EngineError> {
         let node = workspace.node();
-        let Some(claim) = self.schedule.claim(node) else {
-            return Ok(Step::Exhausted);
-        };
         let group = claim.task.index() as u64;
         let plan = self.plan_on(node);
         let tile = &tiles_of(plan, group, self.groups_of_whole_tiles)[claim.part as usize];
         self.evaluate(tile, group, workspace)
             .inspect_err(|_| self.stop())?;
+        if let Some(streaming) = &self.streaming {
+            streaming.task_done(group as usize);
+        }
         let taken = sink(Moments {
             group,
             moments: &tile.moments,
@@ -183,21 +247,49 @@ impl<S: Source> Count<S> {
             self.stop();
             return Ok(Step::Exhausted);
         }
-        self.schedule.complete(claim.task, node);
+        self.schedule().complete(claim.task, node);
         Ok(match self.left.fetch_sub(1, Ordering::AcqRel) {
             1 => Step::Finished,
             _ => Step::Advanced,
         })
     }
 
+    fn schedule(&self) -> &Schedule {
+        &self.arrivals.schedule
+    }
+
+    /// Why panels stay away, if nobody was told yet.
+    fn failure(&self) -> Option<EngineError> {
+        self.arrivals.failure().take().map(EngineError::Store)
+    }
+
+    /// Whether a step would do something now: a task is ready, or there is an error to tell.
+    pub fn has_task(&self) -> bool {
+        self.schedule().has_ready() || self.arrivals.failure().is_some()
+    }
+
+    /// Calls `news`, on any thread, whenever [`has_task`](Self::has_task) may have become true. Only the
+    /// first who asks is told.
+    pub fn on_news(&self, news: impl Fn() + Send + Sync + 'static) {
+        if self.streaming.is_some() {
+            self.arrivals.tell(Box::new(news));
+        }
+    }
+
+    /// What was read from disk so far and what was found in memory; `None` where all of it is resident.
+    pub fn reads(&self) -> Option<Reads> {
+        let streaming = self.streaming.as_ref();
+        streaming.map(|streaming| streaming.stream.reads())
+    }
+
     /// No further task starts; those under way end.
     pub fn stop(&self) {
-        self.schedule.stop();
+        self.schedule().stop();
     }
 
     /// Whether there is nothing left to claim: no step does anything from now on.
     pub fn is_exhausted(&self) -> bool {
-        self.schedule.is_exhausted()
+        self.schedule().is_exhausted()
     }
 
     /// The bytes of residues that tasks have read so far.
@@ -208,7 +300,7 @@ impl<S: Source> Count<S> {
     /// What the scheduler has handed out so far. It knows groups and not their bytes: those are in
     /// [`traffic`](Self::traffic).
     pub fn counters(&self) -> oboro_tasks::Counters {
-        self.schedule.counters()
+        self.schedule().counters()
     }
 
     /// Steps on a thread for each seat until no task is left; `sink` is called from any of them.
@@ -224,10 +316,19 @@ impl<S: Source> Count<S> {
             // Elsewhere it counts as well, only from further away.
             let _ = seat.take();
             let mut workspace = Workspace::on(seat.node);
-            while self.step(&mut workspace, sink)? != Step::Exhausted {}
-            Ok(())
+            while let Some(claim) = self.schedule().claim_or_wait(seat.node) {
+                self.carry_out(&claim, &mut workspace, sink)?;
+            }
+            self.failure().map_or(Ok(()), Err)
         };
         thread::scope(|scope| {
+            // Whoever waits for a group would wait for ever for one that panicked with another.
+            let work = |seat| {
+                catch_unwind(AssertUnwindSafe(|| work(seat))).unwrap_or_else(|panic| {
+                    self.stop();
+                    resume_unwind(panic)
+                })
+            };
             let threads: Vec<_> = seats
                 .iter()
                 .map(|seat| scope.spawn(move || work(seat)))
@@ -301,6 +402,19 @@ fn tiles_of(plan: &Plan, group: u64, groups_of_whole_tiles: u64) -> &[Tile] {
         true => plan.tiles(),
         false => plan.last_tiles(),
     }
+}
+
+/// The segments that have blocks of each group.
+fn segments_of_groups(segments: &[Segment], group_blocks: u64) -> Vec<Range<usize>> {
+    let mut groups = Vec::new();
+    for (number, segment) in segments.iter().enumerate() {
+        let end = segment.first_block + segment.blocks;
+        groups.resize(end.div_ceil(group_blocks) as usize, number..number);
+        for group in &mut groups[(segment.first_block / group_blocks) as usize..] {
+            group.end = number + 1;
+        }
+    }
+    groups
 }
 
 /// The node that has more than half of a group's panels.

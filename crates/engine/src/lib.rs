@@ -5,6 +5,7 @@
 //! [`Moments`] as they are done.
 //! Nothing here can see a secret: this crate does not depend on the one that holds them.
 
+mod arrivals;
 mod count;
 mod evaluate;
 mod plan;

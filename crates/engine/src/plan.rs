@@ -102,6 +102,13 @@ impl Plan {
         self.limbs
     }
 
+    /// The distinct factors of all tiles, ascending.
+    pub(crate) fn factors(&self) -> Vec<Factor> {
+        let factors = self.tiles.iter().flat_map(|tile| &tile.factors);
+        let distinct: BTreeSet<Factor> = factors.copied().collect();
+        distinct.into_iter().collect()
+    }
+
     pub(crate) fn tiles(&self) -> &[Tile] {
         &self.tiles
     }

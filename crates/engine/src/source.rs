@@ -2,7 +2,8 @@
 
 use crate::plan::Factor;
 use oboro_ring::Parameters;
-use oboro_store::{Panel, Snapshot, StoreError};
+use oboro_store::{Listener, Panel, Part, Snapshot, StoreError, Stream};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The blocks of one segment.
@@ -28,6 +29,30 @@ pub trait Source: Send + Sync {
     /// The residues of one factor, modulo one limb, of all blocks of a segment: evaluation form,
     /// block after block, below 2^28.
     fn panel(&self, segment: usize, limb: usize, factor: Factor) -> Result<Arc<Panel>, StoreError>;
+
+    /// Whether every panel is there when it is asked for. Otherwise it is while a
+    /// [stream](Self::stream) has its group in memory.
+    fn is_resident(&self) -> bool {
+        true
+    }
+
+    /// Begins to bring the residues of `factors` modulo the first `limbs` limbs into memory, of the
+    /// segments of one group of blocks after another; `listener` is told as groups arrive.
+    ///
+    /// # Errors
+    /// Memory that has no room for a group.
+    ///
+    /// # Panics
+    /// If everything is in memory.
+    fn stream(
+        &self,
+        _limbs: usize,
+        _factors: &[Factor],
+        _groups: Vec<Range<usize>>,
+        _listener: Listener,
+    ) -> Result<Stream, StoreError> {
+        unreachable!("what is in memory is not streamed")
+    }
 
     /// The node that has one factor's residues of a group of blocks, modulo every limb; `None` if they
     /// lie on all nodes alike.
@@ -58,6 +83,29 @@ impl Source for Snapshot {
             Factor::Mask => self.mask(segment, limb),
             Factor::Column(column) => Snapshot::panel(self, segment, limb, column as usize),
         }
+    }
+
+    fn is_resident(&self) -> bool {
+        Snapshot::is_resident(self)
+    }
+
+    fn stream(
+        &self,
+        limbs: usize,
+        factors: &[Factor],
+        groups: Vec<Range<usize>>,
+        listener: Listener,
+    ) -> Result<Stream, StoreError> {
+        let part = |limb, factor: &Factor| Part {
+            limb,
+            column: match factor {
+                Factor::Mask => None,
+                Factor::Column(column) => Some(*column),
+            },
+        };
+        let of_limb = |limb| factors.iter().map(move |factor| part(limb, factor));
+        let parts = (0..limbs).flat_map(of_limb).collect();
+        Snapshot::stream(self, parts, groups, listener)
     }
 
     fn home(&self, group: u64, factor: Factor) -> Option<usize> {

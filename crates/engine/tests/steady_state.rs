@@ -136,7 +136,7 @@ fn run(count: &Count<Resident>, workspace: &mut Workspace) -> u64 {
         match step {
             Ok(Step::Advanced) => tasks += 1,
             Ok(Step::Finished) => return tasks + 1,
-            Ok(Step::Exhausted) | Err(_) => return 0,
+            Ok(Step::Waiting | Step::Exhausted) | Err(_) => return 0,
         }
     }
 }

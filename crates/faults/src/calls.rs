@@ -4,7 +4,7 @@
 //! Each forwards to the kernel. On 64-bit Linux, for which alone this is built, a call and its variant
 //! with 64 in the name take the same arguments, and a variable argument is passed like a fixed one.
 
-use crate::disk::{self, Answer, At, Identity};
+use crate::disk::{self, Answer, At, Identity, Read};
 use libc::{AT_FDCWD, AT_REMOVEDIR, c_char, c_int, c_long, c_void, mode_t, off_t, size_t, ssize_t};
 use std::ffi::{CStr, OsStr};
 use std::mem::MaybeUninit;
@@ -26,6 +26,9 @@ pub(crate) fn link() {
         unlink as *const (),
         unlinkat as *const (),
         rmdir as *const (),
+        read as *const (),
+        pread as *const (),
+        pread64 as *const (),
         write as *const (),
         pwrite as *const (),
         pwrite64 as *const (),
@@ -232,7 +235,53 @@ unsafe extern "C" fn rmdir(path: *const c_char) -> c_int {
     unsafe { unlinkat(AT_FDCWD, path, AT_REMOVEDIR) }
 }
 
-/// Where a `write` will write.
+/// # Safety
+/// That of `read`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn read(file: c_int, to: *mut c_void, count: size_t) -> ssize_t {
+    let call = || kernel!(libc::SYS_read, file, to, count).map(|read| read as usize);
+    // SAFETY: the caller's promise.
+    unsafe { give_read(disk::read(file, || position(file), call), to) }
+}
+
+/// # Safety
+/// That of `pread`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pread64(
+    file: c_int,
+    to: *mut c_void,
+    count: size_t,
+    offset: off_t,
+) -> ssize_t {
+    let call = || kernel!(libc::SYS_pread64, file, to, count, offset).map(|read| read as usize);
+    // SAFETY: the caller's promise.
+    unsafe { give_read(disk::read(file, || offset as usize, call), to) }
+}
+
+/// # Safety
+/// That of `pread`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pread(file: c_int, to: *mut c_void, count: size_t, offset: off_t) -> ssize_t {
+    // SAFETY: the same contract.
+    unsafe { pread64(file, to, count, offset) }
+}
+
+/// Gives what was read, with a bit flipped where the disk says so.
+///
+/// # Safety
+/// What was read lies at `to`.
+unsafe fn give_read(read: Answer<Read>, to: *mut c_void) -> ssize_t {
+    let read = read.map(|read| {
+        if let Some(at) = read.flipped {
+            // SAFETY: the byte is one of those that were read.
+            unsafe { *to.cast::<u8>().add(at) ^= 1 };
+        }
+        read.bytes as c_long
+    });
+    give(read) as ssize_t
+}
+
+/// Where a `read` will read, or a `write` write.
 fn position(file: c_int) -> usize {
     // SAFETY: neither call touches memory.
     let place = unsafe {
@@ -241,9 +290,7 @@ fn position(file: c_int) -> usize {
             _ => libc::lseek64(file, 0, libc::SEEK_END),
         }
     };
-    place
-        .try_into()
-        .expect("a file that is written to has a position")
+    place.try_into().expect("a watched file has a position")
 }
 
 /// # Safety

@@ -9,6 +9,7 @@ use crate::{calls, scratch};
 use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempDir;
 
@@ -30,6 +31,18 @@ pub enum Failure {
         /// The number, from 0.
         at: usize,
     },
+}
+
+/// How a place of a file is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wear {
+    /// Not at all: with this error number.
+    Unreadable {
+        /// What the caller finds in `errno`.
+        errno: i32,
+    },
+    /// With a bit flipped, as by a device that does not notice.
+    Flipped,
 }
 
 /// A directory that is watched until this is dropped, with all that is in it.
@@ -59,6 +72,7 @@ impl Disk {
             failure: None,
             attempts: 0,
             room: None,
+            worn: Vec::new(),
         });
         Self { directory, number }
     }
@@ -86,9 +100,22 @@ impl Disk {
         });
     }
 
+    /// Lets every reading of this byte of a file come out like this from now on.
+    ///
+    /// # Panics
+    /// If there is no such file on the disk.
+    pub fn wear_out(&self, file: &Path, at: usize, wear: Wear) {
+        let identity = calls::identity_at(file).expect("the file is there");
+        self.with(|disk| disk.worn.push((disk.nodes[&identity], at, wear)));
+        WORN.store(true, Ordering::SeqCst);
+    }
+
     /// Nothing fails any more.
     pub fn mend(&self) {
-        self.with(|disk| (disk.failure, disk.room) = (None, None));
+        self.with(|disk| {
+            (disk.failure, disk.room) = (None, None);
+            disk.worn.clear();
+        });
     }
 
     /// The operations tried since [`fail`](Self::fail).
@@ -131,12 +158,17 @@ struct Watched {
     attempts: usize,
     /// Bytes that all files may take together.
     room: Option<usize>,
+    /// Bytes that are not read as they were written.
+    worn: Vec<(Node, usize, Wear)>,
 }
 
 struct Disks {
     watched: Vec<Watched>,
     made: usize,
 }
+
+/// Whether any disk ever had a worn byte: readings of programs without one pass by.
+static WORN: AtomicBool = AtomicBool::new(false);
 
 static DISKS: Mutex<Disks> = Mutex::new(Disks {
     watched: Vec::new(),
@@ -274,6 +306,46 @@ pub(crate) fn remove(at: At<'_>, call: impl FnOnce() -> Answer<()>) -> Answer<()
         disk.apply(Operation::Remove { place, node });
     }
     Ok(())
+}
+
+/// What a reading brought.
+pub(crate) struct Read {
+    pub(crate) bytes: usize,
+    /// Which of them has a bit flipped.
+    pub(crate) flipped: Option<usize>,
+}
+
+/// Reads from `offset` on, which is asked for only if the file is watched.
+pub(crate) fn read(
+    file: RawFd,
+    offset: impl FnOnce() -> usize,
+    call: impl FnOnce() -> Answer<usize>,
+) -> Answer<Read> {
+    let sound = |bytes| Read {
+        bytes,
+        flipped: None,
+    };
+    if !WORN.load(Ordering::SeqCst) {
+        return call().map(sound);
+    }
+    let mut disks = disks();
+    let Some((disk, node)) = disks.by_file(file) else {
+        drop(disks);
+        return call().map(sound);
+    };
+    let offset = offset();
+    let bytes = call()?;
+    let worn = disk.worn.iter().filter(|(of, ..)| *of == node);
+    let within = |at: usize| at.checked_sub(offset).filter(|&at| at < bytes);
+    let found = worn.filter_map(|&(_, at, wear)| Some((within(at)?, wear)));
+    match found.min_by_key(|&(at, _)| at) {
+        None => Ok(sound(bytes)),
+        Some((_, Wear::Unreadable { errno })) => Err(errno),
+        Some((at, Wear::Flipped)) => Ok(Read {
+            bytes,
+            flipped: Some(at),
+        }),
+    }
 }
 
 /// Writes at most `data` at `offset`, which is asked for only if the file is watched; `call` is told how

@@ -14,7 +14,7 @@ mod disk;
 mod tree;
 
 pub use cut::{Cut, Loss, Record, replay};
-pub use disk::{Disk, Failure};
+pub use disk::{Disk, Failure, Wear};
 pub use libc::{EIO, ENOSPC};
 pub use tree::Image;
 

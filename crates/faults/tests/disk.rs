@@ -1,9 +1,9 @@
 //! The disk itself: it sees everything, keeps what was synced, loses what was not, and fails when told.
 #![cfg(target_os = "linux")]
 
-use oboro_faults::{Disk, EIO, Failure, Image, Loss};
+use oboro_faults::{Disk, EIO, Failure, Image, Loss, Wear};
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -199,4 +199,34 @@ fn a_full_disk_takes_no_more_and_shrinks() {
     disk.mend();
     fs::write(&old, [1; 5000]).unwrap();
     assert_eq!(Image::read(disk.path()), after_cut(&disk, Loss::Nothing));
+}
+
+#[test]
+fn worn_bytes_are_read_wrongly_or_not_at_all_until_mended() {
+    let disk = Disk::new();
+    let path = disk.path().join("file");
+    let bytes: Vec<u8> = (0..100).collect();
+    fs::write(&path, &bytes).unwrap();
+    let file = File::open(&path).unwrap();
+    let read_at = |offset| {
+        let mut buffer = [0; 10];
+        file.read_exact_at(&mut buffer, offset).map(|()| buffer)
+    };
+    disk.wear_out(&path, 42, Wear::Flipped);
+    let flipped = [40, 41, 43, 43, 44, 45, 46, 47, 48, 49];
+    assert_eq!(read_at(40).unwrap(), flipped);
+    assert_eq!(read_at(43).unwrap(), bytes[43..53]);
+    // By any descriptor, and at a position, too.
+    let mut other = File::open(&path).unwrap();
+    other.seek(SeekFrom::Start(40)).unwrap();
+    let mut buffer = [0; 10];
+    other.read_exact(&mut buffer).unwrap();
+    assert_eq!(buffer, flipped);
+
+    disk.wear_out(&path, 50, Wear::Unreadable { errno: EIO });
+    let error = read_at(43).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(EIO));
+    assert_eq!(read_at(51).unwrap(), bytes[51..61]);
+    disk.mend();
+    assert_eq!(fs::read(&path).unwrap(), bytes);
 }

@@ -206,6 +206,20 @@ impl Panel {
         unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() / 2) }
     }
 
+    /// Its words as bytes, as the machine has them.
+    pub fn bytes(&self) -> &[u8] {
+        let words: &[u32] = self;
+        // SAFETY: any word is four bytes, which need no alignment.
+        unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
+    }
+
+    /// The same to be written.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let words: &mut [u32] = self;
+        // SAFETY: as above; the words are borrowed for as long as the bytes.
+        unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
+    }
+
     fn first_word(&self) -> *mut u32 {
         let base = self.arena.region.base().as_ptr();
         base.wrapping_add(self.start).cast()

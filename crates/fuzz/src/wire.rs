@@ -6,7 +6,7 @@ use oboro_protocol::{check_fraction_bits, dataset_id, digest, moments_range, v1}
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::{Parameters, pack};
 use oboro_rlwe::{Combiner, DatasetKey, Partial};
-use oboro_store::{DatasetInfo, Manifest};
+use oboro_store::{Damage, DatasetInfo, Manifest};
 use prost::Message;
 use std::sync::LazyLock;
 
@@ -63,6 +63,13 @@ pub fn messages(bytes: &[u8]) -> Option<()> {
             let status: v1::UploadStatus = message(bytes)?;
             decoded(dataset_id(&status.dataset))?;
         }
+        5 => match message::<v1::ScrubReply>(bytes)?.reply? {
+            v1::scrub_reply::Reply::Damage(damage) => {
+                let known: Damage = decoded(damage.clone().try_into())?;
+                assert_eq!(v1::Damage::from(known), damage);
+            }
+            v1::scrub_reply::Reply::Progress(_) | v1::scrub_reply::Reply::Done(_) => {}
+        },
         _ => {
             message::<v1::ServerInfoReply>(bytes)?;
         }

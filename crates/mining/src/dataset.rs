@@ -489,7 +489,7 @@ mod tests {
         ));
         assert!(matches!(
             create(&path, &master, 100),
-            Err(DatasetError::Store(StoreError::BundleExists { .. }))
+            Err(DatasetError::Store(StoreError::Exists { .. }))
         ));
         made.bundle().verify().unwrap();
     }

@@ -2,7 +2,7 @@
 
 use crate::v1;
 use oboro_ring::{ParameterError, Parameters};
-use oboro_store::{DatasetId, DatasetInfo, Digest};
+use oboro_store::{Damage, DatasetId, DatasetInfo, Digest, Scrubbed};
 use thiserror::Error;
 
 /// A field that does not have the shape that the protocol gives it.
@@ -91,6 +91,71 @@ impl TryFrom<v1::DatasetInfo> for DatasetInfo {
     }
 }
 
+impl From<Damage> for v1::Damage {
+    /// Paths stay at home.
+    fn from(damage: Damage) -> Self {
+        Self {
+            name: damage.name,
+            dataset: damage.dataset.map(|id| id.0.to_vec().into()),
+            segment: damage.segment,
+            panel: damage
+                .panel
+                .map(|(limb, column)| v1::PanelPlace { limb, column }),
+            problem: damage.problem,
+        }
+    }
+}
+
+impl TryFrom<v1::Damage> for Damage {
+    type Error = FieldError;
+
+    fn try_from(damage: v1::Damage) -> Result<Self, FieldError> {
+        let words = [damage.name.as_deref(), Some(&*damage.problem)];
+        if words
+            .into_iter()
+            .flatten()
+            .any(|it| it.contains(char::is_control))
+        {
+            return Err(FieldError {
+                field: "damage",
+                problem: "has characters that no sentence has",
+            });
+        }
+        Ok(Self {
+            name: damage.name,
+            dataset: damage.dataset.as_deref().map(dataset_id).transpose()?,
+            segment: damage.segment,
+            panel: damage.panel.map(|place| (place.limb, place.column)),
+            path: None,
+            problem: damage.problem,
+        })
+    }
+}
+
+impl From<Scrubbed> for v1::Scrubbed {
+    fn from(scrubbed: Scrubbed) -> Self {
+        Self {
+            datasets: scrubbed.datasets,
+            segments: scrubbed.segments,
+            panels: scrubbed.panels,
+            bytes: scrubbed.bytes,
+            damaged: scrubbed.damaged,
+        }
+    }
+}
+
+impl From<v1::Scrubbed> for Scrubbed {
+    fn from(scrubbed: v1::Scrubbed) -> Self {
+        Self {
+            datasets: scrubbed.datasets,
+            segments: scrubbed.segments,
+            panels: scrubbed.panels,
+            bytes: scrubbed.bytes,
+            damaged: scrubbed.damaged,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,6 +211,37 @@ mod tests {
             },
         ] {
             assert!(DatasetInfo::try_from(bad).is_err());
+        }
+    }
+    #[test]
+    fn damage_survives_the_way_without_its_path() {
+        let damage = Damage {
+            name: Some("n".to_owned()),
+            dataset: Some(DatasetId([1; 16])),
+            segment: Some(2),
+            panel: Some((3, 4)),
+            path: Some("store/segments".into()),
+            problem: "a panel is gone".to_owned(),
+        };
+        let message = v1::Damage::from(damage.clone());
+        assert_eq!(
+            Damage::try_from(message.clone()),
+            Ok(Damage {
+                path: None,
+                ..damage
+            })
+        );
+        for bad in [
+            v1::Damage {
+                dataset: Some(vec![0; 15].into()),
+                ..message.clone()
+            },
+            v1::Damage {
+                problem: "\u{1b}[2J".to_owned(),
+                ..message
+            },
+        ] {
+            assert!(Damage::try_from(bad).is_err());
         }
     }
 }

@@ -18,6 +18,12 @@ pub mod v1 {
             Self { reply: Some(reply) }
         }
     }
+
+    impl From<scrub_reply::Reply> for ScrubReply {
+        fn from(reply: scrub_reply::Reply) -> Self {
+            Self { reply: Some(reply) }
+        }
+    }
 }
 
 /// The protocol spoken here. Every change that an older peer would misunderstand raises it.

@@ -66,6 +66,9 @@ where
             itemsets = field::Empty,
             limbs = field::Empty,
             columns = field::Empty,
+            read_bytes = field::Empty,
+            read_panels = field::Empty,
+            found_panels = field::Empty,
         );
         let mut call = Call::new(span.clone());
         let response = span.in_scope(|| self.service.call(request));

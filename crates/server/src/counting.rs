@@ -34,7 +34,7 @@ use tonic::Status;
 use tracing::{Instrument, Span};
 
 /// How long a caller may leave untaken what there is for it.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 type CountOutbox = Outbox<v1::CountReply>;
 
@@ -67,6 +67,7 @@ impl Counting {
             question,
             Arc::clone(&self.cache),
             Arc::clone(&self.distances),
+            Arc::downgrade(&self.queue),
         ));
         let removal = self.removal(&query);
         let watch = watch(
@@ -156,6 +157,8 @@ pub(crate) struct Query {
     client: Client,
     cache: Arc<MomentCache>,
     distances: Arc<Distances>,
+    /// Where it waits for its turns.
+    queue: Weak<Queue<Self>>,
     /// Until it is planned.
     question: Mutex<Option<Question>>,
     answer: OnceLock<Answer>,
@@ -262,8 +265,17 @@ impl Answer {
         })
     }
 
-    fn is_exhausted(&self) -> bool {
-        self.known().is_empty() && self.count.as_ref().is_none_or(Count::is_exhausted)
+    fn has_task(&self) -> bool {
+        !self.known().is_empty() || self.count.as_ref().is_some_and(Count::has_task)
+    }
+
+    /// Tells the log what was read so far, if not everything is in memory.
+    fn record(&self, span: &Span) {
+        if let Some(reads) = self.count.as_ref().and_then(Count::reads) {
+            span.record("read_bytes", reads.bytes);
+            span.record("read_panels", reads.panels);
+            span.record("found_panels", reads.found);
+        }
     }
 
     fn known(&self) -> MutexGuard<'_, VecDeque<Known>> {
@@ -326,11 +338,13 @@ impl Query {
         question: Question,
         cache: Arc<MomentCache>,
         distances: Arc<Distances>,
+        queue: Weak<Queue<Self>>,
     ) -> Self {
         Self {
             client,
             cache,
             distances,
+            queue,
             question: Mutex::new(Some(question)),
             answer: OnceLock::new(),
             outbox: Arc::new(Outbox::new()),
@@ -350,7 +364,15 @@ impl Query {
         self.outbox.push(Part::Accepted(v1::Accepted { blocks }))?;
         match Answer::new(question, &self.cache, &self.distances) {
             Ok(answer) => {
-                self.answer.get_or_init(|| answer);
+                let answer = self.answer.get_or_init(|| answer);
+                if let Some(count) = &answer.count {
+                    let queue = Weak::clone(&self.queue);
+                    count.on_news(move || {
+                        if let Some(queue) = queue.upgrade() {
+                            queue.wake();
+                        }
+                    });
+                }
                 ControlFlow::Continue(())
             }
             Err(status) => {
@@ -374,7 +396,9 @@ impl Query {
             });
             match step {
                 Ok(Step::Finished) => 1,
-                Ok(Step::Advanced | Step::Exhausted) => return ControlFlow::Continue(()),
+                Ok(Step::Advanced | Step::Waiting | Step::Exhausted) => {
+                    return ControlFlow::Continue(());
+                }
                 Err(error) => {
                     self.outbox.fail(status::of_engine(&error));
                     return ControlFlow::Break(());
@@ -389,6 +413,7 @@ impl Query {
 
     /// Ends the stream; the query leaves the pool.
     fn finish(&self, answer: &Answer) -> ControlFlow<()> {
+        answer.record(&self.span);
         let begun = self.begun.get_or_init(Instant::now);
         let done = v1::Done {
             microseconds: begun.elapsed().as_micros() as u64,
@@ -412,7 +437,7 @@ impl Job for Query {
     fn has_task(&self) -> bool {
         self.outbox.has_room()
             && match self.answer.get() {
-                Some(answer) => !answer.is_exhausted(),
+                Some(answer) => answer.has_task(),
                 None => self.lock().is_some(),
             }
     }
@@ -491,6 +516,12 @@ impl Drop for Replies {
     fn drop(&mut self) {
         self.outbox.close();
         self.removal.remove();
+        // The line about the call comes next; a query that ended has said what it read.
+        if let Some(query) = self.removal.query.upgrade()
+            && let Some(answer) = query.answer.get()
+        {
+            answer.record(&query.span);
+        }
     }
 }
 

@@ -15,9 +15,11 @@ mod fair;
 mod limits;
 mod linger;
 mod listen;
+mod memory;
 mod outbox;
 mod packing;
 mod pool;
+mod scrubbing;
 mod service;
 mod status;
 

@@ -7,6 +7,7 @@ use crate::clients::Tokens;
 use crate::counting::{Counting, Query};
 use crate::limits::{Admission, Limits};
 use crate::linger::Lingering;
+use crate::memory::for_ciphertext;
 use crate::pool::Pool;
 use crate::service::Service;
 use oboro_machine::{Distances, Seat, Topology};
@@ -16,7 +17,7 @@ use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -52,6 +53,9 @@ pub struct Options {
     pub limits: Limits,
     /// Bytes of moments kept for later queries.
     pub moment_cache: u64,
+    /// Bytes that the process may hold in memory: what of the datasets has no room is read from disk when
+    /// it is needed. Without, all that was used stays in memory.
+    pub memory: Option<u64>,
     /// What decides on which NUMA node ciphertext lies in memory, if there are several. Where memory
     /// cannot be placed, a server that was asked for a placement is refused; another does without.
     pub placement: Option<Policy>,
@@ -120,6 +124,16 @@ pub enum ServeError {
         threads: NonZero<usize>,
         source: io::Error,
     },
+    #[error(
+        "--memory {memory}MiB leaves nothing for ciphertext: {besides} MiB go to other things ({cache} to the cache of moments, {replies} to replies on their way to as many queries as may run, {threads} to threads, the rest to buffers and the program); give more, or lower --moment-cache, --max-queries or --threads"
+    )]
+    Memory {
+        memory: u64,
+        besides: u64,
+        cache: u64,
+        replies: u64,
+        threads: u64,
+    },
     #[error("the server failed: {0}; start it again")]
     Failed(String),
 }
@@ -151,13 +165,18 @@ impl Server {
     ///
     /// # Errors
     /// An address beyond loopback without TLS and token, a certificate that cannot be used, a port
-    /// in use, too many threads, a store in use or unreadable.
+    /// in use, too many threads, a store in use or unreadable, a budget of memory that leaves nothing for
+    /// ciphertext.
     pub async fn bind(options: Options) -> Result<Self, ServeError> {
         let address = options.listen;
         if !address.ip().is_loopback() && (options.tls.is_none() || options.tokens.is_none()) {
             return Err(ServeError::Unprotected(address));
         }
-        let transport = transport(options.tls)?;
+        let budget = options
+            .memory
+            .map(|memory| for_ciphertext(memory, &options))
+            .transpose()?;
+        let transport = transport(options.tls.clone())?;
         let listen = |source| ServeError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         let topology = Topology::of_this_machine();
@@ -167,17 +186,13 @@ impl Server {
         let pool = Pool::start(pin.seats(&topology, threads))
             .map_err(|source| ServeError::Threads { threads, source })?;
         let nodes = topology.nodes().iter().map(|node| node.number).collect();
+        let store = Arc::new(open(&options, budget, nodes)?);
         Ok(Self {
             address: listener.local_addr().map_err(listen)?,
             listener,
             transport,
             tokens: options.tokens,
-            store: Arc::new(open(
-                &options.data,
-                nodes,
-                options.placement,
-                &options.placements,
-            )?),
+            store,
             pool,
             limits: options.limits,
             cache: Arc::new(MomentCache::new(options.moment_cache)),
@@ -239,22 +254,24 @@ impl Server {
     }
 }
 
-/// The store, placed on these nodes. Where the kernel or a container forbids that and nobody has asked for
-/// it, nothing is placed.
-fn open(
-    directory: &Path,
-    nodes: Vec<u32>,
-    policy: Option<Policy>,
-    policies: &[(String, Policy)],
-) -> Result<Store, StoreError> {
-    let placement = Placement::on(nodes, policy.unwrap_or_default());
-    let placement = policies
-        .iter()
-        .fold(placement, |all, (name, policy)| all.with(name, *policy));
-    match Store::open_on(directory, placement) {
-        Err(StoreError::Placement { source }) if policy.is_none() && policies.is_empty() => {
+/// The store, placed on these nodes or, within a budget, alternating between them. Where the kernel or a
+/// container forbids that and nobody has asked for it, nothing is placed.
+fn open(options: &Options, budget: Option<u64>, nodes: Vec<u32>) -> Result<Store, StoreError> {
+    let open = |nodes| match budget {
+        Some(budget) => Store::open_within(&options.data, budget, nodes),
+        None => {
+            let placement = Placement::on(nodes, options.placement.unwrap_or_default());
+            let policies = options.placements.iter();
+            let placement = policies.fold(placement, |all, (name, policy)| all.with(name, *policy));
+            Store::open_on(&options.data, placement)
+        }
+    };
+    match open(nodes) {
+        Err(StoreError::Placement { source })
+            if options.placement.is_none() && options.placements.is_empty() =>
+        {
             tracing::warn!(%source, "datasets lie wherever the kernel puts them, which is slower");
-            Store::open(directory)
+            open(Vec::new())
         }
         store => store,
     }
@@ -321,16 +338,35 @@ mod tests {
         }
     }
 
+    fn options(directory: &TempDir, placement: Option<Policy>, named: bool) -> Options {
+        let rows = || ("rows".to_owned(), Policy::Item);
+        Options {
+            data: directory.path().to_owned(),
+            listen: "127.0.0.1:0".parse().unwrap(),
+            tls: None,
+            tokens: None,
+            threads: NonZero::<usize>::MIN,
+            limits: Limits::default(),
+            moment_cache: 0,
+            memory: None,
+            placement,
+            placements: named.then(rows).into_iter().collect(),
+            pin: None,
+        }
+    }
+
     #[test]
     fn where_memory_cannot_be_placed_only_who_asked_for_it_is_refused() {
         let directory = TempDir::new().unwrap();
         let forbidden = || vec![0, 1000];
-        let named = [("rows".to_owned(), Policy::Item)];
-        open(directory.path(), forbidden(), None, &[]).unwrap();
-        for (policy, policies) in [(Some(Policy::default()), &[][..]), (None, &named)] {
-            let refused = open(directory.path(), forbidden(), policy, policies);
+        for budget in [None, Some(64 << 20)] {
+            open(&options(&directory, None, false), budget, forbidden()).unwrap();
+        }
+        for (policy, named) in [(Some(Policy::default()), false), (None, true)] {
+            let options = options(&directory, policy, named);
+            let refused = open(&options, None, forbidden());
             assert!(matches!(refused, Err(StoreError::Placement { .. })));
-            open(directory.path(), vec![0, 0], policy, policies).unwrap();
+            open(&options, None, vec![0, 0]).unwrap();
         }
     }
 }

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use tonic::Status;
 
 /// Bytes of replies above which no task of the query begins.
-const ROOM: usize = 4 << 20;
+pub(crate) const ROOM: usize = 4 << 20;
 
 /// Replies of one kind to one caller.
 pub(crate) struct Outbox<R> {

@@ -6,6 +6,7 @@ use crate::blocking::blocking;
 use crate::clients::Client;
 use crate::columns::{self, Columns};
 use crate::counting::{Counting, Replies};
+use crate::scrubbing::{self, Scrubbing};
 use crate::status;
 use oboro_protocol::{PROTOCOL, dataset_id, v1, v1::mining_server::Mining};
 use oboro_store::{DatasetId, Manifest, SegmentReceiver, Store, StoreError};
@@ -15,11 +16,15 @@ use tracing::{Span, field};
 
 pub(crate) struct Service {
     counting: Counting,
+    scrubbing: Scrubbing,
 }
 
 impl Service {
     pub(crate) fn new(counting: Counting) -> Self {
-        Self { counting }
+        Self {
+            counting,
+            scrubbing: Scrubbing::new(),
+        }
     }
 
     /// Refuses datasets beyond the limit. A manifest that is none is for the store to refuse.
@@ -236,6 +241,19 @@ impl Mining for Service {
         tracing::debug!(name = request.name, "fetches columns");
         let columns = columns::fetch(&self.counting, &client, request).await?;
         Ok(Response::new(columns))
+    }
+
+    type ScrubStream = scrubbing::Replies;
+
+    async fn scrub(
+        &self,
+        request: Request<v1::ScrubRequest>,
+    ) -> Result<Response<Self::ScrubStream>, Status> {
+        let request = request.into_inner();
+        tracing::debug!(name = request.name, "scrubs");
+        let store = Arc::clone(&self.counting.store);
+        let replies = self.scrubbing.start(store, request).await?;
+        Ok(Response::new(replies))
     }
 }
 

@@ -209,7 +209,7 @@ impl Bundle {
 
 fn refuse_existing(directory: &Path) -> Result<(), StoreError> {
     match fs::symlink_metadata(directory) {
-        Ok(_) => Err(StoreError::BundleExists {
+        Ok(_) => Err(StoreError::Exists {
             path: directory.into(),
         }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

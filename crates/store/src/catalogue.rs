@@ -8,7 +8,10 @@
 use crate::error::StoreError;
 use crate::files::{parent, sync_directory};
 use crate::id::DatasetId;
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, Transaction, params};
+use rusqlite::backup::Progress;
+use rusqlite::{
+    CachedStatement, Connection, MAIN_DB, OpenFlags, OptionalExtension, Row, Transaction, params,
+};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
@@ -95,11 +98,7 @@ impl Catalogue {
             });
         }
         // Who sweeps by a catalogue should be able to believe it.
-        let problem: String =
-            connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
-        if problem != "ok" {
-            return Err(StoreError::CatalogueDamaged { problem });
-        }
+        check_integrity(&connection)?;
         if empty {
             let transaction = connection.transaction()?;
             transaction.execute_batch(SCHEMA)?;
@@ -112,6 +111,24 @@ impl Catalogue {
             directory: parent(path).into(),
             unsettled: Cell::new(false),
         })
+    }
+
+    /// Makes `to` a copy of the catalogue `from`, as it is at one moment whatever another process does to
+    /// it, without its uploads.
+    pub(crate) fn copy_published(from: &Path, to: &Path) -> Result<Self, StoreError> {
+        // Not read-only: a transaction that a crash cut short is rolled back first.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let original = Connection::open_with_flags(from, flags)?;
+        original.backup(MAIN_DB, to, None::<fn(Progress)>)?;
+        let mut copy = Self::open(to)?;
+        copy.change(|transaction| transaction.execute("DELETE FROM upload", []).map(drop))?;
+        Ok(copy)
+    }
+
+    /// Checks the file as a whole, not only what of it is in memory.
+    pub(crate) fn verify(&self) -> Result<(), StoreError> {
+        self.connection.execute_batch("PRAGMA shrink_memory")?;
+        check_integrity(&self.connection)
     }
 
     /// Prepares a question about what is durable.
@@ -231,5 +248,14 @@ impl Catalogue {
             transaction.execute("DELETE FROM upload WHERE id = ?1", [id.0])?;
             Ok(())
         })
+    }
+}
+
+fn check_integrity(connection: &Connection) -> Result<(), StoreError> {
+    let problem: String =
+        connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+    match &*problem {
+        "ok" => Ok(()),
+        _ => Err(StoreError::CatalogueDamaged { problem }),
     }
 }

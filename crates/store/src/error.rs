@@ -33,6 +33,8 @@ pub enum Fault {
     Invalid(String),
     #[error("is missing")]
     Missing,
+    #[error("cannot be read: {0}")]
+    Unreadable(String),
     #[error("is not the one that the manifest names: it comes from another dataset or version")]
     Unexpected,
 }
@@ -44,6 +46,10 @@ impl Fault {
             Self::Magic { .. } => "Check that the path is right.",
             Self::Newer { .. } => "Install that Oboro or a newer one to read it.",
             Self::Foreign(_) => "This Oboro cannot use it; encrypt the data again.",
+            Self::Unreadable(_) => {
+                "Check the disk, and restore it from a copy; without one, encrypt the data again, and delete the \
+                 damaged dataset from the server before uploading it anew."
+            }
             _ => {
                 "Restore it from a copy; without one, encrypt the data again, and delete the damaged dataset \
                  from the server before uploading it anew."
@@ -76,6 +82,16 @@ pub enum StoreError {
         #[from]
         source: ArenaError,
     },
+    #[error(
+        "this question needs {needed} bytes of ciphertext in memory at a time, but this server has {capacity} for \
+         that. Ask about fewer columns (a higher --min-support), or ask its operator to raise --memory by at least {}.",
+        needed.saturating_sub(*capacity) / 15 * 16 + 16
+    )]
+    Budget { needed: u64, capacity: u64 },
+    #[error(
+        "cannot start the threads that read ciphertext: {source}. Check the limits of this process."
+    )]
+    Reader { source: io::Error },
     #[error(
         "the store cannot be opened with its datasets placed on NUMA nodes: {source} Or ask for no \
          placement, and they lie wherever the kernel puts them."
@@ -113,10 +129,16 @@ pub enum StoreError {
         path.display()
     )]
     CatalogueMissing { path: PathBuf },
+    #[error(
+        "{} is not the directory of a store: it has no catalogue.sqlite. Give the directory that `oboro serve \
+         --data` has, or a backup of it.",
+        path.display()
+    )]
+    NoStore { path: PathBuf },
     #[error("{} is in use by another process. Stop it first, or choose another {what}.", path.display())]
     Locked { path: PathBuf, what: &'static str },
     #[error("{} exists already. Choose another name, or move it away first.", path.display())]
-    BundleExists { path: PathBuf },
+    Exists { path: PathBuf },
     #[error(
         "{} is as it should be now, but could not be made to survive a power cut: {cause} Do not encrypt the same \
          data into it again.",
@@ -290,8 +312,8 @@ impl StoreError {
     pub fn kind(&self) -> ErrorKind {
         use StoreError::*;
         match self {
-            NoDataset { .. } | NoUpload { .. } => ErrorKind::NotFound,
-            NameTaken { .. } | StoredAs { .. } | Deleted { .. } | BundleExists { .. } => {
+            NoDataset { .. } | NoUpload { .. } | NoStore { .. } => ErrorKind::NotFound,
+            NameTaken { .. } | StoredAs { .. } | Deleted { .. } | Exists { .. } => {
                 ErrorKind::AlreadyExists
             }
             Name { .. }
@@ -314,8 +336,9 @@ impl StoreError {
             }
             Damaged { .. } | SegmentRefused { .. } | CatalogueDamaged { .. } => ErrorKind::DataLoss,
             DiskFull { .. } => ErrorKind::DiskFull,
-            Memory { .. } => ErrorKind::MemoryFull,
+            Memory { .. } | Budget { .. } => ErrorKind::MemoryFull,
             Io { .. }
+            | Reader { .. }
             | Catalogue { .. }
             | CatalogueNewer { .. }
             | CatalogueForeign { .. }

@@ -118,6 +118,15 @@ pub(crate) fn lock(path: &Path, holder: &Path, what: &'static str) -> Result<Fil
     }
 }
 
+/// Whether there is anything at `path`, if only a link that leads nowhere.
+pub(crate) fn exists(path: &Path) -> Result<bool, StoreError> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(io_error("look at", path)(error)),
+    }
+}
+
 /// Removes a file; one that is not there is fine.
 pub(crate) fn remove_if_there(path: &Path) -> Result<(), StoreError> {
     match fs::remove_file(path) {

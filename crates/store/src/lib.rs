@@ -16,18 +16,22 @@ mod error;
 mod files;
 mod id;
 mod manifest;
+mod pace;
 mod panel;
 mod placement;
+mod reader;
 mod segment;
 mod snapshot;
 mod store;
 #[cfg(test)]
 mod testing;
+mod tier;
 
 pub use bundle::{Bundle, BundleWriter, MAX_SEALED_BYTES};
 pub use error::{ErrorKind, Fault, StoreError};
 pub use id::{DatasetId, Digest};
 pub use manifest::{MAX_COLUMNS, MAX_MANIFEST_BYTES, MAX_SEGMENTS, Manifest, SegmentEntry};
+pub use pace::Pace;
 pub use panel::Panel;
 pub use placement::{NodePages, Placement, PlacementReport, Policy};
 pub use segment::{
@@ -35,6 +39,7 @@ pub use segment::{
 };
 pub use snapshot::Snapshot;
 pub use store::{
-    DatasetInfo, Listing, MAX_NAME_CHARS, Published, SegmentProgress, SegmentReceiver, Store,
-    UploadStatus,
+    BackedUp, Damage, DatasetInfo, Listing, MAX_NAME_CHARS, Published, Scrub, Scrubbed,
+    ScrubbedPart, SegmentProgress, SegmentReceiver, Store, UploadStatus, backup,
 };
+pub use tier::{Arrival, Listener, Part, Reads, Stream};

@@ -5,6 +5,7 @@
 //! (`oboro_fcmalloc::Arena`).
 //! Written once, then shared and only read.
 
+use crate::error::StoreError;
 use oboro_fcmalloc::{Arena, ArenaError};
 use std::ops::Range;
 
@@ -45,20 +46,53 @@ impl Panel {
         position: usize,
         fill: impl FnOnce(Vec<&mut [u32]>) -> Result<(), E>,
     ) -> Result<Self, E> {
+        Self::zeros(pieces, position)?.filled(fill)
+    }
+
+    /// The same for `blocks` blocks of `degree` residues in one arena, in one piece if there is room for
+    /// one, else in as few as there is.
+    pub(crate) fn build_where_it_fits(
+        arena: &Arena,
+        blocks: usize,
+        degree: usize,
+        position: usize,
+        fill: impl FnOnce(Vec<&mut [u32]>) -> Result<(), StoreError>,
+    ) -> Result<Self, StoreError> {
+        let mut together = blocks;
+        loop {
+            let pieces = (0..blocks).step_by(together).map(|first| {
+                let len = together.min(blocks - first) * degree;
+                (arena, len)
+            });
+            match Self::zeros(pieces, position) {
+                Err(ArenaError::Full { .. }) if together > 1 => together = together.div_ceil(2),
+                panel => return panel?.filled(fill),
+            }
+        }
+    }
+
+    fn zeros<'a>(
+        pieces: impl IntoIterator<Item = (&'a Arena, usize)>,
+        position: usize,
+    ) -> Result<Self, ArenaError> {
         let mut end = 0;
-        let mut pieces = pieces
-            .into_iter()
-            .map(|(arena, len)| {
-                let residues = arena.panel(len, position)?;
-                end += len;
-                Ok(Piece {
-                    start: end - len,
-                    residues,
-                })
+        let piece = |(arena, len): (&Arena, usize)| {
+            let residues = arena.panel(len, position)?;
+            end += len;
+            Ok(Piece {
+                start: end - len,
+                residues,
             })
-            .collect::<Result<Vec<Piece>, ArenaError>>()?;
-        fill(pieces.iter_mut().map(|p| &mut *p.residues).collect())?;
-        Ok(Self { pieces })
+        };
+        let pieces = pieces.into_iter().map(piece);
+        Ok(Self {
+            pieces: pieces.collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn filled<E>(mut self, fill: impl FnOnce(Vec<&mut [u32]>) -> Result<(), E>) -> Result<Self, E> {
+        fill(self.pieces.iter_mut().map(|p| &mut *p.residues).collect())?;
+        Ok(self)
     }
 
     /// The residues of these blocks, counted from the segment's first, of `degree` residues each.
@@ -89,7 +123,6 @@ impl std::fmt::Debug for Panel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::StoreError;
     use oboro_fcmalloc::Backing;
     use std::collections::HashSet;
 
@@ -138,6 +171,31 @@ mod tests {
             let residues = (16 * blocks.start as u32..16 * blocks.end as u32).collect::<Vec<_>>();
             assert_eq!(panel.blocks(blocks, 16), residues);
         }
+    }
+
+    #[test]
+    fn a_panel_takes_the_room_that_others_left() {
+        // Full of panels of 16 blocks, of which every second one goes.
+        let arena = arena(8, 16 * 32);
+        let small = || Panel::build(&arena, 16 * 32, 0, |_| Ok::<_, StoreError>(())).ok();
+        let all: Vec<Panel> = std::iter::from_fn(small).collect();
+        let kept: Vec<Panel> = all.into_iter().step_by(2).collect();
+        let counting = |pieces: Vec<&mut [u32]>| {
+            for (i, residue) in (0..).zip(pieces.into_iter().flatten()) {
+                *residue = i;
+            }
+            Ok(())
+        };
+        let large = Panel::build_where_it_fits(&arena, 64, 32, 0, counting);
+        let large = large.unwrap();
+        assert!(large.pieces().count() > 1);
+        assert!(large.pieces().flatten().copied().eq(0..64 * 32));
+        assert_eq!(large.blocks(63..64, 32)[0], 63 * 32);
+        drop((kept, large));
+        let one = Panel::build_where_it_fits(&arena, 64, 32, 0, |_| Ok(()));
+        assert_eq!(one.unwrap().pieces().count(), 1);
+        let beyond = Panel::build_where_it_fits(&arena, 1 << 20, 32, 0, |_| Ok(()));
+        assert!(matches!(beyond, Err(StoreError::Memory { .. })));
     }
 
     #[test]

@@ -10,11 +10,15 @@ use crate::files::{io_error, parent, partial_path, sync_directory};
 use crate::id::{DatasetId, Digest};
 use crate::manifest::{MAX_COLUMNS, Manifest, SegmentEntry};
 use oboro_ring::{MAX_LOG_DEGREE, MIN_LOG_DEGREE, Parameters, Seed, pack};
+use rustix::fs::{Advice, OFlags, fadvise};
+use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io;
-use std::os::unix::fs::FileExt;
+use std::io::{self, Write};
+use std::num::NonZero;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The most blocks a segment holds.
 pub const BLOCKS_PER_SEGMENT: u32 = 64;
@@ -79,6 +83,12 @@ impl Layout {
 pub fn segment_bytes(parameters: &Parameters, columns: u32, blocks: u32) -> Option<u64> {
     let limbs = u32::try_from(parameters.limb_count()).ok()?;
     Layout::new(parameters.log_degree(), limbs, columns, blocks).map(|layout| layout.total)
+}
+
+/// The bytes, with padding, of a panel of a full segment.
+pub(crate) fn full_panel_bytes(parameters: &Parameters) -> usize {
+    let packed = pack::packed_len((BLOCKS_PER_SEGMENT as usize) << parameters.log_degree());
+    packed.next_multiple_of(ALIGNMENT as usize)
 }
 
 /// What a segment is about to hold.
@@ -398,32 +408,41 @@ impl From<io::Error> for ReadError {
 }
 
 impl ReadError {
-    fn about(self, path: &Path, subject: impl FnOnce() -> String) -> StoreError {
-        match self {
-            Self::Fault(fault) => StoreError::Damaged {
-                subject: subject(),
-                fault,
-            },
+    fn about(self, subject: impl FnOnce() -> String) -> StoreError {
+        let fault = match self {
+            Self::Fault(fault) => fault,
             // The length was checked when the file was opened.
             Self::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                StoreError::Damaged {
-                    subject: subject(),
-                    fault: Fault::Invalid("it was truncated while in use".into()),
-                }
+                Fault::Invalid("it was truncated while in use".into())
             }
-            Self::Io(error) => io_error("read", path)(error),
+            Self::Io(error) => Fault::Unreadable(error.to_string()),
+        };
+        StoreError::Damaged {
+            subject: subject(),
+            fault,
         }
     }
+}
+
+/// Whether the disk failed, rather than what this process may do or has left.
+fn is_of_the_device(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::IO.raw_os_error())
 }
 
 fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|&byte| byte == 0)
 }
 
+/// Asks the system to drop what its cache has of a file, so that the next reader asks the disk. Systems
+/// may decline, and one that does reads the same bytes sooner.
+pub(crate) fn forget_cached(file: &File, start: u64, bytes: u64) {
+    let _ = fadvise(file, start, NonZero::new(bytes), Advice::DontNeed);
+}
+
 /// A complete segment file, open for reading. It can still be read after the file's
 /// name is gone. Reading takes `&self` and works from any number of threads.
 pub struct Segment {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     header: Header,
 }
@@ -432,20 +451,19 @@ impl Segment {
     /// Opens a segment file and checks its header and its exact length, but no panel.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let subject = || format!("segment file {}", path.display());
+        let damaged = |error: ReadError| error.about(subject);
         let file = File::open(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => StoreError::Damaged {
-                subject: subject(),
-                fault: Fault::Missing,
-            },
+            io::ErrorKind::NotFound => damaged(Fault::Missing.into()),
+            _ if is_of_the_device(&error) => damaged(error.into()),
             _ => io_error("open", path)(error),
         })?;
         let length = file
             .metadata()
-            .map_err(io_error("read the length of", path))?
+            .map_err(|error| damaged(error.into()))?
             .len();
-        let header = Header::read(&file, length).map_err(|error| error.about(path, subject))?;
+        let header = Header::read(&file, length).map_err(damaged)?;
         Ok(Self {
-            file,
+            file: Arc::new(file),
             path: path.into(),
             header,
         })
@@ -549,20 +567,71 @@ impl Segment {
             self.panel_len(),
             "a panel holds blocks × N residues"
         );
-        let mut pieces = pieces.into_iter();
-        let mut piece: &mut [u32] = &mut [];
-        self.check_panel(limb, column, |mut packed| {
-            while !packed.is_empty() {
-                if piece.is_empty() {
-                    piece = pieces.next().expect("the pieces hold the panel");
-                }
-                let residues = piece.len().min(pack::unpacked_len(packed.len()));
-                let (now, later) = std::mem::take(&mut piece).split_at_mut(residues);
-                let (bytes, rest) = packed.split_at(pack::packed_len(residues));
-                pack::unpack(bytes, now);
-                (piece, packed) = (later, rest);
-            }
-        })
+        self.check_panel(limb, column, unpack_into(pieces))
+    }
+
+    /// Where a panel lies in the file: its offset and its bytes with padding. Panics if there is no
+    /// such panel.
+    pub(crate) fn panel_place(&self, limb: usize, column: usize) -> (u64, usize) {
+        let panel = self.header.description.panel_number(limb, column);
+        let panel = panel.expect("the segment has the panel");
+        let layout = self.header.layout;
+        (layout.panel_offset(panel), layout.stride as usize)
+    }
+
+    /// The bytes of every panel with padding.
+    pub(crate) fn panel_file_bytes(&self) -> usize {
+        self.header.layout.stride as usize
+    }
+
+    /// The same file opened once more, for reading past the system's cache where the file system can: what
+    /// streams is read once, and would drive out what others need. Offsets, lengths and buffers must be
+    /// multiples of 4096.
+    pub(crate) fn past_the_cache(&self) -> Arc<File> {
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let flags = OFlags::DIRECT.bits() as i32;
+        let opened = File::options().read(true).custom_flags(flags).open(path);
+        opened.map_or_else(|_| Arc::clone(&self.file), Arc::new)
+    }
+
+    /// Checks a panel that was read with its padding, and unpacks it into slices of whole blocks that
+    /// hold it one after another; if it is damaged, they mean nothing.
+    pub(crate) fn unpack_panel(
+        &self,
+        limb: usize,
+        column: usize,
+        bytes: &[u8],
+        pieces: Vec<&mut [u32]>,
+    ) -> Result<(), StoreError> {
+        let mut unpack = unpack_into(pieces);
+        let mut hasher = blake3::Hasher::new();
+        let (packed, padding) = bytes.split_at(self.header.layout.packed as usize);
+        for chunk in packed.chunks(CHUNK_BYTES) {
+            hasher.update(chunk);
+            unpack(chunk);
+        }
+        let panel = self.header.description.panel_number(limb, column)?;
+        let digest = Digest(*hasher.finalize().as_bytes());
+        match digest == self.header.panels[panel] && is_zero(padding) {
+            true => Ok(()),
+            false => Err(StoreError::Damaged {
+                subject: self.panel_subject(limb, column),
+                fault: Fault::Altered,
+            }),
+        }
+    }
+
+    /// The error of a panel that could not be read.
+    pub(crate) fn panel_error(&self, limb: usize, column: usize, error: io::Error) -> StoreError {
+        ReadError::Io(error).about(|| self.panel_subject(limb, column))
+    }
+
+    fn panel_subject(&self, limb: usize, column: usize) -> String {
+        let SegmentDescription { dataset, index, .. } = self.header.description;
+        format!(
+            "panel (limb {limb}, column {column}) of segment {index} of dataset {dataset} ({})",
+            self.path.display()
+        )
     }
 
     /// The packed bytes of one panel, after checking their digest.
@@ -574,12 +643,48 @@ impl Segment {
 
     /// Checks every panel against its digest.
     pub fn verify(&self) -> Result<(), StoreError> {
-        for limb in 0..self.header.description.parameters.limb_count() {
-            for column in 0..self.header.description.columns as usize {
-                self.check_panel(limb, column, |_| ())?;
-            }
+        self.panels()
+            .try_for_each(|(limb, column)| self.check_panel(limb, column, |_| ()))
+    }
+
+    /// The limb and column of every panel, in the order of the file.
+    fn panels(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let columns = self.header.description.columns as usize;
+        let limbs = self.header.description.parameters.limb_count();
+        (0..limbs * columns).map(move |panel| (panel / columns, panel % columns))
+    }
+
+    /// Writes a new file with the same bytes, each panel after it was checked, and syncs it. `progress`
+    /// is told the bytes written so far.
+    pub(crate) fn copy_to(&self, path: &Path, progress: impl Fn(u64)) -> Result<(), StoreError> {
+        let Layout { header, stride, .. } = self.header.layout;
+        let mut file = File::create_new(path).map_err(io_error("create", path))?;
+        let mut write = |bytes: &[u8]| file.write_all(bytes).map_err(io_error("write", path));
+        write(&self.header_bytes())?;
+        for (end, (limb, column)) in (header + stride..)
+            .step_by(stride as usize)
+            .zip(self.panels())
+        {
+            let mut panel = self.read_packed_panel(limb, column)?;
+            panel.resize(stride as usize, 0);
+            write(&panel)?;
+            progress(end);
         }
-        Ok(())
+        file.sync_all().map_err(io_error("sync", path))
+    }
+
+    /// Checks one panel and leaves nothing of it in the system's cache.
+    pub(crate) fn verify_and_forget(&self, limb: usize, column: usize) -> Result<(), StoreError> {
+        let panel = self.header.description.panel_number(limb, column)?;
+        let Layout { stride, .. } = self.header.layout;
+        let checked = self.check_panel(limb, column, |_| ());
+        forget_cached(&self.file, self.header.layout.panel_offset(panel), stride);
+        checked
+    }
+
+    /// Bytes of the file up to its first panel, and those that each panel takes.
+    pub(crate) fn part_bytes(&self) -> (u64, u64) {
+        (self.header.layout.header, self.header.layout.stride)
     }
 
     /// Reads a panel chunk by chunk, each of [`CHUNK_BYTES`] packed bytes except for the last, so that
@@ -590,14 +695,8 @@ impl Segment {
         column: usize,
         mut visit: impl FnMut(&[u8]),
     ) -> Result<(), StoreError> {
-        let SegmentDescription { dataset, index, .. } = self.header.description;
         let panel = self.header.description.panel_number(limb, column)?;
-        let subject = || {
-            format!(
-                "panel (limb {limb}, column {column}) of segment {index} of dataset {dataset} ({})",
-                self.path.display()
-            )
-        };
+        let subject = || self.panel_subject(limb, column);
         let altered = || StoreError::Damaged {
             subject: subject(),
             fault: Fault::Altered,
@@ -613,7 +712,7 @@ impl Segment {
                 let chunk = &mut buffer[..(end - offset).min(CHUNK_BYTES as u64) as usize];
                 self.file
                     .read_exact_at(chunk, start + offset)
-                    .map_err(|error| ReadError::Io(error).about(&self.path, subject))?;
+                    .map_err(|error| ReadError::Io(error).about(subject))?;
                 if end == packed {
                     hasher.update(chunk);
                     visit(chunk);
@@ -627,6 +726,24 @@ impl Segment {
             Ok(())
         } else {
             Err(altered())
+        }
+    }
+}
+
+/// Unpacks a panel that comes in chunks of whole pairs of residues into slices that hold it.
+fn unpack_into(pieces: Vec<&mut [u32]>) -> impl FnMut(&[u8]) {
+    let mut pieces = pieces.into_iter();
+    let mut piece: &mut [u32] = &mut [];
+    move |mut packed| {
+        while !packed.is_empty() {
+            if piece.is_empty() {
+                piece = pieces.next().expect("the pieces hold the panel");
+            }
+            let residues = piece.len().min(pack::unpacked_len(packed.len()));
+            let (now, later) = std::mem::take(&mut piece).split_at_mut(residues);
+            let (bytes, rest) = packed.split_at(pack::packed_len(residues));
+            pack::unpack(bytes, now);
+            (piece, packed) = (later, rest);
         }
     }
 }

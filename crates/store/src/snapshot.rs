@@ -5,6 +5,9 @@
 //! as long as any snapshot of a version that has their segment. Those of one segment lie
 //! in arenas of its own, one for each node that it is placed on, which go back to the system
 //! with it.
+//!
+//! Where the store has a budget of memory, panels are in its [tier](crate::tier) instead: whoever
+//! counts [streams](Snapshot::stream) the groups of blocks that it needs.
 
 use crate::error::StoreError;
 use crate::id::Digest;
@@ -12,8 +15,10 @@ use crate::manifest::Manifest;
 use crate::panel::Panel;
 use crate::placement::{Homes, PlacementReport};
 use crate::segment::Segment;
+use crate::tier::{Listener, Part, Stream, TieredSegment};
 use oboro_fcmalloc::{Arena, ArenaError, Backing};
 use oboro_ring::{Ring, mask};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A panel that is loaded when first asked for. A failed load is tried again.
@@ -150,12 +155,30 @@ fn reserve_near(bytes: usize, backing: Backing) -> Result<Arena, ArenaError> {
     }
 }
 
+/// An open segment, by what decides which of its panels are in memory.
+#[derive(Clone)]
+pub(crate) enum OpenSegment {
+    /// Those that were ever used.
+    Resident(Arc<ResidentSegment>),
+    /// The tier.
+    Tiered(Arc<TieredSegment>),
+}
+
+impl OpenSegment {
+    fn file(&self) -> &Segment {
+        match self {
+            Self::Resident(resident) => &resident.segment,
+            Self::Tiered(tiered) => tiered.file(),
+        }
+    }
+}
+
 /// One version of a dataset, pinned: it stays as it is whatever happens to the store.
 pub struct Snapshot {
     name: String,
     manifest: Manifest,
     root: Digest,
-    segments: Vec<Arc<ResidentSegment>>,
+    segments: Vec<OpenSegment>,
     homes: Arc<Homes>,
     ring: OnceLock<Arc<Ring>>,
 }
@@ -164,7 +187,7 @@ impl Snapshot {
     pub(crate) fn new(
         name: String,
         manifest: Manifest,
-        segments: Vec<Arc<ResidentSegment>>,
+        segments: Vec<OpenSegment>,
         homes: Arc<Homes>,
     ) -> Self {
         let root = manifest.root();
@@ -178,7 +201,7 @@ impl Snapshot {
         }
     }
 
-    pub(crate) fn segments(&self) -> &[Arc<ResidentSegment>] {
+    pub(crate) fn segments(&self) -> &[OpenSegment] {
         &self.segments
     }
 
@@ -219,20 +242,56 @@ impl Snapshot {
         self.homes.home(group, self.manifest.columns as usize)
     }
 
-    /// Asks the kernel where everything that is in memory is.
+    /// Whether every panel is there when it is asked for; otherwise, the store having a budget, those
+    /// are that a [stream](Self::stream) holds.
+    pub fn is_resident(&self) -> bool {
+        !matches!(self.segments.first(), Some(OpenSegment::Tiered(_)))
+    }
+
+    /// Begins to bring these `parts` (ascending, at least one) of the segments of one group after
+    /// another into memory; `listener` is told as they arrive.
+    ///
+    /// # Errors
+    /// A budget in which not even one group has room.
+    ///
+    /// # Panics
+    /// If the snapshot is [resident](Self::is_resident).
+    pub fn stream(
+        &self,
+        parts: Vec<Part>,
+        groups: Vec<Range<usize>>,
+        listener: Listener,
+    ) -> Result<Stream, StoreError> {
+        let tiered = self.segments.iter().map(|segment| match segment {
+            OpenSegment::Resident(_) => panic!("what is in memory is not streamed"),
+            OpenSegment::Tiered(tiered) => Arc::clone(tiered),
+        });
+        Stream::begin(tiered.collect(), parts, groups, listener)
+    }
+
+    /// Asks the kernel where everything that is in memory is. Of what is in the tier, which datasets
+    /// share, only panels are counted, not pages.
     ///
     /// # Errors
     /// A kernel that does not say.
     pub fn placement(&self) -> Result<PlacementReport, StoreError> {
         let mut report = self.homes.report();
         for segment in &self.segments {
-            segment.report(&mut report)?;
+            match segment {
+                OpenSegment::Resident(resident) => resident.report(&mut report)?,
+                OpenSegment::Tiered(tiered) => {
+                    let (panels, resident) = tiered.panels();
+                    report.panels += panels;
+                    report.resident_panels += resident;
+                }
+            }
         }
         Ok(report)
     }
 
     /// The residues of one (limb, column) in one segment: `blocks × N` of them, block
-    /// after block, evaluation form, checked against their digest when first loaded.
+    /// after block, evaluation form, checked against their digest when loaded: that is on first use, or,
+    /// where the store has a budget, by a stream that holds it.
     pub fn panel(
         &self,
         segment: usize,
@@ -241,7 +300,13 @@ impl Snapshot {
     ) -> Result<Arc<Panel>, StoreError> {
         self.segments
             .get(segment)
-            .and_then(|resident| resident.panel(limb, column))
+            .and_then(|segment| match segment {
+                OpenSegment::Resident(resident) => resident.panel(limb, column),
+                OpenSegment::Tiered(tiered) => {
+                    let column = Some(column as u32);
+                    tiered.panel(Part { limb, column }).map(Ok)
+                }
+            })
             .unwrap_or(Err(StoreError::NoPanel {
                 dataset: self.manifest.dataset,
                 segment,
@@ -253,15 +318,18 @@ impl Snapshot {
     /// A segment's file, from which panels are read without staying in memory. Panics if there is no
     /// such segment.
     pub fn segment(&self, segment: usize) -> &Segment {
-        &self.segments[segment].segment
+        self.segments[segment].file()
     }
 
     /// One limb of the masks of a segment: `blocks × N` residues, block after block,
-    /// evaluation form, expanded from the seeds when first asked for.
+    /// evaluation form, expanded from the seeds when first asked for, or by a stream that holds it.
     pub fn mask(&self, segment: usize, limb: usize) -> Result<Arc<Panel>, StoreError> {
         self.segments
             .get(segment)
-            .and_then(|resident| resident.mask(limb))
+            .and_then(|segment| match segment {
+                OpenSegment::Resident(resident) => resident.mask(limb),
+                OpenSegment::Tiered(tiered) => tiered.panel(Part { limb, column: None }).map(Ok),
+            })
             .unwrap_or_else(|| {
                 Err(StoreError::Misuse {
                     what: format!(

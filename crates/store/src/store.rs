@@ -12,9 +12,10 @@ use crate::files::{
 };
 use crate::id::{DatasetId, Digest};
 use crate::manifest::Manifest;
-use crate::placement::Placement;
-use crate::segment::Segment;
-use crate::snapshot::{ResidentSegment, Snapshot};
+use crate::placement::{Placement, Policy};
+use crate::segment::{Segment, forget_cached};
+use crate::snapshot::{OpenSegment, ResidentSegment, Snapshot};
+use crate::tier::Tier;
 use oboro_ring::Parameters;
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
@@ -24,8 +25,17 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub use backup::{BackedUp, backup};
+pub use scrub::{Damage, Scrub, Scrubbed, ScrubbedPart};
+
 /// The most characters of a dataset's name.
 pub const MAX_NAME_CHARS: usize = 100;
+
+/// The file of the catalogue in a store's directory.
+const CATALOGUE: &str = "catalogue.sqlite";
+
+/// The directory of the datasets there.
+const SEGMENTS: &str = "segments";
 
 /// Bytes kept for changes of the catalogue that free space when there is none.
 const RESERVE_BYTES: usize = 256 << 10;
@@ -108,6 +118,8 @@ pub struct Store {
 struct Shared {
     directory: PathBuf,
     placement: Placement,
+    /// Ciphertext in memory, where there is a budget for it.
+    tier: Option<Arc<Tier>>,
     state: Mutex<State>,
     /// Held as long as anything may still write.
     _lock: File,
@@ -124,14 +136,42 @@ struct State {
 }
 
 impl Shared {
+    /// Takes the store in a directory as it is. `elsewhere` says what else to choose if another process
+    /// has it.
+    fn open(
+        directory: &Path,
+        placement: Placement,
+        tier: Option<Arc<Tier>>,
+        elsewhere: &'static str,
+    ) -> Result<Self, StoreError> {
+        let lock = lock(&directory.join("lock"), directory, elsewhere)?;
+        has_catalogue(directory)?;
+        Ok(Self {
+            directory: directory.into(),
+            placement,
+            tier,
+            state: Mutex::new(State {
+                catalogue: Catalogue::open(&directory.join(CATALOGUE))?,
+                snapshots: HashMap::new(),
+                replaced: VecDeque::new(),
+                receiving: HashMap::new(),
+            }),
+            _lock: lock,
+        })
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic elsewhere cannot leave the state half-changed: SQLite rolls back, and the
         // maps change in single steps.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn catalogue(&self) -> PathBuf {
+        self.directory.join(CATALOGUE)
+    }
+
     fn datasets(&self) -> PathBuf {
-        self.directory.join("segments")
+        self.directory.join(SEGMENTS)
     }
 
     fn dataset(&self, id: DatasetId) -> PathBuf {
@@ -139,7 +179,7 @@ impl Shared {
     }
 
     fn segment(&self, id: DatasetId, index: u32) -> PathBuf {
-        self.dataset(id).join(format!("{index:08}.seg"))
+        self.dataset(id).join(segment_name(index))
     }
 
     fn reserve(&self) -> PathBuf {
@@ -171,6 +211,11 @@ impl Shared {
             changed => changed,
         }
     }
+}
+
+/// The file of a segment in its dataset's directory.
+fn segment_name(index: u32) -> String {
+    format!("{index:08}.seg")
 }
 
 /// Decodes a manifest that the catalogue holds.
@@ -205,6 +250,9 @@ fn check_name(name: &str) -> Result<(), StoreError> {
 }
 
 impl Store {
+    /// Bytes of buffers that a store with a budget reads into, for each ring degree in use.
+    pub const READ_BUFFERS: u64 = Tier::BUFFERS;
+
     /// Opens the store in `directory`, making an empty one where there is none, and
     /// sweeps what a crash may have left. Fails if another process has it open.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
@@ -215,39 +263,37 @@ impl Store {
     /// have memory on a node that is named.
     pub fn open_on(directory: &Path, placement: Placement) -> Result<Self, StoreError> {
         placement.check()?;
+        Self::open_with(directory, placement, None)
+    }
+
+    /// The same with at most `budget` bytes of ciphertext in memory, whose pages alternate between the
+    /// nodes of the kernel's numbers given, if there are several. Buffers for reading take up to
+    /// [`READ_BUFFERS`](Self::READ_BUFFERS) bytes besides for each ring degree in use.
+    pub fn open_within(directory: &Path, budget: u64, nodes: Vec<u32>) -> Result<Self, StoreError> {
+        let placement = Placement::on(nodes.clone(), Policy::Interleave);
+        placement.check()?;
+        let tier = Tier::new(budget, &nodes)?;
+        Self::open_with(directory, placement, Some(Arc::new(tier)))
+    }
+
+    fn open_with(
+        directory: &Path,
+        placement: Placement,
+        tier: Option<Arc<Tier>>,
+    ) -> Result<Self, StoreError> {
         ensure_directories(directory)?;
-        let lock = lock(
-            &directory.join("lock"),
-            directory,
-            "directory for the store",
-        )?;
-        let datasets = directory.join("segments");
-        let catalogue = directory.join("catalogue.sqlite");
-        if length(&catalogue)?.unwrap_or(0) == 0 && holds_anything(&datasets)? {
-            // Sweeping now would remove every dataset.
-            return Err(StoreError::CatalogueMissing {
-                path: directory.into(),
-            });
-        }
-        let catalogue = Catalogue::open(&catalogue)?;
-        ensure_directory(&datasets)?;
-        let state = State {
-            catalogue,
-            snapshots: HashMap::new(),
-            replaced: VecDeque::new(),
-            receiving: HashMap::new(),
-        };
-        let shared = Shared {
-            directory: directory.into(),
-            placement,
-            state: Mutex::new(state),
-            _lock: lock,
-        };
+        let shared = Shared::open(directory, placement, tier, "directory for the store")?;
+        ensure_directory(&shared.datasets())?;
         sweep_all(&shared)?;
         shared.fill_reserve();
         Ok(Self {
             shared: Arc::new(shared),
         })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn tier(&self) -> Option<&Arc<Tier>> {
+        self.shared.tier.as_ref()
     }
 
     /// Begins the upload of a dataset or of a newer version of it, or finds where the upload
@@ -500,7 +546,13 @@ impl Store {
         for index in segments.len() as u32..manifest.segments.len() as u32 {
             let segment =
                 Segment::open_expected(&self.shared.segment(record.id, index), &manifest, index)?;
-            segments.push(Arc::new(ResidentSegment::new(segment, homes.clone())?));
+            segments.push(match &self.shared.tier {
+                None => {
+                    let resident = ResidentSegment::new(segment, homes.clone())?;
+                    OpenSegment::Resident(Arc::new(resident))
+                }
+                Some(tier) => OpenSegment::Tiered(Arc::new(tier.register(segment)?)),
+            });
         }
         let snapshot = Arc::new(Snapshot::new(record.name, manifest, segments, homes));
         if let Some(older) = state.snapshots.insert(record.id, snapshot.clone()) {
@@ -716,6 +768,37 @@ fn holds_segments(directory: &Path) -> Result<bool, StoreError> {
     Ok(names(directory)?.iter().any(|name| name.ends_with(".seg")))
 }
 
+/// Whether a dataset's directory holds more than a deletion or a cancelled upload leaves, although the
+/// catalogue has no row of it: one that was restored from an old copy does not know newer datasets.
+fn is_forgotten(state: &State, id: DatasetId, directory: &Path) -> Result<bool, StoreError> {
+    let catalogue = &state.catalogue;
+    Ok(catalogue.by_id(Table::Dataset, id)?.is_none()
+        && catalogue.by_id(Table::Upload, id)?.is_none()
+        && !catalogue.is_deleted(id)?
+        && holds_segments(directory)?)
+}
+
+/// Whether there is a catalogue. That there are only datasets is an error: sweeping would remove them.
+fn has_catalogue(directory: &Path) -> Result<bool, StoreError> {
+    match length(&directory.join(CATALOGUE))? {
+        Some(1..) => Ok(true),
+        _ if holds_anything(&directory.join(SEGMENTS))? => Err(StoreError::CatalogueMissing {
+            path: directory.into(),
+        }),
+        _ => Ok(false),
+    }
+}
+
+/// Refuses a directory that is no store's.
+fn check_is_store(directory: &Path) -> Result<(), StoreError> {
+    match has_catalogue(directory)? {
+        true => Ok(()),
+        false => Err(StoreError::NoStore {
+            path: directory.into(),
+        }),
+    }
+}
+
 /// Moves a dataset that the catalogue does not know to where nothing is ever removed.
 fn set_aside(shared: &Shared, id: DatasetId) -> Result<(), StoreError> {
     let unknown = shared.directory.join("unknown");
@@ -749,11 +832,10 @@ fn sweep_all(shared: &Shared) -> Result<(), StoreError> {
         let published = state.catalogue.by_id(Table::Dataset, id)?;
         let pending = state.catalogue.by_id(Table::Upload, id)?;
         if published.is_none() && pending.is_none() {
-            // Deleted, or a cancelled upload; but a catalogue restored from an old copy does not
-            // know newer datasets either, and what only it forgot must not be lost.
-            match state.catalogue.is_deleted(id)? || !holds_segments(&directory)? {
-                true => remove_dataset(&directory)?,
-                false => set_aside(shared, id)?,
+            // What only the catalogue forgot must not be lost.
+            match is_forgotten(&state, id, &directory)? {
+                true => set_aside(shared, id)?,
+                false => remove_dataset(&directory)?,
             }
             continue;
         }
@@ -779,6 +861,7 @@ fn remove_dataset(directory: &Path) -> Result<(), StoreError> {
     }
 }
 
+mod backup;
 #[cfg(all(test, target_os = "linux"))]
 mod crashes;
 #[cfg(all(test, target_os = "linux"))]
@@ -787,5 +870,6 @@ mod damage;
 mod failures;
 #[cfg(all(test, target_os = "linux"))]
 mod script;
+mod scrub;
 #[cfg(test)]
 mod tests;

@@ -116,6 +116,43 @@ TEST(plans_with_larger_classes_than_there_are_now_are_applied) {
     CHECK(outcome.errors[0] == '\0', "(%s)", outcome.errors);
 }
 
+enum { KINDS = 16, BLOCKS = 12 };
+
+// Sizes of classes whose blocks take a page at least.
+static size_t size_of(size_t kind) { return 4096 + 256 * (kind + 1); }
+
+static void *allocate_without_faults(void *unused) {
+    struct rusage before, after;
+    getrusage(RUSAGE_THREAD, &before);
+    for (size_t kind = 0; kind < KINDS; kind++)
+        for (int i = 0; i < BLOCKS; i++)
+            memset(opaque(malloc(size_of(kind))), 1, size_of(kind));
+    getrusage(RUSAGE_THREAD, &after);
+    long faults = after.ru_minflt - before.ru_minflt;
+    CHECK(faults < KINDS * BLOCKS / 4, "(%ld)", faults);
+    return unused;
+}
+
+STEP(runs_a_thread_that_allocates_without_faults) { in_threads(1, allocate_without_faults); }
+
+static void run_a_thread_with_plan(void) {
+    setenv("FCMALLOC_PLAN", plan, 1);
+    become("runs_a_thread_that_allocates_without_faults");
+}
+
+TEST(the_first_thread_has_what_a_plan_touched_for_heap_1) {
+    int file = mkstemp(plan);
+    CHECK(file >= 0 && dprintf(file, "fcmalloc-plan 1\n") > 0);
+    for (size_t kind = 0; kind < KINDS; kind++)
+        CHECK(dprintf(file, "heap 1 class %zu peak %d\n", size_of(kind), BLOCKS) > 0);
+    CHECK(dprintf(file, "heap 2 class 16 peak 1\n") > 0);
+    close(file);
+    struct outcome outcome = outcome_of(run_a_thread_with_plan);
+    CHECK(unlink(plan) == 0);
+    strcpy(plan + strlen(plan) - 6, "XXXXXX");
+    CHECK(outcome.status == 0, "(status %#x) %s", (unsigned)outcome.status, outcome.errors);
+}
+
 TEST(good_values_say_nothing) {
     check_accepts("FCMALLOC_LIMIT", "4G");
     check_accepts("FCMALLOC_LIMIT", "512M");

@@ -38,6 +38,10 @@ numactl_asks() {
     NODES_ASKED=$2 fcmalloc numactl "$1" "$placement" blocks_lie_where_numactl_asks
 }
 
+touched_ahead="memory_touched_ahead_of_use_lies_where_it_is_used
+    memory_touched_ahead_is_left_to_threads_by_a_main_thread_that_moved
+    memory_touched_ahead_is_left_to_threads_by_a_main_thread_that_moved_with_large_blocks"
+
 for size in always never; do
     echo "$size" >$huge_pages
     echo "Transparent huge pages: $size"
@@ -47,16 +51,23 @@ for size in always never; do
             fcmalloc FCMALLOC_RESERVE=$reserve "$placement" \
             memory_touched_ahead_of_use_lies_where_it_is_used
     done
-    fcmalloc FCMALLOC_RECORD=/tmp/plan "$placement" fresh_blocks_lie_on_the_node_of_their_thread
-    holds "memory touched ahead by FCMALLOC_PLAN" \
-        fcmalloc FCMALLOC_PLAN=/tmp/plan "$placement" \
-        memory_touched_ahead_of_use_lies_where_it_is_used
+    for recorded in fresh_blocks_lie_on_the_node_of_their_thread \
+        threads_begin_after_the_main_thread_moved; do
+        fcmalloc FCMALLOC_RECORD=/tmp/plan "$placement" $recorded
+        for test in $touched_ahead; do
+            holds "FCMALLOC_PLAN of $recorded, $test" \
+                fcmalloc FCMALLOC_PLAN=/tmp/plan "$placement" $test
+        done
+    done
     holds "memory of another node when no other is left" \
         fcmalloc FCMALLOC_LIMIT=64M "$placement" \
         memory_of_another_node_is_exchanged_when_no_other_is_left
     holds "numactl --membind=1" numactl_asks --membind=1 0x2
     holds "numactl --preferred=3" numactl_asks --preferred=3 0x8
     holds "numactl --localalloc" numactl_asks --localalloc 0
+done
+for test in $touched_ahead; do
+    refuted "no FCMALLOC_PLAN, $test" fcmalloc "$placement" $test
 done
 # Huge pages are interleaved as such, and these blocks lie on few of them.
 holds "numactl --interleave=all" numactl_asks --interleave=all 0xf

@@ -387,9 +387,12 @@ STEP(blocks_used_again_are_interleaved_as_libnuma_asks) {
     CHECK_NEW_BLOCKS_ON(0);
 }
 
+static pthread_barrier_t all_have_heaps;
+
 static void *allocate_on_without_faults(void *node) {
     struct rusage before, after;
     run_on((size_t)node);
+    pthread_barrier_wait(&all_have_heaps);
     getrusage(RUSAGE_THREAD, &before);
     allocate(&left[(size_t)node]);
     getrusage(RUSAGE_THREAD, &after);
@@ -399,9 +402,37 @@ static void *allocate_on_without_faults(void *node) {
     return NULL;
 }
 
-// With an FCMALLOC_RESERVE that is enough for all threads together, or an FCMALLOC_PLAN.
-STEP(memory_touched_ahead_of_use_lies_where_it_is_used) {
+static void use_memory_touched_ahead(void) {
+    CHECK(pthread_barrier_init(&all_have_heaps, NULL, NODES) == 0);
     in_threads(NODES, allocate_on_without_faults);
+}
+
+// With an FCMALLOC_RESERVE that is enough for all threads together, or an FCMALLOC_PLAN.
+STEP(memory_touched_ahead_of_use_lies_where_it_is_used) { use_memory_touched_ahead(); }
+
+// As a scheduler may move a main thread that prepares its work. The sizes are new ones, so that the
+// allocator notices.
+static void move_over_all_nodes(void) {
+    for (size_t node = 0; node < NODES; node++) {
+        pin_to(node);
+        free(opaque(malloc(2000 + 500 * node)));
+    }
+}
+
+STEP(threads_begin_after_the_main_thread_moved) {
+    move_over_all_nodes();
+    in_threads(NODES, allocate_on);
+}
+
+STEP(memory_touched_ahead_is_left_to_threads_by_a_main_thread_that_moved) {
+    move_over_all_nodes();
+    use_memory_touched_ahead();
+}
+
+STEP(memory_touched_ahead_is_left_to_threads_by_a_main_thread_that_moved_with_large_blocks) {
+    for (size_t node = 0; node < NODES; node++)
+        run_on(node);
+    use_memory_touched_ahead();
 }
 
 // All of the memory that a limit allows, on one node and then on the next.

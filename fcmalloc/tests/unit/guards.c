@@ -1,5 +1,5 @@
-// Blocks that cannot have their guard page: the secure library hands none out, the others need
-// none.
+// Blocks that cannot have their guard page, or be rid of it: the secure library hands none out, or
+// ends the program. The others need none.
 
 #include "check.h"
 #include "fcmalloc.h"
@@ -13,23 +13,23 @@
 
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102
+#define MADV_GUARD_REMOVE 103
 #endif
 
 enum { SMALL = 100, LARGE = 100000 };
 
-// Has the kernel refuse guard pages, as it does where a process has too many mappings. False where
-// it cannot be had to.
-static bool guards_are_refused(void) {
+// Has the kernel refuse an advice and a protection. False where it cannot be had to.
+static bool are_refused(unsigned advice, unsigned protection) {
 #define ARGUMENT_2 offsetof(struct seccomp_data, args[2])
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, ARGUMENT_2),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, MADV_GUARD_INSTALL, 4, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, advice, 4, 0),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mprotect, 0, 3),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, ARGUMENT_2),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PROT_NONE, 0, 1),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, protection, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOMEM),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
@@ -38,8 +38,9 @@ static bool guards_are_refused(void) {
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
+// As where a process has too many mappings.
 static void allocate_without_guards(void) {
-    if (!guards_are_refused()) return;
+    if (!are_refused(MADV_GUARD_INSTALL, PROT_NONE)) return;
     for (int i = 0; i < 2; i++) {
         errno = 0;
         void *small = fc_malloc(SMALL), *large = fc_malloc(LARGE);
@@ -59,5 +60,28 @@ TEST(no_block_lacks_its_guard_page) {
     CHECK(end == NULL || end[1] == '\0', "(not one line: %s)", outcome.errors);
     CHECK(end == NULL || strstr(outcome.errors, "raise vm.max_map_count") != NULL, "(%s)",
           outcome.errors);
+#endif
+}
+
+enum { REFUSED = 3 };
+
+// As in a sandbox that the program enters once it has what it needs.
+static void free_without_removing_guards(void) {
+    void *block = fc_malloc(LARGE);
+    if (!are_refused(MADV_GUARD_REMOVE, PROT_READ | PROT_WRITE)) return;
+    fc_free(block);
+    _exit(REFUSED);
+}
+
+TEST(no_guard_page_is_left_in_free_memory) {
+    struct outcome outcome = outcome_of(free_without_removing_guards);
+    if (outcome.status == 0) return;
+#if FC_SECURE
+    CHECK(WIFSIGNALED(outcome.status) && WTERMSIG(outcome.status) == SIGABRT, "(status %#x) %s",
+          (unsigned)outcome.status, outcome.errors);
+    CHECK(strstr(outcome.errors, "cannot be removed") != NULL, "(%s)", outcome.errors);
+#else
+    CHECK(WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == REFUSED, "(status %#x) %s",
+          (unsigned)outcome.status, outcome.errors);
 #endif
 }

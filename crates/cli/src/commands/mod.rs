@@ -1,5 +1,6 @@
 //! One module a command: its arguments, what it does, what it prints.
 
+pub mod backup;
 pub mod bench;
 pub mod datasets;
 pub mod encrypt;
@@ -9,5 +10,6 @@ pub mod keygen;
 pub mod mine;
 pub mod plan;
 pub mod rules;
+pub mod scrub;
 pub mod serve;
 pub mod upload;

@@ -38,8 +38,12 @@ pub struct Arguments {
     /// Memory for moments that were computed, in case they are asked for again; 0 for none.
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     moment_cache: ByteSize,
+    /// What the process may hold in memory, the cache of moments included: of larger datasets it keeps
+    /// what pays most and reads the rest from disk [default: all that was used stays in memory].
+    #[arg(long, value_name = "SIZE", conflicts_with = "placement")]
+    memory: Option<ByteSize>,
     #[command(flatten)]
-    memory: MemoryArguments,
+    nodes: NodeArguments,
     #[command(flatten)]
     limits: LimitArguments,
     /// How the log on standard error is written; OBORO_LOG chooses what (error, warn, info, debug).
@@ -49,7 +53,7 @@ pub struct Arguments {
 
 /// Where ciphertext lies and is counted on a machine with several NUMA nodes.
 #[derive(clap::Args)]
-struct MemoryArguments {
+struct NodeArguments {
     /// What of a dataset lies together on a NUMA node: transaction, item, random or interleave.
     /// NAME=POLICY is for the dataset of that name only; may be given again [default: transaction, or
     /// wherever the kernel puts it if memory cannot be placed].
@@ -109,7 +113,7 @@ struct LimitArguments {
     query_timeout: u32,
 }
 
-impl MemoryArguments {
+impl NodeArguments {
     /// The policy of datasets that have none of their own.
     fn general_policy(&self) -> Result<Option<Policy>, Failure> {
         let mut general = self.placement.iter().filter(|(name, _)| name.is_none());
@@ -199,9 +203,10 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         threads: arguments.threads.count(),
         limits: arguments.limits.limits(),
         moment_cache: arguments.moment_cache.as_u64(),
-        placement: arguments.memory.general_policy()?,
-        placements: arguments.memory.policies_by_name(),
-        pin: arguments.memory.pin.map(Pin::from),
+        memory: arguments.memory.map(|memory| memory.as_u64()),
+        placement: arguments.nodes.general_policy()?,
+        placements: arguments.nodes.policies_by_name(),
+        pin: arguments.nodes.pin.map(Pin::from),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

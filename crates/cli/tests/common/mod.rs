@@ -432,6 +432,15 @@ impl Server {
         self.process.stderr.so_far()
     }
 
+    /// The largest resident set it has had.
+    pub fn peak_bytes(&self) -> u64 {
+        let status = format!("/proc/{}/status", self.process.child.id());
+        let status = fs::read_to_string(status).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kibibytes = peak.and_then(|peak| peak.trim().strip_suffix(" kB"));
+        kibibytes.unwrap().parse::<u64>().unwrap() << 10
+    }
+
     /// Kills it as a power cut would (SIGKILL).
     pub fn kill(mut self) {
         self.process.kill();

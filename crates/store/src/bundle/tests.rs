@@ -66,7 +66,7 @@ fn an_existing_bundle_is_never_touched() {
     bundle(&path, &one_limb(), &[1]);
     assert!(matches!(
         Bundle::create(&path),
-        Err(StoreError::BundleExists { .. })
+        Err(StoreError::Exists { .. })
     ));
 
     let other = directory.path().join("b.oboro");
@@ -78,7 +78,7 @@ fn an_existing_bundle_is_never_touched() {
     let error = writer
         .commit(&manifest(&one_limb(), segments), b"")
         .unwrap_err();
-    assert!(matches!(error, StoreError::BundleExists { .. }), "{error}");
+    assert!(matches!(error, StoreError::Exists { .. }), "{error}");
     assert!(files(&other).is_empty());
 }
 

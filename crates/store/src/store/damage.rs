@@ -1,8 +1,10 @@
-//! Bits that flip at rest, in every part of what a store keeps: each is found and named, or changes nothing.
+//! Bits that flip at rest, in every part of what a store keeps, and places that a disk no longer reads: each
+//! is found and named, or changes nothing.
 
 use super::script::{Owner, Server, Step};
 use super::*;
-use oboro_faults::{Extent, Image, scratch};
+use crate::ErrorKind;
+use oboro_faults::{Disk, EIO, Extent, Image, Wear, scratch};
 use std::os::unix::fs::FileExt;
 use tempfile::TempDir;
 
@@ -64,6 +66,16 @@ impl Setting {
     }
 }
 
+/// What a scrub of a store finds.
+fn scrubbed(store: &Path) -> Result<Vec<Damage>, StoreError> {
+    let mut scrub = Scrub::of_directory(store)?;
+    let mut damage = Vec::new();
+    while let Some(part) = scrub.next_part()? {
+        damage.extend(part.damage);
+    }
+    Ok(damage)
+}
+
 #[test]
 fn every_byte_of_the_catalogue() {
     let setting = Setting::new();
@@ -74,11 +86,13 @@ fn every_byte_of_the_catalogue() {
     let (mut refused, mut unsound, mut sound) = (0, 0, 0);
     for at in used.chain(empty) {
         let (_directory, path) = setting.with_flipped("catalogue.sqlite", at);
+        let damage = scrubbed(&path);
         let store = match Store::open(&path) {
             Ok(store) => store,
             Err(error) => {
                 let text = error.to_string();
                 assert!(text.contains("catalogue"), "byte {at}: {text}");
+                assert!(damage.is_err(), "byte {at}: {damage:?}");
                 refused += 1;
                 continue;
             }
@@ -98,6 +112,7 @@ fn every_byte_of_the_catalogue() {
                     let text = error.to_string();
                     let named = text.contains("dataset") && text.contains(name);
                     assert!(named, "byte {at}: {text}");
+                    assert!(!damage.as_ref().unwrap().is_empty(), "byte {at}");
                     unsound += 1;
                 }
             }
@@ -126,17 +141,77 @@ fn every_byte_of_a_segment() {
             segment.unwrap().write_all_at(&[byte], at as u64).unwrap();
         };
         write(bytes[at] ^ 1 << (at % 8));
+        let damage = scrubbed(&store).unwrap();
+        let panel = at
+            .checked_sub(header)
+            .map(|behind| (0, (behind / panel) as u32));
+        let places = damage.iter().map(|it| (it.segment, it.panel));
+        assert!(places.eq([(Some(2), panel)]), "byte {at}: {damage:?}");
         let store = Store::open(&store).unwrap();
         assert_eq!(store.list().unwrap().datasets.len(), 2, "byte {at}");
         let text = setting.read(&store, "a").unwrap_err().to_string();
-        let place = match at.checked_sub(header) {
+        let place = match panel {
             None => String::new(),
-            Some(behind) => format!("panel (limb 0, column {})", behind / panel),
+            Some((limb, column)) => format!("panel (limb {limb}, column {column})"),
         };
         for part in ["segment 2 of dataset", A, "00000002.seg", &place] {
             assert!(text.contains(part), "byte {at}: {part:?} is not in: {text}");
         }
         assert_eq!(setting.read(&store, "b").unwrap(), 1, "byte {at}");
         write(bytes[at]);
+    }
+}
+
+#[test]
+fn a_disk_that_wears_out_while_it_serves() {
+    let (owner, disk) = (Owner::new(), Disk::new());
+    let mut server = Server::new(&owner, disk.path());
+    for step in [Step::Open, Step::Upload("a", 1), Step::Upload("b", 1)] {
+        server.run(step).unwrap();
+    }
+    let path = disk
+        .path()
+        .join(format!("data/store/segments/{A}/00000001.seg"));
+    // A page of header, then a panel of one block for each of two columns.
+    let panel = |column: usize| 4096 + column * 4096 + 17;
+    for wear in [Wear::Flipped, Wear::Unreadable { errno: EIO }] {
+        server.run(Step::Open).unwrap();
+        let store = server.store();
+        let says = match wear {
+            Wear::Flipped => "does not match its digest",
+            Wear::Unreadable { .. } => "cannot be read: Input/output error",
+        };
+        let lost = |error: StoreError, place: &str| {
+            assert_eq!(error.kind(), ErrorKind::DataLoss);
+            let text = error.to_string();
+            for part in ["segment 1 of dataset", A, place, says, "from a copy"] {
+                assert!(text.contains(part), "{part:?} is not in: {text}");
+            }
+        };
+        disk.wear_out(&path, 40, wear);
+        lost(store.snapshot("a").unwrap_err(), "");
+        disk.mend();
+
+        // One panel is in memory when the disk wears out, the other one is not.
+        let snapshot = store.snapshot("a").unwrap();
+        let resident = snapshot.panel(1, 0, 0).unwrap();
+        let before: Vec<u32> = resident.pieces().flatten().copied().collect();
+        disk.wear_out(&path, panel(0), wear);
+        disk.wear_out(&path, panel(1), wear);
+        lost(
+            snapshot.panel(1, 0, 1).unwrap_err(),
+            "panel (limb 0, column 1)",
+        );
+        lost(
+            snapshot.segment(1).read_packed_panel(0, 0).unwrap_err(),
+            "panel (limb 0, column 0)",
+        );
+        let again = snapshot.panel(1, 0, 0).unwrap();
+        assert!(again.pieces().flatten().copied().eq(before));
+        // Neither the rest of the dataset nor another one suffers.
+        snapshot.panel(0, 0, 1).unwrap();
+        store.snapshot("b").unwrap().panel(1, 0, 1).unwrap();
+        disk.mend();
+        snapshot.panel(1, 0, 1).unwrap();
     }
 }

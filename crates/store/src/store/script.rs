@@ -190,7 +190,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    fn store(&self) -> &Store {
+    pub(super) fn store(&self) -> &Store {
         self.store.as_ref().expect("the script begins with `Open`")
     }
 

@@ -2,6 +2,7 @@
 
 use super::{machine, timed};
 use crate::output::Failure;
+use bytesize::ByteSize;
 use oboro_client::{Connection, Options};
 use oboro_store::Policy;
 use rustix::process::{Pid, Signal, kill_process};
@@ -19,12 +20,20 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one on a free port, its datasets in `data` and in memory as `placement` says. What it says
-    /// goes to standard error.
-    pub fn start(data: &Path, threads: NonZeroUsize, placement: Policy) -> Result<Self, Failure> {
-        let command = Command::new(this_program()?);
-        let options = ["--placement".to_owned(), placement.to_string()];
-        Self::start_by(command, data, threads, &options)
+    /// Starts one on a free port, its datasets in `data` and in memory as `placement` says, or within so
+    /// much memory. What it says goes to standard error.
+    pub fn start(
+        data: &Path,
+        threads: NonZeroUsize,
+        placement: Policy,
+        memory: Option<ByteSize>,
+    ) -> Result<Self, Failure> {
+        // Within a budget nothing is placed.
+        let options = match memory {
+            Some(memory) => ["--memory".to_owned(), memory.as_u64().to_string()],
+            None => ["--placement".to_owned(), placement.to_string()],
+        };
+        Self::start_by(Command::new(this_program()?), data, threads, &options)
     }
 
     /// One with these `options`, by way of a `command` that runs [`this_program`].

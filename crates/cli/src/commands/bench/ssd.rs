@@ -9,7 +9,7 @@ mod session;
 mod swap;
 
 use super::machine;
-use super::server::{Server, this_program};
+use super::server::Server;
 use super::workload::{NAME, Workload, temporary_directory};
 use crate::Outcome;
 use crate::arguments::ThreadArguments;
@@ -26,7 +26,6 @@ use serde::Serialize;
 use session::{Conditions, Figures, Level, Mining, segments};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 use swap::{PageCluster, Swap};
 
@@ -281,7 +280,7 @@ impl Experiment<'_> {
 
     /// Uploads to a store in this directory.
     fn publish(&self, store: &Path) -> Outcome {
-        let server = Server::start(store, self.mining.threads, Policy::default())?;
+        let server = Server::start(store, self.mining.threads, Policy::default(), None)?;
         let guard = self.mining.interrupt.guard(server.id());
         let connection = server.connect()?;
         upload(&connection, self.mining.dataset.bundle(), NAME, &|_, _| {})?;
@@ -333,10 +332,6 @@ impl Experiment<'_> {
         let setting = Setting::on(device, Mode::Streaming, None);
         if device.is_block_device() {
             let because = "it is a block device; give a directory to stream from".to_owned();
-            return self.leave_out(setting.to_string(), because, measured);
-        }
-        if !server_streams()? {
-            let because = "the server has no --memory yet".to_owned();
             return self.leave_out(setting.to_string(), because, measured);
         }
         let made = tempfile::Builder::new()
@@ -422,13 +417,6 @@ impl Experiment<'_> {
         measured.left_out.push(note);
         Ok(())
     }
-}
-
-/// Whether servers of this command know `--memory`.
-fn server_streams() -> Result<bool, Failure> {
-    let mut command = Command::new(this_program()?);
-    let help = command.args(["serve", "--help"]).output()?;
-    Ok(String::from_utf8_lossy(&help.stdout).contains("--memory "))
 }
 
 impl Arguments {

@@ -7,6 +7,7 @@ use super::{machine, median, timed};
 use crate::Outcome;
 use crate::arguments::ThreadArguments;
 use crate::output::{Failure, Output, OutputFile, bytes, seconds};
+use bytesize::ByteSize;
 use oboro_client::upload;
 use oboro_mining::{Bitmap, Dataset, Itemset, QuestParameters};
 use oboro_store::Policy;
@@ -50,6 +51,9 @@ pub struct Arguments {
     /// decrypted supports of the itemsets in lexicographic order.
     #[arg(long, value_name = "DIR")]
     export: Option<PathBuf>,
+    /// What the server's process may hold in memory, as its own --memory says.
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<ByteSize>,
     #[command(flatten)]
     threads: ThreadArguments,
 }
@@ -277,7 +281,7 @@ impl Served {
         output: Output,
     ) -> Result<Self, Failure> {
         let threads = arguments.threads.count();
-        let server = Server::start(store, threads, Policy::default())?;
+        let server = Server::start(store, threads, Policy::default(), arguments.memory)?;
         let connection = server.connect()?;
         let (uploaded, uploading) =
             timed(|| upload(&connection, dataset.bundle(), NAME, &|_, _| {}));

@@ -179,7 +179,7 @@ impl<'w> Question<'w> {
         let bundle = directory.path().join("bench.oboro");
         let dataset = self.workload.encrypt(&self.transactions, &bundle, output)?;
         let threads = self.workload.threads;
-        let server = Server::start(&directory.path().join("store"), threads, placement)?;
+        let server = Server::start(&directory.path().join("store"), threads, placement, None)?;
         let connection = server.connect()?;
         upload(&connection, dataset.bundle(), NAME, &|_, _| {})?;
         let ask = || Run::measure(&connection, &dataset, &self.itemsets, threads);

@@ -1,0 +1,151 @@
+//! `oboro scrub`
+
+use crate::Outcome;
+use crate::arguments::ServerArguments;
+use crate::output::{Bar, Failure, Output, Unit, bytes};
+use bytesize::ByteSize;
+use oboro_client::Scrubbing;
+use oboro_store::{Damage, Pace, Scrub, Scrubbed};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+/// What is read of a server's disk in a second unless told otherwise.
+const SERVER_RATE: NonZero<u64> = NonZero::new(64 << 20).unwrap();
+/// Damaged parts that are printed; a disk that is gone has one for each panel.
+const MOST_LISTED: usize = 1000;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The directory of a store that no server has open; with --server, the name of one dataset there
+    /// [default with --server: all].
+    #[arg(value_name = "DIR|NAME", required_unless_present = "server")]
+    what: Option<String>,
+    /// Have this server check its store while it goes on serving.
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+    /// The first line of this file is the token that the server wants.
+    #[arg(long, value_name = "FILE", requires = "server")]
+    token_file: Option<PathBuf>,
+    /// Trust servers with certificates from this PEM file.
+    #[arg(long, value_name = "FILE", requires = "server")]
+    ca: Option<PathBuf>,
+    /// Read no more than this a second [default: 64MiB on a server, else as fast as the disk is].
+    #[arg(long, value_name = "SIZE", value_parser = rate)]
+    rate: Option<NonZero<u64>>,
+}
+
+fn rate(given: &str) -> Result<NonZero<u64>, String> {
+    let size: ByteSize = given.parse()?;
+    NonZero::new(size.as_u64()).ok_or_else(|| "give a size above 0".to_owned())
+}
+
+pub fn run(arguments: &Arguments, output: Output) -> Outcome {
+    let bar = output.bar("checking", Unit::Bytes);
+    let mut damaged = Vec::new();
+    let told = |event| note(&bar, &mut damaged, event);
+    let what = arguments.what.as_deref();
+    let scrubbed = match &arguments.server {
+        Some(url) => scrub_server(arguments, url, what, told),
+        None => scrub_directory(Path::new(what.unwrap_or_default()), arguments.rate, told),
+    };
+    bar.finish();
+    let scrubbed = scrubbed?;
+    let value = json!({
+        "datasets": scrubbed.datasets,
+        "segments": scrubbed.segments,
+        "panels": scrubbed.panels,
+        "bytes": scrubbed.bytes,
+        "damaged_parts": scrubbed.damaged,
+        "damaged": damaged.iter().map(json_of).collect::<Vec<_>>(),
+    });
+    output.result(&value, || text(&scrubbed, &damaged))?;
+    match scrubbed.damaged {
+        0 => Ok(()),
+        1 => Err("one part is damaged, as told on standard output".into()),
+        parts => Err(format!("{parts} parts are damaged, as told on standard output").into()),
+    }
+}
+
+fn note(bar: &Bar, damaged: &mut Vec<Damage>, event: Scrubbing) {
+    match event {
+        Scrubbing::Progress(done, total) => bar.set(done, total),
+        Scrubbing::Damage(damage) if damaged.len() < MOST_LISTED => damaged.push(damage),
+        Scrubbing::Damage(_) => {}
+    }
+}
+
+fn scrub_server(
+    arguments: &Arguments,
+    url: &str,
+    name: Option<&str>,
+    tell: impl FnMut(Scrubbing),
+) -> Result<Scrubbed, Failure> {
+    let server = ServerArguments {
+        server: url.to_owned(),
+        token_file: arguments.token_file.clone(),
+        ca: arguments.ca.clone(),
+    };
+    let rate = arguments.rate.unwrap_or(SERVER_RATE);
+    Ok(server.connect()?.scrub(name, Some(rate), tell)?)
+}
+
+fn scrub_directory(
+    directory: &Path,
+    rate: Option<NonZero<u64>>,
+    mut tell: impl FnMut(Scrubbing),
+) -> Result<Scrubbed, Failure> {
+    let mut scrub = Scrub::of_directory(directory)?;
+    let mut pace = Pace::new(rate);
+    while let Some(part) = scrub.next_part()? {
+        if let Some(damage) = part.damage {
+            tell(Scrubbing::Damage(damage));
+        }
+        tell(Scrubbing::Progress(
+            scrub.scrubbed().bytes,
+            scrub.total_bytes(),
+        ));
+        thread::sleep(pace.rest(part.read));
+    }
+    Ok(scrub.scrubbed())
+}
+
+fn json_of(damage: &Damage) -> Value {
+    json!({
+        "name": damage.name,
+        "dataset": damage.dataset.map(|id| id.to_string()),
+        "segment": damage.segment,
+        "limb": damage.panel.map(|(limb, _)| limb),
+        "column": damage.panel.map(|(_, column)| column),
+        "path": damage.path.as_ref().map(|path| path.display().to_string()),
+        "problem": damage.problem,
+    })
+}
+
+fn text(scrubbed: &Scrubbed, damaged: &[Damage]) -> String {
+    let mut text = String::new();
+    for damage in damaged {
+        let name = damage.name.as_deref().unwrap_or("the store");
+        let _ = write!(text, "{name}: {}", damage.problem);
+        let _ = match &damage.path {
+            Some(path) => writeln!(text, " ({})", path.display()),
+            None => writeln!(text),
+        };
+    }
+    let listed = damaged.len() as u64;
+    if scrubbed.damaged > listed {
+        let _ = writeln!(text, "and {} more", scrubbed.damaged - listed);
+    }
+    let _ = writeln!(
+        text,
+        "checked {} datasets, {} segments, {} panels, {}: {} damaged",
+        scrubbed.datasets,
+        scrubbed.segments,
+        scrubbed.panels,
+        bytes(scrubbed.bytes),
+        scrubbed.damaged
+    );
+    text
+}

@@ -1,0 +1,162 @@
+//! Scrubs find and name what is damaged, stand in nobody's way, and end with their callers.
+
+mod common;
+
+use common::plaintext::random_baskets;
+use common::{Home, Process, Server, flip, says, until};
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// An owner and an operator whose server has `rows` and `others`; the segment of `rows` there.
+fn published() -> (Home, Home, Server, PathBuf) {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    operator.set("OBORO_LOG", "debug");
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.write_fimi("rows.dat", &random_baskets(500, 8, 128));
+    owner.json("encrypt rows.dat --max-len 3");
+    owner.json("encrypt rows.dat --out others.oboro --max-len 3");
+    owner.json("upload others.oboro");
+    let uploaded = owner.json("upload rows.oboro");
+    let dataset = uploaded["dataset"].as_str().unwrap();
+    let directory = format!("data/segments/{dataset}");
+    let segment = operator.find(&directory, "00000000.seg");
+    (owner, operator, server, segment)
+}
+
+const MINE: &str = "mine rows.oboro --min-support 10% --verify rows.dat --answers moments";
+
+/// Runs a scrub that must find damage; what it prints for programs.
+fn finds(home: &Home, line: &str) -> Value {
+    let ended = home.run(&format!("{line} --json"));
+    ended.without_panic();
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let error: Value = serde_json::from_str(&ended.stderr).unwrap();
+    says(error["error"].as_str().unwrap(), &["damaged"]);
+    serde_json::from_str(&ended.stdout).unwrap()
+}
+
+#[test]
+fn damage_is_named_and_only_what_touches_it_is_refused() {
+    let (owner, operator, server, segment) = published();
+    let scrub = format!("scrub --server {}", server.url());
+    let sound = owner.json(&scrub);
+    assert_eq!(sound["datasets"], 2);
+    assert_eq!(sound["segments"], 2);
+    // Three limbs of eight columns, twice.
+    assert_eq!(sound["panels"], 48);
+    assert_eq!(sound["damaged"], serde_json::json!([]));
+    says(&owner.done(&scrub), &["checked 2 datasets", "0 damaged"]);
+
+    operator.json("backup data copy");
+    owner.json(&format!("{MINE} --max-len 1"));
+    // The last panel: no question has asked for it yet.
+    flip(&segment, std::fs::read(&segment).unwrap().len() - 1);
+    let found = finds(&owner, &scrub);
+    assert_eq!(found["panels"], 48);
+    assert_eq!(found["damaged_parts"], 1);
+    let damage = &found["damaged"][0];
+    assert_eq!(damage["name"], "rows");
+    assert_eq!(damage["segment"], 0);
+    assert_eq!((&damage["limb"], &damage["column"]), (&2.into(), &7.into()));
+    assert_eq!(damage["path"], Value::Null);
+    let problem = damage["problem"].as_str().unwrap();
+    says(
+        problem,
+        &[
+            "panel (limb 2, column 7) of segment 0 of dataset",
+            "does not match its digest",
+            "Restore it from a copy",
+        ],
+    );
+    // Where the server keeps its files is not the caller's business, but its operator's.
+    let place = segment.to_str().unwrap().split("segments").next().unwrap();
+    assert!(!found.to_string().contains(place), "{found}");
+    until("the server has logged where", || {
+        let log = server.log();
+        (log.contains("ERROR") && log.contains("00000000.seg")).then_some(())
+    });
+    let ended = owner.run(&scrub);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    says(
+        &ended.stdout,
+        &["rows: panel (limb 2, column 7)", "1 damaged"],
+    );
+    says(&ended.stderr, &["error: one part is damaged"]);
+
+    let others = owner.json(&format!("{scrub} others"));
+    assert_eq!(
+        (&others["datasets"], &others["panels"]),
+        (&1.into(), &24.into())
+    );
+    assert_eq!(finds(&owner, &format!("{scrub} rows"))["damaged_parts"], 1);
+    let message = owner.refused(&format!("{scrub} nobody"));
+    says(&message, &["no dataset named \"nobody\""]);
+    owner.json(&format!("{MINE} --max-len 1"));
+    owner.json("mine others.oboro --min-support 10% --verify rows.dat");
+    says(&owner.refused(MINE), &["panel (limb 2, column 7)"]);
+
+    // Segments never change: a backup mends what is damaged, even while it is served.
+    let within = segment.strip_prefix(operator.path("data")).unwrap();
+    std::fs::copy(operator.path("copy").join(within), &segment).unwrap();
+    owner.json(&scrub);
+    owner.json(MINE);
+    flip(&segment, std::fs::read(&segment).unwrap().len() - 1);
+
+    // The operator's own scrub names the file, and mends nothing.
+    let message = operator.refused("scrub data");
+    says(&message, &["in use by another process", "scrub --server"]);
+    server.kill();
+    for _ in 0..2 {
+        let found = finds(&operator, "scrub data --rate 1GiB");
+        let path = found["damaged"][0]["path"].as_str().unwrap();
+        says(path, &["data/segments/", "00000000.seg"]);
+        assert_eq!(found["damaged"].as_array().unwrap().len(), 1);
+    }
+    operator.misused("scrub");
+    operator.misused("scrub data --rate 0");
+    operator.misused("scrub data --token-file token");
+}
+
+/// Starts a scrub that rests for hours after the first header, and waits until it is under way.
+fn slow_scrub(owner: &Home, server: &Server) -> Process {
+    let scrub = owner.start(&format!("scrub --server {} --rate 1B", server.url()));
+    until("the scrub is under way", || {
+        server.log().contains("scrubs name").then_some(())
+    });
+    scrub
+}
+
+#[test]
+fn serving_goes_on_beside_a_slow_scrub() {
+    let (owner, _operator, server, _segment) = published();
+    let mut slow = slow_scrub(&owner, &server);
+    let quick = format!("scrub --server {}", server.url());
+    let message = owner.refused(&quick);
+    says(&message, &["one at a time", "try again when it has ended"]);
+    owner.json(MINE);
+    owner.json("delete others");
+    assert!(slow.is_running());
+    slow.kill();
+    until("its turn is given back", || {
+        (owner.run(&quick).code == Some(0)).then_some(())
+    });
+    // Who hears of the end of one may begin the next.
+    for _ in 0..20 {
+        assert_eq!(owner.json(&quick)["datasets"], 1);
+    }
+}
+
+#[test]
+fn a_scrub_ends_with_its_server() {
+    let (owner, _operator, server, _segment) = published();
+    let slow = slow_scrub(&owner, &server);
+    server.kill();
+    // The first words of the server may not have arrived.
+    let message = slow.ended().refusal();
+    let ends = [
+        "broke while scrubbing",
+        "does not answer as an Oboro server",
+    ];
+    assert!(ends.iter().any(|end| message.contains(end)), "{message}");
+}

@@ -1,0 +1,53 @@
+//! Having a server check what it stores.
+
+use crate::{ClientError, Connection};
+use oboro_protocol::v1::{self, scrub_reply::Reply};
+use oboro_store::{Damage, Scrubbed};
+use std::num::NonZero;
+use tonic::Status;
+
+/// What a scrub tells while it is under way.
+#[derive(Debug)]
+pub enum Scrubbing {
+    /// So many bytes are checked, of so many in all.
+    Progress(u64, u64),
+    /// One part is damaged.
+    Damage(Damage),
+}
+
+impl Connection {
+    /// Has the server check all that it stores, or one dataset, and read no more than `rate` bytes a
+    /// second for it. What is found is told as it comes; the result says how much was checked.
+    ///
+    /// # Errors
+    /// No such dataset, another scrub under way, or as every call.
+    pub fn scrub(
+        &self,
+        name: Option<&str>,
+        rate: Option<NonZero<u64>>,
+        mut tell: impl FnMut(Scrubbing),
+    ) -> Result<Scrubbed, ClientError> {
+        let request = v1::ScrubRequest {
+            name: name.unwrap_or_default().to_owned(),
+            rate: rate.map_or(0, NonZero::get),
+        };
+        const DURING: &str = "scrubbing";
+        let mut replies = self.call(DURING, async |mut client| client.scrub(request).await)?;
+        loop {
+            let next = self.runtime().block_on(replies.message());
+            let reply = next.map_err(|status| ClientError::from_status(&status, DURING))?;
+            match reply.and_then(|reply| reply.reply) {
+                Some(Reply::Progress(progress)) => tell(Scrubbing::Progress(
+                    progress.checked_bytes,
+                    progress.total_bytes,
+                )),
+                Some(Reply::Damage(damage)) => tell(Scrubbing::Damage(damage.try_into()?)),
+                Some(Reply::Done(scrubbed)) => return Ok(scrubbed.into()),
+                None => {
+                    let status = Status::unavailable("the answer ended early");
+                    return Err(ClientError::from_status(&status, DURING));
+                }
+            }
+        }
+    }
+}

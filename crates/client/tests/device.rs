@@ -1,0 +1,179 @@
+//! A server whose disk wears out while it serves: what is read wrongly, or not at all, is named and never
+//! computed on; what is in memory, and what lies elsewhere, is served on; a scrub finds it.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use common::{connect, serve, two};
+use oboro_client::{Answers, ClientError, Connection, EncryptedCounter, Scrubbing, upload};
+use oboro_faults::{Disk, EIO, Failure, Wear};
+use oboro_mining::{
+    AprioriError, AprioriOptions, Dataset, MinSupport, Transactions, apriori, eclat,
+};
+use oboro_rlwe::MasterKey;
+use oboro_store::Damage;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+const MAX_LEN: usize = 2;
+const LIMBS: usize = 2;
+const COLUMNS: usize = 4;
+
+fn transactions() -> Transactions {
+    let basket = |i: usize| {
+        let items = (0..COLUMNS).filter(move |item| !(i + item).is_multiple_of(3));
+        items.map(|item| item.to_string()).collect::<Vec<_>>()
+    };
+    Transactions::from_named((0..60).map(basket)).unwrap()
+}
+
+fn options() -> AprioriOptions {
+    AprioriOptions::new(MinSupport::Fraction(0.1))
+        .with_max_len(NonZeroUsize::new(MAX_LEN))
+        .with_deduction(false)
+}
+
+/// An owner's dataset, encrypted under a name.
+fn encrypted(directory: &Path, name: &str) -> Dataset {
+    let master = MasterKey::generate().unwrap();
+    let path = directory.join(name);
+    Dataset::create(
+        &transactions(),
+        &master,
+        &path,
+        MAX_LEN,
+        0,
+        two(),
+        &|_, _| {},
+    )
+    .unwrap()
+}
+
+/// Mines and compares with plaintext; or the error.
+fn mine(
+    connection: &Connection,
+    dataset: &Dataset,
+    name: &str,
+    answers: Answers,
+) -> Result<(), ClientError> {
+    let mut counter = EncryptedCounter::new(connection, dataset, name, two()).with_answers(answers);
+    let found = apriori(&mut counter, options(), |_| {}).map_err(|error| match error {
+        AprioriError::Counter(error) => error,
+        computed => panic!("supports of damaged data came back: {computed}"),
+    })?;
+    let all = transactions();
+    let plaintext = eclat(&all, options().min_support, options().max_len);
+    assert_eq!(
+        found.to_document(counter.names()).unwrap(),
+        plaintext.to_document(all.names()).unwrap()
+    );
+    Ok(())
+}
+
+/// The one segment of a dataset on the server, where its panels begin, and how far they are apart.
+fn segment(data: &Path, dataset: &Dataset) -> (PathBuf, usize, usize) {
+    let id = dataset.bundle().manifest().dataset;
+    let path = data.join(format!("segments/{id}/00000000.seg"));
+    let bytes = std::fs::read(&path).unwrap();
+    let header = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
+    (path, header, (bytes.len() - header) / (LIMBS * COLUMNS))
+}
+
+fn damage(connection: &Connection) -> Vec<Damage> {
+    let mut found = Vec::new();
+    let scrubbed = connection.scrub(None, None, |told| {
+        if let Scrubbing::Damage(damage) = told {
+            found.push(damage);
+        }
+    });
+    assert_eq!(scrubbed.unwrap().damaged, found.len() as u64);
+    found
+}
+
+#[test]
+fn what_a_disk_reads_wrongly_or_not_at_all_is_named_and_not_computed_on() {
+    let (home, disk) = (tempfile::tempdir().unwrap(), Disk::new());
+    let data = disk.path().join("data");
+    let [worn, sound] = ["worn", "sound"].map(|name| encrypted(home.path(), name));
+    {
+        let server = serve(&data, 0);
+        let connection = connect(&server);
+        upload(&connection, worn.bundle(), "worn", &|_, _| {}).unwrap();
+        upload(&connection, sound.bundle(), "sound", &|_, _| {}).unwrap();
+    }
+    let (path, header, stride) = segment(&data, &worn);
+    for wear in [Wear::Flipped, Wear::Unreadable { errno: EIO }] {
+        // The header, and the first byte and some other one of every panel.
+        let panels = (0..LIMBS * COLUMNS).flat_map(|panel| {
+            let place = Some((panel / COLUMNS, panel % COLUMNS));
+            [0, 1000].map(|at| (header + panel * stride + at, place))
+        });
+        for (at, place) in [(99, None)].into_iter().chain(panels) {
+            let server = serve(&data, 0);
+            let connection = connect(&server);
+            disk.wear_out(&path, at, wear);
+            let refused = mine(&connection, &worn, "worn", Answers::Moments).unwrap_err();
+            assert!(matches!(refused, ClientError::Damaged(_)), "{refused}");
+            let panel = place.map_or(String::new(), |(limb, column)| {
+                format!("panel (limb {limb}, column {column}) of ")
+            });
+            let id = worn.bundle().manifest().dataset;
+            let named = format!("{panel}segment 0 of dataset {id}");
+            assert!(refused.to_string().contains(&named), "{named}: {refused}");
+            mine(&connection, &sound, "sound", Answers::Moments).unwrap();
+            let found = damage(&connection);
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].problem.contains(&named), "{found:?}");
+            assert_eq!(found[0].name.as_deref(), Some("worn"));
+            assert_eq!(found[0].path, None);
+            // The disk thinks better of it: a failed reading is no verdict for ever.
+            disk.mend();
+            mine(&connection, &worn, "worn", Answers::Moments).unwrap();
+            assert_eq!(damage(&connection), []);
+        }
+    }
+}
+
+#[test]
+fn what_is_in_memory_outlives_the_disk() {
+    let (home, disk) = (tempfile::tempdir().unwrap(), Disk::new());
+    let data = disk.path().join("data");
+    let dataset = encrypted(home.path(), "worn");
+    let server = serve(&data, 0);
+    let connection = connect(&server);
+    upload(&connection, dataset.bundle(), "worn", &|_, _| {}).unwrap();
+    mine(&connection, &dataset, "worn", Answers::Moments).unwrap();
+    let (path, header, stride) = segment(&data, &dataset);
+    for panel in 0..LIMBS * COLUMNS {
+        disk.wear_out(&path, header + panel * stride, Wear::Flipped);
+    }
+    mine(&connection, &dataset, "worn", Answers::Moments).unwrap();
+    // Columns that are fetched are read from the disk.
+    let refused = mine(&connection, &dataset, "worn", Answers::Columns).unwrap_err();
+    assert!(matches!(refused, ClientError::Damaged(_)), "{refused}");
+    assert_eq!(damage(&connection).len(), LIMBS * COLUMNS);
+}
+
+#[test]
+fn a_full_disk_refuses_the_upload_and_serves_on() {
+    let (home, disk) = (tempfile::tempdir().unwrap(), Disk::new());
+    let [few, more] = ["few", "more"].map(|name| encrypted(home.path(), name));
+    let server = serve(&disk.path().join("data"), 0);
+    let connection = connect(&server);
+    upload(&connection, few.bundle(), "few", &|_, _| {}).unwrap();
+    for at in [0, 1, 5] {
+        disk.fail(Failure::Full { at });
+        let refused = upload(&connection, more.bundle(), "more", &|_, _| {}).unwrap_err();
+        let said = matches!(&refused, ClientError::Refused(text) if text.contains("disk full"));
+        assert!(said, "{refused}");
+        for answers in [Answers::Moments, Answers::Columns] {
+            mine(&connection, &few, "few", answers).unwrap();
+        }
+        assert_eq!(connection.datasets().unwrap().datasets.len(), 1);
+        assert_eq!(damage(&connection), []);
+    }
+    // Somebody makes room: the upload goes on.
+    disk.mend();
+    upload(&connection, more.bundle(), "more", &|_, _| {}).unwrap();
+    mine(&connection, &more, "more", Answers::Moments).unwrap();
+}

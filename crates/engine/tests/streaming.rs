@@ -1,0 +1,327 @@
+//! Counts of what does not fit into memory equal those of what does, and read no more than they need.
+
+use oboro_engine::{Count, EngineError, Outcome, Plan, Step, Workspace};
+use oboro_machine::{Distances, Seat, Topology};
+use oboro_ring::moment::Itemsets;
+use oboro_ring::{Parameters, Seed};
+use oboro_store::{
+    Bundle, DatasetId, Manifest, Panel, Placement, Reads, SegmentDescription, Snapshot, Store,
+};
+use proptest::prelude::*;
+use std::num::NonZero;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use tempfile::TempDir;
+
+const COLUMNS: u32 = 4;
+const LIMBS: usize = 2;
+
+/// N = 2048 and t = 12289: groups of six blocks, so that groups straddle segments.
+fn parameters() -> Parameters {
+    Parameters::new(11, LIMBS, 12_289).unwrap()
+}
+
+/// A store in `directory` with a dataset of these segments, every residue a function of its place.
+fn upload(directory: &Path, segment_blocks: &[u32]) {
+    let parameters = parameters();
+    let writer = Bundle::create(&directory.join("bundle")).unwrap();
+    let mut manifest = Manifest {
+        dataset: DatasetId([7; 16]),
+        key_check: [0; 16],
+        generation: [0; 16],
+        parameters: parameters.clone(),
+        max_len: 3,
+        columns: COLUMNS,
+        version: 1,
+        segments: Vec::new(),
+    };
+    for (index, &blocks) in (0..).zip(segment_blocks) {
+        let segment = writer
+            .segment(SegmentDescription {
+                dataset: manifest.dataset,
+                index,
+                first_block: manifest.block_count(),
+                columns: COLUMNS,
+                parameters: parameters.clone(),
+                seeds: (0..blocks)
+                    .map(|block| Seed([(index + block) as u8; 32]))
+                    .collect(),
+            })
+            .unwrap();
+        for limb in 0..LIMBS {
+            let q = parameters.limb_moduli()[limb].value();
+            for column in 0..COLUMNS as usize {
+                let mut state = u64::from(index) << 32 | (limb << 16 | column) as u64;
+                let mut residue = || {
+                    state = state
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1);
+                    (state >> 33) as u32 % q
+                };
+                let residues: Vec<u32> = (0..blocks as usize * parameters.degree())
+                    .map(|_| residue())
+                    .collect();
+                segment.write_panel(limb, column, &residues).unwrap();
+            }
+        }
+        manifest.segments.push(segment.finish().unwrap());
+    }
+    let bundle = writer.commit(&manifest, b"sealed").unwrap();
+    let store = Store::open(&directory.join("store")).unwrap();
+    let status = store
+        .begin_upload("a", &bundle.manifest().encode())
+        .unwrap();
+    for segment in status.segments {
+        let bytes = std::fs::read(bundle.segment_path(segment.index)).unwrap();
+        let mut receiver = store
+            .receive_segment(manifest.dataset, segment.index, 0)
+            .unwrap();
+        receiver.write(&bytes).unwrap();
+        receiver.finish().unwrap();
+    }
+    store.publish(manifest.dataset).unwrap();
+}
+
+/// The snapshot in a store without a budget, or within one.
+fn snapshot(directory: &Path, budget: Option<u64>) -> Arc<Snapshot> {
+    let directory = directory.join("store");
+    let store = match budget {
+        None => Store::open_on(&directory, Placement::default()),
+        Some(budget) => Store::open_within(&directory, budget, Vec::new()),
+    };
+    store.unwrap().snapshot("a").unwrap()
+}
+
+/// Bytes of memory in which panels of so many blocks in all have room: those of a stated number of
+/// factors modulo all limbs.
+fn room(segment_blocks: &[u32], factors: usize) -> u64 {
+    let bytes: usize = segment_blocks
+        .iter()
+        .map(|&blocks| Panel::footprint(blocks as usize * parameters().degree()))
+        .sum();
+    // A part of the budget is for gaps.
+    (bytes * factors * LIMBS) as u64 * 16 / 15 + 16
+}
+
+/// The most that one group needs: two neighbouring segments, or one with more.
+fn least_room(segment_blocks: &[u32], factors: usize) -> u64 {
+    let (mut most, mut first) = (0, 0);
+    let group = parameters().group_blocks();
+    let starts: Vec<u64> = segment_blocks
+        .iter()
+        .map(|&blocks| {
+            first += u64::from(blocks);
+            first - u64::from(blocks)
+        })
+        .collect();
+    for begin in (0..first).step_by(group as usize) {
+        let has = |segment: usize| {
+            starts[segment] < begin + group
+                && starts[segment] + u64::from(segment_blocks[segment]) > begin
+        };
+        let blocks: Vec<u32> = (0..starts.len())
+            .filter(|&s| has(s))
+            .map(|s| segment_blocks[s])
+            .collect();
+        most = most.max(room(&blocks, factors));
+    }
+    most
+}
+
+fn pairs(columns: u32) -> Itemsets {
+    let flat = (0..columns).flat_map(|a| (a + 1..columns).flat_map(move |b| [a, b]));
+    Itemsets::new(2, flat.collect(), COLUMNS).unwrap()
+}
+
+fn seats(threads: usize) -> Vec<Seat> {
+    Topology::of_this_machine().workers(NonZero::new(threads).unwrap())
+}
+
+type Found = Vec<(u64, usize, Vec<u32>)>;
+
+/// All moments in order, and what was read for them.
+fn count(
+    source: &Arc<Snapshot>,
+    plan: &Plan,
+    threads: usize,
+) -> Result<(Found, Option<Reads>), EngineError> {
+    let found = Mutex::new(Vec::new());
+    let count = Count::new(Arc::clone(source), plan.clone(), &Distances::one_node())?;
+    let outcome = count.run(&seats(threads), &|mut part| {
+        let group = part.group;
+        let mut found = found.lock().unwrap();
+        found.extend(
+            part.each()
+                .map(|(moment, residues)| (group, moment, residues.to_vec())),
+        );
+        ControlFlow::Continue(())
+    })?;
+    assert_eq!(outcome, Outcome::Complete);
+    let mut found = found.into_inner().unwrap();
+    found.sort_unstable();
+    Ok((found, count.reads()))
+}
+
+/// What one column takes on disk, modulo all limbs.
+fn column_bytes(segment_blocks: &[u32]) -> u64 {
+    let blocks: u32 = segment_blocks.iter().sum();
+    // Two residues in seven bytes; panels of this degree need no padding.
+    u64::from(blocks) * parameters().degree() as u64 / 2 * 7 * LIMBS as u64
+}
+
+#[test]
+fn half_of_the_columns_are_half_of_the_bytes_and_fewer_limbs_are_fewer() {
+    let directory = TempDir::new().unwrap();
+    let blocks = [8, 8, 8];
+    upload(directory.path(), &blocks);
+    for (itemsets, limbs, share) in [(pairs(4), 2, 4.0), (pairs(2), 2, 2.0), (pairs(4), 1, 2.0)] {
+        let source = snapshot(directory.path(), Some(room(&blocks, 5)));
+        let (_, reads) = count(&source, &Plan::new(&itemsets, limbs), 1).unwrap();
+        assert_eq!(
+            reads.unwrap().bytes as f64,
+            share * column_bytes(&blocks) as f64
+        );
+    }
+}
+
+#[test]
+fn what_fits_is_read_once() {
+    let directory = TempDir::new().unwrap();
+    let blocks = [8, 8, 3];
+    upload(directory.path(), &blocks);
+    let source = snapshot(directory.path(), Some(room(&blocks, 5)));
+    let plan = Plan::new(&pairs(4), LIMBS);
+    let (first, reads) = count(&source, &plan, 2).unwrap();
+    let reads = reads.unwrap();
+    assert_eq!((reads.panels, reads.masks, reads.found), (24, 6, 0));
+    let (second, reads) = count(&source, &plan, 2).unwrap();
+    let reads = reads.unwrap();
+    assert_eq!(
+        (reads.bytes, reads.panels, reads.masks, reads.found),
+        (0, 0, 0, 30)
+    );
+    assert_eq!(first, second);
+}
+
+#[test]
+fn a_question_that_cannot_fit_is_refused() {
+    let directory = TempDir::new().unwrap();
+    let blocks = [8, 8];
+    upload(directory.path(), &blocks);
+    let source = snapshot(directory.path(), Some(room(&blocks, 5) - 32));
+    let refused = count(&source, &Plan::new(&pairs(4), LIMBS), 1)
+        .err()
+        .unwrap();
+    assert!(refused.to_string().contains("--memory"), "{refused}");
+    count(&source, &Plan::new(&pairs(3), LIMBS), 1).unwrap();
+}
+
+#[test]
+fn a_damaged_panel_stops_the_count_and_is_named() {
+    let directory = TempDir::new().unwrap();
+    let blocks = [8, 8, 8];
+    upload(directory.path(), &blocks);
+    let source = snapshot(directory.path(), Some(room(&blocks[1..], 5)));
+    let path = source.segment(1).path();
+    let mut bytes = std::fs::read(path).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+    let error = count(&source, &Plan::new(&pairs(4), LIMBS), 2)
+        .err()
+        .unwrap();
+    let message = error.to_string();
+    assert!(
+        message.contains("panel (limb 1, column 3) of segment 1"),
+        "{message}"
+    );
+    // Others are counted still.
+    count(&source, &Plan::new(&pairs(3), LIMBS), 2).unwrap();
+}
+
+#[test]
+fn whoever_waits_is_told_and_whoever_stops_gives_all_back() {
+    let directory = TempDir::new().unwrap();
+    let blocks = [8, 8, 8];
+    upload(directory.path(), &blocks);
+    let source = snapshot(directory.path(), Some(room(&blocks[1..], 5)));
+    let begin = || {
+        Count::new(
+            Arc::clone(&source),
+            Plan::new(&pairs(4), LIMBS),
+            &Distances::one_node(),
+        )
+        .unwrap()
+    };
+    let (first, second) = (begin(), begin());
+    let (said, heard) = std::sync::mpsc::channel();
+    second.on_news(move || said.send(()).unwrap_or_default());
+    // All of the budget is reserved for the first.
+    let mut workspace = Workspace::default();
+    let mut step = |count: &Count<Snapshot>| {
+        count
+            .step(&mut workspace, |_| ControlFlow::Continue(()))
+            .unwrap()
+    };
+    assert!(!second.has_task());
+    assert_eq!(step(&second), Step::Waiting);
+    drop(first);
+    let mut tasks = 0;
+    loop {
+        match step(&second) {
+            Step::Waiting => heard.recv().unwrap(),
+            Step::Advanced => tasks += 1,
+            Step::Finished | Step::Exhausted => break,
+        }
+    }
+    assert!(tasks > 3, "{tasks}");
+    assert_eq!(step(&second), Step::Exhausted);
+}
+
+#[test]
+#[should_panic(expected = "a sink that fails")]
+fn a_panic_ends_those_who_wait() {
+    let directory = TempDir::new().unwrap();
+    let blocks = [8, 8, 8, 8];
+    upload(directory.path(), &blocks);
+    let source = snapshot(directory.path(), Some(room(&blocks[2..], 5)));
+    let plan = Plan::new(&pairs(4), LIMBS);
+    let count = Count::new(source, plan, &Distances::one_node()).unwrap();
+    let _ = count.run(&seats(2), &|moments| {
+        assert_ne!(moments.group, 0, "a sink that fails");
+        ControlFlow::Continue(())
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn any_budget_that_is_enough_gives_the_moments_of_a_resident_dataset(
+        blocks in prop::collection::vec(1u32..9, 1..6),
+        columns in 2..=COLUMNS,
+        limbs in 1..=LIMBS,
+        more in 0u64..200_000,
+        threads in 1usize..4,
+        counts in 1usize..4,
+    ) {
+        let directory = TempDir::new().unwrap();
+        upload(directory.path(), &blocks);
+        let plan = Plan::new(&pairs(columns), limbs);
+        let (expected, reads) = count(&snapshot(directory.path(), None), &plan, 1).unwrap();
+        prop_assert_eq!(reads, None);
+        let factors = columns as usize + 1;
+        let budget = least_room(&blocks, factors) * limbs as u64 / LIMBS as u64 + 16 + more;
+        let source = snapshot(directory.path(), Some(budget));
+        let found: Vec<_> = std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..counts).map(|_| scope.spawn(|| count(&source, &plan, threads).unwrap())).collect();
+            clients.into_iter().map(|client| client.join().unwrap()).collect()
+        });
+        for (found, reads) in found {
+            prop_assert!(found == expected);
+            let reads = reads.unwrap();
+            prop_assert_eq!(reads.panels + reads.masks + reads.found, (blocks.len() * factors * limbs) as u64);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What a server may hold in memory, and what of it is left for ciphertext.
+
+use crate::listen::{Options, ServeError};
+use crate::outbox::ROOM;
+use oboro_store::Store;
+
+const MIB: u64 = 1 << 20;
+/// The program itself: code, catalogue, segment headers, connections, plans.
+const PROGRAM: u64 = 48 * MIB;
+/// The buffers of a thread that computes, and the replies that it is packing.
+const THREAD: u64 = 4 * MIB;
+
+/// The bytes for ciphertext if the process is to hold no more than `memory`.
+///
+/// # Errors
+/// Nothing would be left.
+pub(crate) fn for_ciphertext(memory: u64, options: &Options) -> Result<u64, ServeError> {
+    let threads = options.threads.get() as u64 * THREAD;
+    let replies = options.limits.queries as u64 * ROOM as u64;
+    let cache = options.moment_cache;
+    let besides = [PROGRAM, Store::READ_BUFFERS, threads, replies, cache];
+    let besides = besides.into_iter().fold(0, u64::saturating_add);
+    match memory.saturating_sub(besides) {
+        0 => Err(ServeError::Memory {
+            memory: memory / MIB,
+            besides: besides / MIB,
+            cache: cache / MIB,
+            replies: replies / MIB,
+            threads: threads / MIB,
+        }),
+        left => Ok(left),
+    }
+}

@@ -1,0 +1,134 @@
+//! A scrub of the store on behalf of a caller, beside everything else.
+//!
+//! One part at a time is read and checked on a blocking thread, so it takes neither a place among the
+//! queries nor one of the threads that compute. It rests to keep to the caller's rate, waits for a
+//! caller that is slow, and ends when that one is gone.
+
+use crate::blocking::blocking;
+use crate::counting::PATIENCE;
+use crate::status;
+use oboro_protocol::v1::{self, scrub_reply::Reply};
+use oboro_store::{Pace, Scrub, Store};
+use std::num::NonZero;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+use tracing::Instrument;
+
+/// Replies that wait for the caller, at most.
+const WAITING: usize = 16;
+/// Progress is told about so many times.
+const TELLINGS: u64 = 256;
+
+/// What becomes of a scrub, in order.
+pub(crate) type Replies = ReceiverStream<Result<v1::ScrubReply, Status>>;
+
+/// Lets one caller at a time scrub.
+pub(crate) struct Scrubbing {
+    turn: Arc<Semaphore>,
+}
+
+impl Scrubbing {
+    pub(crate) fn new() -> Self {
+        Self {
+            turn: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    /// Begins; what is found comes from the stream.
+    ///
+    /// # Errors
+    /// Another scrub under way, no such dataset, a catalogue that cannot be read.
+    pub(crate) async fn start(
+        &self,
+        store: Arc<Store>,
+        request: v1::ScrubRequest,
+    ) -> Result<Replies, Status> {
+        let turn = Arc::clone(&self.turn).try_acquire_owned().map_err(|_| {
+            Status::resource_exhausted(
+                "a scrub is under way, and this server runs one at a time; try again when it has ended",
+            )
+        })?;
+        let name = (!request.name.is_empty()).then_some(request.name);
+        let scrub = blocking(move || {
+            let scrub = store.scrub(name.as_deref());
+            scrub.map_err(|error| status::of_store(&error))
+        })
+        .await?;
+        let pace = Pace::new(NonZero::new(request.rate));
+        let (sender, replies) = mpsc::channel(WAITING);
+        tokio::spawn(end_with_caller(sender, scrub, pace, turn).in_current_span());
+        Ok(ReceiverStream::new(replies))
+    }
+}
+
+type Sender = mpsc::Sender<Result<v1::ScrubReply, Status>>;
+
+async fn end_with_caller(sender: Sender, scrub: Scrub, pace: Pace, turn: OwnedSemaphorePermit) {
+    let work = async {
+        let end = run(&sender, scrub, pace).await?;
+        // Whoever hears of the end may begin the next one.
+        drop(turn);
+        send(&sender, end).await
+    };
+    tokio::select! {
+        () = sender.closed() => {}
+        _ = work => {}
+    }
+}
+
+/// The caller is gone, or takes nothing.
+struct Gone;
+
+async fn send(sender: &Sender, reply: Result<Reply, Status>) -> Result<(), Gone> {
+    let sent = sender.send_timeout(reply.map(Into::into), PATIENCE).await;
+    sent.map_err(|_| Gone)
+}
+
+/// Checks everything; the last reply.
+async fn run(
+    sender: &Sender,
+    mut scrub: Scrub,
+    mut pace: Pace,
+) -> Result<Result<Reply, Status>, Gone> {
+    let mut told = None;
+    loop {
+        let (checked_bytes, total_bytes) = (scrub.scrubbed().bytes, scrub.total_bytes());
+        let share = checked_bytes / total_bytes.div_ceil(TELLINGS).max(1);
+        if told.replace(share) != Some(share) {
+            let progress = v1::ScrubProgress {
+                checked_bytes,
+                total_bytes,
+            };
+            send(sender, Ok(Reply::Progress(progress))).await?;
+        }
+        let next = blocking(move || {
+            let part = scrub.next_part();
+            part.map(|part| (scrub, part))
+                .map_err(|error| status::of_store(&error))
+        });
+        let part = match next.await {
+            Ok((same, Some(part))) => {
+                scrub = same;
+                part
+            }
+            Ok((scrub, None)) => {
+                let scrubbed = scrub.scrubbed();
+                tracing::info!(
+                    panels = scrubbed.panels,
+                    bytes = scrubbed.bytes,
+                    damaged = scrubbed.damaged,
+                    "scrubbed"
+                );
+                return Ok(Ok(Reply::Done(scrubbed.into())));
+            }
+            Err(status) => return Ok(Err(status)),
+        };
+        if let Some(damage) = part.damage {
+            tracing::error!(problem = damage.problem, path = ?damage.path, "storage");
+            send(sender, Ok(Reply::Damage(damage.into()))).await?;
+        }
+        tokio::time::sleep(pace.rest(part.read)).await;
+    }
+}

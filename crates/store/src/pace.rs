@@ -1,0 +1,72 @@
+//! A limit on bytes a second, kept by resting after each part.
+
+use std::num::NonZero;
+use std::time::{Duration, Instant};
+
+/// Work that comes in parts, slowed down to so many bytes a second. Time lost otherwise, to a slow
+/// disk for one, is not made up for by going faster later.
+#[derive(Debug)]
+pub struct Pace {
+    rate: Option<NonZero<u64>>,
+    /// When the next part may begin.
+    due: Instant,
+}
+
+impl Pace {
+    /// Begins now; without a rate there is no rest.
+    pub fn new(rate: Option<NonZero<u64>>) -> Self {
+        Self {
+            rate,
+            due: Instant::now(),
+        }
+    }
+
+    /// How long to rest after a part of so many bytes that has just ended.
+    pub fn rest(&mut self, bytes: u64) -> Duration {
+        self.rest_at(Instant::now(), bytes)
+    }
+
+    fn rest_at(&mut self, now: Instant, bytes: u64) -> Duration {
+        let Some(rate) = self.rate else {
+            return Duration::ZERO;
+        };
+        let share = Duration::from_secs_f64(bytes as f64 / rate.get() as f64);
+        let rest = (self.due + share).saturating_duration_since(now);
+        self.due = now + rest;
+        rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn parts_take_the_time_that_the_rate_gives_them() {
+        let mut pace = Pace::new(NonZero::new(1000));
+        let begun = pace.due;
+        // Reading takes a part of the time.
+        assert_eq!(
+            pace.rest_at(begun + 30 * MILLISECOND, 100),
+            70 * MILLISECOND
+        );
+        assert_eq!(
+            pace.rest_at(begun + 150 * MILLISECOND, 100),
+            50 * MILLISECOND
+        );
+        // What is slower than the rate needs no rest, and earns no haste.
+        assert_eq!(pace.rest_at(begun + 900 * MILLISECOND, 100), Duration::ZERO);
+        assert_eq!(
+            pace.rest_at(begun + 900 * MILLISECOND, 100),
+            100 * MILLISECOND
+        );
+    }
+
+    #[test]
+    fn without_a_rate_there_is_no_rest() {
+        let mut pace = Pace::new(None);
+        assert_eq!(pace.rest_at(pace.due, u64::MAX), Duration::ZERO);
+    }
+}

@@ -1,0 +1,210 @@
+//! Reads ahead: many requests at a device at a time, and what arrives is worked on while it is hot.
+//!
+//! A few threads each have some of the buffers. A thread gives the kernel a request for each buffer that
+//! is free, through a ring of its own, and lends the bytes of what has arrived to whoever asked, who
+//! checks and unpacks them on that thread; meanwhile the device works on the other requests. Where the
+//! kernel refuses rings (`io_uring`), each buffer has a thread that reads by itself.
+
+mod ring;
+
+use oboro_fcmalloc::{Arena, ArenaError, Backing, Panel};
+use ring::Ring;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::num::NonZero;
+use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// Threads that have a ring: one works on bytes while another waits for more.
+const RING_THREADS: usize = 2;
+
+/// A part of a file that somebody wants.
+pub(crate) struct Read {
+    pub(crate) file: Arc<File>,
+    /// A multiple of 4096, and so is `len`, where the file is opened for direct I/O.
+    pub(crate) offset: u64,
+    /// At most the size of a buffer.
+    pub(crate) len: usize,
+    /// Given the bytes, all of them, on a thread of the reader. They are lent: the buffer is for the next
+    /// request when this returns.
+    pub(crate) then: Then,
+}
+
+/// Takes what was read, or why it could not be.
+pub(crate) type Then = Box<dyn FnOnce(io::Result<&[u8]>) + Send>;
+
+/// How the kernel is asked.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    /// Through `io_uring`; with buffers that the kernel knows beforehand, where the limit on locked
+    /// memory allows.
+    Ring,
+    /// By `pread`, a thread for each buffer.
+    Threads,
+}
+
+/// The threads and buffers that read from one device. Dropped, it ends what was begun and gives up the
+/// rest, which is told so.
+pub(crate) struct Reader {
+    queue: Arc<Queue>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Requests that no buffer was free for yet.
+#[derive(Default)]
+struct Queue {
+    state: Mutex<State>,
+    /// There is a request, or the reader was dropped.
+    news: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Read>,
+    is_closed: bool,
+}
+
+impl Reader {
+    /// Starts reading with so many buffers, of so many bytes each.
+    ///
+    /// # Errors
+    /// No memory for the buffers, no threads.
+    pub(crate) fn start(buffers: NonZero<usize>, buffer_bytes: usize) -> io::Result<Self> {
+        Self::start_by(Way::Ring, buffers, buffer_bytes)
+            .or_else(|_| Self::start_by(Way::Threads, buffers, buffer_bytes))
+    }
+
+    fn start_by(way: Way, buffers: NonZero<usize>, buffer_bytes: usize) -> io::Result<Self> {
+        let threads = match way {
+            Way::Ring => RING_THREADS.min(buffers.get()),
+            Way::Threads => buffers.get(),
+        };
+        let words = buffer_bytes.div_ceil(size_of::<u32>());
+        let bytes = buffers.get() * Panel::footprint(words);
+        let arena = Arena::reserve(bytes, Backing::default()).map_err(no_memory)?;
+        // Threads that were started are ended if one cannot be.
+        let mut reader = Self {
+            queue: Arc::default(),
+            threads: Vec::new(),
+        };
+        for number in 0..threads {
+            // The first position begins on a page, as direct I/O wants it.
+            let own = (number..buffers.get()).step_by(threads);
+            let own: Vec<Panel> = own
+                .map(|_| arena.panel(words, 0))
+                .collect::<Result<_, _>>()
+                .map_err(no_memory)?;
+            let queue = Arc::clone(&reader.queue);
+            let thread = thread::Builder::new().name(format!("read-{number}"));
+            let thread = match way {
+                Way::Ring => {
+                    let ring = Ring::new(own)?;
+                    thread.spawn(move || queue.serve_by_ring(ring))
+                }
+                Way::Threads => thread.spawn(move || queue.serve_by_pread(own)),
+            };
+            reader.threads.push(thread?);
+        }
+        Ok(reader)
+    }
+
+    /// Adds a request behind those that wait. Nobody waits here.
+    pub(crate) fn submit(&self, read: Read) {
+        self.queue.lock().waiting.push_back(read);
+        self.queue.news.notify_one();
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut state = self.queue.lock();
+        state.is_closed = true;
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        self.queue.news.notify_all();
+        for read in waiting {
+            (read.then)(Err(io::ErrorKind::Interrupted.into()));
+        }
+        for thread in std::mem::take(&mut self.threads) {
+            thread.join().expect("panics of those who asked are caught");
+        }
+    }
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next request; sleeps until there is one if `may_sleep`.
+    fn next(&self, may_sleep: bool) -> Next {
+        let mut state = self.lock();
+        loop {
+            if let Some(read) = state.waiting.pop_front() {
+                return Next::Read(read);
+            }
+            if state.is_closed {
+                return Next::Closed;
+            }
+            if !may_sleep {
+                return Next::Nothing;
+            }
+            state = self
+                .news
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn serve_by_ring(&self, mut ring: Ring) {
+        let mut is_open = true;
+        loop {
+            while is_open && ring.has_room() {
+                match self.next(ring.is_idle()) {
+                    Next::Read(read) => ring.begin(read),
+                    Next::Nothing => break,
+                    Next::Closed => is_open = false,
+                }
+            }
+            if ring.is_idle() {
+                return;
+            }
+            ring.wait();
+            while let Some((then, arrived)) = ring.arrived() {
+                tell(then, arrived);
+            }
+        }
+    }
+
+    fn serve_by_pread(&self, mut buffers: Vec<Panel>) {
+        let Some(buffer) = buffers.first_mut() else {
+            return;
+        };
+        while let Next::Read(read) = self.next(true) {
+            let bytes = &mut buffer.bytes_mut()[..read.len];
+            let arrived = read.file.read_exact_at(bytes, read.offset);
+            tell(read.then, arrived.map(|()| &*bytes));
+        }
+    }
+}
+
+/// A panic there is printed; other requests must not suffer for it.
+fn tell(then: Then, arrived: io::Result<&[u8]>) {
+    let _ = catch_unwind(AssertUnwindSafe(|| then(arrived)));
+}
+
+enum Next {
+    Read(Read),
+    Nothing,
+    Closed,
+}
+
+fn no_memory(error: ArenaError) -> io::Error {
+    io::Error::new(io::ErrorKind::OutOfMemory, error)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! A ring of requests (`io_uring`) and the buffers that they fill.
+
+use super::{Read, Then};
+use io_uring::{IoUring, opcode, types};
+use oboro_fcmalloc::Panel;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Requests at the kernel, one for each buffer at most. Of one thread.
+pub(super) struct Ring {
+    ring: IoUring,
+    /// The kernel knows them beforehand, by their numbers.
+    are_registered: bool,
+    buffers: Vec<Panel>,
+    /// For each buffer the request that fills it.
+    begun: Vec<Option<Begun>>,
+    free: Vec<usize>,
+}
+
+struct Begun {
+    read: Read,
+    /// Bytes that are there.
+    done: usize,
+}
+
+impl Ring {
+    /// A ring with these buffers.
+    ///
+    /// # Errors
+    /// A kernel without rings, or one that refuses them to this process.
+    pub(super) fn new(mut buffers: Vec<Panel>) -> io::Result<Self> {
+        let ring = IoUring::new(buffers.len() as u32)?;
+        let vectors: Vec<libc::iovec> = buffers
+            .iter_mut()
+            .map(|buffer| {
+                let bytes = buffer.bytes_mut();
+                libc::iovec {
+                    iov_base: bytes.as_mut_ptr().cast(),
+                    iov_len: bytes.len(),
+                }
+            })
+            .collect();
+        // SAFETY: the buffers live as long as the ring, in one place, and are written by the kernel only
+        // between the beginning and the arrival of a request, when nobody else touches them.
+        let registered = unsafe { ring.submitter().register_buffers(&vectors) };
+        Ok(Self {
+            ring,
+            are_registered: registered.is_ok(),
+            begun: buffers.iter().map(|_| None).collect(),
+            free: (0..buffers.len()).collect(),
+            buffers,
+        })
+    }
+
+    /// Whether a buffer is free.
+    pub(super) fn has_room(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Whether nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.free.len() == self.buffers.len()
+    }
+
+    /// Begins a request. There must be a free buffer.
+    pub(super) fn begin(&mut self, read: Read) {
+        let buffer = self.free.pop().expect("a buffer is free");
+        assert!(
+            read.len <= self.buffers[buffer].bytes().len(),
+            "a request fits a buffer"
+        );
+        self.begun[buffer] = Some(Begun { read, done: 0 });
+        self.ask(buffer);
+    }
+
+    /// Asks for what a buffer lacks.
+    fn ask(&mut self, buffer: usize) {
+        let begun = self.begun[buffer].as_ref().expect("it was begun");
+        let bytes = &mut self.buffers[buffer].bytes_mut()[begun.done..begun.read.len];
+        let file = types::Fd(begun.read.file.as_raw_fd());
+        let (to, len) = (bytes.as_mut_ptr(), bytes.len() as u32);
+        let offset = begun.read.offset + begun.done as u64;
+        let entry = match self.are_registered {
+            true => opcode::ReadFixed::new(file, to, len, buffer as u16)
+                .offset(offset)
+                .build(),
+            false => opcode::Read::new(file, to, len).offset(offset).build(),
+        };
+        let entry = entry.user_data(buffer as u64);
+        // SAFETY: the file is kept open in `begun` and the buffer belongs to the kernel until the request
+        // has arrived: both are dropped only when the ring is idle, see `Drop`.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        pushed.expect("the ring has an entry for each buffer");
+    }
+
+    /// Tells the kernel of what was begun and sleeps until something has arrived.
+    pub(super) fn wait(&mut self) {
+        // A signal wakes it early; another failure shows in what arrives, or the next time.
+        while let Err(error) = self.ring.submit_and_wait(1) {
+            if error.kind() != io::ErrorKind::Interrupted {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// A request that has ended, with its bytes; they are there until the next call.
+    pub(super) fn arrived(&mut self) -> Option<(Then, io::Result<&[u8]>)> {
+        loop {
+            let entry = self.ring.completion().next()?;
+            let buffer = entry.user_data() as usize;
+            let begun = self.begun[buffer].as_mut().expect("it was begun");
+            let ended = match entry.result() {
+                0 => Err(io::ErrorKind::UnexpectedEof.into()),
+                more if more > 0 => {
+                    begun.done += more as usize;
+                    Ok(begun.done == begun.read.len)
+                }
+                error => match io::Error::from_raw_os_error(-error) {
+                    again if is_passing(&again) => Ok(false),
+                    error => Err(error),
+                },
+            };
+            if let Ok(false) = ended {
+                self.ask(buffer);
+                continue;
+            }
+            let Begun { read, .. } = self.begun[buffer].take()?;
+            self.free.push(buffer);
+            let bytes = &self.buffers[buffer].bytes()[..read.len];
+            return Some((read.then, ended.map(|_| bytes)));
+        }
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+    )
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // The kernel must not write into buffers that are not there any more.
+        while !self.is_idle() {
+            self.wait();
+            while self.arrived().is_some() {}
+        }
+    }
+}

@@ -1,0 +1,140 @@
+use super::*;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+const BUFFER: usize = 8192;
+
+/// A file of so many bytes, each told by its place.
+fn file(len: usize) -> Arc<File> {
+    let mut file = tempfile::tempfile().unwrap();
+    io::Write::write_all(&mut file, &content(0, len)).unwrap();
+    Arc::new(file)
+}
+
+fn content(offset: usize, len: usize) -> Vec<u8> {
+    let byte = |at: usize| (at.wrapping_mul(2_654_435_761) >> 13) as u8;
+    (offset..offset + len).map(byte).collect()
+}
+
+fn readers(buffers: usize) -> [Reader; 2] {
+    [Way::Ring, Way::Threads]
+        .map(|way| Reader::start_by(way, NonZero::new(buffers).unwrap(), BUFFER).unwrap())
+}
+
+/// Asks for a part; what came of it.
+fn read(
+    reader: &Reader,
+    file: &Arc<File>,
+    offset: u64,
+    len: usize,
+) -> Receiver<io::Result<Vec<u8>>> {
+    let (told, heard) = channel();
+    reader.submit(Read {
+        file: Arc::clone(file),
+        offset,
+        len,
+        then: Box::new(move |arrived| {
+            let _ = told.send(arrived.map(<[u8]>::to_vec));
+        }),
+    });
+    heard
+}
+
+#[test]
+fn everybody_gets_the_bytes_that_were_asked_for() {
+    let file = file(100 * 4096);
+    for reader in readers(3) {
+        let parts: Vec<(usize, usize)> = (0..99).map(|i| (i * 4096, 1 + i * 83 % BUFFER)).collect();
+        let heard: Vec<_> = parts
+            .iter()
+            .map(|&(offset, len)| read(&reader, &file, offset as u64, len.min(4096)))
+            .collect();
+        for (&(offset, len), heard) in parts.iter().zip(heard) {
+            let arrived = heard.recv().unwrap().unwrap();
+            assert_eq!(arrived, content(offset, len.min(4096)));
+        }
+    }
+}
+
+#[test]
+fn a_file_that_ends_early_is_an_error() {
+    let file = file(4096 + 100);
+    for reader in readers(2) {
+        for (offset, len) in [(4096, 101), (8192, 1)] {
+            let arrived = read(&reader, &file, offset, len).recv().unwrap();
+            assert_eq!(arrived.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        }
+        assert!(read(&reader, &file, 4096, 100).recv().unwrap().is_ok());
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_an_error() {
+    let directory = Arc::new(File::open("/").unwrap());
+    for reader in readers(1) {
+        let arrived = read(&reader, &directory, 0, 10).recv().unwrap();
+        assert_eq!(arrived.unwrap_err().kind(), io::ErrorKind::IsADirectory);
+    }
+}
+
+#[test]
+fn who_panics_takes_nobody_along() {
+    let file = file(BUFFER);
+    for reader in readers(1) {
+        reader.submit(Read {
+            file: Arc::clone(&file),
+            offset: 0,
+            len: 1,
+            then: Box::new(|_| panic!("as it should")),
+        });
+        let arrived = read(&reader, &file, 0, BUFFER).recv().unwrap();
+        assert_eq!(arrived.unwrap(), content(0, BUFFER));
+    }
+}
+
+#[test]
+fn a_dropped_reader_ends_what_was_begun_and_tells_the_others() {
+    let file = file(BUFFER);
+    for reader in readers(1) {
+        let (go, gone) = channel::<()>();
+        let (told, begun) = channel();
+        reader.submit(Read {
+            file: Arc::clone(&file),
+            offset: 0,
+            len: BUFFER,
+            then: Box::new(move |arrived| {
+                told.send(arrived.map(<[u8]>::len)).unwrap();
+                let _ = gone.recv_timeout(Duration::from_secs(10));
+            }),
+        });
+        assert_eq!(begun.recv().unwrap().unwrap(), BUFFER);
+        // The only buffer is lent.
+        let waiting = read(&reader, &file, 0, 1);
+        let dropping = thread::spawn(move || drop(reader));
+        let kind = waiting.recv().unwrap().unwrap_err().kind();
+        assert_eq!(kind, io::ErrorKind::Interrupted);
+        go.send(()).unwrap();
+        dropping.join().unwrap();
+    }
+}
+
+#[test]
+fn direct_reads_find_their_buffers_aligned() {
+    use std::os::unix::fs::OpenOptionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, content(0, 16 * 4096)).unwrap();
+    let mut options = File::options();
+    let opened = options.read(true).custom_flags(libc::O_DIRECT).open(&path);
+    let Ok(file) = opened else {
+        println!("skipped: the file system has no direct I/O");
+        return;
+    };
+    let file = Arc::new(file);
+    for reader in readers(5) {
+        for page in 0..8 {
+            let arrived = read(&reader, &file, page * 4096, BUFFER).recv().unwrap();
+            assert_eq!(arrived.unwrap(), content(page as usize * 4096, BUFFER));
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! Reading all that a store keeps and checking it, to find damage before a query does.
+//!
+//! One part is checked at a time: the catalogue, a segment's header, a panel. No lock is held while
+//! segments are read, so all else goes on, and what is deleted meanwhile is not missed.
+
+use super::*;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+
+/// What is damaged, named as far down as it is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// The name of the dataset; absent where the catalogue as a whole is damaged, or knows none.
+    pub name: Option<String>,
+    /// The dataset.
+    pub dataset: Option<DatasetId>,
+    /// Its segment.
+    pub segment: Option<u32>,
+    /// The limb and the column of the panel.
+    pub panel: Option<(u32, u32)>,
+    /// The file or directory, where it is known: for the operator only.
+    pub path: Option<PathBuf>,
+    /// What is wrong and what to do, in sentences without the path.
+    pub problem: String,
+}
+
+/// One part that was checked.
+#[derive(Debug)]
+pub struct ScrubbedPart {
+    /// Bytes that were read for it.
+    pub read: u64,
+    /// What was found.
+    pub damage: Option<Damage>,
+}
+
+/// How much was checked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Scrubbed {
+    /// Datasets, published or being uploaded.
+    pub datasets: u64,
+    /// Segments of which the header was in order.
+    pub segments: u64,
+    /// Panels, damaged ones included.
+    pub panels: u64,
+    /// Bytes of the segments, those included that could not be reached.
+    pub bytes: u64,
+    /// Parts that are damaged.
+    pub damaged: u64,
+}
+
+/// A scrub under way. The catalogue, the headers of segments and panels are its parts.
+pub struct Scrub {
+    shared: Arc<Shared>,
+    /// Found in the catalogue, not told yet.
+    found: VecDeque<Damage>,
+    waiting: VecDeque<Target>,
+    reading: Option<Reading>,
+    total_bytes: u64,
+    scrubbed: Scrubbed,
+}
+
+/// A segment to check.
+#[derive(Clone)]
+struct Target {
+    table: Table,
+    name: Arc<str>,
+    manifest: Arc<Manifest>,
+    index: u32,
+}
+
+/// A segment of which panels are being checked.
+struct Reading {
+    target: Target,
+    segment: Segment,
+    panels: Range<u32>,
+}
+
+impl Store {
+    /// Begins to check all that is here, or one dataset. The catalogue is checked at once.
+    ///
+    /// # Errors
+    /// No such dataset, a catalogue that cannot be read.
+    pub fn scrub(&self, name: Option<&str>) -> Result<Scrub, StoreError> {
+        Scrub::begin(Arc::clone(&self.shared), name)
+    }
+}
+
+impl Scrub {
+    /// Begins to check a store that no server has open. Nothing in it is changed.
+    ///
+    /// # Errors
+    /// A directory that is no store's, a store in use, a catalogue that is damaged.
+    pub fn of_directory(directory: &Path) -> Result<Self, StoreError> {
+        const ELSEWHERE: &str =
+            "directory, or have its server scrub it (`oboro scrub --server URL`)";
+        check_is_store(directory)?;
+        let shared = Shared::open(directory, Placement::default(), None, ELSEWHERE)?;
+        Self::begin(Arc::new(shared), None)
+    }
+
+    fn begin(shared: Arc<Shared>, name: Option<&str>) -> Result<Self, StoreError> {
+        let state = shared.state();
+        let mut found = VecDeque::new();
+        if let Err(error) = state.catalogue.verify() {
+            found.push_back(Damage {
+                path: Some(shared.catalogue()),
+                ..Damage::of(error)
+            });
+        }
+        let mut waiting = VecDeque::new();
+        // Segments that were published, and so are not part of an upload.
+        let mut published = BTreeMap::new();
+        for table in [Table::Dataset, Table::Upload] {
+            let records = state.catalogue.all(table)?.into_iter();
+            for record in records.filter(|record| name.is_none_or(|name| record.name == name)) {
+                let there = published.entry(record.id).or_insert(0);
+                let named = check_name(&record.name);
+                match named.and_then(|()| stored_manifest(&record)) {
+                    Ok(manifest) => {
+                        let count = manifest.segments.len();
+                        let targets = targets(table, &record.name, manifest);
+                        waiting.extend(targets.skip(*there));
+                        *there = count;
+                    }
+                    Err(error) => found.push_back(Damage {
+                        name: Some(record.name.escape_debug().to_string()),
+                        dataset: Some(record.id),
+                        path: Some(shared.catalogue()),
+                        ..Damage::of(error)
+                    }),
+                }
+            }
+        }
+        match name {
+            Some(name) if published.is_empty() => {
+                return Err(StoreError::NoDataset { name: name.into() });
+            }
+            Some(_) => {}
+            None => found.extend(forgotten(&shared, &state)?),
+        }
+        drop(state);
+        Ok(Self {
+            total_bytes: waiting.iter().map(|target: &Target| target.bytes()).sum(),
+            scrubbed: Scrubbed {
+                datasets: published.len() as u64,
+                ..Scrubbed::default()
+            },
+            shared,
+            found,
+            waiting,
+            reading: None,
+        })
+    }
+
+    /// Bytes to read.
+    pub fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+
+    /// What has been checked so far.
+    pub fn scrubbed(&self) -> Scrubbed {
+        self.scrubbed
+    }
+
+    /// Checks the next part, up to 7 MiB or the header of a segment; `None` after the last.
+    ///
+    /// # Errors
+    /// What is no damage: files that may not be opened, too many open files.
+    pub fn next_part(&mut self) -> Result<Option<ScrubbedPart>, StoreError> {
+        let part = match self.found.pop_front() {
+            Some(damage) => Some(ScrubbedPart {
+                read: 0,
+                damage: Some(damage),
+            }),
+            None => match self.next_panel()? {
+                Some(part) => Some(part),
+                None => self.next_segment()?,
+            },
+        };
+        let damage = part.as_ref().and_then(|part| part.damage.as_ref());
+        self.scrubbed.damaged += u64::from(damage.is_some());
+        Ok(part)
+    }
+
+    /// Checks the next panel of the segment that is being read.
+    fn next_panel(&mut self) -> Result<Option<ScrubbedPart>, StoreError> {
+        let Some(reading) = &mut self.reading else {
+            return Ok(None);
+        };
+        let Some(panel) = reading.panels.next() else {
+            self.reading = None;
+            return Ok(None);
+        };
+        let columns = reading.target.manifest.columns;
+        let (limb, column) = (panel / columns, panel % columns);
+        let checked = reading
+            .segment
+            .verify_and_forget(limb as usize, column as usize);
+        let (_, read) = reading.segment.part_bytes();
+        self.scrubbed.panels += 1;
+        self.scrubbed.bytes += read;
+        let subject = || format!("panel (limb {limb}, column {column}) of ");
+        let damage = found(checked)?.map(|fault| Damage {
+            panel: Some((limb, column)),
+            ..reading.target.damage(&self.shared, &subject(), &fault)
+        });
+        Ok(Some(ScrubbedPart { read, damage }))
+    }
+
+    /// Opens the next segment and checks its header.
+    fn next_segment(&mut self) -> Result<Option<ScrubbedPart>, StoreError> {
+        while let Some(target) = self.waiting.pop_front() {
+            let path = target.path(&self.shared);
+            // What is cached from here on was read from the disk since.
+            if let Ok(file) = File::open(&path) {
+                forget_cached(&file, 0, target.bytes());
+            }
+            let fault = match Segment::open_expected(&path, &target.manifest, target.index) {
+                Ok(segment) => {
+                    let (read, _) = segment.part_bytes();
+                    let limbs = target.manifest.parameters.limb_count() as u32;
+                    let panels = 0..limbs * target.manifest.columns;
+                    self.scrubbed.segments += 1;
+                    self.scrubbed.bytes += read;
+                    self.reading = Some(Reading {
+                        target,
+                        segment,
+                        panels,
+                    });
+                    let damage = None;
+                    return Ok(Some(ScrubbedPart { read, damage }));
+                }
+                Err(StoreError::Damaged { fault, .. }) => fault,
+                Err(other) => return Err(other),
+            };
+            let missing = matches!(fault, Fault::Missing);
+            if missing && (target.table == Table::Upload || self.was_deleted(&target)?) {
+                self.total_bytes -= target.bytes();
+                continue;
+            }
+            self.scrubbed.bytes += target.bytes();
+            return Ok(Some(ScrubbedPart {
+                read: 0,
+                damage: Some(target.damage(&self.shared, "", &fault)),
+            }));
+        }
+        Ok(None)
+    }
+
+    /// Whether a dataset was deleted since the scrub began.
+    fn was_deleted(&self, target: &Target) -> Result<bool, StoreError> {
+        let state = self.shared.state();
+        let record = state
+            .catalogue
+            .by_id(Table::Dataset, target.manifest.dataset)?;
+        Ok(record.is_none())
+    }
+}
+
+impl fmt::Debug for Scrub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Scrub({:?})", self.scrubbed)
+    }
+}
+
+impl Target {
+    fn bytes(&self) -> u64 {
+        self.manifest.segments[self.index as usize].bytes
+    }
+
+    fn path(&self, shared: &Shared) -> PathBuf {
+        shared.segment(self.manifest.dataset, self.index)
+    }
+
+    /// A fault of this segment, or of the `part` of it that is named in front.
+    fn damage(&self, shared: &Shared, part: &str, fault: &Fault) -> Damage {
+        let dataset = self.manifest.dataset;
+        Damage {
+            name: Some(self.name.to_string()),
+            dataset: Some(dataset),
+            segment: Some(self.index),
+            panel: None,
+            path: Some(self.path(shared)),
+            problem: format!(
+                "{part}segment {} of dataset {dataset} {fault}. {}",
+                self.index,
+                fault.remedy()
+            ),
+        }
+    }
+}
+
+impl Damage {
+    fn of(error: impl fmt::Display) -> Self {
+        Self {
+            name: None,
+            dataset: None,
+            segment: None,
+            panel: None,
+            path: None,
+            problem: error.to_string(),
+        }
+    }
+}
+
+/// The segments that a manifest names.
+fn targets(table: Table, name: &str, manifest: Manifest) -> impl Iterator<Item = Target> {
+    let (name, manifest) = (Arc::from(name), Arc::new(manifest));
+    (0..manifest.segments.len() as u32).map(move |index| Target {
+        table,
+        name: Arc::clone(&name),
+        manifest: Arc::clone(&manifest),
+        index,
+    })
+}
+
+/// Datasets that are here but not in the catalogue.
+fn forgotten(shared: &Shared, state: &State) -> Result<Vec<Damage>, StoreError> {
+    let mut forgotten = Vec::new();
+    for name in names(&shared.datasets())? {
+        let Ok(id) = name.parse::<DatasetId>() else {
+            continue;
+        };
+        let path = shared.dataset(id);
+        if is_forgotten(state, id, &path)? {
+            forgotten.push(Damage {
+                dataset: Some(id),
+                path: Some(path),
+                ..Damage::of(format_args!(
+                    "dataset {id} is here but not in the catalogue. Restore a newer catalogue.sqlite from \
+                     a backup, or have its owner upload it again."
+                ))
+            });
+        }
+    }
+    Ok(forgotten)
+}
+
+/// What is wrong, if it is damage.
+fn found(checked: Result<(), StoreError>) -> Result<Option<Fault>, StoreError> {
+    match checked {
+        Ok(()) => Ok(None),
+        Err(StoreError::Damaged { fault, .. }) => Ok(Some(fault)),
+        Err(other) => Err(other),
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests;

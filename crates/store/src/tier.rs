@@ -1,0 +1,436 @@
+//! The part of a store's ciphertext that is in memory, within a budget.
+//!
+//! Panels of all datasets lie in one arena of the budget's size. The [ledger] decides which: what
+//! it lets in is read, checked and unpacked by the [reader](crate::io)'s threads, masks are expanded by
+//! whoever finds out that there is room for them. Who counts opens a [`Stream`] and is told as its
+//! groups arrive.
+
+mod ledger;
+
+pub use ledger::{Part, Reads};
+
+use crate::error::StoreError;
+use crate::panel::Panel;
+use crate::reader::{Read, Reader};
+use crate::segment::{Segment, full_panel_bytes};
+use ledger::{Action, Key, Ledger, Plan, ReadCounters, StreamId};
+use oboro_fcmalloc::{Arena, Backing, MemoryPolicy};
+use oboro_ring::mask;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fs::File;
+use std::num::NonZero;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{io, thread};
+
+/// Bytes of packed buffers for datasets of one ring degree, which are as many as a fast device needs.
+const BUFFERS: usize = 32 << 20;
+/// At least so many, however large their panels.
+const LEAST_BUFFERS: NonZero<usize> = NonZero::new(4).unwrap();
+/// Of the budget this part is not for panels: they leave gaps when they differ in size.
+const GAPS: u64 = 16;
+
+/// What a stream tells whoever opened it.
+#[derive(Debug)]
+pub enum Arrival {
+    /// All panels of a group are in memory, until it is released.
+    Group(usize),
+    /// A panel could not be read; the stream is closed.
+    Failed(StoreError),
+}
+
+/// Is told, on any thread, what has arrived. It must not wait.
+pub type Listener = Arc<dyn Fn(Arrival) + Send + Sync>;
+
+/// Panels in memory, and those who want some.
+pub(crate) struct Tier {
+    arena: Arena,
+    state: Mutex<State>,
+    /// By the bytes of a buffer.
+    readers: Mutex<BTreeMap<usize, Reader>>,
+}
+
+struct State {
+    ledger: Ledger,
+    segments: HashMap<u64, Arc<StreamedSegment>>,
+    listeners: HashMap<StreamId, Listener>,
+    registered: u64,
+}
+
+/// An open segment and its panels in memory.
+struct StreamedSegment {
+    number: u64,
+    segment: Segment,
+    /// The segment's, past the system's cache where that is possible.
+    file: Arc<File>,
+    /// Limb-major, the mask after the last column.
+    panels: Box<[Mutex<Option<Arc<Panel>>>]>,
+}
+
+impl StreamedSegment {
+    fn cell(&self, part: Part) -> Option<&Mutex<Option<Arc<Panel>>>> {
+        let columns = self.segment.description().columns;
+        let column = part.column.unwrap_or(columns);
+        let is_there = part.column.is_none_or(|column| column < columns);
+        let place = part.limb * (columns as usize + 1) + column as usize;
+        self.panels.get(place).filter(|_| is_there)
+    }
+
+    fn set(&self, part: Part, panel: Option<Arc<Panel>>) {
+        let cell = self.cell(part).expect("streams ask for what there is");
+        *lock(cell) = panel;
+    }
+
+    /// The place of a part among those that kernels read together: the mask is one more item.
+    fn position(&self, part: Part) -> usize {
+        part.column.unwrap_or(self.segment.description().columns) as usize
+    }
+}
+
+/// A segment of a snapshot whose panels are in the tier as far as there is room.
+pub(crate) struct TieredSegment {
+    tier: Arc<Tier>,
+    segment: Arc<StreamedSegment>,
+}
+
+impl TieredSegment {
+    pub(crate) fn file(&self) -> &Segment {
+        &self.segment.segment
+    }
+
+    /// A panel that a stream holds, or that is kept; `None` if it is not in memory.
+    pub(crate) fn panel(&self, part: Part) -> Option<Arc<Panel>> {
+        lock(self.segment.cell(part)?).clone()
+    }
+
+    /// Panels and masks, and how many of them are in memory.
+    pub(crate) fn panels(&self) -> (usize, usize) {
+        let panels = &self.segment.panels;
+        let resident = panels.iter().filter(|cell| lock(cell).is_some());
+        (panels.len(), resident.count())
+    }
+}
+
+impl Drop for TieredSegment {
+    fn drop(&mut self) {
+        let number = self.segment.number;
+        let mut state = self.tier.lock();
+        // Before the ledger gives their room to others.
+        for cell in &self.segment.panels {
+            *lock(cell) = None;
+        }
+        state.segments.remove(&number);
+        state.ledger.forget_segment(number);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is told once the tier is not locked any more.
+type News = Vec<(Listener, Arrival)>;
+
+/// A panel that there is room for.
+struct Load {
+    key: Key,
+    segment: Arc<StreamedSegment>,
+}
+
+impl Tier {
+    /// What the buffers of datasets of one ring degree take beside the budget.
+    pub(crate) const BUFFERS: u64 = BUFFERS as u64;
+
+    /// A tier of so many bytes whose pages alternate between these nodes, if there are several.
+    pub(crate) fn new(budget: u64, nodes: &[u32]) -> Result<Self, StoreError> {
+        let policy = match nodes {
+            [] | [_] => MemoryPolicy::Inherit,
+            nodes => MemoryPolicy::Interleave(nodes.into()),
+        };
+        let backing = Backing {
+            policy,
+            ..Backing::default()
+        };
+        let state = State {
+            ledger: Ledger::new(budget - budget / GAPS, BUFFERS as u64),
+            segments: HashMap::new(),
+            listeners: HashMap::new(),
+            registered: 0,
+        };
+        Ok(Self {
+            arena: Arena::reserve(budget as usize, backing)?,
+            state: Mutex::new(state),
+            readers: Mutex::default(),
+        })
+    }
+
+    /// Takes a segment in; none of its panels is read yet.
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        segment: Segment,
+    ) -> Result<TieredSegment, StoreError> {
+        let bytes = segment.panel_file_bytes();
+        let mut readers = lock(&self.readers);
+        if readers.range(bytes..).next().is_none() {
+            // A full segment's panels, so that a dataset has one reader.
+            let bytes = full_panel_bytes(&segment.description().parameters);
+            let buffers = NonZero::new(BUFFERS / bytes).unwrap_or(LEAST_BUFFERS);
+            let buffers = buffers.max(LEAST_BUFFERS);
+            let reader =
+                Reader::start(buffers, bytes).map_err(|source| StoreError::Reader { source })?;
+            readers.insert(bytes, reader);
+        }
+        drop(readers);
+        let description = segment.description();
+        let cells = description.parameters.limb_count() * (description.columns as usize + 1);
+        let mut state = self.lock();
+        state.registered += 1;
+        let segment = Arc::new(StreamedSegment {
+            number: state.registered,
+            panels: (0..cells).map(|_| Mutex::default()).collect(),
+            file: segment.past_the_cache(),
+            segment,
+        });
+        state.segments.insert(segment.number, Arc::clone(&segment));
+        Ok(TieredSegment {
+            tier: Arc::clone(self),
+            segment,
+        })
+    }
+
+    /// Begins to bring in these parts of the segments of one group after another.
+    fn open(
+        self: &Arc<Self>,
+        plan: Plan,
+        segments: Vec<Arc<TieredSegment>>,
+        listener: Listener,
+    ) -> Result<Stream, StoreError> {
+        let needed = plan.least_set();
+        let (id, reads) = {
+            let mut state = self.lock();
+            let capacity = state.ledger.capacity();
+            let opened = state.ledger.open(plan);
+            let (id, reads) = opened.ok_or(StoreError::Budget { needed, capacity })?;
+            state.listeners.insert(id, listener);
+            (id, reads)
+        };
+        self.act(|_, _| Vec::new());
+        Ok(Stream {
+            tier: Arc::clone(self),
+            id,
+            reads,
+            _segments: segments,
+        })
+    }
+
+    /// Changes the ledger and does what follows from it.
+    fn act(self: &Arc<Self>, change: impl FnOnce(&mut State, &mut News) -> Vec<Action>) {
+        let mut masks = self.settle(change);
+        while let Some(load) = masks.pop_front() {
+            let panel = self.expand(&load);
+            masks.extend(self.settle(|state, news| state.end(load, panel, None, news)));
+        }
+    }
+
+    /// The same but for masks that there is room for: these are left to do.
+    fn settle(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut State, &mut News) -> Vec<Action>,
+    ) -> VecDeque<Load> {
+        let mut news = News::new();
+        let mut loads = Vec::new();
+        {
+            let mut state = self.lock();
+            let mut actions = change(&mut state, &mut news);
+            actions.extend(state.ledger.advance());
+            for action in actions {
+                match action {
+                    Action::Drop(key) => state.segments[&key.segment].set(key.part, None),
+                    Action::Load(key) => loads.push(Load {
+                        key,
+                        segment: Arc::clone(&state.segments[&key.segment]),
+                    }),
+                    Action::Arrived(id, group) => {
+                        news.push((state.listeners[&id].clone(), Arrival::Group(group)));
+                    }
+                }
+            }
+        }
+        let (columns, masks): (Vec<Load>, _) = loads
+            .into_iter()
+            .partition(|load| load.key.part.column.is_some());
+        for load in columns {
+            self.read(load);
+        }
+        for (listener, arrival) in news {
+            listener(arrival);
+        }
+        masks.into()
+    }
+
+    fn read(self: &Arc<Self>, load: Load) {
+        let Part { limb, column } = load.key.part;
+        let column = column.expect("masks are not read") as usize;
+        let (offset, len) = load.segment.segment.panel_place(limb, column);
+        let tier = Arc::downgrade(self);
+        let file = Arc::clone(&load.segment.file);
+        let then = Box::new(move |bytes: io::Result<&[u8]>| {
+            // Without a tier nobody waits for it.
+            let Some(tier) = tier.upgrade() else { return };
+            let segment = &load.segment.segment;
+            let panel = match bytes {
+                Ok(bytes) => tier.build(&load, |pieces| {
+                    segment.unpack_panel(limb, column, bytes, pieces)
+                }),
+                Err(error) => Err(segment.panel_error(limb, column, error)),
+            };
+            tier.act(|state, news| state.end(load, panel, Some(len as u64), news));
+        });
+        let readers = lock(&self.readers);
+        let (_, reader) = readers
+            .range(len..)
+            .next()
+            .expect("started with the segment");
+        reader.submit(Read {
+            file,
+            offset,
+            len,
+            then,
+        });
+    }
+
+    fn expand(&self, load: &Load) -> Result<Panel, StoreError> {
+        let description = load.segment.segment.description();
+        let degree = description.parameters.degree();
+        self.build(load, |pieces| {
+            let blocks = pieces
+                .into_iter()
+                .flat_map(|piece| piece.chunks_exact_mut(degree));
+            for (seed, block) in description.seeds.iter().zip(blocks) {
+                mask::expand(seed, &description.parameters, load.key.part.limb, block);
+            }
+            Ok(())
+        })
+    }
+
+    fn build(
+        &self,
+        load: &Load,
+        fill: impl FnOnce(Vec<&mut [u32]>) -> Result<(), StoreError>,
+    ) -> Result<Panel, StoreError> {
+        let description = load.segment.segment.description();
+        let (blocks, degree) = (description.seeds.len(), description.parameters.degree());
+        let position = load.segment.position(load.key.part);
+        Panel::build_where_it_fits(&self.arena, blocks, degree, position, fill)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+impl State {
+    /// A load has ended.
+    fn end(
+        &mut self,
+        load: Load,
+        panel: Result<Panel, StoreError>,
+        read: Option<u64>,
+        news: &mut News,
+    ) -> Vec<Action> {
+        let Load { key, segment } = load;
+        match panel {
+            Ok(_) if !self.segments.contains_key(&key.segment) => {
+                self.ledger.forget(key);
+                Vec::new()
+            }
+            Ok(panel) => {
+                segment.set(key.part, Some(Arc::new(panel)));
+                self.ledger.loaded(key, read)
+            }
+            Err(error) => {
+                let (victim, again) = self.ledger.failed(key);
+                if let Some(listener) = victim.and_then(|id| self.listeners.get(&id)) {
+                    news.push((listener.clone(), Arrival::Failed(error)));
+                }
+                again.into_iter().collect()
+            }
+        }
+    }
+}
+
+impl Drop for Tier {
+    fn drop(&mut self) {
+        // The last to let go may be one of the readers' threads, which cannot wait for itself.
+        let readers = std::mem::take(&mut *lock(&self.readers));
+        let _ = thread::Builder::new().spawn(move || drop(readers));
+    }
+}
+
+/// Groups on their way into memory. Dropping it gives back what it reserved and holds.
+pub struct Stream {
+    tier: Arc<Tier>,
+    id: StreamId,
+    reads: Arc<ReadCounters>,
+    _segments: Vec<Arc<TieredSegment>>,
+}
+
+impl Stream {
+    /// Begins to bring `parts` (ascending, at least one) of the segments of one group after another
+    /// into the tier that the segments are of.
+    pub(crate) fn begin(
+        segments: Vec<Arc<TieredSegment>>,
+        parts: Vec<Part>,
+        groups: Vec<Range<usize>>,
+        listener: Listener,
+    ) -> Result<Self, StoreError> {
+        let tier = Arc::clone(&segments[0].tier);
+        let bytes = |it: &Arc<TieredSegment>| {
+            let bytes = Panel::footprint(it.file().panel_len());
+            (it.segment.number, bytes as u64)
+        };
+        let plan = Plan {
+            segments: segments.iter().map(bytes).collect(),
+            parts,
+            groups,
+        };
+        tier.open(plan, segments, listener)
+    }
+
+    /// A group is needed no more.
+    pub fn release(&self, group: usize) {
+        self.tier.act(|state, _| {
+            state.ledger.release(self.id, group);
+            Vec::new()
+        });
+    }
+
+    /// What was read so far, and found.
+    pub fn reads(&self) -> Reads {
+        self.reads.get()
+    }
+
+    /// Wants nothing any more.
+    pub fn close(&self) {
+        self.tier.act(|state, _| {
+            state.ledger.close(self.id);
+            state.listeners.remove(&self.id);
+            Vec::new()
+        });
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stream({:?})", self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests;

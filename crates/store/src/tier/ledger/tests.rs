@@ -1,0 +1,379 @@
+//! What is kept and dropped under a given plan, and that nobody waits for ever.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::HashSet;
+
+const ALL: u64 = 1 << 40;
+
+fn column(limb: usize, column: u32) -> Part {
+    let column = Some(column);
+    Part { limb, column }
+}
+
+fn mask(limb: usize) -> Part {
+    Part { limb, column: None }
+}
+
+/// Segments `from..to`, panels of 10 bytes, a group for each segment and one for each two neighbours.
+fn plan(segments: Range<u64>, parts: &[Part]) -> Plan {
+    let count = (segments.end - segments.start) as usize;
+    let mut groups = Vec::new();
+    for segment in 0..count {
+        groups.push(segment..segment + 1);
+        if segment + 1 < count {
+            groups.push(segment..segment + 2);
+        }
+    }
+    Plan {
+        segments: segments.map(|segment| (segment, 10)).collect(),
+        parts: parts.to_vec(),
+        groups,
+    }
+}
+
+/// The ledger and what follows from its actions, checked as they come.
+struct Model {
+    ledger: Ledger,
+    there: HashSet<Key>,
+    loading: Vec<Key>,
+    /// Groups that have arrived and are not released, with their keys.
+    arrived: Vec<(StreamId, usize)>,
+    open: BTreeMap<StreamId, Plan>,
+    /// Groups that were released.
+    done: BTreeMap<StreamId, usize>,
+    loads: usize,
+}
+
+impl Model {
+    fn new(capacity: u64, ahead: u64) -> Self {
+        Self {
+            ledger: Ledger::new(capacity, ahead),
+            there: HashSet::new(),
+            loading: Vec::new(),
+            arrived: Vec::new(),
+            open: BTreeMap::new(),
+            done: BTreeMap::new(),
+            loads: 0,
+        }
+    }
+
+    fn open(&mut self, plan: Plan) -> Option<StreamId> {
+        let (id, _) = self.ledger.open(plan.clone())?;
+        self.open.insert(id, plan);
+        self.advance();
+        Some(id)
+    }
+
+    fn advance(&mut self) {
+        let actions = self.ledger.advance();
+        self.note(actions);
+        let held: u64 = self.ledger.entries.values().map(|entry| entry.bytes).sum();
+        assert_eq!(held, self.ledger.used);
+        assert!(held <= self.ledger.capacity, "the budget is kept");
+        assert_eq!(
+            self.ledger.entries.len(),
+            self.there.len() + self.loading.len()
+        );
+    }
+
+    fn note(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Drop(key) => {
+                    assert!(self.there.remove(&key), "what is dropped was there");
+                    for (id, group) in &self.arrived {
+                        let mut keys = self.open[id].keys(*group);
+                        assert!(keys.all(|held| held != key), "held panels stay");
+                    }
+                }
+                Action::Load(key) => {
+                    assert!(!self.there.contains(&key) && !self.loading.contains(&key));
+                    self.loading.push(key);
+                    self.loads += 1;
+                }
+                Action::Arrived(id, group) => {
+                    let mut keys = self.open[&id].keys(group);
+                    assert!(
+                        keys.all(|key| self.there.contains(&key)),
+                        "all of it is there"
+                    );
+                    self.arrived.push((id, group));
+                }
+            }
+        }
+    }
+
+    fn load(&mut self, which: usize) {
+        let key = self.loading.swap_remove(which);
+        self.there.insert(key);
+        let arrived = self.ledger.loaded(key, Some(7));
+        self.note(arrived);
+        self.advance();
+    }
+
+    fn release(&mut self, which: usize) {
+        let (id, group) = self.arrived.remove(which);
+        *self.done.entry(id).or_default() += 1;
+        self.ledger.release(id, group);
+        match self.done[&id] == self.open[&id].groups.len() {
+            true => self.close(id),
+            false => self.advance(),
+        }
+    }
+
+    fn close(&mut self, id: StreamId) {
+        self.arrived.retain(|&(other, _)| other != id);
+        self.open.remove(&id);
+        self.ledger.close(id);
+        self.advance();
+    }
+
+    /// Loads and releases, the earliest first, until nothing moves; how many panels were loaded since
+    /// the last time.
+    fn run(&mut self) -> usize {
+        loop {
+            if !self.loading.is_empty() {
+                self.loading.reverse();
+                self.load(self.loading.len() - 1);
+                self.loading.reverse();
+            } else if !self.arrived.is_empty() {
+                self.release(0);
+            } else {
+                break;
+            }
+        }
+        assert!(self.open.is_empty(), "everybody was served");
+        std::mem::take(&mut self.loads)
+    }
+}
+
+#[test]
+fn what_fits_is_loaded_once() {
+    let mut model = Model::new(240, 40);
+    let plan = plan(
+        0..4,
+        &[
+            mask(0),
+            column(0, 0),
+            column(0, 1),
+            mask(1),
+            column(1, 0),
+            column(1, 1),
+        ],
+    );
+    for loads in [24, 0, 0] {
+        model.open(plan.clone()).unwrap();
+        assert_eq!(model.run(), loads);
+    }
+}
+
+#[test]
+fn a_panel_is_read_once_in_a_question_however_many_groups_share_it() {
+    // Two segments of three panels and no byte more.
+    let mut model = Model::new(60, 10);
+    model
+        .open(plan(0..9, &[mask(0), column(0, 0), column(0, 1)]))
+        .unwrap();
+    assert_eq!(model.run(), 27);
+}
+
+#[test]
+fn a_part_of_what_does_not_fit_stays_for_the_next_question() {
+    let mut model = Model::new(150, 20);
+    let plan = plan(0..30, &[column(0, 0)]);
+    let loads = |model: &mut Model| {
+        model.open(plan.clone()).unwrap();
+        model.run()
+    };
+    assert_eq!(loads(&mut model), 30);
+    // Where the next question begins.
+    let part = column(0, 0);
+    assert!((0..10).all(|segment| model.there.contains(&Key { segment, part })));
+    // A cyclic scan with room for 15 panels would find none of 30 by recency.
+    for _ in 0..5 {
+        let loads = loads(&mut model);
+        assert!((15..=19).contains(&loads), "{loads}");
+    }
+}
+
+#[test]
+fn what_no_question_uses_goes_first() {
+    let mut model = Model::new(120, 100);
+    model
+        .open(plan(
+            0..2,
+            &[column(0, 0), column(0, 1), column(1, 0), column(1, 1)],
+        ))
+        .unwrap();
+    model.run();
+    // Column 1 is not frequent; another dataset needs the room of six panels.
+    model
+        .open(plan(0..2, &[column(0, 0), column(1, 0)]))
+        .unwrap();
+    model
+        .open(plan(
+            7..9,
+            &[column(0, 5), column(0, 6), column(0, 7), column(0, 8)],
+        ))
+        .unwrap();
+    let of_column =
+        |model: &Model, wanted: Part| model.there.iter().filter(|key| key.part == wanted).count();
+    assert_eq!(
+        of_column(&model, column(0, 1)) + of_column(&model, column(1, 1)),
+        0
+    );
+    assert_eq!(
+        of_column(&model, column(0, 0)) + of_column(&model, column(1, 0)),
+        4
+    );
+    model.run();
+}
+
+#[test]
+fn masks_and_low_limbs_outlast_the_others() {
+    let mut model = Model::new(80, 80);
+    let parts = [mask(0), column(0, 0), mask(1), column(1, 0)];
+    model.open(plan(0..2, &parts)).unwrap();
+    model.run();
+    let mut gone = Vec::new();
+    for segment in [5, 6, 7] {
+        model
+            .open(plan(segment..segment + 1, &[column(0, 0), column(0, 1)]))
+            .unwrap();
+        model.run();
+        let is_there =
+            |part: Part| (0..2).all(|segment| model.there.contains(&Key { segment, part }));
+        gone.push(parts.map(|part| !is_there(part)));
+    }
+    assert_eq!(gone[0], [false, false, false, true]);
+    assert!(gone.iter().all(|gone| !gone[0] && !gone[2]), "{gone:?}");
+}
+
+#[test]
+fn streams_are_admitted_first_come_first_served() {
+    let mut model = Model::new(100, 10);
+    let first = model
+        .open(plan(0..4, &[column(0, 0), column(0, 1), column(0, 2)]))
+        .unwrap();
+    let large = model
+        .open(plan(10..12, &[column(0, 0), column(0, 1), column(0, 2)]))
+        .unwrap();
+    let small = model.open(plan(20..21, &[column(0, 0)])).unwrap();
+    let admitted = |model: &Model| {
+        [first, large, small].map(|id| {
+            model
+                .ledger
+                .streams
+                .get(&id)
+                .map(|stream| stream.is_admitted)
+        })
+    };
+    // The last one would fit, but is not let past the one before.
+    assert_eq!(admitted(&model), [Some(true), Some(false), Some(false)]);
+    model.close(first);
+    assert_eq!(admitted(&model), [None, Some(true), Some(true)]);
+    model.run();
+}
+
+#[test]
+fn whoever_waits_is_let_in_before_others_go_far_ahead() {
+    let mut model = Model::new(150, ALL);
+    let first = model.open(plan(0..30, &[column(0, 0)])).unwrap();
+    while !model.loading.is_empty() {
+        model.load(0);
+    }
+    // All of the budget is taken.
+    let parts = [column(0, 0), column(0, 1), column(0, 2)];
+    let second = model.open(plan(40..42, &parts)).unwrap();
+    while !model.ledger.streams[&second].is_admitted {
+        model.release(0);
+    }
+    assert!(model.done[&first] < 20, "{:?}", model.done);
+    model.run();
+}
+
+#[test]
+fn a_plan_beyond_the_budget_is_refused() {
+    let mut model = Model::new(39, ALL);
+    assert!(
+        model
+            .open(plan(0..2, &[column(0, 0), column(0, 1)]))
+            .is_none()
+    );
+    assert!(
+        model
+            .open(plan(0..1, &[column(0, 0), column(0, 1)]))
+            .is_some()
+    );
+}
+
+#[test]
+fn a_failed_load_ends_one_stream_and_is_tried_for_the_next() {
+    let mut model = Model::new(100, 50);
+    let ids = [(); 2].map(|()| model.open(plan(0..1, &[column(0, 0)])).unwrap());
+    let [key] = model.loading[..] else {
+        panic!("one load serves both")
+    };
+    assert_eq!(
+        model.ledger.failed(key),
+        (Some(ids[0]), Some(Action::Load(key)))
+    );
+    assert_eq!(model.ledger.failed(key), (Some(ids[1]), None));
+    assert!(model.ledger.entries.is_empty() && model.ledger.streams.is_empty());
+    assert_eq!(model.ledger.used, 0);
+}
+
+#[test]
+fn what_was_ordered_for_a_stream_that_is_gone_is_kept() {
+    let mut model = Model::new(100, 50);
+    let id = model.open(plan(0..2, &[column(0, 0)])).unwrap();
+    model.close(id);
+    while !model.loading.is_empty() {
+        model.load(0);
+    }
+    assert_eq!(model.ledger.kept.len(), 2);
+    model.ledger.forget_segment(0);
+    model.ledger.forget_segment(1);
+    assert_eq!((model.ledger.used, model.ledger.kept.len()), (0, 0));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Whatever streams there are, whatever comes first and whoever leaves, the others get all they need.
+    #[test]
+    fn every_stream_is_served_within_the_budget(
+        plans in prop::collection::vec((0u64..4, 1u64..8, prop::collection::btree_set((0usize..2, prop::option::of(0u32..4)), 1..6)), 1..6),
+        slack in 0u64..200,
+        ahead in 0u64..80,
+        choices in prop::collection::vec((0u8..20, any::<prop::sample::Index>()), 0..400),
+    ) {
+        let plans: Vec<Plan> = plans.into_iter().map(|(first, count, parts)| {
+            let parts: Vec<Part> = parts.into_iter().map(|(limb, column)| Part { limb, column }).collect();
+            plan(first..first + count, &parts)
+        }).collect();
+        let capacity = plans.iter().map(Plan::least_set).max().unwrap() + slack;
+        let mut model = Model::new(capacity, ahead);
+        let mut to_open = plans.into_iter();
+        for (choice, which) in choices {
+            match choice {
+                0 => if let Some(plan) = to_open.next() { model.open(plan).unwrap(); },
+                1 if !model.open.is_empty() => {
+                    let ids: Vec<StreamId> = model.open.keys().copied().collect();
+                    model.close(*which.get(&ids));
+                }
+                2..12 if !model.loading.is_empty() => model.load(which.index(model.loading.len())),
+                _ if !model.arrived.is_empty() => model.release(which.index(model.arrived.len())),
+                _ => {}
+            }
+        }
+        for plan in to_open {
+            model.open(plan).unwrap();
+        }
+        model.run();
+        prop_assert_eq!(model.ledger.streams.len(), 0);
+        prop_assert_eq!(model.ledger.committed(), 0);
+        prop_assert_eq!(model.ledger.kept.len(), model.there.len());
+    }
+}

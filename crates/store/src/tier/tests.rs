@@ -1,0 +1,182 @@
+//! Streams bring in what was written, within the budget.
+
+use super::*;
+use crate::testing::{COLUMNS, bundle, residues, send, two_limbs};
+use crate::{Snapshot, Store};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+use tempfile::TempDir;
+
+/// Blocks of the segments of the dataset.
+const BLOCKS: [u32; 3] = [3, 2, 3];
+
+fn parts(limbs: usize) -> Vec<Part> {
+    let of_limb = |limb| {
+        let columns = [None].into_iter().chain((0..COLUMNS).map(Some));
+        columns.map(move |column| Part { limb, column })
+    };
+    (0..limbs).flat_map(of_limb).collect()
+}
+
+/// Bytes of the tier in which so many panels of three blocks have room.
+fn room_for(panels: usize) -> u64 {
+    let bytes = panels * Panel::footprint(3 * two_limbs().degree());
+    bytes as u64 * GAPS / (GAPS - 1) + GAPS
+}
+
+fn store(directory: &Path, panels: usize) -> Store {
+    let store = Store::open_within(&directory.join("store"), room_for(panels), Vec::new());
+    let store = store.unwrap();
+    if store.list().unwrap().datasets.is_empty() {
+        let bundle = bundle(&directory.join("bundle"), &two_limbs(), &BLOCKS);
+        send(&store, &bundle);
+        store.publish(bundle.manifest().dataset).unwrap();
+    }
+    store
+}
+
+fn stream(
+    snapshot: &Snapshot,
+    parts: Vec<Part>,
+    groups: Vec<Range<usize>>,
+) -> Result<(Stream, Receiver<Arrival>), StoreError> {
+    let (said, heard) = channel();
+    let said = Mutex::new(said);
+    // Who listens no more was told enough.
+    let listener = Arc::new(move |arrival| drop(lock(&said).send(arrival)));
+    let stream = snapshot.stream(parts, groups, listener)?;
+    Ok((stream, heard))
+}
+
+fn group(heard: &Receiver<Arrival>) -> usize {
+    match heard.recv().unwrap() {
+        Arrival::Group(group) => group,
+        Arrival::Failed(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn groups_arrive_with_what_was_written() {
+    let directory = TempDir::new().unwrap();
+    // Two segments of six panels at a time.
+    let store = store(directory.path(), 12);
+    let snapshot = store.snapshot("a").unwrap();
+    let groups = vec![0..1, 0..2, 1..2, 1..3, 2..3];
+    let (stream, heard) = stream(&snapshot, parts(2), groups.clone()).unwrap();
+    let degree = two_limbs().degree();
+    for _ in 0..groups.len() {
+        let arrived = group(&heard);
+        for segment in groups[arrived].clone() {
+            let description = snapshot.segment(segment).description();
+            for limb in 0..2 {
+                for column in 0..COLUMNS as usize {
+                    let panel = snapshot.panel(segment, limb, column).unwrap();
+                    let all: Vec<u32> = panel.pieces().flatten().copied().collect();
+                    assert!(all == residues(description, limb, column));
+                }
+                let masks = snapshot.mask(segment, limb).unwrap();
+                let mut expected = vec![0; degree];
+                for (block, seed) in description.seeds.iter().enumerate() {
+                    mask::expand(seed, &description.parameters, limb, &mut expected);
+                    assert_eq!(masks.blocks(block..block + 1, degree), expected);
+                }
+            }
+        }
+        stream.release(arrived);
+    }
+    let file_bytes = |segment| snapshot.segment(segment).panel_file_bytes() as u64;
+    let bytes: u64 = (0..3).map(|segment| 4 * file_bytes(segment)).sum();
+    let reads = stream.reads();
+    assert_eq!(
+        (reads.bytes, reads.panels, reads.masks, reads.found),
+        (bytes, 12, 6, 0)
+    );
+}
+
+#[test]
+fn what_is_in_memory_is_not_read_again() {
+    let directory = TempDir::new().unwrap();
+    let store = store(directory.path(), 18);
+    let snapshot = store.snapshot("a").unwrap();
+    let count = |limbs| {
+        let (stream, heard) = stream(&snapshot, parts(limbs), vec![0..2, 1..3]).unwrap();
+        for _ in 0..2 {
+            stream.release(group(&heard));
+        }
+        stream.reads()
+    };
+    let [fewer, all, again] = [1, 2, 2].map(count);
+    assert_eq!((fewer.panels, fewer.masks, fewer.found), (6, 3, 0));
+    assert_eq!((all.panels, all.masks, all.found), (6, 3, 9));
+    assert_eq!((again.panels, again.masks, again.found), (0, 0, 18));
+    let report = snapshot.placement().unwrap();
+    assert_eq!((report.resident_panels, report.panels), (18, 18));
+}
+
+#[test]
+fn a_group_beyond_the_budget_is_refused_with_what_would_do() {
+    let directory = TempDir::new().unwrap();
+    drop(store(directory.path(), 18));
+    let store = store(directory.path(), 4);
+    let snapshot = store.snapshot("a").unwrap();
+    let refused = stream(&snapshot, parts(2), vec![0..1, 2..3]).err().unwrap();
+    assert_eq!(refused.kind(), crate::ErrorKind::MemoryFull);
+    assert!(refused.to_string().contains("--memory"), "{refused}");
+    assert!(stream(&snapshot, parts(1), vec![0..1, 2..3]).is_ok());
+}
+
+#[test]
+fn a_damaged_panel_ends_the_streams_that_need_it_and_no_other() {
+    let directory = TempDir::new().unwrap();
+    let store = store(directory.path(), 18);
+    let snapshot = store.snapshot("a").unwrap();
+    let file = snapshot.segment(1);
+    let (offset, _) = file.panel_place(1, 0);
+    let mut bytes = std::fs::read(file.path()).unwrap();
+    bytes[offset as usize + 5] ^= 1;
+    std::fs::write(file.path(), bytes).unwrap();
+    let failed = |heard: &Receiver<Arrival>| {
+        heard.iter().find_map(|arrival| match arrival {
+            Arrival::Failed(error) => Some(error.to_string()),
+            Arrival::Group(_) => None,
+        })
+    };
+    let both = [(); 2].map(|()| stream(&snapshot, parts(2), vec![0..1, 1..2]).unwrap());
+    for (_, heard) in &both {
+        let message = failed(heard).unwrap();
+        assert!(
+            message.contains("panel (limb 1, column 0) of segment 1"),
+            "{message}"
+        );
+    }
+    let (other, heard) = stream(&snapshot, parts(1), vec![0..2, 1..3]).unwrap();
+    assert_eq!([group(&heard), group(&heard)], [0, 1]);
+    drop((other, both));
+    assert_eq!(tier(&store).lock().ledger.streams(), 0);
+}
+
+#[test]
+fn streams_that_go_away_give_all_back() {
+    let directory = TempDir::new().unwrap();
+    let store = store(directory.path(), 12);
+    let snapshot = store.snapshot("a").unwrap();
+    for _ in 0..20 {
+        // The second waits for the first, and both go before they are done.
+        let gone = [(); 2].map(|()| stream(&snapshot, parts(2), vec![0..2, 1..3]).unwrap());
+        drop(gone);
+    }
+    let (stream, heard) = stream(&snapshot, parts(2), vec![0..2, 1..3]).unwrap();
+    for _ in 0..2 {
+        stream.release(group(&heard));
+    }
+    drop(stream);
+    // A dataset that is gone leaves nothing in memory.
+    let tier = Arc::clone(tier(&store));
+    store.delete("a").unwrap();
+    drop((snapshot, store));
+    assert_eq!(tier.lock().ledger.used(), 0);
+}
+
+fn tier(store: &Store) -> &Arc<Tier> {
+    store.tier().expect("the store has a budget")
+}
