@@ -14,8 +14,11 @@ FUZZ_SECONDS ?= 5
 FUZZ_TARGET ?=
 # Options of oboro bench numa.
 NUMA_BENCH ?=
+# Options of oboro bench ssd, and where its figures go.
+SSD_BENCH ?=
+SSD_FIGURES ?= $(or $(CARGO_TARGET_DIR),target)/bench-ssd
 
-.PHONY: help demo bench-alloc bench-engine bench-mining bench-numa bench-ring bench-support bench-table6 bench-tasks test test-numa fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
+.PHONY: help demo bench-alloc bench-engine bench-mining bench-numa bench-ring bench-ssd bench-support bench-table6 bench-tasks test test-numa fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -71,6 +74,9 @@ bench-ring: | toolchain-build ## Time the transform and the vector kernels
 
 bench-tasks: | toolchain-build ## Time the scheduler, and show what its orders are worth
 	cargo bench --quiet --locked -p oboro-tasks --bench tasks
+
+bench-ssd: build .venv-bench/installed ## Data larger than memory, swapped and streamed; SSD_BENCH=--quick for minutes
+	"$(OBORO)" bench ssd --json $(SSD_BENCH) | .venv-bench/bin/python bench/ssd_plots.py --out "$(SSD_FIGURES)"
 
 bench-support: build .venv-bench/installed ## Count all pairs in large data, on ciphertext and by other means
 	.venv-bench/bin/python bench/support.py --oboro "$(OBORO)" --threads $(BENCH_THREADS)

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Home, says};
+use common::{Home, says, until};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -380,4 +380,122 @@ fn numa_speaks_to_people() {
     home.misused("bench numa --loops 0");
     home.misused("bench numa --runs 2");
     home.misused("bench numa --nodes 1");
+}
+
+const LARGER_THAN_MEMORY: &str =
+    "bench ssd --items 5 --transactions 9000 --threads 2 --runs 1 --limit 160MiB";
+
+#[test]
+fn ssd_mines_in_every_mode_that_is_possible_here() {
+    let home = home();
+    let printed = lines(&home, LARGER_THAN_MEMORY);
+    let (summary, lines) = printed.split_last().unwrap();
+    assert_eq!(summary["bench"], "ssd");
+    assert_eq!(summary["workload"], "mining");
+    assert_eq!(summary["verified"], true);
+    assert_eq!(summary["budget_bytes"], 160 << 20);
+    assert!(summary["needed_bytes"].as_u64() > summary["stored_bytes"].as_u64());
+
+    let of = |bench: &str| -> Vec<&Value> {
+        let lines = lines.iter().filter(|line| line["bench"] == bench);
+        lines.collect()
+    };
+    let modes = of("ssd mode");
+    assert_eq!(
+        summary["modes"].as_array().unwrap(),
+        &modes.iter().copied().cloned().collect::<Vec<_>>()
+    );
+    let left_out = summary["left_out"].to_string();
+    for (mode, times) in [("memory", 1), ("swap", 2), ("streaming", 1)] {
+        let found = modes.iter().filter(|line| line["mode"] == mode).count();
+        match found {
+            0 => assert!(left_out.contains(&format!("\"{mode}, ")), "{left_out}"),
+            found => assert_eq!(found, times, "{mode}: {left_out}"),
+        }
+    }
+    assert_eq!(modes[0]["mode"], "memory");
+
+    let setting = |line: &Value| {
+        ["mode", "device", "limit_bytes", "page_cluster"].map(|field| line[field].clone())
+    };
+    for mode in modes {
+        let asked: Vec<_> = of("ssd question")
+            .into_iter()
+            .filter(|line| setting(line) == setting(mode))
+            .map(|line| {
+                assert_eq!(line["verified"], true, "{line}");
+                // Three blocks of 4096 slots; single items need one limb, pairs two.
+                let limbs = line["length"].as_u64().unwrap();
+                assert_eq!(line["packed_bytes"], 5 * 3 * 4096 * limbs * 7 / 2, "{line}");
+                ["pass", "length", "itemsets"].map(|field| line[field].as_u64().unwrap())
+            })
+            .collect();
+        assert_eq!(asked, [[0, 1, 5], [0, 2, 10], [1, 1, 5], [1, 2, 10]]);
+        let sampled = of("ssd sample");
+        let mut samples = sampled.iter().filter(|line| setting(line) == setting(mode));
+        let sample = samples.next().unwrap();
+        assert!(sample["seconds"].as_f64() > Some(0.0), "{sample}");
+        assert!(
+            sample["resident_bytes"].as_u64() > Some(1 << 20),
+            "{sample}"
+        );
+        assert!(mode["peak_resident_bytes"].as_u64() >= sample["resident_bytes"].as_u64());
+    }
+    let left = fs::read_dir(home.path("tmp")).unwrap().count();
+    assert_eq!(left, 0, "temporary files are left behind");
+}
+
+#[test]
+fn ssd_undoes_everything_when_it_is_interrupted() {
+    let home = home();
+    let process = home.start(LARGER_THAN_MEMORY);
+    let begun = || fs::read_dir(home.path("tmp")).unwrap().next();
+    until("files are there", begun).unwrap();
+    process.interrupt();
+    let ended = process.ended();
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    says(&ended.stderr, &["error: interrupted"]);
+    let left = fs::read_dir(home.path("tmp")).unwrap().count();
+    assert_eq!(left, 0, "temporary files are left behind");
+}
+
+#[test]
+fn ssd_speaks_to_people() {
+    let home = home();
+    // A directory that is none keeps swap and streaming away.
+    let text = home.done(&format!("{LARGER_THAN_MEMORY} --device nowhere"));
+    says(
+        &text,
+        &[
+            "all in memory: first pass",
+            "queue",
+            "all supports equal the plaintext's",
+            "left out: swap, nowhere",
+            "left out: streaming, nowhere",
+        ],
+    );
+    home.misused("bench ssd --device tmp=0");
+    home.misused("bench ssd --runs 0");
+    home.misused("bench ssd --workload unknown");
+    assert!(home.refused("bench ssd --max-len 0").contains("--max-len"));
+}
+
+#[test]
+fn read_tells_what_a_disk_gives() {
+    let home = home();
+    home.write("small", [0; 1000]);
+    says(&home.refused("bench read small"), &["mebibyte"]);
+    says(&home.refused("bench read missing"), &["missing"]);
+    home.write("large", vec![7; 3 << 20]);
+    let ended = home.run("bench read large --depth 2 --seconds 1 --json");
+    if ended.code == Some(0) {
+        let summary: Value = serde_json::from_str(&ended.stdout).unwrap();
+        assert_eq!(summary["depth"], 2);
+        let (bytes, seconds) = (summary["bytes"].as_f64(), summary["seconds"].as_f64());
+        let rate = bytes.unwrap() / seconds.unwrap();
+        assert_eq!(summary["bytes_per_second"].as_f64(), Some(rate));
+    } else {
+        // Some file systems, such as tmpfs before Linux 6.6, always have a cache.
+        says(&ended.stderr, &["choose a file on a disk"]);
+    }
 }

@@ -10,6 +10,7 @@
 pub mod plaintext;
 pub mod proxy;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -285,6 +286,11 @@ impl Process {
         assert_eq!(ended.stderr, "", "{ended:?}");
         assert!(ended.stdout.ends_with('\n'), "{ended:?}");
         serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+    }
+
+    /// Asks it to end, as Ctrl-C does.
+    pub fn interrupt(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
     }
 
     /// Kills it as a power cut would (SIGKILL) and waits until it is gone.

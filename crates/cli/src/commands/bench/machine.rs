@@ -14,8 +14,20 @@ pub fn processor() -> String {
 
 /// The largest resident set, in bytes, that a running process has had.
 pub fn peak_bytes(process: u32) -> io::Result<u64> {
+    process_bytes(process, "VmHWM")
+}
+
+/// The bytes of a running process by a name of `/proc/PID/status`, such as `VmRSS`.
+pub fn process_bytes(process: u32, name: &str) -> io::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
-    memory(&status, "VmHWM").ok_or_else(|| io::Error::other("/proc tells no peak of its memory"))
+    memory(&status, name).ok_or_else(|| io::Error::other(format!("/proc tells no {name} of it")))
+}
+
+/// The bytes that a running process has had read from disks, swapped ones among them.
+pub fn read_bytes(process: u32) -> io::Result<u64> {
+    let account = fs::read_to_string(format!("/proc/{process}/io"))?;
+    let bytes = field(&account, "read_bytes").and_then(|bytes| bytes.parse().ok());
+    bytes.ok_or_else(|| io::Error::other("/proc tells not what it has read"))
 }
 
 /// The bytes of a NUMA node that hold nothing, or files that the kernel can read again; `None` if it

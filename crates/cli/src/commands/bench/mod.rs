@@ -6,7 +6,9 @@
 mod itemsets;
 mod machine;
 mod numa;
+mod read;
 mod server;
+mod ssd;
 mod support;
 mod workload;
 
@@ -24,12 +26,16 @@ pub struct Arguments {
 #[derive(Subcommand)]
 enum Benchmark {
     Numa(numa::Arguments),
+    Read(read::Arguments),
+    Ssd(ssd::Arguments),
     Support(support::Arguments),
 }
 
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     match &arguments.benchmark {
         Benchmark::Numa(arguments) => numa::run(arguments, output),
+        Benchmark::Read(arguments) => read::run(arguments, output),
+        Benchmark::Ssd(arguments) => ssd::run(arguments, output),
         Benchmark::Support(arguments) => support::run(arguments, output),
     }
 }

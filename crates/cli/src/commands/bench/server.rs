@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -28,27 +28,30 @@ impl Server {
         placement: Policy,
         memory: Option<ByteSize>,
     ) -> Result<Self, Failure> {
-        let failed = |problem: String| {
-            Failure::from(format!(
-                "cannot start the server to measure: {problem}; check the space in the temporary directory"
-            ))
+        // Within a budget nothing is placed.
+        let options = match memory {
+            Some(memory) => ["--memory".to_owned(), memory.as_u64().to_string()],
+            None => ["--placement".to_owned(), placement.to_string()],
         };
-        let mut command = Command::new(
-            std::env::current_exe().map_err(|error| failed(format!("this command: {error}")))?,
-        );
+        Self::start_by(Command::new(this_program()?), data, threads, &options)
+    }
+
+    /// One with these `options`, by way of a `command` that runs [`this_program`].
+    pub fn start_by(
+        mut command: Command,
+        data: &Path,
+        threads: NonZeroUsize,
+        options: &[String],
+    ) -> Result<Self, Failure> {
         command
             .args(["serve", "--json", "--listen", "127.0.0.1:0"])
             .arg("--data")
             .arg(data)
             .args(["--threads", &threads.to_string()])
             .args(["--moment-cache", "0"])
+            .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
-        // Within a budget nothing is placed.
-        match memory {
-            Some(memory) => command.args(["--memory", &memory.as_u64().to_string()]),
-            None => command.args(["--placement", &placement.to_string()]),
-        };
         if std::env::var_os("OBORO_LOG").is_none() {
             command.env("OBORO_LOG", "warn");
         }
@@ -78,6 +81,11 @@ impl Server {
         })?)
     }
 
+    /// Its process.
+    pub fn id(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
     /// The largest resident set it has had, in bytes.
     pub fn peak_bytes(&self) -> Result<u64, Failure> {
         let peak = machine::peak_bytes(self.child.id())
@@ -88,7 +96,7 @@ impl Server {
     /// Asks it to end and waits until it has; how long that took.
     pub fn stop(mut self) -> Result<Duration, Failure> {
         let (ended, took) = timed(|| {
-            kill_process(Pid::from_child(&self.child), Signal::TERM)?;
+            kill_process(self.id(), Signal::TERM)?;
             self.child.wait()
         });
         match ended {
@@ -97,6 +105,18 @@ impl Server {
             Err(error) => Err(format!("cannot stop the server: {error}; end it by hand").into()),
         }
     }
+}
+
+/// This command.
+pub fn this_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| failed(format!("this command: {error}")))
+}
+
+fn failed(problem: String) -> Failure {
+    format!(
+        "cannot start the server to measure: {problem}; check the space in the temporary directory"
+    )
+    .into()
 }
 
 impl Drop for Server {

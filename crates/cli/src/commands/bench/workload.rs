@@ -46,21 +46,25 @@ impl Workload {
 
     /// All itemsets of the length asked for, in lexicographic order.
     pub fn itemsets(&self) -> Result<Vec<Itemset>, Failure> {
+        self.itemsets_of_length(self.max_len)
+    }
+
+    /// All itemsets of another length, in lexicographic order.
+    pub fn itemsets_of_length(&self, length: usize) -> Result<Vec<Itemset>, Failure> {
         let longest = MAX_LENGTH.min(self.items as usize);
-        if !(1..=longest).contains(&self.max_len) {
+        if !(1..=longest).contains(&length) {
             return Err(format!(
-                "--max-len {} is not possible with {} items; choose 1 to {longest}",
-                self.max_len, self.items
+                "--max-len {length} is not possible with {} items; choose 1 to {longest}",
+                self.items
             )
             .into());
         }
-        let itemsets: Vec<_> = Combinations::new(self.items, self.max_len)
+        let itemsets: Vec<_> = Combinations::new(self.items, length)
             .take(MOST_ITEMSETS + 1)
             .collect();
         if itemsets.len() > MOST_ITEMSETS {
             return Err(format!(
-                "there are more than {MOST_ITEMSETS} itemsets of length {}; choose fewer --items or a smaller --max-len",
-                self.max_len
+                "there are more than {MOST_ITEMSETS} itemsets of length {length}; choose fewer --items or a smaller --max-len"
             )
             .into());
         }

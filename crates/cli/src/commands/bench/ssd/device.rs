@@ -1,0 +1,261 @@
+//! Where ciphertext or swap lies: a directory or a block device, and how fast it reads directly.
+
+use super::limit::Limits;
+use bytesize::ByteSize;
+use serde::Serialize;
+use serde_json::Value;
+use std::fs;
+use std::os::linux::fs::MetadataExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What fio and `oboro bench read` keep under way.
+const DEPTH: usize = 32;
+/// How long they read, again from the start if need be.
+const SECONDS: u16 = 3;
+
+/// As given on the command line: `PATH` or `PATH=SIZE`, the latter read at no more than so many bytes a
+/// second.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Device {
+    pub path: PathBuf,
+    /// By which a slower device is emulated.
+    pub reads_per_second: Option<u64>,
+}
+
+impl std::str::FromStr for Device {
+    type Err = String;
+
+    fn from_str(given: &str) -> Result<Self, String> {
+        let rate = |(path, rate): (&str, &str)| {
+            let rate: ByteSize = rate.parse().ok()?;
+            Some((path.into(), rate.as_u64()))
+        };
+        match given.rsplit_once('=').and_then(rate) {
+            Some((_, 0)) => Err("a device that reads nothing measures nothing".to_owned()),
+            Some((path, rate)) => Ok(Self {
+                path,
+                reads_per_second: Some(rate),
+            }),
+            None => Ok(Self {
+                path: given.into(),
+                reads_per_second: None,
+            }),
+        }
+    }
+}
+
+impl Device {
+    /// As fast as it is.
+    pub fn in_directory(path: &Path) -> Self {
+        Self {
+            path: path.into(),
+            reads_per_second: None,
+        }
+    }
+
+    pub fn is_block_device(&self) -> bool {
+        fs::metadata(&self.path).is_ok_and(|metadata| metadata.file_type().is_block_device())
+    }
+
+    /// The disk that it is, or that it lies on; `None` if it lies on none, as on tmpfs.
+    pub fn disk(&self) -> Option<Disk> {
+        let metadata = fs::metadata(&self.path).ok()?;
+        let number = match metadata.file_type().is_block_device() {
+            true => metadata.st_rdev(),
+            false => metadata.st_dev(),
+        };
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        Disk::of(&fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?)
+    }
+
+    /// What a process may read from it.
+    pub fn limits(&self) -> Result<Limits, String> {
+        let throttle = match (self.reads_per_second, self.disk()) {
+            (None, _) => None,
+            (Some(rate), Some(disk)) => Some((disk.number, rate)),
+            (Some(_), None) => {
+                return Err(format!("{} is on no disk to throttle", self.path.display()));
+            }
+        };
+        Ok(Limits {
+            memory: None,
+            reads_per_second: throttle,
+        })
+    }
+}
+
+/// A whole disk, not a partition.
+#[derive(Debug, PartialEq)]
+pub struct Disk {
+    /// As in `/proc/diskstats`.
+    pub name: String,
+    /// `MAJOR:MINOR`.
+    pub number: String,
+}
+
+impl Disk {
+    /// From its directory in sysfs, or that of a partition.
+    fn of(directory: &Path) -> Option<Self> {
+        let whole = match directory.join("partition").exists() {
+            true => directory.parent()?,
+            false => directory,
+        };
+        Some(Self {
+            name: whole.file_name()?.to_str()?.to_owned(),
+            number: fs::read_to_string(whole.join("dev"))
+                .ok()?
+                .trim()
+                .to_owned(),
+        })
+    }
+}
+
+/// What a device reads sequentially past the page cache.
+#[derive(Clone, Copy, Serialize)]
+pub struct DirectRead {
+    #[serde(rename = "direct_read_bytes_per_second")]
+    pub bytes_per_second: f64,
+    #[serde(rename = "direct_read_source")]
+    pub source: Source,
+}
+
+/// The program that read.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    Fio,
+    /// `oboro bench read`.
+    Own,
+}
+
+impl DirectRead {
+    /// Reads these files one after the other, at no more than the device's emulated rate.
+    pub fn measure(device: &Device, files: &[PathBuf]) -> Result<Self, String> {
+        let groups = device.limits()?.impose()?;
+        let failed = |problem: String| {
+            let path = device.path.display();
+            format!("reading {path} directly is not possible: {problem}")
+        };
+        let source = match runs("fio") {
+            true => Source::Fio,
+            false => Source::Own,
+        };
+        let mut command = match source {
+            Source::Fio => fio(groups.command("fio".as_ref()), files),
+            Source::Own => {
+                let this = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
+                own(groups.command(this.as_os_str()), files)
+            }
+        };
+        let ended = command
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| failed(error.to_string()))?;
+        match source.rate(&ended.stdout) {
+            Some(bytes_per_second) if ended.status.success() => Ok(Self {
+                bytes_per_second,
+                source,
+            }),
+            _ => Err(failed(
+                String::from_utf8_lossy(&ended.stderr).trim().to_owned(),
+            )),
+        }
+    }
+}
+
+/// Whether there is a program of this name that tells its version.
+pub fn runs(program: &str) -> bool {
+    let mut command = Command::new(program);
+    let quiet = command.arg("--version").stdout(Stdio::null());
+    let ended = quiet.stdin(Stdio::null()).stderr(Stdio::null()).status();
+    ended.is_ok_and(|status| status.success())
+}
+
+fn fio(mut command: Command, files: &[PathBuf]) -> Command {
+    // A colon separates names.
+    let names: Vec<_> = files
+        .iter()
+        .map(|file| file.to_string_lossy().replace(':', "\\:"))
+        .collect();
+    command
+        .args(["--name=direct", "--readonly", "--rw=read", "--direct=1"])
+        .args(["--bs=1M", "--ioengine=libaio", "--output-format=json"])
+        .args(["--file_service_type=sequential", "--time_based"])
+        .arg(format!("--iodepth={DEPTH}"))
+        .arg(format!("--runtime={SECONDS}"))
+        .arg(format!("--filename={}", names.join(":")));
+    command
+}
+
+fn own(mut command: Command, files: &[PathBuf]) -> Command {
+    command
+        .args(["bench", "read", "--json"])
+        .args(["--depth", &DEPTH.to_string()])
+        .args(["--seconds", &SECONDS.to_string()])
+        .args(files);
+    command
+}
+
+impl Source {
+    /// Bytes per second, from what the program reported.
+    fn rate(self, report: &[u8]) -> Option<f64> {
+        let report: Value = serde_json::from_slice(report).ok()?;
+        let rate = match self {
+            Self::Fio => &report["jobs"][0]["read"]["bw_bytes"],
+            Self::Own => &report["bytes_per_second"],
+        };
+        rate.as_f64().filter(|&rate| rate > 0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(given: &str) -> (PathBuf, Option<u64>) {
+        let device: Device = given.parse().unwrap();
+        (device.path, device.reads_per_second)
+    }
+
+    #[test]
+    fn devices_may_be_made_slower() {
+        assert_eq!(device("/mnt/ssd"), ("/mnt/ssd".into(), None));
+        assert_eq!(
+            device("/mnt/ssd=200MB"),
+            ("/mnt/ssd".into(), Some(200_000_000))
+        );
+        assert_eq!(device("/mnt/a=b"), ("/mnt/a=b".into(), None));
+        assert_eq!(device("/mnt/a=b=1KiB"), ("/mnt/a=b".into(), Some(1024)));
+        assert!("/mnt/ssd=0".parse::<Device>().is_err());
+    }
+
+    #[test]
+    fn partitions_belong_to_disks() {
+        let sys = tempfile::tempdir().unwrap();
+        let disk = sys.path().join("vda");
+        let partition = disk.join("vda1");
+        fs::create_dir_all(&partition).unwrap();
+        fs::write(disk.join("dev"), "254:0\n").unwrap();
+        fs::write(partition.join("dev"), "254:1\n").unwrap();
+        fs::write(partition.join("partition"), "1\n").unwrap();
+        let expected = Disk {
+            name: "vda".to_owned(),
+            number: "254:0".to_owned(),
+        };
+        assert_eq!(Disk::of(&disk).as_ref(), Some(&expected));
+        assert_eq!(Disk::of(&partition), Some(expected));
+        assert_eq!(Disk::of(sys.path()), None);
+    }
+
+    #[test]
+    fn rates_are_those_that_programs_report() {
+        let fio = br#"{"jobs": [{"read": {"bw_bytes": 5, "bw": 6}}]}"#;
+        assert_eq!(Source::Fio.rate(fio), Some(5.0));
+        let own = br#"{"bytes_per_second": 2.5}"#;
+        assert_eq!(Source::Own.rate(own), Some(2.5));
+        assert_eq!(Source::Own.rate(fio), None);
+        assert_eq!(Source::Fio.rate(b"fio: no such file"), None);
+    }
+}

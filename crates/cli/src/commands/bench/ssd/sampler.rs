@@ -1,0 +1,313 @@
+//! Once a second, what Linux tells of a process and of the disk that it reads from.
+
+use super::Setting;
+use crate::commands::bench::machine;
+use crate::output::{Failure, Output, bytes};
+use serde::Serialize;
+use std::fs;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The unit of the disk's counters.
+const SECTOR: u64 = 512;
+
+/// Prints samples until it is stopped.
+pub struct Sampler {
+    stop: Sender<()>,
+    thread: JoinHandle<Result<(), Failure>>,
+}
+
+impl Sampler {
+    /// Of this process and, if it has one, this disk.
+    pub fn start(process: u32, disk: Option<String>, setting: Setting, output: Output) -> Self {
+        let (stop, stopped) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let begun = Instant::now();
+            let Some(mut before) = Reading::now(process, disk.as_deref()) else {
+                return Ok(());
+            };
+            loop {
+                let ended = stopped.recv_timeout(INTERVAL) != Err(RecvTimeoutError::Timeout);
+                let Some(now) = Reading::now(process, disk.as_deref()) else {
+                    return Ok(());
+                };
+                let sample = Sample::between(&setting, begun.elapsed(), &before, &now);
+                output.result(&sample, || sample.text())?;
+                before = now;
+                if ended {
+                    return Ok(());
+                }
+            }
+        });
+        Self { stop, thread }
+    }
+
+    /// Prints what came since the last one.
+    pub fn stop(self) -> Result<(), Failure> {
+        // It has stopped by itself if the process has ended.
+        let _ = self.stop.send(());
+        self.thread.join().expect("sampling does not panic")
+    }
+}
+
+/// One line. Rates and times are those since the one before.
+#[derive(Serialize)]
+struct Sample<'s> {
+    bench: &'static str,
+    #[serde(flatten)]
+    setting: &'s Setting,
+    /// Since sampling began.
+    seconds: f64,
+    /// Requests waiting or under way, on average: iostat's `aqu-sz`.
+    queue_length: Option<f64>,
+    read_mb_per_second: Option<f64>,
+    written_mb_per_second: Option<f64>,
+    /// From request to completion, on average.
+    await_milliseconds: Option<f64>,
+    resident_bytes: u64,
+    swapped_bytes: u64,
+    major_faults: u64,
+    /// Processors' time over time.
+    user_cpu: f64,
+    system_cpu: f64,
+}
+
+impl<'s> Sample<'s> {
+    fn between(setting: &'s Setting, since: Duration, before: &Reading, now: &Reading) -> Self {
+        let seconds = (now.at - before.at).as_secs_f64().max(1e-3);
+        let disk = before.disk.zip(now.disk);
+        let disk = disk.map(|(before, now)| now.since(before));
+        let rate = |count: fn(&DiskCounters) -> u64| disk.map(|disk| count(&disk) as f64 / seconds);
+        let ticks = |spent: u64| spent as f64 / rustix::param::clock_ticks_per_second() as f64;
+        let process = now.process.since(before.process);
+        Self {
+            bench: "ssd sample",
+            setting,
+            seconds: since.as_secs_f64(),
+            queue_length: rate(|disk| disk.queue_milliseconds).map(|length| length / 1e3),
+            read_mb_per_second: rate(|disk| disk.read_sectors * SECTOR).map(|rate| rate / 1e6),
+            written_mb_per_second: rate(|disk| disk.written_sectors * SECTOR)
+                .map(|rate| rate / 1e6),
+            await_milliseconds: disk
+                .map(|disk| disk.waited_milliseconds as f64 / disk.requests.max(1) as f64),
+            resident_bytes: now.resident_bytes,
+            swapped_bytes: now.swapped_bytes,
+            major_faults: process.major_faults,
+            user_cpu: ticks(process.user_ticks) / seconds,
+            system_cpu: ticks(process.system_ticks) / seconds,
+        }
+    }
+
+    fn text(&self) -> String {
+        let figure = |figure: Option<f64>| figure.map_or("-".to_owned(), |it| format!("{it:.1}"));
+        format!(
+            "{:>6.1} s  queue {:>6}  {:>7} MB/s read  {:>6} ms  {:>11} resident  {:>7} faults  {:.2} + {:.2} CPU\n",
+            self.seconds,
+            figure(self.queue_length),
+            figure(self.read_mb_per_second),
+            figure(self.await_milliseconds),
+            bytes(self.resident_bytes),
+            self.major_faults,
+            self.user_cpu,
+            self.system_cpu,
+        )
+    }
+}
+
+/// Everything at one moment.
+struct Reading {
+    at: Instant,
+    disk: Option<DiskCounters>,
+    process: ProcessCounters,
+    resident_bytes: u64,
+    swapped_bytes: u64,
+}
+
+impl Reading {
+    /// `None` if the process has ended.
+    fn now(process: u32, disk: Option<&str>) -> Option<Self> {
+        let statistics = fs::read_to_string("/proc/diskstats").unwrap_or_default();
+        Some(Self {
+            at: Instant::now(),
+            disk: disk.and_then(|name| DiskCounters::read(&statistics, name)),
+            process: ProcessCounters::of(process)?,
+            resident_bytes: machine::process_bytes(process, "VmRSS").ok()?,
+            // A kernel without swap does not tell.
+            swapped_bytes: machine::process_bytes(process, "VmSwap").unwrap_or(0),
+        })
+    }
+}
+
+/// A disk's row in `/proc/diskstats` (Documentation/admin-guide/iostats.rst).
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct DiskCounters {
+    requests: u64,
+    read_sectors: u64,
+    written_sectors: u64,
+    waited_milliseconds: u64,
+    queue_milliseconds: u64,
+}
+
+impl DiskCounters {
+    fn read(statistics: &str, name: &str) -> Option<Self> {
+        let fields = statistics.lines().find_map(|line| {
+            let mut fields = line.split_whitespace().skip(2);
+            (fields.next() == Some(name)).then_some(fields)
+        })?;
+        let fields: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();
+        let [
+            reads,
+            _,
+            read_sectors,
+            read_milliseconds,
+            writes,
+            _,
+            written_sectors,
+            write_milliseconds,
+            _,
+            _,
+            queue_milliseconds,
+            ..,
+        ] = fields[..]
+        else {
+            return None;
+        };
+        Some(Self {
+            requests: reads + writes,
+            read_sectors,
+            written_sectors,
+            waited_milliseconds: read_milliseconds + write_milliseconds,
+            queue_milliseconds,
+        })
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            requests: self.requests.saturating_sub(before.requests),
+            read_sectors: self.read_sectors.saturating_sub(before.read_sectors),
+            written_sectors: self.written_sectors.saturating_sub(before.written_sectors),
+            waited_milliseconds: self
+                .waited_milliseconds
+                .saturating_sub(before.waited_milliseconds),
+            queue_milliseconds: self
+                .queue_milliseconds
+                .saturating_sub(before.queue_milliseconds),
+        }
+    }
+}
+
+/// Of `/proc/PID/stat` (proc_pid_stat(5)).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProcessCounters {
+    pub major_faults: u64,
+    user_ticks: u64,
+    system_ticks: u64,
+}
+
+impl ProcessCounters {
+    pub fn of(process: u32) -> Option<Self> {
+        Self::read(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+    }
+
+    fn read(stat: &str) -> Option<Self> {
+        // The second field is the program's name, in parentheses, with whatever is in it.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        // The third field is the first after the name.
+        let field = |number: usize| fields.get(number - 3)?.parse().ok();
+        Some(Self {
+            major_faults: field(12)?,
+            user_ticks: field(14)?,
+            system_ticks: field(15)?,
+        })
+    }
+
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            major_faults: self.major_faults.saturating_sub(before.major_faults),
+            user_ticks: self.user_ticks.saturating_sub(before.user_ticks),
+            system_ticks: self.system_ticks.saturating_sub(before.system_ticks),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disks_are_known_by_their_whole_names() {
+        let statistics = "   8       1 sda1 9 9 9 9 9 9 9 9 9 9 9\n   \
+            8       0 sda 10 1 20 30 40 2 50 60 0 70 80 1 2 3 4 5 6\n";
+        let expected = DiskCounters {
+            requests: 50,
+            read_sectors: 20,
+            written_sectors: 50,
+            waited_milliseconds: 90,
+            queue_milliseconds: 80,
+        };
+        assert_eq!(DiskCounters::read(statistics, "sda"), Some(expected));
+        assert_eq!(DiskCounters::read(statistics, "sd"), None);
+        assert_eq!(DiskCounters::read("8 0 sda 1 2 3\n", "sda"), None);
+    }
+
+    #[test]
+    fn names_of_programs_may_hold_anything() {
+        let stat = "42 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14\n";
+        let expected = ProcessCounters {
+            major_faults: 9,
+            user_ticks: 11,
+            system_ticks: 12,
+        };
+        assert_eq!(ProcessCounters::read(stat), Some(expected));
+        assert_eq!(ProcessCounters::read("42 (a) S 1 2"), None);
+    }
+
+    #[test]
+    fn samples_are_rates() {
+        let at = Instant::now();
+        let disk = |count| DiskCounters {
+            requests: count,
+            read_sectors: 4000 * count,
+            written_sectors: 0,
+            waited_milliseconds: 5 * count,
+            queue_milliseconds: 1000 * count,
+        };
+        let process = |count| ProcessCounters {
+            major_faults: count,
+            user_ticks: 0,
+            system_ticks: count * rustix::param::clock_ticks_per_second(),
+        };
+        let reading = |count| Reading {
+            at: at + Duration::from_secs(count),
+            disk: Some(disk(3 * count)),
+            process: process(count),
+            resident_bytes: 7,
+            swapped_bytes: 8,
+        };
+        let setting = Setting::memory();
+        let since = Duration::from_secs(9);
+        let sample = Sample::between(&setting, since, &reading(1), &reading(3));
+        assert_eq!(sample.seconds, 9.0);
+        assert_eq!(sample.queue_length, Some(3.0));
+        assert_eq!(sample.read_mb_per_second, Some(6.144));
+        assert_eq!(sample.await_milliseconds, Some(5.0));
+        assert_eq!((sample.major_faults, sample.system_cpu), (2, 1.0));
+        assert_eq!((sample.resident_bytes, sample.swapped_bytes), (7, 8));
+        let without = Reading {
+            disk: None,
+            ..reading(3)
+        };
+        let sample = Sample::between(&setting, since, &reading(1), &without);
+        assert_eq!(sample.queue_length, None);
+    }
+
+    #[test]
+    fn this_process_can_be_read() {
+        let reading = Reading::now(std::process::id(), Some("no such disk")).unwrap();
+        assert!(reading.resident_bytes > 0);
+        assert!(reading.disk.is_none());
+    }
+}

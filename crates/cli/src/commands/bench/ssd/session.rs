@@ -1,0 +1,407 @@
+//! One server in one setting, mined from a cold start on.
+
+use super::device::{DirectRead, Disk};
+use super::interrupt::Interrupt;
+use super::limit::{Groups, Limits};
+use super::profile::Profiler;
+use super::sampler::{ProcessCounters, Sampler};
+use super::{LeftOut, Mode, Setting};
+use crate::commands::bench::server::{Server, this_program};
+use crate::commands::bench::workload::{Run, Workload, plaintext_supports};
+use crate::commands::bench::{machine, median};
+use crate::output::{Failure, Output, bytes, seconds};
+use oboro_client::Connection;
+use oboro_mining::{Bitmap, Dataset, Itemset, Transactions};
+use rustix::fs::{Advice, fadvise};
+use serde::Serialize;
+use std::fs::{self, File};
+use std::io;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a server is watched at least.
+const PROFILED: Duration = Duration::from_secs(2);
+/// Ciphertext has residues of 28 bits on disk.
+const RESIDUE_BITS: u64 = 28;
+
+/// What every server is asked, as Apriori asks if all itemsets are frequent: all itemsets of each length.
+pub struct Mining<'e> {
+    pub dataset: &'e Dataset,
+    pub threads: NonZeroUsize,
+    /// Passes over the data after the first, which finds nothing in memory.
+    pub passes: u16,
+    pub levels: Vec<Level>,
+    pub interrupt: &'e Interrupt,
+    pub output: Output,
+}
+
+/// All itemsets of one length, with their supports in plaintext.
+pub struct Level {
+    itemsets: Vec<Itemset>,
+    supports: Vec<u64>,
+}
+
+impl Level {
+    /// Those of all lengths up to the workload's.
+    pub fn all(workload: &Workload, transactions: &Transactions) -> Result<Vec<Self>, Failure> {
+        let bitmap = Bitmap::new(transactions);
+        let level = |max_len| {
+            let itemsets = workload.itemsets_of_length(max_len)?;
+            let supports = plaintext_supports(&bitmap, &itemsets, workload.threads);
+            Ok(Self { itemsets, supports })
+        };
+        (1..=workload.max_len).map(level).collect()
+    }
+}
+
+/// Where and how a server runs.
+pub struct Conditions<'c> {
+    pub setting: Setting,
+    pub store: &'c Path,
+    /// To sample.
+    pub disk: Option<Disk>,
+    pub limits: Limits,
+    pub direct_read: Option<DirectRead>,
+    /// Whether to tell functions' shares of the time, of one pass more.
+    pub is_profiled: bool,
+}
+
+/// What one server took. Times, faults and bytes are those of passes after the first unless they say so.
+#[derive(Clone, Serialize)]
+pub struct Figures {
+    bench: &'static str,
+    #[serde(flatten)]
+    pub setting: Setting,
+    pub verified: bool,
+    first_pass_seconds: f64,
+    /// The median.
+    pub pass_seconds: f64,
+    /// Of counting the longest itemsets: the median.
+    query_seconds: f64,
+    /// While the longest itemsets were counted.
+    pub read_bytes_per_second: f64,
+    /// The packed ciphertext that they need, over the time they took.
+    packed_bytes_per_second: f64,
+    /// Of a pass, on average.
+    pass_read_bytes: f64,
+    major_faults: u64,
+    /// Of the server, from its start.
+    pub peak_resident_bytes: u64,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub direct_read: Option<DirectRead>,
+}
+
+/// One question of a pass.
+#[derive(Serialize)]
+struct Question<'s> {
+    bench: &'static str,
+    #[serde(flatten)]
+    setting: &'s Setting,
+    /// 0 is the first.
+    pass: u16,
+    length: usize,
+    itemsets: usize,
+    seconds: f64,
+    server_seconds: f64,
+    /// From disks, by the server, swapped ones among them.
+    read_bytes: u64,
+    /// The ciphertext that the question needs, as it is stored.
+    packed_bytes: u64,
+    verified: bool,
+}
+
+impl Mining<'_> {
+    /// Starts a server, mines again and again, and ends it.
+    pub fn measure(&self, conditions: Conditions<'_>) -> Result<Figures, Failure> {
+        self.interrupt.check()?;
+        forget(conditions.store)
+            .map_err(|error| format!("cannot read the store anew: {error}; try again"))?;
+        let groups = conditions.limits.impose()?;
+        let figures =
+            self.measure_in(&groups, conditions)
+                .map_err(|failure| match groups.kills() {
+                    0 => failure,
+                    _ => {
+                        "the kernel killed the server: it has too little memory to swap with".into()
+                    }
+                })?;
+        self.output.result(&figures, || figures.text())?;
+        Ok(figures)
+    }
+
+    fn measure_in(&self, groups: &Groups, conditions: Conditions<'_>) -> Result<Figures, Failure> {
+        let setting = &conditions.setting;
+        let server = Server::start_by(
+            groups.command(this_program()?.as_os_str()),
+            conditions.store,
+            self.threads,
+            &setting.server_options(),
+        )?;
+        let guard = self.interrupt.guard(server.id());
+        let process = server.id().as_raw_nonzero().get() as u32;
+        let disk = conditions.disk.map(|disk| disk.name);
+        let sampler = Sampler::start(process, disk, setting.clone(), self.output);
+        let connection = server.connect()?;
+        let first = self.pass(0, &connection, process, setting)?;
+        let before = counters(process)?;
+        let passes = (1..=self.passes)
+            .map(|number| self.pass(number, &connection, process, setting))
+            .collect::<Result<Vec<_>, _>>()?;
+        let faults = counters(process)?.since(before).major_faults;
+        sampler.stop()?;
+        let peak_resident_bytes = server.peak_bytes()?;
+        if conditions.is_profiled {
+            self.profile(&connection, process, setting)?;
+        }
+        drop((connection, guard));
+        server.stop()?;
+        Ok(Figures {
+            major_faults: faults,
+            peak_resident_bytes,
+            direct_read: conditions.direct_read,
+            ..Figures::of(setting.clone(), &first, &passes)
+        })
+    }
+
+    /// All levels, one after the other.
+    fn pass<'s>(
+        &self,
+        number: u16,
+        connection: &Connection,
+        process: u32,
+        setting: &'s Setting,
+    ) -> Result<Vec<Question<'s>>, Failure> {
+        let questions = self.levels.iter().map(|level| {
+            let before = read_bytes(process)?;
+            let run = Run::measure(connection, self.dataset, &level.itemsets, self.threads)?;
+            let question = Question {
+                bench: "ssd question",
+                setting,
+                pass: number,
+                length: level.itemsets[0].len(),
+                itemsets: level.itemsets.len(),
+                seconds: run.elapsed().as_secs_f64(),
+                server_seconds: run.server().as_secs_f64(),
+                read_bytes: read_bytes(process)?.saturating_sub(before),
+                packed_bytes: self.packed_bytes(run.limbs()),
+                verified: run.supports == level.supports,
+            };
+            self.output.result(&question, || question.text())?;
+            Ok(question)
+        });
+        questions.collect()
+    }
+
+    /// Of all columns.
+    fn packed_bytes(&self, limbs: u64) -> u64 {
+        let manifest = self.dataset.manifest();
+        let slots = manifest.block_count() * manifest.parameters.degree() as u64;
+        manifest.columns as u64 * slots * limbs * RESIDUE_BITS / 8
+    }
+
+    /// Mines on for the profiler, which takes a moment to begin and wants some samples.
+    fn profile(
+        &self,
+        connection: &Connection,
+        process: u32,
+        setting: &Setting,
+    ) -> Result<(), Failure> {
+        let profile = Profiler::start(process).and_then(|profiler| {
+            let begun = Instant::now();
+            while begun.elapsed() < PROFILED {
+                for level in &self.levels {
+                    Run::measure(connection, self.dataset, &level.itemsets, self.threads)
+                        .map_err(|failure| failure.to_string())?;
+                }
+            }
+            profiler.finish(setting.clone())
+        });
+        match profile {
+            Ok(profile) => self.output.result(&profile, || profile.text()),
+            Err(because) => {
+                let left_out = LeftOut::new(format!("profile of {setting}"), because);
+                self.output.result(&left_out, || left_out.text())
+            }
+        }
+    }
+}
+
+impl Question<'_> {
+    fn text(&self) -> String {
+        let pass = match self.pass {
+            0 => "first pass".to_owned(),
+            number => format!("pass {number}"),
+        };
+        let time = |s: f64| seconds(Duration::from_secs_f64(s));
+        format!(
+            "{}: {pass:<10}  {} itemsets of length {}  {:>9}, {} read\n",
+            self.setting,
+            self.itemsets,
+            self.length,
+            time(self.seconds),
+            bytes(self.read_bytes)
+        )
+    }
+}
+
+impl Figures {
+    /// All but what only the process tells.
+    fn of(setting: Setting, first: &[Question<'_>], passes: &[Vec<Question<'_>>]) -> Self {
+        let elapsed = |pass: &[Question<'_>]| pass.iter().map(|question| question.seconds).sum();
+        let middle =
+            |times: Vec<f64>| median(times.into_iter().map(Duration::from_secs_f64)).as_secs_f64();
+        let longest: Vec<_> = passes.iter().filter_map(|pass| pass.last()).collect();
+        let total: f64 = longest.iter().map(|question| question.seconds).sum();
+        let rate = |bytes: u64| bytes as f64 / total;
+        let all = || passes.iter().flatten();
+        Self {
+            bench: "ssd mode",
+            setting,
+            verified: first.iter().chain(all()).all(|question| question.verified),
+            first_pass_seconds: elapsed(first),
+            pass_seconds: middle(passes.iter().map(|pass| elapsed(pass)).collect()),
+            query_seconds: middle(longest.iter().map(|question| question.seconds).collect()),
+            read_bytes_per_second: rate(longest.iter().map(|question| question.read_bytes).sum()),
+            packed_bytes_per_second: rate(
+                longest.iter().map(|question| question.packed_bytes).sum(),
+            ),
+            pass_read_bytes: all().map(|question| question.read_bytes).sum::<u64>() as f64
+                / passes.len() as f64,
+            major_faults: 0,
+            peak_resident_bytes: 0,
+            direct_read: None,
+        }
+    }
+
+    fn text(&self) -> String {
+        let time = |s: f64| seconds(Duration::from_secs_f64(s));
+        format!(
+            "{}: {} a pass, {} the first; {}/s of ciphertext, {}/s read; {} resident at most\n",
+            self.setting,
+            time(self.pass_seconds),
+            time(self.first_pass_seconds),
+            bytes(self.packed_bytes_per_second as u64),
+            bytes(self.read_bytes_per_second as u64),
+            bytes(self.peak_resident_bytes),
+        )
+    }
+}
+
+impl Setting {
+    /// Those that the mode needs, besides what all servers have.
+    fn server_options(&self) -> Vec<String> {
+        let mut options = vec!["--max-queries".to_owned(), "1".to_owned()];
+        if let (Mode::Streaming, Some(limit)) = (self.mode, self.limit_bytes) {
+            options.extend(["--memory".to_owned(), format!("{limit}B")]);
+        }
+        options
+    }
+}
+
+/// The files of a store that hold ciphertext, in order.
+pub fn segments(store: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut segments = Vec::new();
+    for entry in fs::read_dir(store)? {
+        let path = entry?.path();
+        match path.is_dir() {
+            true => segments.extend(self::segments(&path)?),
+            false if path.extension().is_some_and(|kind| kind == "seg") => segments.push(path),
+            false => {}
+        }
+    }
+    segments.sort();
+    Ok(segments)
+}
+
+/// Drops what the page cache has of the ciphertext.
+fn forget(store: &Path) -> io::Result<()> {
+    for path in segments(store)? {
+        let file = File::open(path)?;
+        // What is not written yet would stay.
+        file.sync_all()?;
+        fadvise(&file, 0, None, Advice::DontNeed)?;
+    }
+    Ok(())
+}
+
+fn counters(process: u32) -> Result<ProcessCounters, Failure> {
+    ProcessCounters::of(process).ok_or_else(|| "the server has ended; its log tells why".into())
+}
+
+fn read_bytes(process: u32) -> Result<u64, Failure> {
+    machine::read_bytes(process)
+        .map_err(|error| format!("cannot tell what the server reads: {error}; run on Linux").into())
+}
+
+#[cfg(test)]
+impl Figures {
+    /// Figures of no interest but for the time.
+    pub fn taking(setting: Setting, pass_seconds: f64) -> Self {
+        Self {
+            pass_seconds,
+            ..Self::of(setting, &[], &[])
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_those_of_warm_passes() {
+        let setting = Setting::memory();
+        let question = |length, seconds, read_bytes| Question {
+            bench: "ssd question",
+            setting: &setting,
+            pass: 0,
+            length,
+            itemsets: 1,
+            seconds,
+            server_seconds: seconds,
+            read_bytes,
+            packed_bytes: 100,
+            verified: read_bytes < 1000,
+        };
+        let pass = |a, b, read| vec![question(1, a, 10), question(2, b, read)];
+        let passes = [pass(1.0, 2.0, 20), pass(2.0, 4.0, 40), pass(3.0, 4.0, 60)];
+        let figures = Figures::of(setting.clone(), &pass(9.0, 8.0, 500), &passes);
+        assert_eq!(figures.first_pass_seconds, 17.0);
+        assert_eq!(figures.pass_seconds, 6.0);
+        assert_eq!(figures.query_seconds, 4.0);
+        assert_eq!(figures.read_bytes_per_second, 12.0);
+        assert_eq!(figures.packed_bytes_per_second, 30.0);
+        assert_eq!(figures.pass_read_bytes, 50.0);
+        assert!(figures.verified);
+        assert!(!Figures::of(setting.clone(), &pass(9.0, 8.0, 1000), &passes).verified);
+    }
+
+    #[test]
+    fn segments_are_found_at_any_depth() {
+        let store = tempfile::tempdir().unwrap();
+        let inner = store.path().join("segments/x");
+        fs::create_dir_all(&inner).unwrap();
+        for file in ["1.seg", "0.seg", "note"] {
+            fs::write(inner.join(file), "").unwrap();
+        }
+        fs::write(store.path().join("catalogue"), "").unwrap();
+        let expected = [inner.join("0.seg"), inner.join("1.seg")];
+        assert_eq!(segments(store.path()).unwrap(), expected);
+        forget(store.path()).unwrap();
+    }
+
+    #[test]
+    fn only_streaming_is_told_its_memory() {
+        let options = |mode| {
+            let setting = Setting {
+                mode,
+                limit_bytes: Some(5),
+                ..Setting::memory()
+            };
+            setting.server_options().join(" ")
+        };
+        assert_eq!(options(Mode::Swap), "--max-queries 1");
+        assert_eq!(options(Mode::Streaming), "--max-queries 1 --memory 5B");
+    }
+}
