@@ -124,7 +124,7 @@ struct Summary {
     query_seconds: f64,
     /// What the server says it spent.
     server_seconds: f64,
-    /// What the owner computed on the answer: see [`LevelTrace::combining`].
+    /// What the owner computed on the answer: see [`oboro_client::LevelTrace::combining`].
     client_decrypt_seconds: f64,
     /// From the signal to the end of the process.
     server_exit_seconds: f64,
