@@ -56,7 +56,7 @@ for size in always never; do
         fcmalloc FCMALLOC_RECORD=/tmp/plan "$placement" $recorded
         for test in $touched_ahead; do
             holds "FCMALLOC_PLAN of $recorded, $test" \
-                fcmalloc FCMALLOC_PLAN=/tmp/plan "$placement" $test
+                fcmalloc FCMALLOC_PLAN=/tmp/plan "$placement" "$test"
         done
     done
     holds "memory of another node when no other is left" \
@@ -67,7 +67,7 @@ for size in always never; do
     holds "numactl --localalloc" numactl_asks --localalloc 0
 done
 for test in $touched_ahead; do
-    refuted "no FCMALLOC_PLAN, $test" fcmalloc "$placement" $test
+    refuted "no FCMALLOC_PLAN, $test" fcmalloc "$placement" "$test"
 done
 # Huge pages are interleaved as such, and these blocks lie on few of them.
 holds "numactl --interleave=all" numactl_asks --interleave=all 0xf
@@ -81,7 +81,7 @@ for test in blocks_used_again_lie_on_the_node_that_the_thread_moved_to \
     blocks_used_again_lie_where_libnuma_asks \
     threads_of_different_policies_do_not_get_each_others_memory \
     of_several_nodes_bound_to_the_nearest_is_used; do
-    refuted "the C library, $test" "$placement" $test
+    refuted "the C library, $test" "$placement" "$test"
 done
 NODES_ASKED=0 refuted "the C library, numactl --localalloc" \
     numactl --localalloc "$placement" blocks_lie_where_numactl_asks
