@@ -1,7 +1,7 @@
 //! A ring of requests (`io_uring`) and the buffers that they fill.
 
 use super::{Read, Then};
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, Probe, opcode, types};
 use oboro_fcmalloc::Panel;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -27,9 +27,10 @@ impl Ring {
     /// A ring with these buffers.
     ///
     /// # Errors
-    /// A kernel without rings, or one that refuses them to this process.
+    /// A kernel without rings, or one that refuses them, or a part of them, to this process.
     pub(super) fn new(mut buffers: Vec<Panel>) -> io::Result<Self> {
-        let ring = IoUring::new(buffers.len() as u32)?;
+        let mut ring = IoUring::new(buffers.len() as u32)?;
+        try_out(&mut ring)?;
         let vectors: Vec<libc::iovec> = buffers
             .iter_mut()
             .map(|buffer| {
@@ -43,6 +44,13 @@ impl Ring {
         // SAFETY: the buffers live as long as the ring, in one place, and are written by the kernel only
         // between the beginning and the arrival of a request, when nobody else touches them.
         let registered = unsafe { ring.submitter().register_buffers(&vectors) };
+        if registered.is_err() {
+            let mut probe = Probe::new();
+            ring.submitter().register_probe(&mut probe)?;
+            if !probe.is_supported(opcode::Read::CODE) {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
+        }
         Ok(Self {
             ring,
             are_registered: registered.is_ok(),
@@ -64,11 +72,9 @@ impl Ring {
 
     /// Begins a request. There must be a free buffer.
     pub(super) fn begin(&mut self, read: Read) {
+        let fits = |buffer: &Panel| read.len <= buffer.bytes().len();
+        assert!(self.buffers.iter().all(fits), "a request fits a buffer");
         let buffer = self.free.pop().expect("a buffer is free");
-        assert!(
-            read.len <= self.buffers[buffer].bytes().len(),
-            "a request fits a buffer"
-        );
         self.begun[buffer] = Some(Begun { read, done: 0 });
         self.ask(buffer);
     }
@@ -93,13 +99,12 @@ impl Ring {
         pushed.expect("the ring has an entry for each buffer");
     }
 
-    /// Tells the kernel of what was begun and sleeps until something has arrived.
+    /// Tells the kernel of what was begun and sleeps until something has arrived, or for less.
     pub(super) fn wait(&mut self) {
-        // A signal wakes it early; another failure shows in what arrives, or the next time.
-        while let Err(error) = self.ring.submit_and_wait(1) {
-            if error.kind() != io::ErrorKind::Interrupted {
-                std::thread::yield_now();
-            }
+        // A signal wakes it early. Where the kernel lacks memory, what has arrived is to be taken first:
+        // whoever waits looks, and waits again.
+        if self.ring.submit_and_wait(1).is_err() {
+            std::thread::yield_now();
         }
     }
 
@@ -129,6 +134,23 @@ impl Ring {
             let bytes = &self.buffers[buffer].bytes()[..read.len];
             return Some((read.then, ended.map(|_| bytes)));
         }
+    }
+}
+
+/// Has the kernel do nothing once: some processes may make a ring and not use it.
+fn try_out(ring: &mut IoUring) -> io::Result<()> {
+    let nothing = opcode::Nop::new().build();
+    // SAFETY: it refers to no memory.
+    let pushed = unsafe { ring.submission().push(&nothing) };
+    pushed.expect("a ring has room for one");
+    while let Err(error) = ring.submit_and_wait(1) {
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    match ring.completion().next() {
+        Some(_) => Ok(()),
+        None => Err(io::ErrorKind::Unsupported.into()),
     }
 }
 
