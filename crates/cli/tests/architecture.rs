@@ -17,6 +17,7 @@ const LAYERS: &[&[&str]] = &[
     &[
         "oboro-machine",
         "oboro-ring",
+        "oboro-sample",
         "oboro-fcmalloc",
         "oboro-faults",
     ],
@@ -37,6 +38,7 @@ const SECRETS: &str = "oboro-rlwe";
 const WITHOUT_SECRETS: &[&str] = &[
     "oboro-machine",
     "oboro-ring",
+    "oboro-sample",
     "oboro-fcmalloc",
     "oboro-tasks",
     "oboro-store",

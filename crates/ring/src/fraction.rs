@@ -71,7 +71,15 @@ impl<'r> Fractions<'r> {
     ///
     /// Panics if the ring has fewer.
     pub fn new(ring: &'r Ring, limbs: usize) -> Self {
-        let ntts = &ring.limbs()[..limbs];
+        Self::over(
+            &ring.limbs()[..limbs],
+            ring.parameters().plaintext_modulus(),
+        )
+    }
+
+    /// Fractions of the product `Q` of these limbs, at least one, with `divisor` in place of `t`: a unit
+    /// modulo each.
+    pub fn over(ntts: &'r [Ntt], divisor: u32) -> Self {
         let limb = |ntt: &'r Ntt| {
             let q = ntt.modulus();
             let others = ntts
@@ -79,7 +87,7 @@ impl<'r> Fractions<'r> {
                 .map(|other| other.modulus().value())
                 .filter(|&other| other != q.value());
             let denominator = others
-                .chain([ring.parameters().plaintext_modulus()])
+                .chain([divisor])
                 .fold(1, |product, x| q.mul(product, q.reduce(x.into())));
             Limb {
                 ntt,
@@ -88,7 +96,7 @@ impl<'r> Fractions<'r> {
             }
         };
         Self {
-            degree: ring.degree(),
+            degree: ntts[0].degree(),
             limbs: ntts.iter().map(limb).collect(),
         }
     }

@@ -18,6 +18,7 @@ mod ntt;
 pub mod pack;
 mod parameters;
 mod ring;
+mod scaled;
 pub mod vector;
 
 pub use fraction::Fractions;
@@ -25,7 +26,8 @@ pub use mask::Seed;
 pub use modulus::{Modulus, ModulusError};
 pub use ntt::{Ntt, NttError};
 pub use parameters::{
-    MAX_LOG_DEGREE, MIN_LOG_DEGREE, ParameterError, Parameters, limb_primes, plaintext_moduli,
-    security_bound,
+    Basis, MAX_LOG_DEGREE, MIN_LOG_DEGREE, ParameterError, Parameters, limb_primes,
+    plaintext_moduli, security_bound,
 };
 pub use ring::Ring;
+pub use scaled::Scaled;

@@ -4,7 +4,7 @@
 //! its 32-byte seed is. Each limb is expanded on its own, by SHAKE128 (FIPS 202) with
 //! the domain, the seed, the ring and the limb absorbed, and exact rejection.
 
-use crate::Parameters;
+use crate::Basis;
 use shake::{ExtendableOutput, Shake128, Update, XofReader};
 
 const DOMAIN: &[u8] = b"oboro v1 mask";
@@ -28,14 +28,15 @@ impl std::fmt::Debug for Seed {
 /// the bit length of `q` and are taken if below `q`: every residue has equal probability.
 ///
 /// Panics if `out` does not hold `N` residues or the limb does not exist.
-pub fn expand(seed: &Seed, parameters: &Parameters, limb: usize, out: &mut [u32]) {
-    assert_eq!(out.len(), parameters.degree());
-    let modulus = parameters.limb_moduli()[limb];
+pub fn expand(seed: &Seed, basis: &impl AsRef<Basis>, limb: usize, out: &mut [u32]) {
+    let basis = basis.as_ref();
+    assert_eq!(out.len(), basis.degree());
+    let modulus = basis.limbs()[limb];
     let (q, keep) = (modulus.value(), u32::MAX >> (u32::BITS - modulus.bits()));
     let mut xof = Shake128::default();
     xof.update(DOMAIN);
     xof.update(&seed.0);
-    xof.update(&[parameters.log_degree() as u8, limb as u8]);
+    xof.update(&[basis.log_degree() as u8, limb as u8]);
     xof.update(&q.to_le_bytes());
     let mut stream = xof.finalize_xof();
     let mut buffer = [0; RATE];
@@ -55,6 +56,7 @@ pub fn expand(seed: &Seed, parameters: &Parameters, limb: usize, out: &mut [u32]
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Parameters;
 
     fn mask(seed: u8, limbs: usize, limb: usize) -> Vec<u32> {
         let parameters = Parameters::new(12, limbs, 65537).unwrap();

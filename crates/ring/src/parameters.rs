@@ -4,6 +4,7 @@
 //! 1 modulo 2N, in descending order (2^27 for N = 2048, so that two limbs stay within
 //! the standard's bound). Equal numbers therefore mean equal rings on both sides.
 
+use crate::Ntt;
 use crate::modulus::{MAX_BITS, Modulus, is_prime};
 use thiserror::Error;
 
@@ -83,22 +84,17 @@ pub fn plaintext_moduli(log_degree: u32, limit: u32) -> impl Iterator<Item = u32
         .filter(|&t| is_prime(t))
 }
 
-/// A validated ring: degree `N`, limbs `q_1 > q_2 > …` and plaintext modulus `t`.
+/// The ring that ciphertexts are in: degree `N` and limbs `q_1 > q_2 > …`, 128-bit secure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parameters {
+pub struct Basis {
     log_degree: u32,
     limbs: Vec<Modulus>,
-    plaintext: Modulus,
 }
 
-impl Parameters {
-    /// Degree `2^log_degree`, its first `limbs` primes, plaintext modulus `t`; refused
-    /// unless 128-bit secure (DESIGN invariant: all limbs ever published count).
-    pub fn new(
-        log_degree: u32,
-        limbs: usize,
-        plaintext_modulus: u32,
-    ) -> Result<Self, ParameterError> {
+impl Basis {
+    /// Degree `2^log_degree` and its first `limbs` primes; refused unless 128-bit secure (DESIGN
+    /// invariant: all limbs ever published count).
+    pub fn new(log_degree: u32, limbs: usize) -> Result<Self, ParameterError> {
         let bound = security_bound(log_degree).ok_or(ParameterError::Degree(log_degree))?;
         if limbs == 0 {
             return Err(ParameterError::NoLimbs);
@@ -114,24 +110,12 @@ impl Parameters {
                 bound,
             });
         }
-        let order = 2u32 << log_degree;
-        let wrong = ParameterError::PlaintextModulus {
-            t: plaintext_modulus,
-            order,
-        };
-        // A phase factor m + t·e has coefficients up to 21.5·t, errors being at most 21: below q/2,
-        // one limb alone holds it. So t is also none of the limbs, and gcd(t, Q) = 1.
-        let smallest = u64::from(*primes.last().expect("at least one limb"));
-        if plaintext_modulus % order != 1 || 43 * u64::from(plaintext_modulus) >= smallest {
-            return Err(wrong);
-        }
         Ok(Self {
             log_degree,
             limbs: primes
                 .into_iter()
                 .map(|q| Modulus::new(q).expect("limb primes are primes below 2^28"))
                 .collect(),
-            plaintext: Modulus::new(plaintext_modulus).map_err(|_| wrong)?,
         })
     }
 
@@ -140,19 +124,97 @@ impl Parameters {
         self.log_degree
     }
 
-    /// The ring degree `N`, also the number of transactions in a block.
+    /// The ring degree `N`.
     pub fn degree(&self) -> usize {
         1 << self.log_degree
     }
 
+    /// The limbs `q_1 … q_L`.
+    pub fn limbs(&self) -> &[Modulus] {
+        &self.limbs
+    }
+
+    /// The transforms modulo `q_1 … q_L`.
+    pub fn transforms(&self) -> Vec<Ntt> {
+        let transform = |&modulus: &Modulus| {
+            Ntt::new(modulus, self.degree()).expect("limb primes allow the transform")
+        };
+        self.limbs.iter().map(transform).collect()
+    }
+
+    /// `log2 (q_1 … q_limbs)`, a little too small rather than too large.
+    pub fn log2_q(&self, limbs: usize) -> f64 {
+        self.limbs[..limbs]
+            .iter()
+            .map(|q| f64::from(q.value()).log2())
+            .sum::<f64>()
+            - 1e-9
+    }
+}
+
+impl AsRef<Basis> for Basis {
+    fn as_ref(&self) -> &Basis {
+        self
+    }
+}
+
+/// A validated ring for data in slots: degree `N`, limbs `q_1 > q_2 > …` and plaintext modulus `t`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parameters {
+    basis: Basis,
+    plaintext: Modulus,
+}
+
+impl AsRef<Basis> for Parameters {
+    fn as_ref(&self) -> &Basis {
+        &self.basis
+    }
+}
+
+impl Parameters {
+    /// Degree `2^log_degree`, its first `limbs` primes, plaintext modulus `t`; refused
+    /// unless 128-bit secure (DESIGN invariant: all limbs ever published count).
+    pub fn new(
+        log_degree: u32,
+        limbs: usize,
+        plaintext_modulus: u32,
+    ) -> Result<Self, ParameterError> {
+        let basis = Basis::new(log_degree, limbs)?;
+        let order = 2u32 << log_degree;
+        let wrong = ParameterError::PlaintextModulus {
+            t: plaintext_modulus,
+            order,
+        };
+        // A phase factor m + t·e has coefficients up to 21.5·t, errors being at most 21: below q/2,
+        // one limb alone holds it. So t is also none of the limbs, and gcd(t, Q) = 1.
+        let smallest = u64::from(basis.limbs[limbs - 1].value());
+        if plaintext_modulus % order != 1 || 43 * u64::from(plaintext_modulus) >= smallest {
+            return Err(wrong);
+        }
+        Ok(Self {
+            basis,
+            plaintext: Modulus::new(plaintext_modulus).map_err(|_| wrong)?,
+        })
+    }
+
+    /// `log2 N`.
+    pub fn log_degree(&self) -> u32 {
+        self.basis.log_degree
+    }
+
+    /// The ring degree `N`, also the number of transactions in a block.
+    pub fn degree(&self) -> usize {
+        self.basis.degree()
+    }
+
     /// The number of limbs `L`.
     pub fn limb_count(&self) -> usize {
-        self.limbs.len()
+        self.basis.limbs.len()
     }
 
     /// The limbs `q_1 … q_L`.
     pub fn limb_moduli(&self) -> &[Modulus] {
-        &self.limbs
+        &self.basis.limbs
     }
 
     /// The plaintext modulus `t` as a number.
@@ -167,17 +229,13 @@ impl Parameters {
 
     /// `log2 (q_1 … q_limbs)`, a little too small rather than too large.
     pub fn log2_q(&self, limbs: usize) -> f64 {
-        self.limbs[..limbs]
-            .iter()
-            .map(|q| f64::from(q.value()).log2())
-            .sum::<f64>()
-            - 1e-9
+        self.basis.log2_q(limbs)
     }
 
     /// The number of blocks whose supports may be summed before they reach `t`:
     /// moments are taken per group of this many blocks.
     pub fn group_blocks(&self) -> u64 {
-        u64::from(self.plaintext.value() - 1) >> self.log_degree
+        u64::from(self.plaintext.value() - 1) >> self.basis.log_degree
     }
 }
 

@@ -13,13 +13,10 @@ pub struct Ring {
 impl Ring {
     /// Prepares the transforms of all limbs and of the plaintext modulus.
     pub fn new(parameters: Parameters) -> Self {
-        let transform = |modulus: &crate::Modulus| {
-            Ntt::new(*modulus, parameters.degree())
-                .expect("parameters admit only moduli with a transform")
-        };
+        let slots = Ntt::new(*parameters.plaintext(), parameters.degree());
         Self {
-            limbs: parameters.limb_moduli().iter().map(transform).collect(),
-            slots: transform(parameters.plaintext()),
+            limbs: parameters.as_ref().transforms(),
+            slots: slots.expect("parameters admit only moduli with a transform"),
             parameters,
         }
     }

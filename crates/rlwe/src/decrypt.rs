@@ -4,8 +4,8 @@
 //! whose evaluation form modulo `t` has the bits.
 
 use crate::key::DatasetKey;
-use crate::sampler::MAX_ERROR;
 use oboro_ring::{Parameters, pack, vector};
+use oboro_sample::MAX_ERROR;
 use thiserror::Error;
 use zeroize::Zeroizing;
 

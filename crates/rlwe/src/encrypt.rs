@@ -6,7 +6,6 @@
 
 use crate::key::DatasetKey;
 use crate::noise::{BlockNoise, Limits, NoiseMeter};
-use crate::sampler;
 use oboro_ring::{Seed, mask, vector};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -193,7 +192,7 @@ impl<'a> Encryptor<'a> {
         let seed = self
             .key
             .derive("error", &[&mask_seed.0, &column.to_le_bytes()]);
-        sampler::centred_binomial(&seed, &mut self.phase);
+        oboro_sample::centred_binomial(&seed, &mut self.phase);
         for (x, &m) in self.phase.iter_mut().zip(self.plaintext.iter()) {
             *x = t.centre(m) + t.value() as i32 * *x;
         }

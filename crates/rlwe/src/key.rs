@@ -4,7 +4,6 @@
 //! dataset, its generation and the column, so nothing else needs to be kept.
 
 use crate::prf::{Output, prf};
-use crate::sampler;
 use crate::seal::SealError;
 use oboro_ring::{Parameters, Ring};
 use std::fmt;
@@ -173,7 +172,7 @@ impl DatasetKey {
     pub(crate) fn column_secret(&self, column: u32) -> ColumnSecret {
         let seed = self.derive("column secret", &[&column.to_le_bytes()]);
         let mut coefficients = Zeroizing::new(vec![0; self.ring.degree()]);
-        sampler::ternary(&seed, &mut coefficients);
+        oboro_sample::ternary(&seed, &mut coefficients);
         ColumnSecret {
             column,
             coefficients,

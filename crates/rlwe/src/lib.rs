@@ -17,7 +17,6 @@ mod noise;
 mod planner;
 mod precision;
 mod prf;
-mod sampler;
 mod seal;
 mod secrets;
 

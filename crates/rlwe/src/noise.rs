@@ -10,8 +10,8 @@
 //! `ρ` and `κ` are not assumed: every block-column is measured while it is encrypted and refused
 //! above the limits below, so the bound holds for any data.
 
-use crate::sampler::MAX_ERROR;
 use oboro_ring::Parameters;
+use oboro_sample::MAX_ERROR;
 use rustfft::{Fft, FftPlanner, num_complex::Complex};
 use std::f64::consts::PI;
 use std::sync::Arc;

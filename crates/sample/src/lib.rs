@@ -1,6 +1,7 @@
-//! Secrets and errors from 32-byte seeds.
+//! The distributions of the scheme, drawn from 32-byte seeds: ternary secrets and small errors.
 //!
-//! Neither branches on what it keeps: the ternary sampler branches on the bytes it rejects, and
+//! Owner and server both draw, each for itself, and what is drawn is as secret as its seed. Neither
+//! function branches on what it keeps: the ternary sampler branches on the bytes it rejects, and
 //! those are not used.
 
 use chacha20::{
@@ -12,14 +13,14 @@ use zeroize::Zeroizing;
 
 /// Half the number of coins of one error coefficient: a centred binomial of variance 10.5,
 /// that of Microsoft SEAL.
-pub(crate) const ETA: u32 = 21;
+pub const ETA: u32 = 21;
 
 /// The largest magnitude of an error coefficient.
-pub(crate) const MAX_ERROR: i32 = ETA as i32;
+pub const MAX_ERROR: i32 = ETA as i32;
 
 /// Fills `out` with uniform ternary coefficients −1, 0, 1: bytes of
 /// `SHAKE256("oboro v1 ternary" ‖ seed)` below 255, modulo 3, with 2 standing for −1.
-pub(crate) fn ternary(seed: &[u8; 32], out: &mut [i8]) {
+pub fn ternary(seed: &[u8; 32], out: &mut [i8]) {
     let mut xof = Shake256::default();
     xof.update(b"oboro v1 ternary");
     xof.update(seed);
@@ -39,7 +40,7 @@ pub(crate) fn ternary(seed: &[u8; 32], out: &mut [i8]) {
 }
 
 /// Fills `out` with centred binomial errors: 42 coins each, from ChaCha20 keyed by the seed.
-pub(crate) fn centred_binomial(seed: &[u8; 32], out: &mut [i32]) {
+pub fn centred_binomial(seed: &[u8; 32], out: &mut [i32]) {
     const BYTES: usize = 6;
     const COINS: u64 = (1 << ETA) - 1;
     let mut stream = ChaCha20Rng::from_seed(*seed);
