@@ -17,6 +17,7 @@ mod noise;
 mod planner;
 mod precision;
 mod prf;
+mod query;
 mod seal;
 mod secrets;
 
@@ -28,4 +29,5 @@ pub use key_file::{KeyFileError, Passphrase};
 pub use noise::{BlockNoise, MIN_SLACK, NORM_LIMIT, PEAK_LIMIT, limbs_for_level, log2_phase_bound};
 pub use planner::{Alternative, PlanError, Verdict, alternatives, plan};
 pub use precision::Precision;
+pub use query::QueryKey;
 pub use seal::SealError;

@@ -1,0 +1,315 @@
+//! How a query and its answer lie in polynomials, in which ring, and with how much noise.
+//!
+//! A query ciphertext holds `width` terms as its first coefficients. A *test* (a row, or a beginning
+//! of one, and the number of mismatches that it is tested for) has `width` coefficients of each
+//! plaintext polynomial, in reverse, so that coefficient `width − 1` of its place in the sum of the
+//! products is its linear form. Narrow places make few answers and many query ciphertexts; a plan
+//! takes the width that makes all of them together fewest bytes.
+
+use crate::Question;
+use oboro_ring::{Basis, MAX_LOG_DEGREE, Scaled, fraction, pack};
+use std::sync::Arc;
+use thiserror::Error;
+
+/// What an answer tells of the server's data beyond its meaning is within statistical distance
+/// 2^-40 of nothing.
+pub const STATISTICAL_BITS: i32 = 40;
+
+/// The smallest degree worth trying: noise that hides 40 bits needs more than two limbs.
+const MIN_LOG_DEGREE: u32 = 12;
+/// The variance of an error: a centred binomial of 42 coins.
+const ERROR_VARIANCE: f64 = 10.5;
+/// The largest error.
+const MAX_ERROR: f64 = 21.0;
+/// Bits of a fraction beyond which more are of no use.
+const MAX_BITS: u32 = 40;
+
+/// A question beyond what any ring answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "no 128-bit secure ring has room for this question: {tests} tests of {terms} terms; search fewer rows or a shorter query"
+)]
+pub struct PlanError {
+    tests: u64,
+    terms: usize,
+}
+
+/// The layout of a question.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    question: Question,
+    ring: Arc<Scaled>,
+    shape: Shape,
+}
+
+/// The numbers of a plan.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Shape {
+    width: usize,
+    tests: u64,
+    tests_per_answer: usize,
+    flood_bits: u32,
+    mask_bits: u32,
+    value_bits: u32,
+    bytes: u64,
+}
+
+impl Plan {
+    /// The plan of a question with the fewest bytes, query and answer together.
+    ///
+    /// # Errors
+    /// A question for which no secure ring has room.
+    pub fn new(question: Question) -> Result<Self, PlanError> {
+        let tests = question.groups().iter().sum();
+        let t = plaintext_modulus(&question);
+        (MIN_LOG_DEGREE..=MAX_LOG_DEGREE)
+            .flat_map(|log_degree| {
+                let limbs = (1..).map_while(move |limbs| Basis::new(log_degree, limbs).ok());
+                limbs.filter_map(|basis| Some((Shape::best(&question, tests, t, &basis)?, basis)))
+            })
+            .min_by_key(|(shape, _)| shape.bytes)
+            .map(|(shape, basis)| Self {
+                question,
+                ring: Arc::new(Scaled::new(basis, t)),
+                shape,
+            })
+            .ok_or(PlanError {
+                tests,
+                terms: question.terms(),
+            })
+    }
+
+    /// What is asked.
+    pub fn question(&self) -> &Question {
+        &self.question
+    }
+
+    /// The ring; its plaintexts are modulo the smallest odd prime above the query's length, so that a
+    /// mismatch count other than the one tested for is not 0.
+    pub fn ring(&self) -> &Arc<Scaled> {
+        &self.ring
+    }
+
+    /// Terms in a query ciphertext, and coefficients of a test.
+    pub fn width(&self) -> usize {
+        self.shape.width
+    }
+
+    /// Ciphertexts of a query.
+    pub fn ciphertexts(&self) -> usize {
+        self.question.terms().div_ceil(self.shape.width)
+    }
+
+    /// Zero tests.
+    pub fn tests(&self) -> u64 {
+        self.shape.tests
+    }
+
+    /// Tests in an answer; the last may have fewer.
+    pub fn tests_per_answer(&self) -> usize {
+        self.shape.tests_per_answer
+    }
+
+    /// Answers: each has the masks of a whole polynomial and the values of its tests.
+    pub fn answers(&self) -> u64 {
+        self.shape
+            .tests
+            .div_ceil(self.shape.tests_per_answer as u64)
+    }
+
+    /// The coefficient of the place `place` of an answer that has its value.
+    pub fn coefficient(&self, place: usize) -> usize {
+        (place + 1) * self.shape.width - 1
+    }
+
+    /// Noise is drawn uniformly from `−2^bits` to `2^bits − 1`.
+    pub fn flood_bits(&self) -> u32 {
+        self.shape.flood_bits
+    }
+
+    /// Bits of each coefficient of an answer's mask.
+    pub fn mask_bits(&self) -> u32 {
+        self.shape.mask_bits
+    }
+
+    /// Bits of the value of a test.
+    pub fn value_bits(&self) -> u32 {
+        self.shape.value_bits
+    }
+
+    /// Bytes of the residues of one polynomial of a query.
+    pub fn polynomial_bytes(&self) -> usize {
+        polynomial_bytes(self.ring.basis())
+    }
+
+    /// Bytes of an answer.
+    pub fn answer_bytes(&self) -> usize {
+        self.shape.answer_bytes(self.ring.basis())
+    }
+
+    /// Bytes of query and answers together.
+    pub fn bytes(&self) -> u64 {
+        self.shape.bytes
+    }
+}
+
+impl Shape {
+    /// The one with the fewest bytes in this ring; `None` if the noise has no room in it.
+    fn best(question: &Question, tests: u64, t: u32, basis: &Basis) -> Option<Self> {
+        let widths = 1..=question.terms().min(basis.degree());
+        widths
+            .filter_map(|width| Self::new(question, tests, t, basis, width))
+            .min_by_key(|shape| shape.bytes)
+    }
+
+    fn new(question: &Question, tests: u64, t: u32, basis: &Basis, width: usize) -> Option<Self> {
+        let tests_per_answer = basis.degree() / width;
+        let noise = noise(question, tests, t, basis, tests_per_answer);
+        let flood_bits = (noise * tests as f64).log2().ceil() as u32 + STATISTICAL_BITS as u32;
+        let q = basis.log2_q(basis.limbs().len());
+        let hidden = (f64::from(flood_bits) - q).exp2() + (noise.log2() - q).exp2();
+        let room = 0.5 / f64::from(t) - hidden;
+        let (mask_bits, value_bits) = fewest_bits(room, basis.degree(), tests, tests_per_answer)?;
+        let mut shape = Self {
+            width,
+            tests,
+            tests_per_answer,
+            flood_bits,
+            mask_bits,
+            value_bits,
+            bytes: 0,
+        };
+        // The ciphertexts and the public key.
+        let polynomials = question.terms().div_ceil(width) as u64 + 1;
+        let answers = tests.div_ceil(tests_per_answer as u64);
+        shape.bytes = polynomials * (SEED_BYTES + polynomial_bytes(basis)) as u64
+            + answers * shape.answer_bytes(basis) as u64;
+        Some(shape)
+    }
+
+    fn answer_bytes(&self, basis: &Basis) -> usize {
+        pack::bits_packed_len(basis.degree(), self.mask_bits)
+            + pack::bits_packed_len(self.tests_per_answer.next_multiple_of(8), self.value_bits)
+    }
+}
+
+/// A seed travels beside the residues of a ciphertext.
+pub(crate) const SEED_BYTES: usize = 32;
+
+fn polynomial_bytes(basis: &Basis) -> usize {
+    pack::packed_len(basis.degree() * basis.limbs().len())
+}
+
+/// The smallest odd prime above the length of a query.
+fn plaintext_modulus(question: &Question) -> u32 {
+    let is_prime = |n: &u32| {
+        (2..*n)
+            .take_while(|d| d * d <= *n)
+            .all(|d| !n.is_multiple_of(d))
+    };
+    (question.length() + 1..)
+        .filter(|n| !n.is_multiple_of(2))
+        .find(is_prime)
+        .expect("there is a prime below twice any number")
+}
+
+/// What all values of all answers keep to but with probability 2^-41, in units of 1/Q, before noise is
+/// added: `docs/cryptography.md`, "Genome search".
+fn noise(question: &Question, tests: u64, t: u32, basis: &Basis, tests_per_answer: usize) -> f64 {
+    let factor = f64::from(t / 2);
+    let degree = basis.degree() as f64;
+    let terms = question.terms_of_a_test() as f64;
+    // A sum of independent errors times known numbers of norm 1 exceeds this with probability 2^-43
+    // over all tests, in units of the errors' standard deviation.
+    let tail = tail(tests, STATISTICAL_BITS + 3);
+    let of_query = tail * (ERROR_VARIANCE * terms * tests_per_answer as f64).sqrt() * factor;
+    // Of the query's terms, and of what is added to the value.
+    let of_rounding = 0.5 * (terms * factor + 1.0);
+    let of_public_key = tail * MAX_ERROR * degree.sqrt();
+    let of_secret = tail * (ERROR_VARIANCE * degree).sqrt();
+    of_query + of_rounding + of_public_key + of_secret
+}
+
+/// How many standard deviations one of `tests` sub-Gaussian sums exceeds with probability `2^-bits`.
+fn tail(tests: u64, bits: i32) -> f64 {
+    (2.0 * ((2.0 * tests as f64).ln() + f64::from(bits) * std::f64::consts::LN_2)).sqrt()
+}
+
+/// The bits of masks and of values with the fewest bytes whose rounding stays within `room`.
+fn fewest_bits(
+    room: f64,
+    degree: usize,
+    tests: u64,
+    tests_per_answer: usize,
+) -> Option<(u32, u32)> {
+    // A rounded mask coefficient is off by a uniform part of a unit, times a ternary secret.
+    let spread = tail(tests, STATISTICAL_BITS) * (degree as f64 / 12.0).sqrt();
+    let fixed_point = (degree + 1) as f64 * f64::from(fraction::FIXED_POINT_ERROR) / 64f64.exp2();
+    (1..=MAX_BITS)
+        .filter_map(|mask_bits| {
+            let left = room - fixed_point - spread * (-f64::from(mask_bits)).exp2();
+            let value_bits = (left > 0.0).then(|| (0.5 / left).log2().ceil() as u32)?;
+            (value_bits <= MAX_BITS).then_some((mask_bits, value_bits.max(1)))
+        })
+        .min_by_key(|&(mask, value)| {
+            degree * mask as usize + tests_per_answer.next_multiple_of(8) * value as usize
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kind;
+
+    fn plan(length: u32, symbols: u8, rows: u64, kind: Kind) -> Plan {
+        Plan::new(Question::new(length, symbols, rows, kind).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn places_do_not_meet() {
+        // In the product of a query and a test's coefficients every other term lands elsewhere.
+        for plan in [
+            plan(38, 2, 2752, Kind::Match { within: 0 }),
+            plan(7, 4, 9000, Kind::Longest),
+            plan(1, 2, 1, Kind::Match { within: 0 }),
+        ] {
+            let degree = plan.ring().basis().degree();
+            assert!(plan.coefficient(plan.tests_per_answer() - 1) < degree);
+            assert_eq!(plan.coefficient(0), plan.width() - 1);
+            assert!(plan.ciphertexts() * plan.width() >= plan.question().terms());
+            assert!(plan.answers() * plan.tests_per_answer() as u64 >= plan.tests());
+        }
+    }
+
+    #[test]
+    fn known_panels_have_small_plans() {
+        let omni = plan(38, 2, 2752, Kind::Match { within: 0 });
+        assert_eq!(omni.ring().plaintext().value(), 41);
+        assert_eq!(omni.ring().basis().log_degree(), 12);
+        assert!(omni.bytes() < 400_000, "{}", omni.bytes());
+        let lambda = plan(32, 4, 2 * 48_471, Kind::Match { within: 0 });
+        assert!(lambda.bytes() < 2_000_000, "{}", lambda.bytes());
+    }
+
+    #[test]
+    fn the_noise_has_room() {
+        for (length, rows) in [(1, 1), (38, 2752), (500, 1_000_000), (4096, 1 << 25)] {
+            let plan = plan(length, 2, rows, Kind::Match { within: 0 });
+            let basis = plan.ring().basis();
+            let q = basis.log2_q(basis.limbs().len());
+            let t = f64::from(plan.ring().plaintext().value());
+            assert!(t > f64::from(length));
+            // The flood hides the noise of all tests, and leaves values apart.
+            let noise = noise(
+                plan.question(),
+                plan.tests(),
+                t as u32,
+                basis,
+                plan.tests_per_answer(),
+            );
+            let flood = f64::from(plan.flood_bits());
+            assert!(flood >= noise.log2() + (rows as f64).log2() + 40.0);
+            assert!(flood < q - (2.0 * t).log2());
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! What is asked, in public numbers, and the linear forms that answer it.
+
+use thiserror::Error;
+
+/// The most symbols of a query.
+pub const MAX_LENGTH: u32 = 4096;
+/// The most rows that a query is compared with.
+pub const MAX_ROWS: u64 = 1 << 25;
+/// The most different symbols, an unknown one included.
+pub const MAX_SYMBOLS: u8 = 11;
+/// The most mismatches that a query may allow.
+pub const MAX_WITHIN: u8 = 2;
+
+/// How rows are compared with a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Which rows differ from the query in at most so many symbols.
+    Match {
+        /// Mismatches that are allowed.
+        within: u8,
+    },
+    /// How long the longest beginning of the query is that some row begins with.
+    Longest,
+}
+
+/// What is known to both sides of a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Question {
+    length: u32,
+    symbols: u8,
+    rows: u64,
+    kind: Kind,
+}
+
+/// A question that is not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[allow(missing_docs)]
+pub enum QuestionError {
+    #[error("a query of {0} symbols cannot be asked; it has 1 to {MAX_LENGTH}")]
+    Length(u64),
+    #[error("rows of {0} different symbols cannot be searched; there are 2 to {MAX_SYMBOLS}")]
+    Symbols(u64),
+    #[error("{0} rows cannot be searched; a collection has 1 to {MAX_ROWS}")]
+    Rows(u64),
+    #[error("{0} mismatches cannot be allowed; use 0 to {MAX_WITHIN}")]
+    Within(u64),
+    #[error(
+        "every row matches a query of {length} symbols within {within} mismatches; ask for fewer mismatches or a longer query"
+    )]
+    Trivial { length: u32, within: u8 },
+}
+
+impl Question {
+    /// A question about `rows` rows of `length` symbols each, of which there are `symbols`: the query
+    /// chooses among those from 0; if rows may have an [unknown](crate::UNKNOWN) symbol, it is the last.
+    ///
+    /// # Errors
+    /// Numbers beyond the limits of this module; questions whose answer is known.
+    pub fn new(length: u32, symbols: u8, rows: u64, kind: Kind) -> Result<Self, QuestionError> {
+        if !(1..=MAX_LENGTH).contains(&length) {
+            return Err(QuestionError::Length(length.into()));
+        }
+        if !(2..=MAX_SYMBOLS).contains(&symbols) {
+            return Err(QuestionError::Symbols(symbols.into()));
+        }
+        if !(1..=MAX_ROWS).contains(&rows) {
+            return Err(QuestionError::Rows(rows));
+        }
+        if let Kind::Match { within } = kind {
+            if within > MAX_WITHIN {
+                return Err(QuestionError::Within(within.into()));
+            }
+            if u32::from(within) >= length {
+                return Err(QuestionError::Trivial { length, within });
+            }
+        }
+        Ok(Self {
+            length,
+            symbols,
+            rows,
+            kind,
+        })
+    }
+
+    /// The symbols of the query.
+    pub fn length(&self) -> u32 {
+        self.length
+    }
+
+    /// How many different symbols rows have.
+    pub fn symbols(&self) -> u8 {
+        self.symbols
+    }
+
+    /// The rows that the query is compared with, padding included.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// How they are compared.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The numbers that a query is encoded as.
+    pub fn terms(&self) -> usize {
+        let (length, symbols) = (self.length as usize, usize::from(self.symbols));
+        match self.kind {
+            Kind::Match { .. } => 1 + length * (symbols - 1),
+            Kind::Longest => length * symbols,
+        }
+    }
+
+    /// The terms that one test adds up, at most.
+    pub(crate) fn terms_of_a_test(&self) -> usize {
+        match self.kind {
+            Kind::Match { .. } => 1 + self.length as usize,
+            Kind::Longest => 2 * self.length as usize,
+        }
+    }
+
+    /// How many zero tests there are, by what they say: for [`Kind::Match`] one group of them; for
+    /// [`Kind::Longest`] one for each length of a beginning, from 1, with as many tests as there can
+    /// be different beginnings.
+    pub fn groups(&self) -> Vec<u64> {
+        match self.kind {
+            Kind::Match { within } => vec![self.rows * (u64::from(within) + 1)],
+            Kind::Longest => {
+                let different = |length| u64::from(self.symbols).saturating_pow(length);
+                (1..=self.length)
+                    .map(|length| self.rows.min(different(length)))
+                    .collect()
+            }
+        }
+    }
+
+    /// A query as the terms of its mismatch counts; `None` is a wildcard. With `m_jc` telling whether
+    /// the query has symbol `c` at `j` and `w_j` whether it has any there: for [`Kind::Match`]
+    /// `Σ_j (w_j − m_j0)`, then `m_j0 − m_jc` for each `j` and `c > 0`; for [`Kind::Longest`] each
+    /// `w_j − m_j0` before the others of `j`.
+    ///
+    /// Panics if the query has another length or symbols that there are not.
+    pub fn encode(&self, query: &[Option<u8>]) -> Vec<i32> {
+        assert_eq!(query.len(), self.length as usize);
+        let is = |symbol: Option<u8>, c: u8| i32::from(symbol == Some(c));
+        let mut terms = Vec::with_capacity(self.terms());
+        if let Kind::Match { .. } = self.kind {
+            terms.push(0);
+        }
+        for &symbol in query {
+            assert!(symbol.is_none_or(|symbol| symbol < self.symbols));
+            let lacking = i32::from(symbol.is_some()) - is(symbol, 0);
+            match self.kind {
+                Kind::Match { .. } => terms[0] += lacking,
+                Kind::Longest => terms.push(lacking),
+            }
+            terms.extend((1..self.symbols).map(|c| is(symbol, 0) - is(symbol, c)));
+        }
+        terms
+    }
+
+    /// The terms whose sum is how many of the query's first symbols the beginning of a row lacks. For
+    /// [`Kind::Match`] the beginning is the whole row.
+    ///
+    /// Panics if a symbol is none that rows have, or [`Kind::Match`] is given another length.
+    pub fn terms_of(&self, beginning: &[u8]) -> impl Iterator<Item = usize> {
+        let symbols = self.symbols;
+        let is_match = matches!(self.kind, Kind::Match { .. });
+        assert!(!is_match || beginning.len() == self.length as usize);
+        let each = usize::from(symbols) - usize::from(is_match);
+        let constant = is_match.then_some(0);
+        let of_symbols = beginning.iter().enumerate().flat_map(move |(j, &symbol)| {
+            let symbol = match symbol {
+                crate::UNKNOWN => symbols - 1,
+                symbol => symbol,
+            };
+            assert!(
+                symbol < symbols,
+                "rows have the symbols that the question says"
+            );
+            let first = j * each;
+            let lacking = (!is_match).then_some(first);
+            let other = (symbol > 0).then_some(first + usize::from(symbol));
+            lacking.into_iter().chain(other)
+        });
+        constant.into_iter().chain(of_symbols)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::UNKNOWN;
+    use proptest::prelude::*;
+
+    fn mismatches(query: &[Option<u8>], row: &[u8]) -> i32 {
+        let differ = |(q, &x): (&Option<u8>, &u8)| q.is_some_and(|q| q != x);
+        query.iter().zip(row).filter(|&it| differ(it)).count() as i32
+    }
+
+    proptest! {
+        #[test]
+        fn the_terms_of_a_row_add_up_to_its_mismatches(
+            symbols in 2u8..=11,
+            positions in prop::collection::vec((any::<Option<u8>>(), any::<u8>()), 1..40),
+            unknown in any::<bool>(),
+        ) {
+            // The last symbol may be the unknown one, for which no query asks.
+            let asked = symbols - u8::from(unknown && symbols > 2);
+            let query: Vec<_> = positions.iter().map(|(q, _)| q.map(|q| q % asked)).collect();
+            let row: Vec<_> = positions.iter().map(|(_, x)| match x % symbols {
+                x if x >= asked => UNKNOWN,
+                x => x,
+            }).collect();
+            let length = query.len() as u32;
+            let whole = Question::new(length, symbols, 9, Kind::Match { within: 0 }).unwrap();
+            let longest = Question::new(length, symbols, 9, Kind::Longest).unwrap();
+            let sum = |question: &Question, row: &[u8]| {
+                let terms = question.encode(&query);
+                assert_eq!(terms.len(), question.terms());
+                let used: Vec<usize> = question.terms_of(row).collect();
+                assert!(used.len() <= question.terms_of_a_test());
+                used.iter().map(|&term| terms[term]).sum::<i32>()
+            };
+            prop_assert_eq!(sum(&whole, &row), mismatches(&query, &row));
+            for beginning in 1..=row.len() {
+                prop_assert_eq!(
+                    sum(&longest, &row[..beginning]),
+                    mismatches(&query[..beginning], &row[..beginning])
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn groups_are_as_large_as_what_can_differ() {
+        let within = Question::new(9, 2, 100, Kind::Match { within: 2 }).unwrap();
+        assert_eq!(within.groups(), [300]);
+        let longest = Question::new(9, 2, 100, Kind::Longest).unwrap();
+        assert_eq!(longest.groups(), [2, 4, 8, 16, 32, 64, 100, 100, 100]);
+        let many = Question::new(4096, 11, MAX_ROWS, Kind::Longest).unwrap();
+        assert_eq!(many.groups()[4095], MAX_ROWS);
+    }
+
+    #[test]
+    fn what_cannot_be_asked_is_refused() {
+        let exact = Kind::Match { within: 0 };
+        let refused = [
+            Question::new(0, 2, 1, exact),
+            Question::new(MAX_LENGTH + 1, 2, 1, exact),
+            Question::new(1, 1, 1, exact),
+            Question::new(1, MAX_SYMBOLS + 1, 1, exact),
+            Question::new(1, 2, 0, exact),
+            Question::new(1, 2, MAX_ROWS + 1, exact),
+            Question::new(9, 2, 1, Kind::Match { within: 3 }),
+            Question::new(2, 2, 1, Kind::Match { within: 2 }),
+        ];
+        for question in refused {
+            assert!(!question.unwrap_err().to_string().is_empty());
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The bytes of an encrypted query and of its answers.
+
+use crate::Plan;
+use crate::plan::SEED_BYTES;
+use oboro_ring::{Seed, pack};
+use thiserror::Error;
+
+/// One ciphertext of a query: `(b, a)` with `a` expanded from the seed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ciphertext {
+    /// The seed of `a`.
+    pub seed: Seed,
+    /// `b`: `N` residues in evaluation form modulo the first limb, then the next.
+    pub residues: Vec<u32>,
+}
+
+/// A query that only its owner can read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncryptedQuery {
+    /// Its ciphertexts, as many as the plan says.
+    pub ciphertexts: Vec<Ciphertext>,
+    /// An encryption of 0 whose `a` is expanded from the server's nonce, likewise in evaluation form.
+    pub public_key: Vec<u32>,
+}
+
+/// Bytes that are no query, or no answer, of the plan.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[allow(missing_docs)]
+pub enum WireError {
+    #[error(
+        "{what} has {found} bytes where {expected} belong; both sides must run the same version of Oboro"
+    )]
+    Length {
+        what: &'static str,
+        expected: u64,
+        found: u64,
+    },
+    #[error(
+        "{what} has a residue that is not below its modulus; it was altered on the way or made by another program"
+    )]
+    Residue { what: &'static str },
+}
+
+impl EncryptedQuery {
+    /// The length of the bytes of any query of a plan.
+    pub fn bytes(plan: &Plan) -> u64 {
+        let polynomials = plan.ciphertexts() as u64 + 1;
+        polynomials * plan.polynomial_bytes() as u64 + (plan.ciphertexts() * SEED_BYTES) as u64
+    }
+
+    /// Each ciphertext's seed and residues, packed to 28 bits, then the public key's residues.
+    pub fn encode(&self, plan: &Plan) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(Self::bytes(plan) as usize);
+        for ciphertext in &self.ciphertexts {
+            bytes.extend(ciphertext.seed.0);
+            put_polynomial(&ciphertext.residues, &mut bytes);
+        }
+        put_polynomial(&self.public_key, &mut bytes);
+        bytes
+    }
+
+    /// Checks and takes the bytes of a query of this plan.
+    ///
+    /// # Errors
+    /// Another length, residues that are none.
+    pub fn decode(bytes: &[u8], plan: &Plan) -> Result<Self, WireError> {
+        const WHAT: &str = "the encrypted query";
+        check_length(WHAT, Self::bytes(plan), bytes)?;
+        let one = plan.polynomial_bytes();
+        let (ciphertexts, public_key) = bytes.split_at(bytes.len() - one);
+        let ciphertext = |bytes: &[u8]| {
+            let (seed, residues) = bytes.split_at(SEED_BYTES);
+            Ok(Ciphertext {
+                seed: Seed(seed.try_into().expect("as long as a seed")),
+                residues: polynomial(WHAT, residues, plan)?,
+            })
+        };
+        Ok(Self {
+            ciphertexts: ciphertexts
+                .chunks_exact(SEED_BYTES + one)
+                .map(ciphertext)
+                .collect::<Result<_, _>>()?,
+            public_key: polynomial(WHAT, public_key, plan)?,
+        })
+    }
+}
+
+/// An answer: fractions of `Q`, from which the owner of the query reads which tests are zero.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// All `N` coefficients of the mask, in [`Plan::mask_bits`].
+    pub mask: Vec<u64>,
+    /// The value of each place, in [`Plan::value_bits`].
+    pub values: Vec<u64>,
+}
+
+impl Answer {
+    /// Masks, then values.
+    pub fn encode(&self, plan: &Plan) -> Vec<u8> {
+        let mut bytes = vec![0; plan.answer_bytes()];
+        let (mask, values) = bytes.split_at_mut(mask_bytes(plan));
+        pack::pack_bits(&self.mask, plan.mask_bits(), mask);
+        let mut whole = self.values.clone();
+        whole.resize(plan.tests_per_answer().next_multiple_of(8), 0);
+        pack::pack_bits(&whole, plan.value_bits(), values);
+        bytes
+    }
+
+    /// Checks and takes the bytes of an answer.
+    ///
+    /// # Errors
+    /// Another length.
+    pub fn decode(bytes: &[u8], plan: &Plan) -> Result<Self, WireError> {
+        check_length("an answer", plan.answer_bytes() as u64, bytes)?;
+        let (packed_mask, packed_values) = bytes.split_at(mask_bytes(plan));
+        let mut mask = vec![0; plan.ring().basis().degree()];
+        pack::unpack_bits(packed_mask, plan.mask_bits(), &mut mask);
+        let mut values = vec![0; plan.tests_per_answer().next_multiple_of(8)];
+        pack::unpack_bits(packed_values, plan.value_bits(), &mut values);
+        values.truncate(plan.tests_per_answer());
+        Ok(Self { mask, values })
+    }
+}
+
+fn mask_bytes(plan: &Plan) -> usize {
+    pack::bits_packed_len(plan.ring().basis().degree(), plan.mask_bits())
+}
+
+fn put_polynomial(residues: &[u32], bytes: &mut Vec<u8>) {
+    let start = bytes.len();
+    bytes.resize(start + pack::packed_len(residues.len()), 0);
+    pack::pack(residues, &mut bytes[start..]);
+}
+
+fn polynomial(what: &'static str, bytes: &[u8], plan: &Plan) -> Result<Vec<u32>, WireError> {
+    let basis = plan.ring().basis();
+    let mut residues = vec![0; basis.degree() * basis.limbs().len()];
+    pack::unpack(bytes, &mut residues);
+    let limbs = residues.chunks_exact(basis.degree()).zip(basis.limbs());
+    for (values, q) in limbs {
+        if values.iter().any(|&x| x >= q.value()) {
+            return Err(WireError::Residue { what });
+        }
+    }
+    Ok(residues)
+}
+
+fn check_length(what: &'static str, expected: u64, bytes: &[u8]) -> Result<(), WireError> {
+    match bytes.len() as u64 {
+        found if found == expected => Ok(()),
+        found => Err(WireError::Length {
+            what,
+            expected,
+            found,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Kind, Question};
+
+    fn plan() -> Plan {
+        let question = Question::new(5, 2, 3, Kind::Match { within: 0 }).unwrap();
+        Plan::new(question).unwrap()
+    }
+
+    #[test]
+    fn queries_and_answers_come_back() {
+        let plan = plan();
+        let basis = plan.ring().basis();
+        let residues: Vec<u32> = (0..basis.limbs().len() * basis.degree())
+            .map(|i| i as u32 * 7919 % (1 << 27))
+            .collect();
+        let query = EncryptedQuery {
+            ciphertexts: vec![
+                Ciphertext {
+                    seed: Seed([9; 32]),
+                    residues: residues.clone(),
+                };
+                plan.ciphertexts()
+            ],
+            public_key: residues,
+        };
+        let mut bytes = query.encode(&plan);
+        assert_eq!(bytes.len() as u64, EncryptedQuery::bytes(&plan));
+        assert_eq!(EncryptedQuery::decode(&bytes, &plan).as_ref(), Ok(&query));
+        let answer = Answer {
+            mask: (0..basis.degree() as u64).map(|i| i % 64).collect(),
+            values: vec![1; plan.tests_per_answer()],
+        };
+        let encoded = answer.encode(&plan);
+        assert_eq!(encoded.len(), plan.answer_bytes());
+        assert_eq!(Answer::decode(&encoded, &plan), Ok(answer));
+        assert_eq!(
+            EncryptedQuery::bytes(&plan) + plan.answers() * plan.answer_bytes() as u64,
+            plan.bytes() - SEED_BYTES as u64
+        );
+
+        let last = bytes.len() - 1;
+        assert!(matches!(
+            EncryptedQuery::decode(&bytes[..last], &plan),
+            Err(WireError::Length { .. })
+        ));
+        // 28 ones are above every limb.
+        bytes[last - 6..].fill(0xff);
+        assert!(matches!(
+            EncryptedQuery::decode(&bytes, &plan),
+            Err(WireError::Residue { .. })
+        ));
+        assert!(Answer::decode(&encoded[1..], &plan).is_err());
+    }
+}
