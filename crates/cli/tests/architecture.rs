@@ -24,7 +24,8 @@ const LAYERS: &[&[&str]] = &[
     &["oboro-tasks"],
     &["oboro-rlwe", "oboro-genome"],
     &["oboro-store"],
-    &["oboro-engine"],
+    &["oboro-engine", "oboro-genome-panel"],
+    &["oboro-genome-query"],
     &["oboro-mining"],
     &["oboro-protocol"],
     &["oboro-server", "oboro-client"],
@@ -42,6 +43,7 @@ const WITHOUT_SECRETS: &[&str] = &[
     "oboro-fcmalloc",
     "oboro-tasks",
     "oboro-genome",
+    "oboro-genome-panel",
     "oboro-store",
     "oboro-engine",
     "oboro-protocol",
@@ -49,7 +51,12 @@ const WITHOUT_SECRETS: &[&str] = &[
 ];
 
 /// Crates of the owner's side, which could not work without secrets.
-const WITH_SECRETS: &[&str] = &["oboro-mining", "oboro-client", "oboro"];
+const WITH_SECRETS: &[&str] = &[
+    "oboro-mining",
+    "oboro-genome-query",
+    "oboro-client",
+    "oboro",
+];
 
 /// Workspaces of their own, for what must not be part of what is built for use.
 const WORKSPACES_BESIDE: &[&str] = &["fuzz", "fcmalloc/bench/fhe", "fcmalloc/bench/peers"];

@@ -1,0 +1,172 @@
+//! The rows that a query is compared with, packed, and in order.
+
+use std::cmp::Ordering;
+
+/// Rows of one length, packed: symbol `j` of a row is at bit `j·bits` of its words, lowest first.
+#[derive(Debug, Clone)]
+pub struct Rows {
+    length: usize,
+    bits: u32,
+    words_per_row: usize,
+    words: Vec<u64>,
+}
+
+impl Rows {
+    /// Rows of `length` symbols of `bits` bits each, a divisor of 64; each begins with a word of its
+    /// own, and what is left of its last word is 0.
+    ///
+    /// Panics if the words are no whole number of rows.
+    pub fn new(length: usize, bits: u32, words: Vec<u64>) -> Self {
+        assert!(length > 0 && bits > 0 && u64::BITS.is_multiple_of(bits));
+        let words_per_row = Self::words_per_row(length, bits);
+        assert!(words.len().is_multiple_of(words_per_row));
+        Self {
+            length,
+            bits,
+            words_per_row,
+            words,
+        }
+    }
+
+    /// The words of a row.
+    pub fn words_per_row(length: usize, bits: u32) -> usize {
+        length.div_ceil((u64::BITS / bits) as usize)
+    }
+
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        self.words.len() / self.words_per_row
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// The symbols of a row.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// The words of row `row`.
+    ///
+    /// Panics if there is no such row.
+    pub fn row(&self, row: usize) -> &[u64] {
+        &self.words[row * self.words_per_row..][..self.words_per_row]
+    }
+
+    /// The first symbols of row `row`, as many as `out` holds.
+    ///
+    /// Panics if there is no such row, or it is shorter.
+    pub fn read(&self, row: usize, out: &mut [u8]) {
+        assert!(out.len() <= self.length);
+        let (per_word, mask) = (u64::BITS / self.bits, u64::MAX >> (64 - self.bits));
+        for (symbols, &word) in out.chunks_mut(per_word as usize).zip(self.row(row)) {
+            for (symbol, shift) in symbols.iter_mut().zip((0..).step_by(self.bits as usize)) {
+                *symbol = (word >> shift & mask) as u8;
+            }
+        }
+    }
+
+    /// How many first symbols two rows have in common, and which of them comes first.
+    fn compare(&self, a: usize, b: usize) -> (usize, Ordering) {
+        let per_word = (u64::BITS / self.bits) as usize;
+        for (number, (x, y)) in self.row(a).iter().zip(self.row(b)).enumerate() {
+            if x != y {
+                let place = (x ^ y).trailing_zeros() / self.bits;
+                let of = |word: &u64| word >> (place * self.bits) & (u64::MAX >> (64 - self.bits));
+                return (number * per_word + place as usize, of(x).cmp(&of(y)));
+            }
+        }
+        (self.length, Ordering::Equal)
+    }
+}
+
+/// Rows ready to be searched: what is the same for all queries of this window.
+#[derive(Debug, Clone)]
+pub struct Window {
+    rows: Rows,
+    /// In lexicographic order.
+    order: Vec<u32>,
+    /// How many first symbols each of these shares with the one before it; the first shares none.
+    common: Vec<u16>,
+}
+
+impl Window {
+    /// Sorts the rows.
+    ///
+    /// Panics if there are more than 2^32, or of more than 2^16 symbols.
+    pub fn new(rows: Rows) -> Self {
+        assert!(rows.length() <= usize::from(u16::MAX) + 1);
+        let count = u32::try_from(rows.len()).expect("rows are numbered by 32 bits");
+        let mut order: Vec<u32> = (0..count).collect();
+        order.sort_unstable_by(|&a, &b| rows.compare(a as usize, b as usize).1);
+        let shared = |pair: &[u32]| rows.compare(pair[0] as usize, pair[1] as usize).0 as u16;
+        let common = [0].into_iter().chain(order.windows(2).map(shared));
+        Self {
+            common: common.take(order.len()).collect(),
+            order,
+            rows,
+        }
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// One row for each beginning of `length` symbols that there is.
+    pub fn beginnings(&self, length: usize) -> impl Iterator<Item = u32> {
+        let rows = self.order.iter().zip(&self.common).enumerate();
+        rows.filter(move |&(place, (_, &common))| place == 0 || usize::from(common) < length)
+            .map(|(_, (&row, _))| row)
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.rows.words) + size_of_val(&*self.order) + size_of_val(&*self.common)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn pack(rows: &[Vec<u8>], bits: u32) -> Rows {
+        let length = rows[0].len();
+        let per_row = Rows::words_per_row(length, bits);
+        let mut words = vec![0; rows.len() * per_row];
+        for (row, words) in rows.iter().zip(words.chunks_exact_mut(per_row)) {
+            for (j, &symbol) in row.iter().enumerate() {
+                let at = j * bits as usize;
+                words[at / 64] |= u64::from(symbol) << (at % 64);
+            }
+        }
+        Rows::new(length, bits, words)
+    }
+
+    proptest! {
+        #[test]
+        fn beginnings_are_the_different_ones(
+            (bits, rows) in (prop::sample::select(vec![1u32, 2, 4]), 1usize..90).prop_flat_map(|(bits, length)| {
+                let row = prop::collection::vec(0..1u8 << bits, length);
+                (Just(bits), prop::collection::vec(row, 1..40))
+            }),
+        ) {
+            let window = Window::new(pack(&rows, bits));
+            prop_assert_eq!(window.rows().len(), rows.len());
+            let mut read = vec![0; rows[0].len()];
+            for (number, row) in rows.iter().enumerate() {
+                window.rows().read(number, &mut read);
+                prop_assert_eq!(&read, row);
+            }
+            for length in 1..=rows[0].len() {
+                let expected: BTreeSet<&[u8]> = rows.iter().map(|row| &row[..length]).collect();
+                let found: Vec<&[u8]> = window.beginnings(length).map(|row| &rows[row as usize][..length]).collect();
+                prop_assert_eq!(found, expected.into_iter().collect::<Vec<_>>());
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What is searched for.
+
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+/// The letters of bases, by symbol.
+const BASES: &str = "ACGT";
+/// The letter that any symbol matches.
+const WILDCARD: char = '?';
+
+/// Symbols to search for, or wildcards. It is wiped when dropped, and has no `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Pattern {
+    symbols: Zeroizing<Vec<Option<u8>>>,
+}
+
+/// Letters that are no pattern.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[allow(missing_docs)]
+pub enum PatternError {
+    #[error("the query is empty; give at least one symbol")]
+    Empty,
+    #[error(
+        "{letter:?} at place {place} of the query is no allele number; use digits, and ? for any allele"
+    )]
+    Allele { letter: char, place: usize },
+    #[error(
+        "{letter:?} at place {place} of the query is no base; use A, C, G, T, and ? (or N) for any base"
+    )]
+    Base { letter: char, place: usize },
+    #[error(
+        "allele {allele} at place {place} of the query is not in the panel, which has alleles 0 to {largest}"
+    )]
+    NoSuchAllele {
+        allele: u8,
+        place: usize,
+        largest: u8,
+    },
+}
+
+impl Pattern {
+    /// Alleles by number, as in a VCF file: `0` for the reference, `?` for any.
+    ///
+    /// # Errors
+    /// Other letters, or none. Places count from 1.
+    pub fn of_alleles(letters: &str) -> Result<Self, PatternError> {
+        Self::parse(letters, |letter, place| match letter.to_digit(10) {
+            Some(digit) => Ok(Some(digit as u8)),
+            None => Err(PatternError::Allele { letter, place }),
+        })
+    }
+
+    /// Bases, in capitals or not, `?` or `N` for any.
+    ///
+    /// # Errors
+    /// Other letters, or none. Places count from 1.
+    pub fn of_bases(letters: &str) -> Result<Self, PatternError> {
+        Self::parse(letters, |letter, place| {
+            let capital = letter.to_ascii_uppercase();
+            match BASES.find(capital) {
+                Some(symbol) => Ok(Some(symbol as u8)),
+                None if capital == 'N' => Ok(None),
+                None => Err(PatternError::Base { letter, place }),
+            }
+        })
+    }
+
+    fn parse(
+        letters: &str,
+        symbol: impl Fn(char, usize) -> Result<Option<u8>, PatternError>,
+    ) -> Result<Self, PatternError> {
+        let one = |(place, letter)| match letter {
+            WILDCARD => Ok(None),
+            letter => symbol(letter, place),
+        };
+        // Grown at once, so that no copy stays behind.
+        let mut symbols = Zeroizing::new(Vec::with_capacity(letters.len()));
+        for symbol in (1..).zip(letters.chars()).map(one) {
+            symbols.push(symbol?);
+        }
+        match symbols.is_empty() {
+            true => Err(PatternError::Empty),
+            false => Ok(Self { symbols }),
+        }
+    }
+
+    /// Checks that it asks for no symbol from `symbols` on.
+    ///
+    /// # Errors
+    /// The first such place.
+    pub fn check(&self, symbols: u8) -> Result<(), PatternError> {
+        for (place, symbol) in (1..).zip(self.symbols.iter()) {
+            if let Some(allele) = symbol.filter(|&symbol| symbol >= symbols) {
+                return Err(PatternError::NoSuchAllele {
+                    allele,
+                    place,
+                    largest: symbols - 1,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The symbols; `None` is a wildcard.
+    pub fn symbols(&self) -> &[Option<u8>] {
+        &self.symbols
+    }
+
+    /// The number of symbols, wildcards included.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.symbols.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_symbols() {
+        let alleles = Pattern::of_alleles("01?9").unwrap();
+        assert_eq!(alleles.symbols(), [Some(0), Some(1), None, Some(9)]);
+        let bases = Pattern::of_bases("AcgTn?").unwrap();
+        assert_eq!(
+            bases.symbols(),
+            [Some(0), Some(1), Some(2), Some(3), None, None]
+        );
+        assert!(alleles.check(10).is_ok());
+    }
+
+    #[test]
+    fn other_letters_are_named_with_their_place() {
+        let message = |pattern: Result<Pattern, PatternError>| match pattern {
+            Err(error) => error.to_string(),
+            Ok(_) => panic!("it is no pattern"),
+        };
+        assert!(message(Pattern::of_alleles("01x")).contains("'x' at place 3"));
+        assert!(message(Pattern::of_bases("ACGU")).contains("'U' at place 4"));
+        assert!(message(Pattern::of_bases("")).contains("empty"));
+        let missing = Pattern::of_alleles("012").unwrap().check(2).unwrap_err();
+        assert!(
+            missing.to_string().contains("allele 2 at place 3"),
+            "{missing}"
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! A query of one's own: encrypted, and the only one that its answers can be read with.
+
+use crate::Pattern;
+use oboro_genome::wire::{Answer, Ciphertext, EncryptedQuery, WireError};
+use oboro_genome::{Kind, Plan};
+use oboro_ring::Seed;
+use oboro_rlwe::QueryKey;
+use std::sync::Arc;
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+/// A query under way: its key, and what its answers have said so far.
+pub struct OwnQuery {
+    plan: Arc<Plan>,
+    key: QueryKey,
+    encrypted: EncryptedQuery,
+}
+
+impl std::fmt::Debug for OwnQuery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OwnQuery").finish_non_exhaustive()
+    }
+}
+
+/// Answers that say nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[allow(missing_docs)]
+pub enum ReadError {
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    #[error("the server sent {found} answers where {expected} belong; ask again")]
+    Answers { expected: u64, found: u64 },
+    #[error(
+        "the server's answers contradict each other: a beginning of {length} symbols is there, but not a shorter one"
+    )]
+    Contradiction { length: u32 },
+}
+
+/// What the answers to a query say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// Rows that match; different ones, unless the server was asked to count all.
+    Matches(u64),
+    /// Symbols of the longest beginning that some row has.
+    Longest(u32),
+}
+
+impl OwnQuery {
+    /// Encrypts a pattern under the nonce that the server drew for it.
+    ///
+    /// # Errors
+    /// No randomness.
+    ///
+    /// # Panics
+    /// If the pattern is not of the plan's question.
+    pub fn encrypt(
+        plan: Arc<Plan>,
+        pattern: &Pattern,
+        nonce: &Seed,
+    ) -> Result<Self, getrandom::Error> {
+        let terms = Zeroizing::new(plan.question().encode(pattern.symbols()));
+        let key = QueryKey::fresh(plan.ring(), nonce, &terms)?;
+        let ciphertext = |(number, terms)| {
+            let (seed, residues) = key.encrypt(number, terms);
+            Ciphertext { seed, residues }
+        };
+        let encrypted = EncryptedQuery {
+            ciphertexts: (0..)
+                .zip(terms.chunks(plan.width()))
+                .map(ciphertext)
+                .collect(),
+            public_key: key.public_key(nonce),
+        };
+        Ok(Self {
+            plan,
+            key,
+            encrypted,
+        })
+    }
+
+    /// What the server is sent.
+    pub fn encrypted(&self) -> &EncryptedQuery {
+        &self.encrypted
+    }
+
+    /// The layout of the question.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// Which tests of an answer are zero.
+    pub fn zeros(&self, answer: &Answer) -> Vec<bool> {
+        let values = answer.values.iter().enumerate();
+        self.key.zeros(
+            (&answer.mask, self.plan.mask_bits()),
+            values.map(|(place, &value)| (self.plan.coefficient(place), value)),
+            self.plan.value_bits(),
+        )
+    }
+
+    /// Reads all answers of a window, in order.
+    ///
+    /// # Errors
+    /// Too few or too many, or such that no rows could have given.
+    pub fn read(&self, answers: &[Answer]) -> Result<Found, ReadError> {
+        let (expected, found) = (self.plan.answers(), answers.len() as u64);
+        if expected != found {
+            return Err(ReadError::Answers { expected, found });
+        }
+        let mut zeros = answers.iter().flat_map(|answer| self.zeros(answer));
+        let groups = self.plan.question().groups();
+        let mut count = |tests: u64| -> u64 {
+            let tests = zeros.by_ref().take(tests as usize);
+            tests.filter(|&zero| zero).count() as u64
+        };
+        let there: Vec<u64> = groups.into_iter().map(&mut count).collect();
+        match self.plan.question().kind() {
+            Kind::Match { .. } => Ok(Found::Matches(there[0])),
+            Kind::Longest => {
+                let longest = there.iter().take_while(|&&count| count > 0).count();
+                match there[longest..].iter().position(|&count| count > 0) {
+                    Some(beyond) => Err(ReadError::Contradiction {
+                        length: (longest + beyond + 1) as u32,
+                    }),
+                    None => Ok(Found::Longest(longest as u32)),
+                }
+            }
+        }
+    }
+}
