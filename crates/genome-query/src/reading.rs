@@ -88,14 +88,23 @@ impl OwnQuery {
         &self.plan
     }
 
-    /// Which tests of an answer are zero.
-    pub fn zeros(&self, answer: &Answer) -> Vec<bool> {
+    /// What the tests of an answer decrypt to, modulo the plan's prime: 0 where they hold.
+    pub fn values(&self, answer: &Answer) -> Vec<u32> {
+        let mask = (&*answer.mask, self.plan.mask_bits());
+        self.key
+            .decrypt(mask, self.places(answer), self.plan.value_bits())
+    }
+
+    /// The same before rounding, in units of 2^-64 of the modulus: what is left of the noise as well.
+    pub fn phases(&self, answer: &Answer) -> Vec<u64> {
+        let mask = (&*answer.mask, self.plan.mask_bits());
+        self.key
+            .phases(mask, self.places(answer), self.plan.value_bits())
+    }
+
+    fn places(&self, answer: &Answer) -> impl Iterator<Item = (usize, u64)> {
         let values = answer.values.iter().enumerate();
-        self.key.zeros(
-            (&answer.mask, self.plan.mask_bits()),
-            values.map(|(place, &value)| (self.plan.coefficient(place), value)),
-            self.plan.value_bits(),
-        )
+        values.map(|(place, &value)| (self.plan.coefficient(place), value))
     }
 
     /// Reads all answers of a window, in order.
@@ -107,11 +116,11 @@ impl OwnQuery {
         if expected != found {
             return Err(ReadError::Answers { expected, found });
         }
-        let mut zeros = answers.iter().flat_map(|answer| self.zeros(answer));
+        let mut values = answers.iter().flat_map(|answer| self.values(answer));
         let groups = self.plan.question().groups();
         let mut count = |tests: u64| -> u64 {
-            let tests = zeros.by_ref().take(tests as usize);
-            tests.filter(|&zero| zero).count() as u64
+            let tests = values.by_ref().take(tests as usize);
+            tests.filter(|&value| value == 0).count() as u64
         };
         let there: Vec<u64> = groups.into_iter().map(&mut count).collect();
         match self.plan.question().kind() {

@@ -8,6 +8,7 @@
 
 use crate::Question;
 use oboro_ring::{Basis, MAX_LOG_DEGREE, Scaled, fraction, pack};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -60,12 +61,41 @@ impl Plan {
     /// # Errors
     /// A question for which no secure ring has room.
     pub fn new(question: Question) -> Result<Self, PlanError> {
+        Self::among(question, 1..=question.terms())
+    }
+
+    /// The plan of a question with this width in place of the best, and, for the noise to be measured, the
+    /// most bits that an answer can have.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    ///
+    /// # Panics
+    /// If the width is 0 or more than a polynomial has coefficients.
+    #[doc(hidden)]
+    pub fn uncut(question: Question, width: usize) -> Result<Self, PlanError> {
+        let mut plan = Self::among(question, width..=width)?;
+        (plan.shape.mask_bits, plan.shape.value_bits) = (MAX_BITS, MAX_BITS);
+        Ok(plan)
+    }
+
+    /// The plan with the fewest bytes of those with one of these widths.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn among(question: Question, widths: RangeInclusive<usize>) -> Result<Self, PlanError> {
         let tests = question.groups().iter().sum();
         let t = plaintext_modulus(&question);
         (MIN_LOG_DEGREE..=MAX_LOG_DEGREE)
             .flat_map(|log_degree| {
                 let limbs = (1..).map_while(move |limbs| Basis::new(log_degree, limbs).ok());
-                limbs.filter_map(|basis| Some((Shape::best(&question, tests, t, &basis)?, basis)))
+                let widths = &widths;
+                limbs.filter_map(move |basis| {
+                    let widths = widths.clone().take_while(|&width| width <= basis.degree());
+                    let shapes =
+                        widths.filter_map(|width| Shape::new(&question, tests, t, &basis, width));
+                    Some((shapes.min_by_key(|shape| shape.bytes)?, basis))
+                })
             })
             .min_by_key(|(shape, _)| shape.bytes)
             .map(|(shape, basis)| Self {
@@ -154,14 +184,7 @@ impl Plan {
 }
 
 impl Shape {
-    /// The one with the fewest bytes in this ring; `None` if the noise has no room in it.
-    fn best(question: &Question, tests: u64, t: u32, basis: &Basis) -> Option<Self> {
-        let widths = 1..=question.terms().min(basis.degree());
-        widths
-            .filter_map(|width| Self::new(question, tests, t, basis, width))
-            .min_by_key(|shape| shape.bytes)
-    }
-
+    /// `None` if the noise has no room in the ring.
     fn new(question: &Question, tests: u64, t: u32, basis: &Basis, width: usize) -> Option<Self> {
         let tests_per_answer = basis.degree() / width;
         let noise = noise(question, tests, t, basis, tests_per_answer);

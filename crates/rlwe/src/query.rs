@@ -104,29 +104,40 @@ impl QueryKey {
         &self.secret[limb * degree..][..degree]
     }
 
-    /// Which coefficients of a ciphertext hold 0, given as fractions of `Q`: all `N` of the mask in
-    /// `mask_bits` bits, and for each coefficient asked for its value in `value_bits` bits.
+    /// What coefficients of a ciphertext hold modulo `t`, given as fractions of `Q`: all `N` of the mask
+    /// in `mask_bits` bits, and for each coefficient asked for its value in `value_bits` bits.
     ///
     /// Panics if the mask has another length, a coefficient does not exist, the ring has one limb, or
     /// more than 40 bits are given.
-    pub fn zeros(
+    pub fn decrypt(
+        &self,
+        mask: (&[u64], u32),
+        values: impl IntoIterator<Item = (usize, u64)>,
+        value_bits: u32,
+    ) -> Vec<u32> {
+        let t = self.ring.plaintext().value();
+        let phases = self.phases(mask, values, value_bits);
+        // The nearest multiple of 1/t.
+        let nearest = |phase| ((u128::from(phase) * u128::from(t) + (1 << 63)) >> 64) as u32 % t;
+        phases.into_iter().map(nearest).collect()
+    }
+
+    /// The same before rounding: in units of 2^-64, modulo 1.
+    ///
+    /// Panics as [`decrypt`](Self::decrypt).
+    pub fn phases(
         &self,
         (mask, mask_bits): (&[u64], u32),
         values: impl IntoIterator<Item = (usize, u64)>,
         value_bits: u32,
-    ) -> Vec<bool> {
+    ) -> Vec<u64> {
         assert!((1..=40).contains(&mask_bits) && (1..=40).contains(&value_bits));
         let product = self.times_secret(mask, mask_bits);
-        // Nearer to 0 than to 1/t.
-        let near = u64::MAX / u64::from(self.ring.plaintext().value()) / 2;
-        values
-            .into_iter()
-            .map(|(coefficient, value)| {
-                let phase = (value << (64 - value_bits))
-                    .wrapping_add((product[coefficient] as u64) << (64 - mask_bits));
-                (phase as i64).unsigned_abs() <= near
-            })
-            .collect()
+        let phase = |(coefficient, value): (usize, u64)| {
+            let of_mask = (product[coefficient] as u64) << (64 - mask_bits);
+            (value << (64 - value_bits)).wrapping_add(of_mask)
+        };
+        values.into_iter().map(phase).collect()
     }
 
     /// The product of a mask and the secret over the integers. Centred, the mask is below `2^39`, so
@@ -208,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_told_from_other_numbers() {
+    fn small_numbers_come_back() {
         let ring = ring();
         let terms: Vec<i32> = (-41..200).map(|i| i % 41).collect();
         let key = QueryKey::fresh(&ring, &NONCE, &terms).unwrap();
@@ -216,14 +227,11 @@ mod tests {
         for (mask_bits, value_bits) in [(14, 9), (40, 40)] {
             let mask = fractions(&ring, expanded(&ring, &seed), mask_bits);
             let values = fractions(&ring, residues.clone(), value_bits);
-            let zeros = key.zeros(
-                (&mask, mask_bits),
-                values.into_iter().enumerate(),
-                value_bits,
-            );
-            for (j, zero) in zeros.into_iter().enumerate() {
+            let values = values.into_iter().enumerate();
+            let decrypted = key.decrypt((&mask, mask_bits), values, value_bits);
+            for (j, value) in decrypted.into_iter().enumerate() {
                 let term = terms.get(j).copied().unwrap_or(0);
-                assert_eq!(zero, term % 41 == 0, "coefficient {j}: {term}");
+                assert_eq!(value, term.rem_euclid(41) as u32, "coefficient {j}");
             }
         }
     }
@@ -234,8 +242,8 @@ mod tests {
         let key = QueryKey::fresh(&ring, &NONCE, &[1]).unwrap();
         let mask = fractions(&ring, expanded(&ring, &NONCE), 20);
         let values = fractions(&ring, key.public_key(&NONCE), 20);
-        let zeros = key.zeros((&mask, 20), values.into_iter().enumerate(), 20);
-        assert!(zeros.into_iter().all(|zero| zero));
+        let values = key.decrypt((&mask, 20), values.into_iter().enumerate(), 20);
+        assert!(values.into_iter().all(|value| value == 0));
     }
 
     #[test]
