@@ -8,7 +8,6 @@
 
 use crate::Question;
 use oboro_ring::{Basis, MAX_LOG_DEGREE, Scaled, fraction, pack};
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -61,52 +60,70 @@ impl Plan {
     /// # Errors
     /// A question for which no secure ring has room.
     pub fn new(question: Question) -> Result<Self, PlanError> {
-        Self::among(question, 1..=question.terms())
+        // The narrowest for each number of ciphertexts.
+        let terms = question.terms();
+        let mut widths: Vec<usize> = (1..=terms).map(|count| terms.div_ceil(count)).collect();
+        widths.dedup();
+        Self::among(question, &widths)
     }
 
-    /// The plan of a question with this width in place of the best, and, for the noise to be measured, the
-    /// most bits that an answer can have.
+    /// The plan with this width.
     ///
     /// # Errors
     /// As [`new`](Self::new).
     ///
-    /// # Panics
-    /// If the width is 0 or more than a polynomial has coefficients.
-    #[doc(hidden)]
+    /// Panics if the width is 0.
+    pub fn of_width(question: Question, width: usize) -> Result<Self, PlanError> {
+        Self::among(question, &[width])
+    }
+
+    /// The same with answers of the most bits there can be, so that their noise can be measured.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    ///
+    /// Panics if the width is 0.
     pub fn uncut(question: Question, width: usize) -> Result<Self, PlanError> {
-        let mut plan = Self::among(question, width..=width)?;
+        let mut plan = Self::of_width(question, width)?;
         (plan.shape.mask_bits, plan.shape.value_bits) = (MAX_BITS, MAX_BITS);
         Ok(plan)
     }
 
-    /// The plan with the fewest bytes of those with one of these widths.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn among(question: Question, widths: RangeInclusive<usize>) -> Result<Self, PlanError> {
+    fn among(question: Question, widths: &[usize]) -> Result<Self, PlanError> {
         let tests = question.groups().iter().sum();
         let t = plaintext_modulus(&question);
-        (MIN_LOG_DEGREE..=MAX_LOG_DEGREE)
-            .flat_map(|log_degree| {
-                let limbs = (1..).map_while(move |limbs| Basis::new(log_degree, limbs).ok());
-                let widths = &widths;
-                limbs.filter_map(move |basis| {
-                    let widths = widths.clone().take_while(|&width| width <= basis.degree());
-                    let shapes =
-                        widths.filter_map(|width| Shape::new(&question, tests, t, &basis, width));
-                    Some((shapes.min_by_key(|shape| shape.bytes)?, basis))
-                })
-            })
-            .min_by_key(|(shape, _)| shape.bytes)
-            .map(|(shape, basis)| Self {
-                question,
-                ring: Arc::new(Scaled::new(basis, t)),
-                shape,
-            })
-            .ok_or(PlanError {
-                tests,
-                terms: question.terms(),
-            })
+        let mut best: Option<(Shape, Basis)> = None;
+        for log_degree in MIN_LOG_DEGREE..=MAX_LOG_DEGREE {
+            let largest = Basis::largest(log_degree).expect("the degree is supported");
+            let before = best.as_ref().map(|(shape, _)| shape.bytes);
+            for limbs in 1..=largest.limbs().len() {
+                let basis = largest.first(limbs);
+                let widths = widths.iter().filter(|&&width| width <= basis.degree());
+                let shape = widths
+                    .filter_map(|&width| Shape::new(&question, tests, t, &basis, width))
+                    .min_by_key(|shape| shape.bytes);
+                if let Some(shape) = shape
+                    && best
+                        .as_ref()
+                        .is_none_or(|(best, _)| shape.bytes < best.bytes)
+                {
+                    best = Some((shape, basis));
+                }
+            }
+            // Polynomials only grow.
+            if before.is_some() && before == best.as_ref().map(|(shape, _)| shape.bytes) {
+                break;
+            }
+        }
+        let (shape, basis) = best.ok_or(PlanError {
+            tests,
+            terms: question.terms(),
+        })?;
+        Ok(Self {
+            question,
+            ring: Arc::new(Scaled::new(basis, t)),
+            shape,
+        })
     }
 
     /// What is asked.

@@ -13,6 +13,9 @@ pub const MIN_LOG_DEGREE: u32 = 10;
 /// The largest ring degree is `2^MAX_LOG_DEGREE` = 32768.
 pub const MAX_LOG_DEGREE: u32 = 15;
 
+/// Every limb has more bits than this less one.
+const LEAST_LIMB_BITS: u32 = 27;
+
 /// Parameters that Oboro refuses, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
@@ -117,6 +120,31 @@ impl Basis {
                 .map(|q| Modulus::new(q).expect("limb primes are primes below 2^28"))
                 .collect(),
         })
+    }
+
+    /// The one of this degree with the most limbs.
+    ///
+    /// # Errors
+    /// A degree that is not supported.
+    pub fn largest(log_degree: u32) -> Result<Self, ParameterError> {
+        let bound = security_bound(log_degree).ok_or(ParameterError::Degree(log_degree))?;
+        // Limbs have 27 or 28 bits; that the last of so many fits is seen by trying.
+        let most = bound.div_ceil(LEAST_LIMB_BITS) as usize;
+        (1..=most)
+            .rev()
+            .find_map(|limbs| Self::new(log_degree, limbs).ok())
+            .ok_or(ParameterError::NoLimbs)
+    }
+
+    /// The same with only the first `limbs` limbs.
+    ///
+    /// Panics if there are fewer, or none are left.
+    pub fn first(&self, limbs: usize) -> Self {
+        assert!(limbs > 0);
+        Self {
+            log_degree: self.log_degree,
+            limbs: self.limbs[..limbs].to_vec(),
+        }
     }
 
     /// `log2 N`.
@@ -270,6 +298,9 @@ mod tests {
                 Parameters::new(log_degree, most + 1, t),
                 Err(ParameterError::Insecure { .. })
             ));
+            let largest = Basis::largest(log_degree).unwrap();
+            assert_eq!(largest, Basis::new(log_degree, most).unwrap());
+            assert_eq!(largest.first(1), Basis::new(log_degree, 1).unwrap());
         }
         assert_eq!(Parameters::new(9, 1, 65537), Err(ParameterError::Degree(9)));
         assert_eq!(
