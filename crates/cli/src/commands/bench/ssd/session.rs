@@ -309,7 +309,8 @@ impl Figures {
 impl Setting {
     /// Those that the mode needs, besides what all servers have.
     fn server_options(&self) -> Vec<String> {
-        let mut options = vec!["--max-queries".to_owned(), "1".to_owned()];
+        // A question's place may be free only after its answer has arrived.
+        let mut options = vec!["--max-queries".to_owned(), "2".to_owned()];
         if let (Mode::Streaming, Some(limit)) = (self.mode, self.limit_bytes) {
             options.extend(["--memory".to_owned(), format!("{limit}B")]);
         }
@@ -419,7 +420,7 @@ mod tests {
             };
             setting.server_options().join(" ")
         };
-        assert_eq!(options(Mode::Swap), "--max-queries 1");
-        assert_eq!(options(Mode::Streaming), "--max-queries 1 --memory 5B");
+        assert_eq!(options(Mode::Swap), "--max-queries 2");
+        assert_eq!(options(Mode::Streaming), "--max-queries 2 --memory 5B");
     }
 }
