@@ -54,7 +54,8 @@ while [[ ${1:-} == --file || ${1:-} == --disk ]]; do
     fi
     shift 2
 done
-[[ $# -gt 0 ]] || fail "no command; usage: scripts/numa-vm.sh [--file FILE]... [--disk SIZE]... COMMAND [ARGUMENT]..."
+[[ $# -gt 0 ]] ||
+    fail "no command; usage: scripts/numa-vm.sh [--file FILE]... [--disk SIZE]... COMMAND [ARGUMENT]..."
 probing=false
 [[ $1 != --probe ]] || probing=true
 # A command that only the guest has is not found here.
