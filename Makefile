@@ -17,8 +17,10 @@ NUMA_BENCH ?=
 # Options of oboro bench ssd, and where its figures go.
 SSD_BENCH ?=
 SSD_FIGURES ?= $(or $(CARGO_TARGET_DIR),target)/bench-ssd
+# Of the needed memory, what make bench-ssd-budgets gives a server; the summary is about the last.
+SSD_BUDGETS ?= 12.5% 37.5% 50% 62.5% 75% 87.5% 100% 125% 25%
 
-.PHONY: help demo bench-alloc bench-engine bench-mining bench-numa bench-ring bench-ssd bench-support bench-table6 bench-tasks test test-numa fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
+.PHONY: help demo bench-alloc bench-engine bench-mining bench-numa bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-numa fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -45,7 +47,7 @@ DEBUG_OBORO := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/oboro
 C_TOOLS := CLANG_FORMAT="$(CURDIR)/.venv/bin/clang-format" CLANG_TIDY="$(CURDIR)/.venv/bin/clang-tidy"
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  make demo DATA=file.dat.gz MIN_SUPPORT=0.3 MAX_LEN=4    mines a file of yours"
 
@@ -77,6 +79,10 @@ bench-tasks: | toolchain-build ## Time the scheduler, and show what its orders a
 
 bench-ssd: build .venv-bench/installed ## Data larger than memory, swapped and streamed; SSD_BENCH=--quick for minutes
 	"$(OBORO)" bench ssd --json $(SSD_BENCH) | .venv-bench/bin/python bench/ssd_plots.py --out "$(SSD_FIGURES)"
+
+bench-ssd-budgets: build .venv-bench/installed ## What more memory is worth to a server that streams
+	"$(OBORO)" bench ssd --json --mode streaming $(SSD_BUDGETS:%=--limit %) $(SSD_BENCH) \
+	    | .venv-bench/bin/python bench/ssd_plots.py --out "$(SSD_FIGURES)/budgets"
 
 bench-support: build .venv-bench/installed ## Count all pairs in large data, on ciphertext and by other means
 	.venv-bench/bin/python bench/support.py --oboro "$(OBORO)" --threads $(BENCH_THREADS)

@@ -5,7 +5,9 @@ Copies lines from standard input and writes, as SVG and PNG:
     queue-*.svg     the length of the disk's queue over time, a curve for each device and mode:
                     Figures 4 to 6 of the paper on secure mining, one for each limit of memory
     resident-*.svg  the server's memory over time, with the limit
-    time.svg        the time of a pass over the limit
+    time.svg        the time of a pass over the limit, with a cross for servers that had too little
+    budget.svg      the time of a pass and what it reads, streamed, over the share of the needed
+                    memory that the server is given
 
     oboro bench ssd --json | .venv-bench/bin/python bench/ssd_plots.py --out DIR
 """
@@ -97,18 +99,65 @@ def over_time(samples: list[Line], directory: Path) -> None:
             save(figure, directory, f"{what}-{limit // 1_000_000}MB")
 
 
-def over_limits(modes: list[Line], directory: Path) -> None:
+def mark_missing(drawing: Any, missing: list[Line], color: str) -> None:
+    """Crosses at the top for servers that gave no figures."""
+    for line in missing:
+        place = (line["limit_bytes"] / 1e9, 0.95)
+        across = drawing.get_xaxis_transform()
+        drawing.plot(*place, marker="x", markersize=9, color=color, transform=across)
+        drawing.annotate(
+            "killed" if line["killed"] else "failed",
+            place,
+            xycoords=across,
+            xytext=(0, -8),
+            textcoords="offset points",
+            rotation=90,
+            ha="center",
+            va="top",
+            fontsize="x-small",
+        )
+
+
+def over_limits(modes: list[Line], missing: list[Line], directory: Path) -> None:
     """The times of passes."""
     figure, drawing = axes("Mining once over the data", "memory in GB", "seconds")
-    for curve, lines in by_curve(modes).items():
+    drawing.set_yscale("log")
+    for curve, lines in by_curve(modes + missing).items():
         if lines[0]["mode"] == "memory":
             drawing.axhline(lines[0]["pass_seconds"], color="black", linestyle="--", label=curve)
             continue
-        lines = sorted(lines, key=lambda line: line["limit_bytes"])
-        memory = [line["limit_bytes"] / 1e9 for line in lines]
-        drawing.plot(memory, [line["pass_seconds"] for line in lines], marker="o", label=curve)
-    drawing.set_yscale("log")
+        measured = sorted(
+            (line for line in lines if "pass_seconds" in line),
+            key=lambda line: line["limit_bytes"],
+        )
+        memory = [line["limit_bytes"] / 1e9 for line in measured]
+        times = [line["pass_seconds"] for line in measured]
+        (drawn,) = drawing.plot(memory, times, marker="o", label=curve)
+        without = [line for line in lines if "pass_seconds" not in line]
+        mark_missing(drawing, without, drawn.get_color())
+    drawing.margins(y=0.3)
     save(figure, directory, "time")
+
+
+def over_budgets(memory: Line, streaming: list[Line], directory: Path) -> None:
+    """What the memory of a streaming server is worth."""
+    figure, (times, reads) = plt.subplots(2, sharex=True, figsize=(8, 6))
+    times.set_title("Mining once over the data, streamed")
+    times.set_ylabel("time over all in memory")
+    reads.set_ylabel("GB read in a pass")
+    reads.set_xlabel("memory given over memory needed")
+    for curve, lines in by_curve(streaming).items():
+        lines = sorted(lines, key=lambda line: line["limit_bytes"])
+        given = [line["limit_bytes"] / memory["peak_resident_bytes"] for line in lines]
+        ratios = [line["pass_seconds"] / memory["pass_seconds"] for line in lines]
+        times.plot(given, ratios, marker="o", label=curve)
+        reads.plot(given, [line["pass_read_bytes"] / 1e9 for line in lines], marker="o")
+    times.axhline(1, color="black", linestyle="--", label="all in memory")
+    reads.set_xlim(left=0)
+    for drawing in (times, reads):
+        drawing.set_ylim(bottom=0)
+        drawing.grid(alpha=0.3)
+    save(figure, directory, "budget")
 
 
 def main() -> int:
@@ -124,7 +173,12 @@ def main() -> int:
         return 1
     arguments.out.mkdir(parents=True, exist_ok=True)
     over_time([line for line in values if line["bench"] == "ssd sample"], arguments.out)
-    over_limits([line for line in values if line["bench"] == "ssd mode"], arguments.out)
+    modes = [line for line in values if line["bench"] == "ssd mode"]
+    missing = [line for line in values if line["bench"] == "ssd left out" and "killed" in line]
+    over_limits(modes, missing, arguments.out)
+    streaming = [line for line in modes if line["mode"] == "streaming"]
+    if streaming:
+        over_budgets(modes[0], streaming, arguments.out)
     return 0
 
 

@@ -2,12 +2,13 @@
 # Runs a command on a machine of four NUMA nodes that is emulated in software. It shows where memory
 # lies, not how fast it is.
 #
-#     scripts/numa-vm.sh [--file FILE]... COMMAND [ARGUMENT]...
+#     scripts/numa-vm.sh [--file FILE]... [--disk SIZE]... COMMAND [ARGUMENT]...
 #     scripts/numa-vm.sh --probe    only finds out whether it can be had
 #
 # The guest has Debian's kernel, busybox and numactl. COMMAND, every FILE and the shared libraries that
 # they are linked with are there under the paths that they have here; the working directory is the same,
-# the environment is not. Each node has one core and 512 MiB.
+# the environment is not. Each node has one core and 512 MiB. Control groups of version 2 are mounted, and
+# each --disk is an empty SSD of that size (1500M), /dev/nvme0n1, /dev/nvme1n1 and so on.
 #
 # Prints what the command prints and ends with its status. Other ends: 77 where what the machine is
 # made of cannot be had, 124 when the command has not ended in time, 1 when the machine died.
@@ -42,12 +43,19 @@ fail() {
 }
 
 files=()
-while [[ ${1:-} == --file ]]; do
-    [[ -r ${2:-} ]] || fail "--file needs a file that can be read, not '${2:-}'"
-    files+=("$(realpath --no-symlinks "$2")")
+disks=()
+while [[ ${1:-} == --file || ${1:-} == --disk ]]; do
+    if [[ $1 == --file ]]; then
+        [[ -r ${2:-} ]] || fail "--file needs a file that can be read, not '${2:-}'"
+        files+=("$(realpath --no-symlinks "$2")")
+    else
+        [[ ${2:-} =~ ^[1-9][0-9]*[MG]$ ]] || fail "--disk needs a size such as 1500M or 2G, not '${2:-}'"
+        disks+=("$2")
+    fi
     shift 2
 done
-[[ $# -gt 0 ]] || fail "no command; usage: scripts/numa-vm.sh [--file FILE]... COMMAND [ARGUMENT]..."
+[[ $# -gt 0 ]] ||
+    fail "no command; usage: scripts/numa-vm.sh [--file FILE]... [--disk SIZE]... COMMAND [ARGUMENT]..."
 probing=false
 [[ $1 != --probe ]] || probing=true
 # A command that only the guest has is not found here.
@@ -96,6 +104,7 @@ write_init() {
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
 stty -F /dev/ttyS1 -opost
 ifconfig lo up
 cd $(printf '%q' "$PWD")
@@ -124,7 +133,7 @@ make_initramfs() {
 }
 
 boot() {
-    local nodes=() distances=() from to
+    local nodes=() distances=() drives=() from to disk
     for ((from = 0; from < NODES; from++)); do
         nodes+=(-object "memory-backend-ram,id=memory$from,size=${NODE_MIB}M"
             -numa "node,nodeid=$from,cpus=$from,memdev=memory$from")
@@ -132,9 +141,15 @@ boot() {
             distances+=(-numa "dist,src=$from,dst=$to,val=${DISTANCES[from * NODES + to]}")
         done
     done
+    for disk in "${!disks[@]}"; do
+        truncate --size "${disks[disk]}" "$work/disk$disk"
+        drives+=(-drive "file=$work/disk$disk,format=raw,if=none,id=disk$disk,discard=unmap"
+            -device "nvme,serial=disk$disk,drive=disk$disk")
+    done
     # The kernel must not move pages to those who read them.
     timeout "$seconds" qemu-system-x86_64 -no-user-config -nodefaults -display none -no-reboot \
-        -accel tcg -cpu max -smp "$NODES" -m "$((NODES * NODE_MIB))M" "${nodes[@]}" "${distances[@]}" \
+        -accel tcg -cpu max -smp "$NODES" -m "$((NODES * NODE_MIB))M" "${nodes[@]}" \
+        "${distances[@]}" "${drives[@]}" \
         -kernel "$kernel" -initrd "$work/initramfs" \
         -append "console=ttyS0 quiet panic=-1 numa_balancing=disable oboro.nodes=$NODES" \
         -serial "file:$work/console" -serial stdio -serial "file:$work/status" </dev/null

@@ -476,6 +476,8 @@ fn ssd_speaks_to_people() {
     );
     home.misused("bench ssd --device tmp=0");
     home.misused("bench ssd --runs 0");
+    home.misused("bench ssd --limit 0%");
+    home.misused("bench ssd --mode memory");
     home.misused("bench ssd --workload unknown");
     assert!(home.refused("bench ssd --max-len 0").contains("--max-len"));
 }

@@ -1,5 +1,6 @@
 //! `oboro bench ssd`
 
+mod amount;
 mod device;
 mod interrupt;
 mod limit;
@@ -14,7 +15,7 @@ use super::workload::{NAME, Workload, temporary_directory};
 use crate::Outcome;
 use crate::arguments::ThreadArguments;
 use crate::output::{Failure, Output, bytes, seconds};
-use bytesize::ByteSize;
+use amount::Amount;
 use clap::ValueEnum;
 use device::{Device, DirectRead, Source};
 use interrupt::Interrupt;
@@ -23,14 +24,19 @@ use oboro_client::upload;
 use oboro_mining::QuestParameters;
 use oboro_store::Policy;
 use serde::Serialize;
-use session::{Conditions, Figures, Level, Mining, segments};
+use session::{Conditions, Figures, Killed, Level, Mining, segments};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use swap::{PageCluster, Swap};
 
 /// What the papers limit memory to.
-const PAPER_LIMITS: [u64; 3] = [200_000_000, 400_000_000, 600_000_000];
+const PAPER_LIMITS: [Amount; 3] = [
+    Amount::Bytes(200_000_000),
+    Amount::Bytes(400_000_000),
+    Amount::Bytes(600_000_000),
+];
+const QUARTER: Amount = Amount::Percent(25.0);
 /// Linux's default, and no reading ahead.
 const PAGE_CLUSTERS: [u8; 2] = [3, 0];
 
@@ -64,10 +70,13 @@ pub struct Arguments {
     /// the temporary directory].
     #[arg(long, value_name = "PATH[=SIZE]")]
     device: Vec<Device>,
-    /// The memory that a server may have; may be given again, the last one is for the summary [default:
-    /// 0.2, 0.4 and 0.6 GB and a quarter of what is needed].
-    #[arg(long, value_name = "SIZE")]
-    limit: Vec<ByteSize>,
+    /// The memory that a server may have, or a share of what all in memory needs; may be given again, the
+    /// last one is for the summary [default: 0.2, 0.4 and 0.6 GB and 25%].
+    #[arg(long, value_name = "SIZE|N%")]
+    limit: Vec<Amount>,
+    /// What is measured besides all in memory; may be given again [default: both].
+    #[arg(long, value_enum)]
+    mode: Vec<Mode>,
     /// The number of items.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     items: u32,
@@ -150,10 +159,11 @@ struct Setting {
     page_cluster: Option<u8>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 enum Mode {
     /// All that is needed.
+    #[value(skip)]
     Memory,
     /// The kernel moves pages to a disk and back.
     Swap,
@@ -213,6 +223,17 @@ struct LeftOut {
     bench: &'static str,
     left_out: String,
     because: String,
+    #[serde(flatten)]
+    server: Option<WithoutFigures>,
+}
+
+/// A server that refused, failed or was killed.
+#[derive(Clone, Serialize)]
+struct WithoutFigures {
+    #[serde(flatten)]
+    setting: Setting,
+    /// By the kernel, for want of memory.
+    killed: bool,
 }
 
 impl LeftOut {
@@ -221,6 +242,18 @@ impl LeftOut {
             bench: "ssd left out",
             left_out,
             because,
+            server: None,
+        }
+    }
+
+    fn server(setting: Setting, failure: &Failure) -> Self {
+        let killed = failure.is::<Killed>();
+        Self {
+            server: Some(WithoutFigures {
+                setting: setting.clone(),
+                killed,
+            }),
+            ..Self::new(setting.to_string(), failure.to_string())
         }
     }
 
@@ -272,8 +305,12 @@ impl Experiment<'_> {
             false => self.arguments.device.clone(),
         };
         for device in &devices {
-            self.swap(device, &mut measured)?;
-            self.stream(device, &mut measured)?;
+            if self.arguments.measures(Mode::Swap) {
+                self.swap(device, &mut measured)?;
+            }
+            if self.arguments.measures(Mode::Streaming) {
+                self.stream(device, &mut measured)?;
+            }
         }
         Ok(measured)
     }
@@ -406,13 +443,16 @@ impl Experiment<'_> {
         self.mining.interrupt.check()?;
         match figures {
             Ok(figures) => measured.modes.push(figures),
-            Err(failure) => self.leave_out(setting.to_string(), failure.to_string(), measured)?,
+            Err(failure) => self.note(LeftOut::server(setting, &failure), measured)?,
         }
         Ok(())
     }
 
     fn leave_out(&self, what: String, because: String, measured: &mut Measured) -> Outcome {
-        let note = LeftOut::new(what, because);
+        self.note(LeftOut::new(what, because), measured)
+    }
+
+    fn note(&self, note: LeftOut, measured: &mut Measured) -> Outcome {
         self.mining.output.result(&note, || note.text())?;
         measured.left_out.push(note);
         Ok(())
@@ -437,12 +477,17 @@ impl Arguments {
 
     /// In bytes, that of the summary last.
     fn limits(&self, needed_bytes: u64) -> Vec<u64> {
-        let quarter = needed_bytes / 4;
-        match (self.limit.as_slice(), self.quick) {
-            ([], true) => vec![quarter],
-            ([], false) => PAPER_LIMITS.into_iter().chain([quarter]).collect(),
-            (given, _) => given.iter().map(ByteSize::as_u64).collect(),
-        }
+        let amounts = match (self.limit.as_slice(), self.quick) {
+            ([], true) => vec![QUARTER],
+            ([], false) => PAPER_LIMITS.into_iter().chain([QUARTER]).collect(),
+            (given, _) => given.to_vec(),
+        };
+        let bytes = |amount: Amount| amount.bytes(needed_bytes);
+        amounts.into_iter().map(bytes).collect()
+    }
+
+    fn measures(&self, mode: Mode) -> bool {
+        self.mode.is_empty() || self.mode.contains(&mode)
     }
 }
 
@@ -571,12 +616,18 @@ impl Summary {
             bytes(self.stored_bytes),
             bytes(self.needed_bytes),
         );
+        let in_memory = self.modes[0].pass_seconds;
         for figures in &self.modes {
             text += &format!(
-                "{:>9} a pass  {}\n",
+                "{:>9} a pass  {:>6.1} ×  {}\n",
                 time(figures.pass_seconds),
+                figures.pass_seconds / in_memory,
                 figures.setting
             );
+        }
+        for server in self.left_out.iter().filter_map(|note| note.server.as_ref()) {
+            let end = if server.killed { "killed" } else { "failed" };
+            text += &format!("{end:>9}                   {}\n", server.setting);
         }
         text += &format!("\nwith {} of memory\n", bytes(self.budget_bytes));
         if let Some(share) = self.bandwidth_share {
@@ -616,7 +667,36 @@ mod tests {
         let limits = |line| arguments(line).limits(4000);
         assert_eq!(limits("--quick"), [1000]);
         assert_eq!(limits(""), [200_000_000, 400_000_000, 600_000_000, 1000]);
-        assert_eq!(limits("--quick --limit 2KB --limit 7KiB"), [2000, 7168]);
+        assert_eq!(limits("--quick --limit 2KB --limit 75%"), [2000, 3000]);
+    }
+
+    #[test]
+    fn both_modes_are_measured_unless_one_is_chosen() {
+        let measured = |line| {
+            let modes = [Mode::Swap, Mode::Streaming];
+            modes.map(|mode| arguments(line).measures(mode))
+        };
+        assert_eq!(measured(""), [true, true]);
+        assert_eq!(measured("--mode streaming"), [false, true]);
+        assert_eq!(measured("--mode swap --mode streaming"), [true, true]);
+    }
+
+    #[test]
+    fn servers_without_figures_are_told_apart() {
+        let setting = Setting {
+            mode: Mode::Swap,
+            limit_bytes: Some(5),
+            ..Setting::memory()
+        };
+        let told = |failure: Failure| {
+            let note = serde_json::to_value(LeftOut::server(setting.clone(), &failure)).unwrap();
+            ["mode", "limit_bytes", "killed"].map(|field| note[field].to_string())
+        };
+        assert_eq!(told(Killed.into()), ["\"swap\"", "5", "true"]);
+        assert_eq!(told("full".into()), ["\"swap\"", "5", "false"]);
+        let note = LeftOut::new("profile".to_owned(), "no perf".to_owned());
+        let note = serde_json::to_value(note).unwrap();
+        assert_eq!(note.as_object().unwrap().len(), 3, "{note}");
     }
 
     fn figures(mode: Mode, device: &str, limit: u64, pass_seconds: f64) -> Figures {

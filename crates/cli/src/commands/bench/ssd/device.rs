@@ -158,9 +158,7 @@ impl DirectRead {
                 bytes_per_second,
                 source,
             }),
-            _ => Err(failed(
-                String::from_utf8_lossy(&ended.stderr).trim().to_owned(),
-            )),
+            _ => Err(failed(problem(&ended.stderr))),
         }
     }
 }
@@ -196,6 +194,15 @@ fn own(mut command: Command, files: &[PathBuf]) -> Command {
         .args(["--seconds", &SECONDS.to_string()])
         .args(files);
     command
+}
+
+/// What a program said, in a sentence: Oboro's own is in JSON.
+fn problem(said: &[u8]) -> String {
+    let own: Option<Value> = serde_json::from_slice(said).ok();
+    match own.as_ref().and_then(|own| own["error"].as_str()) {
+        Some(sentence) => sentence.to_owned(),
+        None => String::from_utf8_lossy(said).trim().to_owned(),
+    }
 }
 
 impl Source {
@@ -257,5 +264,11 @@ mod tests {
         assert_eq!(Source::Own.rate(own), Some(2.5));
         assert_eq!(Source::Own.rate(fio), None);
         assert_eq!(Source::Fio.rate(b"fio: no such file"), None);
+    }
+
+    #[test]
+    fn problems_are_sentences() {
+        assert_eq!(problem(b"fio: no such file\n"), "fio: no such file");
+        assert_eq!(problem(br#"{"error": "too small"}"#), "too small");
     }
 }

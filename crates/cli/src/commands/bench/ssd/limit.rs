@@ -48,7 +48,7 @@ impl Limits {
         })
     }
 
-    /// What is to be written into which files, those of memory first.
+    /// What is to be written into which files, those of memory first. Swap has no limit unless one is set.
     fn settings<'g>(
         &self,
         version: Version,
@@ -60,20 +60,22 @@ impl Limits {
         let mut settings = Vec::new();
         match version {
             Version::One => {
-                settings.extend(first.zip(memory).map(|(group, bytes)| {
-                    // Memory and swap together have no limit unless one is set.
-                    (group, "memory.limit_in_bytes", bytes)
-                }));
+                settings.extend(
+                    first
+                        .zip(memory)
+                        .map(|(group, bytes)| (group, "memory.limit_in_bytes", bytes)),
+                );
                 settings.extend(last.zip(disk.as_ref()).map(|(group, (number, rate))| {
                     let value = format!("{number} {rate}");
                     (group, "blkio.throttle.read_bps_device", value)
                 }));
             }
             Version::Two => {
-                if let Some((group, bytes)) = first.zip(memory) {
-                    settings.push((group, "memory.max", bytes));
-                    settings.push((group, "memory.swap.max", "max".to_owned()));
-                }
+                settings.extend(
+                    first
+                        .zip(memory)
+                        .map(|(group, bytes)| (group, "memory.max", bytes)),
+                );
                 settings.extend(last.zip(disk.as_ref()).map(|(group, (number, rate))| {
                     (group, "io.max", format!("{number} rbps={rate}"))
                 }));
@@ -385,11 +387,7 @@ mod tests {
             .into_iter()
             .map(|(_, file, value)| (file, value))
             .collect();
-        let expected = [
-            ("memory.max", "9"),
-            ("memory.swap.max", "max"),
-            ("io.max", "8:0 rbps=5"),
-        ];
+        let expected = [("memory.max", "9"), ("io.max", "8:0 rbps=5")];
         let expected = expected.map(|(file, value)| (file, value.to_owned()));
         assert_eq!(settings, expected);
     }

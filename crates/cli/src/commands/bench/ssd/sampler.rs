@@ -66,6 +66,8 @@ struct Sample<'s> {
     written_mb_per_second: Option<f64>,
     /// From request to completion, on average.
     await_milliseconds: Option<f64>,
+    /// What remains of the disk's rate is for others.
+    server_read_mb_per_second: f64,
     resident_bytes: u64,
     swapped_bytes: u64,
     major_faults: u64,
@@ -82,16 +84,18 @@ impl<'s> Sample<'s> {
         let rate = |count: fn(&DiskCounters) -> u64| disk.map(|disk| count(&disk) as f64 / seconds);
         let ticks = |spent: u64| spent as f64 / rustix::param::clock_ticks_per_second() as f64;
         let process = now.process.since(before.process);
+        let mb_per_second = |rate: f64| rate / 1e6;
         Self {
             bench: "ssd sample",
             setting,
             seconds: since.as_secs_f64(),
-            queue_length: rate(|disk| disk.queue_milliseconds).map(|length| length / 1e3),
-            read_mb_per_second: rate(|disk| disk.read_sectors * SECTOR).map(|rate| rate / 1e6),
-            written_mb_per_second: rate(|disk| disk.written_sectors * SECTOR)
-                .map(|rate| rate / 1e6),
-            await_milliseconds: disk
-                .map(|disk| disk.waited_milliseconds as f64 / disk.requests.max(1) as f64),
+            queue_length: rate(|disk| disk.queue_milliseconds.into()).map(|length| length / 1e3),
+            read_mb_per_second: rate(|disk| disk.read_sectors * SECTOR).map(mb_per_second),
+            written_mb_per_second: rate(|disk| disk.written_sectors * SECTOR).map(mb_per_second),
+            await_milliseconds: disk.map(|disk| disk.waited_milliseconds()),
+            server_read_mb_per_second: mb_per_second(
+                now.read_bytes.saturating_sub(before.read_bytes) as f64 / seconds,
+            ),
             resident_bytes: now.resident_bytes,
             swapped_bytes: now.swapped_bytes,
             major_faults: process.major_faults,
@@ -121,6 +125,7 @@ struct Reading {
     at: Instant,
     disk: Option<DiskCounters>,
     process: ProcessCounters,
+    read_bytes: u64,
     resident_bytes: u64,
     swapped_bytes: u64,
 }
@@ -133,6 +138,7 @@ impl Reading {
             at: Instant::now(),
             disk: disk.and_then(|name| DiskCounters::read(&statistics, name)),
             process: ProcessCounters::of(process)?,
+            read_bytes: machine::read_bytes(process).ok()?,
             resident_bytes: machine::process_bytes(process, "VmRSS").ok()?,
             // A kernel without swap does not tell.
             swapped_bytes: machine::process_bytes(process, "VmSwap").unwrap_or(0),
@@ -146,8 +152,10 @@ struct DiskCounters {
     requests: u64,
     read_sectors: u64,
     written_sectors: u64,
-    waited_milliseconds: u64,
-    queue_milliseconds: u64,
+    /// Times begin again at 2^32, which queues reach within days.
+    read_milliseconds: u32,
+    write_milliseconds: u32,
+    queue_milliseconds: u32,
 }
 
 impl DiskCounters {
@@ -178,9 +186,16 @@ impl DiskCounters {
             requests: reads + writes,
             read_sectors,
             written_sectors,
-            waited_milliseconds: read_milliseconds + write_milliseconds,
-            queue_milliseconds,
+            read_milliseconds: read_milliseconds as u32,
+            write_milliseconds: write_milliseconds as u32,
+            queue_milliseconds: queue_milliseconds as u32,
         })
+    }
+
+    /// Of a request, on average.
+    fn waited_milliseconds(self) -> f64 {
+        let waited = f64::from(self.read_milliseconds) + f64::from(self.write_milliseconds);
+        waited / self.requests.max(1) as f64
     }
 
     fn since(self, before: Self) -> Self {
@@ -188,12 +203,15 @@ impl DiskCounters {
             requests: self.requests.saturating_sub(before.requests),
             read_sectors: self.read_sectors.saturating_sub(before.read_sectors),
             written_sectors: self.written_sectors.saturating_sub(before.written_sectors),
-            waited_milliseconds: self
-                .waited_milliseconds
-                .saturating_sub(before.waited_milliseconds),
+            read_milliseconds: self
+                .read_milliseconds
+                .wrapping_sub(before.read_milliseconds),
+            write_milliseconds: self
+                .write_milliseconds
+                .wrapping_sub(before.write_milliseconds),
             queue_milliseconds: self
                 .queue_milliseconds
-                .saturating_sub(before.queue_milliseconds),
+                .wrapping_sub(before.queue_milliseconds),
         }
     }
 }
@@ -245,7 +263,8 @@ mod tests {
             requests: 50,
             read_sectors: 20,
             written_sectors: 50,
-            waited_milliseconds: 90,
+            read_milliseconds: 30,
+            write_milliseconds: 60,
             queue_milliseconds: 80,
         };
         assert_eq!(DiskCounters::read(statistics, "sda"), Some(expected));
@@ -272,8 +291,10 @@ mod tests {
             requests: count,
             read_sectors: 4000 * count,
             written_sectors: 0,
-            waited_milliseconds: 5 * count,
-            queue_milliseconds: 1000 * count,
+            read_milliseconds: 2 * count as u32,
+            write_milliseconds: 3 * count as u32,
+            // About to begin again.
+            queue_milliseconds: (1000 * count as u32).wrapping_sub(5000),
         };
         let process = |count| ProcessCounters {
             major_faults: count,
@@ -284,6 +305,7 @@ mod tests {
             at: at + Duration::from_secs(count),
             disk: Some(disk(3 * count)),
             process: process(count),
+            read_bytes: 1_000_000 * count,
             resident_bytes: 7,
             swapped_bytes: 8,
         };
@@ -294,6 +316,7 @@ mod tests {
         assert_eq!(sample.queue_length, Some(3.0));
         assert_eq!(sample.read_mb_per_second, Some(6.144));
         assert_eq!(sample.await_milliseconds, Some(5.0));
+        assert_eq!(sample.server_read_mb_per_second, 1.0);
         assert_eq!((sample.major_faults, sample.system_cpu), (2, 1.0));
         assert_eq!((sample.resident_bytes, sample.swapped_bytes), (7, 8));
         let without = Reading {

@@ -5,6 +5,7 @@ use super::interrupt::Interrupt;
 use super::limit::{Groups, Limits};
 use super::profile::Profiler;
 use super::sampler::{ProcessCounters, Sampler};
+use super::swap::SmallPages;
 use super::{LeftOut, Mode, Setting};
 use crate::commands::bench::server::{Server, this_program};
 use crate::commands::bench::workload::{Run, Workload, plaintext_supports};
@@ -14,6 +15,8 @@ use oboro_client::Connection;
 use oboro_mining::{Bitmap, Dataset, Itemset, Transactions};
 use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
+use std::error::Error;
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::num::NonZeroUsize;
@@ -111,6 +114,18 @@ struct Question<'s> {
     verified: bool,
 }
 
+/// The kernel ended a server in a control group.
+#[derive(Debug)]
+pub struct Killed;
+
+impl fmt::Display for Killed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the kernel killed the server: it has too little memory to swap with")
+    }
+}
+
+impl Error for Killed {}
+
 impl Mining<'_> {
     /// Starts a server, mines again and again, and ends it.
     pub fn measure(&self, conditions: Conditions<'_>) -> Result<Figures, Failure> {
@@ -122,9 +137,7 @@ impl Mining<'_> {
             self.measure_in(&groups, conditions)
                 .map_err(|failure| match groups.kills() {
                     0 => failure,
-                    _ => {
-                        "the kernel killed the server: it has too little memory to swap with".into()
-                    }
+                    _ => Killed.into(),
                 })?;
         self.output.result(&figures, || figures.text())?;
         Ok(figures)
@@ -132,12 +145,17 @@ impl Mining<'_> {
 
     fn measure_in(&self, groups: &Groups, conditions: Conditions<'_>) -> Result<Figures, Failure> {
         let setting = &conditions.setting;
+        let small_pages = match setting.mode {
+            Mode::Swap => Some(SmallPages::set()?),
+            Mode::Memory | Mode::Streaming => None,
+        };
         let server = Server::start_by(
             groups.command(this_program()?.as_os_str()),
             conditions.store,
             self.threads,
             &setting.server_options(),
         )?;
+        drop(small_pages);
         let guard = self.interrupt.guard(server.id());
         let process = server.id().as_raw_nonzero().get() as u32;
         let disk = conditions.disk.map(|disk| disk.name);
@@ -291,7 +309,8 @@ impl Figures {
 impl Setting {
     /// Those that the mode needs, besides what all servers have.
     fn server_options(&self) -> Vec<String> {
-        let mut options = vec!["--max-queries".to_owned(), "1".to_owned()];
+        // A question's place may be free only after its answer has arrived.
+        let mut options = vec!["--max-queries".to_owned(), "2".to_owned()];
         if let (Mode::Streaming, Some(limit)) = (self.mode, self.limit_bytes) {
             options.extend(["--memory".to_owned(), format!("{limit}B")]);
         }
@@ -401,7 +420,7 @@ mod tests {
             };
             setting.server_options().join(" ")
         };
-        assert_eq!(options(Mode::Swap), "--max-queries 1");
-        assert_eq!(options(Mode::Streaming), "--max-queries 1 --memory 5B");
+        assert_eq!(options(Mode::Swap), "--max-queries 2");
+        assert_eq!(options(Mode::Streaming), "--max-queries 2 --memory 5B");
     }
 }
