@@ -225,6 +225,7 @@ fn stored_manifest(record: &Record) -> Result<Manifest, StoreError> {
             "the catalogue's manifest of dataset {} ({:?})",
             record.id, record.name
         ),
+        path: None,
         fault,
     };
     match Manifest::decode(&record.manifest) {
@@ -714,7 +715,7 @@ impl SegmentReceiver {
         self.check_cancelled()?;
         match verified {
             Ok(()) => rename_durably(&self.partial, &self.path),
-            Err(StoreError::Damaged { subject, fault }) => {
+            Err(StoreError::Damaged { subject, fault, .. }) => {
                 remove_if_there(&self.partial)?;
                 Err(StoreError::SegmentRefused {
                     dataset,
