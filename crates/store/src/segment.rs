@@ -577,14 +577,18 @@ impl Segment {
         self.header.layout.stride as usize
     }
 
-    /// The same file opened once more, for reading past the system's cache where the file system can: what
+    pub(crate) fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    /// The same file opened once more, for reading past the system's cache, if the file system can: what
     /// streams is read once, and would drive out what others need. Offsets, lengths and buffers must be
     /// multiples of 4096.
-    pub(crate) fn past_the_cache(&self) -> Arc<File> {
+    pub(crate) fn past_the_cache(&self) -> Option<Arc<File>> {
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let flags = OFlags::DIRECT.bits() as i32;
         let opened = File::options().read(true).custom_flags(flags).open(path);
-        opened.map_or_else(|_| Arc::clone(&self.file), Arc::new)
+        opened.ok().map(Arc::new)
     }
 
     /// Checks a panel that was read with its padding, and unpacks it into slices of whole blocks that

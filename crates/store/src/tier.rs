@@ -12,16 +12,17 @@ pub use ledger::{Part, Reads};
 use crate::error::StoreError;
 use crate::panel::Panel;
 use crate::reader::{Read, Reader};
-use crate::segment::{Segment, full_panel_bytes};
+use crate::segment::{Segment, SegmentDescription, forget_cached, full_panel_bytes};
 use ledger::{Action, Key, Ledger, Plan, ReadCounters, StreamId};
 use oboro_fcmalloc::{Arena, Backing, MemoryPolicy};
 use oboro_ring::mask;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
+use std::io;
 use std::num::NonZero;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::{io, thread};
 
 /// Bytes of packed buffers for datasets of one ring degree, which are as many as a fast device needs.
 const BUFFERS: usize = 32 << 20;
@@ -61,8 +62,8 @@ struct State {
 struct StreamedSegment {
     number: u64,
     segment: Segment,
-    /// The segment's, past the system's cache where that is possible.
-    file: Arc<File>,
+    /// The segment's, past the system's cache; none where that is refused.
+    direct: Option<Arc<File>>,
     /// Limb-major, the mask after the last column.
     panels: Box<[Mutex<Option<Arc<Panel>>>]>,
 }
@@ -74,6 +75,18 @@ impl StreamedSegment {
         let is_there = part.column.is_none_or(|column| column < columns);
         let place = part.limb * (columns as usize + 1) + column as usize;
         self.panels.get(place).filter(|_| is_there)
+    }
+
+    fn file_to_read(&self) -> Arc<File> {
+        let direct = self.direct.as_ref();
+        Arc::clone(direct.unwrap_or_else(|| self.segment.file()))
+    }
+
+    /// What was read on is in the tier now, and the system's cache is for what others need.
+    fn forget_cached(&self, offset: u64, len: usize) {
+        if self.direct.is_none() {
+            forget_cached(self.segment.file(), offset, len as u64);
+        }
     }
 
     fn set(&self, part: Part, panel: Option<Arc<Panel>>) {
@@ -188,7 +201,7 @@ impl Tier {
         let segment = Arc::new(StreamedSegment {
             number: state.registered,
             panels: (0..cells).map(|_| Mutex::default()).collect(),
-            file: segment.past_the_cache(),
+            direct: segment.past_the_cache(),
             segment,
         });
         state.segments.insert(segment.number, Arc::clone(&segment));
@@ -272,8 +285,10 @@ impl Tier {
         let Part { limb, column } = load.key.part;
         let column = column.expect("masks are not read") as usize;
         let (offset, len) = load.segment.segment.panel_place(limb, column);
+        let file = load.segment.file_to_read();
+        let (tier, key) = (Arc::downgrade(self), load.key);
+        let is_wanted = Box::new(move || tier.upgrade().is_some_and(|tier| tier.is_wanted(key)));
         let tier = Arc::downgrade(self);
-        let file = Arc::clone(&load.segment.file);
         let then = Box::new(move |bytes: io::Result<&[u8]>| {
             // Without a tier nobody waits for it.
             let Some(tier) = tier.upgrade() else { return };
@@ -284,6 +299,7 @@ impl Tier {
                 }),
                 Err(error) => Err(segment.panel_error(limb, column, error)),
             };
+            load.segment.forget_cached(offset, len);
             tier.act(|state, news| state.end(load, panel, Some(len as u64), news));
         });
         let readers = lock(&self.readers);
@@ -295,8 +311,18 @@ impl Tier {
             file,
             offset,
             len,
+            is_wanted,
             then,
         });
+    }
+
+    /// Whether somebody waits for a panel that was to be read; if not, others get its room.
+    fn is_wanted(self: &Arc<Self>, key: Key) -> bool {
+        let is_abandoned = self.lock().ledger.abandon(key);
+        if is_abandoned {
+            self.act(|_, _| Vec::new());
+        }
+        !is_abandoned
     }
 
     fn expand(&self, load: &Load) -> Result<Panel, StoreError> {
@@ -321,7 +347,18 @@ impl Tier {
         let description = load.segment.segment.description();
         let (blocks, degree) = (description.seeds.len(), description.parameters.degree());
         let position = load.segment.position(load.key.part);
-        Panel::build_where_it_fits(&self.arena, blocks, degree, position, fill)
+        let build = || Panel::build_where_it_fits(&self.arena, blocks, degree, position, fill);
+        // Whoever waits for it must hear of its end, whatever that is.
+        catch_unwind(AssertUnwindSafe(build)).unwrap_or_else(|_| {
+            let Part { limb, column } = load.key.part;
+            let what = column.map_or("mask".to_owned(), |column| format!("column {column}"));
+            let SegmentDescription { index, dataset, .. } = description;
+            Err(StoreError::Misuse {
+                what: format!(
+                    "unpacking limb {limb} of {what} of segment {index} of dataset {dataset} ended abnormally"
+                ),
+            })
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -356,14 +393,6 @@ impl State {
                 again.into_iter().collect()
             }
         }
-    }
-}
-
-impl Drop for Tier {
-    fn drop(&mut self) {
-        // The last to let go may be one of the readers' threads, which cannot wait for itself.
-        let readers = std::mem::take(&mut *lock(&self.readers));
-        let _ = thread::Builder::new().spawn(move || drop(readers));
     }
 }
 

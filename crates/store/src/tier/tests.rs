@@ -179,6 +179,98 @@ fn streams_that_go_away_give_all_back() {
     assert_eq!(tier.lock().ledger.used(), 0);
 }
 
+#[test]
+fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
+    let directory = TempDir::new().unwrap();
+    let store = store(directory.path(), 18);
+    // One buffer, which is lent.
+    let reader = Reader::start(NonZero::<usize>::MIN, 1 << 20).unwrap();
+    let (go, gone) = channel::<()>();
+    reader.submit(Read {
+        file: Arc::new(tempfile::tempfile().unwrap()),
+        offset: 0,
+        len: 4096,
+        is_wanted: Box::new(|| true),
+        then: Box::new(move |_| {
+            let _ = gone.recv();
+        }),
+    });
+    lock(&tier(&store).readers).insert(1 << 20, reader);
+    let snapshot = store.snapshot("a").unwrap();
+    let column = |column| Part {
+        limb: 0,
+        column: Some(column),
+    };
+    let (first, _) = stream(&snapshot, vec![column(0)], vec![0..2, 1..3]).unwrap();
+    let (second, heard) = stream(&snapshot, vec![column(1)], vec![0..1]).unwrap();
+    drop(first);
+    drop(go);
+    assert_eq!(group(&heard), 0);
+    assert_eq!(second.reads().panels, 1);
+    assert_eq!(snapshot.placement().unwrap().resident_panels, 1);
+    assert_eq!(
+        tier(&store).lock().ledger.used(),
+        Panel::footprint(3 * two_limbs().degree()) as u64
+    );
+}
+
+#[test]
+fn a_panic_while_a_panel_is_built_is_its_error() {
+    let directory = TempDir::new().unwrap();
+    let store = store(directory.path(), 18);
+    let _snapshot = store.snapshot("a").unwrap();
+    let tier = tier(&store);
+    let part = parts(1)[1];
+    let load = tier.lock().segments.values().next().map(|segment| Load {
+        key: Key {
+            segment: segment.number,
+            part,
+        },
+        segment: Arc::clone(segment),
+    });
+    let built = tier.build(&load.unwrap(), |_| panic!("as it should"));
+    let message = built.unwrap_err().to_string();
+    assert!(message.contains("column 0 of segment"), "{message}");
+}
+
+#[test]
+fn what_was_read_through_the_systems_cache_does_not_stay_there() {
+    use rustix::io::{Errno, ReadWriteFlags, preadv2};
+    let directory = TempDir::new().unwrap();
+    let written = bundle(&directory.path().join("bundle"), &two_limbs(), &BLOCKS);
+    let segment = written.open_segment(0).unwrap();
+    segment.file().sync_all().unwrap();
+    let (offset, len) = segment.panel_place(0, 0);
+    let segment = StreamedSegment {
+        number: 0,
+        direct: None,
+        panels: Box::default(),
+        segment,
+    };
+    let is_cached = || {
+        let mut byte = [0];
+        let bytes = &mut [io::IoSliceMut::new(&mut byte)];
+        let read = preadv2(
+            segment.file_to_read(),
+            bytes,
+            offset,
+            ReadWriteFlags::NOWAIT,
+        );
+        match read {
+            Ok(read) => Some(read == 1),
+            Err(Errno::AGAIN) => Some(false),
+            Err(_) => None,
+        }
+    };
+    segment.segment.verify().unwrap();
+    if is_cached() != Some(true) {
+        println!("skipped: the system does not say what its cache has");
+        return;
+    }
+    segment.forget_cached(offset, len);
+    assert_eq!(is_cached(), Some(false));
+}
+
 fn tier(store: &Store) -> &Arc<Tier> {
     store.tier().expect("the store has a budget")
 }
