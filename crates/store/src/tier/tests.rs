@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing::{COLUMNS, bundle, residues, send, two_limbs};
-use crate::{Snapshot, Store};
+use crate::{Policy, Snapshot, Store};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use tempfile::TempDir;
@@ -25,8 +25,11 @@ fn room_for(panels: usize) -> u64 {
 }
 
 fn store(directory: &Path, panels: usize) -> Store {
-    let store = Store::open_within(&directory.join("store"), room_for(panels), Vec::new());
-    let store = store.unwrap();
+    placed_store(directory, panels, Placement::default())
+}
+
+fn placed_store(directory: &Path, panels: usize, placement: Placement) -> Store {
+    let store = Store::open_within(&directory.join("store"), room_for(panels), placement).unwrap();
     if store.list().unwrap().datasets.is_empty() {
         let bundle = bundle(&directory.join("bundle"), &two_limbs(), &BLOCKS);
         send(&store, &bundle);
@@ -60,9 +63,22 @@ fn groups_arrive_with_what_was_written() {
     let directory = TempDir::new().unwrap();
     // Two segments of six panels at a time.
     let store = store(directory.path(), 12);
-    let snapshot = store.snapshot("a").unwrap();
+    streams_what_was_written(&store.snapshot("a").unwrap());
+}
+
+#[test]
+fn groups_arrive_with_what_was_written_wherever_it_lies() {
+    let directory = TempDir::new().unwrap();
+    for policy in Policy::ALL {
+        // Room for gaps between more pieces.
+        let store = placed_store(directory.path(), 16, Placement::on(vec![0; 3], policy));
+        streams_what_was_written(&store.snapshot("a").unwrap());
+    }
+}
+
+fn streams_what_was_written(snapshot: &Snapshot) {
     let groups = vec![0..1, 0..2, 1..2, 1..3, 2..3];
-    let (stream, heard) = stream(&snapshot, parts(2), groups.clone()).unwrap();
+    let (stream, heard) = stream(snapshot, parts(2), groups.clone()).unwrap();
     let degree = two_limbs().degree();
     for _ in 0..groups.len() {
         let arrived = group(&heard);
@@ -244,6 +260,7 @@ fn what_was_read_through_the_systems_cache_does_not_stay_there() {
     let segment = StreamedSegment {
         number: 0,
         direct: None,
+        homes: Arc::new(Placement::default().homes("a", crate::testing::ID)),
         panels: Box::default(),
         segment,
     };
