@@ -104,7 +104,7 @@ fn heads_of_bundles() {
         head.damage(change);
         for command in commands {
             let message = owner.refused(command);
-            says(&message, &["the head of the bundle rows.oboro/head"]);
+            says(&message, &["the head of the bundle (rows.oboro/head)"]);
             says(&message, phrases);
         }
     }

@@ -40,7 +40,18 @@ struct Mortal<'a> {
     moments: Moments,
 }
 
-impl Mortal<'_> {
+impl<'a> Mortal<'a> {
+    fn new(owner: &'a Home, operator: &'a Home, seed: u64) -> Self {
+        let mut mortal = Self {
+            owner,
+            operator,
+            server: None,
+            moments: Moments(seed),
+        };
+        mortal.start();
+        mortal
+    }
+
     fn start(&mut self) {
         let server = self.operator.serve("");
         self.owner.talk_to(server.url());
@@ -65,18 +76,18 @@ impl Mortal<'_> {
     }
 }
 
-#[test]
-fn a_server_killed_at_any_moment_keeps_its_promises() {
+/// An owner with `rows.dat` and the same `twice.dat`, and an operator.
+fn homes() -> (Home, Home) {
     let (owner, operator) = (Home::with_key(), Home::new());
     owner.write_fimi("rows.dat", &random_baskets(3_000, 20, 96));
     owner.write("twice.dat", owner.read("rows.dat").repeat(2));
-    let mut mortal = Mortal {
-        owner: &owner,
-        operator: &operator,
-        server: None,
-        moments: Moments(1),
-    };
-    mortal.start();
+    (owner, operator)
+}
+
+#[test]
+fn a_server_killed_at_any_moment_keeps_its_promises() {
+    let (owner, operator) = homes();
+    let mut mortal = Mortal::new(&owner, &operator, 1);
     for round in 0..rounds() {
         let bundle = format!("r{round}.oboro");
         owner.json(&format!("encrypt rows.dat --out {bundle} --max-len 2"));
@@ -120,16 +131,8 @@ fn a_server_killed_at_any_moment_keeps_its_promises() {
 
 #[test]
 fn a_backup_taken_at_any_moment_can_be_restored() {
-    let (owner, operator) = (Home::with_key(), Home::new());
-    owner.write_fimi("rows.dat", &random_baskets(3_000, 20, 96));
-    owner.write("twice.dat", owner.read("rows.dat").repeat(2));
-    let mut mortal = Mortal {
-        owner: &owner,
-        operator: &operator,
-        server: None,
-        moments: Moments(3),
-    };
-    mortal.start();
+    let (owner, operator) = homes();
+    let mut mortal = Mortal::new(&owner, &operator, 3);
     for round in 0..rounds() {
         for name in ["rows", "gone", "late"] {
             owner.json(&format!(

@@ -2,10 +2,14 @@
 
 mod common;
 
+use common::cgroup::MemoryGroup;
 use common::plaintext::random_baskets;
 use common::proxy::{Direction, Proxy};
 use common::{Home, Server, says, until};
 use serde_json::Value;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 const MIB: u64 = 1 << 20;
 /// Blocks of a segment times slots of a block.
@@ -21,13 +25,19 @@ fn options(ciphertext_mib: u64) -> String {
 
 /// An owner with a dataset of some full segments of so many items on a server of its own.
 fn uploaded(segments: u64, items: u32, options: &str) -> (Home, Home, Server) {
-    let (owner, operator) = (Home::with_key(), Home::new());
+    let operator = Home::new();
     let server = operator.serve(options);
+    (owner_of(&server, segments, items), operator, server)
+}
+
+/// An owner with a dataset of some full segments of so many items on this server.
+fn owner_of(server: &Server, segments: u64, items: u32) -> Home {
+    let owner = Home::with_key();
     owner.talk_to(server.url());
     owner.write_fimi("rows.dat", &random_baskets(segments * SEGMENT, items, 100));
     owner.json("encrypt rows.dat --max-len 2");
     owner.json("upload rows.oboro");
-    (owner, operator, server)
+    owner
 }
 
 /// Mines pairs, compares them with the plaintext, and gives what the server's log says of each query.
@@ -75,6 +85,74 @@ fn a_server_stays_within_its_memory() {
 }
 
 #[test]
+fn a_container_with_no_more_memory_is_enough() {
+    let given = BESIDES + 24;
+    let Some(group) = MemoryGroup::of(given * MIB) else {
+        return;
+    };
+    let operator = Home::new();
+    let server = operator.serve_in(&group, &options(24));
+    assert!(group.holds(server.id()));
+    // Six segments of ten panels of a mebibyte, two segments of them 20.
+    let owner = owner_of(&server, 6, 4);
+    for _ in 0..2 {
+        let levels = mine(&owner, &server, "1%");
+        assert!(levels.iter().all(|level| number(level, "read_panels") > 0));
+    }
+    assert_eq!((server.swapped_bytes(), group.kills()), (0, 0));
+    drop(server);
+}
+
+/// Flips the last bit of a file as it lies on the disk.
+fn flip_last(path: &Path) {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    let last = file.metadata().unwrap().len() - 1;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, last).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], last).unwrap();
+}
+
+#[test]
+fn damage_to_what_streams_ends_its_questions_and_no_others() {
+    let (owner, operator, server) = uploaded(6, 3, &options(20));
+    let mine_rows = "mine rows.oboro --min-support 1% --verify rows.dat --answers moments";
+    owner.json(mine_rows);
+    owner.write_fimi("others.dat", &random_baskets(500, 3, 100));
+    owner.json("encrypt others.dat --max-len 2");
+    owner.json("upload others.oboro");
+    let listed = owner.json("datasets");
+    let of_rows = |dataset: &&Value| dataset["name"] == "rows";
+    let rows = listed.as_array().unwrap().iter().find(of_rows).unwrap();
+    let dataset = rows["dataset"].as_str().unwrap();
+    // Some of these panels are in memory, and good.
+    let segments: Vec<_> = (0..6)
+        .map(|index| operator.path(&format!("data/segments/{dataset}/{index:08}.seg")))
+        .collect();
+    segments.iter().for_each(|path| flip_last(path));
+    for _ in 0..2 {
+        let message = owner.refused(mine_rows);
+        says(
+            &message,
+            &[
+                "panel (limb 1, column 2) of segment ",
+                dataset,
+                "does not match its digest",
+                "Restore it from a copy",
+            ],
+        );
+        assert!(!message.contains("segments/"), "{message}");
+        owner.json("mine others.oboro --min-support 1% --verify others.dat --answers moments");
+    }
+    until("the log tells the file", || {
+        let log = server.log();
+        let tells = |line: &str| line.contains("ERROR") && line.contains("segments/");
+        log.lines().any(tells).then_some(())
+    });
+    segments.iter().for_each(|path| flip_last(path));
+    owner.json(mine_rows);
+}
+
+#[test]
 fn what_fits_is_read_once() {
     let (owner, _operator, server) = uploaded(1, 5, &options(16));
     let first = mine(&owner, &server, "1%");
@@ -103,8 +181,6 @@ fn too_little_memory_is_refused_with_what_would_do() {
             "give more",
         ],
     );
-    let message = operator.misused("serve --data store --memory 4GiB --placement item");
-    says(&message, &["--memory", "--placement"]);
     // Room for one limb of a segment.
     let (owner, _operator, _server) = uploaded(1, 5, &options(7));
     let message = owner
@@ -134,14 +210,23 @@ fn a_client_that_goes_away_gives_its_memory_to_the_next() {
     owner.write_fimi("rows.dat", &random_baskets(2_000, 50, 160));
     owner.json("encrypt rows.dat --max-len 3");
     owner.json("upload rows.oboro");
-    let proxy = Proxy::to(server.address());
-    // More than buffers between server and client hold, less than the answer about triples.
-    proxy.stall_after(Direction::Down, 8 << 20);
     let mine = "mine rows.oboro --min-support 10% --verify rows.dat --answers moments --json";
-    let stalled = owner.start(&format!("{mine} --server {}", proxy.url()));
-    proxy.wait_until_stalled(1);
+    let stalled = || {
+        let proxy = Proxy::to(server.address());
+        // More than buffers between server and client hold, less than the answer about triples.
+        proxy.stall_after(Direction::Down, 8 << 20);
+        let stalled = owner.start(&format!("{mine} --server {}", proxy.url()));
+        proxy.wait_until_stalled(1);
+        (proxy, stalled)
+    };
+    let (proxy, cut_off) = stalled();
     let next = owner.start(mine);
     proxy.cut();
     next.json();
-    assert_eq!(stalled.ended().code, Some(1));
+    assert_eq!(cut_off.ended().code, Some(1));
+
+    let (_proxy, mut killed) = stalled();
+    let next = owner.start(mine);
+    killed.kill();
+    next.json();
 }

@@ -155,13 +155,19 @@ fn every_policy_puts_panels_where_they_belong_and_changes_no_result() {
         return;
     }
     let nodes = Topology::of_this_machine().nodes().len();
-    for policy in ["transaction", "item", "random", "interleave"] {
-        let options = format!("--placement random --placement rows={policy}");
+    let policies = ["transaction", "item", "random", "interleave"];
+    // Streamed, with room for all of it.
+    let budget = "--memory 400MiB --moment-cache 0 --max-queries 1";
+    for (policy, budget) in policies
+        .iter()
+        .flat_map(|policy| [(policy, ""), (policy, budget)])
+    {
+        let options = format!("--placement random --placement rows={policy} {budget}");
         let (owner, _operator, _server) = uploaded((nodes as u64 + 1) * GROUP, &options);
         owner.json(MINE);
         let report = owner.json("inspect --placement rows");
         println!("{report}");
-        assert_eq!(report["policy"], policy);
+        assert_eq!(report["policy"], *policy);
         assert!(
             report["misplaced_share"].as_f64().unwrap() <= 0.01,
             "{report}"

@@ -7,13 +7,14 @@ use common::{Home, Process, Server, flip, says, until};
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// An owner and an operator whose server has `rows` and `others`; the segment of `rows` there.
-fn published() -> (Home, Home, Server, PathBuf) {
+/// An owner and an operator whose server has `rows` and `others`, of so many transactions; the segment of
+/// `rows` there.
+fn published(transactions: u64) -> (Home, Home, Server, PathBuf) {
     let (owner, operator) = (Home::with_key(), Home::new());
     operator.set("OBORO_LOG", "debug");
     let server = operator.serve("");
     owner.talk_to(server.url());
-    owner.write_fimi("rows.dat", &random_baskets(500, 8, 128));
+    owner.write_fimi("rows.dat", &random_baskets(transactions, 8, 128));
     owner.json("encrypt rows.dat --max-len 3");
     owner.json("encrypt rows.dat --out others.oboro --max-len 3");
     owner.json("upload others.oboro");
@@ -38,7 +39,7 @@ fn finds(home: &Home, line: &str) -> Value {
 
 #[test]
 fn damage_is_named_and_only_what_touches_it_is_refused() {
-    let (owner, operator, server, segment) = published();
+    let (owner, operator, server, segment) = published(500);
     let scrub = format!("scrub --server {}", server.url());
     let sound = owner.json(&scrub);
     assert_eq!(sound["datasets"], 2);
@@ -118,9 +119,12 @@ fn damage_is_named_and_only_what_touches_it_is_refused() {
     operator.misused("scrub data --token-file token");
 }
 
-/// Starts a scrub that rests for hours after the first header, and waits until it is under way.
+/// Blocks of a segment times slots of a block: a dataset takes 21 MiB.
+const SEGMENT: u64 = 64 * 4096;
+
+/// Starts a scrub that takes three quarters of a minute, and waits until it is under way.
 fn slow_scrub(owner: &Home, server: &Server) -> Process {
-    let scrub = owner.start(&format!("scrub --server {} --rate 1B", server.url()));
+    let scrub = owner.start(&format!("scrub --server {} --rate 1MiB", server.url()));
     until("the scrub is under way", || {
         server.log().contains("scrubs name").then_some(())
     });
@@ -129,11 +133,14 @@ fn slow_scrub(owner: &Home, server: &Server) -> Process {
 
 #[test]
 fn serving_goes_on_beside_a_slow_scrub() {
-    let (owner, _operator, server, _segment) = published();
+    let (owner, _operator, server, _segment) = published(SEGMENT);
     let mut slow = slow_scrub(&owner, &server);
-    let quick = format!("scrub --server {}", server.url());
+    let quick = format!("scrub --server {} --rate 1GiB", server.url());
     let message = owner.refused(&quick);
     says(&message, &["one at a time", "try again when it has ended"]);
+    // Nobody may have it for as long as they like.
+    let message = owner.refused(&quick.replace("1GiB", "1B"));
+    says(&message, &["1 MiB a second or more"]);
     owner.json(MINE);
     owner.json("delete others");
     assert!(slow.is_running());
@@ -149,7 +156,7 @@ fn serving_goes_on_beside_a_slow_scrub() {
 
 #[test]
 fn a_scrub_ends_with_its_server() {
-    let (owner, _operator, server, _segment) = published();
+    let (owner, _operator, server, _segment) = published(SEGMENT);
     let slow = slow_scrub(&owner, &server);
     server.kill();
     // The first words of the server may not have arrived.

@@ -5,7 +5,8 @@ use oboro_machine::{Distances, Seat, Topology};
 use oboro_ring::moment::Itemsets;
 use oboro_ring::{Parameters, Seed};
 use oboro_store::{
-    Bundle, DatasetId, Manifest, Panel, Placement, Reads, SegmentDescription, Snapshot, Store,
+    Bundle, DatasetId, Manifest, Panel, Placement, Policy, Reads, SegmentDescription, Snapshot,
+    Store,
 };
 use proptest::prelude::*;
 use std::num::NonZero;
@@ -85,10 +86,14 @@ fn upload(directory: &Path, segment_blocks: &[u32]) {
 
 /// The snapshot in a store without a budget, or within one.
 fn snapshot(directory: &Path, budget: Option<u64>) -> Arc<Snapshot> {
+    placed_snapshot(directory, budget, Placement::default())
+}
+
+fn placed_snapshot(directory: &Path, budget: Option<u64>, placement: Placement) -> Arc<Snapshot> {
     let directory = directory.join("store");
     let store = match budget {
-        None => Store::open_on(&directory, Placement::default()),
-        Some(budget) => Store::open_within(&directory, budget, Vec::new()),
+        None => Store::open_on(&directory, placement),
+        Some(budget) => Store::open_within(&directory, budget, placement),
     };
     store.unwrap().snapshot("a").unwrap()
 }
@@ -146,9 +151,18 @@ fn count(
     plan: &Plan,
     threads: usize,
 ) -> Result<(Found, Option<Reads>), EngineError> {
+    count_on(source, plan, &seats(threads), &Distances::one_node())
+}
+
+fn count_on(
+    source: &Arc<Snapshot>,
+    plan: &Plan,
+    seats: &[Seat],
+    distances: &Distances,
+) -> Result<(Found, Option<Reads>), EngineError> {
     let found = Mutex::new(Vec::new());
-    let count = Count::new(Arc::clone(source), plan.clone(), &Distances::one_node())?;
-    let outcome = count.run(&seats(threads), &|mut part| {
+    let count = Count::new(Arc::clone(source), plan.clone(), distances)?;
+    let outcome = count.run(seats, &|mut part| {
         let group = part.group;
         let mut found = found.lock().unwrap();
         found.extend(
@@ -202,6 +216,30 @@ fn what_fits_is_read_once() {
         (0, 0, 0, 30)
     );
     assert_eq!(first, second);
+}
+
+#[test]
+fn what_lies_on_several_nodes_is_counted_alike() {
+    let directory = TempDir::new().unwrap();
+    let blocks = [8, 8, 3, 8];
+    upload(directory.path(), &blocks);
+    let plan = Plan::new(&pairs(4), LIMBS);
+    let (expected, _) = count(&snapshot(directory.path(), None), &plan, 1).unwrap();
+    let distances = Distances::new(vec![vec![10, 20], vec![20, 10]]).unwrap();
+    let seats: Vec<Seat> = (0..)
+        .zip(seats(2))
+        .map(|(node, seat)| Seat { node, ..seat })
+        .collect();
+    for policy in Policy::ALL {
+        let placement = Placement::on(vec![0, 0], policy);
+        // A group needs two segments; panels are in more pieces than one.
+        let budget = room(&blocks[..3], 5);
+        let source = placed_snapshot(directory.path(), Some(budget), placement);
+        let (found, reads) = count_on(&source, &plan, &seats, &distances).unwrap();
+        assert!(found == expected, "{policy}");
+        let reads = reads.unwrap();
+        assert_eq!(reads.panels + reads.masks, 40, "{policy}");
+    }
 }
 
 #[test]

@@ -220,6 +220,13 @@ impl Panel {
         unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
     }
 
+    /// The bytes in physical memory on each NUMA node of the pages that it has a part of.
+    pub fn resident_by_node(&self) -> Result<BTreeMap<u32, usize>, ArenaError> {
+        let end = self.start + size_of_val::<[u32]>(self);
+        let pages = self.start / page_size() * page_size()..end.next_multiple_of(page_size());
+        self.arena.region.resident_by_node(pages)
+    }
+
     fn first_word(&self) -> *mut u32 {
         let base = self.arena.region.base().as_ptr();
         base.wrapping_add(self.start).cast()

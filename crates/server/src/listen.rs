@@ -254,16 +254,16 @@ impl Server {
     }
 }
 
-/// The store, placed on these nodes or, within a budget, alternating between them. Where the kernel or a
-/// container forbids that and nobody has asked for it, nothing is placed.
+/// The store, placed on these nodes. Where the kernel or a container forbids that and nobody has asked for
+/// it, nothing is placed.
 fn open(options: &Options, budget: Option<u64>, nodes: Vec<u32>) -> Result<Store, StoreError> {
-    let open = |nodes| match budget {
-        Some(budget) => Store::open_within(&options.data, budget, nodes),
-        None => {
-            let placement = Placement::on(nodes, options.placement.unwrap_or_default());
-            let policies = options.placements.iter();
-            let placement = policies.fold(placement, |all, (name, policy)| all.with(name, *policy));
-            Store::open_on(&options.data, placement)
+    let open = |nodes| {
+        let placement = Placement::on(nodes, options.placement.unwrap_or_default());
+        let policies = options.placements.iter();
+        let placement = policies.fold(placement, |all, (name, policy)| all.with(name, *policy));
+        match budget {
+            Some(budget) => Store::open_within(&options.data, budget, placement),
+            None => Store::open_on(&options.data, placement),
         }
     };
     match open(nodes) {
@@ -364,9 +364,11 @@ mod tests {
         }
         for (policy, named) in [(Some(Policy::default()), false), (None, true)] {
             let options = options(&directory, policy, named);
-            let refused = open(&options, None, forbidden());
-            assert!(matches!(refused, Err(StoreError::Placement { .. })));
-            open(&options, None, vec![0, 0]).unwrap();
+            for budget in [None, Some(64 << 20)] {
+                let refused = open(&options, budget, forbidden());
+                assert!(matches!(refused, Err(StoreError::Placement { .. })));
+                open(&options, budget, vec![0, 0]).unwrap();
+            }
         }
     }
 }

@@ -18,6 +18,8 @@ use tracing::Instrument;
 
 /// Replies that wait for the caller, at most.
 const WAITING: usize = 16;
+/// Bytes a second: at less, one caller's scrub would keep all others from theirs.
+const LEAST_RATE: u64 = 1 << 20;
 /// Progress is told about so many times.
 const TELLINGS: u64 = 256;
 
@@ -39,12 +41,17 @@ impl Scrubbing {
     /// Begins; what is found comes from the stream.
     ///
     /// # Errors
-    /// Another scrub under way, no such dataset, a catalogue that cannot be read.
+    /// A rate that is too low, another scrub under way, no such dataset, a catalogue that cannot be read.
     pub(crate) async fn start(
         &self,
         store: Arc<Store>,
         request: v1::ScrubRequest,
     ) -> Result<Replies, Status> {
+        if (1..LEAST_RATE).contains(&request.rate) {
+            return Err(Status::invalid_argument(
+                "a scrub at this rate would keep everybody else from theirs; give a rate of 1 MiB a second or more",
+            ));
+        }
         let turn = Arc::clone(&self.turn).try_acquire_owned().map_err(|_| {
             Status::resource_exhausted(
                 "a scrub is under way, and this server runs one at a time; try again when it has ended",

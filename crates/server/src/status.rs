@@ -1,4 +1,5 @@
 //! Errors on their way to the caller: a code that programs understand, the sentence that people do.
+//! Where the server keeps its files only the log tells.
 
 use oboro_engine::EngineError;
 use oboro_protocol::FieldError;
@@ -22,7 +23,7 @@ pub(crate) fn of_store(error: &StoreError) -> Status {
     ) {
         tracing::error!(%error, "storage");
     }
-    Status::new(code, error.to_string())
+    Status::new(code, error.without_paths())
 }
 
 pub(crate) fn of_engine(error: &EngineError) -> Status {

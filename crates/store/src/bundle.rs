@@ -113,7 +113,8 @@ impl Bundle {
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
         let path = head_path(directory);
         let damaged = |fault| StoreError::Damaged {
-            subject: format!("the head of the bundle {}", path.display()),
+            subject: "the head of the bundle".into(),
+            path: Some(path.clone()),
             fault,
         };
         let length = match fs::metadata(&path) {

@@ -63,8 +63,13 @@ impl Fault {
 #[allow(missing_docs)]
 pub enum StoreError {
     /// A file, or bytes that came from elsewhere, cannot be used.
-    #[error("{subject} {fault}. {}", fault.remedy())]
-    Damaged { subject: String, fault: Fault },
+    #[error("{subject}{} {fault}. {}", in_parentheses(path), fault.remedy())]
+    Damaged {
+        subject: String,
+        /// Where it lies, if that is a file.
+        path: Option<PathBuf>,
+        fault: Fault,
+    },
     #[error(
         "disk full while writing {}: what was being written (the upload or the bundle) was refused, published datasets \
          are unaffected. Free some space and try again; an upload goes on where it stopped.",
@@ -350,6 +355,31 @@ impl StoreError {
     }
 }
 
+impl StoreError {
+    /// The message for somebody whose machine this is not: without the paths of files here.
+    pub fn without_paths(&self) -> String {
+        match self {
+            Self::Damaged { subject, fault, .. } => {
+                format!("{subject} {fault}. {}", fault.remedy())
+            }
+            Self::DiskFull { .. } => {
+                "disk full: what was being written was refused, published datasets are unaffected. Ask the operator \
+                 for more space and try again; an upload goes on where it stopped."
+                    .to_owned()
+            }
+            Self::Io { action, source, .. } => format!(
+                "could not {action} a file of the store: {source}. Ask the operator, whose log names the file."
+            ),
+            _ => self.to_string(),
+        }
+    }
+}
+
+fn in_parentheses(path: &Option<PathBuf>) -> String {
+    let shown = path.as_ref().map(|path| format!(" ({})", path.display()));
+    shown.unwrap_or_default()
+}
+
 impl From<rusqlite::Error> for StoreError {
     fn from(source: rusqlite::Error) -> Self {
         match source.sqlite_error_code() {
@@ -369,6 +399,35 @@ impl From<rusqlite::Error> for StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_operator_hears_of_paths() {
+        let damaged = StoreError::Damaged {
+            subject: "segment 3 of dataset 11".into(),
+            path: Some("/srv/store/3.seg".into()),
+            fault: Fault::Missing,
+        };
+        let remedy = Fault::Missing.remedy();
+        assert_eq!(
+            damaged.to_string(),
+            format!("segment 3 of dataset 11 (/srv/store/3.seg) is missing. {remedy}")
+        );
+        assert_eq!(
+            damaged.without_paths(),
+            format!("segment 3 of dataset 11 is missing. {remedy}")
+        );
+        let path = || PathBuf::from("/srv/store/3.seg");
+        let source = io::ErrorKind::PermissionDenied.into();
+        let unreadable = StoreError::Io {
+            action: "open",
+            path: path(),
+            source,
+        };
+        for error in [unreadable, StoreError::DiskFull { path: path() }] {
+            assert!(error.to_string().contains("/srv/store"));
+            assert!(!error.without_paths().contains("/srv/store"), "{error}");
+        }
+    }
 
     /// SQLite names tables and columns as they stand in the file.
     #[test]

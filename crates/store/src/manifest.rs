@@ -88,6 +88,7 @@ impl Manifest {
             .and_then(|manifest| manifest.check().map(|()| manifest))
             .map_err(|fault| StoreError::Damaged {
                 subject: "the manifest".into(),
+                path: None,
                 fault,
             })
     }
@@ -139,6 +140,7 @@ impl Manifest {
     pub fn validate(&self) -> Result<(), StoreError> {
         self.check().map_err(|fault| StoreError::Damaged {
             subject: "the manifest".into(),
+            path: None,
             fault,
         })
     }

@@ -7,6 +7,7 @@
 
 use crate::error::StoreError;
 use oboro_fcmalloc::{Arena, ArenaError};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// `blocks × N` residues of one (limb, column), or of one limb of the mask, of a segment:
@@ -49,45 +50,66 @@ impl Panel {
         Self::zeros(pieces, position)?.filled(fill)
     }
 
-    /// The same for `blocks` blocks of `degree` residues in one arena, in one piece if there is room for
-    /// one, else in as few as there is.
+    /// The same where there is room: of each stretch so many blocks of `degree` residues lie in the arena
+    /// of that number, in one piece, or else in another one, or else in as few pieces as can be.
     pub(crate) fn build_where_it_fits(
-        arena: &Arena,
-        blocks: usize,
+        arenas: &[Arena],
+        stretches: impl IntoIterator<Item = (usize, usize)>,
         degree: usize,
         position: usize,
         fill: impl FnOnce(Vec<&mut [u32]>) -> Result<(), StoreError>,
     ) -> Result<Self, StoreError> {
-        let mut together = blocks;
-        loop {
-            let pieces = (0..blocks).step_by(together).map(|first| {
-                let len = together.min(blocks - first) * degree;
-                (arena, len)
-            });
-            match Self::zeros(pieces, position) {
-                Err(ArenaError::Full { .. }) if together > 1 => together = together.div_ceil(2),
-                panel => return panel?.filled(fill),
+        let mut panel = Self { pieces: Vec::new() };
+        for (home, blocks) in stretches {
+            panel.add_where_it_fits(arenas, home, blocks, degree, position)?;
+        }
+        panel.filled(fill)
+    }
+
+    fn add_where_it_fits(
+        &mut self,
+        arenas: &[Arena],
+        home: usize,
+        blocks: usize,
+        degree: usize,
+        position: usize,
+    ) -> Result<(), ArenaError> {
+        let (before, from_home) = arenas.split_at(home);
+        let mut full = None;
+        for arena in from_home.iter().chain(before) {
+            match arena.panel(blocks * degree, position) {
+                Ok(residues) => {
+                    self.add(residues);
+                    return Ok(());
+                }
+                Err(error @ ArenaError::Full { .. }) => full = Some(error),
+                Err(error) => return Err(error),
             }
         }
+        let half = blocks.div_ceil(2);
+        match full {
+            Some(error) if half == blocks => Err(error),
+            _ => [half, blocks - half].into_iter().try_for_each(|blocks| {
+                self.add_where_it_fits(arenas, home, blocks, degree, position)
+            }),
+        }
+    }
+
+    fn add(&mut self, residues: oboro_fcmalloc::Panel) {
+        let last = self.pieces.last();
+        let start = last.map_or(0, |last| last.start + last.residues.len());
+        self.pieces.push(Piece { start, residues });
     }
 
     fn zeros<'a>(
         pieces: impl IntoIterator<Item = (&'a Arena, usize)>,
         position: usize,
     ) -> Result<Self, ArenaError> {
-        let mut end = 0;
-        let piece = |(arena, len): (&Arena, usize)| {
-            let residues = arena.panel(len, position)?;
-            end += len;
-            Ok(Piece {
-                start: end - len,
-                residues,
-            })
-        };
-        let pieces = pieces.into_iter().map(piece);
-        Ok(Self {
-            pieces: pieces.collect::<Result<_, _>>()?,
-        })
+        let mut panel = Self { pieces: Vec::new() };
+        for (arena, len) in pieces {
+            panel.add(arena.panel(len, position)?);
+        }
+        Ok(panel)
     }
 
     fn filled<E>(mut self, fill: impl FnOnce(Vec<&mut [u32]>) -> Result<(), E>) -> Result<Self, E> {
@@ -105,6 +127,24 @@ impl Panel {
         let later = self.pieces.partition_point(|piece| piece.start <= start);
         let piece = &self.pieces[later - 1];
         &piece.residues[start - piece.start..blocks.end * degree - piece.start]
+    }
+
+    /// The bytes in physical memory on each NUMA node of the pieces that begin within these blocks, of
+    /// `degree` residues each, in whole pages.
+    pub(crate) fn resident_by_node(
+        &self,
+        blocks: Range<usize>,
+        degree: usize,
+    ) -> Result<BTreeMap<u32, usize>, ArenaError> {
+        let residues = blocks.start * degree..blocks.end * degree;
+        let mut resident = BTreeMap::new();
+        let within = |piece: &&Piece| residues.contains(&piece.start);
+        for piece in self.pieces.iter().filter(within) {
+            for (node, bytes) in piece.residues.resident_by_node()? {
+                *resident.entry(node).or_default() += bytes;
+            }
+        }
+        Ok(resident)
     }
 
     /// All residues, piece by piece in order.
@@ -186,16 +226,41 @@ mod tests {
             }
             Ok(())
         };
-        let large = Panel::build_where_it_fits(&arena, 64, 32, 0, counting);
+        let arenas = std::slice::from_ref(&arena);
+        let large = Panel::build_where_it_fits(arenas, [(0, 64)], 32, 0, counting);
         let large = large.unwrap();
         assert!(large.pieces().count() > 1);
         assert!(large.pieces().flatten().copied().eq(0..64 * 32));
         assert_eq!(large.blocks(63..64, 32)[0], 63 * 32);
         drop((kept, large));
-        let one = Panel::build_where_it_fits(&arena, 64, 32, 0, |_| Ok(()));
+        let one = Panel::build_where_it_fits(arenas, [(0, 64)], 32, 0, |_| Ok(()));
         assert_eq!(one.unwrap().pieces().count(), 1);
-        let beyond = Panel::build_where_it_fits(&arena, 1 << 20, 32, 0, |_| Ok(()));
+        let beyond = Panel::build_where_it_fits(arenas, [(0, 1 << 20)], 32, 0, |_| Ok(()));
         assert!(matches!(beyond, Err(StoreError::Memory { .. })));
+    }
+
+    #[test]
+    fn stretches_lie_at_home_or_where_there_is_room() {
+        let arenas = [(); 3].map(|()| arena(4, 16));
+        let held = |arena: &Arena, panel: &Panel| {
+            let within = |piece: &&Piece| arena.opened().contains(&piece.residues.as_ptr().cast());
+            panel.pieces.iter().filter(within).count()
+        };
+        let build = |stretches: &[(usize, usize)]| {
+            let stretches = stretches.iter().copied();
+            Panel::build_where_it_fits(&arenas, stretches, 16, 0, |_| Ok(())).unwrap()
+        };
+        let panel = build(&[(2, 1), (0, 1), (2, 1)]);
+        assert_eq!(
+            arenas.each_ref().map(|arena| held(arena, &panel)),
+            [1, 0, 2]
+        );
+        // The home of the first four has room for two more.
+        let others = [(); 4].map(|()| build(&[(2, 1)]));
+        let elsewhere: usize = others.iter().map(|other| held(&arenas[0], other)).sum();
+        assert_eq!(elsewhere, 2);
+        drop((panel, others));
+        assert_eq!(held(&arenas[1], &build(&[(1, 4)])), 1);
     }
 
     #[test]

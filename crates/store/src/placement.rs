@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::iter;
 use std::ops::Range;
+use std::slice;
 use std::str::FromStr;
 
 /// What of a dataset is together on a node.
@@ -106,6 +107,17 @@ impl Placement {
             Arena::reserve(1, backing).map_err(|source| StoreError::Placement { source })?;
         }
         Ok(())
+    }
+
+    /// What arenas that all datasets share lie on: one of each node, or one where nothing is placed.
+    pub(crate) fn backings(&self) -> Vec<Backing> {
+        match &self.nodes[..] {
+            [] | [_] => vec![Backing::default()],
+            nodes => nodes
+                .iter()
+                .map(|node| backing_on(slice::from_ref(node)))
+                .collect(),
+        }
     }
 
     /// Where everything of a dataset belongs.
@@ -216,14 +228,18 @@ impl Homes {
 
     /// What an arena lies on.
     pub(crate) fn backing(&self, arena: usize) -> Backing {
-        let policy = match self.nodes_of(arena) {
-            [] => MemoryPolicy::Inherit,
-            &[node] => MemoryPolicy::Prefer(node),
-            nodes => MemoryPolicy::Interleave(nodes.into()),
-        };
-        Backing {
-            policy,
-            ..Backing::default()
+        backing_on(self.nodes_of(arena))
+    }
+
+    /// In so many stretches a column of a segment lies at most.
+    pub(crate) fn most_stretches(&self, segment: &SegmentDescription) -> usize {
+        match self.policy {
+            None | Some(Policy::Item | Policy::Interleave) => 1,
+            Some(Policy::Transaction | Policy::Random) => {
+                let group_blocks = segment.parameters.group_blocks();
+                let end = segment.first_block + segment.seeds.len() as u64;
+                (end.div_ceil(group_blocks) - segment.first_block / group_blocks) as usize
+            }
         }
     }
 
@@ -284,6 +300,19 @@ impl Homes {
                 blocks: (start - first) as usize..(next - first) as usize,
             })
         })
+    }
+}
+
+/// Memory of these nodes; of any if there are none.
+fn backing_on(nodes: &[u32]) -> Backing {
+    let policy = match nodes {
+        [] => MemoryPolicy::Inherit,
+        &[node] => MemoryPolicy::Prefer(node),
+        nodes => MemoryPolicy::Interleave(nodes.into()),
+    };
+    Backing {
+        policy,
+        ..Backing::default()
     }
 }
 

@@ -28,6 +28,9 @@ pub(crate) struct Read {
     pub(crate) offset: u64,
     /// At most the size of a buffer.
     pub(crate) len: usize,
+    /// Asked on a thread of the reader when a buffer is free for it: what nobody wants any more is not
+    /// read, and `then` is dropped.
+    pub(crate) is_wanted: Box<dyn Fn() -> bool + Send>,
     /// Given the bytes, all of them, on a thread of the reader. They are lent: the buffer is for the next
     /// request when this returns.
     pub(crate) then: Then,
@@ -129,7 +132,10 @@ impl Drop for Reader {
             (read.then)(Err(io::ErrorKind::Interrupted.into()));
         }
         for thread in std::mem::take(&mut self.threads) {
-            thread.join().expect("panics of those who asked are caught");
+            // Whoever lets go last may be told so on one of them, which ends when it returns.
+            if thread.thread().id() != thread::current().id() {
+                thread.join().expect("panics of those who asked are caught");
+            }
         }
     }
 }
@@ -139,8 +145,17 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next request; sleeps until there is one if `may_sleep`.
+    /// The next request that somebody wants; sleeps until there is one if `may_sleep`.
     fn next(&self, may_sleep: bool) -> Next {
+        loop {
+            match self.pop(may_sleep) {
+                Next::Read(read) if !is_wanted(&read) => {}
+                next => return next,
+            }
+        }
+    }
+
+    fn pop(&self, may_sleep: bool) -> Next {
         let mut state = self.lock();
         loop {
             if let Some(read) = state.waiting.pop_front() {
@@ -189,6 +204,11 @@ impl Queue {
             tell(read.then, arrived.map(|()| &*bytes));
         }
     }
+}
+
+/// Whoever panics there is not to be told anything.
+fn is_wanted(read: &Read) -> bool {
+    catch_unwind(AssertUnwindSafe(|| (read.is_wanted)())).unwrap_or(false)
 }
 
 /// A panic there is printed; other requests must not suffer for it.

@@ -348,6 +348,7 @@ impl SegmentHeader {
                     "the header of segment {index} of dataset {}",
                     manifest.dataset
                 ),
+                path: None,
                 fault,
             })
     }
@@ -376,6 +377,7 @@ impl SegmentHeader {
             subject: format!(
                 "panel (limb {limb}, column {column}) of segment {index} of dataset {dataset}"
             ),
+            path: None,
             fault: Fault::Altered,
         })
     }
@@ -408,7 +410,7 @@ impl From<io::Error> for ReadError {
 }
 
 impl ReadError {
-    fn about(self, subject: impl FnOnce() -> String) -> StoreError {
+    fn about(self, path: &Path, subject: impl FnOnce() -> String) -> StoreError {
         let fault = match self {
             Self::Fault(fault) => fault,
             // The length was checked when the file was opened.
@@ -419,6 +421,7 @@ impl ReadError {
         };
         StoreError::Damaged {
             subject: subject(),
+            path: Some(path.into()),
             fault,
         }
     }
@@ -450,8 +453,7 @@ pub struct Segment {
 impl Segment {
     /// Opens a segment file and checks its header and its exact length, but no panel.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let subject = || format!("segment file {}", path.display());
-        let damaged = |error: ReadError| error.about(subject);
+        let damaged = |error: ReadError| error.about(path, || "the segment file".into());
         let file = File::open(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => damaged(Fault::Missing.into()),
             _ if is_of_the_device(&error) => damaged(error.into()),
@@ -478,27 +480,18 @@ impl Segment {
         manifest: &Manifest,
         index: u32,
     ) -> Result<Self, StoreError> {
-        let subject = || {
-            format!(
-                "segment {index} of dataset {} ({})",
-                manifest.dataset,
-                path.display()
-            )
+        let damaged = |fault| StoreError::Damaged {
+            subject: format!("segment {index} of dataset {}", manifest.dataset),
+            path: Some(path.into()),
+            fault,
         };
         let segment = Self::open(path).map_err(|error| match error {
-            StoreError::Damaged { fault, .. } => StoreError::Damaged {
-                subject: subject(),
-                fault,
-            },
+            StoreError::Damaged { fault, .. } => damaged(fault),
             other => other,
         })?;
-        if segment.header.is_of(manifest, index) {
-            Ok(segment)
-        } else {
-            Err(StoreError::Damaged {
-                subject: subject(),
-                fault: Fault::Unexpected,
-            })
+        match segment.header.is_of(manifest, index) {
+            true => Ok(segment),
+            false => Err(damaged(Fault::Unexpected)),
         }
     }
 
@@ -584,14 +577,18 @@ impl Segment {
         self.header.layout.stride as usize
     }
 
-    /// The same file opened once more, for reading past the system's cache where the file system can: what
+    pub(crate) fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    /// The same file opened once more, for reading past the system's cache, if the file system can: what
     /// streams is read once, and would drive out what others need. Offsets, lengths and buffers must be
     /// multiples of 4096.
-    pub(crate) fn past_the_cache(&self) -> Arc<File> {
+    pub(crate) fn past_the_cache(&self) -> Option<Arc<File>> {
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let flags = OFlags::DIRECT.bits() as i32;
         let opened = File::options().read(true).custom_flags(flags).open(path);
-        opened.map_or_else(|_| Arc::clone(&self.file), Arc::new)
+        opened.ok().map(Arc::new)
     }
 
     /// Checks a panel that was read with its padding, and unpacks it into slices of whole blocks that
@@ -614,24 +611,20 @@ impl Segment {
         let digest = Digest(*hasher.finalize().as_bytes());
         match digest == self.header.panels[panel] && is_zero(padding) {
             true => Ok(()),
-            false => Err(StoreError::Damaged {
-                subject: self.panel_subject(limb, column),
-                fault: Fault::Altered,
-            }),
+            false => Err(self.panel_damaged(limb, column, Fault::Altered.into())),
         }
     }
 
     /// The error of a panel that could not be read.
     pub(crate) fn panel_error(&self, limb: usize, column: usize, error: io::Error) -> StoreError {
-        ReadError::Io(error).about(|| self.panel_subject(limb, column))
+        self.panel_damaged(limb, column, error.into())
     }
 
-    fn panel_subject(&self, limb: usize, column: usize) -> String {
+    fn panel_damaged(&self, limb: usize, column: usize, error: ReadError) -> StoreError {
         let SegmentDescription { dataset, index, .. } = self.header.description;
-        format!(
-            "panel (limb {limb}, column {column}) of segment {index} of dataset {dataset} ({})",
-            self.path.display()
-        )
+        error.about(&self.path, || {
+            format!("panel (limb {limb}, column {column}) of segment {index} of dataset {dataset}")
+        })
     }
 
     /// The packed bytes of one panel, after checking their digest.
@@ -696,11 +689,7 @@ impl Segment {
         mut visit: impl FnMut(&[u8]),
     ) -> Result<(), StoreError> {
         let panel = self.header.description.panel_number(limb, column)?;
-        let subject = || self.panel_subject(limb, column);
-        let altered = || StoreError::Damaged {
-            subject: subject(),
-            fault: Fault::Altered,
-        };
+        let damaged = |error| self.panel_damaged(limb, column, error);
         let Layout { stride, packed, .. } = self.header.layout;
         let start = self.header.layout.panel_offset(panel);
         let mut buffer = [0; CHUNK_BYTES];
@@ -712,12 +701,12 @@ impl Segment {
                 let chunk = &mut buffer[..(end - offset).min(CHUNK_BYTES as u64) as usize];
                 self.file
                     .read_exact_at(chunk, start + offset)
-                    .map_err(|error| ReadError::Io(error).about(subject))?;
+                    .map_err(|error| damaged(error.into()))?;
                 if end == packed {
                     hasher.update(chunk);
                     visit(chunk);
                 } else if !is_zero(chunk) {
-                    return Err(altered());
+                    return Err(damaged(Fault::Altered.into()));
                 }
                 offset += chunk.len() as u64;
             }
@@ -725,7 +714,7 @@ impl Segment {
         if Digest(*hasher.finalize().as_bytes()) == self.header.panels[panel] {
             Ok(())
         } else {
-            Err(altered())
+            Err(damaged(Fault::Altered.into()))
         }
     }
 }

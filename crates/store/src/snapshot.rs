@@ -269,8 +269,7 @@ impl Snapshot {
         Stream::begin(tiered.collect(), parts, groups, listener)
     }
 
-    /// Asks the kernel where everything that is in memory is. Of what is in the tier, which datasets
-    /// share, only panels are counted, not pages.
+    /// Asks the kernel where everything that is in memory is.
     ///
     /// # Errors
     /// A kernel that does not say.
@@ -279,11 +278,7 @@ impl Snapshot {
         for segment in &self.segments {
             match segment {
                 OpenSegment::Resident(resident) => resident.report(&mut report)?,
-                OpenSegment::Tiered(tiered) => {
-                    let (panels, resident) = tiered.panels();
-                    report.panels += panels;
-                    report.resident_panels += resident;
-                }
+                OpenSegment::Tiered(tiered) => tiered.report(&mut report)?,
             }
         }
         Ok(report)

@@ -12,7 +12,7 @@ use crate::files::{
 };
 use crate::id::{DatasetId, Digest};
 use crate::manifest::Manifest;
-use crate::placement::{Placement, Policy};
+use crate::placement::Placement;
 use crate::segment::{Segment, forget_cached};
 use crate::snapshot::{OpenSegment, ResidentSegment, Snapshot};
 use crate::tier::Tier;
@@ -225,6 +225,7 @@ fn stored_manifest(record: &Record) -> Result<Manifest, StoreError> {
             "the catalogue's manifest of dataset {} ({:?})",
             record.id, record.name
         ),
+        path: None,
         fault,
     };
     match Manifest::decode(&record.manifest) {
@@ -266,13 +267,16 @@ impl Store {
         Self::open_with(directory, placement, None)
     }
 
-    /// The same with at most `budget` bytes of ciphertext in memory, whose pages alternate between the
-    /// nodes of the kernel's numbers given, if there are several. Buffers for reading take up to
-    /// [`READ_BUFFERS`](Self::READ_BUFFERS) bytes besides for each ring degree in use.
-    pub fn open_within(directory: &Path, budget: u64, nodes: Vec<u32>) -> Result<Self, StoreError> {
-        let placement = Placement::on(nodes.clone(), Policy::Interleave);
+    /// The same with at most `budget` bytes of ciphertext in memory, an equal share on each node that
+    /// datasets are placed on. Buffers for reading take up to [`READ_BUFFERS`](Self::READ_BUFFERS) bytes
+    /// besides for each ring degree in use.
+    pub fn open_within(
+        directory: &Path,
+        budget: u64,
+        placement: Placement,
+    ) -> Result<Self, StoreError> {
         placement.check()?;
-        let tier = Tier::new(budget, &nodes)?;
+        let tier = Tier::new(budget, &placement)?;
         Self::open_with(directory, placement, Some(Arc::new(tier)))
     }
 
@@ -551,7 +555,10 @@ impl Store {
                     let resident = ResidentSegment::new(segment, homes.clone())?;
                     OpenSegment::Resident(Arc::new(resident))
                 }
-                Some(tier) => OpenSegment::Tiered(Arc::new(tier.register(segment)?)),
+                Some(tier) => {
+                    let tiered = tier.register(segment, homes.clone())?;
+                    OpenSegment::Tiered(Arc::new(tiered))
+                }
             });
         }
         let snapshot = Arc::new(Snapshot::new(record.name, manifest, segments, homes));
@@ -714,7 +721,7 @@ impl SegmentReceiver {
         self.check_cancelled()?;
         match verified {
             Ok(()) => rename_durably(&self.partial, &self.path),
-            Err(StoreError::Damaged { subject, fault }) => {
+            Err(StoreError::Damaged { subject, fault, .. }) => {
                 remove_if_there(&self.partial)?;
                 Err(StoreError::SegmentRefused {
                     dataset,

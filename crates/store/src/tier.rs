@@ -1,7 +1,8 @@
 //! The part of a store's ciphertext that is in memory, within a budget.
 //!
-//! Panels of all datasets lie in one arena of the budget's size. The [ledger] decides which: what
-//! it lets in is read, checked and unpacked by the [reader](crate::io)'s threads, masks are expanded by
+//! Panels of all datasets lie in arenas of the budget's size: one, or an equal part of it on each node
+//! that datasets are placed on. A panel whose home is full lies elsewhere; the ledger knows one budget.
+//! The [ledger] decides which: what it lets in is read, checked and unpacked by the [reader](crate::io)'s threads, masks are expanded by
 //! whoever finds out that there is room for them. Who counts opens a [`Stream`] and is told as its
 //! groups arrive.
 
@@ -11,17 +12,19 @@ pub use ledger::{Part, Reads};
 
 use crate::error::StoreError;
 use crate::panel::Panel;
+use crate::placement::{Homes, Placement, PlacementReport};
 use crate::reader::{Read, Reader};
-use crate::segment::{Segment, full_panel_bytes};
+use crate::segment::{Segment, SegmentDescription, forget_cached, full_panel_bytes};
 use ledger::{Action, Key, Ledger, Plan, ReadCounters, StreamId};
-use oboro_fcmalloc::{Arena, Backing, MemoryPolicy};
+use oboro_fcmalloc::Arena;
 use oboro_ring::mask;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
+use std::io;
 use std::num::NonZero;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::{io, thread};
 
 /// Bytes of packed buffers for datasets of one ring degree, which are as many as a fast device needs.
 const BUFFERS: usize = 32 << 20;
@@ -44,7 +47,8 @@ pub type Listener = Arc<dyn Fn(Arrival) + Send + Sync>;
 
 /// Panels in memory, and those who want some.
 pub(crate) struct Tier {
-    arena: Arena,
+    /// By node, or one.
+    arenas: Box<[Arena]>,
     state: Mutex<State>,
     /// By the bytes of a buffer.
     readers: Mutex<BTreeMap<usize, Reader>>,
@@ -61,8 +65,9 @@ struct State {
 struct StreamedSegment {
     number: u64,
     segment: Segment,
-    /// The segment's, past the system's cache where that is possible.
-    file: Arc<File>,
+    homes: Arc<Homes>,
+    /// The segment's, past the system's cache; none where that is refused.
+    direct: Option<Arc<File>>,
     /// Limb-major, the mask after the last column.
     panels: Box<[Mutex<Option<Arc<Panel>>>]>,
 }
@@ -74,6 +79,18 @@ impl StreamedSegment {
         let is_there = part.column.is_none_or(|column| column < columns);
         let place = part.limb * (columns as usize + 1) + column as usize;
         self.panels.get(place).filter(|_| is_there)
+    }
+
+    fn file_to_read(&self) -> Arc<File> {
+        let direct = self.direct.as_ref();
+        Arc::clone(direct.unwrap_or_else(|| self.segment.file()))
+    }
+
+    /// What was read on is in the tier now, and the system's cache is for what others need.
+    fn forget_cached(&self, offset: u64, len: usize) {
+        if self.direct.is_none() {
+            forget_cached(self.segment.file(), offset, len as u64);
+        }
     }
 
     fn set(&self, part: Part, panel: Option<Arc<Panel>>) {
@@ -103,11 +120,24 @@ impl TieredSegment {
         lock(self.segment.cell(part)?).clone()
     }
 
-    /// Panels and masks, and how many of them are in memory.
-    pub(crate) fn panels(&self) -> (usize, usize) {
-        let panels = &self.segment.panels;
-        let resident = panels.iter().filter(|cell| lock(cell).is_some());
-        (panels.len(), resident.count())
+    /// Adds what is in memory, and where.
+    pub(crate) fn report(&self, report: &mut PlacementReport) -> Result<(), StoreError> {
+        let StreamedSegment { panels, homes, .. } = &*self.segment;
+        let description = self.file().description();
+        report.panels += panels.len();
+        for (place, cell) in panels.iter().enumerate() {
+            // Locked, so that no room is given away that it still takes.
+            let cell = lock(cell);
+            let Some(panel) = &*cell else { continue };
+            report.resident_panels += 1;
+            let column = place % (description.columns as usize + 1);
+            for stretch in homes.stretches(description, column) {
+                let degree = description.parameters.degree();
+                let resident = panel.resident_by_node(stretch.blocks.clone(), degree)?;
+                homes.add_to(report, stretch.arena(), &resident);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -141,16 +171,13 @@ impl Tier {
     /// What the buffers of datasets of one ring degree take beside the budget.
     pub(crate) const BUFFERS: u64 = BUFFERS as u64;
 
-    /// A tier of so many bytes whose pages alternate between these nodes, if there are several.
-    pub(crate) fn new(budget: u64, nodes: &[u32]) -> Result<Self, StoreError> {
-        let policy = match nodes {
-            [] | [_] => MemoryPolicy::Inherit,
-            nodes => MemoryPolicy::Interleave(nodes.into()),
-        };
-        let backing = Backing {
-            policy,
-            ..Backing::default()
-        };
+    /// A tier of so many bytes on the nodes of a placement.
+    pub(crate) fn new(budget: u64, placement: &Placement) -> Result<Self, StoreError> {
+        let backings = placement.backings();
+        let share = budget as usize / backings.len();
+        let arenas = backings
+            .into_iter()
+            .map(|backing| Arena::reserve(share, backing));
         let state = State {
             ledger: Ledger::new(budget - budget / GAPS, BUFFERS as u64),
             segments: HashMap::new(),
@@ -158,7 +185,7 @@ impl Tier {
             registered: 0,
         };
         Ok(Self {
-            arena: Arena::reserve(budget as usize, backing)?,
+            arenas: arenas.collect::<Result<_, _>>()?,
             state: Mutex::new(state),
             readers: Mutex::default(),
         })
@@ -168,6 +195,7 @@ impl Tier {
     pub(crate) fn register(
         self: &Arc<Self>,
         segment: Segment,
+        homes: Arc<Homes>,
     ) -> Result<TieredSegment, StoreError> {
         let bytes = segment.panel_file_bytes();
         let mut readers = lock(&self.readers);
@@ -188,7 +216,8 @@ impl Tier {
         let segment = Arc::new(StreamedSegment {
             number: state.registered,
             panels: (0..cells).map(|_| Mutex::default()).collect(),
-            file: segment.past_the_cache(),
+            direct: segment.past_the_cache(),
+            homes,
             segment,
         });
         state.segments.insert(segment.number, Arc::clone(&segment));
@@ -272,8 +301,10 @@ impl Tier {
         let Part { limb, column } = load.key.part;
         let column = column.expect("masks are not read") as usize;
         let (offset, len) = load.segment.segment.panel_place(limb, column);
+        let file = load.segment.file_to_read();
+        let (tier, key) = (Arc::downgrade(self), load.key);
+        let is_wanted = Box::new(move || tier.upgrade().is_some_and(|tier| tier.is_wanted(key)));
         let tier = Arc::downgrade(self);
-        let file = Arc::clone(&load.segment.file);
         let then = Box::new(move |bytes: io::Result<&[u8]>| {
             // Without a tier nobody waits for it.
             let Some(tier) = tier.upgrade() else { return };
@@ -284,6 +315,7 @@ impl Tier {
                 }),
                 Err(error) => Err(segment.panel_error(limb, column, error)),
             };
+            load.segment.forget_cached(offset, len);
             tier.act(|state, news| state.end(load, panel, Some(len as u64), news));
         });
         let readers = lock(&self.readers);
@@ -295,8 +327,18 @@ impl Tier {
             file,
             offset,
             len,
+            is_wanted,
             then,
         });
+    }
+
+    /// Whether somebody waits for a panel that was to be read; if not, others get its room.
+    fn is_wanted(self: &Arc<Self>, key: Key) -> bool {
+        let is_abandoned = self.lock().ledger.abandon(key);
+        if is_abandoned {
+            self.act(|_, _| Vec::new());
+        }
+        !is_abandoned
     }
 
     fn expand(&self, load: &Load) -> Result<Panel, StoreError> {
@@ -319,9 +361,27 @@ impl Tier {
         fill: impl FnOnce(Vec<&mut [u32]>) -> Result<(), StoreError>,
     ) -> Result<Panel, StoreError> {
         let description = load.segment.segment.description();
-        let (blocks, degree) = (description.seeds.len(), description.parameters.degree());
+        let degree = description.parameters.degree();
         let position = load.segment.position(load.key.part);
-        Panel::build_where_it_fits(&self.arena, blocks, degree, position, fill)
+        // Those without a home are dealt out.
+        let turn = description.index as usize + load.key.part.limb + position;
+        let homes = &load.segment.homes;
+        let stretches = homes.stretches(description, position).map(|stretch| {
+            let home = stretch.home.unwrap_or(turn % self.arenas.len());
+            (home, stretch.blocks.len())
+        });
+        let build = || Panel::build_where_it_fits(&self.arenas, stretches, degree, position, fill);
+        // Whoever waits for it must hear of its end, whatever that is.
+        catch_unwind(AssertUnwindSafe(build)).unwrap_or_else(|_| {
+            let Part { limb, column } = load.key.part;
+            let what = column.map_or("mask".to_owned(), |column| format!("column {column}"));
+            let SegmentDescription { index, dataset, .. } = description;
+            Err(StoreError::Misuse {
+                what: format!(
+                    "unpacking limb {limb} of {what} of segment {index} of dataset {dataset} ended abnormally"
+                ),
+            })
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -359,14 +419,6 @@ impl State {
     }
 }
 
-impl Drop for Tier {
-    fn drop(&mut self) {
-        // The last to let go may be one of the readers' threads, which cannot wait for itself.
-        let readers = std::mem::take(&mut *lock(&self.readers));
-        let _ = thread::Builder::new().spawn(move || drop(readers));
-    }
-}
-
 /// Groups on their way into memory. Dropping it gives back what it reserved and holds.
 pub struct Stream {
     tier: Arc<Tier>,
@@ -386,7 +438,9 @@ impl Stream {
     ) -> Result<Self, StoreError> {
         let tier = Arc::clone(&segments[0].tier);
         let bytes = |it: &Arc<TieredSegment>| {
-            let bytes = Panel::footprint(it.file().panel_len());
+            let gaps =
+                it.segment.homes.most_stretches(it.file().description()) * Panel::footprint(0);
+            let bytes = size_of::<u32>() * it.file().panel_len() + gaps;
             (it.segment.number, bytes as u64)
         };
         let plan = Plan {

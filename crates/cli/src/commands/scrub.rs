@@ -32,7 +32,8 @@ pub struct Arguments {
     /// Trust servers with certificates from this PEM file.
     #[arg(long, value_name = "FILE", requires = "server")]
     ca: Option<PathBuf>,
-    /// Read no more than this a second [default: 64MiB on a server, else as fast as the disk is].
+    /// Read no more than this a second, at least 1MiB on a server [default: 64MiB on a server, else as
+    /// fast as the disk is].
     #[arg(long, value_name = "SIZE", value_parser = rate)]
     rate: Option<NonZero<u64>>,
 }

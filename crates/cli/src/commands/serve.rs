@@ -40,7 +40,7 @@ pub struct Arguments {
     moment_cache: ByteSize,
     /// What the process may hold in memory, the cache of moments included: of larger datasets it keeps
     /// what pays most and reads the rest from disk [default: all that was used stays in memory].
-    #[arg(long, value_name = "SIZE", conflicts_with = "placement")]
+    #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
     #[command(flatten)]
     nodes: NodeArguments,

@@ -7,9 +7,11 @@
 // Each test file is a crate of its own and uses a part of this.
 #![allow(dead_code)]
 
+pub mod cgroup;
 pub mod plaintext;
 pub mod proxy;
 
+use cgroup::MemoryGroup;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::cell::RefCell;
@@ -38,6 +40,8 @@ pub fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
         thread::sleep(Duration::from_millis(2));
     }
 }
+
+const SERVE: &str = "serve --data data --listen 127.0.0.1:0 --json";
 
 /// A directory in which somebody works: an owner, or the operator of a server. Commands run in it,
 /// so their arguments can be plain names.
@@ -189,9 +193,13 @@ impl Home {
 
     /// Starts a server on a free port of this machine; its data are in `data`.
     pub fn serve(&self, options: &str) -> Server {
-        Server::new(self.start(&format!(
-            "serve --data data --listen 127.0.0.1:0 --json {options}"
-        )))
+        Server::new(self.start(&format!("{SERVE} {options}")))
+    }
+
+    /// The same in a control group.
+    pub fn serve_in(&self, group: &MemoryGroup, options: &str) -> Server {
+        let enter = group.entering();
+        Server::new(self.start_shell(&format!("{enter} && exec \"$oboro\" {SERVE} {options}")))
     }
 
     /// All files and directories here, with what tells that they were changed.
@@ -434,10 +442,19 @@ impl Server {
 
     /// The largest resident set it has had.
     pub fn peak_bytes(&self) -> u64 {
+        self.status_bytes("VmHWM:")
+    }
+
+    /// What of it the kernel has swapped out.
+    pub fn swapped_bytes(&self) -> u64 {
+        self.status_bytes("VmSwap:")
+    }
+
+    fn status_bytes(&self, field: &str) -> u64 {
         let status = format!("/proc/{}/status", self.process.child.id());
         let status = fs::read_to_string(status).unwrap();
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kibibytes = peak.and_then(|peak| peak.trim().strip_suffix(" kB"));
+        let bytes = status.lines().find_map(|line| line.strip_prefix(field));
+        let kibibytes = bytes.and_then(|bytes| bytes.trim().strip_suffix(" kB"));
         kibibytes.unwrap().parse::<u64>().unwrap() << 10
     }
 

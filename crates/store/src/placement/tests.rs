@@ -5,11 +5,12 @@
 
 use super::*;
 use crate::testing::{COLUMNS, ID, append, bundle, description, four_nodes, one_limb, send};
-use crate::{ErrorKind, Snapshot, Store};
+use crate::{Arrival, ErrorKind, Part, Snapshot, Store};
 use proptest::prelude::*;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use tempfile::TempDir;
 
 /// Columns and the mask after them.
@@ -294,15 +295,36 @@ fn where_nothing_is_placed_nothing_is_misplaced() {
     assert_eq!(report.nodes, [(1, node(5, 0)), (2, node(7, 0))].into());
 }
 
+/// Brings all panels of a dataset of one limb into the tier, which has room for them.
+fn bring_in(snapshot: &Snapshot) {
+    let columns = iter::once(None).chain((0..COLUMNS).map(Some));
+    let parts = columns.map(|column| Part { limb: 0, column }).collect();
+    let (said, heard) = channel();
+    let segments = 0..snapshot.manifest().segments.len();
+    let listener = Arc::new(move |arrival| said.send(arrival).unwrap());
+    let _stream = snapshot.stream(parts, vec![segments], listener).unwrap();
+    assert!(matches!(heard.recv().unwrap(), Arrival::Group(0)));
+}
+
 #[test]
 fn on_four_nodes_99_percent_of_the_pages_are_where_each_policy_wants_them() {
     let Some(nodes) = four_nodes() else { return };
     let directory = TempDir::new().unwrap();
     let path = published(directory.path(), &[64, 30, 64]);
-    for policy in Policy::ALL {
-        let store = Store::open_on(&path, Placement::on(nodes.into(), policy)).unwrap();
-        let snapshot = store.snapshot("a").unwrap();
+    let cases = Policy::ALL
+        .into_iter()
+        .flat_map(|policy| [(policy, None), (policy, Some(32 << 20))]);
+    for (policy, budget) in cases {
+        let placement = Placement::on(nodes.into(), policy);
+        let store = match budget {
+            None => Store::open_on(&path, placement),
+            Some(budget) => Store::open_within(&path, budget, placement),
+        };
+        let snapshot = store.unwrap().snapshot("a").unwrap();
         assert_eq!(snapshot.placement().unwrap().pages(), 0);
+        if budget.is_some() {
+            bring_in(&snapshot);
+        }
         let _panels = panels(&snapshot);
         let report = snapshot.placement().unwrap();
         assert!(report.misplaced_share() <= 0.01, "{policy}: {report:?}");
@@ -321,7 +343,9 @@ fn on_four_nodes_99_percent_of_the_pages_are_where_each_policy_wants_them() {
         }
         if policy == Policy::Interleave {
             assert_eq!(least, [0; 4]);
-            least.fill(report.pages() as usize * page_size() / 5);
+            // Nine panels alternate less evenly than their pages.
+            let share = if budget.is_some() { 6 } else { 5 };
+            least.fill(report.pages() as usize * page_size() / share);
         }
         for (node, least) in nodes.into_iter().zip(least) {
             let bytes = report.nodes.get(&node).map_or(0, |node| node.resident) as usize;

@@ -21,6 +21,22 @@ fn readers(buffers: usize) -> [Reader; 2] {
         .map(|way| Reader::start_by(way, NonZero::new(buffers).unwrap(), BUFFER).unwrap())
 }
 
+/// A request for a part that somebody wants.
+fn request(
+    file: &Arc<File>,
+    offset: u64,
+    len: usize,
+    then: impl FnOnce(io::Result<&[u8]>) + Send + 'static,
+) -> Read {
+    Read {
+        file: Arc::clone(file),
+        offset,
+        len,
+        is_wanted: Box::new(|| true),
+        then: Box::new(then),
+    }
+}
+
 /// Asks for a part; what came of it.
 fn read(
     reader: &Reader,
@@ -29,14 +45,9 @@ fn read(
     len: usize,
 ) -> Receiver<io::Result<Vec<u8>>> {
     let (told, heard) = channel();
-    reader.submit(Read {
-        file: Arc::clone(file),
-        offset,
-        len,
-        then: Box::new(move |arrived| {
-            let _ = told.send(arrived.map(<[u8]>::to_vec));
-        }),
-    });
+    reader.submit(request(file, offset, len, move |arrived| {
+        let _ = told.send(arrived.map(<[u8]>::to_vec));
+    }));
     heard
 }
 
@@ -81,14 +92,44 @@ fn a_file_that_cannot_be_read_is_an_error() {
 fn who_panics_takes_nobody_along() {
     let file = file(BUFFER);
     for reader in readers(1) {
+        reader.submit(request(&file, 0, 1, |_| panic!("as it should")));
         reader.submit(Read {
-            file: Arc::clone(&file),
-            offset: 0,
-            len: 1,
-            then: Box::new(|_| panic!("as it should")),
+            is_wanted: Box::new(|| panic!("as it should")),
+            ..request(&file, 0, 1, |_| {})
         });
         let arrived = read(&reader, &file, 0, BUFFER).recv().unwrap();
         assert_eq!(arrived.unwrap(), content(0, BUFFER));
+    }
+}
+
+#[test]
+fn what_nobody_wants_any_more_is_not_read() {
+    let file = file(BUFFER);
+    for reader in readers(1) {
+        let (told, heard) = channel();
+        reader.submit(Read {
+            is_wanted: Box::new(|| false),
+            ..request(&file, 0, 1, move |_| told.send(()).unwrap())
+        });
+        let next = read(&reader, &file, 0, BUFFER).recv().unwrap();
+        assert_eq!(next.unwrap(), content(0, BUFFER));
+        assert!(heard.recv().is_err(), "it is dropped without a word");
+    }
+}
+
+#[test]
+fn whoever_is_told_may_drop_the_reader() {
+    let file = file(BUFFER);
+    for reader in readers(3) {
+        let reader = Arc::new(Mutex::new(Some(reader)));
+        let (told, heard) = channel();
+        let last = Arc::clone(&reader);
+        let request = request(&file, 0, BUFFER, move |_| {
+            drop(last.lock().unwrap().take());
+            told.send(()).unwrap();
+        });
+        reader.lock().unwrap().as_ref().unwrap().submit(request);
+        heard.recv_timeout(Duration::from_secs(60)).unwrap();
     }
 }
 
@@ -98,15 +139,10 @@ fn a_dropped_reader_ends_what_was_begun_and_tells_the_others() {
     for reader in readers(1) {
         let (go, gone) = channel::<()>();
         let (told, begun) = channel();
-        reader.submit(Read {
-            file: Arc::clone(&file),
-            offset: 0,
-            len: BUFFER,
-            then: Box::new(move |arrived| {
-                told.send(arrived.map(<[u8]>::len)).unwrap();
-                let _ = gone.recv_timeout(Duration::from_secs(10));
-            }),
-        });
+        reader.submit(request(&file, 0, BUFFER, move |arrived| {
+            told.send(arrived.map(<[u8]>::len)).unwrap();
+            let _ = gone.recv_timeout(Duration::from_secs(10));
+        }));
         assert_eq!(begun.recv().unwrap().unwrap(), BUFFER);
         // The only buffer is lent.
         let waiting = read(&reader, &file, 0, 1);

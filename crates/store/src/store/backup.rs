@@ -9,6 +9,9 @@ use super::*;
 use crate::files::{ensure_directories, exists};
 use std::collections::BTreeSet;
 
+/// In a backup that is being made, and held by whoever makes it. What has no such file is somebody else's.
+const UNFINISHED: &str = "unfinished-backup";
+
 /// How much a backup holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BackedUp {
@@ -25,7 +28,8 @@ pub struct BackedUp {
 /// and of how many.
 ///
 /// # Errors
-/// No store, a target that exists or is being written, damaged datasets: then there is no backup.
+/// No store, a target that exists or is being written, something else where it is to be written, damaged
+/// datasets: then there is no backup.
 pub fn backup(
     directory: &Path,
     target: &Path,
@@ -38,8 +42,13 @@ pub fn backup(
         return Err(StoreError::Exists { path: target });
     }
     let partial = partial_path(&target);
+    if exists(&partial)? && !is_of_a_backup(&partial)? {
+        return Err(StoreError::Exists { path: partial });
+    }
     ensure_directories(&partial)?;
-    let _lock = lock(&partial.join("lock"), &partial, "target")?;
+    let _lock = lock(&partial.join(UNFINISHED), &partial, "target")?;
+    // Before anything else is there.
+    sync_directory(&partial)?;
     let copied = Copying {
         from: directory,
         to: &partial,
@@ -47,11 +56,18 @@ pub fn backup(
     }
     .run()
     .and_then(|copied| rename_durably(&partial, &target).map(|()| copied));
-    if copied.is_err() {
-        // Best effort: the next attempt clears what stays.
-        let _ = fs::remove_dir_all(&partial);
-    }
+    // Best effort: the next attempt clears what stays, and a store has no use for the mark.
+    let _ = match copied {
+        Ok(_) => fs::remove_file(target.join(UNFINISHED)),
+        Err(_) => fs::remove_dir_all(&partial),
+    };
     copied
+}
+
+/// Whether an earlier attempt has made this directory; an empty one may be the beginning of one.
+fn is_of_a_backup(directory: &Path) -> Result<bool, StoreError> {
+    let is_empty = || Ok(fs::read_dir(directory)?.next().is_none());
+    Ok(exists(&directory.join(UNFINISHED))? || is_empty().map_err(io_error("list", directory))?)
 }
 
 /// A published dataset whose file is not there: damage, or a deletion meanwhile.

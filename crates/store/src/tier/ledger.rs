@@ -414,6 +414,16 @@ impl Ledger {
         (victim, again)
     }
 
+    /// Whether nobody waits any more for a panel that was to be loaded; then it is forgotten.
+    pub(super) fn abandon(&mut self, key: Key) -> bool {
+        let is_abandoned = self.entries[&key].holders == 0;
+        if is_abandoned {
+            self.end_loading(key);
+            self.forget(key);
+        }
+        is_abandoned
+    }
+
     /// The panels of a segment that is gone. Those on their way are forgotten as they come.
     pub(super) fn forget_segment(&mut self, segment: u64) {
         let gone = self.entries.iter().filter(|(key, entry)| {

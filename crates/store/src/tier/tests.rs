@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing::{COLUMNS, bundle, residues, send, two_limbs};
-use crate::{Snapshot, Store};
+use crate::{Policy, Snapshot, Store};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use tempfile::TempDir;
@@ -25,8 +25,11 @@ fn room_for(panels: usize) -> u64 {
 }
 
 fn store(directory: &Path, panels: usize) -> Store {
-    let store = Store::open_within(&directory.join("store"), room_for(panels), Vec::new());
-    let store = store.unwrap();
+    placed_store(directory, panels, Placement::default())
+}
+
+fn placed_store(directory: &Path, panels: usize, placement: Placement) -> Store {
+    let store = Store::open_within(&directory.join("store"), room_for(panels), placement).unwrap();
     if store.list().unwrap().datasets.is_empty() {
         let bundle = bundle(&directory.join("bundle"), &two_limbs(), &BLOCKS);
         send(&store, &bundle);
@@ -60,9 +63,22 @@ fn groups_arrive_with_what_was_written() {
     let directory = TempDir::new().unwrap();
     // Two segments of six panels at a time.
     let store = store(directory.path(), 12);
-    let snapshot = store.snapshot("a").unwrap();
+    streams_what_was_written(&store.snapshot("a").unwrap());
+}
+
+#[test]
+fn groups_arrive_with_what_was_written_wherever_it_lies() {
+    let directory = TempDir::new().unwrap();
+    for policy in Policy::ALL {
+        // Room for gaps between more pieces.
+        let store = placed_store(directory.path(), 16, Placement::on(vec![0; 3], policy));
+        streams_what_was_written(&store.snapshot("a").unwrap());
+    }
+}
+
+fn streams_what_was_written(snapshot: &Snapshot) {
     let groups = vec![0..1, 0..2, 1..2, 1..3, 2..3];
-    let (stream, heard) = stream(&snapshot, parts(2), groups.clone()).unwrap();
+    let (stream, heard) = stream(snapshot, parts(2), groups.clone()).unwrap();
     let degree = two_limbs().degree();
     for _ in 0..groups.len() {
         let arrived = group(&heard);
@@ -177,6 +193,97 @@ fn streams_that_go_away_give_all_back() {
     store.delete("a").unwrap();
     drop((snapshot, store));
     assert_eq!(tier.lock().ledger.used(), 0);
+}
+
+#[test]
+fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
+    let directory = TempDir::new().unwrap();
+    let store = store(directory.path(), 18);
+    // One buffer, which is lent.
+    let reader = Reader::start(NonZero::<usize>::MIN, 1 << 20).unwrap();
+    let (go, gone) = channel::<()>();
+    reader.submit(Read {
+        file: Arc::new(tempfile::tempfile().unwrap()),
+        offset: 0,
+        len: 4096,
+        is_wanted: Box::new(|| true),
+        then: Box::new(move |_| {
+            let _ = gone.recv();
+        }),
+    });
+    lock(&tier(&store).readers).insert(1 << 20, reader);
+    let snapshot = store.snapshot("a").unwrap();
+    let column = |column| Part {
+        limb: 0,
+        column: Some(column),
+    };
+    let (first, _) = stream(&snapshot, vec![column(0)], vec![0..2, 1..3]).unwrap();
+    let (second, heard) = stream(&snapshot, vec![column(1)], vec![0..1, 1..2]).unwrap();
+    drop(first);
+    drop(go);
+    assert_eq!(group(&heard) + group(&heard), 1);
+    assert_eq!(second.reads().panels, 2);
+    assert_eq!(snapshot.placement().unwrap().resident_panels, 2);
+    let panel = |blocks| Panel::footprint(blocks * two_limbs().degree()) as u64;
+    assert_eq!(tier(&store).lock().ledger.used(), panel(3) + panel(2));
+}
+
+#[test]
+fn a_panic_while_a_panel_is_built_is_its_error() {
+    let directory = TempDir::new().unwrap();
+    let store = store(directory.path(), 18);
+    let _snapshot = store.snapshot("a").unwrap();
+    let tier = tier(&store);
+    let part = parts(1)[1];
+    let load = tier.lock().segments.values().next().map(|segment| Load {
+        key: Key {
+            segment: segment.number,
+            part,
+        },
+        segment: Arc::clone(segment),
+    });
+    let built = tier.build(&load.unwrap(), |_| panic!("as it should"));
+    let message = built.unwrap_err().to_string();
+    assert!(message.contains("column 0 of segment"), "{message}");
+}
+
+#[test]
+fn what_was_read_through_the_systems_cache_does_not_stay_there() {
+    use rustix::io::{Errno, ReadWriteFlags, preadv2};
+    let directory = TempDir::new().unwrap();
+    let written = bundle(&directory.path().join("bundle"), &two_limbs(), &BLOCKS);
+    let segment = written.open_segment(0).unwrap();
+    segment.file().sync_all().unwrap();
+    let (offset, len) = segment.panel_place(0, 0);
+    let segment = StreamedSegment {
+        number: 0,
+        direct: None,
+        homes: Arc::new(Placement::default().homes("a", crate::testing::ID)),
+        panels: Box::default(),
+        segment,
+    };
+    let is_cached = || {
+        let mut byte = [0];
+        let bytes = &mut [io::IoSliceMut::new(&mut byte)];
+        let read = preadv2(
+            segment.file_to_read(),
+            bytes,
+            offset,
+            ReadWriteFlags::NOWAIT,
+        );
+        match read {
+            Ok(read) => Some(read == 1),
+            Err(Errno::AGAIN) => Some(false),
+            Err(_) => None,
+        }
+    };
+    segment.segment.verify().unwrap();
+    if is_cached() != Some(true) {
+        println!("skipped: the system does not say what its cache has");
+        return;
+    }
+    segment.forget_cached(offset, len);
+    assert_eq!(is_cached(), Some(false));
 }
 
 fn tier(store: &Store) -> &Arc<Tier> {

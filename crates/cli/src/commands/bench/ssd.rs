@@ -11,9 +11,8 @@ mod swap;
 
 use super::machine;
 use super::server::Server;
-use super::workload::{NAME, Workload, temporary_directory};
+use super::workload::{NAME, Shape, Workload, temporary_directory};
 use crate::Outcome;
-use crate::arguments::ThreadArguments;
 use crate::output::{Failure, Output, bytes, seconds};
 use amount::Amount;
 use clap::ValueEnum;
@@ -21,7 +20,6 @@ use device::{Device, DirectRead, Source};
 use interrupt::Interrupt;
 use limit::Limits;
 use oboro_client::upload;
-use oboro_mining::QuestParameters;
 use oboro_store::Policy;
 use serde::Serialize;
 use session::{Conditions, Figures, Killed, Level, Mining, segments};
@@ -77,23 +75,11 @@ pub struct Arguments {
     /// What is measured besides all in memory; may be given again [default: both].
     #[arg(long, value_enum)]
     mode: Vec<Mode>,
-    /// The number of items.
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    items: u32,
-    /// The number of transactions.
-    #[arg(long, default_value_t = 4_800_000)]
-    transactions: u64,
-    /// The length up to which itemsets are counted.
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    max_len: usize,
+    #[command(flatten)]
+    shape: Shape<30, 4_800_000>,
     /// Passes over the data after the first one [default: 3, or 2 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     runs: Option<u16>,
-    /// Chooses one of the possible datasets.
-    #[arg(long, default_value_t = QuestParameters::default().seed)]
-    seed: u64,
-    #[command(flatten)]
-    threads: ThreadArguments,
 }
 
 #[derive(Clone, Copy, Serialize, ValueEnum)]
@@ -111,7 +97,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
 }
 
 fn mine(arguments: &Arguments, interrupt: &Interrupt, output: Output) -> Outcome {
-    let workload = arguments.workload();
+    let workload = arguments.shape.workload();
     // Whether there are itemsets of that length, before the work.
     workload.itemsets()?;
     let directory = temporary_directory()?;
@@ -460,16 +446,6 @@ impl Experiment<'_> {
 }
 
 impl Arguments {
-    fn workload(&self) -> Workload {
-        Workload {
-            items: self.items,
-            transactions: self.transactions,
-            max_len: self.max_len,
-            seed: self.seed,
-            threads: self.threads.count(),
-        }
-    }
-
     fn passes(&self) -> u16 {
         let default = if self.quick { 2 } else { 3 };
         self.runs.unwrap_or(default)

@@ -2,14 +2,13 @@
 
 use super::itemsets::trie_nodes;
 use super::server::Server;
-use super::workload::{NAME, Run, Workload, plaintext_supports, temporary_directory};
+use super::workload::{NAME, Run, Shape, plaintext_supports, temporary_directory};
 use super::{machine, median, timed};
 use crate::Outcome;
-use crate::arguments::ThreadArguments;
 use crate::output::{Failure, Output, OutputFile, bytes, seconds};
 use bytesize::ByteSize;
 use oboro_client::upload;
-use oboro_mining::{Bitmap, Dataset, Itemset, QuestParameters};
+use oboro_mining::{Bitmap, Dataset, Itemset};
 use oboro_store::Policy;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -31,21 +30,11 @@ use std::time::Duration;
 /// fields.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The number of items.
-    #[arg(long, default_value_t = 18, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    items: u32,
-    /// The number of transactions.
-    #[arg(long, default_value_t = 1_943_424)]
-    transactions: u64,
-    /// The length of the itemsets; all of it are counted.
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    max_len: usize,
+    #[command(flatten)]
+    shape: Shape<18, 1_943_424>,
     /// Measured runs after the one that warms up.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
-    /// Chooses one of the possible datasets.
-    #[arg(long, default_value_t = QuestParameters::default().seed)]
-    seed: u64,
     /// Write the data to this directory for others to count: columns.u64, for each item its
     /// transactions as bits of little-endian 64-bit words, lowest first, and supports.u64, the
     /// decrypted supports of the itemsets in lexicographic order.
@@ -54,12 +43,10 @@ pub struct Arguments {
     /// What the server's process may hold in memory, as its own --memory says.
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
-    #[command(flatten)]
-    threads: ThreadArguments,
 }
 
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
-    let workload = arguments.workload();
+    let workload = arguments.shape.workload();
     let itemsets = workload.itemsets()?;
     let export = arguments.export.as_deref().map(Export::prepare);
     let export = export.transpose()?;
@@ -162,7 +149,8 @@ impl Summary {
         served: &Served,
         times: Times,
     ) -> Result<Self, Failure> {
-        let (items, transactions) = (arguments.items, arguments.transactions);
+        let workload = arguments.shape.workload();
+        let (items, transactions) = (workload.items, workload.transactions);
         let manifest = dataset.manifest();
         let degree = manifest.parameters.degree();
         let (first, measured) = (&served.runs[0], &served.runs[1..]);
@@ -175,11 +163,11 @@ impl Summary {
             bench: "support",
             items,
             transactions,
-            max_len: arguments.max_len,
+            max_len: workload.max_len,
             itemsets: itemsets.len(),
-            seed: arguments.seed,
+            seed: workload.seed,
             runs: arguments.runs,
-            threads: arguments.threads.count().get(),
+            threads: workload.threads.get(),
             cpu: machine::processor(),
             degree,
             limbs,
@@ -249,18 +237,6 @@ impl Summary {
     }
 }
 
-impl Arguments {
-    fn workload(&self) -> Workload {
-        Workload {
-            items: self.items,
-            transactions: self.transactions,
-            max_len: self.max_len,
-            seed: self.seed,
-            threads: self.threads.count(),
-        }
-    }
-}
-
 /// What a server did from its start to its end.
 struct Served {
     uploading: Duration,
@@ -280,7 +256,7 @@ impl Served {
         store: &Path,
         output: Output,
     ) -> Result<Self, Failure> {
-        let threads = arguments.threads.count();
+        let threads = arguments.shape.workload().threads;
         let server = Server::start(store, threads, Policy::default(), arguments.memory)?;
         let connection = server.connect()?;
         let (uploaded, uploading) =

@@ -1,6 +1,7 @@
 //! Transactions, and the question for all their itemsets of one length: what several benches measure.
 
 use super::itemsets::Combinations;
+use crate::arguments::ThreadArguments;
 use crate::output::{Failure, Output, Unit};
 use oboro_client::{Answers, Connection, EncryptedCounter, LevelTrace};
 use oboro_mining::{Bitmap, Dataset, Itemset, QuestParameters, SupportCounter, Transactions};
@@ -16,6 +17,37 @@ use tempfile::TempDir;
 const MOST_ITEMSETS: usize = 1_000_000;
 /// The name of the dataset on a server.
 pub const NAME: &str = "bench";
+
+/// What is counted, by default so many items in so many transactions.
+#[derive(clap::Args)]
+pub struct Shape<const ITEMS: u32, const TRANSACTIONS: u64> {
+    /// The number of items.
+    #[arg(long, default_value_t = ITEMS, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    items: u32,
+    /// The number of transactions.
+    #[arg(long, default_value_t = TRANSACTIONS)]
+    transactions: u64,
+    /// The length, or the greatest length, of the itemsets that are counted.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    max_len: usize,
+    /// Chooses one of the possible datasets.
+    #[arg(long, default_value_t = QuestParameters::default().seed)]
+    seed: u64,
+    #[command(flatten)]
+    threads: ThreadArguments,
+}
+
+impl<const ITEMS: u32, const TRANSACTIONS: u64> Shape<ITEMS, TRANSACTIONS> {
+    pub fn workload(&self) -> Workload {
+        Workload {
+            items: self.items,
+            transactions: self.transactions,
+            max_len: self.max_len,
+            seed: self.seed,
+            threads: self.threads.count(),
+        }
+    }
+}
 
 /// What is counted, and by how many threads of each side.
 pub struct Workload {

@@ -141,6 +141,41 @@ fn what_is_damaged_is_named_and_not_backed_up() {
 }
 
 #[test]
+fn what_no_backup_has_made_is_left_alone() {
+    let (owner, directory) = (Owner::new(), scratch());
+    let server = server(&owner, directory.path());
+    let segment = server.store().shared.segment(DatasetId([0xb; 16]), 1);
+    let (target, partial) = ["backup", "backup.partial"]
+        .map(|name| directory.path().join(name))
+        .into();
+    let backup = |target: &Path| backup(&store(directory.path()), target, &|_, _| {});
+    // Another store, of all things.
+    backup(&partial).unwrap();
+    let held = crate::testing::files(&partial);
+    let error = backup(&target).unwrap_err();
+    assert!(
+        matches!(&error, StoreError::Exists { path } if *path == partial),
+        "{error}"
+    );
+    assert_eq!(crate::testing::files(&partial), held);
+    assert!(!target.exists());
+
+    // An attempt that failed without being able to clean up, and one that was ended before it began.
+    fs::remove_dir_all(&partial).unwrap();
+    fs::create_dir(&partial).unwrap();
+    let sound = fs::read(&segment).unwrap();
+    fs::write(&segment, b"damaged").unwrap();
+    backup(&target).unwrap_err();
+    assert!(!partial.exists());
+    fs::create_dir(&partial).unwrap();
+    fs::write(partial.join(UNFINISHED), b"").unwrap();
+    fs::write(partial.join(CATALOGUE), b"half").unwrap();
+    fs::write(&segment, sound).unwrap();
+    backup(&target).unwrap();
+    assert!(!target.join(UNFINISHED).exists());
+}
+
+#[test]
 fn a_power_cut_leaves_a_whole_backup_or_none() {
     let (owner, origin, disk) = (Owner::new(), scratch(), Disk::new());
     let _server = server(&owner, origin.path());

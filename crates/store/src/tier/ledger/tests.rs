@@ -112,6 +112,17 @@ impl Model {
         self.advance();
     }
 
+    /// It is the turn of a panel to be read: it is, if anybody waits for it.
+    fn turn(&mut self, which: usize) {
+        match self.ledger.abandon(self.loading[which]) {
+            true => {
+                self.loading.swap_remove(which);
+                self.advance();
+            }
+            false => self.load(which),
+        }
+    }
+
     fn release(&mut self, which: usize) {
         let (id, group) = self.arrived.remove(which);
         *self.done.entry(id).or_default() += 1;
@@ -338,6 +349,25 @@ fn what_was_ordered_for_a_stream_that_is_gone_is_kept() {
     assert_eq!((model.ledger.used, model.ledger.kept.len()), (0, 0));
 }
 
+#[test]
+fn what_is_not_being_read_yet_for_a_stream_that_is_gone_makes_room() {
+    let mut model = Model::new(40, 50);
+    let parts = [column(0, 0), column(0, 1)];
+    let gone = model.open(plan(0..2, &parts)).unwrap();
+    model.open(plan(1..3, &parts)).unwrap();
+    assert_eq!(model.loading.len(), 4);
+    model.close(gone);
+    let before = model.loads;
+    while !model.loading.is_empty() {
+        model.turn(0);
+    }
+    // The panels of segment 1 have a new owner; those of segment 0 gave their room to segment 2.
+    assert_eq!(model.loads - before, 2);
+    let segments: HashSet<u64> = model.there.iter().map(|key| key.segment).collect();
+    assert_eq!(segments, HashSet::from([1, 2]));
+    model.run();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
@@ -363,7 +393,8 @@ proptest! {
                     let ids: Vec<StreamId> = model.open.keys().copied().collect();
                     model.close(*which.get(&ids));
                 }
-                2..12 if !model.loading.is_empty() => model.load(which.index(model.loading.len())),
+                2..7 if !model.loading.is_empty() => model.load(which.index(model.loading.len())),
+                7..12 if !model.loading.is_empty() => model.turn(which.index(model.loading.len())),
                 _ if !model.arrived.is_empty() => model.release(which.index(model.arrived.len())),
                 _ => {}
             }
