@@ -17,8 +17,12 @@ fn content(offset: usize, len: usize) -> Vec<u8> {
 }
 
 fn readers(buffers: usize) -> [Reader; 2] {
-    [Way::Ring, Way::Threads]
-        .map(|way| Reader::start_by(way, NonZero::new(buffers).unwrap(), BUFFER).unwrap())
+    [Way::Ring, Way::Threads].map(|way| {
+        let reader = Reader::idle();
+        let buffers = NonZero::new(buffers).unwrap();
+        reader.provide_by(way, buffers, BUFFER).unwrap();
+        reader
+    })
 }
 
 /// Asks for a part; what came of it.

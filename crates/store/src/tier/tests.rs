@@ -84,7 +84,7 @@ fn groups_arrive_with_what_was_written() {
         }
         stream.release(arrived);
     }
-    let file_bytes = |segment| snapshot.segment(segment).panel_file_bytes() as u64;
+    let file_bytes = |segment| snapshot.segment(segment).panel_place(0, 0).len as u64;
     let bytes: u64 = (0..3).map(|segment| 4 * file_bytes(segment)).sum();
     let reads = stream.reads();
     assert_eq!(
