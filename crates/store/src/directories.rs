@@ -153,16 +153,21 @@ impl Directories {
         paths.map(|path| path.join(segment_name(index))).collect()
     }
 
+    /// Checks that the first is not a further one of a store.
+    pub(crate) fn check_home(&self) -> Result<(), StoreError> {
+        match Mark::of(self.home())? {
+            Some(Mark { place, .. }) => {
+                let fault = DirectoryFault::Place { place, given: 0 };
+                Err(refused(self.home(), fault))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Checks that these are the directories that the catalogue of the home speaks of, `None` if there is
     /// no catalogue or it knows of one only, in the same order; those behind them are to be added, and
     /// must have nothing of a store.
     pub(crate) fn check(&self, striped: Option<Striped>) -> Result<(), StoreError> {
-        if let Some(Mark { place, .. }) = Mark::of(self.home())? {
-            return Err(refused(
-                self.home(),
-                DirectoryFault::Place { place, given: 0 },
-            ));
-        }
         let known = striped.map_or(1, |striped| striped.directories);
         if self.count() < known {
             return Err(self.miscounted(known));

@@ -143,7 +143,7 @@ impl Shared {
     ) -> Result<Self, StoreError> {
         let take = |path: &Path| lock(&path.join("lock"), path, elsewhere);
         let mut locks = vec![take(directories.home())?];
-        has_catalogue(directories.home())?;
+        has_catalogue(&directories)?;
         let mut catalogue = Catalogue::open(&directories.home().join(CATALOGUE))?;
         let striped = catalogue.striped()?;
         match added {
@@ -331,7 +331,7 @@ impl Store {
         placement: Placement,
         tier: Option<Arc<Tier>>,
     ) -> Result<Self, StoreError> {
-        if !has_catalogue(directories.home())? {
+        if !has_catalogue(&directories)? {
             // Of a store whose home is not mounted, nothing must be made in its place.
             directories.check(None)?;
         }
@@ -898,7 +898,9 @@ fn is_forgotten(state: &State, id: DatasetId, directory: &Path) -> Result<bool, 
 }
 
 /// Whether there is a catalogue. That there are only datasets is an error: sweeping would remove them.
-fn has_catalogue(directory: &Path) -> Result<bool, StoreError> {
+fn has_catalogue(directories: &Directories) -> Result<bool, StoreError> {
+    directories.check_home()?;
+    let directory = directories.home();
     match length(&directory.join(CATALOGUE))? {
         Some(1..) => Ok(true),
         _ if holds_anything(&directory.join(SEGMENTS))? => Err(StoreError::CatalogueMissing {
@@ -908,12 +910,12 @@ fn has_catalogue(directory: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// Refuses a directory that is no store's.
-fn check_is_store(directory: &Path) -> Result<(), StoreError> {
-    match has_catalogue(directory)? {
+/// Refuses directories that are no store's.
+fn check_is_store(directories: &Directories) -> Result<(), StoreError> {
+    match has_catalogue(directories)? {
         true => Ok(()),
         false => Err(StoreError::NoStore {
-            path: directory.into(),
+            path: directories.home().into(),
         }),
     }
 }
@@ -999,5 +1001,7 @@ mod failures;
 #[cfg(all(test, target_os = "linux"))]
 mod script;
 mod scrub;
+#[cfg(all(test, target_os = "linux"))]
+mod striping;
 #[cfg(test)]
 mod tests;

@@ -58,7 +58,8 @@ fn a_store_is_given_whole_and_in_order() {
     };
     let place = |place, given| DirectoryFault::Place { place, given };
     refused(&[home, third, second], third, place(2, 1));
-    refused(&[second, home, third], second, place(1, 0));
+    let swapped = of(&[second, home, third]).check_home().unwrap_err();
+    assert_eq!(fault(swapped), (second.clone(), place(1, 0)));
     let unmarked = DirectoryFault::Unmarked { given: 1 };
     refused(&[home, empty, third], empty, unmarked);
     for given in [&[home][..], &[home, second]] {

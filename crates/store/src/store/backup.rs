@@ -32,7 +32,7 @@ pub fn backup(
     progress: &dyn Fn(u64, u64),
 ) -> Result<BackedUp, StoreError> {
     let directories = directories.into();
-    check_is_store(directories.home())?;
+    check_is_store(&directories)?;
     // Without a slash at its end.
     let target: PathBuf = target.components().collect();
     if exists(&target)? {

@@ -96,7 +96,7 @@ impl Scrub {
         const ELSEWHERE: &str =
             "directory, or have its server scrub it (`oboro scrub --server URL`)";
         let directories = directories.into();
-        check_is_store(directories.home())?;
+        check_is_store(&directories)?;
         let unplaced = Placement::default();
         let shared = Shared::open(directories, Added::Refused, unplaced, None, ELSEWHERE)?;
         Self::begin(Arc::new(shared), None)
