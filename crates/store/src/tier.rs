@@ -14,11 +14,11 @@ use crate::error::StoreError;
 use crate::panel::Panel;
 use crate::placement::{Homes, Placement, PlacementReport};
 use crate::reader::{Read, Reader};
-use crate::segment::{Segment, SegmentDescription, forget_cached, full_panel_bytes};
+use crate::segment::{PanelPlace, Segment, SegmentDescription, forget_cached, full_panel_bytes};
 use ledger::{Action, Key, Ledger, Plan, ReadCounters, StreamId};
 use oboro_fcmalloc::Arena;
 use oboro_ring::mask;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::num::NonZero;
@@ -26,10 +26,11 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of packed buffers for datasets of one ring degree, which are as many as a fast device needs.
+/// Bytes of packed buffers, which are as many as a fast device needs, for all directories together.
 const BUFFERS: usize = 32 << 20;
-/// At least so many, however large their panels.
-const LEAST_BUFFERS: NonZero<usize> = NonZero::new(4).unwrap();
+/// Bytes that each directory has at least, however many there are: two of the largest panels, one that the
+/// device fills and one that is being unpacked.
+const LEAST_BUFFERS: usize = 16 << 20;
 /// Of the budget this part is not for panels: they leave gaps when they differ in size.
 const GAPS: u64 = 16;
 
@@ -50,8 +51,10 @@ pub(crate) struct Tier {
     /// By node, or one.
     arenas: Box<[Arena]>,
     state: Mutex<State>,
-    /// By the bytes of a buffer.
-    readers: Mutex<BTreeMap<usize, Reader>>,
+    /// By directory.
+    readers: Vec<Reader>,
+    /// The bytes of each of their buffers; 0 before the first dataset.
+    buffer_bytes: Mutex<usize>,
 }
 
 struct State {
@@ -66,8 +69,8 @@ struct StreamedSegment {
     number: u64,
     segment: Segment,
     homes: Arc<Homes>,
-    /// The segment's, past the system's cache; none where that is refused.
-    direct: Option<Arc<File>>,
+    /// The segment's, by directory, past the system's cache; none where that is refused.
+    direct: Vec<Option<Arc<File>>>,
     /// Limb-major, the mask after the last column.
     panels: Box<[Mutex<Option<Arc<Panel>>>]>,
 }
@@ -81,15 +84,16 @@ impl StreamedSegment {
         self.panels.get(place).filter(|_| is_there)
     }
 
-    fn file_to_read(&self) -> Arc<File> {
-        let direct = self.direct.as_ref();
-        Arc::clone(direct.unwrap_or_else(|| self.segment.file()))
+    fn file_to_read(&self, directory: usize) -> Arc<File> {
+        let direct = self.direct[directory].as_ref();
+        Arc::clone(direct.unwrap_or_else(|| self.segment.file(directory)))
     }
 
     /// What was read on is in the tier now, and the system's cache is for what others need.
-    fn forget_cached(&self, offset: u64, len: usize) {
-        if self.direct.is_none() {
-            forget_cached(self.segment.file(), offset, len as u64);
+    fn forget_cached(&self, place: PanelPlace) {
+        if self.direct[place.directory].is_none() {
+            let file = self.segment.file(place.directory);
+            forget_cached(file, place.offset, place.len as u64);
         }
     }
 
@@ -168,18 +172,24 @@ struct Load {
 }
 
 impl Tier {
-    /// What the buffers of datasets of one ring degree take beside the budget.
-    pub(crate) const BUFFERS: u64 = BUFFERS as u64;
+    /// What the buffers for so many directories take beside the budget.
+    pub(crate) fn buffers(directories: usize) -> u64 {
+        BUFFERS.max(LEAST_BUFFERS * directories) as u64
+    }
 
-    /// A tier of so many bytes on the nodes of a placement.
-    pub(crate) fn new(budget: u64, placement: &Placement) -> Result<Self, StoreError> {
+    /// A tier of so many bytes on the nodes of a placement, for what is in so many directories.
+    pub(crate) fn new(
+        budget: u64,
+        placement: &Placement,
+        directories: usize,
+    ) -> Result<Self, StoreError> {
         let backings = placement.backings();
         let share = budget as usize / backings.len();
         let arenas = backings
             .into_iter()
             .map(|backing| Arena::reserve(share, backing));
         let state = State {
-            ledger: Ledger::new(budget - budget / GAPS, BUFFERS as u64),
+            ledger: Ledger::new(budget - budget / GAPS, Self::buffers(directories)),
             segments: HashMap::new(),
             listeners: HashMap::new(),
             registered: 0,
@@ -187,7 +197,8 @@ impl Tier {
         Ok(Self {
             arenas: arenas.collect::<Result<_, _>>()?,
             state: Mutex::new(state),
-            readers: Mutex::default(),
+            readers: (0..directories).map(|_| Reader::idle()).collect(),
+            buffer_bytes: Mutex::default(),
         })
     }
 
@@ -197,18 +208,8 @@ impl Tier {
         segment: Segment,
         homes: Arc<Homes>,
     ) -> Result<TieredSegment, StoreError> {
-        let bytes = segment.panel_file_bytes();
-        let mut readers = lock(&self.readers);
-        if readers.range(bytes..).next().is_none() {
-            // A full segment's panels, so that a dataset has one reader.
-            let bytes = full_panel_bytes(&segment.description().parameters);
-            let buffers = NonZero::new(BUFFERS / bytes).unwrap_or(LEAST_BUFFERS);
-            let buffers = buffers.max(LEAST_BUFFERS);
-            let reader =
-                Reader::start(buffers, bytes).map_err(|source| StoreError::Reader { source })?;
-            readers.insert(bytes, reader);
-        }
-        drop(readers);
+        // Of a full segment, as most of a dataset are.
+        self.ensure_buffers(full_panel_bytes(&segment.description().parameters))?;
         let description = segment.description();
         let cells = description.parameters.limb_count() * (description.columns as usize + 1);
         let mut state = self.lock();
@@ -225,6 +226,26 @@ impl Tier {
             tier: Arc::clone(self),
             segment,
         })
+    }
+
+    /// Makes the readers' buffers as large as this, unless they are larger: as many as have room in what
+    /// there is for them.
+    fn ensure_buffers(&self, bytes: usize) -> Result<(), StoreError> {
+        let mut present = lock(&self.buffer_bytes);
+        if *present >= bytes {
+            return Ok(());
+        }
+        // Those that could not be replaced are so next time.
+        *present = 0;
+        let share = Self::buffers(self.readers.len()) as usize / self.readers.len();
+        let count = share / Panel::footprint(bytes.div_ceil(size_of::<u32>()));
+        let count = NonZero::new(count).unwrap_or(NonZero::<usize>::MIN);
+        let mut readers = self.readers.iter();
+        readers
+            .try_for_each(|reader| reader.provide(count, bytes))
+            .map_err(|source| StoreError::Reader { source })?;
+        *present = bytes;
+        Ok(())
     }
 
     /// Begins to bring in these parts of the segments of one group after another.
@@ -300,8 +321,9 @@ impl Tier {
     fn read(self: &Arc<Self>, load: Load) {
         let Part { limb, column } = load.key.part;
         let column = column.expect("masks are not read") as usize;
-        let (offset, len) = load.segment.segment.panel_place(limb, column);
-        let file = load.segment.file_to_read();
+        let place = load.segment.segment.panel_place(limb, column);
+        let PanelPlace { offset, len, .. } = place;
+        let file = load.segment.file_to_read(place.directory);
         let (tier, key) = (Arc::downgrade(self), load.key);
         let is_wanted = Box::new(move || tier.upgrade().is_some_and(|tier| tier.is_wanted(key)));
         let tier = Arc::downgrade(self);
@@ -315,15 +337,10 @@ impl Tier {
                 }),
                 Err(error) => Err(segment.panel_error(limb, column, error)),
             };
-            load.segment.forget_cached(offset, len);
+            load.segment.forget_cached(place);
             tier.act(|state, news| state.end(load, panel, Some(len as u64), news));
         });
-        let readers = lock(&self.readers);
-        let (_, reader) = readers
-            .range(len..)
-            .next()
-            .expect("started with the segment");
-        reader.submit(Read {
+        self.readers[place.directory].submit(Read {
             file,
             offset,
             len,

@@ -41,7 +41,10 @@ pub fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-const SERVE: &str = "serve --data data --listen 127.0.0.1:0 --json";
+/// The command of a server with its data in these directories.
+fn serve(data: &str) -> String {
+    format!("serve --data {data} --listen 127.0.0.1:0 --json")
+}
 
 /// A directory in which somebody works: an owner, or the operator of a server. Commands run in it,
 /// so their arguments can be plain names.
@@ -193,13 +196,18 @@ impl Home {
 
     /// Starts a server on a free port of this machine; its data are in `data`.
     pub fn serve(&self, options: &str) -> Server {
-        Server::new(self.start(&format!("{SERVE} {options}")))
+        self.serve_from("data", options)
     }
 
-    /// The same in a control group.
+    /// The same with its data in these directories.
+    pub fn serve_from(&self, data: &str, options: &str) -> Server {
+        Server::new(self.start(&format!("{} {options}", serve(data))))
+    }
+
+    /// A server in a control group.
     pub fn serve_in(&self, group: &MemoryGroup, options: &str) -> Server {
-        let enter = group.entering();
-        Server::new(self.start_shell(&format!("{enter} && exec \"$oboro\" {SERVE} {options}")))
+        let (enter, serve) = (group.entering(), serve("data"));
+        Server::new(self.start_shell(&format!("{enter} && exec \"$oboro\" {serve} {options}")))
     }
 
     /// All files and directories here, with what tells that they were changed.

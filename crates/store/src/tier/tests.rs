@@ -29,7 +29,12 @@ fn store(directory: &Path, panels: usize) -> Store {
 }
 
 fn placed_store(directory: &Path, panels: usize, placement: Placement) -> Store {
-    let store = Store::open_within(&directory.join("store"), room_for(panels), placement).unwrap();
+    let store = Store::open_within(&*directory.join("store"), room_for(panels), placement);
+    filled(store.unwrap(), directory)
+}
+
+/// The store with the dataset in it, whose bundle is in a directory.
+fn filled(store: Store, directory: &Path) -> Store {
     if store.list().unwrap().datasets.is_empty() {
         let bundle = bundle(&directory.join("bundle"), &two_limbs(), &BLOCKS);
         send(&store, &bundle);
@@ -62,21 +67,30 @@ fn group(heard: &Receiver<Arrival>) -> usize {
 fn groups_arrive_with_what_was_written() {
     let directory = TempDir::new().unwrap();
     // Two segments of six panels at a time.
-    let store = store(directory.path(), 12);
-    streams_what_was_written(&store.snapshot("a").unwrap());
+    assert_groups_arrive(&store(directory.path(), 12));
 }
 
 #[test]
-fn groups_arrive_with_what_was_written_wherever_it_lies() {
+fn they_arrive_wherever_they_lie() {
     let directory = TempDir::new().unwrap();
     for policy in Policy::ALL {
         // Room for gaps between more pieces.
-        let store = placed_store(directory.path(), 16, Placement::on(vec![0; 3], policy));
-        streams_what_was_written(&store.snapshot("a").unwrap());
+        let placement = Placement::on(vec![0; 3], policy);
+        assert_groups_arrive(&placed_store(directory.path(), 16, placement));
     }
 }
 
-fn streams_what_was_written(snapshot: &Snapshot) {
+#[test]
+fn they_arrive_from_several_directories() {
+    let directory = TempDir::new().unwrap();
+    let paths = ["store", "second", "third"].map(|name| directory.path().join(name));
+    let directories = crate::Directories::new(paths.to_vec()).unwrap();
+    let store = Store::open_within(directories, room_for(12), Placement::default());
+    assert_groups_arrive(&filled(store.unwrap(), directory.path()));
+}
+
+fn assert_groups_arrive(store: &Store) {
+    let snapshot = &store.snapshot("a").unwrap();
     let groups = vec![0..1, 0..2, 1..2, 1..3, 2..3];
     let (stream, heard) = stream(snapshot, parts(2), groups.clone()).unwrap();
     let degree = two_limbs().degree();
@@ -100,7 +114,7 @@ fn streams_what_was_written(snapshot: &Snapshot) {
         }
         stream.release(arrived);
     }
-    let file_bytes = |segment| snapshot.segment(segment).panel_file_bytes() as u64;
+    let file_bytes = |segment| snapshot.segment(segment).panel_place(0, 0).len as u64;
     let bytes: u64 = (0..3).map(|segment| 4 * file_bytes(segment)).sum();
     let reads = stream.reads();
     assert_eq!(
@@ -147,7 +161,7 @@ fn a_damaged_panel_ends_the_streams_that_need_it_and_no_other() {
     let store = store(directory.path(), 18);
     let snapshot = store.snapshot("a").unwrap();
     let file = snapshot.segment(1);
-    let (offset, _) = file.panel_place(1, 0);
+    let offset = file.panel_place(1, 0).offset;
     let mut bytes = std::fs::read(file.path()).unwrap();
     bytes[offset as usize + 5] ^= 1;
     std::fs::write(file.path(), bytes).unwrap();
@@ -200,7 +214,10 @@ fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
     let directory = TempDir::new().unwrap();
     let store = store(directory.path(), 18);
     // One buffer, which is lent.
-    let reader = Reader::start(NonZero::<usize>::MIN, 1 << 20).unwrap();
+    let reader = &tier(&store).readers[0];
+    let panels = 1 << 20;
+    reader.provide(NonZero::<usize>::MIN, panels).unwrap();
+    *lock(&tier(&store).buffer_bytes) = panels;
     let (go, gone) = channel::<()>();
     reader.submit(Read {
         file: Arc::new(tempfile::tempfile().unwrap()),
@@ -211,7 +228,6 @@ fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
             let _ = gone.recv();
         }),
     });
-    lock(&tier(&store).readers).insert(1 << 20, reader);
     let snapshot = store.snapshot("a").unwrap();
     let column = |column| Part {
         limb: 0,
@@ -253,11 +269,11 @@ fn what_was_read_through_the_systems_cache_does_not_stay_there() {
     let directory = TempDir::new().unwrap();
     let written = bundle(&directory.path().join("bundle"), &two_limbs(), &BLOCKS);
     let segment = written.open_segment(0).unwrap();
-    segment.file().sync_all().unwrap();
-    let (offset, len) = segment.panel_place(0, 0);
+    segment.file(0).sync_all().unwrap();
+    let place = segment.panel_place(0, 0);
     let segment = StreamedSegment {
         number: 0,
-        direct: None,
+        direct: vec![None],
         homes: Arc::new(Placement::default().homes("a", crate::testing::ID)),
         panels: Box::default(),
         segment,
@@ -266,9 +282,9 @@ fn what_was_read_through_the_systems_cache_does_not_stay_there() {
         let mut byte = [0];
         let bytes = &mut [io::IoSliceMut::new(&mut byte)];
         let read = preadv2(
-            segment.file_to_read(),
+            segment.file_to_read(0),
             bytes,
-            offset,
+            place.offset,
             ReadWriteFlags::NOWAIT,
         );
         match read {
@@ -282,7 +298,7 @@ fn what_was_read_through_the_systems_cache_does_not_stay_there() {
         println!("skipped: the system does not say what its cache has");
         return;
     }
-    segment.forget_cached(offset, len);
+    segment.forget_cached(place);
     assert_eq!(is_cached(), Some(false));
 }
 

@@ -25,9 +25,14 @@ fn store(disk: &Path) -> PathBuf {
     disk.join("data/store")
 }
 
+/// A file of the dataset that the server has.
+fn second_segment(disk: &Path) -> PathBuf {
+    store(disk).join(format!("segments/{}/00000001.seg", DatasetId([0xb; 16])))
+}
+
 /// What is in a backup, after everything in it was checked: it is sound.
 fn names_and_versions(backup: &Path) -> Vec<(String, u64)> {
-    let mut scrub = Scrub::of_directory(backup).unwrap();
+    let mut scrub = Scrub::of_directories(backup).unwrap();
     while let Some(part) = scrub.next_part().unwrap() {
         assert_eq!(part.damage, None);
     }
@@ -114,8 +119,8 @@ fn what_happens_meanwhile_is_in_it_or_not() {
 #[test]
 fn what_is_damaged_is_named_and_not_backed_up() {
     let (owner, directory) = (Owner::new(), scratch());
-    let server = server(&owner, directory.path());
-    let path = server.store().shared.segment(DatasetId([0xb; 16]), 1);
+    let _server = server(&owner, directory.path());
+    let path = second_segment(directory.path());
     let target = directory.path().join("backup");
     let refused = || {
         let error = backup(&store(directory.path()), &target, &|_, _| {}).unwrap_err();
@@ -143,8 +148,8 @@ fn what_is_damaged_is_named_and_not_backed_up() {
 #[test]
 fn what_no_backup_has_made_is_left_alone() {
     let (owner, directory) = (Owner::new(), scratch());
-    let server = server(&owner, directory.path());
-    let segment = server.store().shared.segment(DatasetId([0xb; 16]), 1);
+    let _server = server(&owner, directory.path());
+    let segment = second_segment(directory.path());
     let (target, partial) = ["backup", "backup.partial"]
         .map(|name| directory.path().join(name))
         .into();
