@@ -486,7 +486,7 @@ impl Store {
             if length(&path)?.is_none() {
                 return Err(StoreError::NotComplete { dataset, index });
             }
-            Segment::open_expected(&path, &manifest, index)?;
+            Segment::open_expected(vec![path], &manifest, index)?;
         }
         // A segment that is here may owe its name to a rename that could not be made durable.
         sync_directory(&self.shared.dataset(dataset))?;
@@ -544,8 +544,11 @@ impl Store {
         // An older version's segments are the first of this one's, and may be in memory.
         let mut segments = older.map_or_else(Vec::new, |older| older.segments().to_vec());
         for index in segments.len() as u32..manifest.segments.len() as u32 {
-            let segment =
-                Segment::open_expected(&self.shared.segment(record.id, index), &manifest, index)?;
+            let segment = Segment::open_expected(
+                vec![self.shared.segment(record.id, index)],
+                &manifest,
+                index,
+            )?;
             segments.push(match &self.shared.tier {
                 None => {
                     let resident = ResidentSegment::new(segment, homes.clone())?;
@@ -707,7 +710,7 @@ impl SegmentReceiver {
             remove_if_there(&self.partial)?;
             return Err(io_error("sync", &self.partial)(error));
         }
-        let verified = Segment::open_expected(&self.partial, &self.manifest, index)
+        let verified = Segment::open_expected(vec![self.partial.clone()], &self.manifest, index)
             .and_then(|segment| segment.verify());
         // From here on nothing may cancel the upload in between.
         let _state = self.shared.state();

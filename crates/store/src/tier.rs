@@ -12,7 +12,7 @@ pub use ledger::{Part, Reads};
 use crate::error::StoreError;
 use crate::panel::Panel;
 use crate::reader::{Read, Reader};
-use crate::segment::{Segment, full_panel_bytes};
+use crate::segment::{PanelPlace, Segment, full_panel_bytes};
 use ledger::{Action, Key, Ledger, Plan, ReadCounters, StreamId};
 use oboro_fcmalloc::{Arena, Backing, MemoryPolicy};
 use oboro_ring::mask;
@@ -61,8 +61,8 @@ struct State {
 struct StreamedSegment {
     number: u64,
     segment: Segment,
-    /// The segment's, past the system's cache where that is possible.
-    file: Arc<File>,
+    /// The segment's, by directory, past the system's cache where that is possible.
+    files: Vec<Arc<File>>,
     /// Limb-major, the mask after the last column.
     panels: Box<[Mutex<Option<Arc<Panel>>>]>,
 }
@@ -188,7 +188,7 @@ impl Tier {
         let segment = Arc::new(StreamedSegment {
             number: state.registered,
             panels: (0..cells).map(|_| Mutex::default()).collect(),
-            file: segment.past_the_cache(),
+            files: segment.past_the_cache(),
             segment,
         });
         state.segments.insert(segment.number, Arc::clone(&segment));
@@ -271,9 +271,10 @@ impl Tier {
     fn read(self: &Arc<Self>, load: Load) {
         let Part { limb, column } = load.key.part;
         let column = column.expect("masks are not read") as usize;
-        let (offset, len) = load.segment.segment.panel_place(limb, column);
+        let place = load.segment.segment.panel_place(limb, column);
+        let PanelPlace { offset, len, .. } = place;
         let tier = Arc::downgrade(self);
-        let file = Arc::clone(&load.segment.file);
+        let file = Arc::clone(&load.segment.files[place.directory]);
         let then = Box::new(move |bytes: io::Result<&[u8]>| {
             // Without a tier nobody waits for it.
             let Some(tier) = tier.upgrade() else { return };

@@ -120,8 +120,8 @@ impl Copying<'_> {
                 let name = dataset.join(segment_name(index));
                 let to = self.to.join(&name);
                 if !exists(&to)? {
-                    let from = match Segment::open_expected(&self.from.join(&name), manifest, index)
-                    {
+                    let paths = vec![self.from.join(&name)];
+                    let from = match Segment::open_expected(paths, manifest, index) {
                         Err(error) if is_missing(&error) => {
                             return Ok(Some((manifest.dataset, error)));
                         }

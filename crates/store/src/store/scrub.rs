@@ -216,7 +216,8 @@ impl Scrub {
             if let Ok(file) = File::open(&path) {
                 forget_cached(&file, 0, target.bytes());
             }
-            let fault = match Segment::open_expected(&path, &target.manifest, target.index) {
+            let opened = Segment::open_expected(vec![path], &target.manifest, target.index);
+            let fault = match opened {
                 Ok(segment) => {
                     let (read, _) = segment.part_bytes();
                     let limbs = target.manifest.parameters.limb_count() as u32;

@@ -131,7 +131,7 @@ fn a_damaged_panel_ends_the_streams_that_need_it_and_no_other() {
     let store = store(directory.path(), 18);
     let snapshot = store.snapshot("a").unwrap();
     let file = snapshot.segment(1);
-    let (offset, _) = file.panel_place(1, 0);
+    let offset = file.panel_place(1, 0).offset;
     let mut bytes = std::fs::read(file.path()).unwrap();
     bytes[offset as usize + 5] ^= 1;
     std::fs::write(file.path(), bytes).unwrap();
