@@ -16,6 +16,7 @@ mod error;
 mod files;
 mod id;
 mod manifest;
+mod objects;
 mod pace;
 mod panel;
 mod placement;
@@ -39,7 +40,7 @@ pub use segment::{
 };
 pub use snapshot::Snapshot;
 pub use store::{
-    BackedUp, Damage, DatasetInfo, Listing, MAX_NAME_CHARS, Published, Scrub, Scrubbed,
+    BackedUp, Damage, DatasetInfo, Listing, Location, MAX_NAME_CHARS, Published, Scrub, Scrubbed,
     ScrubbedPart, SegmentProgress, SegmentReceiver, Store, UploadStatus, backup,
 };
 pub use tier::{Arrival, Listener, Part, Reads, Stream};

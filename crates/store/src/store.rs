@@ -4,7 +4,7 @@
 //! after it. So a crash at any point leaves the old state or the new one, and what no
 //! row names is swept when the store is opened. One process at a time has a store.
 
-use crate::catalogue::{Catalogue, Record, Table};
+use crate::catalogue::{Catalogue, Change, Record, Table};
 use crate::error::{Fault, StoreError};
 use crate::files::{
     ensure_directories, ensure_directory, io_error, lock, names, partial_path, remove_if_there,
@@ -12,11 +12,13 @@ use crate::files::{
 };
 use crate::id::{DatasetId, Digest};
 use crate::manifest::Manifest;
+use crate::objects::Objects;
 use crate::placement::{Placement, Policy};
 use crate::segment::{Segment, forget_cached};
 use crate::snapshot::{OpenSegment, ResidentSegment, Snapshot};
 use crate::tier::Tier;
 use oboro_ring::Parameters;
+use remote::{Remote, check_is_no_cache};
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -110,6 +112,46 @@ pub struct Listing {
     pub damaged: Vec<StoreError>,
 }
 
+/// Where a store is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    /// In a directory.
+    Directory(PathBuf),
+    /// In object storage.
+    Objects {
+        /// `s3://BUCKET/PREFIX`, with settings in the environment (`AWS_*`), or `file:///DIRECTORY`.
+        url: String,
+        /// The directory for uploads under way, and for a copy of what was needed.
+        cache: PathBuf,
+        /// Bytes that copies may take there.
+        cache_bytes: u64,
+    },
+}
+
+impl<P: AsRef<Path>> From<P> for Location {
+    fn from(directory: P) -> Self {
+        Self::Directory(directory.as_ref().into())
+    }
+}
+
+impl Location {
+    /// The directory here.
+    pub fn directory(&self) -> &Path {
+        match self {
+            Self::Directory(directory) => directory,
+            Self::Objects { cache, .. } => cache,
+        }
+    }
+
+    /// Bytes of buffers that a store with a budget reads into, for each ring degree in use.
+    pub fn read_buffers(&self) -> u64 {
+        match self {
+            Self::Directory(_) => Tier::BUFFERS,
+            Self::Objects { .. } => Tier::BUFFERS + Objects::BUFFERS,
+        }
+    }
+}
+
 /// A directory of encrypted datasets. All methods may be called from any thread.
 pub struct Store {
     shared: Arc<Shared>,
@@ -120,6 +162,8 @@ struct Shared {
     placement: Placement,
     /// Ciphertext in memory, where there is a budget for it.
     tier: Option<Arc<Tier>>,
+    /// Where the directory is a cache.
+    remote: Option<Remote>,
     state: Mutex<State>,
     /// Held as long as anything may still write.
     _lock: File,
@@ -139,19 +183,34 @@ impl Shared {
     /// Takes the store in a directory as it is. `elsewhere` says what else to choose if another process
     /// has it.
     fn open(
-        directory: &Path,
+        location: Location,
         placement: Placement,
         tier: Option<Arc<Tier>>,
         elsewhere: &'static str,
     ) -> Result<Self, StoreError> {
+        let directory = location.directory();
         let lock = lock(&directory.join("lock"), directory, elsewhere)?;
-        has_catalogue(directory)?;
+        let (remote, catalogue) = match &location {
+            Location::Directory(_) => {
+                check_is_no_cache(directory)?;
+                has_catalogue(directory)?;
+                (None, Catalogue::open(&directory.join(CATALOGUE))?)
+            }
+            Location::Objects {
+                url, cache_bytes, ..
+            } => {
+                let (remote, catalogue) =
+                    Remote::open(Objects::open(url)?, directory, *cache_bytes)?;
+                (Some(remote), catalogue)
+            }
+        };
         Ok(Self {
             directory: directory.into(),
             placement,
             tier,
+            remote,
             state: Mutex::new(State {
-                catalogue: Catalogue::open(&directory.join(CATALOGUE))?,
+                catalogue,
                 snapshots: HashMap::new(),
                 replaced: VecDeque::new(),
                 receiving: HashMap::new(),
@@ -180,6 +239,33 @@ impl Shared {
 
     fn segment(&self, id: DatasetId, index: u32) -> PathBuf {
         self.dataset(id).join(segment_name(index))
+    }
+
+    /// Opens the segment that `manifest` names as its `index`-th.
+    fn open_segment(&self, manifest: &Manifest, index: u32) -> Result<Segment, StoreError> {
+        let path = self.segment(manifest.dataset, index);
+        match &self.remote {
+            None => Segment::open_expected(vec![path], manifest, index),
+            Some(remote) => {
+                ensure_directory(&self.dataset(manifest.dataset))?;
+                Segment::open_cached(&remote.cache, path, manifest, index)
+            }
+        }
+    }
+
+    /// Makes a change of what is published: where there is an object of the catalogue, there first.
+    fn make(&self, catalogue: &mut Catalogue, change: Change) -> Result<(), StoreError> {
+        if let Some(remote) = &self.remote {
+            remote.write(catalogue, Some(change))?;
+        }
+        catalogue.make(change)
+    }
+
+    /// Removes what there is of a dataset's segments from `first` on beside its files.
+    fn remove_objects(&self, dataset: DatasetId, first: usize) {
+        if let Some(remote) = &self.remote {
+            remote.remove_segments(dataset, first);
+        }
     }
 
     fn reserve(&self) -> PathBuf {
@@ -250,9 +336,6 @@ fn check_name(name: &str) -> Result<(), StoreError> {
 }
 
 impl Store {
-    /// Bytes of buffers that a store with a budget reads into, for each ring degree in use.
-    pub const READ_BUFFERS: u64 = Tier::BUFFERS;
-
     /// Opens the store in `directory`, making an empty one where there is none, and
     /// sweeps what a crash may have left. Fails if another process has it open.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
@@ -261,28 +344,35 @@ impl Store {
 
     /// The same, with ciphertext in memory placed as asked for. Fails as well if this process may not
     /// have memory on a node that is named.
-    pub fn open_on(directory: &Path, placement: Placement) -> Result<Self, StoreError> {
+    pub fn open_on(
+        location: impl Into<Location>,
+        placement: Placement,
+    ) -> Result<Self, StoreError> {
         placement.check()?;
-        Self::open_with(directory, placement, None)
+        Self::open_with(location.into(), placement, None)
     }
 
     /// The same with at most `budget` bytes of ciphertext in memory, whose pages alternate between the
     /// nodes of the kernel's numbers given, if there are several. Buffers for reading take up to
-    /// [`READ_BUFFERS`](Self::READ_BUFFERS) bytes besides for each ring degree in use.
-    pub fn open_within(directory: &Path, budget: u64, nodes: Vec<u32>) -> Result<Self, StoreError> {
+    /// [`read_buffers`](Location::read_buffers) bytes besides for each ring degree in use.
+    pub fn open_within(
+        location: impl Into<Location>,
+        budget: u64,
+        nodes: Vec<u32>,
+    ) -> Result<Self, StoreError> {
         let placement = Placement::on(nodes.clone(), Policy::Interleave);
         placement.check()?;
         let tier = Tier::new(budget, &nodes)?;
-        Self::open_with(directory, placement, Some(Arc::new(tier)))
+        Self::open_with(location.into(), placement, Some(Arc::new(tier)))
     }
 
     fn open_with(
-        directory: &Path,
+        location: Location,
         placement: Placement,
         tier: Option<Arc<Tier>>,
     ) -> Result<Self, StoreError> {
-        ensure_directories(directory)?;
-        let shared = Shared::open(directory, placement, tier, "directory for the store")?;
+        ensure_directories(location.directory())?;
+        let shared = Shared::open(location, placement, tier, "directory for the store")?;
         ensure_directory(&shared.datasets())?;
         sweep_all(&shared)?;
         shared.fill_reserve();
@@ -481,16 +571,24 @@ impl Store {
         };
         let manifest = stored_manifest(&pending)?;
         let there = published.map_or(0, |published| published.segments.len());
-        for index in there as u32..manifest.segments.len() as u32 {
-            let path = self.shared.segment(dataset, index);
-            if length(&path)?.is_none() {
+        let new = there as u32..manifest.segments.len() as u32;
+        for index in new.clone() {
+            if length(&self.shared.segment(dataset, index))?.is_none() {
                 return Err(StoreError::NotComplete { dataset, index });
             }
-            Segment::open_expected(vec![path], &manifest, index)?;
+            self.shared.open_segment(&manifest, index)?;
+        }
+        if let Some(remote) = &self.shared.remote
+            && let Some(index) = remote.missing(&manifest, new)?
+        {
+            // Then its file must not pass for it either.
+            remove_if_there(&self.shared.segment(dataset, index))?;
+            return Err(StoreError::NotComplete { dataset, index });
         }
         // A segment that is here may owe its name to a rename that could not be made durable.
         sync_directory(&self.shared.dataset(dataset))?;
-        state.catalogue.publish(dataset)?;
+        self.shared
+            .make(&mut state.catalogue, Change::Publish(dataset))?;
         Ok(Published {
             version: manifest.version,
             root: manifest.root(),
@@ -544,11 +642,7 @@ impl Store {
         // An older version's segments are the first of this one's, and may be in memory.
         let mut segments = older.map_or_else(Vec::new, |older| older.segments().to_vec());
         for index in segments.len() as u32..manifest.segments.len() as u32 {
-            let segment = Segment::open_expected(
-                vec![self.shared.segment(record.id, index)],
-                &manifest,
-                index,
-            )?;
+            let segment = self.shared.open_segment(&manifest, index)?;
             segments.push(match &self.shared.tier {
                 None => {
                     let resident = ResidentSegment::new(segment, homes.clone())?;
@@ -594,14 +688,16 @@ impl Store {
         let Some(published) = state.catalogue.by_name(Table::Dataset, name)? else {
             return self.cancel(&mut state, name);
         };
-        self.shared
-            .change_to_free(&mut state.catalogue, |it| it.delete(published.id))?;
+        self.shared.change_to_free(&mut state.catalogue, |it| {
+            self.shared.make(it, Change::Delete(published.id))
+        })?;
         state.snapshots.remove(&published.id);
         state
             .replaced
             .retain(|older| older.manifest().dataset != published.id);
         state.stop_receiving(published.id);
         remove_dataset(&self.shared.dataset(published.id))?;
+        self.shared.remove_objects(published.id, 0);
         self.shared.fill_reserve();
         Ok(published.id)
     }
@@ -626,6 +722,7 @@ impl Store {
         // here the row goes last: without its segments the upload is at its beginning.
         let there = published.as_ref().map_or(0, |older| older.segments.len());
         sweep(&directory, there, None)?;
+        self.shared.remove_objects(pending.id, there);
         self.shared
             .change_to_free(&mut state.catalogue, |it| it.cancel_upload(pending.id))?;
         if published.is_none() {
@@ -711,12 +808,19 @@ impl SegmentReceiver {
             return Err(io_error("sync", &self.partial)(error));
         }
         let verified = Segment::open_expected(vec![self.partial.clone()], &self.manifest, index)
-            .and_then(|segment| segment.verify());
+            .and_then(|segment| segment.verify())
+            .and_then(|()| self.put_object());
         // From here on nothing may cancel the upload in between.
         let _state = self.shared.state();
         self.check_cancelled()?;
         match verified {
-            Ok(()) => rename_durably(&self.partial, &self.path),
+            Ok(()) => {
+                rename_durably(&self.partial, &self.path)?;
+                if let Some(remote) = &self.shared.remote {
+                    remote.cache.add(dataset, index, self.path.clone());
+                }
+                Ok(())
+            }
             Err(StoreError::Damaged { subject, fault }) => {
                 remove_if_there(&self.partial)?;
                 Err(StoreError::SegmentRefused {
@@ -728,6 +832,15 @@ impl SegmentReceiver {
             }
             Err(other) => Err(other),
         }
+    }
+
+    /// Writes the segment's object, where there are such.
+    fn put_object(&self) -> Result<(), StoreError> {
+        let Some(remote) = &self.shared.remote else {
+            return Ok(());
+        };
+        let file = File::open(&self.partial).map_err(io_error("open", &self.partial))?;
+        remote.put_segment(self.manifest.dataset, self.index, file)
     }
 
     fn check_cancelled(&self) -> Result<(), StoreError> {
@@ -794,6 +907,7 @@ fn has_catalogue(directory: &Path) -> Result<bool, StoreError> {
 
 /// Refuses a directory that is no store's.
 fn check_is_store(directory: &Path) -> Result<(), StoreError> {
+    check_is_no_cache(directory)?;
     match has_catalogue(directory)? {
         true => Ok(()),
         false => Err(StoreError::NoStore {
@@ -836,7 +950,7 @@ fn sweep_all(shared: &Shared) -> Result<(), StoreError> {
         let pending = state.catalogue.by_id(Table::Upload, id)?;
         if published.is_none() && pending.is_none() {
             // What only the catalogue forgot must not be lost.
-            match is_forgotten(&state, id, &directory)? {
+            match shared.remote.is_none() && is_forgotten(&state, id, &directory)? {
                 true => set_aside(shared, id)?,
                 false => remove_dataset(&directory)?,
             }
@@ -850,6 +964,25 @@ fn sweep_all(shared: &Shared) -> Result<(), StoreError> {
         };
         if let (Ok(published), Ok(pending)) = (count(published), count(pending)) {
             sweep(&directory, published, Some(published..pending))?;
+        }
+    }
+    if let Some(remote) = &shared.remote {
+        remote.sweep(&state.catalogue)?;
+        for name in names(&shared.datasets())? {
+            if let Ok(id) = name.parse::<DatasetId>() {
+                take_into_cache(shared, remote, id)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Tells the cache of the files that are left from before.
+fn take_into_cache(shared: &Shared, remote: &Remote, id: DatasetId) -> Result<(), StoreError> {
+    for name in names(&shared.dataset(id))? {
+        let index = name.strip_suffix(".seg").map(str::parse);
+        if let Some(Ok(index)) = index {
+            remote.cache.add(id, index, shared.dataset(id).join(name));
         }
     }
     Ok(())
@@ -871,6 +1004,7 @@ mod crashes;
 mod damage;
 #[cfg(all(test, target_os = "linux"))]
 mod failures;
+mod remote;
 #[cfg(all(test, target_os = "linux"))]
 mod script;
 mod scrub;

@@ -6,7 +6,7 @@ use crate::output::{Failure, Output};
 use bytesize::ByteSize;
 use clap::{ValueEnum, value_parser};
 use oboro_server::{Limits, Options, Pin, Server, Tokens};
-use oboro_store::{Policy, StoreError};
+use oboro_store::{Location, Policy, StoreError};
 use serde_json::json;
 use std::fs;
 use std::io::IsTerminal;
@@ -17,9 +17,16 @@ use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The directory that datasets are stored in.
-    #[arg(long, value_name = "DIR")]
+    /// Where datasets are stored: a directory, or object storage as s3://BUCKET/PREFIX (settings in AWS_*
+    /// variables) or file:///DIRECTORY.
+    #[arg(long, value_name = "DIR|URL")]
     data: PathBuf,
+    /// With object storage, the directory for uploads under way and for a copy of what was needed.
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// What that copy may take there [default: as much as there is].
+    #[arg(long, value_name = "SIZE", requires = "cache")]
+    cache_size: Option<ByteSize>,
     /// The address to listen on. Beyond loopback, TLS and a token are required.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7171")]
     listen: SocketAddr,
@@ -132,6 +139,29 @@ impl NodeArguments {
     }
 }
 
+impl Arguments {
+    fn location(&self) -> Result<Location, Failure> {
+        let url = self.data.to_str().filter(|data| data.contains("://"));
+        match (url, &self.cache) {
+            (None, None) => Ok(self.data.as_path().into()),
+            (None, Some(_)) => {
+                Err("--cache is for object storage; give its URL with --data, or leave --cache out".into())
+            }
+            (Some(url), _) if url.contains(',') => Err(
+                "object storage is one place, without commas; give one URL with --data".into(),
+            ),
+            (Some(_), None) => Err(
+                "object storage needs a directory here for uploads under way and for what was fetched; give one with --cache".into(),
+            ),
+            (Some(url), Some(cache)) => Ok(Location::Objects {
+                url: url.to_owned(),
+                cache: cache.clone(),
+                cache_bytes: self.cache_size.map_or(u64::MAX, |size| size.as_u64()),
+            }),
+        }
+    }
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum LogFormat {
     Text,
@@ -196,7 +226,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let tokens = arguments.token_file.as_deref().map(tokens).transpose()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let options = Options {
-        data: arguments.data.clone(),
+        data: arguments.location()?,
         listen: arguments.listen,
         tls,
         tokens,

@@ -16,7 +16,7 @@ pub struct Running {
 pub fn serve(data: &Path, moment_cache: u64) -> Running {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let options = oboro_server::Options {
-        data: data.to_owned(),
+        data: data.into(),
         listen: "127.0.0.1:0".parse().unwrap(),
         tls: None,
         tokens: None,
