@@ -9,6 +9,7 @@
 
 pub mod plaintext;
 pub mod proxy;
+pub mod s3;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -189,8 +190,13 @@ impl Home {
 
     /// Starts a server on a free port of this machine; its data are in `data`.
     pub fn serve(&self, options: &str) -> Server {
+        self.serve_at("data", options)
+    }
+
+    /// The same for data at another place.
+    pub fn serve_at(&self, data: &str, options: &str) -> Server {
         Server::new(self.start(&format!(
-            "serve --data data --listen 127.0.0.1:0 --json {options}"
+            "serve --data {data} --listen 127.0.0.1:0 --json {options}"
         )))
     }
 

@@ -2,6 +2,7 @@
 //! beside it.
 
 use super::super::*;
+use crate::objects::object_of;
 use crate::testing::{COLUMNS, ID, append, bundle, files, residues, send, two_limbs};
 use crate::{Arrival, Bundle, ErrorKind, Part, Snapshot};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -315,6 +316,7 @@ fn an_upload_survives_its_server_and_lost_objects() {
         Err(StoreError::NotComplete { index: 1, .. })
     ));
     setting.publish(&store);
+    drop(store);
     setting.check(&setting.open("other").snapshot("a").unwrap());
     // The directory that has not heard of it takes over what is published.
     let longer = append(&setting.bundle, &[1]);
