@@ -47,7 +47,7 @@ fn retries() -> RetryConfig {
             max_backoff: Duration::from_secs(3),
             base: 2.0,
         },
-        max_retries: 6,
+        max_retries: 8,
         retry_timeout: Duration::from_secs(20),
     }
 }
