@@ -12,9 +12,11 @@
 mod bundle;
 mod catalogue;
 mod codec;
+mod directories;
 mod error;
 mod files;
 mod id;
+mod location;
 mod manifest;
 mod objects;
 mod pace;
@@ -29,8 +31,10 @@ mod testing;
 mod tier;
 
 pub use bundle::{Bundle, BundleWriter, MAX_SEALED_BYTES};
-pub use error::{ErrorKind, Fault, StoreError};
+pub use directories::{Directories, MAX_DIRECTORIES};
+pub use error::{DirectoryFault, ErrorKind, Fault, StoreError};
 pub use id::{DatasetId, Digest};
+pub use location::Location;
 pub use manifest::{MAX_COLUMNS, MAX_MANIFEST_BYTES, MAX_SEGMENTS, Manifest, SegmentEntry};
 pub use pace::Pace;
 pub use panel::Panel;
@@ -40,7 +44,7 @@ pub use segment::{
 };
 pub use snapshot::Snapshot;
 pub use store::{
-    BackedUp, Damage, DatasetInfo, Listing, Location, MAX_NAME_CHARS, Published, Scrub, Scrubbed,
+    BackedUp, Damage, DatasetInfo, Listing, MAX_NAME_CHARS, Published, Scrub, Scrubbed,
     ScrubbedPart, SegmentProgress, SegmentReceiver, Store, UploadStatus, backup,
 };
 pub use tier::{Arrival, Listener, Part, Reads, Stream};

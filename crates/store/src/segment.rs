@@ -10,15 +10,16 @@ use crate::files::{io_error, parent, partial_path, sync_directory};
 use crate::id::{DatasetId, Digest};
 use crate::manifest::{MAX_COLUMNS, Manifest, SegmentEntry};
 use crate::objects::{Cache, CachedSegment};
-use file::{ReadError, SegmentFile, Unopened};
+use file::{ReadError, SegmentFile, Unopened, directory_of};
 use oboro_ring::{MAX_LOG_DEGREE, MIN_LOG_DEGREE, Parameters, Seed, pack};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
+use std::iter;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub(crate) use file::{PanelPlace, directory_of, forget_cached};
+pub(crate) use file::{PanelPlace, forget_cached};
 
 /// The most blocks a segment holds.
 pub const BLOCKS_PER_SEGMENT: u32 = 64;
@@ -76,6 +77,65 @@ impl Layout {
 
     fn panel_offset(&self, panel: usize) -> u64 {
         self.header + panel as u64 * self.stride
+    }
+}
+
+/// Which directories of a store have which bytes of a segment: the home the header, each of them some of
+/// the panels.
+pub(crate) struct Stripes {
+    layout: Layout,
+    index: u32,
+    directories: usize,
+}
+
+impl Stripes {
+    /// Those of the `index`-th segment of a manifest, over so many directories.
+    pub(crate) fn of(manifest: &Manifest, index: u32, directories: usize) -> Self {
+        let parameters = &manifest.parameters;
+        let limbs = parameters.limb_count() as u32;
+        let blocks = manifest.segments[index as usize].blocks;
+        let layout = Layout::new(parameters.log_degree(), limbs, manifest.columns, blocks);
+        Self {
+            layout: layout.expect("a manifest names segments that there can be"),
+            index,
+            directories,
+        }
+    }
+
+    /// Cuts bytes that begin at `offset` of the segment and do not go beyond it into the parts of
+    /// directories, each with where it begins.
+    pub(crate) fn split<'a>(
+        &self,
+        mut offset: u64,
+        mut bytes: &'a [u8],
+    ) -> impl Iterator<Item = (usize, u64, &'a [u8])> {
+        iter::from_fn(move || {
+            let (directory, end) = self.part_at(offset);
+            let len = bytes.len().min((end - offset) as usize);
+            let (part, rest) = bytes.split_at(len);
+            let start = offset;
+            (offset, bytes) = (offset + len as u64, rest);
+            (!part.is_empty()).then_some((directory, start, part))
+        })
+    }
+
+    /// The directory that has the byte at `offset`, and the end of what it has from there on.
+    fn part_at(&self, offset: u64) -> (usize, u64) {
+        let Layout {
+            header,
+            stride,
+            total,
+            ..
+        } = self.layout;
+        match offset.checked_sub(header) {
+            _ if self.directories == 1 => (0, total),
+            None => (0, header),
+            Some(within) => {
+                let panel = within / stride;
+                let directory = directory_of(panel as usize, self.index, self.directories);
+                (directory, header + (panel + 1) * stride)
+            }
+        }
     }
 }
 
@@ -629,11 +689,6 @@ impl Segment {
             offset: layout.panel_offset(panel),
             len: layout.stride as usize,
         }
-    }
-
-    /// The bytes of every panel with padding.
-    pub(crate) fn panel_file_bytes(&self) -> usize {
-        self.header.layout.stride as usize
     }
 
     /// The segment's files, by directory, for reading past the system's cache where that is possible.

@@ -4,25 +4,28 @@
 //! after it. So a crash at any point leaves the old state or the new one, and what no
 //! row names is swept when the store is opened. One process at a time has a store.
 
-use crate::catalogue::{Catalogue, Change, Record, Table};
+use crate::catalogue::{Catalogue, Change, Record, Striping, Table};
+use crate::directories::{CATALOGUE, Directories, SEGMENTS, segment_name};
 use crate::error::{Fault, StoreError};
 use crate::files::{
-    ensure_directories, ensure_directory, io_error, lock, names, partial_path, remove_if_there,
-    rename_durably, sweep, sync_directory,
+    ensure_directories, ensure_directory, exists, io_error, lock, names, partial_path,
+    remove_if_there, rename, rename_durably, sweep, sync_directory,
 };
 use crate::id::{DatasetId, Digest};
+use crate::location::Location;
 use crate::manifest::Manifest;
 use crate::objects::Objects;
 use crate::placement::{Placement, Policy};
-use crate::segment::{Segment, forget_cached};
+use crate::segment::{Segment, Stripes, forget_cached};
 use crate::snapshot::{OpenSegment, ResidentSegment, Snapshot};
 use crate::tier::Tier;
 use oboro_ring::Parameters;
 use remote::{Remote, check_is_no_cache};
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::iter;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,12 +35,6 @@ pub use scrub::{Damage, Scrub, Scrubbed, ScrubbedPart};
 
 /// The most characters of a dataset's name.
 pub const MAX_NAME_CHARS: usize = 100;
-
-/// The file of the catalogue in a store's directory.
-const CATALOGUE: &str = "catalogue.sqlite";
-
-/// The directory of the datasets there.
-const SEGMENTS: &str = "segments";
 
 /// Bytes kept for changes of the catalogue that free space when there is none.
 const RESERVE_BYTES: usize = 256 << 10;
@@ -112,61 +109,21 @@ pub struct Listing {
     pub damaged: Vec<StoreError>,
 }
 
-/// Where a store is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Location {
-    /// In a directory.
-    Directory(PathBuf),
-    /// In object storage.
-    Objects {
-        /// `s3://BUCKET/PREFIX`, with settings in the environment (`AWS_*`), or `file:///DIRECTORY`.
-        url: String,
-        /// The directory for uploads under way, and for a copy of what was needed.
-        cache: PathBuf,
-        /// Bytes that copies may take there.
-        cache_bytes: u64,
-    },
-}
-
-impl<P: AsRef<Path>> From<P> for Location {
-    fn from(directory: P) -> Self {
-        Self::Directory(directory.as_ref().into())
-    }
-}
-
-impl Location {
-    /// The directory here.
-    pub fn directory(&self) -> &Path {
-        match self {
-            Self::Directory(directory) => directory,
-            Self::Objects { cache, .. } => cache,
-        }
-    }
-
-    /// Bytes of buffers that a store with a budget reads into, for each ring degree in use.
-    pub fn read_buffers(&self) -> u64 {
-        match self {
-            Self::Directory(_) => Tier::BUFFERS,
-            Self::Objects { .. } => Tier::BUFFERS + Objects::BUFFERS,
-        }
-    }
-}
-
-/// A directory of encrypted datasets. All methods may be called from any thread.
+/// Encrypted datasets in a directory, or striped over several. All methods may be called from any thread.
 pub struct Store {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    directory: PathBuf,
+    directories: Directories,
     placement: Placement,
     /// Ciphertext in memory, where there is a budget for it.
     tier: Option<Arc<Tier>>,
     /// Where the directory is a cache.
     remote: Option<Remote>,
     state: Mutex<State>,
-    /// Held as long as anything may still write.
-    _lock: File,
+    /// One in each directory, held as long as anything may still write.
+    _locks: Vec<File>,
 }
 
 struct State {
@@ -180,32 +137,37 @@ struct State {
 }
 
 impl Shared {
-    /// Takes the store in a directory as it is. `elsewhere` says what else to choose if another process
-    /// has it.
+    /// Takes the store in these directories as it is, with those that are `added` to it. `elsewhere` says
+    /// what else to choose if another process has it.
     fn open(
         location: Location,
+        added: Added,
         placement: Placement,
         tier: Option<Arc<Tier>>,
         elsewhere: &'static str,
     ) -> Result<Self, StoreError> {
-        let directory = location.directory();
-        let lock = lock(&directory.join("lock"), directory, elsewhere)?;
+        let directories = location.directories();
+        let home = directories.home();
+        let take = |path: &Path| lock(&path.join("lock"), path, elsewhere);
+        let mut locks = vec![take(home)?];
         let (remote, catalogue) = match &location {
-            Location::Directory(_) => {
-                check_is_no_cache(directory)?;
-                has_catalogue(directory)?;
-                (None, Catalogue::open(&directory.join(CATALOGUE))?)
+            Location::Directories(_) => {
+                check_is_no_cache(home)?;
+                has_catalogue(&directories)?;
+                (None, open_catalogue(&directories, added)?)
             }
             Location::Objects {
                 url, cache_bytes, ..
             } => {
-                let (remote, catalogue) =
-                    Remote::open(Objects::open(url)?, directory, *cache_bytes)?;
+                let (remote, catalogue) = Remote::open(Objects::open(url)?, home, *cache_bytes)?;
                 (Some(remote), catalogue)
             }
         };
+        for further in directories.paths().skip(1) {
+            locks.push(take(further)?);
+        }
         Ok(Self {
-            directory: directory.into(),
+            directories,
             placement,
             tier,
             remote,
@@ -215,7 +177,7 @@ impl Shared {
                 replaced: VecDeque::new(),
                 receiving: HashMap::new(),
             }),
-            _lock: lock,
+            _locks: locks,
         })
     }
 
@@ -226,28 +188,27 @@ impl Shared {
     }
 
     fn catalogue(&self) -> PathBuf {
-        self.directory.join(CATALOGUE)
+        self.directories.home().join(CATALOGUE)
     }
 
-    fn datasets(&self) -> PathBuf {
-        self.directory.join(SEGMENTS)
+    /// The files of a segment, the home's first, whose name means that it is complete.
+    fn files(&self, striping: &Striping, id: DatasetId, index: u32) -> Vec<PathBuf> {
+        let directories = striping.directories(index);
+        self.directories.of_segment(id, index, directories)
     }
 
-    fn dataset(&self, id: DatasetId) -> PathBuf {
-        self.datasets().join(id.to_string())
-    }
-
-    fn segment(&self, id: DatasetId, index: u32) -> PathBuf {
-        self.dataset(id).join(segment_name(index))
-    }
-
-    /// Opens the segment that `manifest` names as its `index`-th.
-    fn open_segment(&self, manifest: &Manifest, index: u32) -> Result<Segment, StoreError> {
-        let path = self.segment(manifest.dataset, index);
+    /// Opens the segment that `manifest` names as its `index`-th, of which these are the files.
+    fn open_segment(
+        &self,
+        mut paths: Vec<PathBuf>,
+        manifest: &Manifest,
+        index: u32,
+    ) -> Result<Segment, StoreError> {
         match &self.remote {
-            None => Segment::open_expected(vec![path], manifest, index),
+            None => Segment::open_expected(paths, manifest, index),
             Some(remote) => {
-                ensure_directory(&self.dataset(manifest.dataset))?;
+                self.ensure_dataset(manifest.dataset)?;
+                let path = paths.swap_remove(0);
                 Segment::open_cached(&remote.cache, path, manifest, index)
             }
         }
@@ -269,7 +230,36 @@ impl Shared {
     }
 
     fn reserve(&self) -> PathBuf {
-        self.directory.join("reserve")
+        self.directories.home().join("reserve")
+    }
+
+    /// Makes those directories of a dataset that are not there.
+    fn ensure_dataset(&self, id: DatasetId) -> Result<(), StoreError> {
+        let mut directories = self.directories.of_dataset(id);
+        directories.try_for_each(|directory| ensure_directory(&directory))
+    }
+
+    /// The directories of a dataset that are there: not in those that were added to the store since.
+    fn dataset(&self, id: DatasetId) -> Result<Vec<PathBuf>, StoreError> {
+        let mut there = Vec::new();
+        for directory in self.directories.of_dataset(id) {
+            if exists(&directory)? {
+                there.push(directory);
+            }
+        }
+        Ok(there)
+    }
+
+    /// Removes the files of a dataset's segments beyond the first `published`.
+    fn sweep(&self, id: DatasetId, published: usize) -> Result<(), StoreError> {
+        let directories = self.dataset(id)?;
+        let mut directories = directories.iter();
+        directories.try_for_each(|directory| sweep(directory, published, None))
+    }
+
+    fn remove_dataset(&self, id: DatasetId) -> Result<(), StoreError> {
+        let mut directories = self.directories.of_dataset(id);
+        directories.try_for_each(|directory| remove_dataset(&directory))
     }
 
     /// Sets the reserve aside unless that was done, if there is space for it.
@@ -299,9 +289,29 @@ impl Shared {
     }
 }
 
-/// The file of a segment in its dataset's directory.
-fn segment_name(index: u32) -> String {
-    format!("{index:08}.seg")
+/// Opens the catalogue of a store in these directories, and takes note of those that are new.
+fn open_catalogue(directories: &Directories, added: Added) -> Result<Catalogue, StoreError> {
+    let mut catalogue = Catalogue::open(&directories.home().join(CATALOGUE))?;
+    let striped = catalogue.striped()?;
+    match added {
+        Added::Refused => directories.check_all(striped)?,
+        Added::Welcome => {
+            directories.check(striped)?;
+            if directories.count() > striped.map_or(1, |striped| striped.directories) {
+                directories.mark_new(catalogue.identify()?)?;
+                catalogue.set_directories(directories.count())?;
+            }
+        }
+    }
+    Ok(catalogue)
+}
+
+/// What becomes of directories that a store has not had so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Added {
+    /// From now on it has them.
+    Welcome,
+    Refused,
 }
 
 /// Decodes a manifest that the catalogue holds.
@@ -336,10 +346,11 @@ fn check_name(name: &str) -> Result<(), StoreError> {
 }
 
 impl Store {
-    /// Opens the store in `directory`, making an empty one where there is none, and
-    /// sweeps what a crash may have left. Fails if another process has it open.
-    pub fn open(directory: &Path) -> Result<Self, StoreError> {
-        Self::open_on(directory, Placement::default())
+    /// Opens the store in these directories, making an empty one where there is none, adding to it those
+    /// that it has not had so far, and sweeps what a crash may have left. Fails if another process has it
+    /// open, and unless all directories that it has are given, in order.
+    pub fn open(directories: impl Into<Directories>) -> Result<Self, StoreError> {
+        Self::open_on(directories.into(), Placement::default())
     }
 
     /// The same, with ciphertext in memory placed as asked for. Fails as well if this process may not
@@ -354,16 +365,17 @@ impl Store {
 
     /// The same with at most `budget` bytes of ciphertext in memory, whose pages alternate between the
     /// nodes of the kernel's numbers given, if there are several. Buffers for reading take up to
-    /// [`read_buffers`](Location::read_buffers) bytes besides for each ring degree in use.
+    /// [`read_buffers`](Location::read_buffers) bytes besides.
     pub fn open_within(
         location: impl Into<Location>,
         budget: u64,
         nodes: Vec<u32>,
     ) -> Result<Self, StoreError> {
+        let location = location.into();
         let placement = Placement::on(nodes.clone(), Policy::Interleave);
         placement.check()?;
-        let tier = Tier::new(budget, &nodes)?;
-        Self::open_with(location.into(), placement, Some(Arc::new(tier)))
+        let tier = Tier::new(budget, &nodes, location.directories().count())?;
+        Self::open_with(location, placement, Some(Arc::new(tier)))
     }
 
     fn open_with(
@@ -371,9 +383,18 @@ impl Store {
         placement: Placement,
         tier: Option<Arc<Tier>>,
     ) -> Result<Self, StoreError> {
-        ensure_directories(location.directory())?;
-        let shared = Shared::open(location, placement, tier, "directory for the store")?;
-        ensure_directory(&shared.datasets())?;
+        if let Location::Directories(directories) = &location
+            && !has_catalogue(directories)?
+        {
+            // Of a store whose home is not mounted, nothing must be made in its place.
+            directories.check(None)?;
+        }
+        ensure_directories(location.directories().home())?;
+        let elsewhere = "directory for the store";
+        let shared = Shared::open(location, Added::Welcome, placement, tier, elsewhere)?;
+        for datasets in shared.directories.of_datasets() {
+            ensure_directory(&datasets)?;
+        }
         sweep_all(&shared)?;
         shared.fill_reserve();
         Ok(Self {
@@ -424,7 +445,7 @@ impl Store {
         {
             let count = new.segments.len();
             return Ok(UploadStatus {
-                segments: self.progress(&new, count)?,
+                segments: self.progress(&state, &new, count)?,
                 dataset: id,
                 published: true,
             });
@@ -437,29 +458,31 @@ impl Store {
         match catalogue.by_id(Table::Upload, id)? {
             Some(pending) if pending.manifest != manifest => {
                 // A bundle that grew since its upload began only adds to what is here.
-                if new.extends(&stored_manifest(&pending)?).is_err() {
+                let begun = stored_manifest(&pending)?;
+                if new.extends(&begun).is_err() {
                     return Err(StoreError::OtherUpload {
                         dataset: id,
                         name: pending.name,
                     });
                 }
-                catalogue.extend_upload(id, manifest)?;
+                self.shared.ensure_dataset(id)?;
+                catalogue.extend_upload(id, manifest, begun.segments.len())?;
             }
             Some(_) => {}
             None => {
-                let directory = self.shared.dataset(id);
-                ensure_directory(&directory)?;
+                self.shared.ensure_dataset(id)?;
                 // What a cancelled upload may have left must not pass for part of this one.
-                sweep(&directory, there, None)?;
-                catalogue.begin_upload(&Record {
+                self.shared.sweep(id, there)?;
+                let upload = Record {
                     id,
                     name: name.into(),
                     manifest: manifest.into(),
-                })?;
+                };
+                catalogue.begin_upload(&upload, there)?;
             }
         }
         Ok(UploadStatus {
-            segments: self.progress(&new, there)?,
+            segments: self.progress(&state, &new, there)?,
             dataset: id,
             published: false,
         })
@@ -468,16 +491,18 @@ impl Store {
     /// What is here of each segment; the first `published` are.
     fn progress(
         &self,
+        state: &State,
         manifest: &Manifest,
         published: usize,
     ) -> Result<Vec<SegmentProgress>, StoreError> {
+        let striping = state.catalogue.striping(manifest.dataset)?;
         let one = |(index, entry): (usize, &crate::SegmentEntry)| {
-            let path = self.shared.segment(manifest.dataset, index as u32);
-            let complete = index < published || length(&path)?.is_some();
+            let paths = self.shared.files(&striping, manifest.dataset, index as u32);
+            let complete = index < published || length(&paths[0])?.is_some();
             let received = if complete {
                 entry.bytes
             } else {
-                usable_length(&partial_path(&path), entry.bytes)?
+                usable_length(&partial_paths(&paths)?, entry.bytes)?
             };
             Ok(SegmentProgress {
                 index: index as u32,
@@ -512,15 +537,16 @@ impl Store {
             .get(index as usize)
             .ok_or(no_such("the manifest does not name it"))?
             .bytes;
-        let path = self.shared.segment(dataset, index);
-        if length(&path)?.is_some() {
+        let striping = state.catalogue.striping(dataset)?;
+        let paths = self.shared.files(&striping, dataset, index);
+        if length(&paths[0])?.is_some() {
             return Err(no_such("it is complete"));
         }
         if state.receiving.contains_key(&(dataset, index)) {
             return Err(StoreError::SegmentBusy { dataset, index });
         }
-        let partial = partial_path(&path);
-        let received = usable_length(&partial, announced)?;
+        let partials = partial_paths(&paths)?;
+        let received = usable_length(&partials, announced)?;
         if offset != received {
             return Err(StoreError::Offset {
                 dataset,
@@ -529,14 +555,19 @@ impl Store {
                 offset,
             });
         }
-        if received == 0 && length(&partial)?.is_some_and(|length| length > 0) {
-            remove_if_there(&partial)?;
+        for partial in partials.iter().filter(|_| received == 0) {
+            // What is too long is no part of it.
+            if length(partial)?.is_some_and(|length| length > 0) {
+                remove_if_there(partial)?;
+            }
         }
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(&partial)
-            .map_err(io_error("create", &partial))?;
+        let create = |path: &PathBuf| {
+            let mut options = OpenOptions::new();
+            let opened = options.write(true).create(true).truncate(false).open(path);
+            opened.map_err(io_error("create", path))
+        };
+        let files = partials.iter().map(create).collect::<Result<_, _>>()?;
+        let stripes = Stripes::of(&manifest, index, paths.len());
         let cancelled = Arc::new(AtomicBool::new(false));
         state.receiving.insert((dataset, index), cancelled.clone());
         let shared = self.shared.clone();
@@ -546,9 +577,10 @@ impl Store {
             index,
             announced,
             received,
-            file,
-            path,
-            partial,
+            stripes,
+            files,
+            paths,
+            partials,
             cancelled,
         })
     }
@@ -571,22 +603,28 @@ impl Store {
         };
         let manifest = stored_manifest(&pending)?;
         let there = published.map_or(0, |published| published.segments.len());
+        let striping = state.catalogue.striping(dataset)?;
         let new = there as u32..manifest.segments.len() as u32;
         for index in new.clone() {
-            if length(&self.shared.segment(dataset, index))?.is_none() {
+            let paths = self.shared.files(&striping, dataset, index);
+            if length(&paths[0])?.is_none() {
                 return Err(StoreError::NotComplete { dataset, index });
             }
-            self.shared.open_segment(&manifest, index)?;
+            self.shared.open_segment(paths, &manifest, index)?;
         }
         if let Some(remote) = &self.shared.remote
             && let Some(index) = remote.missing(&manifest, new)?
         {
             // Then its file must not pass for it either.
-            remove_if_there(&self.shared.segment(dataset, index))?;
+            let paths = self.shared.files(&striping, dataset, index);
+            remove_if_there(&paths[0])?;
             return Err(StoreError::NotComplete { dataset, index });
         }
         // A segment that is here may owe its name to a rename that could not be made durable.
-        sync_directory(&self.shared.dataset(dataset))?;
+        let directories = self.shared.dataset(dataset)?;
+        directories
+            .iter()
+            .try_for_each(|path| sync_directory(path))?;
         self.shared
             .make(&mut state.catalogue, Change::Publish(dataset))?;
         Ok(Published {
@@ -641,8 +679,10 @@ impl Store {
         let homes = Arc::new(self.shared.placement.homes(name, record.id));
         // An older version's segments are the first of this one's, and may be in memory.
         let mut segments = older.map_or_else(Vec::new, |older| older.segments().to_vec());
+        let striping = state.catalogue.striping(record.id)?;
         for index in segments.len() as u32..manifest.segments.len() as u32 {
-            let segment = self.shared.open_segment(&manifest, index)?;
+            let paths = self.shared.files(&striping, record.id, index);
+            let segment = self.shared.open_segment(paths, &manifest, index)?;
             segments.push(match &self.shared.tier {
                 None => {
                     let resident = ResidentSegment::new(segment, homes.clone())?;
@@ -696,7 +736,7 @@ impl Store {
             .replaced
             .retain(|older| older.manifest().dataset != published.id);
         state.stop_receiving(published.id);
-        remove_dataset(&self.shared.dataset(published.id))?;
+        self.shared.remove_dataset(published.id)?;
         self.shared.remove_objects(published.id, 0);
         self.shared.fill_reserve();
         Ok(published.id)
@@ -717,16 +757,16 @@ impl Store {
         let published = state.catalogue.by_id(Table::Dataset, pending.id)?;
         let published = published.as_ref().map(stored_manifest).transpose()?;
         state.stop_receiving(pending.id);
-        let directory = self.shared.dataset(pending.id);
         // Complete segments without a row would be taken for a dataset that the catalogue forgot, so
         // here the row goes last: without its segments the upload is at its beginning.
         let there = published.as_ref().map_or(0, |older| older.segments.len());
-        sweep(&directory, there, None)?;
+        self.shared.sweep(pending.id, there)?;
         self.shared.remove_objects(pending.id, there);
-        self.shared
-            .change_to_free(&mut state.catalogue, |it| it.cancel_upload(pending.id))?;
+        self.shared.change_to_free(&mut state.catalogue, |it| {
+            it.cancel_upload(pending.id, there)
+        })?;
         if published.is_none() {
-            remove_dataset(&directory)?;
+            self.shared.remove_dataset(pending.id)?;
         }
         self.shared.fill_reserve();
         Ok(pending.id)
@@ -751,9 +791,11 @@ pub struct SegmentReceiver {
     index: u32,
     announced: u64,
     received: u64,
-    file: File,
-    path: PathBuf,
-    partial: PathBuf,
+    stripes: Stripes,
+    /// By directory, and the paths that they have now and will have, the home's first.
+    files: Vec<File>,
+    partials: Vec<PathBuf>,
+    paths: Vec<PathBuf>,
     cancelled: Arc<AtomicBool>,
 }
 
@@ -779,13 +821,44 @@ impl SegmentReceiver {
                 announced: self.announced,
             });
         }
-        if let Err(error) = self.file.write_all(bytes) {
-            // Best effort: what stays of a broken write would only be found out at the end.
-            let _ = self.file.set_len(self.received);
-            return Err(io_error("write", &self.partial)(error));
+        for (directory, start, part) in self.stripes.split(self.received, bytes) {
+            if let Err(error) = self.files[directory].write_all_at(part, start) {
+                self.take_back();
+                return Err(io_error("write", &self.partials[directory])(error));
+            }
         }
         self.received += bytes.len() as u64;
         Ok(())
+    }
+
+    /// Best effort: what stays of a broken write would only be found out at the end.
+    fn take_back(&self) {
+        for file in &self.files {
+            if file.metadata().is_ok_and(|it| it.len() > self.received) {
+                let _ = file.set_len(self.received);
+            }
+        }
+    }
+
+    /// Makes all that arrived durable, in files of equal length.
+    fn sync(&self) -> Result<(), StoreError> {
+        for (file, partial) in self.files.iter().zip(&self.partials) {
+            let synced = file.set_len(self.announced).and_then(|()| file.sync_all());
+            synced.map_err(io_error("sync", partial))?;
+        }
+        Ok(())
+    }
+
+    fn discard(&self) -> Result<(), StoreError> {
+        let mut partials = self.partials.iter();
+        partials.try_for_each(|path| remove_if_there(path))
+    }
+
+    /// Gives the files their names: those of further directories first, since that of the home's says
+    /// that all are complete.
+    fn publish_names(&self) -> Result<(), StoreError> {
+        let mut names = self.partials.iter().zip(&self.paths).rev();
+        names.try_for_each(|(partial, path)| rename_durably(partial, path))
     }
 
     /// Checks all that arrived against the manifest and makes the segment complete and
@@ -801,13 +874,13 @@ impl SegmentReceiver {
                 announced: self.announced,
             });
         }
-        if let Err(error) = self.file.sync_all() {
+        if let Err(error) = self.sync() {
             // The bytes may be lost although they can still be read, and a later sync may succeed
             // without them: none of them counts.
-            remove_if_there(&self.partial)?;
-            return Err(io_error("sync", &self.partial)(error));
+            self.discard()?;
+            return Err(error);
         }
-        let verified = Segment::open_expected(vec![self.partial.clone()], &self.manifest, index)
+        let verified = Segment::open_expected(self.partials.clone(), &self.manifest, index)
             .and_then(|segment| segment.verify())
             .and_then(|()| self.put_object());
         // From here on nothing may cancel the upload in between.
@@ -815,14 +888,14 @@ impl SegmentReceiver {
         self.check_cancelled()?;
         match verified {
             Ok(()) => {
-                rename_durably(&self.partial, &self.path)?;
+                self.publish_names()?;
                 if let Some(remote) = &self.shared.remote {
-                    remote.cache.add(dataset, index, self.path.clone());
+                    remote.cache.add(dataset, index, self.paths[0].clone());
                 }
                 Ok(())
             }
             Err(StoreError::Damaged { subject, fault }) => {
-                remove_if_there(&self.partial)?;
+                self.discard()?;
                 Err(StoreError::SegmentRefused {
                     dataset,
                     index,
@@ -839,7 +912,8 @@ impl SegmentReceiver {
         let Some(remote) = &self.shared.remote else {
             return Ok(());
         };
-        let file = File::open(&self.partial).map_err(io_error("open", &self.partial))?;
+        let partial = &self.partials[0];
+        let file = File::open(partial).map_err(io_error("open", partial))?;
         remote.put_segment(self.manifest.dataset, self.index, file)
     }
 
@@ -871,12 +945,25 @@ fn length(path: &Path) -> Result<Option<u64>, StoreError> {
     }
 }
 
-/// How much of a partial file an upload can go on from. One that is longer than the
-/// segment is not part of it.
-fn usable_length(partial: &Path, announced: u64) -> Result<u64, StoreError> {
-    Ok(length(partial)?
-        .filter(|length| *length <= announced)
-        .unwrap_or(0))
+/// The paths of the files that a segment is received into, one for each that it will have. Where not all
+/// got their names in the end, those that did give them back.
+fn partial_paths(paths: &[PathBuf]) -> Result<Vec<PathBuf>, StoreError> {
+    for further in &paths[1..] {
+        if exists(further)? {
+            rename(further, &partial_path(further))?;
+        }
+    }
+    Ok(paths.iter().map(|path| partial_path(path)).collect())
+}
+
+/// How much of partial files an upload can go on from: bytes arrive in order, so what the longest has was
+/// preceded by all else. Files that are longer than the segment are not part of it.
+fn usable_length(partials: &[PathBuf], announced: u64) -> Result<u64, StoreError> {
+    let mut longest = 0;
+    for partial in partials {
+        longest = longest.max(length(partial)?.unwrap_or(0));
+    }
+    Ok(if longest <= announced { longest } else { 0 })
 }
 
 /// Whether there is a complete segment in a dataset's directory.
@@ -895,7 +982,9 @@ fn is_forgotten(state: &State, id: DatasetId, directory: &Path) -> Result<bool, 
 }
 
 /// Whether there is a catalogue. That there are only datasets is an error: sweeping would remove them.
-fn has_catalogue(directory: &Path) -> Result<bool, StoreError> {
+fn has_catalogue(directories: &Directories) -> Result<bool, StoreError> {
+    directories.check_home()?;
+    let directory = directories.home();
     match length(&directory.join(CATALOGUE))? {
         Some(1..) => Ok(true),
         _ if holds_anything(&directory.join(SEGMENTS))? => Err(StoreError::CatalogueMissing {
@@ -905,22 +994,24 @@ fn has_catalogue(directory: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// Refuses a directory that is no store's.
-fn check_is_store(directory: &Path) -> Result<(), StoreError> {
-    check_is_no_cache(directory)?;
-    match has_catalogue(directory)? {
+/// Refuses directories that are no store's.
+fn check_is_store(directories: &Directories) -> Result<(), StoreError> {
+    check_is_no_cache(directories.home())?;
+    match has_catalogue(directories)? {
         true => Ok(()),
         false => Err(StoreError::NoStore {
-            path: directory.into(),
+            path: directories.home().into(),
         }),
     }
 }
 
-/// Moves a dataset that the catalogue does not know to where nothing is ever removed.
-fn set_aside(shared: &Shared, id: DatasetId) -> Result<(), StoreError> {
-    let unknown = shared.directory.join("unknown");
+/// Moves what a directory of the store has of a dataset that the catalogue does not know to where nothing
+/// is ever removed.
+fn set_aside(directory: &Path, id: DatasetId) -> Result<(), StoreError> {
+    let unknown = directory.join("unknown");
     ensure_directory(&unknown)?;
-    let from = shared.dataset(id);
+    let datasets = directory.join(SEGMENTS);
+    let from = datasets.join(id.to_string());
     // The same dataset may have been forgotten before.
     let earlier = (1..).map(|number| unknown.join(format!("{id}.{number}")));
     let mut names = iter::once(unknown.join(id.to_string())).chain(earlier);
@@ -929,7 +1020,7 @@ fn set_aside(shared: &Shared, id: DatasetId) -> Result<(), StoreError> {
         .expect("numbers do not end");
     fs::rename(&from, &to).map_err(io_error("set aside", &from))?;
     sync_directory(&unknown)?;
-    sync_directory(&shared.datasets())
+    sync_directory(&datasets)
 }
 
 fn holds_anything(directory: &Path) -> Result<bool, StoreError> {
@@ -941,17 +1032,47 @@ fn holds_anything(directory: &Path) -> Result<bool, StoreError> {
 /// Removes every file that no row of the catalogue names.
 fn sweep_all(shared: &Shared) -> Result<(), StoreError> {
     let state = shared.state();
-    for name in names(&shared.datasets())? {
+    let is_cache = shared.remote.is_some();
+    let mut directories = shared.directories.paths();
+    directories.try_for_each(|directory| sweep_directory(&state, directory, is_cache))?;
+    let Some(remote) = &shared.remote else {
+        return Ok(());
+    };
+    remote.sweep(&state.catalogue)?;
+    let home = shared.directories.home().join(SEGMENTS);
+    for name in names(&home)? {
+        if let Ok(id) = name.parse() {
+            take_into_cache(remote, id, &home.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Tells the cache of the files of a dataset that are left from before.
+fn take_into_cache(remote: &Remote, id: DatasetId, directory: &Path) -> Result<(), StoreError> {
+    for name in names(directory)? {
+        let index = name.strip_suffix(".seg").map(str::parse);
+        if let Some(Ok(index)) = index {
+            remote.cache.add(id, index, directory.join(name));
+        }
+    }
+    Ok(())
+}
+
+/// The same of one directory of the store.
+fn sweep_directory(state: &State, root: &Path, is_cache: bool) -> Result<(), StoreError> {
+    let datasets = root.join(SEGMENTS);
+    for name in names(&datasets)? {
         let Ok(id) = name.parse::<DatasetId>() else {
             continue;
         };
-        let directory = shared.dataset(id);
+        let directory = datasets.join(&name);
         let published = state.catalogue.by_id(Table::Dataset, id)?;
         let pending = state.catalogue.by_id(Table::Upload, id)?;
         if published.is_none() && pending.is_none() {
             // What only the catalogue forgot must not be lost.
-            match shared.remote.is_none() && is_forgotten(&state, id, &directory)? {
-                true => set_aside(shared, id)?,
+            match !is_cache && is_forgotten(state, id, &directory)? {
+                true => set_aside(root, id)?,
                 false => remove_dataset(&directory)?,
             }
             continue;
@@ -964,25 +1085,6 @@ fn sweep_all(shared: &Shared) -> Result<(), StoreError> {
         };
         if let (Ok(published), Ok(pending)) = (count(published), count(pending)) {
             sweep(&directory, published, Some(published..pending))?;
-        }
-    }
-    if let Some(remote) = &shared.remote {
-        remote.sweep(&state.catalogue)?;
-        for name in names(&shared.datasets())? {
-            if let Ok(id) = name.parse::<DatasetId>() {
-                take_into_cache(shared, remote, id)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Tells the cache of the files that are left from before.
-fn take_into_cache(shared: &Shared, remote: &Remote, id: DatasetId) -> Result<(), StoreError> {
-    for name in names(&shared.dataset(id))? {
-        let index = name.strip_suffix(".seg").map(str::parse);
-        if let Some(Ok(index)) = index {
-            remote.cache.add(id, index, shared.dataset(id).join(name));
         }
     }
     Ok(())
@@ -1008,5 +1110,7 @@ mod remote;
 #[cfg(all(test, target_os = "linux"))]
 mod script;
 mod scrub;
+#[cfg(all(test, target_os = "linux"))]
+mod striping;
 #[cfg(test)]
 mod tests;

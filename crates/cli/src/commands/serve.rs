@@ -6,7 +6,7 @@ use crate::output::{Failure, Output};
 use bytesize::ByteSize;
 use clap::{ValueEnum, value_parser};
 use oboro_server::{Limits, Options, Pin, Server, Tokens};
-use oboro_store::{Location, Policy, StoreError};
+use oboro_store::{Directories, Location, Policy, StoreError};
 use serde_json::json;
 use std::fs;
 use std::io::IsTerminal;
@@ -17,10 +17,16 @@ use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Where datasets are stored: a directory, or object storage as s3://BUCKET/PREFIX (settings in AWS_*
-    /// variables) or file:///DIRECTORY.
-    #[arg(long, value_name = "DIR|URL")]
-    data: PathBuf,
+    /// Where datasets are stored: a directory, or several on devices that are read at the same time (segments
+    /// are striped over them; always all of them, in the same order, new ones at the end), or object storage
+    /// as s3://BUCKET/PREFIX (settings in AWS_* variables) or file:///DIRECTORY.
+    #[arg(
+        long,
+        value_name = "DIR[,DIR...]|URL",
+        required = true,
+        value_delimiter = ','
+    )]
+    data: Vec<PathBuf>,
     /// With object storage, the directory for uploads under way and for a copy of what was needed.
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
@@ -141,21 +147,21 @@ impl NodeArguments {
 
 impl Arguments {
     fn location(&self) -> Result<Location, Failure> {
-        let url = self.data.to_str().filter(|data| data.contains("://"));
-        match (url, &self.cache) {
-            (None, None) => Ok(self.data.as_path().into()),
+        let mut urls = self.data.iter().filter_map(|data| data.to_str());
+        match (urls.find(|data| data.contains("://")), &self.cache) {
+            (None, None) => Ok(Directories::new(self.data.clone())?.into()),
             (None, Some(_)) => {
                 Err("--cache is for object storage; give its URL with --data, or leave --cache out".into())
             }
-            (Some(url), _) if url.contains(',') => Err(
-                "object storage is one place, without commas; give one URL with --data".into(),
-            ),
+            (Some(_), _) if self.data.len() > 1 => {
+                Err("object storage is one place, without commas; give one URL with --data".into())
+            }
             (Some(_), None) => Err(
                 "object storage needs a directory here for uploads under way and for what was fetched; give one with --cache".into(),
             ),
             (Some(url), Some(cache)) => Ok(Location::Objects {
                 url: url.to_owned(),
-                cache: cache.clone(),
+                cache: cache.as_path().into(),
                 cache_bytes: self.cache_size.map_or(u64::MAX, |size| size.as_u64()),
             }),
         }

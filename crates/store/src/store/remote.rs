@@ -9,8 +9,8 @@
 //! own, on the condition that it is as it was read; from then on a server that had it before cannot write
 //! it any more, and so cannot publish what the new one has swept.
 
-use super::{CATALOGUE, SEGMENTS};
 use crate::catalogue::{Catalogue, Change, Table};
+use crate::directories::{CATALOGUE, SEGMENTS};
 use crate::error::StoreError;
 use crate::files::{remove_if_there, replace};
 use crate::id::{DatasetId, Digest};

@@ -67,6 +67,7 @@ struct Target {
     table: Table,
     name: Arc<str>,
     manifest: Arc<Manifest>,
+    striping: Arc<Striping>,
     index: u32,
 }
 
@@ -91,12 +92,15 @@ impl Scrub {
     /// Begins to check a store that no server has open. Nothing in it is changed.
     ///
     /// # Errors
-    /// A directory that is no store's, a store in use, a catalogue that is damaged.
-    pub fn of_directory(directory: &Path) -> Result<Self, StoreError> {
+    /// Directories that are no store's, or not all of its own, a store in use, a catalogue that is damaged.
+    pub fn of_directories(directories: impl Into<Directories>) -> Result<Self, StoreError> {
         const ELSEWHERE: &str =
             "directory, or have its server scrub it (`oboro scrub --server URL`)";
-        check_is_store(directory)?;
-        let shared = Shared::open(directory.into(), Placement::default(), None, ELSEWHERE)?;
+        let directories = directories.into();
+        check_is_store(&directories)?;
+        let location = Location::Directories(directories);
+        let unplaced = Placement::default();
+        let shared = Shared::open(location, Added::Refused, unplaced, None, ELSEWHERE)?;
         Self::begin(Arc::new(shared), None)
     }
 
@@ -116,11 +120,13 @@ impl Scrub {
             let records = state.catalogue.all(table)?.into_iter();
             for record in records.filter(|record| name.is_none_or(|name| record.name == name)) {
                 let there = published.entry(record.id).or_insert(0);
-                let named = check_name(&record.name);
-                match named.and_then(|()| stored_manifest(&record)) {
-                    Ok(manifest) => {
+                let known = check_name(&record.name)
+                    .and_then(|()| stored_manifest(&record))
+                    .and_then(|it| Ok((it, state.catalogue.striping(record.id)?)));
+                match known {
+                    Ok((manifest, striping)) => {
                         let count = manifest.segments.len();
-                        let targets = targets(table, &record.name, manifest);
+                        let targets = targets(table, &record.name, manifest, striping);
                         waiting.extend(targets.skip(*there));
                         *there = count;
                     }
@@ -202,9 +208,16 @@ impl Scrub {
         self.scrubbed.panels += 1;
         self.scrubbed.bytes += read;
         let subject = || format!("panel (limb {limb}, column {column}) of ");
+        let path = || match &self.shared.remote {
+            None => reading
+                .segment
+                .panel_path(limb as usize, column as usize)
+                .into(),
+            Some(remote) => reading.target.url(remote),
+        };
         let damage = found(checked)?.map(|fault| Damage {
             panel: Some((limb, column)),
-            ..reading.target.damage(&self.shared, &subject(), &fault)
+            ..reading.target.damage(path(), &subject(), &fault)
         });
         Ok(Some(ScrubbedPart { read, damage }))
     }
@@ -212,18 +225,17 @@ impl Scrub {
     /// Opens the next segment and checks its header.
     fn next_segment(&mut self) -> Result<Option<ScrubbedPart>, StoreError> {
         while let Some(target) = self.waiting.pop_front() {
-            let path = target.path(&self.shared);
-            // What is cached from here on was read from the disk since.
-            if let Ok(file) = File::open(&path) {
-                forget_cached(&file, 0, target.bytes());
-            }
+            let paths = target.files(&self.shared);
             // An upload may not have come to it, and looking must not make its file.
-            if target.table == Table::Upload && !exists(&path)? {
+            if target.table == Table::Upload && !exists(&paths[0])? {
                 self.total_bytes -= target.bytes();
                 continue;
             }
-            let opened = self.shared.open_segment(&target.manifest, target.index);
-            let fault = match opened.and_then(|segment| segment.check_object().map(|()| segment)) {
+            // What is cached from here on was read from the disk since.
+            for file in paths.iter().flat_map(File::open) {
+                forget_cached(&file, 0, target.bytes());
+            }
+            let (path, why) = match self.open(&target, paths) {
                 Ok(segment) => {
                     let (read, _) = segment.part_bytes();
                     let limbs = target.manifest.parameters.limb_count() as u32;
@@ -238,8 +250,11 @@ impl Scrub {
                     let damage = None;
                     return Ok(Some(ScrubbedPart { read, damage }));
                 }
-                Err(StoreError::Damaged { fault, .. }) => fault,
-                Err(other) => return Err(other),
+                Err(unopened) => unopened,
+            };
+            let fault = match why {
+                StoreError::Damaged { fault, .. } => fault,
+                other => return Err(other),
             };
             let missing = matches!(fault, Fault::Missing);
             if missing && (target.table == Table::Upload || self.was_deleted(&target)?) {
@@ -249,10 +264,23 @@ impl Scrub {
             self.scrubbed.bytes += target.bytes();
             return Ok(Some(ScrubbedPart {
                 read: 0,
-                damage: Some(target.damage(&self.shared, "", &fault)),
+                damage: Some(target.damage(path, "", &fault)),
             }));
         }
         Ok(None)
+    }
+
+    /// Opens a segment and checks its header; otherwise what is at fault, and why.
+    fn open(&self, target: &Target, paths: Vec<PathBuf>) -> Result<Segment, (PathBuf, StoreError)> {
+        let Some(remote) = &self.shared.remote else {
+            return Segment::open_named(paths, &target.manifest, target.index)
+                .map_err(|unopened| (unopened.path.clone(), unopened.about(|_| String::new())));
+        };
+        let opened = self
+            .shared
+            .open_segment(paths, &target.manifest, target.index);
+        let checked = opened.and_then(|segment| segment.check_object().map(|()| segment));
+        checked.map_err(|error| (target.url(remote), error))
     }
 
     /// Whether a dataset was deleted since the scrub began.
@@ -276,22 +304,23 @@ impl Target {
         self.manifest.segments[self.index as usize].bytes
     }
 
-    fn path(&self, shared: &Shared) -> PathBuf {
-        shared.segment(self.manifest.dataset, self.index)
+    fn files(&self, shared: &Shared) -> Vec<PathBuf> {
+        shared.files(&self.striping, self.manifest.dataset, self.index)
     }
 
-    /// A fault of this segment, or of the `part` of it that is named in front.
-    fn damage(&self, shared: &Shared, part: &str, fault: &Fault) -> Damage {
+    fn url(&self, remote: &Remote) -> PathBuf {
+        remote.url_of(self.manifest.dataset, self.index).into()
+    }
+
+    /// A fault in a file of this segment, or in the `part` of it that is named in front.
+    fn damage(&self, path: PathBuf, part: &str, fault: &Fault) -> Damage {
         let dataset = self.manifest.dataset;
         Damage {
             name: Some(self.name.to_string()),
             dataset: Some(dataset),
             segment: Some(self.index),
             panel: None,
-            path: Some(match &shared.remote {
-                None => self.path(shared),
-                Some(remote) => remote.url_of(dataset, self.index).into(),
-            }),
+            path: Some(path),
             problem: format!(
                 "{part}segment {} of dataset {dataset} {fault}. {}",
                 self.index,
@@ -315,12 +344,18 @@ impl Damage {
 }
 
 /// The segments that a manifest names.
-fn targets(table: Table, name: &str, manifest: Manifest) -> impl Iterator<Item = Target> {
-    let (name, manifest) = (Arc::from(name), Arc::new(manifest));
+fn targets(
+    table: Table,
+    name: &str,
+    manifest: Manifest,
+    striping: Striping,
+) -> impl Iterator<Item = Target> {
+    let (name, manifest, striping) = (Arc::from(name), Arc::new(manifest), Arc::new(striping));
     (0..manifest.segments.len() as u32).map(move |index| Target {
         table,
         name: Arc::clone(&name),
         manifest: Arc::clone(&manifest),
+        striping: Arc::clone(&striping),
         index,
     })
 }
@@ -328,20 +363,22 @@ fn targets(table: Table, name: &str, manifest: Manifest) -> impl Iterator<Item =
 /// Datasets that are here but not in the catalogue.
 fn forgotten(shared: &Shared, state: &State) -> Result<Vec<Damage>, StoreError> {
     let mut forgotten = Vec::new();
-    for name in names(&shared.datasets())? {
-        let Ok(id) = name.parse::<DatasetId>() else {
-            continue;
-        };
-        let path = shared.dataset(id);
-        if is_forgotten(state, id, &path)? {
-            forgotten.push(Damage {
-                dataset: Some(id),
-                path: Some(path),
-                ..Damage::of(format_args!(
-                    "dataset {id} is here but not in the catalogue. Restore a newer catalogue.sqlite from \
-                     a backup, or have its owner upload it again."
-                ))
-            });
+    for datasets in shared.directories.of_datasets() {
+        for name in names(&datasets)? {
+            let Ok(id) = name.parse::<DatasetId>() else {
+                continue;
+            };
+            let path = datasets.join(name);
+            if is_forgotten(state, id, &path)? {
+                forgotten.push(Damage {
+                    dataset: Some(id),
+                    path: Some(path),
+                    ..Damage::of(format_args!(
+                        "dataset {id} is here but not in the catalogue. Restore a newer catalogue.sqlite \
+                         from a backup, or have its owner upload it again."
+                    ))
+                });
+            }
         }
     }
     Ok(forgotten)
