@@ -273,7 +273,11 @@ fn streams_fetch_what_the_cache_does_not_have() {
     };
     let snapshot = store.snapshot("a").unwrap();
     let _stream = snapshot
-        .stream(vec![part], vec![1..2], Arc::new(listener))
+        .stream(
+            vec![part],
+            std::iter::once(1..2).collect(),
+            Arc::new(listener),
+        )
         .unwrap();
     let Arrival::Failed(error) = heard.recv().unwrap() else {
         panic!("the object is damaged");
