@@ -59,7 +59,7 @@ impl Setting {
     fn serve(&self, cache: &str, options: &str) -> Server {
         let server = self
             .operator
-            .serve_at(&self.url(), &format!("--cache {cache} {options}"));
+            .serve_from(&self.url(), &format!("--cache {cache} {options}"));
         self.owner.talk_to(server.url());
         server
     }

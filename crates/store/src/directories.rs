@@ -1,9 +1,9 @@
 //! The directories of a store: its home and, on other devices, those that panels are striped over too.
 //!
 //! The home has the catalogue, which says how many directories there are and over how many of them each
-//! segment is striped. Every further one has a *mark*: the store that it belongs to and its place there.
-//! So a disk that is not mounted, or in another's place, is noticed before anything is done. Directories
-//! may be added at the end and never go away.
+//! segment is striped. Every one has a *mark*: the store that it belongs to and its place there. So a disk
+//! that is not mounted, or in another's place, is noticed before anything is done, and so is a catalogue
+//! that is not the home's. Directories may be added at the end and never go away.
 
 use crate::codec::{Reader, Writer, unseal};
 use crate::error::{DirectoryFault, Fault, StoreError};
@@ -50,7 +50,7 @@ pub(crate) struct Striped {
     pub(crate) directories: usize,
 }
 
-/// What a further directory says of itself.
+/// What a directory says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Mark {
     store: [u8; 16],
@@ -76,7 +76,7 @@ impl Mark {
         reader.preamble(MAGIC, VERSION)?;
         let (store, place) = (reader.array()?, reader.u32()? as usize);
         match place {
-            1..MAX_DIRECTORIES => Ok(Self { store, place }),
+            0..MAX_DIRECTORIES => Ok(Self { store, place }),
             _ => Err(Fault::Invalid(format!("it cannot have place {place}"))),
         }
     }
@@ -156,11 +156,11 @@ impl Directories {
     /// Checks that the first is not a further one of a store.
     pub(crate) fn check_home(&self) -> Result<(), StoreError> {
         match Mark::of(self.home())? {
-            Some(Mark { place, .. }) => {
+            Some(Mark { place, .. }) if place > 0 => {
                 let fault = DirectoryFault::Place { place, given: 0 };
                 Err(refused(self.home(), fault))
             }
-            None => Ok(()),
+            _ => Ok(()),
         }
     }
 
@@ -172,7 +172,7 @@ impl Directories {
         if self.count() < known {
             return Err(self.miscounted(known));
         }
-        for (place, path) in self.paths().enumerate().skip(1) {
+        for (place, path) in self.paths().enumerate() {
             let fault = match (Mark::of(path)?, striped) {
                 (Some(mark), Some(striped)) if mark.store == striped.store => {
                     match mark.place == place {
@@ -184,6 +184,7 @@ impl Directories {
                     }
                 }
                 (Some(_), _) => DirectoryFault::Foreign,
+                (None, _) if place == 0 => continue,
                 (None, _) if place < known => DirectoryFault::Unmarked { given: place },
                 (None, _) if is_a_store(path)? => DirectoryFault::Taken,
                 (None, _) => continue,
@@ -210,9 +211,10 @@ impl Directories {
         }
     }
 
-    /// Makes the directories behind those that the store has ready to be its own.
+    /// Makes the directories behind those that the store has ready to be its own, and its home too.
     pub(crate) fn mark_new(&self, striped: Striped) -> Result<(), StoreError> {
-        for (place, path) in self.paths().enumerate().skip(striped.directories) {
+        let is_new = |&(place, _): &(usize, &Path)| place == 0 || place >= striped.directories;
+        for (place, path) in self.paths().enumerate().filter(is_new) {
             ensure_directories(path)?;
             let mark = Mark {
                 store: striped.store,

@@ -190,11 +190,11 @@ impl Home {
 
     /// Starts a server on a free port of this machine; its data are in `data`.
     pub fn serve(&self, options: &str) -> Server {
-        self.serve_at("data", options)
+        self.serve_from("data", options)
     }
 
-    /// The same for data at another place.
-    pub fn serve_at(&self, data: &str, options: &str) -> Server {
+    /// The same with its data in these directories, or at this URL.
+    pub fn serve_from(&self, data: &str, options: &str) -> Server {
         Server::new(self.start(&format!(
             "serve --data {data} --listen 127.0.0.1:0 --json {options}"
         )))

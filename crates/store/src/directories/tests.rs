@@ -84,7 +84,7 @@ fn a_store_is_given_whole_and_in_order() {
 
 #[test]
 fn what_belongs_to_others_is_not_taken() {
-    let (_root, paths) = marked();
+    let (root, paths) = marked();
     let [home, second, _, empty] = &paths[..] else {
         unreachable!()
     };
@@ -97,9 +97,12 @@ fn what_belongs_to_others_is_not_taken() {
         let found = fault(of(&[empty, second]).check(striped).unwrap_err());
         assert_eq!(found, (second.clone(), DirectoryFault::Foreign));
     }
-    fs::write(home.join(CATALOGUE), "it has one").unwrap();
     let found = fault(of(&[empty, home]).check(None).unwrap_err());
-    assert_eq!(found, (home.clone(), DirectoryFault::Taken));
+    assert_eq!(found, (home.clone(), DirectoryFault::Foreign));
+    fs::write(empty.join(CATALOGUE), "it has one").unwrap();
+    let new = root.path().join("new");
+    let found = fault(of(&[&new, empty]).check(None).unwrap_err());
+    assert_eq!(found, (empty.clone(), DirectoryFault::Taken));
 }
 
 #[test]
@@ -122,7 +125,7 @@ proptest! {
     #[test]
     fn a_mark_is_read_as_it_was_written_or_not_at_all(
         store: [u8; 16],
-        place in 1..MAX_DIRECTORIES,
+        place in 0..MAX_DIRECTORIES,
         at in 0..MARK_BYTES,
         flip in 1..=u8::MAX,
         length in 0..MARK_BYTES,

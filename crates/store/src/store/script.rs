@@ -314,11 +314,12 @@ fn assert_no_leftovers(
 ) {
     let directories = &store.shared.directories;
     let mut expected = vec![BTreeSet::new(); directories.count()];
-    for (place, of_directory) in ["catalogue.sqlite lock reserve", "directory lock"]
+    for (place, of_directory) in ["catalogue.sqlite lock reserve", "lock"]
         .into_iter()
         .zip(&mut expected)
     {
         of_directory.extend(place.split(' ').map(PathBuf::from));
+        of_directory.extend((stripes != Stripes::One).then(|| PathBuf::from("directory")));
     }
     for (&name, &version) in published {
         let segments = PathBuf::from("segments").join(owner.id(name).to_string());

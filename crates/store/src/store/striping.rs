@@ -193,7 +193,7 @@ fn a_store_without_one_of_its_directories_is_left_alone() {
     // Neither does another store take them.
     drop(setting.open(&[8]).unwrap());
     assert_eq!(fault(setting.open(&[8, 1])), DirectoryFault::Foreign);
-    assert_eq!(fault(setting.open(&[8, 0])), DirectoryFault::Taken);
+    assert_eq!(fault(setting.open(&[8, 0])), DirectoryFault::Foreign);
     fs::remove_dir_all(setting.directory(8)).unwrap();
     assert!(Image::read(setting.root.path()) == sound);
     let scrub = Scrub::of_directories(setting.directories(&[0, 1, 2, 7]));
@@ -254,6 +254,19 @@ fn damage_is_found_in_the_directory_that_has_it() {
     }
     fs::write(&other, bytes).unwrap();
     setting.assert_intact(&setting.open(&places).unwrap());
+}
+
+#[test]
+fn a_catalogue_of_one_directory_is_not_taken_for_that_of_several() {
+    let setting = Setting::new();
+    drop(setting.published(&[0, 1]));
+    let target = setting.directory(9);
+    backup(setting.directories(&[0, 1]), &target, &|_, _| {}).unwrap();
+    let catalogue = setting.directory(0).join(CATALOGUE);
+    fs::copy(target.join(CATALOGUE), &catalogue).unwrap();
+    for places in [&[0][..], &[0, 1]] {
+        assert_eq!(fault(setting.open(places)), DirectoryFault::Foreign);
+    }
 }
 
 #[test]
