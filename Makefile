@@ -20,7 +20,7 @@ SSD_FIGURES ?= $(or $(CARGO_TARGET_DIR),target)/bench-ssd
 # Of the needed memory, what make bench-ssd-budgets gives a server; the summary is about the last.
 SSD_BUDGETS ?= 12.5% 37.5% 50% 62.5% 75% 87.5% 100% 125% 25%
 
-.PHONY: help demo bench-alloc bench-engine bench-mining bench-numa bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-numa fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
+.PHONY: help demo bench-alloc bench-engine bench-mining bench-numa bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-numa test-s3 fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -35,6 +35,7 @@ RUST_MIN := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
 CARGO_FUZZ_VERSION := 0.13.1
 CARGO_FUZZ := fuzz/target/tools/bin/cargo-fuzz
 NUMA_VM := scripts/numa-vm.sh
+S3_SERVER := scripts/s3-server.sh
 OBORO := $(or $(CARGO_TARGET_DIR),target)/release/oboro
 
 # What git tracks or would track, so that build outputs are never checked.
@@ -107,6 +108,12 @@ on-four-nodes:
 	cargo build --locked -p oboro
 	$(call on_four_nodes,--file $(DEBUG_OBORO)) -p oboro --test placement
 	$(MAKE) --directory fcmalloc check-numa
+
+# scripts/s3-server.sh prints the path of the server. It ends with 77 where there is none.
+test-s3: | toolchain-test ## Run the tests about object storage against an S3 server
+	@if server=$$($(S3_SERVER)); then \
+	    OBORO_S3_SERVER="$$server" cargo test --locked -p oboro --test objects; \
+	else [ $$? -eq 77 ]; fi
 
 fuzz: $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION) | toolchain-fuzz ## Give every decoder made-up bytes for a few seconds
 	CARGO_FUZZ="$(CURDIR)/$(CARGO_FUZZ)" FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz.sh $(FUZZ_TARGET)

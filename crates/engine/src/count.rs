@@ -364,6 +364,12 @@ impl<S: Source> Count<S> {
         let blocks = first..self.blocks.min(first + parameters.group_blocks());
         self.note_traffic(workspace.node(), tile, group, &blocks);
         workspace.begin(tile, self.plan.limbs(), parameters.degree());
+        if self.streaming.is_none() {
+            for segment in self.segments_with(&blocks) {
+                self.source
+                    .fetch_ahead(segment, self.plan.limbs(), &tile.factors);
+            }
+        }
         for limb in 0..self.plan.limbs() {
             for (segment, s) in self.segments.iter().enumerate() {
                 let start = blocks.start.max(s.first_block);
@@ -379,6 +385,14 @@ impl<S: Source> Count<S> {
             workspace.evaluate(tile, &parameters.limb_moduli()[limb], limb);
         }
         Ok(())
+    }
+
+    /// The segments that have some of these blocks.
+    fn segments_with(&self, blocks: &Range<u64>) -> impl Iterator<Item = usize> {
+        let has_some =
+            |s: &Segment| blocks.start < s.first_block + s.blocks && s.first_block < blocks.end;
+        let segments = self.segments.iter().enumerate();
+        segments.filter_map(move |(number, segment)| has_some(segment).then_some(number))
     }
 
     fn note_traffic(&self, node: usize, tile: &Tile, group: u64, blocks: &Range<u64>) {

@@ -30,6 +30,10 @@ pub trait Source: Send + Sync {
     /// block after block, below 2^28.
     fn panel(&self, segment: usize, limb: usize, factor: Factor) -> Result<Arc<Panel>, StoreError>;
 
+    /// Begins to get the residues of `factors` of a segment modulo the first `limbs` limbs, which are asked
+    /// for next, where that takes long.
+    fn fetch_ahead(&self, _segment: usize, _limbs: usize, _factors: &[Factor]) {}
+
     /// Whether every panel is there when it is asked for. Otherwise it is while a
     /// [stream](Self::stream) has its group in memory.
     fn is_resident(&self) -> bool {
@@ -82,6 +86,16 @@ impl Source for Snapshot {
         match factor {
             Factor::Mask => self.mask(segment, limb),
             Factor::Column(column) => Snapshot::panel(self, segment, limb, column as usize),
+        }
+    }
+
+    fn fetch_ahead(&self, segment: usize, limbs: usize, factors: &[Factor]) {
+        let column = |factor: &Factor| match factor {
+            Factor::Mask => None,
+            Factor::Column(column) => Some(*column),
+        };
+        for limb in 0..limbs {
+            Snapshot::fetch_ahead(self, segment, limb, factors.iter().filter_map(column));
         }
     }
 

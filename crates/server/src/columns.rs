@@ -94,6 +94,8 @@ impl Wanted {
     /// Everything, in the order in which it travels.
     fn parts(&self) -> impl Iterator<Item = Part> {
         (0..self.snapshot.manifest().segments.len()).flat_map(move |segment| {
+            let columns = self.columns.iter().copied();
+            self.snapshot.segment(segment).fetch_ahead(0, columns);
             let header = self.headers.then_some(Part::Header { segment });
             let panel = move |&column: &u32| Part::Panel {
                 segment,

@@ -12,7 +12,7 @@ use crate::pool::Pool;
 use crate::service::Service;
 use oboro_machine::{Distances, Seat, Topology};
 use oboro_protocol::{MAX_MESSAGE_BYTES, v1::mining_server::MiningServer};
-use oboro_store::{Directories, Placement, Policy, Store, StoreError};
+use oboro_store::{Location, Placement, Policy, Store, StoreError};
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
@@ -39,7 +39,7 @@ const KEEPALIVE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Options {
     /// Where datasets are stored.
-    pub data: Directories,
+    pub data: Location,
     /// The address to listen on; port 0 takes any free one.
     pub listen: SocketAddr,
     /// Certificate chain and private key, in PEM.

@@ -2,7 +2,6 @@
 
 use crate::listen::{Options, ServeError};
 use crate::outbox::ROOM;
-use oboro_store::Store;
 
 const MIB: u64 = 1 << 20;
 /// The program itself: code, catalogue, segment headers, connections, plans.
@@ -18,7 +17,7 @@ pub(crate) fn for_ciphertext(memory: u64, options: &Options) -> Result<u64, Serv
     let threads = options.threads.get() as u64 * THREAD;
     let replies = options.limits.queries as u64 * ROOM as u64;
     let cache = options.moment_cache;
-    let buffers = Store::read_buffers(options.data.count());
+    let buffers = options.data.read_buffers();
     let besides = [PROGRAM, buffers, threads, replies, cache];
     let besides = besides.into_iter().fold(0, u64::saturating_add);
     match memory.saturating_sub(besides) {

@@ -15,11 +15,12 @@ pub(crate) fn of_store(error: &StoreError) -> Status {
         ErrorKind::Busy => Code::Aborted,
         ErrorKind::DataLoss => Code::DataLoss,
         ErrorKind::DiskFull | ErrorKind::MemoryFull => Code::ResourceExhausted,
+        ErrorKind::Unavailable => Code::Unavailable,
         ErrorKind::Internal => Code::Internal,
     };
     if matches!(
         code,
-        Code::DataLoss | Code::ResourceExhausted | Code::Internal
+        Code::DataLoss | Code::ResourceExhausted | Code::Unavailable | Code::Internal
     ) {
         tracing::error!(%error, "storage");
     }

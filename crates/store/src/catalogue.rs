@@ -13,7 +13,7 @@ use crate::directories::{MAX_DIRECTORIES, Striped};
 use crate::error::StoreError;
 use crate::files::{parent, sync_directory};
 use crate::id::DatasetId;
-use rusqlite::backup::Progress;
+use rusqlite::backup::{Backup, Progress};
 use rusqlite::{
     CachedStatement, Connection, MAIN_DB, OpenFlags, OptionalExtension, Row, Transaction, params,
 };
@@ -104,34 +104,25 @@ impl Catalogue {
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
         let mut connection = Connection::open(path)?;
         connection.pragma_update(None, "synchronous", "EXTRA")?;
-        let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-        let (application, found) = (pragma("application_id")?, pragma("user_version")?);
-        // Creation is one transaction, so a database is either empty or marked as ours.
-        let empty = pragma("page_count")? == 0;
-        if !empty && application != APPLICATION_ID {
-            return Err(StoreError::CatalogueForeign { path: path.into() });
-        }
-        if found > STRIPED_VERSION {
-            return Err(StoreError::CatalogueNewer {
-                path: path.into(),
-                found,
-                known: STRIPED_VERSION,
-            });
-        }
+        let content = check_is_ours(&connection, path)?;
         // Who sweeps by a catalogue should be able to believe it.
         check_integrity(&connection)?;
-        if empty {
+        if content == Content::Nothing {
             let transaction = connection.transaction()?;
             transaction.execute_batch(SCHEMA)?;
             transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
             transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
             transaction.commit()?;
         }
-        Ok(Self {
+        Ok(Self::of(connection, path))
+    }
+
+    fn of(connection: Connection, path: &Path) -> Self {
+        Self {
             connection,
             directory: parent(path).into(),
             unsettled: Cell::new(false),
-        })
+        }
     }
 
     /// Makes `to` a copy of the catalogue `from`, as it is at one moment whatever another process does to
@@ -335,28 +326,132 @@ impl Catalogue {
         })
     }
 
-    /// Makes the upload of a dataset its published version.
-    pub(crate) fn publish(&mut self, id: DatasetId) -> Result<(), StoreError> {
-        self.change(|transaction| {
-            transaction.execute(
-                "INSERT INTO dataset (id, name, manifest) SELECT id, name, manifest FROM upload WHERE id = ?1
-                 ON CONFLICT (id) DO UPDATE SET manifest = excluded.manifest",
-                [id.0],
-            )?;
-            transaction.execute("DELETE FROM upload WHERE id = ?1", [id.0])?;
-            Ok(())
-        })
+    /// Makes a change of what is published.
+    pub(crate) fn make(&mut self, change: Change) -> Result<(), StoreError> {
+        self.change(|transaction| change.make(transaction))
     }
 
-    /// Removes a published dataset and any upload to it, and remembers the id for ever.
-    pub(crate) fn delete(&mut self, id: DatasetId) -> Result<(), StoreError> {
-        self.change(|transaction| {
-            transaction.execute("INSERT OR IGNORE INTO tombstone (id) VALUES (?1)", [id.0])?;
-            transaction.execute("DELETE FROM dataset WHERE id = ?1", [id.0])?;
-            transaction.execute("DELETE FROM upload WHERE id = ?1", [id.0])?;
-            forget_striping(transaction, id, 0)
-        })
+    /// The bytes of a catalogue of what will be published after a change, which the server of this number
+    /// has. Nothing changes here, and nothing is written to disk.
+    pub(crate) fn image_after(
+        &self,
+        change: Option<Change>,
+        server: i64,
+    ) -> Result<Vec<u8>, StoreError> {
+        self.settle()?;
+        let mut copy = Connection::open_in_memory()?;
+        Backup::new(&self.connection, &mut copy)?.step(-1)?;
+        let transaction = copy.transaction()?;
+        if let Some(change) = change {
+            change.make(&transaction)?;
+        }
+        transaction.execute("DELETE FROM upload", [])?;
+        transaction.execute_batch("CREATE TABLE server (number INTEGER NOT NULL) STRICT")?;
+        transaction.execute("INSERT INTO server (number) VALUES (?1)", [server])?;
+        transaction.commit()?;
+        Ok(copy.serialize(MAIN_DB)?.to_vec())
     }
+
+    /// Makes what is published here what it is in an image that came from `from`; the number of the server
+    /// that had it. Uploads stay that can go on.
+    pub(crate) fn adopt(&mut self, image: &[u8], from: &str) -> Result<i64, StoreError> {
+        let mut theirs = Connection::open_in_memory()?;
+        theirs.deserialize_read_exact(MAIN_DB, image, image.len(), true)?;
+        check_is_ours(&theirs, Path::new(from))?;
+        check_integrity(&theirs)?;
+        let theirs = Self::of(theirs, Path::new(from));
+        let published = theirs.all(Table::Dataset)?;
+        let number = "SELECT max(number) FROM server";
+        let server = theirs.connection.query_row(number, [], |row| row.get(0))?;
+        let deleted = {
+            let mut statement = theirs.ask("SELECT id FROM tombstone")?;
+            let ids = statement.query_map([], |row| row.get::<_, [u8; 16]>(0))?;
+            ids.collect::<Result<Vec<_>, _>>()?
+        };
+        self.change(|transaction| {
+            // An upload that was begun against something else would not fit.
+            transaction.execute("DELETE FROM tombstone", [])?;
+            for id in deleted {
+                transaction.execute("INSERT INTO tombstone (id) VALUES (?1)", [id])?;
+                transaction.execute("DELETE FROM upload WHERE id = ?1", [id])?;
+            }
+            for Record { id, name, manifest } in &published {
+                transaction.execute(
+                    "DELETE FROM upload WHERE (id = ?1 OR name = ?2) AND NOT EXISTS
+                     (SELECT 1 FROM dataset WHERE id = ?1 AND name = ?2 AND manifest = ?3)",
+                    params![id.0, name, manifest],
+                )?;
+            }
+            transaction.execute("DELETE FROM dataset", [])?;
+            for Record { id, name, manifest } in &published {
+                transaction.execute(
+                    "INSERT INTO dataset (id, name, manifest) VALUES (?1, ?2, ?3)",
+                    params![id.0, name, manifest],
+                )?;
+            }
+            Ok(())
+        })?;
+        Ok(server)
+    }
+}
+
+/// A change of what is published.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Change {
+    /// The upload of a dataset becomes its published version.
+    Publish(DatasetId),
+    /// A published dataset goes, and any upload to it; its id is remembered for ever.
+    Delete(DatasetId),
+}
+
+impl Change {
+    fn make(self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+        match self {
+            Self::Publish(id) => {
+                transaction.execute(
+                    "INSERT INTO dataset (id, name, manifest) SELECT id, name, manifest FROM upload WHERE id = ?1
+                     ON CONFLICT (id) DO UPDATE SET manifest = excluded.manifest",
+                    [id.0],
+                )?;
+                transaction.execute("DELETE FROM upload WHERE id = ?1", [id.0])?;
+            }
+            Self::Delete(id) => {
+                transaction.execute("INSERT OR IGNORE INTO tombstone (id) VALUES (?1)", [id.0])?;
+                transaction.execute("DELETE FROM dataset WHERE id = ?1", [id.0])?;
+                transaction.execute("DELETE FROM upload WHERE id = ?1", [id.0])?;
+                forget_striping(transaction, id, 0)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the database is one that this program understands, empty or not.
+fn check_is_ours(connection: &Connection, path: &Path) -> Result<Content, StoreError> {
+    let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let (application, found) = (pragma("application_id")?, pragma("user_version")?);
+    // Creation is one transaction, so a database is either empty or marked as ours.
+    let content = match pragma("page_count")? {
+        0 => Content::Nothing,
+        _ => Content::Catalogue,
+    };
+    if content == Content::Catalogue && application != APPLICATION_ID {
+        return Err(StoreError::CatalogueForeign { path: path.into() });
+    }
+    if found > STRIPED_VERSION {
+        return Err(StoreError::CatalogueNewer {
+            path: path.into(),
+            found,
+            known: STRIPED_VERSION,
+        });
+    }
+    Ok(content)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    Nothing,
+    Catalogue,
 }
 
 /// Over how many directories of the store each segment of a dataset is striped.

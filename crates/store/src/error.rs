@@ -170,6 +170,37 @@ pub enum StoreError {
         path.display()
     )]
     NoStore { path: PathBuf },
+    #[error(
+        "the object {object} cannot be reached: {cause}. Nothing is lost; try again later. If it stays so, the \
+         operator of this server should check the network, AWS_ENDPOINT_URL, AWS_REGION and the credentials."
+    )]
+    Unavailable { object: String, cause: String },
+    #[error(
+        "cannot use {url} as the place of a store: {reason}. Give s3://BUCKET/PREFIX, with the settings in \
+         AWS_* variables, or file:///DIRECTORY."
+    )]
+    ObjectsUrl { url: String, reason: String },
+    #[error(
+        "another server writes to {url}: this one has lost it and publishes and deletes nothing any more. Let only one \
+         server write there, and start that one again."
+    )]
+    OtherServer { url: String },
+    #[error(
+        "{url} has segments but no catalogue.sqlite. Restore that object from a version or a copy of it, or choose \
+         another prefix to begin with an empty store."
+    )]
+    CatalogueObjectMissing { url: String },
+    #[error(
+        "{} is a cache of the store {url}, not a store. Serve and scrub that one (`oboro serve --data {url} --cache \
+         DIR`), or choose another directory.",
+        path.display()
+    )]
+    IsCache { path: PathBuf, url: String },
+    #[error(
+        "{} is a store of its own, not a cache of {url}. Choose another directory for --cache.",
+        path.display()
+    )]
+    IsNoCache { path: PathBuf, url: String },
     #[error("{} {fault}", path.display())]
     Directory {
         path: PathBuf,
@@ -358,6 +389,8 @@ pub enum ErrorKind {
     DiskFull,
     /// No memory left.
     MemoryFull,
+    /// What keeps the bytes cannot be reached; try again later.
+    Unavailable,
     /// The machine failed (I/O, catalogue) or the calling program did.
     Internal,
 }
@@ -375,6 +408,7 @@ impl StoreError {
             | ManifestRefused { .. }
             | NotHex { .. }
             | NoPolicy { .. }
+            | ObjectsUrl { .. }
             | Directory { .. }
             | Directories { .. }
             | DirectoryCount { .. }
@@ -387,7 +421,9 @@ impl StoreError {
             | UploadCancelled { .. }
             | Incomplete { .. }
             | NotComplete { .. }
-            | BundleChanged { .. } => ErrorKind::FailedPrecondition,
+            | BundleChanged { .. }
+            | OtherServer { .. } => ErrorKind::FailedPrecondition,
+            Unavailable { .. } => ErrorKind::Unavailable,
             // The upload moved on meanwhile: asking for its status again helps.
             SegmentBusy { .. } | Locked { .. } | Offset { .. } | NoSuchSegment { .. } => {
                 ErrorKind::Busy
@@ -401,6 +437,9 @@ impl StoreError {
             | CatalogueNewer { .. }
             | CatalogueForeign { .. }
             | CatalogueMissing { .. }
+            | CatalogueObjectMissing { .. }
+            | IsCache { .. }
+            | IsNoCache { .. }
             | Unconfirmed { .. }
             | BundleMismatch { .. }
             | Misuse { .. } => ErrorKind::Internal,

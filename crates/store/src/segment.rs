@@ -9,6 +9,7 @@ use crate::error::{Fault, StoreError};
 use crate::files::{io_error, parent, partial_path, sync_directory};
 use crate::id::{DatasetId, Digest};
 use crate::manifest::{MAX_COLUMNS, Manifest, SegmentEntry};
+use crate::objects::{Cache, CachedSegment};
 use file::{ReadError, SegmentFile, Unopened, directory_of};
 use oboro_ring::{MAX_LOG_DEGREE, MIN_LOG_DEGREE, Parameters, Seed, pack};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -378,8 +379,9 @@ impl Header {
 
 /// The header of a segment without the segment: what a part of a segment that comes from elsewhere is
 /// checked against.
+#[derive(Clone)]
 pub struct SegmentHeader {
-    header: Header,
+    header: Arc<Header>,
 }
 
 impl SegmentHeader {
@@ -400,7 +402,9 @@ impl SegmentHeader {
     pub fn decode(bytes: &[u8], manifest: &Manifest, index: u32) -> Result<Self, StoreError> {
         Header::decode(bytes)
             .and_then(|header| match header.is_of(manifest, index) {
-                true => Ok(Self { header }),
+                true => Ok(Self {
+                    header: Arc::new(header),
+                }),
                 false => Err(Fault::Unexpected),
             })
             .map_err(|fault| StoreError::Damaged {
@@ -428,18 +432,48 @@ impl SegmentHeader {
     /// # Errors
     /// No such panel, or bytes that are not its.
     pub fn check_panel(&self, limb: usize, column: usize, packed: &[u8]) -> Result<(), StoreError> {
-        let SegmentDescription { dataset, index, .. } = self.header.description;
         let panel = self.header.description.panel_number(limb, column)?;
         if Digest::of(packed) == self.header.panels[panel] {
             return Ok(());
         }
         Err(StoreError::Damaged {
-            subject: format!(
-                "panel (limb {limb}, column {column}) of segment {index} of dataset {dataset}"
-            ),
+            subject: self.subject(panel),
             path: None,
             fault: Fault::Altered,
         })
+    }
+
+    /// The number of panels.
+    pub(crate) fn panels(&self) -> usize {
+        self.header.panels.len()
+    }
+
+    /// The first byte of a panel in a file that has the whole segment, and its bytes with padding.
+    pub(crate) fn panel_place(&self, panel: usize) -> (u64, usize) {
+        let layout = self.header.layout;
+        (layout.panel_offset(panel), layout.stride as usize)
+    }
+
+    /// Whether these are the bytes of a panel with its padding.
+    pub(crate) fn is_panel(&self, panel: usize, bytes: &[u8]) -> bool {
+        let Layout { packed, stride, .. } = self.header.layout;
+        if bytes.len() as u64 != stride {
+            return false;
+        }
+        let (packed, padding) = bytes.split_at(packed as usize);
+        Digest::of(packed) == self.header.panels[panel] && is_zero(padding)
+    }
+
+    /// What errors call a panel.
+    pub(crate) fn subject(&self, panel: usize) -> String {
+        let SegmentDescription {
+            dataset,
+            index,
+            columns,
+            ..
+        } = self.header.description;
+        let (limb, column) = (panel / columns as usize, panel % columns as usize);
+        format!("panel (limb {limb}, column {column}) of segment {index} of dataset {dataset}")
     }
 }
 
@@ -459,7 +493,9 @@ fn is_zero(bytes: &[u8]) -> bool {
 /// `&self` and works from any number of threads.
 pub struct Segment {
     file: SegmentFile,
-    header: Header,
+    header: Arc<Header>,
+    /// Has what the file, a cache, does not.
+    object: Option<Arc<CachedSegment>>,
 }
 
 impl Segment {
@@ -473,7 +509,11 @@ impl Segment {
     fn open_files(paths: Vec<PathBuf>) -> Result<Self, Unopened> {
         let file = SegmentFile::open(paths)?;
         match Header::read(&file) {
-            Ok(header) => Ok(Self { file, header }),
+            Ok(header) => Ok(Self {
+                file,
+                header: Arc::new(header),
+                object: None,
+            }),
             Err(why) => Err(Unopened {
                 path: file.path(0).into(),
                 why,
@@ -512,6 +552,30 @@ impl Segment {
         })
     }
 
+    /// Opens the segment that `manifest` names as its `index`-th, of which the file at `path` has what was
+    /// needed so far.
+    ///
+    /// # Errors
+    /// An object that is missing, damaged or out of reach; a disk that fails.
+    ///
+    /// # Panics
+    /// If the manifest has no such segment.
+    pub(crate) fn open_cached(
+        cache: &Arc<Cache>,
+        path: PathBuf,
+        manifest: &Manifest,
+        index: u32,
+    ) -> Result<Self, StoreError> {
+        let object = cache.open(&path, manifest, index)?;
+        let file = SegmentFile::open(vec![path])
+            .map_err(|error| error.about(|| "the cache's file".into()))?;
+        Ok(Self {
+            file,
+            header: Arc::clone(&object.header().header),
+            object: Some(object),
+        })
+    }
+
     /// What the header says.
     pub fn description(&self) -> &SegmentDescription {
         &self.header.description
@@ -534,7 +598,7 @@ impl Segment {
             layout,
             panels,
             ..
-        } = &self.header;
+        } = &*self.header;
         description.encode_header(layout, panels)
     }
 
@@ -580,10 +644,39 @@ impl Segment {
         self.check_panel(limb, column, unpack_into(pieces))
     }
 
+    /// Where the file is a cache: the object that has all of the segment.
+    pub(crate) fn object(&self) -> Option<&Arc<CachedSegment>> {
+        self.object.as_ref()
+    }
+
+    /// Checks the header that the object has, if there is an object.
+    pub(crate) fn check_object(&self) -> Result<(), StoreError> {
+        self.object
+            .as_ref()
+            .map_or(Ok(()), |it| it.check_header(&self.header_bytes()))
+    }
+
+    /// The place of a panel among those of the segment. Panics if there is no such panel.
+    pub(crate) fn panel_number(&self, limb: usize, column: usize) -> usize {
+        let panel = self.header.description.panel_number(limb, column);
+        panel.expect("the segment has the panel")
+    }
+
+    /// Begins to fetch panels of a limb that will be read soon, where they have to be fetched.
+    ///
+    /// # Panics
+    /// If there is no such panel.
+    pub fn fetch_ahead(&self, limb: usize, columns: impl IntoIterator<Item = u32>) {
+        if let Some(object) = &self.object {
+            for column in columns {
+                object.fetch_ahead(self.panel_number(limb, column as usize));
+            }
+        }
+    }
+
     /// Where a panel lies. Panics if there is no such panel.
     pub(crate) fn panel_place(&self, limb: usize, column: usize) -> PanelPlace {
-        let panel = self.header.description.panel_number(limb, column);
-        self.place(panel.expect("the segment has the panel"))
+        self.place(self.panel_number(limb, column))
     }
 
     fn place(&self, panel: usize) -> PanelPlace {
@@ -591,7 +684,7 @@ impl Segment {
             description,
             layout,
             ..
-        } = &self.header;
+        } = &*self.header;
         PanelPlace {
             directory: directory_of(panel, description.index, self.file.directories()),
             offset: layout.panel_offset(panel),
@@ -692,6 +785,9 @@ impl Segment {
     /// Checks one panel and leaves nothing of it in the system's cache.
     pub(crate) fn verify_and_forget(&self, limb: usize, column: usize) -> Result<(), StoreError> {
         let panel = self.header.description.panel_number(limb, column)?;
+        if let Some(object) = &self.object {
+            return object.check_object(panel);
+        }
         let checked = self.check_panel(limb, column, |_| ());
         self.file.forget_cached(self.place(panel));
         checked
@@ -711,6 +807,12 @@ impl Segment {
         mut visit: impl FnMut(&[u8]),
     ) -> Result<(), StoreError> {
         let panel = self.header.description.panel_number(limb, column)?;
+        if let Some(object) = &self.object {
+            let bytes = object.read(panel)?;
+            let packed = &bytes[..self.header.layout.packed as usize];
+            packed.chunks(CHUNK_BYTES).for_each(visit);
+            return Ok(());
+        }
         let damaged = |error| self.panel_damaged(limb, column, error);
         let Layout { stride, packed, .. } = self.header.layout;
         let place = self.place(panel);

@@ -85,6 +85,12 @@ impl ResidentSegment {
         })
     }
 
+    /// Whether a panel is in memory. Panics if there is no such panel.
+    fn has(&self, limb: usize, column: usize) -> bool {
+        let columns = self.segment.description().columns as usize;
+        self.panels[limb * columns + column].panel.get().is_some()
+    }
+
     fn panel(&self, limb: usize, column: usize) -> Option<Result<Arc<Panel>, StoreError>> {
         let description = self.segment.description();
         let columns = description.columns as usize;
@@ -308,6 +314,19 @@ impl Snapshot {
                 limb,
                 column,
             }))
+    }
+
+    /// Begins to fetch those panels of a limb of a segment that neither memory nor the disk has, where they
+    /// are in object storage.
+    ///
+    /// # Panics
+    /// If there is no such panel.
+    pub fn fetch_ahead(&self, segment: usize, limb: usize, columns: impl IntoIterator<Item = u32>) {
+        if let OpenSegment::Resident(resident) = &self.segments[segment] {
+            let is_absent = |column: &u32| !resident.has(limb, *column as usize);
+            let absent = columns.into_iter().filter(is_absent);
+            resident.segment.fetch_ahead(limb, absent);
+        }
     }
 
     /// A segment's file, from which panels are read without staying in memory. Panics if there is no

@@ -4,7 +4,7 @@
 //! after it. So a crash at any point leaves the old state or the new one, and what no
 //! row names is swept when the store is opened. One process at a time has a store.
 
-use crate::catalogue::{Catalogue, Record, Striping, Table};
+use crate::catalogue::{Catalogue, Change, Record, Striping, Table};
 use crate::directories::{CATALOGUE, Directories, SEGMENTS, segment_name};
 use crate::error::{Fault, StoreError};
 use crate::files::{
@@ -12,12 +12,15 @@ use crate::files::{
     remove_if_there, rename, rename_durably, sweep, sync_directory,
 };
 use crate::id::{DatasetId, Digest};
+use crate::location::Location;
 use crate::manifest::Manifest;
+use crate::objects::Objects;
 use crate::placement::Placement;
 use crate::segment::{Segment, Stripes, forget_cached};
 use crate::snapshot::{OpenSegment, ResidentSegment, Snapshot};
 use crate::tier::Tier;
 use oboro_ring::Parameters;
+use remote::{Remote, check_is_no_cache};
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -116,6 +119,8 @@ struct Shared {
     placement: Placement,
     /// Ciphertext in memory, where there is a budget for it.
     tier: Option<Arc<Tier>>,
+    /// Where the directory is a cache.
+    remote: Option<Remote>,
     state: Mutex<State>,
     /// One in each directory, held as long as anything may still write.
     _locks: Vec<File>,
@@ -135,27 +140,29 @@ impl Shared {
     /// Takes the store in these directories as it is, with those that are `added` to it. `elsewhere` says
     /// what else to choose if another process has it.
     fn open(
-        directories: Directories,
+        location: Location,
         added: Added,
         placement: Placement,
         tier: Option<Arc<Tier>>,
         elsewhere: &'static str,
     ) -> Result<Self, StoreError> {
+        let directories = location.directories();
+        let home = directories.home();
         let take = |path: &Path| lock(&path.join("lock"), path, elsewhere);
-        let mut locks = vec![take(directories.home())?];
-        has_catalogue(&directories)?;
-        let mut catalogue = Catalogue::open(&directories.home().join(CATALOGUE))?;
-        let striped = catalogue.striped()?;
-        match added {
-            Added::Refused => directories.check_all(striped)?,
-            Added::Welcome => {
-                directories.check(striped)?;
-                if directories.count() > striped.map_or(1, |striped| striped.directories) {
-                    directories.mark_new(catalogue.identify()?)?;
-                    catalogue.set_directories(directories.count())?;
-                }
+        let mut locks = vec![take(home)?];
+        let (remote, catalogue) = match &location {
+            Location::Directories(_) => {
+                check_is_no_cache(home)?;
+                has_catalogue(&directories)?;
+                (None, open_catalogue(&directories, added)?)
             }
-        }
+            Location::Objects {
+                url, cache_bytes, ..
+            } => {
+                let (remote, catalogue) = Remote::open(Objects::open(url)?, home, *cache_bytes)?;
+                (Some(remote), catalogue)
+            }
+        };
         for further in directories.paths().skip(1) {
             locks.push(take(further)?);
         }
@@ -163,6 +170,7 @@ impl Shared {
             directories,
             placement,
             tier,
+            remote,
             state: Mutex::new(State {
                 catalogue,
                 snapshots: HashMap::new(),
@@ -187,6 +195,38 @@ impl Shared {
     fn files(&self, striping: &Striping, id: DatasetId, index: u32) -> Vec<PathBuf> {
         let directories = striping.directories(index);
         self.directories.of_segment(id, index, directories)
+    }
+
+    /// Opens the segment that `manifest` names as its `index`-th, of which these are the files.
+    fn open_segment(
+        &self,
+        mut paths: Vec<PathBuf>,
+        manifest: &Manifest,
+        index: u32,
+    ) -> Result<Segment, StoreError> {
+        match &self.remote {
+            None => Segment::open_expected(paths, manifest, index),
+            Some(remote) => {
+                self.ensure_dataset(manifest.dataset)?;
+                let path = paths.swap_remove(0);
+                Segment::open_cached(&remote.cache, path, manifest, index)
+            }
+        }
+    }
+
+    /// Makes a change of what is published: where there is an object of the catalogue, there first.
+    fn make(&self, catalogue: &mut Catalogue, change: Change) -> Result<(), StoreError> {
+        if let Some(remote) = &self.remote {
+            remote.write(catalogue, Some(change))?;
+        }
+        catalogue.make(change)
+    }
+
+    /// Removes what there is of a dataset's segments from `first` on beside its files.
+    fn remove_objects(&self, dataset: DatasetId, first: usize) {
+        if let Some(remote) = &self.remote {
+            remote.remove_segments(dataset, first);
+        }
     }
 
     fn reserve(&self) -> PathBuf {
@@ -249,6 +289,23 @@ impl Shared {
     }
 }
 
+/// Opens the catalogue of a store in these directories, and takes note of those that are new.
+fn open_catalogue(directories: &Directories, added: Added) -> Result<Catalogue, StoreError> {
+    let mut catalogue = Catalogue::open(&directories.home().join(CATALOGUE))?;
+    let striped = catalogue.striped()?;
+    match added {
+        Added::Refused => directories.check_all(striped)?,
+        Added::Welcome => {
+            directories.check(striped)?;
+            if directories.count() > striped.map_or(1, |striped| striped.directories) {
+                directories.mark_new(catalogue.identify()?)?;
+                catalogue.set_directories(directories.count())?;
+            }
+        }
+    }
+    Ok(catalogue)
+}
+
 /// What becomes of directories that a store has not had so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Added {
@@ -290,54 +347,51 @@ fn check_name(name: &str) -> Result<(), StoreError> {
 }
 
 impl Store {
-    /// Bytes of buffers that a store of so many directories reads into if it has a budget.
-    pub fn read_buffers(directories: usize) -> u64 {
-        Tier::buffers(directories)
-    }
-
     /// Opens the store in these directories, making an empty one where there is none, adding to it those
     /// that it has not had so far, and sweeps what a crash may have left. Fails if another process has it
     /// open, and unless all directories that it has are given, in order.
     pub fn open(directories: impl Into<Directories>) -> Result<Self, StoreError> {
-        Self::open_on(directories, Placement::default())
+        Self::open_on(directories.into(), Placement::default())
     }
 
     /// The same, with ciphertext in memory placed as asked for. Fails as well if this process may not
     /// have memory on a node that is named.
     pub fn open_on(
-        directories: impl Into<Directories>,
+        location: impl Into<Location>,
         placement: Placement,
     ) -> Result<Self, StoreError> {
         placement.check()?;
-        Self::open_with(directories.into(), placement, None)
+        Self::open_with(location.into(), placement, None)
     }
 
     /// The same with at most `budget` bytes of ciphertext in memory, an equal share on each node that
-    /// datasets are placed on. Buffers for reading take up to [`read_buffers`](Self::read_buffers) bytes
-    /// besides.
+    /// datasets are placed on. Buffers for reading take up to [`read_buffers`](Location::read_buffers)
+    /// bytes besides.
     pub fn open_within(
-        directories: impl Into<Directories>,
+        location: impl Into<Location>,
         budget: u64,
         placement: Placement,
     ) -> Result<Self, StoreError> {
-        let directories = directories.into();
+        let location = location.into();
         placement.check()?;
-        let tier = Tier::new(budget, &placement, directories.count())?;
-        Self::open_with(directories, placement, Some(Arc::new(tier)))
+        let tier = Tier::new(budget, &placement, location.directories().count())?;
+        Self::open_with(location, placement, Some(Arc::new(tier)))
     }
 
     fn open_with(
-        directories: Directories,
+        location: Location,
         placement: Placement,
         tier: Option<Arc<Tier>>,
     ) -> Result<Self, StoreError> {
-        if !has_catalogue(&directories)? {
+        if let Location::Directories(directories) = &location
+            && !has_catalogue(directories)?
+        {
             // Of a store whose home is not mounted, nothing must be made in its place.
             directories.check(None)?;
         }
-        ensure_directories(directories.home())?;
+        ensure_directories(location.directories().home())?;
         let elsewhere = "directory for the store";
-        let shared = Shared::open(directories, Added::Welcome, placement, tier, elsewhere)?;
+        let shared = Shared::open(location, Added::Welcome, placement, tier, elsewhere)?;
         for datasets in shared.directories.of_datasets() {
             ensure_directory(&datasets)?;
         }
@@ -550,19 +604,29 @@ impl Store {
         let manifest = stored_manifest(&pending)?;
         let there = published.map_or(0, |published| published.segments.len());
         let striping = state.catalogue.striping(dataset)?;
-        for index in there as u32..manifest.segments.len() as u32 {
+        let new = there as u32..manifest.segments.len() as u32;
+        for index in new.clone() {
             let paths = self.shared.files(&striping, dataset, index);
             if length(&paths[0])?.is_none() {
                 return Err(StoreError::NotComplete { dataset, index });
             }
-            Segment::open_expected(paths, &manifest, index)?;
+            self.shared.open_segment(paths, &manifest, index)?;
+        }
+        if let Some(remote) = &self.shared.remote
+            && let Some(index) = remote.missing(&manifest, new)?
+        {
+            // Then its file must not pass for it either.
+            let paths = self.shared.files(&striping, dataset, index);
+            remove_if_there(&paths[0])?;
+            return Err(StoreError::NotComplete { dataset, index });
         }
         // A segment that is here may owe its name to a rename that could not be made durable.
         let directories = self.shared.dataset(dataset)?;
         directories
             .iter()
             .try_for_each(|path| sync_directory(path))?;
-        state.catalogue.publish(dataset)?;
+        self.shared
+            .make(&mut state.catalogue, Change::Publish(dataset))?;
         Ok(Published {
             version: manifest.version,
             root: manifest.root(),
@@ -618,7 +682,7 @@ impl Store {
         let striping = state.catalogue.striping(record.id)?;
         for index in segments.len() as u32..manifest.segments.len() as u32 {
             let paths = self.shared.files(&striping, record.id, index);
-            let segment = Segment::open_expected(paths, &manifest, index)?;
+            let segment = self.shared.open_segment(paths, &manifest, index)?;
             segments.push(match &self.shared.tier {
                 None => {
                     let resident = ResidentSegment::new(segment, homes.clone())?;
@@ -667,14 +731,16 @@ impl Store {
         let Some(published) = state.catalogue.by_name(Table::Dataset, name)? else {
             return self.cancel(&mut state, name);
         };
-        self.shared
-            .change_to_free(&mut state.catalogue, |it| it.delete(published.id))?;
+        self.shared.change_to_free(&mut state.catalogue, |it| {
+            self.shared.make(it, Change::Delete(published.id))
+        })?;
         state.snapshots.remove(&published.id);
         state
             .replaced
             .retain(|older| older.manifest().dataset != published.id);
         state.stop_receiving(published.id);
         self.shared.remove_dataset(published.id)?;
+        self.shared.remove_objects(published.id, 0);
         self.shared.fill_reserve();
         Ok(published.id)
     }
@@ -698,6 +764,7 @@ impl Store {
         // here the row goes last: without its segments the upload is at its beginning.
         let there = published.as_ref().map_or(0, |older| older.segments.len());
         self.shared.sweep(pending.id, there)?;
+        self.shared.remove_objects(pending.id, there);
         self.shared.change_to_free(&mut state.catalogue, |it| {
             it.cancel_upload(pending.id, there)
         })?;
@@ -817,12 +884,19 @@ impl SegmentReceiver {
             return Err(error);
         }
         let verified = Segment::open_expected(self.partials.clone(), &self.manifest, index)
-            .and_then(|segment| segment.verify());
+            .and_then(|segment| segment.verify())
+            .and_then(|()| self.put_object());
         // From here on nothing may cancel the upload in between.
         let _state = self.shared.state();
         self.check_cancelled()?;
         match verified {
-            Ok(()) => self.publish_names(),
+            Ok(()) => {
+                self.publish_names()?;
+                if let Some(remote) = &self.shared.remote {
+                    remote.cache.add(dataset, index, self.paths[0].clone());
+                }
+                Ok(())
+            }
             Err(StoreError::Damaged { subject, fault, .. }) => {
                 self.discard()?;
                 Err(StoreError::SegmentRefused {
@@ -834,6 +908,16 @@ impl SegmentReceiver {
             }
             Err(other) => Err(other),
         }
+    }
+
+    /// Writes the segment's object, where there are such.
+    fn put_object(&self) -> Result<(), StoreError> {
+        let Some(remote) = &self.shared.remote else {
+            return Ok(());
+        };
+        let partial = &self.partials[0];
+        let file = File::open(partial).map_err(io_error("open", partial))?;
+        remote.put_segment(self.manifest.dataset, self.index, file)
     }
 
     fn check_cancelled(&self) -> Result<(), StoreError> {
@@ -915,6 +999,7 @@ fn has_catalogue(directories: &Directories) -> Result<bool, StoreError> {
 
 /// Refuses directories that are no store's.
 fn check_is_store(directories: &Directories) -> Result<(), StoreError> {
+    check_is_no_cache(directories.home())?;
     match has_catalogue(directories)? {
         true => Ok(()),
         false => Err(StoreError::NoStore {
@@ -950,12 +1035,35 @@ fn holds_anything(directory: &Path) -> Result<bool, StoreError> {
 /// Removes every file that no row of the catalogue names.
 fn sweep_all(shared: &Shared) -> Result<(), StoreError> {
     let state = shared.state();
+    let is_cache = shared.remote.is_some();
     let mut directories = shared.directories.paths();
-    directories.try_for_each(|directory| sweep_directory(&state, directory))
+    directories.try_for_each(|directory| sweep_directory(&state, directory, is_cache))?;
+    let Some(remote) = &shared.remote else {
+        return Ok(());
+    };
+    remote.sweep(&state.catalogue)?;
+    let home = shared.directories.home().join(SEGMENTS);
+    for name in names(&home)? {
+        if let Ok(id) = name.parse() {
+            take_into_cache(remote, id, &home.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Tells the cache of the files of a dataset that are left from before.
+fn take_into_cache(remote: &Remote, id: DatasetId, directory: &Path) -> Result<(), StoreError> {
+    for name in names(directory)? {
+        let index = name.strip_suffix(".seg").map(str::parse);
+        if let Some(Ok(index)) = index {
+            remote.cache.add(id, index, directory.join(name));
+        }
+    }
+    Ok(())
 }
 
 /// The same of one directory of the store.
-fn sweep_directory(state: &State, root: &Path) -> Result<(), StoreError> {
+fn sweep_directory(state: &State, root: &Path, is_cache: bool) -> Result<(), StoreError> {
     let datasets = root.join(SEGMENTS);
     for name in names(&datasets)? {
         let Ok(id) = name.parse::<DatasetId>() else {
@@ -966,7 +1074,7 @@ fn sweep_directory(state: &State, root: &Path) -> Result<(), StoreError> {
         let pending = state.catalogue.by_id(Table::Upload, id)?;
         if published.is_none() && pending.is_none() {
             // What only the catalogue forgot must not be lost.
-            match is_forgotten(state, id, &directory)? {
+            match !is_cache && is_forgotten(state, id, &directory)? {
                 true => set_aside(root, id)?,
                 false => remove_dataset(&directory)?,
             }
@@ -1001,6 +1109,7 @@ mod crashes;
 mod damage;
 #[cfg(all(test, target_os = "linux"))]
 mod failures;
+mod remote;
 #[cfg(all(test, target_os = "linux"))]
 mod script;
 mod scrub;

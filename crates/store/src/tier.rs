@@ -171,6 +171,14 @@ struct Load {
     segment: Arc<StreamedSegment>,
 }
 
+impl Load {
+    /// The limb and the column of a panel that is no mask.
+    fn place(&self) -> (usize, usize) {
+        let Part { limb, column } = self.key.part;
+        (limb, column.expect("masks are not read") as usize)
+    }
+}
+
 impl Tier {
     /// What the buffers for so many directories take beside the budget.
     pub(crate) fn buffers(directories: usize) -> u64 {
@@ -319,8 +327,16 @@ impl Tier {
     }
 
     fn read(self: &Arc<Self>, load: Load) {
-        let Part { limb, column } = load.key.part;
-        let column = column.expect("masks are not read") as usize;
+        let (limb, column) = load.place();
+        let segment = &load.segment.segment;
+        match segment.object() {
+            Some(object) if !object.has(segment.panel_number(limb, column)) => self.fetch(load),
+            _ => self.read_file(load),
+        }
+    }
+
+    fn read_file(self: &Arc<Self>, load: Load) {
+        let (limb, column) = load.place();
         let place = load.segment.segment.panel_place(limb, column);
         let PanelPlace { offset, len, .. } = place;
         let file = load.segment.file_to_read(place.directory);
@@ -332,12 +348,18 @@ impl Tier {
             let Some(tier) = tier.upgrade() else { return };
             let segment = &load.segment.segment;
             let panel = match bytes {
-                Ok(bytes) => tier.build(&load, |pieces| {
-                    segment.unpack_panel(limb, column, bytes, pieces)
-                }),
+                Ok(bytes) => tier.unpack(&load, bytes),
                 Err(error) => Err(segment.panel_error(limb, column, error)),
             };
             load.segment.forget_cached(place);
+            match (segment.object(), &panel) {
+                (Some(object), Err(StoreError::Damaged { .. })) => {
+                    object.has_wrongly(segment.panel_number(limb, column));
+                    return tier.fetch(load);
+                }
+                (Some(object), _) => object.used(),
+                (None, _) => {}
+            }
             tier.act(|state, news| state.end(load, panel, Some(len as u64), news));
         });
         self.readers[place.directory].submit(Read {
@@ -356,6 +378,30 @@ impl Tier {
             self.act(|_, _| Vec::new());
         }
         !is_abandoned
+    }
+
+    /// Reads from the object of which the file does not have the panel.
+    fn fetch(self: &Arc<Self>, load: Load) {
+        let (limb, column) = load.place();
+        let segment = Arc::clone(&load.segment);
+        let segment = &segment.segment;
+        let object = segment.object().expect("it has what the file has not");
+        let len = segment.panel_place(limb, column).len;
+        let tier = Arc::downgrade(self);
+        let then = move |bytes: Result<&[u8], StoreError>| {
+            let Some(tier) = tier.upgrade() else { return };
+            let panel = bytes.and_then(|bytes| tier.unpack(&load, bytes));
+            tier.act(|state, news| state.end(load, panel, Some(len as u64), news));
+        };
+        object.fetch(segment.panel_number(limb, column), Box::new(then));
+    }
+
+    fn unpack(&self, load: &Load, bytes: &[u8]) -> Result<Panel, StoreError> {
+        let (limb, column) = load.place();
+        self.build(load, |pieces| {
+            let segment = &load.segment.segment;
+            segment.unpack_panel(limb, column, bytes, pieces)
+        })
     }
 
     fn expand(&self, load: &Load) -> Result<Panel, StoreError> {

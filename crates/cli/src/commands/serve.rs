@@ -6,7 +6,7 @@ use crate::output::{Failure, Output};
 use bytesize::ByteSize;
 use clap::{ValueEnum, value_parser};
 use oboro_server::{Limits, Options, Pin, Server, Tokens};
-use oboro_store::{Directories, Policy, StoreError};
+use oboro_store::{Directories, Location, Policy, StoreError};
 use serde_json::json;
 use std::fs;
 use std::io::IsTerminal;
@@ -17,16 +17,22 @@ use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The directory that datasets are stored in, or several on devices that are read at the same time:
-    /// segments are striped over them. Always all of them, in the same order; new ones are added at the
-    /// end.
+    /// Where datasets are stored: a directory, or several on devices that are read at the same time (segments
+    /// are striped over them; always all of them, in the same order, new ones at the end), or object storage
+    /// as s3://BUCKET/PREFIX (settings in AWS_* variables) or file:///DIRECTORY.
     #[arg(
         long,
-        value_name = "DIR[,DIR...]",
+        value_name = "DIR[,DIR...]|URL",
         required = true,
         value_delimiter = ','
     )]
     data: Vec<PathBuf>,
+    /// With object storage, the directory for uploads under way and for a copy of what was needed.
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// What that copy may take there [default: as much as there is].
+    #[arg(long, value_name = "SIZE", requires = "cache")]
+    cache_size: Option<ByteSize>,
     /// The address to listen on. Beyond loopback, TLS and a token are required.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7171")]
     listen: SocketAddr,
@@ -139,6 +145,29 @@ impl NodeArguments {
     }
 }
 
+impl Arguments {
+    fn location(&self) -> Result<Location, Failure> {
+        let mut urls = self.data.iter().filter_map(|data| data.to_str());
+        match (urls.find(|data| data.contains("://")), &self.cache) {
+            (None, None) => Ok(Directories::new(self.data.clone())?.into()),
+            (None, Some(_)) => {
+                Err("--cache is for object storage; give its URL with --data, or leave --cache out".into())
+            }
+            (Some(_), _) if self.data.len() > 1 => {
+                Err("object storage is one place, without commas; give one URL with --data".into())
+            }
+            (Some(_), None) => Err(
+                "object storage needs a directory here for uploads under way and for what was fetched; give one with --cache".into(),
+            ),
+            (Some(url), Some(cache)) => Ok(Location::Objects {
+                url: url.to_owned(),
+                cache: cache.as_path().into(),
+                cache_bytes: self.cache_size.map_or(u64::MAX, |size| size.as_u64()),
+            }),
+        }
+    }
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum LogFormat {
     Text,
@@ -203,7 +232,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let tokens = arguments.token_file.as_deref().map(tokens).transpose()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let options = Options {
-        data: Directories::new(arguments.data.clone())?,
+        data: arguments.location()?,
         listen: arguments.listen,
         tls,
         tokens,

@@ -10,6 +10,7 @@
 pub mod cgroup;
 pub mod plaintext;
 pub mod proxy;
+pub mod s3;
 
 use cgroup::MemoryGroup;
 use rustix::process::{Pid, Signal, kill_process};
@@ -199,7 +200,7 @@ impl Home {
         self.serve_from("data", options)
     }
 
-    /// The same with its data in these directories.
+    /// The same with its data in these directories, or at this URL.
     pub fn serve_from(&self, data: &str, options: &str) -> Server {
         Server::new(self.start(&format!("{} {options}", serve(data))))
     }

@@ -4,6 +4,7 @@
 //! segments are read, so all else goes on, and what is deleted meanwhile is not missed.
 
 use super::*;
+use crate::files::exists;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
@@ -97,8 +98,9 @@ impl Scrub {
             "directory, or have its server scrub it (`oboro scrub --server URL`)";
         let directories = directories.into();
         check_is_store(&directories)?;
+        let location = Location::Directories(directories);
         let unplaced = Placement::default();
-        let shared = Shared::open(directories, Added::Refused, unplaced, None, ELSEWHERE)?;
+        let shared = Shared::open(location, Added::Refused, unplaced, None, ELSEWHERE)?;
         Self::begin(Arc::new(shared), None)
     }
 
@@ -206,10 +208,16 @@ impl Scrub {
         self.scrubbed.panels += 1;
         self.scrubbed.bytes += read;
         let subject = || format!("panel (limb {limb}, column {column}) of ");
-        let path = || reading.segment.panel_path(limb as usize, column as usize);
+        let path = || match &self.shared.remote {
+            None => reading
+                .segment
+                .panel_path(limb as usize, column as usize)
+                .into(),
+            Some(remote) => reading.target.url(remote),
+        };
         let damage = found(checked)?.map(|fault| Damage {
             panel: Some((limb, column)),
-            ..reading.target.damage(path().into(), &subject(), &fault)
+            ..reading.target.damage(path(), &subject(), &fault)
         });
         Ok(Some(ScrubbedPart { read, damage }))
     }
@@ -218,11 +226,16 @@ impl Scrub {
     fn next_segment(&mut self) -> Result<Option<ScrubbedPart>, StoreError> {
         while let Some(target) = self.waiting.pop_front() {
             let paths = target.files(&self.shared);
+            // An upload may not have come to it, and looking must not make its file.
+            if target.table == Table::Upload && !exists(&paths[0])? {
+                self.total_bytes -= target.bytes();
+                continue;
+            }
             // What is cached from here on was read from the disk since.
             for file in paths.iter().flat_map(File::open) {
                 forget_cached(&file, 0, target.bytes());
             }
-            let (path, why) = match Segment::open_named(paths, &target.manifest, target.index) {
+            let (path, why) = match self.open(&target, paths) {
                 Ok(segment) => {
                     let (read, _) = segment.part_bytes();
                     let limbs = target.manifest.parameters.limb_count() as u32;
@@ -237,7 +250,7 @@ impl Scrub {
                     let damage = None;
                     return Ok(Some(ScrubbedPart { read, damage }));
                 }
-                Err(unopened) => (unopened.path.clone(), unopened.about(String::new)),
+                Err(unopened) => unopened,
             };
             let fault = match why {
                 StoreError::Damaged { fault, .. } => fault,
@@ -255,6 +268,19 @@ impl Scrub {
             }));
         }
         Ok(None)
+    }
+
+    /// Opens a segment and checks its header; otherwise what is at fault, and why.
+    fn open(&self, target: &Target, paths: Vec<PathBuf>) -> Result<Segment, (PathBuf, StoreError)> {
+        let Some(remote) = &self.shared.remote else {
+            return Segment::open_named(paths, &target.manifest, target.index)
+                .map_err(|unopened| (unopened.path.clone(), unopened.about(String::new)));
+        };
+        let opened = self
+            .shared
+            .open_segment(paths, &target.manifest, target.index);
+        let checked = opened.and_then(|segment| segment.check_object().map(|()| segment));
+        checked.map_err(|error| (target.url(remote), error))
     }
 
     /// Whether a dataset was deleted since the scrub began.
@@ -280,6 +306,10 @@ impl Target {
 
     fn files(&self, shared: &Shared) -> Vec<PathBuf> {
         shared.files(&self.striping, self.manifest.dataset, self.index)
+    }
+
+    fn url(&self, remote: &Remote) -> PathBuf {
+        remote.url_of(self.manifest.dataset, self.index).into()
     }
 
     /// A fault in a file of this segment, or in the `part` of it that is named in front.

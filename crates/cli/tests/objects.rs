@@ -1,0 +1,272 @@
+//! Servers whose datasets are in object storage: in a directory, and in S3 where there is a server for it
+//! (make test-s3).
+
+mod common;
+
+use common::plaintext::random_baskets;
+use common::s3::S3;
+use common::{Home, Server, flip, says};
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+/// Object storage of one kind, an owner, and the operator of servers.
+struct Setting {
+    owner: Home,
+    operator: Home,
+    s3: Option<S3>,
+}
+
+impl Setting {
+    fn new(s3: Option<S3>) -> Self {
+        let (owner, operator) = (Home::with_key(), Home::new());
+        owner.write_fimi("rows.dat", &random_baskets(3_000, 20, 96));
+        owner.write("twice.dat", owner.read("rows.dat").repeat(2));
+        if let Some(s3) = &s3 {
+            s3.known_to(&operator);
+            // Not each attempt to reach it.
+            operator.set("OBORO_LOG", "warn");
+        }
+        Self {
+            owner,
+            operator,
+            s3,
+        }
+    }
+
+    /// In a directory, and in S3 if that can be had.
+    fn all() -> impl Iterator<Item = Self> {
+        let s3 = S3::start().map(Some);
+        [None].into_iter().chain(s3).map(Self::new)
+    }
+
+    fn url(&self) -> String {
+        match &self.s3 {
+            Some(s3) => s3.url(),
+            None => format!("file://{}", self.objects().display()),
+        }
+    }
+
+    fn objects(&self) -> PathBuf {
+        match &self.s3 {
+            Some(s3) => s3.objects(),
+            None => self.operator.path("objects"),
+        }
+    }
+
+    /// A server that the owner talks to from now on.
+    fn serve(&self, cache: &str, options: &str) -> Server {
+        let server = self
+            .operator
+            .serve_from(&self.url(), &format!("--cache {cache} {options}"));
+        self.owner.talk_to(server.url());
+        server
+    }
+
+    fn encrypt_and_upload(&self) {
+        self.owner.json("encrypt rows.dat --max-len 3");
+        self.owner.json("upload rows.oboro");
+    }
+
+    /// The names of all objects, without what a write that was cut short left in a directory.
+    fn names(&self) -> Vec<String> {
+        let mut open = vec![self.objects()];
+        let mut names = Vec::new();
+        while let Some(next) = open.pop() {
+            for entry in fs::read_dir(next)
+                .unwrap()
+                .map(|entry| entry.unwrap().path())
+            {
+                match entry.is_dir() {
+                    true => open.push(entry),
+                    false => {
+                        let name = entry.strip_prefix(self.objects()).unwrap();
+                        names.push(name.to_str().unwrap().to_owned());
+                    }
+                }
+            }
+        }
+        names.retain(|name| !name.contains('#'));
+        names.sort();
+        names
+    }
+
+    /// The object of the only dataset's first segment.
+    fn segment(&self) -> PathBuf {
+        let names = self.names();
+        let name = names.iter().find(|name| name.ends_with("00000000.seg"));
+        self.objects().join(name.unwrap())
+    }
+}
+
+const MINE: &str = "mine rows.oboro --min-support 20% --answers moments --verify";
+
+#[test]
+fn what_was_uploaded_is_mined_whatever_the_server_has_here() {
+    for setting in Setting::all() {
+        let owner = &setting.owner;
+        let server = setting.serve("cache", "");
+        setting.encrypt_and_upload();
+        owner.json(&format!("{MINE} rows.dat"));
+        drop(server);
+        // Nothing, less than there is, and what another server left.
+        for (cache, options) in [
+            ("empty", "--moment-cache 0"),
+            ("small", "--moment-cache 0 --cache-size 1MiB"),
+            (
+                "streamed",
+                "--moment-cache 0 --memory 700MiB --cache-size 1MiB",
+            ),
+            ("cache", "--moment-cache 0 --memory 700MiB"),
+        ] {
+            let _server = setting.serve(cache, options);
+            owner.json(&format!("{MINE} rows.dat"));
+            let columns = "mine rows.oboro --min-support 20% --answers columns --verify rows.dat";
+            owner.json(columns);
+        }
+        let _server = setting.serve("empty", "");
+        owner.json("encrypt rows.dat --append-to rows.oboro");
+        assert_eq!(owner.json("upload rows.oboro")["version"], 2);
+        owner.json(&format!("{MINE} twice.dat"));
+        let server = setting.serve("new", "");
+        owner.json(&format!("{MINE} twice.dat"));
+        let scrubbed = owner.json(&format!("scrub --server {}", server.url()));
+        assert_eq!(scrubbed["damaged_parts"], 0);
+        owner.json("delete rows");
+        assert_eq!(setting.names(), ["catalogue.sqlite"]);
+        drop(server);
+        let _server = setting.serve("cache", "");
+        assert_eq!(owner.json("datasets"), serde_json::json!([]));
+    }
+}
+
+#[test]
+fn damaged_and_missing_objects_are_named() {
+    for setting in Setting::all() {
+        let owner = &setting.owner;
+        let server = setting.serve("cache", "");
+        setting.encrypt_and_upload();
+        drop(server);
+        let object = setting.segment();
+        let end = fs::metadata(&object).unwrap().len() as usize - 5000;
+        flip(&object, end);
+        let server = setting.serve("empty", "--moment-cache 0");
+        let ended = owner.run(&format!("scrub --server {} --json", server.url()));
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        says(&ended.stdout, &["segment 0", "digest", "Restore it"]);
+        flip(&object, end);
+        owner.json(&format!("{MINE} rows.dat"));
+        drop(server);
+        // From the first panel on.
+        let mut bytes = fs::read(&object).unwrap();
+        let header = bytes.len() / 10;
+        bytes[header..].fill(0xa5);
+        fs::write(&object, bytes).unwrap();
+        let server = setting.serve("other", "--moment-cache 0");
+        let said = owner.refused(&format!("{MINE} rows.dat"));
+        says(
+            &said,
+            &["panel (limb", "segment 0", "00000000.seg", "digest"],
+        );
+        drop(server);
+        fs::remove_file(&object).unwrap();
+        let server = setting.serve("third", "");
+        let said = owner.refused(&format!("{MINE} rows.dat"));
+        says(&said, &["segment 0", "is missing", "00000000.seg"]);
+        // What the first server has here is right, and so enough.
+        drop(server);
+        let _server = setting.serve("cache", "");
+        owner.json(&format!("{MINE} rows.dat"));
+    }
+}
+
+#[test]
+fn of_two_servers_the_later_one_writes() {
+    for setting in Setting::all() {
+        let owner = &setting.owner;
+        let first = setting.serve("cache", "");
+        setting.encrypt_and_upload();
+        let second = setting.serve("other", "");
+        owner.talk_to(first.url());
+        let said = owner.refused("delete rows");
+        says(&said, &["another server writes", "only one"]);
+        owner.json(&format!("{MINE} rows.dat"));
+        owner.talk_to(second.url());
+        owner.json("delete rows");
+    }
+}
+
+#[test]
+fn places_that_make_no_sense_are_refused() {
+    let home = Home::new();
+    for (line, said) in [
+        ("--data s3://bucket/a,data --cache c", "without commas"),
+        ("--data s3://bucket/a", "--cache"),
+        ("--data data --cache c", "--cache is for object storage"),
+        ("--data gs://bucket --cache c", "s3://BUCKET/PREFIX"),
+    ] {
+        let ended = home.run(&format!("serve {line} --listen 127.0.0.1:0"));
+        says(&ended.refusal(), &[said]);
+    }
+    home.misused("serve --data data --cache-size 1GiB");
+}
+
+#[test]
+fn a_server_out_of_reach_is_told_and_comes_back() {
+    let Some(s3) = S3::start() else { return };
+    let mut setting = Setting::new(Some(s3));
+    let server = setting.serve("cache", "");
+    setting.encrypt_and_upload();
+    drop(server);
+    let _server = setting.serve("empty", "--moment-cache 0");
+    setting.s3.as_mut().unwrap().stop();
+    let said = setting.owner.refused(&format!("{MINE} rows.dat"));
+    says(&said, &["s3://bucket", "cannot be reached"]);
+    let refused = setting.owner.run("delete rows");
+    says(
+        &refused.refusal(),
+        &["cannot be reached", "catalogue.sqlite"],
+    );
+    let start = format!("serve --data {} --cache third", setting.url());
+    says(
+        &setting.operator.run(&start).refusal(),
+        &["cannot be reached", "AWS_"],
+    );
+    setting.s3.as_mut().unwrap().resume();
+    setting.owner.json(&format!("{MINE} rows.dat"));
+    setting.owner.json("delete rows");
+    assert_eq!(setting.names(), ["catalogue.sqlite"]);
+}
+
+/// Moments are what it is about: it may sleep.
+#[test]
+fn a_server_killed_while_it_publishes_leaves_the_old_state_or_the_new_one() {
+    for setting in Setting::all() {
+        let owner = &setting.owner;
+        let mut server = setting.serve("cache", "");
+        for round in 0..8u64 {
+            let cache = ["cache", "cache", "other", "empty"][round as usize % 4];
+            let bundle = format!("r{round}.oboro");
+            owner.json(&format!("encrypt rows.dat --out {bundle} --max-len 2"));
+            let upload = format!("upload {bundle} --name rows");
+            for line in [upload.as_str(), "delete rows"] {
+                let mut process = owner.start(line);
+                thread::sleep(Duration::from_millis(20 + 37 * (round * 7 % 8)));
+                server.kill();
+                process.kill();
+                let _ = fs::remove_dir_all(setting.operator.path("empty"));
+                server = setting.serve(cache, "");
+                let there = owner.json("datasets");
+                if !there.as_array().unwrap().is_empty() {
+                    let mine = format!("mine {bundle} --name rows --min-support 20%");
+                    owner.json(&format!("{mine} --verify rows.dat"));
+                } else if line == upload {
+                    owner.json(&upload);
+                }
+            }
+            let _ = owner.run("delete rows");
+            assert_eq!(setting.names(), ["catalogue.sqlite"], "round {round}");
+        }
+    }
+}

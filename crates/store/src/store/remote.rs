@@ -1,0 +1,241 @@
+//! A store whose bytes are objects, of which the directory is a cache.
+//!
+//! Everything published is below one prefix: `segments/DATASET/INDEX.seg`, with the bytes of segment files,
+//! and `catalogue.sqlite`, which names them. The catalogue's object is written before the one here, and
+//! before the caller is told; segments come before it and go after it. So any server that is given an empty
+//! directory serves all that was ever said to be published.
+//!
+//! One server at a time writes. Whoever starts takes the catalogue over by writing it with a number of its
+//! own, on the condition that it is as it was read; from then on a server that had it before cannot write
+//! it any more, and so cannot publish what the new one has swept.
+
+use crate::catalogue::{Catalogue, Change, Table};
+use crate::directories::{CATALOGUE, SEGMENTS};
+use crate::error::StoreError;
+use crate::files::{remove_if_there, replace};
+use crate::id::{DatasetId, Digest};
+use crate::manifest::Manifest;
+use crate::objects::{Cache, Objects, Trouble, Unreplaced, object_of};
+use object_store::UpdateVersion;
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The file that says of which objects a directory is the cache.
+const MARKER: &str = "objects";
+
+pub(super) struct Remote {
+    pub(super) cache: Arc<Cache>,
+    catalogue: Mutex<CatalogueObject>,
+}
+
+/// The catalogue's object as this server left it.
+struct CatalogueObject {
+    /// None: it has never been there.
+    version: Option<UpdateVersion>,
+    server: i64,
+    /// What was written by requests of which the end is not known.
+    unsure: Vec<Digest>,
+}
+
+/// The URL of the objects of which a directory is the cache.
+fn marked(directory: &Path) -> Option<String> {
+    fs::read_to_string(directory.join(MARKER)).ok()
+}
+
+/// Refuses a directory that is a cache.
+pub(super) fn check_is_no_cache(directory: &Path) -> Result<(), StoreError> {
+    match marked(directory) {
+        None => Ok(()),
+        Some(url) => Err(StoreError::IsCache {
+            path: directory.into(),
+            url,
+        }),
+    }
+}
+
+/// Makes a directory the cache of the objects at `url`, which it may be already.
+fn mark(directory: &Path, url: &str) -> Result<(), StoreError> {
+    match marked(directory) {
+        Some(marked) if marked == url => Ok(()),
+        Some(url) => Err(StoreError::IsCache {
+            path: directory.into(),
+            url,
+        }),
+        None if directory.join(CATALOGUE).exists() => Err(StoreError::IsNoCache {
+            path: directory.into(),
+            url: url.into(),
+        }),
+        None => replace(&directory.join(MARKER), url.as_bytes()),
+    }
+}
+
+impl Remote {
+    /// Takes the objects over, with their cache in a directory that this process has locked, and what they
+    /// say is published.
+    pub(super) fn open(
+        objects: Objects,
+        directory: &Path,
+        cache_bytes: u64,
+    ) -> Result<(Self, Catalogue), StoreError> {
+        mark(directory, objects.url())?;
+        let path = directory.join(CATALOGUE);
+        let mut catalogue = match Catalogue::open(&path) {
+            // There is another.
+            Err(StoreError::CatalogueDamaged { .. }) => {
+                remove_if_there(&directory.join("catalogue.sqlite-journal"))?;
+                remove_if_there(&path)?;
+                Catalogue::open(&path)?
+            }
+            opened => opened?,
+        };
+        let found = found(&objects, &mut catalogue)?;
+        let remote = Self {
+            cache: Arc::new(Cache::new(objects, cache_bytes)),
+            catalogue: Mutex::new(found),
+        };
+        remote.write(&catalogue, None)?;
+        Ok((remote, catalogue))
+    }
+
+    fn objects(&self) -> &Objects {
+        self.cache.objects()
+    }
+
+    /// The URL of a segment's object.
+    pub(super) fn url_of(&self, dataset: DatasetId, index: u32) -> String {
+        self.objects().url_of(&object_of(dataset, index))
+    }
+
+    /// Writes the catalogue's object as it will be after a change.
+    pub(super) fn write(
+        &self,
+        catalogue: &Catalogue,
+        change: Option<Change>,
+    ) -> Result<(), StoreError> {
+        let mut object = self
+            .catalogue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let image = catalogue.image_after(change, object.server)?;
+        let digest = Digest::of(&image);
+        let mut written = self
+            .objects()
+            .replace(CATALOGUE, image.clone(), object.version.clone());
+        if let Err(Unreplaced::Changed) = written
+            && let Ok((found, version)) = self.objects().get(CATALOGUE)
+            && object.unsure.contains(&Digest::of(&found))
+        {
+            written = self.objects().replace(CATALOGUE, image, Some(version));
+        }
+        match written {
+            Ok(version) => {
+                object.version = Some(version);
+                object.unsure.clear();
+                Ok(())
+            }
+            Err(Unreplaced::Changed) => Err(StoreError::OtherServer {
+                url: self.objects().url().into(),
+            }),
+            Err(Unreplaced::Trouble(trouble)) => {
+                object.unsure.push(digest);
+                Err(self.objects().failed(CATALOGUE, &trouble))
+            }
+        }
+    }
+
+    /// Writes the object of a complete segment.
+    pub(super) fn put_segment(
+        &self,
+        dataset: DatasetId,
+        index: u32,
+        file: File,
+    ) -> Result<(), StoreError> {
+        let name = object_of(dataset, index);
+        let written = self.objects().put_file(&name, file);
+        written.map_err(|trouble| self.objects().failed(&name, &trouble))
+    }
+
+    /// The first of these segments of a dataset that has no object of the right length.
+    pub(super) fn missing(
+        &self,
+        manifest: &Manifest,
+        segments: Range<u32>,
+    ) -> Result<Option<u32>, StoreError> {
+        let directory = format!("{SEGMENTS}/{}", manifest.dataset);
+        let listed = self.objects().list(&directory);
+        let listed = listed.map_err(|trouble| self.objects().failed(&directory, &trouble))?;
+        let lengths: HashMap<String, u64> = listed.into_iter().collect();
+        let is_missing = |index: &u32| {
+            let bytes = manifest.segments[*index as usize].bytes;
+            lengths.get(&object_of(manifest.dataset, *index)) != Some(&bytes)
+        };
+        Ok(segments.into_iter().find(is_missing))
+    }
+
+    /// Removes the objects of a dataset's segments from `first` on, as far as that is possible now: those
+    /// that stay are swept by the next server.
+    pub(super) fn remove_segments(&self, dataset: DatasetId, first: usize) {
+        self.cache.forget(dataset, first);
+        if let Ok(listed) = self.objects().list(&format!("{SEGMENTS}/{dataset}")) {
+            let stay: HashSet<String> = (0..first as u32)
+                .map(|index| object_of(dataset, index))
+                .collect();
+            let names = listed.into_iter().map(|(name, _)| name);
+            let _ = self
+                .objects()
+                .delete(names.filter(|name| !stay.contains(name)).collect());
+        }
+    }
+
+    /// Removes every object of a segment that the catalogue here does not name, be it as one of an upload.
+    pub(super) fn sweep(&self, catalogue: &Catalogue) -> Result<(), StoreError> {
+        let mut named = HashSet::new();
+        for table in [Table::Dataset, Table::Upload] {
+            for record in catalogue.all(table)? {
+                // Where a manifest is damaged nothing is removed: that dataset reports it when used.
+                let manifest = super::stored_manifest(&record)?;
+                let indices = 0..manifest.segments.len() as u32;
+                named.extend(indices.map(|index| object_of(record.id, index)));
+            }
+        }
+        let objects = self.objects();
+        let failed = |trouble: Trouble| objects.failed(SEGMENTS, &trouble);
+        let listed = objects.list(SEGMENTS).map_err(failed)?.into_iter();
+        let names = listed.map(|(name, _)| name);
+        let unnamed: Vec<String> = names.filter(|name| !named.contains(name)).collect();
+        objects.delete(unnamed).map_err(failed)
+    }
+}
+
+/// The catalogue's object as it is, which becomes the catalogue here.
+fn found(objects: &Objects, catalogue: &mut Catalogue) -> Result<CatalogueObject, StoreError> {
+    let failed = |trouble: Trouble| objects.failed(CATALOGUE, &trouble);
+    let (version, server) = match objects.get(CATALOGUE) {
+        Ok((image, version)) => {
+            let before = catalogue.adopt(&image, &objects.url_of(CATALOGUE))?;
+            (Some(version), before + 1)
+        }
+        Err(Trouble::Missing) => {
+            let is_empty = objects.list(SEGMENTS).map_err(failed)?.is_empty()
+                && catalogue.all(Table::Dataset)?.is_empty();
+            if !is_empty {
+                return Err(StoreError::CatalogueObjectMissing {
+                    url: objects.url().into(),
+                });
+            }
+            (None, 1)
+        }
+        Err(trouble) => return Err(failed(trouble)),
+    };
+    Ok(CatalogueObject {
+        version,
+        server,
+        unsure: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,473 @@
+//! A store in object storage, here a directory, whatever happens to its cache, its objects and servers
+//! beside it.
+
+use super::super::*;
+use crate::objects::object_of;
+use crate::testing::{COLUMNS, ID, append, bundle, files, residues, send, two_limbs};
+use crate::{Arrival, Bundle, ErrorKind, Part, Snapshot};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::mpsc::channel;
+use tempfile::TempDir;
+
+const BLOCKS: [u32; 2] = [2, 3];
+
+struct Setting {
+    directory: TempDir,
+    bundle: Bundle,
+}
+
+impl Setting {
+    fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        let bundle = bundle(&directory.path().join("a.oboro"), &two_limbs(), &BLOCKS);
+        Self { directory, bundle }
+    }
+
+    /// With the dataset published; no server has it open.
+    fn published() -> Self {
+        let setting = Self::new();
+        setting.publish(&setting.open("cache"));
+        setting
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn location(&self, cache: &str, cache_bytes: u64) -> Location {
+        Location::Objects {
+            url: format!("file://{}", self.path("objects").display()),
+            cache: self.path(cache),
+            cache_bytes,
+        }
+    }
+
+    fn try_open(&self, cache: &str) -> Result<Store, StoreError> {
+        Store::open_on(self.location(cache, u64::MAX), Placement::default())
+    }
+
+    fn open(&self, cache: &str) -> Store {
+        self.try_open(cache).unwrap()
+    }
+
+    fn publish(&self, store: &Store) {
+        send(store, &self.bundle);
+        store.publish(ID).unwrap();
+    }
+
+    fn object(&self, index: u32) -> PathBuf {
+        self.path("objects").join(object_of(ID, index))
+    }
+
+    fn cached(&self, cache: &str, index: u32) -> PathBuf {
+        self.path(cache).join(object_of(ID, index))
+    }
+
+    fn objects(&self) -> Vec<String> {
+        let names = files(&self.path("objects")).into_iter();
+        names
+            .map(|path| path.to_str().unwrap().to_owned())
+            .collect()
+    }
+
+    /// Where a panel lies in the file of its segment: its first byte.
+    fn place(&self, index: u32, limb: usize, column: usize) -> u64 {
+        let segment = self.bundle.open_segment(index).unwrap();
+        segment.panel_place(limb, column).offset
+    }
+
+    /// Compares all panels with what was written.
+    fn check(&self, snapshot: &Snapshot) {
+        for index in 0..BLOCKS.len() {
+            for limb in 0..2 {
+                for column in 0..COLUMNS as usize {
+                    self.check_panel(snapshot, index, limb, column).unwrap();
+                }
+            }
+        }
+    }
+
+    fn check_panel(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        limb: usize,
+        column: usize,
+    ) -> Result<(), StoreError> {
+        let panel = snapshot.panel(index, limb, column)?;
+        let segment = self.bundle.open_segment(index as u32).unwrap();
+        let all: Vec<u32> = panel.pieces().flatten().copied().collect();
+        assert!(all == residues(segment.description(), limb, column));
+        Ok(())
+    }
+}
+
+fn flip(path: &Path, at: u64) {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+}
+
+fn bytes_of(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().blocks() * 512
+}
+
+#[test]
+fn an_empty_directory_serves_all_that_was_published_and_fetches_only_what_is_used() {
+    let setting = Setting::published();
+    for index in 0..2 {
+        let object = fs::read(setting.object(index)).unwrap();
+        assert!(object == fs::read(setting.bundle.segment_path(index)).unwrap());
+    }
+    let store = setting.open("other");
+    let snapshot = store.snapshot("a").unwrap();
+    assert_eq!(snapshot.root(), setting.bundle.manifest().root());
+    setting.check_panel(&snapshot, 1, 0, 1).unwrap();
+    let (first, second) = (setting.place(1, 0, 0), setting.place(1, 0, 1));
+    let stride = second - first;
+    assert_eq!(bytes_of(&setting.cached("other", 1)), first + stride);
+    assert_eq!(
+        bytes_of(&setting.cached("other", 0)),
+        setting.place(0, 0, 0)
+    );
+    setting.check(&snapshot);
+
+    // The next server finds it there, and the objects are not asked.
+    drop((snapshot, store));
+    let store = setting.open("other");
+    for index in 0..2 {
+        fs::remove_file(setting.object(index)).unwrap();
+    }
+    setting.check(&store.snapshot("a").unwrap());
+}
+
+#[test]
+fn wrong_bytes_in_the_cache_are_fetched_again_and_wrong_objects_are_named() {
+    let setting = Setting::published();
+    let at = setting.place(1, 1, 0);
+    for place in [0, 100, at] {
+        flip(&setting.cached("cache", 1), place);
+    }
+    setting.check(&setting.open("cache").snapshot("a").unwrap());
+    let repaired = fs::read(setting.cached("cache", 1)).unwrap();
+    assert!(repaired == fs::read(setting.object(1)).unwrap());
+
+    flip(&setting.object(1), at);
+    setting.check(&setting.open("cache").snapshot("a").unwrap());
+    let store = setting.open("other");
+    let snapshot = store.snapshot("a").unwrap();
+    let error = setting.check_panel(&snapshot, 1, 1, 0).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DataLoss);
+    let said = error.to_string();
+    for part in [
+        "limb 1, column 0",
+        "segment 1",
+        "file://",
+        "00000001.seg",
+        "digest",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    setting.check_panel(&snapshot, 1, 1, 1).unwrap();
+    fs::remove_file(setting.object(0)).unwrap();
+    let error = setting.check_panel(&snapshot, 0, 0, 0).unwrap_err();
+    assert!(matches!(
+        error,
+        StoreError::Damaged {
+            fault: Fault::Missing,
+            ..
+        }
+    ));
+
+    // Once the object is back, all is well.
+    flip(&setting.object(1), at);
+    setting.check_panel(&snapshot, 1, 1, 0).unwrap();
+}
+
+#[test]
+fn the_cache_keeps_to_its_size() {
+    let setting = Setting::published();
+    let segment = fs::metadata(setting.object(1)).unwrap().len();
+    let size = |cache: &str| -> u64 {
+        let files = (0..2).map(|index| setting.cached(cache, index));
+        files.map(|path| bytes_of(&path)).sum()
+    };
+    let headers = 2 * setting.place(0, 0, 0);
+    for cache in ["cache", "other"] {
+        let location = setting.location(cache, segment);
+        let store = Store::open_on(location, Placement::default()).unwrap();
+        for _ in 0..2 {
+            let snapshot = store.snapshot("a").unwrap();
+            for (index, limb, column) in [(0, 0, 0), (1, 0, 0), (1, 1, 1), (0, 1, 1), (0, 0, 1)] {
+                snapshot
+                    .segment(index)
+                    .read_packed_panel(limb, column)
+                    .unwrap();
+                assert!(size(cache) <= segment + headers, "{}", size(cache));
+            }
+            setting.check(&snapshot);
+        }
+        assert!(size(cache) > 0);
+    }
+}
+
+#[test]
+fn who_asks_for_many_panels_waits_for_each_once() {
+    let setting = Setting::published();
+    let store = setting.open("other");
+    let snapshot = store.snapshot("a").unwrap();
+    for index in 0..2 {
+        for limb in 0..2 {
+            snapshot.fetch_ahead(index, limb, 0..COLUMNS);
+        }
+    }
+    setting.check(&snapshot);
+    snapshot.fetch_ahead(0, 0, 0..COLUMNS);
+}
+
+#[test]
+fn streams_fetch_what_the_cache_does_not_have() {
+    let setting = Setting::published();
+    flip(&setting.cached("cache", 1), setting.place(1, 0, 1));
+    for cache in ["cache", "other"] {
+        let location = setting.location(cache, u64::MAX);
+        let store = Store::open_within(location, 1 << 20, Placement::default()).unwrap();
+        let snapshot = store.snapshot("a").unwrap();
+        let of_limb = |limb| {
+            (0..COLUMNS).map(move |column| Part {
+                limb,
+                column: Some(column),
+            })
+        };
+        let (told, heard) = channel();
+        let told = Mutex::new(told);
+        let listener = move |arrival| drop(told.lock().unwrap().send(arrival));
+        let parts = (0..2).flat_map(of_limb).collect();
+        let stream = snapshot
+            .stream(parts, vec![0..1, 1..2], Arc::new(listener))
+            .unwrap();
+        for _ in 0..2 {
+            let Arrival::Group(group) = heard.recv().unwrap() else {
+                panic!("all of it is there");
+            };
+            for (limb, column) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+                setting.check_panel(&snapshot, group, limb, column).unwrap();
+            }
+            stream.release(group);
+        }
+        assert_eq!(stream.reads().panels, 8);
+    }
+    flip(&setting.object(1), setting.place(1, 0, 1));
+    let store =
+        Store::open_within(setting.location("third", 0), 1 << 20, Placement::default()).unwrap();
+    let (told, heard) = channel();
+    let told = Mutex::new(told);
+    let listener = move |arrival| drop(told.lock().unwrap().send(arrival));
+    let part = Part {
+        limb: 0,
+        column: Some(1),
+    };
+    let snapshot = store.snapshot("a").unwrap();
+    let _stream = snapshot
+        .stream(
+            vec![part],
+            std::iter::once(1..2).collect(),
+            Arc::new(listener),
+        )
+        .unwrap();
+    let Arrival::Failed(error) = heard.recv().unwrap() else {
+        panic!("the object is damaged");
+    };
+    assert!(error.to_string().contains("file://"), "{error}");
+}
+
+#[test]
+fn the_last_to_start_has_the_objects() {
+    let setting = Setting::new();
+    let (first, second) = (setting.open("cache"), setting.open("other"));
+    send(&first, &setting.bundle);
+    let error = first.publish(ID).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::FailedPrecondition);
+    assert!(matches!(error, StoreError::OtherServer { .. }), "{error}");
+    assert!(first.list().unwrap().datasets.is_empty());
+    setting.publish(&second);
+    // The upload can go on with a server that has them.
+    drop(first);
+    let first = setting.open("cache");
+    assert_eq!(first.list().unwrap().datasets.len(), 1);
+    assert!(matches!(
+        second.delete("a"),
+        Err(StoreError::OtherServer { .. })
+    ));
+    setting.check(&second.snapshot("a").unwrap());
+    first.delete("a").unwrap();
+}
+
+#[test]
+fn an_upload_survives_its_server_and_lost_objects() {
+    let setting = Setting::new();
+    send(&setting.open("cache"), &setting.bundle);
+    assert_eq!(setting.objects().len(), 3);
+    let store = setting.open("cache");
+    // Another server has swept one meanwhile.
+    fs::remove_file(setting.object(1)).unwrap();
+    assert!(matches!(
+        store.publish(ID),
+        Err(StoreError::NotComplete { index: 1, .. })
+    ));
+    setting.publish(&store);
+    drop(store);
+    setting.check(&setting.open("other").snapshot("a").unwrap());
+    // The directory that has not heard of it takes over what is published.
+    let longer = append(&setting.bundle, &[1]);
+    let other = setting.open("other");
+    send(&other, &longer);
+    other.publish(ID).unwrap();
+    drop(other);
+    assert!(
+        setting
+            .open("cache")
+            .begin_upload("a", &longer.manifest().encode())
+            .unwrap()
+            .published
+    );
+}
+
+#[test]
+fn what_is_deleted_or_orphaned_goes_and_nothing_else() {
+    let setting = Setting::published();
+    fs::create_dir_all(setting.path("objects/segments/notes")).unwrap();
+    let orphan = setting
+        .path("objects")
+        .join(object_of(DatasetId([7; 16]), 0));
+    fs::create_dir_all(orphan.parent().unwrap()).unwrap();
+    fs::write(&orphan, "left").unwrap();
+    let late = setting.object(2);
+    fs::write(&late, "left").unwrap();
+    let store = setting.open("cache");
+    assert!(!orphan.exists() && !late.exists());
+    assert_eq!(setting.objects().len(), 3);
+    store.delete("a").unwrap();
+    assert_eq!(setting.objects(), ["catalogue.sqlite"]);
+    assert!(!setting.cached("cache", 0).exists());
+    let store = setting.open("other");
+    assert!(matches!(
+        store.begin_upload("a", &setting.bundle.manifest().encode()),
+        Err(StoreError::Deleted { .. })
+    ));
+}
+
+#[test]
+fn a_cancelled_upload_leaves_no_objects() {
+    let setting = Setting::published();
+    let longer = append(&setting.bundle, &[1]);
+    let store = setting.open("cache");
+    send(&store, &longer);
+    assert_eq!(setting.objects().len(), 4);
+    store.cancel_upload("a").unwrap();
+    assert_eq!(setting.objects().len(), 3);
+    setting.check(&setting.open("other").snapshot("a").unwrap());
+}
+
+#[test]
+fn segments_without_a_catalogue_are_left_alone() {
+    let setting = Setting::published();
+    fs::remove_file(setting.path("objects/catalogue.sqlite")).unwrap();
+    for cache in ["cache", "other"] {
+        let refused = setting.try_open(cache).err().unwrap();
+        assert!(
+            matches!(refused, StoreError::CatalogueObjectMissing { .. }),
+            "{refused}"
+        );
+    }
+    assert_eq!(setting.objects().len(), 2);
+}
+
+#[test]
+fn a_damaged_catalogue_is_refused_and_one_in_the_cache_replaced() {
+    let setting = Setting::published();
+    let local = setting.path("cache/catalogue.sqlite");
+    fs::write(&local, "no database ".repeat(1000)).unwrap();
+    assert_eq!(setting.open("cache").list().unwrap().datasets.len(), 1);
+    fs::write(setting.path("objects/catalogue.sqlite"), "no database").unwrap();
+    let refused = setting.try_open("cache").err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::DataLoss, "{refused}");
+    assert_eq!(setting.objects().len(), 3);
+}
+
+#[test]
+fn directories_are_not_taken_for_what_they_are_not() {
+    let setting = Setting::published();
+    let cache = setting.path("cache");
+    assert!(matches!(
+        Store::open(&cache),
+        Err(StoreError::IsCache { .. })
+    ));
+    assert!(matches!(
+        Scrub::of_directories(&cache),
+        Err(StoreError::IsCache { .. })
+    ));
+    let copy = backup(&cache, &setting.path("copy"), &|_, _| ());
+    assert!(matches!(copy, Err(StoreError::IsCache { .. })));
+    drop(Store::open(&setting.path("store")).unwrap());
+    assert!(matches!(
+        setting.try_open("store"),
+        Err(StoreError::IsNoCache { .. })
+    ));
+    let elsewhere = Location::Objects {
+        url: format!("file://{}", setting.path("elsewhere").display()),
+        cache,
+        cache_bytes: 0,
+    };
+    let refused = Store::open_on(elsewhere, Placement::default());
+    assert!(matches!(refused, Err(StoreError::IsCache { .. })));
+    for url in ["s3://", "gs://bucket", "file://relative", "data"] {
+        let location = Location::Objects {
+            url: url.into(),
+            cache: setting.path("new"),
+            cache_bytes: 0,
+        };
+        let refused = Store::open_on(location, Placement::default());
+        assert!(
+            matches!(refused, Err(StoreError::ObjectsUrl { .. })),
+            "{url}"
+        );
+    }
+}
+
+#[test]
+fn a_scrub_reads_the_objects() {
+    let setting = Setting::published();
+    let store = setting.open("cache");
+    let damaged = || {
+        let mut scrub = store.scrub(None).unwrap();
+        let mut damaged = Vec::new();
+        while let Some(part) = scrub.next_part().unwrap() {
+            damaged.extend(part.damage);
+        }
+        damaged
+    };
+    flip(&setting.cached("cache", 0), setting.place(0, 0, 0));
+    assert_eq!(damaged(), []);
+    flip(&setting.object(1), setting.place(1, 1, 1));
+    let [damage] = damaged().try_into().unwrap();
+    assert_eq!((damage.segment, damage.panel), (Some(1), Some((1, 1))));
+    assert!(
+        damage
+            .path
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .starts_with("file://")
+    );
+    flip(&setting.object(1), 100);
+    let [damage] = damaged().try_into().unwrap();
+    assert_eq!((damage.segment, damage.panel), (Some(1), None));
+    fs::remove_file(setting.object(0)).unwrap();
+    assert_eq!(damaged().len(), 2);
+}
