@@ -5,7 +5,6 @@
 //! (`oboro_fcmalloc::Arena`).
 //! Written once, then shared and only read.
 
-use crate::error::StoreError;
 use oboro_fcmalloc::{Arena, ArenaError};
 use std::ops::Range;
 
@@ -49,15 +48,14 @@ impl Panel {
         Self::zeros(pieces, position)?.filled(fill)
     }
 
-    /// The same for `blocks` blocks of `degree` residues in one arena, in one piece if there is room for
+    /// Zeros for `blocks` blocks of `degree` residues in one arena, in one piece if there is room for
     /// one, else in as few as there is.
-    pub(crate) fn build_where_it_fits(
+    pub(crate) fn where_it_fits(
         arena: &Arena,
         blocks: usize,
         degree: usize,
         position: usize,
-        fill: impl FnOnce(Vec<&mut [u32]>) -> Result<(), StoreError>,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self, ArenaError> {
         let mut together = blocks;
         loop {
             let pieces = (0..blocks).step_by(together).map(|first| {
@@ -66,7 +64,7 @@ impl Panel {
             });
             match Self::zeros(pieces, position) {
                 Err(ArenaError::Full { .. }) if together > 1 => together = together.div_ceil(2),
-                panel => return panel?.filled(fill),
+                panel => return panel,
             }
         }
     }
@@ -90,7 +88,11 @@ impl Panel {
         })
     }
 
-    fn filled<E>(mut self, fill: impl FnOnce(Vec<&mut [u32]>) -> Result<(), E>) -> Result<Self, E> {
+    /// The panel as `fill` writes it, which is given all pieces. Nobody sees them unless it succeeds.
+    pub(crate) fn filled<E>(
+        mut self,
+        fill: impl FnOnce(Vec<&mut [u32]>) -> Result<(), E>,
+    ) -> Result<Self, E> {
         fill(self.pieces.iter_mut().map(|p| &mut *p.residues).collect())?;
         Ok(self)
     }
@@ -123,6 +125,7 @@ impl std::fmt::Debug for Panel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::StoreError;
     use oboro_fcmalloc::Backing;
     use std::collections::HashSet;
 
@@ -184,18 +187,17 @@ mod tests {
             for (i, residue) in (0..).zip(pieces.into_iter().flatten()) {
                 *residue = i;
             }
-            Ok(())
+            Ok::<_, StoreError>(())
         };
-        let large = Panel::build_where_it_fits(&arena, 64, 32, 0, counting);
-        let large = large.unwrap();
+        let where_it_fits = |blocks| Panel::where_it_fits(&arena, blocks, 32, 0);
+        let large = where_it_fits(64).unwrap().filled(counting).unwrap();
         assert!(large.pieces().count() > 1);
         assert!(large.pieces().flatten().copied().eq(0..64 * 32));
         assert_eq!(large.blocks(63..64, 32)[0], 63 * 32);
         drop((kept, large));
-        let one = Panel::build_where_it_fits(&arena, 64, 32, 0, |_| Ok(()));
-        assert_eq!(one.unwrap().pieces().count(), 1);
-        let beyond = Panel::build_where_it_fits(&arena, 1 << 20, 32, 0, |_| Ok(()));
-        assert!(matches!(beyond, Err(StoreError::Memory { .. })));
+        assert_eq!(where_it_fits(64).unwrap().pieces().count(), 1);
+        let beyond = where_it_fits(1 << 20);
+        assert!(matches!(beyond, Err(ArenaError::Full { .. })));
     }
 
     #[test]

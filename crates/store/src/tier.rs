@@ -2,24 +2,24 @@
 //!
 //! Panels of all datasets lie in one arena of the budget's size. The [ledger] decides which: what
 //! it lets in is read, checked and unpacked by the [reader](crate::io)'s threads, masks are expanded by
-//! whoever finds out that there is room for them. Who counts opens a [`Stream`] and is told as its
-//! groups arrive.
+//! whoever finds out that there is room for them; for who leaves, and may be in a hurry, by a thread for
+//! that. Who counts opens a [`Stream`] and is told as its units arrive.
 
 mod ledger;
 
-pub use ledger::{Part, Reads};
+pub use ledger::{Part, Reads, Unit};
 
 use crate::error::StoreError;
 use crate::panel::Panel;
 use crate::reader::{Read, Reader};
 use crate::segment::{Segment, full_panel_bytes};
 use ledger::{Action, Key, Ledger, Plan, ReadCounters, StreamId};
-use oboro_fcmalloc::{Arena, Backing, MemoryPolicy};
+use oboro_fcmalloc::{Arena, ArenaError, Backing, MemoryPolicy};
 use oboro_ring::mask;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::num::NonZero;
-use std::ops::Range;
+use std::sync::mpsc::{SendError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{io, thread};
 
@@ -33,9 +33,9 @@ const GAPS: u64 = 16;
 /// What a stream tells whoever opened it.
 #[derive(Debug)]
 pub enum Arrival {
-    /// All panels of a group are in memory, until it is released.
-    Group(usize),
-    /// A panel could not be read; the stream is closed.
+    /// All panels of a unit are in memory, until it is released.
+    Unit(usize),
+    /// A panel could not be read; nothing more is, and units that have arrived stay.
     Failed(StoreError),
 }
 
@@ -48,7 +48,12 @@ pub(crate) struct Tier {
     state: Mutex<State>,
     /// By the bytes of a buffer.
     readers: Mutex<BTreeMap<usize, Reader>>,
+    /// To the thread that expands masks for those who leave.
+    left_behind: Sender<LeftBehind>,
 }
+
+/// Masks that there is room for since somebody has left.
+type LeftBehind = (Arc<Tier>, VecDeque<Load>);
 
 struct State {
     ledger: Ledger,
@@ -101,6 +106,11 @@ impl TieredSegment {
     /// A panel that a stream holds, or that is kept; `None` if it is not in memory.
     pub(crate) fn panel(&self, part: Part) -> Option<Arc<Panel>> {
         lock(self.segment.cell(part)?).clone()
+    }
+
+    /// The bytes of panels that its tier has room for.
+    pub(crate) fn room(&self) -> u64 {
+        self.tier.capacity()
     }
 
     /// Panels and masks, and how many of them are in memory.
@@ -157,11 +167,26 @@ impl Tier {
             listeners: HashMap::new(),
             registered: 0,
         };
+        let (left_behind, heard) = channel::<LeftBehind>();
+        thread::Builder::new()
+            .name("expand".into())
+            .spawn(move || {
+                for (tier, masks) in heard {
+                    tier.expand_all(masks);
+                }
+            })
+            .map_err(|source| StoreError::Reader { source })?;
         Ok(Self {
             arena: Arena::reserve(budget as usize, backing)?,
             state: Mutex::new(state),
             readers: Mutex::default(),
+            left_behind,
         })
+    }
+
+    /// The bytes of panels that may be in memory at a time.
+    fn capacity(&self) -> u64 {
+        self.lock().ledger.capacity()
     }
 
     /// Takes a segment in; none of its panels is read yet.
@@ -198,7 +223,7 @@ impl Tier {
         })
     }
 
-    /// Begins to bring in these parts of the segments of one group after another.
+    /// Begins to bring in one unit of a plan after another.
     fn open(
         self: &Arc<Self>,
         plan: Plan,
@@ -225,7 +250,11 @@ impl Tier {
 
     /// Changes the ledger and does what follows from it.
     fn act(self: &Arc<Self>, change: impl FnOnce(&mut State, &mut News) -> Vec<Action>) {
-        let mut masks = self.settle(change);
+        self.expand_all(self.settle(change));
+    }
+
+    /// Expands masks that there is room for, and those that there is room for then.
+    fn expand_all(self: &Arc<Self>, mut masks: VecDeque<Load>) {
         while let Some(load) = masks.pop_front() {
             let panel = self.expand(&load);
             masks.extend(self.settle(|state, news| state.end(load, panel, None, news)));
@@ -250,8 +279,8 @@ impl Tier {
                         key,
                         segment: Arc::clone(&state.segments[&key.segment]),
                     }),
-                    Action::Arrived(id, group) => {
-                        news.push((state.listeners[&id].clone(), Arrival::Group(group)));
+                    Action::Arrived(id, unit) => {
+                        news.push((state.listeners[&id].clone(), Arrival::Unit(unit)));
                     }
                 }
             }
@@ -321,7 +350,27 @@ impl Tier {
         let description = load.segment.segment.description();
         let (blocks, degree) = (description.seeds.len(), description.parameters.degree());
         let position = load.segment.position(load.key.part);
-        Panel::build_where_it_fits(&self.arena, blocks, degree, position, fill)
+        let panel = loop {
+            match Panel::where_it_fits(&self.arena, blocks, degree, position) {
+                // Pieces take more than the ledger knows.
+                Err(ArenaError::Full { .. }) if self.gave_up(Panel::footprint(blocks * degree)) => {
+                }
+                panel => break panel?,
+            }
+        };
+        panel.filled(fill)
+    }
+
+    /// Gives up so many bytes of what is kept, or all of it; whether there was anything.
+    fn gave_up(&self, bytes: usize) -> bool {
+        let mut state = self.lock();
+        let actions = state.ledger.give_up(bytes as u64);
+        for action in &actions {
+            if let Action::Drop(key) = action {
+                state.segments[&key.segment].set(key.part, None);
+            }
+        }
+        !actions.is_empty()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -367,7 +416,7 @@ impl Drop for Tier {
     }
 }
 
-/// Groups on their way into memory. Dropping it gives back what it reserved and holds.
+/// Units on their way into memory. Dropping it gives back what it reserved and holds.
 pub struct Stream {
     tier: Arc<Tier>,
     id: StreamId,
@@ -376,12 +425,12 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Begins to bring `parts` (ascending, at least one) of the segments of one group after another
-    /// into the tier that the segments are of.
+    /// Begins to bring one unit after another into the tier that the segments are of, with what each run
+    /// reads (parts ascending, at least one).
     pub(crate) fn begin(
         segments: Vec<Arc<TieredSegment>>,
-        parts: Vec<Part>,
-        groups: Vec<Range<usize>>,
+        runs: Vec<Vec<Part>>,
+        units: Vec<Unit>,
         listener: Listener,
     ) -> Result<Self, StoreError> {
         let tier = Arc::clone(&segments[0].tier);
@@ -391,16 +440,16 @@ impl Stream {
         };
         let plan = Plan {
             segments: segments.iter().map(bytes).collect(),
-            parts,
-            groups,
+            runs,
+            units,
         };
         tier.open(plan, segments, listener)
     }
 
-    /// A group is needed no more.
-    pub fn release(&self, group: usize) {
+    /// A unit is needed no more.
+    pub fn release(&self, unit: usize) {
         self.tier.act(|state, _| {
-            state.ledger.release(self.id, group);
+            state.ledger.release(self.id, unit);
             Vec::new()
         });
     }
@@ -409,20 +458,22 @@ impl Stream {
     pub fn reads(&self) -> Reads {
         self.reads.get()
     }
-
-    /// Wants nothing any more.
-    pub fn close(&self) {
-        self.tier.act(|state, _| {
-            state.ledger.close(self.id);
-            state.listeners.remove(&self.id);
-            Vec::new()
-        });
-    }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.close();
+        let masks = self.tier.settle(|state, _| {
+            state.ledger.close(self.id);
+            state.listeners.remove(&self.id);
+            Vec::new()
+        });
+        if !masks.is_empty() {
+            let tier = Arc::clone(&self.tier);
+            // Without its thread somebody has to.
+            if let Err(SendError((tier, masks))) = self.tier.left_behind.send((tier, masks)) {
+                tier.expand_all(masks);
+            }
+        }
     }
 }
 

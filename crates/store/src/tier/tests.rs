@@ -3,6 +3,7 @@
 use super::*;
 use crate::testing::{COLUMNS, bundle, residues, send, two_limbs};
 use crate::{Snapshot, Store};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use tempfile::TempDir;
@@ -44,13 +45,15 @@ fn stream(
     let said = Mutex::new(said);
     // Who listens no more was told enough.
     let listener = Arc::new(move |arrival| drop(lock(&said).send(arrival)));
-    let stream = snapshot.stream(parts, groups, listener)?;
+    let unit = |segments| Unit { segments, run: 0 };
+    let units = groups.into_iter().map(unit).collect();
+    let stream = snapshot.stream(vec![parts], units, listener)?;
     Ok((stream, heard))
 }
 
 fn group(heard: &Receiver<Arrival>) -> usize {
     match heard.recv().unwrap() {
-        Arrival::Group(group) => group,
+        Arrival::Unit(unit) => unit,
         Arrival::Failed(error) => panic!("{error}"),
     }
 }
@@ -138,12 +141,12 @@ fn a_damaged_panel_ends_the_streams_that_need_it_and_no_other() {
     let failed = |heard: &Receiver<Arrival>| {
         heard.iter().find_map(|arrival| match arrival {
             Arrival::Failed(error) => Some(error.to_string()),
-            Arrival::Group(_) => None,
+            Arrival::Unit(_) => None,
         })
     };
     let both = [(); 2].map(|()| stream(&snapshot, parts(2), vec![0..1, 1..2]).unwrap());
-    for (_, heard) in &both {
-        let message = failed(heard).unwrap();
+    for (_stream, heard) in both {
+        let message = failed(&heard).unwrap();
         assert!(
             message.contains("panel (limb 1, column 0) of segment 1"),
             "{message}"
@@ -153,7 +156,7 @@ fn a_damaged_panel_ends_the_streams_that_need_it_and_no_other() {
     let mut arrived = [(); 2].map(|()| group(&heard));
     arrived.sort();
     assert_eq!(arrived, [0, 1]);
-    drop((other, both));
+    drop(other);
     assert_eq!(tier(&store).lock().ledger.streams(), 0);
 }
 
