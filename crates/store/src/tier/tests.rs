@@ -26,10 +26,15 @@ fn room_for(panels: usize) -> u64 {
 }
 
 fn store(directory: &Path, panels: usize) -> Store {
+    store_of(directory, panels, &BLOCKS)
+}
+
+/// A store with room for so many panels of three blocks, and a dataset of segments of these blocks.
+fn store_of(directory: &Path, panels: usize, blocks: &[u32]) -> Store {
     let store = Store::open_within(&directory.join("store"), room_for(panels), Vec::new());
     let store = store.unwrap();
     if store.list().unwrap().datasets.is_empty() {
-        let bundle = bundle(&directory.join("bundle"), &two_limbs(), &BLOCKS);
+        let bundle = bundle(&directory.join("bundle"), &two_limbs(), blocks);
         send(&store, &bundle);
         store.publish(bundle.manifest().dataset).unwrap();
     }
@@ -114,6 +119,48 @@ fn what_is_in_memory_is_not_read_again() {
     assert_eq!((again.panels, again.masks, again.found), (0, 0, 18));
     let report = snapshot.placement().unwrap();
     assert_eq!((report.resident_panels, report.panels), (18, 18));
+}
+
+#[test]
+fn panels_of_many_sizes_find_room_among_each_other() {
+    let directory = TempDir::new().unwrap();
+    let blocks = [[1; 12].as_slice(), &[16], &[1; 12], &[9]].concat();
+    let store = store_of(directory.path(), 70, &blocks);
+    let snapshot = store.snapshot("a").unwrap();
+    // Small ones leave gaps as those of the second limb go, where large ones lie in many pieces.
+    for segments in [0..12, 12..13, 13..25, 25..26, 0..12, 25..26, 12..13] {
+        let units: Vec<_> = segments.map(|segment| segment..segment + 1).collect();
+        let (stream, heard) = stream(&snapshot, parts(2), units.clone()).unwrap();
+        for _ in units {
+            stream.release(group(&heard));
+        }
+    }
+}
+
+#[test]
+fn whoever_leaves_expands_no_masks_for_others() {
+    let directory = TempDir::new().unwrap();
+    let store = store(directory.path(), 4);
+    let snapshot = store.snapshot("a").unwrap();
+    let threads = Arc::new(Mutex::new(Vec::new()));
+    let both = [0, 1].map(|limb| {
+        let (threads, (said, heard)) = (Arc::clone(&threads), channel());
+        let said = Mutex::new(said);
+        let listener: Listener = Arc::new(move |_| {
+            lock(&threads).push(thread::current().id());
+            let _ = lock(&said).send(());
+        });
+        let segments = 0..3;
+        let units = vec![Unit { segments, run: 0 }];
+        let masks = vec![vec![Part { limb, column: None }]];
+        (snapshot.stream(masks, units, listener).unwrap(), heard)
+    });
+    // There is room for one of them.
+    let [first, second] = both;
+    first.1.recv().unwrap();
+    drop(first);
+    second.1.recv().unwrap();
+    assert_ne!(lock(&threads)[1], thread::current().id());
 }
 
 #[test]
