@@ -117,8 +117,8 @@ mod tests {
     fn what_has_room_is_one_run() {
         let index = pairs(10);
         let all: Vec<usize> = (0..index.len()).collect();
-        assert_eq!(cut(&index, all.clone(), 11), [all.clone()]);
-        assert!(cut(&index, all, 10).len() > 1);
+        assert!(cut(&index, all.clone(), 10).len() > 1);
+        assert_eq!(cut(&index, all.clone(), 11), [all]);
         assert_eq!(cut(&index, Vec::new(), 10), [[]; 0]);
     }
 

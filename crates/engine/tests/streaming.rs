@@ -262,14 +262,21 @@ fn a_damaged_panel_stops_the_count_and_is_named() {
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     std::fs::write(path, bytes).unwrap();
-    let error = count(&source, &Plan::new(&pairs(4), LIMBS), 2)
-        .err()
-        .unwrap();
-    let message = error.to_string();
-    assert!(
-        message.contains("panel (limb 1, column 3) of segment 1"),
-        "{message}"
-    );
+    // Each of those that contend is told.
+    let failed = || {
+        let error = count(&source, &Plan::new(&pairs(4), LIMBS), 2).err();
+        error.unwrap().to_string()
+    };
+    let messages: Vec<String> = std::thread::scope(|scope| {
+        let clients = [(); 4].map(|()| scope.spawn(failed));
+        clients.map(|client| client.join().unwrap()).into()
+    });
+    for message in messages {
+        assert!(
+            message.contains("panel (limb 1, column 3) of segment 1"),
+            "{message}"
+        );
+    }
     // Others are counted still.
     count(&source, &Plan::new(&pairs(3), LIMBS), 2).unwrap();
 }
