@@ -12,12 +12,11 @@ use crate::pool::Pool;
 use crate::service::Service;
 use oboro_machine::{Distances, Seat, Topology};
 use oboro_protocol::{MAX_MESSAGE_BYTES, v1::mining_server::MiningServer};
-use oboro_store::{Placement, Policy, Store, StoreError};
+use oboro_store::{Directories, Placement, Policy, Store, StoreError};
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -40,7 +39,7 @@ const KEEPALIVE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Options {
     /// Where datasets are stored.
-    pub data: PathBuf,
+    pub data: Directories,
     /// The address to listen on; port 0 takes any free one.
     pub listen: SocketAddr,
     /// Certificate chain and private key, in PEM.
@@ -258,12 +257,12 @@ impl Server {
 /// container forbids that and nobody has asked for it, nothing is placed.
 fn open(options: &Options, budget: Option<u64>, nodes: Vec<u32>) -> Result<Store, StoreError> {
     let open = |nodes| match budget {
-        Some(budget) => Store::open_within(&options.data, budget, nodes),
+        Some(budget) => Store::open_within(options.data.clone(), budget, nodes),
         None => {
             let placement = Placement::on(nodes, options.placement.unwrap_or_default());
             let policies = options.placements.iter();
             let placement = policies.fold(placement, |all, (name, policy)| all.with(name, *policy));
-            Store::open_on(&options.data, placement)
+            Store::open_on(options.data.clone(), placement)
         }
     };
     match open(nodes) {
@@ -341,7 +340,7 @@ mod tests {
     fn options(directory: &TempDir, placement: Option<Policy>, named: bool) -> Options {
         let rows = || ("rows".to_owned(), Policy::Item);
         Options {
-            data: directory.path().to_owned(),
+            data: directory.path().into(),
             listen: "127.0.0.1:0".parse().unwrap(),
             tls: None,
             tokens: None,

@@ -18,7 +18,8 @@ pub(crate) fn for_ciphertext(memory: u64, options: &Options) -> Result<u64, Serv
     let threads = options.threads.get() as u64 * THREAD;
     let replies = options.limits.queries as u64 * ROOM as u64;
     let cache = options.moment_cache;
-    let besides = [PROGRAM, Store::READ_BUFFERS, threads, replies, cache];
+    let buffers = Store::read_buffers(options.data.count());
+    let besides = [PROGRAM, buffers, threads, replies, cache];
     let besides = besides.into_iter().fold(0, u64::saturating_add);
     match memory.saturating_sub(besides) {
         0 => Err(ServeError::Memory {

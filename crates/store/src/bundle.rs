@@ -173,7 +173,7 @@ impl Bundle {
                 reason: "the manifest does not name it",
             });
         }
-        Segment::open_expected(&self.segment_path(index), &self.manifest, index)
+        Segment::open_expected(vec![self.segment_path(index)], &self.manifest, index)
     }
 
     /// Checks every panel of every segment.
@@ -300,7 +300,8 @@ impl BundleWriter {
             return mismatch("its version is not the next one");
         }
         (self.first_new_segment()..manifest.segments.len() as u32).try_for_each(|index| {
-            Segment::open_expected(&segment_path(&self.directory, index), manifest, index).map(drop)
+            let paths = vec![segment_path(&self.directory, index)];
+            Segment::open_expected(paths, manifest, index).map(drop)
         })
     }
 }

@@ -12,6 +12,7 @@
 mod bundle;
 mod catalogue;
 mod codec;
+mod directories;
 mod error;
 mod files;
 mod id;
@@ -28,7 +29,8 @@ mod testing;
 mod tier;
 
 pub use bundle::{Bundle, BundleWriter, MAX_SEALED_BYTES};
-pub use error::{ErrorKind, Fault, StoreError};
+pub use directories::{Directories, MAX_DIRECTORIES};
+pub use error::{DirectoryFault, ErrorKind, Fault, StoreError};
 pub use id::{DatasetId, Digest};
 pub use manifest::{MAX_COLUMNS, MAX_MANIFEST_BYTES, MAX_SEGMENTS, Manifest, SegmentEntry};
 pub use pace::Pace;

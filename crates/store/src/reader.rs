@@ -4,6 +4,7 @@
 //! is free, through a ring of its own, and lends the bytes of what has arrived to whoever asked, who
 //! checks and unpacks them on that thread; meanwhile the device works on the other requests. Where the
 //! kernel refuses rings (`io_uring`), each buffer has a thread that reads by itself.
+//! When buffers are too small for what is to come, other threads take over with larger ones.
 
 mod ring;
 
@@ -50,7 +51,8 @@ enum Way {
 /// rest, which is told so.
 pub(crate) struct Reader {
     queue: Arc<Queue>,
-    threads: Vec<JoinHandle<()>>,
+    /// Those that serve the queue; locked while others take over.
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// Requests that no buffer was free for yet.
@@ -64,90 +66,141 @@ struct Queue {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Read>,
+    /// Who serves: threads that began earlier end, what they have begun included.
+    shift: Shift,
     is_closed: bool,
 }
 
+/// Counts how often threads took over.
+type Shift = u64;
+
 impl Reader {
-    /// Starts reading with so many buffers, of so many bytes each.
-    ///
-    /// # Errors
-    /// No memory for the buffers, no threads.
-    pub(crate) fn start(buffers: NonZero<usize>, buffer_bytes: usize) -> io::Result<Self> {
-        Self::start_by(Way::Ring, buffers, buffer_bytes)
-            .or_else(|_| Self::start_by(Way::Threads, buffers, buffer_bytes))
+    /// Reads nothing until it is [provided](Self::provide) with buffers.
+    pub(crate) fn idle() -> Self {
+        Self {
+            queue: Arc::default(),
+            threads: Mutex::default(),
+        }
     }
 
-    fn start_by(way: Way, buffers: NonZero<usize>, buffer_bytes: usize) -> io::Result<Self> {
-        let threads = match way {
+    /// Goes on with so many buffers, of so many bytes each, once the present ones have gone. Requests that
+    /// wait are served by them, and must fit.
+    ///
+    /// # Errors
+    /// No memory for the buffers, no threads. Then nothing is read until this succeeds, and who waits is
+    /// told.
+    pub(crate) fn provide(&self, buffers: NonZero<usize>, buffer_bytes: usize) -> io::Result<()> {
+        self.provide_by(Way::Ring, buffers, buffer_bytes)
+            .or_else(|_| self.provide_by(Way::Threads, buffers, buffer_bytes))
+            .inspect_err(|_| self.give_up())
+    }
+
+    fn provide_by(&self, way: Way, buffers: NonZero<usize>, buffer_bytes: usize) -> io::Result<()> {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let shift = self.queue.next_shift();
+        end(&mut threads);
+        let count = match way {
             Way::Ring => RING_THREADS.min(buffers.get()),
             Way::Threads => buffers.get(),
         };
         let words = buffer_bytes.div_ceil(size_of::<u32>());
         let bytes = buffers.get() * Panel::footprint(words);
         let arena = Arena::reserve(bytes, Backing::default()).map_err(no_memory)?;
-        // Threads that were started are ended if one cannot be.
-        let mut reader = Self {
-            queue: Arc::default(),
-            threads: Vec::new(),
-        };
-        for number in 0..threads {
+        for number in 0..count {
             // The first position begins on a page, as direct I/O wants it.
-            let own = (number..buffers.get()).step_by(threads);
+            let own = (number..buffers.get()).step_by(count);
             let own: Vec<Panel> = own
                 .map(|_| arena.panel(words, 0))
                 .collect::<Result<_, _>>()
                 .map_err(no_memory)?;
-            let queue = Arc::clone(&reader.queue);
+            let queue = Arc::clone(&self.queue);
             let thread = thread::Builder::new().name(format!("read-{number}"));
             let thread = match way {
                 Way::Ring => {
                     let ring = Ring::new(own)?;
-                    thread.spawn(move || queue.serve_by_ring(ring))
+                    thread.spawn(move || queue.serve_by_ring(shift, ring))
                 }
-                Way::Threads => thread.spawn(move || queue.serve_by_pread(own)),
+                Way::Threads => thread.spawn(move || queue.serve_by_pread(shift, own)),
             };
-            reader.threads.push(thread?);
+            threads.push(thread?);
         }
-        Ok(reader)
+        Ok(())
     }
 
     /// Adds a request behind those that wait. Nobody waits here.
     pub(crate) fn submit(&self, read: Read) {
-        self.queue.lock().waiting.push_back(read);
-        self.queue.news.notify_one();
+        self.queue.submit(read);
+    }
+
+    /// Ends the threads, and tells those whose requests none of them has begun.
+    fn give_up(&self) {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for read in self.queue.close() {
+            refuse(read);
+        }
+        end(&mut threads);
+    }
+}
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.give_up();
     }
 }
 
-impl Drop for Reader {
-    fn drop(&mut self) {
-        let mut state = self.queue.lock();
-        state.is_closed = true;
-        let waiting = std::mem::take(&mut state.waiting);
-        drop(state);
-        self.queue.news.notify_all();
-        for read in waiting {
-            (read.then)(Err(io::ErrorKind::Interrupted.into()));
-        }
-        for thread in std::mem::take(&mut self.threads) {
-            thread.join().expect("panics of those who asked are caught");
-        }
+/// Waits for threads that were told to end.
+fn end(threads: &mut Vec<JoinHandle<()>>) {
+    for thread in threads.drain(..) {
+        thread.join().expect("panics of those who asked are caught");
     }
+}
+
+/// Tells who asked that nobody will read.
+fn refuse(read: Read) {
+    tell(read.then, Err(io::ErrorKind::Interrupted.into()));
 }
 
 impl Queue {
+    fn submit(&self, read: Read) {
+        let mut state = self.lock();
+        if state.is_closed {
+            drop(state);
+            return refuse(read);
+        }
+        state.waiting.push_back(read);
+        self.news.notify_one();
+    }
+
+    /// Ends the threads that serve, and lets those of the shift that is returned do so.
+    fn next_shift(&self) -> Shift {
+        let mut state = self.lock();
+        state.shift += 1;
+        state.is_closed = false;
+        self.news.notify_all();
+        state.shift
+    }
+
+    /// Ends the threads that serve and refuses further requests; those that nobody has begun.
+    fn close(&self) -> VecDeque<Read> {
+        let mut state = self.lock();
+        state.shift += 1;
+        state.is_closed = true;
+        self.news.notify_all();
+        std::mem::take(&mut state.waiting)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next request; sleeps until there is one if `may_sleep`.
-    fn next(&self, may_sleep: bool) -> Next {
+    /// The next request for a thread of this shift; sleeps until there is one if `may_sleep`.
+    fn next(&self, shift: Shift, may_sleep: bool) -> Next {
         let mut state = self.lock();
         loop {
+            if state.shift != shift {
+                return Next::Ended;
+            }
             if let Some(read) = state.waiting.pop_front() {
                 return Next::Read(read);
-            }
-            if state.is_closed {
-                return Next::Closed;
             }
             if !may_sleep {
                 return Next::Nothing;
@@ -159,14 +212,14 @@ impl Queue {
         }
     }
 
-    fn serve_by_ring(&self, mut ring: Ring) {
+    fn serve_by_ring(&self, shift: Shift, mut ring: Ring) {
         let mut is_open = true;
         loop {
             while is_open && ring.has_room() {
-                match self.next(ring.is_idle()) {
+                match self.next(shift, ring.is_idle()) {
                     Next::Read(read) => ring.begin(read),
                     Next::Nothing => break,
-                    Next::Closed => is_open = false,
+                    Next::Ended => is_open = false,
                 }
             }
             if ring.is_idle() {
@@ -179,11 +232,11 @@ impl Queue {
         }
     }
 
-    fn serve_by_pread(&self, mut buffers: Vec<Panel>) {
+    fn serve_by_pread(&self, shift: Shift, mut buffers: Vec<Panel>) {
         let Some(buffer) = buffers.first_mut() else {
             return;
         };
-        while let Next::Read(read) = self.next(true) {
+        while let Next::Read(read) = self.next(shift, true) {
             let bytes = &mut buffer.bytes_mut()[..read.len];
             let arrived = read.file.read_exact_at(bytes, read.offset);
             tell(read.then, arrived.map(|()| &*bytes));
@@ -199,7 +252,7 @@ fn tell(then: Then, arrived: io::Result<&[u8]>) {
 enum Next {
     Read(Read),
     Nothing,
-    Closed,
+    Ended,
 }
 
 fn no_memory(error: ArenaError) -> io::Error {

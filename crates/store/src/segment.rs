@@ -9,16 +9,16 @@ use crate::error::{Fault, StoreError};
 use crate::files::{io_error, parent, partial_path, sync_directory};
 use crate::id::{DatasetId, Digest};
 use crate::manifest::{MAX_COLUMNS, Manifest, SegmentEntry};
+use file::{ReadError, SegmentFile, Unopened, directory_of};
 use oboro_ring::{MAX_LOG_DEGREE, MIN_LOG_DEGREE, Parameters, Seed, pack};
-use rustix::fs::{Advice, OFlags, fadvise};
-use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::num::NonZero;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::iter;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+
+pub(crate) use file::{PanelPlace, forget_cached};
 
 /// The most blocks a segment holds.
 pub const BLOCKS_PER_SEGMENT: u32 = 64;
@@ -76,6 +76,65 @@ impl Layout {
 
     fn panel_offset(&self, panel: usize) -> u64 {
         self.header + panel as u64 * self.stride
+    }
+}
+
+/// Which directories of a store have which bytes of a segment: the home the header, each of them some of
+/// the panels.
+pub(crate) struct Stripes {
+    layout: Layout,
+    index: u32,
+    directories: usize,
+}
+
+impl Stripes {
+    /// Those of the `index`-th segment of a manifest, over so many directories.
+    pub(crate) fn of(manifest: &Manifest, index: u32, directories: usize) -> Self {
+        let parameters = &manifest.parameters;
+        let limbs = parameters.limb_count() as u32;
+        let blocks = manifest.segments[index as usize].blocks;
+        let layout = Layout::new(parameters.log_degree(), limbs, manifest.columns, blocks);
+        Self {
+            layout: layout.expect("a manifest names segments that there can be"),
+            index,
+            directories,
+        }
+    }
+
+    /// Cuts bytes that begin at `offset` of the segment and do not go beyond it into the parts of
+    /// directories, each with where it begins.
+    pub(crate) fn split<'a>(
+        &self,
+        mut offset: u64,
+        mut bytes: &'a [u8],
+    ) -> impl Iterator<Item = (usize, u64, &'a [u8])> {
+        iter::from_fn(move || {
+            let (directory, end) = self.part_at(offset);
+            let len = bytes.len().min((end - offset) as usize);
+            let (part, rest) = bytes.split_at(len);
+            let start = offset;
+            (offset, bytes) = (offset + len as u64, rest);
+            (!part.is_empty()).then_some((directory, start, part))
+        })
+    }
+
+    /// The directory that has the byte at `offset`, and the end of what it has from there on.
+    fn part_at(&self, offset: u64) -> (usize, u64) {
+        let Layout {
+            header,
+            stride,
+            total,
+            ..
+        } = self.layout;
+        match offset.checked_sub(header) {
+            _ if self.directories == 1 => (0, total),
+            None => (0, header),
+            Some(within) => {
+                let panel = within / stride;
+                let directory = directory_of(panel as usize, self.index, self.directories);
+                (directory, header + (panel + 1) * stride)
+            }
+        }
     }
 }
 
@@ -218,11 +277,12 @@ impl FixedHeader {
 }
 
 impl Header {
-    /// Reads and checks the header of a file of `length` bytes.
-    fn read(file: &File, length: u64) -> Result<Self, ReadError> {
+    /// Reads and checks the header, which the first of a segment's files has.
+    fn read(file: &SegmentFile) -> Result<Self, ReadError> {
+        let length = file.length();
         let mut fixed = [0; FIXED_HEADER as usize];
         let there = fixed.len().min(length as usize);
-        file.read_exact_at(&mut fixed[..there], 0)?;
+        file.read_exact_at(0, &mut fixed[..there], 0)?;
         Reader::new(&fixed[..there]).preamble(MAGIC, VERSION)?;
         if length < FIXED_HEADER {
             return Err(Fault::Length {
@@ -241,7 +301,7 @@ impl Header {
             .into());
         }
         let mut bytes = vec![0; layout.header as usize];
-        file.read_exact_at(&mut bytes, 0)?;
+        file.read_exact_at(0, &mut bytes, 0)?;
         Ok(Self::decode(&bytes)?)
     }
 
@@ -389,117 +449,66 @@ impl std::fmt::Debug for SegmentHeader {
     }
 }
 
-/// A read that failed: because of the disk, or because of what was there.
-enum ReadError {
-    Io(io::Error),
-    Fault(Fault),
-}
-
-impl From<Fault> for ReadError {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
-    }
-}
-
-impl From<io::Error> for ReadError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl ReadError {
-    fn about(self, subject: impl FnOnce() -> String) -> StoreError {
-        let fault = match self {
-            Self::Fault(fault) => fault,
-            // The length was checked when the file was opened.
-            Self::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                Fault::Invalid("it was truncated while in use".into())
-            }
-            Self::Io(error) => Fault::Unreadable(error.to_string()),
-        };
-        StoreError::Damaged {
-            subject: subject(),
-            fault,
-        }
-    }
-}
-
-/// Whether the disk failed, rather than what this process may do or has left.
-fn is_of_the_device(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::IO.raw_os_error())
-}
-
 fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|&byte| byte == 0)
 }
 
-/// Asks the system to drop what its cache has of a file, so that the next reader asks the disk. Systems
-/// may decline, and one that does reads the same bytes sooner.
-pub(crate) fn forget_cached(file: &File, start: u64, bytes: u64) {
-    let _ = fadvise(file, start, NonZero::new(bytes), Advice::DontNeed);
-}
-
-/// A complete segment file, open for reading. It can still be read after the file's
-/// name is gone. Reading takes `&self` and works from any number of threads.
+/// A complete segment, open for reading. It can still be read after its name is gone. Reading takes
+/// `&self` and works from any number of threads.
 pub struct Segment {
-    file: Arc<File>,
-    path: PathBuf,
+    file: SegmentFile,
     header: Header,
 }
 
 impl Segment {
-    /// Opens a segment file and checks its header and its exact length, but no panel.
+    /// Opens a segment that is one file and checks its header and its exact length, but no panel.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let subject = || format!("segment file {}", path.display());
-        let damaged = |error: ReadError| error.about(subject);
-        let file = File::open(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => damaged(Fault::Missing.into()),
-            _ if is_of_the_device(&error) => damaged(error.into()),
-            _ => io_error("open", path)(error),
-        })?;
-        let length = file
-            .metadata()
-            .map_err(|error| damaged(error.into()))?
-            .len();
-        let header = Header::read(&file, length).map_err(damaged)?;
-        Ok(Self {
-            file: Arc::new(file),
-            path: path.into(),
-            header,
-        })
+        Self::open_files(vec![path.into()])
+            .map_err(|error| error.about(|path| format!("segment file {}", path.display())))
     }
 
-    /// Opens the segment that `manifest` names as its `index`-th, and no other.
+    /// The same of a segment with a file at each of these paths.
+    fn open_files(paths: Vec<PathBuf>) -> Result<Self, Unopened> {
+        let file = SegmentFile::open(paths)?;
+        match Header::read(&file) {
+            Ok(header) => Ok(Self { file, header }),
+            Err(why) => Err(Unopened {
+                path: file.path(0).into(),
+                why,
+            }),
+        }
+    }
+
+    /// Opens the segment that `manifest` names as its `index`-th, and no other, with a file at each of
+    /// these paths.
     ///
     /// # Panics
     /// If the manifest has no such segment.
+    pub(crate) fn open_named(
+        paths: Vec<PathBuf>,
+        manifest: &Manifest,
+        index: u32,
+    ) -> Result<Self, Unopened> {
+        let segment = Self::open_files(paths)?;
+        match segment.header.is_of(manifest, index) {
+            true => Ok(segment),
+            false => Err(Unopened {
+                path: segment.path().into(),
+                why: Fault::Unexpected.into(),
+            }),
+        }
+    }
+
+    /// The same; errors name the segment.
     pub(crate) fn open_expected(
-        path: &Path,
+        paths: Vec<PathBuf>,
         manifest: &Manifest,
         index: u32,
     ) -> Result<Self, StoreError> {
-        let subject = || {
-            format!(
-                "segment {index} of dataset {} ({})",
-                manifest.dataset,
-                path.display()
-            )
-        };
-        let segment = Self::open(path).map_err(|error| match error {
-            StoreError::Damaged { fault, .. } => StoreError::Damaged {
-                subject: subject(),
-                fault,
-            },
-            other => other,
-        })?;
-        if segment.header.is_of(manifest, index) {
-            Ok(segment)
-        } else {
-            Err(StoreError::Damaged {
-                subject: subject(),
-                fault: Fault::Unexpected,
-            })
-        }
+        Self::open_named(paths, manifest, index).map_err(|error| {
+            let dataset = manifest.dataset;
+            error.about(|path| format!("segment {index} of dataset {dataset} ({})", path.display()))
+        })
     }
 
     /// What the header says.
@@ -538,9 +547,9 @@ impl Segment {
         self.header.description.seeds.len() * self.header.description.parameters.degree()
     }
 
-    /// The path it was opened at.
+    /// The path it was opened at, of several the first.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.file.path(0)
     }
 
     /// Reads one panel into `out` (`blocks × N` residues below 2^28, evaluation form); if its digest
@@ -570,28 +579,28 @@ impl Segment {
         self.check_panel(limb, column, unpack_into(pieces))
     }
 
-    /// Where a panel lies in the file: its offset and its bytes with padding. Panics if there is no
-    /// such panel.
-    pub(crate) fn panel_place(&self, limb: usize, column: usize) -> (u64, usize) {
+    /// Where a panel lies. Panics if there is no such panel.
+    pub(crate) fn panel_place(&self, limb: usize, column: usize) -> PanelPlace {
         let panel = self.header.description.panel_number(limb, column);
-        let panel = panel.expect("the segment has the panel");
-        let layout = self.header.layout;
-        (layout.panel_offset(panel), layout.stride as usize)
+        self.place(panel.expect("the segment has the panel"))
     }
 
-    /// The bytes of every panel with padding.
-    pub(crate) fn panel_file_bytes(&self) -> usize {
-        self.header.layout.stride as usize
+    fn place(&self, panel: usize) -> PanelPlace {
+        let Header {
+            description,
+            layout,
+            ..
+        } = &self.header;
+        PanelPlace {
+            directory: directory_of(panel, description.index, self.file.directories()),
+            offset: layout.panel_offset(panel),
+            len: layout.stride as usize,
+        }
     }
 
-    /// The same file opened once more, for reading past the system's cache where the file system can: what
-    /// streams is read once, and would drive out what others need. Offsets, lengths and buffers must be
-    /// multiples of 4096.
-    pub(crate) fn past_the_cache(&self) -> Arc<File> {
-        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        let flags = OFlags::DIRECT.bits() as i32;
-        let opened = File::options().read(true).custom_flags(flags).open(path);
-        opened.map_or_else(|_| Arc::clone(&self.file), Arc::new)
+    /// The segment's files, by directory, for reading past the system's cache where that is possible.
+    pub(crate) fn past_the_cache(&self) -> Vec<Arc<File>> {
+        self.file.past_the_cache()
     }
 
     /// Checks a panel that was read with its padding, and unpacks it into slices of whole blocks that
@@ -630,8 +639,13 @@ impl Segment {
         let SegmentDescription { dataset, index, .. } = self.header.description;
         format!(
             "panel (limb {limb}, column {column}) of segment {index} of dataset {dataset} ({})",
-            self.path.display()
+            self.panel_path(limb, column).display()
         )
+    }
+
+    /// The path of the file that has a panel. Panics if there is no such panel.
+    pub(crate) fn panel_path(&self, limb: usize, column: usize) -> &Path {
+        self.file.path(self.panel_place(limb, column).directory)
     }
 
     /// The packed bytes of one panel, after checking their digest.
@@ -676,9 +690,8 @@ impl Segment {
     /// Checks one panel and leaves nothing of it in the system's cache.
     pub(crate) fn verify_and_forget(&self, limb: usize, column: usize) -> Result<(), StoreError> {
         let panel = self.header.description.panel_number(limb, column)?;
-        let Layout { stride, .. } = self.header.layout;
         let checked = self.check_panel(limb, column, |_| ());
-        forget_cached(&self.file, self.header.layout.panel_offset(panel), stride);
+        self.file.forget_cached(self.place(panel));
         checked
     }
 
@@ -702,7 +715,7 @@ impl Segment {
             fault: Fault::Altered,
         };
         let Layout { stride, packed, .. } = self.header.layout;
-        let start = self.header.layout.panel_offset(panel);
+        let place = self.place(panel);
         let mut buffer = [0; CHUNK_BYTES];
         let mut hasher = blake3::Hasher::new();
         let mut offset = 0;
@@ -711,7 +724,7 @@ impl Segment {
             while offset < end {
                 let chunk = &mut buffer[..(end - offset).min(CHUNK_BYTES as u64) as usize];
                 self.file
-                    .read_exact_at(chunk, start + offset)
+                    .read_exact_at(place.directory, chunk, place.offset + offset)
                     .map_err(|error| ReadError::Io(error).about(subject))?;
                 if end == packed {
                     hasher.update(chunk);
@@ -751,7 +764,7 @@ fn unpack_into(pieces: Vec<&mut [u32]>) -> impl FnMut(&[u8]) {
 impl std::fmt::Debug for Segment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Segment")
-            .field("path", &self.path)
+            .field("path", &self.path())
             .field("digest", &self.digest())
             .finish_non_exhaustive()
     }
@@ -924,5 +937,6 @@ impl Drop for SegmentWriter {
     }
 }
 
+mod file;
 #[cfg(test)]
 mod tests;

@@ -4,23 +4,25 @@
 //! after it. So a crash at any point leaves the old state or the new one, and what no
 //! row names is swept when the store is opened. One process at a time has a store.
 
-use crate::catalogue::{Catalogue, Record, Table};
+use crate::catalogue::{Catalogue, Record, Striping, Table};
+use crate::directories::{CATALOGUE, Directories, SEGMENTS, segment_name};
 use crate::error::{Fault, StoreError};
 use crate::files::{
-    ensure_directories, ensure_directory, io_error, lock, names, partial_path, remove_if_there,
-    rename_durably, sweep, sync_directory,
+    ensure_directories, ensure_directory, exists, io_error, lock, names, partial_path,
+    remove_if_there, rename, rename_durably, sweep, sync_directory,
 };
 use crate::id::{DatasetId, Digest};
 use crate::manifest::Manifest;
 use crate::placement::{Placement, Policy};
-use crate::segment::{Segment, forget_cached};
+use crate::segment::{Segment, Stripes, forget_cached};
 use crate::snapshot::{OpenSegment, ResidentSegment, Snapshot};
 use crate::tier::Tier;
 use oboro_ring::Parameters;
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::iter;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,12 +32,6 @@ pub use scrub::{Damage, Scrub, Scrubbed, ScrubbedPart};
 
 /// The most characters of a dataset's name.
 pub const MAX_NAME_CHARS: usize = 100;
-
-/// The file of the catalogue in a store's directory.
-const CATALOGUE: &str = "catalogue.sqlite";
-
-/// The directory of the datasets there.
-const SEGMENTS: &str = "segments";
 
 /// Bytes kept for changes of the catalogue that free space when there is none.
 const RESERVE_BYTES: usize = 256 << 10;
@@ -110,19 +106,19 @@ pub struct Listing {
     pub damaged: Vec<StoreError>,
 }
 
-/// A directory of encrypted datasets. All methods may be called from any thread.
+/// Encrypted datasets in a directory, or striped over several. All methods may be called from any thread.
 pub struct Store {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    directory: PathBuf,
+    directories: Directories,
     placement: Placement,
     /// Ciphertext in memory, where there is a budget for it.
     tier: Option<Arc<Tier>>,
     state: Mutex<State>,
-    /// Held as long as anything may still write.
-    _lock: File,
+    /// One in each directory, held as long as anything may still write.
+    _locks: Vec<File>,
 }
 
 struct State {
@@ -136,27 +132,44 @@ struct State {
 }
 
 impl Shared {
-    /// Takes the store in a directory as it is. `elsewhere` says what else to choose if another process
-    /// has it.
+    /// Takes the store in these directories as it is, with those that are `added` to it. `elsewhere` says
+    /// what else to choose if another process has it.
     fn open(
-        directory: &Path,
+        directories: Directories,
+        added: Added,
         placement: Placement,
         tier: Option<Arc<Tier>>,
         elsewhere: &'static str,
     ) -> Result<Self, StoreError> {
-        let lock = lock(&directory.join("lock"), directory, elsewhere)?;
-        has_catalogue(directory)?;
+        let take = |path: &Path| lock(&path.join("lock"), path, elsewhere);
+        let mut locks = vec![take(directories.home())?];
+        has_catalogue(&directories)?;
+        let mut catalogue = Catalogue::open(&directories.home().join(CATALOGUE))?;
+        let striped = catalogue.striped()?;
+        match added {
+            Added::Refused => directories.check_all(striped)?,
+            Added::Welcome => {
+                directories.check(striped)?;
+                if directories.count() > striped.map_or(1, |striped| striped.directories) {
+                    directories.mark_new(catalogue.identify()?)?;
+                    catalogue.set_directories(directories.count())?;
+                }
+            }
+        }
+        for further in directories.paths().skip(1) {
+            locks.push(take(further)?);
+        }
         Ok(Self {
-            directory: directory.into(),
+            directories,
             placement,
             tier,
             state: Mutex::new(State {
-                catalogue: Catalogue::open(&directory.join(CATALOGUE))?,
+                catalogue,
                 snapshots: HashMap::new(),
                 replaced: VecDeque::new(),
                 receiving: HashMap::new(),
             }),
-            _lock: lock,
+            _locks: locks,
         })
     }
 
@@ -167,23 +180,46 @@ impl Shared {
     }
 
     fn catalogue(&self) -> PathBuf {
-        self.directory.join(CATALOGUE)
+        self.directories.home().join(CATALOGUE)
     }
 
-    fn datasets(&self) -> PathBuf {
-        self.directory.join(SEGMENTS)
-    }
-
-    fn dataset(&self, id: DatasetId) -> PathBuf {
-        self.datasets().join(id.to_string())
-    }
-
-    fn segment(&self, id: DatasetId, index: u32) -> PathBuf {
-        self.dataset(id).join(segment_name(index))
+    /// The files of a segment, the home's first, whose name means that it is complete.
+    fn files(&self, striping: &Striping, id: DatasetId, index: u32) -> Vec<PathBuf> {
+        let directories = striping.directories(index);
+        self.directories.of_segment(id, index, directories)
     }
 
     fn reserve(&self) -> PathBuf {
-        self.directory.join("reserve")
+        self.directories.home().join("reserve")
+    }
+
+    /// Makes those directories of a dataset that are not there.
+    fn ensure_dataset(&self, id: DatasetId) -> Result<(), StoreError> {
+        let mut directories = self.directories.of_dataset(id);
+        directories.try_for_each(|directory| ensure_directory(&directory))
+    }
+
+    /// The directories of a dataset that are there: not in those that were added to the store since.
+    fn dataset(&self, id: DatasetId) -> Result<Vec<PathBuf>, StoreError> {
+        let mut there = Vec::new();
+        for directory in self.directories.of_dataset(id) {
+            if exists(&directory)? {
+                there.push(directory);
+            }
+        }
+        Ok(there)
+    }
+
+    /// Removes the files of a dataset's segments beyond the first `published`.
+    fn sweep(&self, id: DatasetId, published: usize) -> Result<(), StoreError> {
+        let directories = self.dataset(id)?;
+        let mut directories = directories.iter();
+        directories.try_for_each(|directory| sweep(directory, published, None))
+    }
+
+    fn remove_dataset(&self, id: DatasetId) -> Result<(), StoreError> {
+        let mut directories = self.directories.of_dataset(id);
+        directories.try_for_each(|directory| remove_dataset(&directory))
     }
 
     /// Sets the reserve aside unless that was done, if there is space for it.
@@ -213,9 +249,12 @@ impl Shared {
     }
 }
 
-/// The file of a segment in its dataset's directory.
-fn segment_name(index: u32) -> String {
-    format!("{index:08}.seg")
+/// What becomes of directories that a store has not had so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Added {
+    /// From now on it has them.
+    Welcome,
+    Refused,
 }
 
 /// Decodes a manifest that the catalogue holds.
@@ -250,40 +289,58 @@ fn check_name(name: &str) -> Result<(), StoreError> {
 }
 
 impl Store {
-    /// Bytes of buffers that a store with a budget reads into, for each ring degree in use.
-    pub const READ_BUFFERS: u64 = Tier::BUFFERS;
+    /// Bytes of buffers that a store of so many directories reads into if it has a budget.
+    pub fn read_buffers(directories: usize) -> u64 {
+        Tier::buffers(directories)
+    }
 
-    /// Opens the store in `directory`, making an empty one where there is none, and
-    /// sweeps what a crash may have left. Fails if another process has it open.
-    pub fn open(directory: &Path) -> Result<Self, StoreError> {
-        Self::open_on(directory, Placement::default())
+    /// Opens the store in these directories, making an empty one where there is none, adding to it those
+    /// that it has not had so far, and sweeps what a crash may have left. Fails if another process has it
+    /// open, and unless all directories that it has are given, in order.
+    pub fn open(directories: impl Into<Directories>) -> Result<Self, StoreError> {
+        Self::open_on(directories, Placement::default())
     }
 
     /// The same, with ciphertext in memory placed as asked for. Fails as well if this process may not
     /// have memory on a node that is named.
-    pub fn open_on(directory: &Path, placement: Placement) -> Result<Self, StoreError> {
+    pub fn open_on(
+        directories: impl Into<Directories>,
+        placement: Placement,
+    ) -> Result<Self, StoreError> {
         placement.check()?;
-        Self::open_with(directory, placement, None)
+        Self::open_with(directories.into(), placement, None)
     }
 
     /// The same with at most `budget` bytes of ciphertext in memory, whose pages alternate between the
     /// nodes of the kernel's numbers given, if there are several. Buffers for reading take up to
-    /// [`READ_BUFFERS`](Self::READ_BUFFERS) bytes besides for each ring degree in use.
-    pub fn open_within(directory: &Path, budget: u64, nodes: Vec<u32>) -> Result<Self, StoreError> {
+    /// [`read_buffers`](Self::read_buffers) bytes besides.
+    pub fn open_within(
+        directories: impl Into<Directories>,
+        budget: u64,
+        nodes: Vec<u32>,
+    ) -> Result<Self, StoreError> {
+        let directories = directories.into();
         let placement = Placement::on(nodes.clone(), Policy::Interleave);
         placement.check()?;
-        let tier = Tier::new(budget, &nodes)?;
-        Self::open_with(directory, placement, Some(Arc::new(tier)))
+        let tier = Tier::new(budget, &nodes, directories.count())?;
+        Self::open_with(directories, placement, Some(Arc::new(tier)))
     }
 
     fn open_with(
-        directory: &Path,
+        directories: Directories,
         placement: Placement,
         tier: Option<Arc<Tier>>,
     ) -> Result<Self, StoreError> {
-        ensure_directories(directory)?;
-        let shared = Shared::open(directory, placement, tier, "directory for the store")?;
-        ensure_directory(&shared.datasets())?;
+        if !has_catalogue(&directories)? {
+            // Of a store whose home is not mounted, nothing must be made in its place.
+            directories.check(None)?;
+        }
+        ensure_directories(directories.home())?;
+        let elsewhere = "directory for the store";
+        let shared = Shared::open(directories, Added::Welcome, placement, tier, elsewhere)?;
+        for datasets in shared.directories.of_datasets() {
+            ensure_directory(&datasets)?;
+        }
         sweep_all(&shared)?;
         shared.fill_reserve();
         Ok(Self {
@@ -334,7 +391,7 @@ impl Store {
         {
             let count = new.segments.len();
             return Ok(UploadStatus {
-                segments: self.progress(&new, count)?,
+                segments: self.progress(&state, &new, count)?,
                 dataset: id,
                 published: true,
             });
@@ -347,29 +404,31 @@ impl Store {
         match catalogue.by_id(Table::Upload, id)? {
             Some(pending) if pending.manifest != manifest => {
                 // A bundle that grew since its upload began only adds to what is here.
-                if new.extends(&stored_manifest(&pending)?).is_err() {
+                let begun = stored_manifest(&pending)?;
+                if new.extends(&begun).is_err() {
                     return Err(StoreError::OtherUpload {
                         dataset: id,
                         name: pending.name,
                     });
                 }
-                catalogue.extend_upload(id, manifest)?;
+                self.shared.ensure_dataset(id)?;
+                catalogue.extend_upload(id, manifest, begun.segments.len())?;
             }
             Some(_) => {}
             None => {
-                let directory = self.shared.dataset(id);
-                ensure_directory(&directory)?;
+                self.shared.ensure_dataset(id)?;
                 // What a cancelled upload may have left must not pass for part of this one.
-                sweep(&directory, there, None)?;
-                catalogue.begin_upload(&Record {
+                self.shared.sweep(id, there)?;
+                let upload = Record {
                     id,
                     name: name.into(),
                     manifest: manifest.into(),
-                })?;
+                };
+                catalogue.begin_upload(&upload, there)?;
             }
         }
         Ok(UploadStatus {
-            segments: self.progress(&new, there)?,
+            segments: self.progress(&state, &new, there)?,
             dataset: id,
             published: false,
         })
@@ -378,16 +437,18 @@ impl Store {
     /// What is here of each segment; the first `published` are.
     fn progress(
         &self,
+        state: &State,
         manifest: &Manifest,
         published: usize,
     ) -> Result<Vec<SegmentProgress>, StoreError> {
+        let striping = state.catalogue.striping(manifest.dataset)?;
         let one = |(index, entry): (usize, &crate::SegmentEntry)| {
-            let path = self.shared.segment(manifest.dataset, index as u32);
-            let complete = index < published || length(&path)?.is_some();
+            let paths = self.shared.files(&striping, manifest.dataset, index as u32);
+            let complete = index < published || length(&paths[0])?.is_some();
             let received = if complete {
                 entry.bytes
             } else {
-                usable_length(&partial_path(&path), entry.bytes)?
+                usable_length(&partial_paths(&paths)?, entry.bytes)?
             };
             Ok(SegmentProgress {
                 index: index as u32,
@@ -422,15 +483,16 @@ impl Store {
             .get(index as usize)
             .ok_or(no_such("the manifest does not name it"))?
             .bytes;
-        let path = self.shared.segment(dataset, index);
-        if length(&path)?.is_some() {
+        let striping = state.catalogue.striping(dataset)?;
+        let paths = self.shared.files(&striping, dataset, index);
+        if length(&paths[0])?.is_some() {
             return Err(no_such("it is complete"));
         }
         if state.receiving.contains_key(&(dataset, index)) {
             return Err(StoreError::SegmentBusy { dataset, index });
         }
-        let partial = partial_path(&path);
-        let received = usable_length(&partial, announced)?;
+        let partials = partial_paths(&paths)?;
+        let received = usable_length(&partials, announced)?;
         if offset != received {
             return Err(StoreError::Offset {
                 dataset,
@@ -439,14 +501,19 @@ impl Store {
                 offset,
             });
         }
-        if received == 0 && length(&partial)?.is_some_and(|length| length > 0) {
-            remove_if_there(&partial)?;
+        for partial in partials.iter().filter(|_| received == 0) {
+            // What is too long is no part of it.
+            if length(partial)?.is_some_and(|length| length > 0) {
+                remove_if_there(partial)?;
+            }
         }
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(&partial)
-            .map_err(io_error("create", &partial))?;
+        let create = |path: &PathBuf| {
+            let mut options = OpenOptions::new();
+            let opened = options.write(true).create(true).truncate(false).open(path);
+            opened.map_err(io_error("create", path))
+        };
+        let files = partials.iter().map(create).collect::<Result<_, _>>()?;
+        let stripes = Stripes::of(&manifest, index, paths.len());
         let cancelled = Arc::new(AtomicBool::new(false));
         state.receiving.insert((dataset, index), cancelled.clone());
         let shared = self.shared.clone();
@@ -456,9 +523,10 @@ impl Store {
             index,
             announced,
             received,
-            file,
-            path,
-            partial,
+            stripes,
+            files,
+            paths,
+            partials,
             cancelled,
         })
     }
@@ -481,15 +549,19 @@ impl Store {
         };
         let manifest = stored_manifest(&pending)?;
         let there = published.map_or(0, |published| published.segments.len());
+        let striping = state.catalogue.striping(dataset)?;
         for index in there as u32..manifest.segments.len() as u32 {
-            let path = self.shared.segment(dataset, index);
-            if length(&path)?.is_none() {
+            let paths = self.shared.files(&striping, dataset, index);
+            if length(&paths[0])?.is_none() {
                 return Err(StoreError::NotComplete { dataset, index });
             }
-            Segment::open_expected(&path, &manifest, index)?;
+            Segment::open_expected(paths, &manifest, index)?;
         }
         // A segment that is here may owe its name to a rename that could not be made durable.
-        sync_directory(&self.shared.dataset(dataset))?;
+        let directories = self.shared.dataset(dataset)?;
+        directories
+            .iter()
+            .try_for_each(|path| sync_directory(path))?;
         state.catalogue.publish(dataset)?;
         Ok(Published {
             version: manifest.version,
@@ -543,9 +615,10 @@ impl Store {
         let homes = Arc::new(self.shared.placement.homes(name, record.id));
         // An older version's segments are the first of this one's, and may be in memory.
         let mut segments = older.map_or_else(Vec::new, |older| older.segments().to_vec());
+        let striping = state.catalogue.striping(record.id)?;
         for index in segments.len() as u32..manifest.segments.len() as u32 {
-            let segment =
-                Segment::open_expected(&self.shared.segment(record.id, index), &manifest, index)?;
+            let paths = self.shared.files(&striping, record.id, index);
+            let segment = Segment::open_expected(paths, &manifest, index)?;
             segments.push(match &self.shared.tier {
                 None => {
                     let resident = ResidentSegment::new(segment, homes.clone())?;
@@ -598,7 +671,7 @@ impl Store {
             .replaced
             .retain(|older| older.manifest().dataset != published.id);
         state.stop_receiving(published.id);
-        remove_dataset(&self.shared.dataset(published.id))?;
+        self.shared.remove_dataset(published.id)?;
         self.shared.fill_reserve();
         Ok(published.id)
     }
@@ -618,15 +691,15 @@ impl Store {
         let published = state.catalogue.by_id(Table::Dataset, pending.id)?;
         let published = published.as_ref().map(stored_manifest).transpose()?;
         state.stop_receiving(pending.id);
-        let directory = self.shared.dataset(pending.id);
         // Complete segments without a row would be taken for a dataset that the catalogue forgot, so
         // here the row goes last: without its segments the upload is at its beginning.
         let there = published.as_ref().map_or(0, |older| older.segments.len());
-        sweep(&directory, there, None)?;
-        self.shared
-            .change_to_free(&mut state.catalogue, |it| it.cancel_upload(pending.id))?;
+        self.shared.sweep(pending.id, there)?;
+        self.shared.change_to_free(&mut state.catalogue, |it| {
+            it.cancel_upload(pending.id, there)
+        })?;
         if published.is_none() {
-            remove_dataset(&directory)?;
+            self.shared.remove_dataset(pending.id)?;
         }
         self.shared.fill_reserve();
         Ok(pending.id)
@@ -651,9 +724,11 @@ pub struct SegmentReceiver {
     index: u32,
     announced: u64,
     received: u64,
-    file: File,
-    path: PathBuf,
-    partial: PathBuf,
+    stripes: Stripes,
+    /// By directory, and the paths that they have now and will have, the home's first.
+    files: Vec<File>,
+    partials: Vec<PathBuf>,
+    paths: Vec<PathBuf>,
     cancelled: Arc<AtomicBool>,
 }
 
@@ -679,13 +754,44 @@ impl SegmentReceiver {
                 announced: self.announced,
             });
         }
-        if let Err(error) = self.file.write_all(bytes) {
-            // Best effort: what stays of a broken write would only be found out at the end.
-            let _ = self.file.set_len(self.received);
-            return Err(io_error("write", &self.partial)(error));
+        for (directory, start, part) in self.stripes.split(self.received, bytes) {
+            if let Err(error) = self.files[directory].write_all_at(part, start) {
+                self.take_back();
+                return Err(io_error("write", &self.partials[directory])(error));
+            }
         }
         self.received += bytes.len() as u64;
         Ok(())
+    }
+
+    /// Best effort: what stays of a broken write would only be found out at the end.
+    fn take_back(&self) {
+        for file in &self.files {
+            if file.metadata().is_ok_and(|it| it.len() > self.received) {
+                let _ = file.set_len(self.received);
+            }
+        }
+    }
+
+    /// Makes all that arrived durable, in files of equal length.
+    fn sync(&self) -> Result<(), StoreError> {
+        for (file, partial) in self.files.iter().zip(&self.partials) {
+            let synced = file.set_len(self.announced).and_then(|()| file.sync_all());
+            synced.map_err(io_error("sync", partial))?;
+        }
+        Ok(())
+    }
+
+    fn discard(&self) -> Result<(), StoreError> {
+        let mut partials = self.partials.iter();
+        partials.try_for_each(|path| remove_if_there(path))
+    }
+
+    /// Gives the files their names: those of further directories first, since that of the home's says
+    /// that all are complete.
+    fn publish_names(&self) -> Result<(), StoreError> {
+        let mut names = self.partials.iter().zip(&self.paths).rev();
+        names.try_for_each(|(partial, path)| rename_durably(partial, path))
     }
 
     /// Checks all that arrived against the manifest and makes the segment complete and
@@ -701,21 +807,21 @@ impl SegmentReceiver {
                 announced: self.announced,
             });
         }
-        if let Err(error) = self.file.sync_all() {
+        if let Err(error) = self.sync() {
             // The bytes may be lost although they can still be read, and a later sync may succeed
             // without them: none of them counts.
-            remove_if_there(&self.partial)?;
-            return Err(io_error("sync", &self.partial)(error));
+            self.discard()?;
+            return Err(error);
         }
-        let verified = Segment::open_expected(&self.partial, &self.manifest, index)
+        let verified = Segment::open_expected(self.partials.clone(), &self.manifest, index)
             .and_then(|segment| segment.verify());
         // From here on nothing may cancel the upload in between.
         let _state = self.shared.state();
         self.check_cancelled()?;
         match verified {
-            Ok(()) => rename_durably(&self.partial, &self.path),
+            Ok(()) => self.publish_names(),
             Err(StoreError::Damaged { subject, fault }) => {
-                remove_if_there(&self.partial)?;
+                self.discard()?;
                 Err(StoreError::SegmentRefused {
                     dataset,
                     index,
@@ -755,12 +861,25 @@ fn length(path: &Path) -> Result<Option<u64>, StoreError> {
     }
 }
 
-/// How much of a partial file an upload can go on from. One that is longer than the
-/// segment is not part of it.
-fn usable_length(partial: &Path, announced: u64) -> Result<u64, StoreError> {
-    Ok(length(partial)?
-        .filter(|length| *length <= announced)
-        .unwrap_or(0))
+/// The paths of the files that a segment is received into, one for each that it will have. Where not all
+/// got their names in the end, those that did give them back.
+fn partial_paths(paths: &[PathBuf]) -> Result<Vec<PathBuf>, StoreError> {
+    for further in &paths[1..] {
+        if exists(further)? {
+            rename(further, &partial_path(further))?;
+        }
+    }
+    Ok(paths.iter().map(|path| partial_path(path)).collect())
+}
+
+/// How much of partial files an upload can go on from: bytes arrive in order, so what the longest has was
+/// preceded by all else. Files that are longer than the segment are not part of it.
+fn usable_length(partials: &[PathBuf], announced: u64) -> Result<u64, StoreError> {
+    let mut longest = 0;
+    for partial in partials {
+        longest = longest.max(length(partial)?.unwrap_or(0));
+    }
+    Ok(if longest <= announced { longest } else { 0 })
 }
 
 /// Whether there is a complete segment in a dataset's directory.
@@ -779,7 +898,9 @@ fn is_forgotten(state: &State, id: DatasetId, directory: &Path) -> Result<bool, 
 }
 
 /// Whether there is a catalogue. That there are only datasets is an error: sweeping would remove them.
-fn has_catalogue(directory: &Path) -> Result<bool, StoreError> {
+fn has_catalogue(directories: &Directories) -> Result<bool, StoreError> {
+    directories.check_home()?;
+    let directory = directories.home();
     match length(&directory.join(CATALOGUE))? {
         Some(1..) => Ok(true),
         _ if holds_anything(&directory.join(SEGMENTS))? => Err(StoreError::CatalogueMissing {
@@ -789,21 +910,23 @@ fn has_catalogue(directory: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// Refuses a directory that is no store's.
-fn check_is_store(directory: &Path) -> Result<(), StoreError> {
-    match has_catalogue(directory)? {
+/// Refuses directories that are no store's.
+fn check_is_store(directories: &Directories) -> Result<(), StoreError> {
+    match has_catalogue(directories)? {
         true => Ok(()),
         false => Err(StoreError::NoStore {
-            path: directory.into(),
+            path: directories.home().into(),
         }),
     }
 }
 
-/// Moves a dataset that the catalogue does not know to where nothing is ever removed.
-fn set_aside(shared: &Shared, id: DatasetId) -> Result<(), StoreError> {
-    let unknown = shared.directory.join("unknown");
+/// Moves what a directory of the store has of a dataset that the catalogue does not know to where nothing
+/// is ever removed.
+fn set_aside(directory: &Path, id: DatasetId) -> Result<(), StoreError> {
+    let unknown = directory.join("unknown");
     ensure_directory(&unknown)?;
-    let from = shared.dataset(id);
+    let datasets = directory.join(SEGMENTS);
+    let from = datasets.join(id.to_string());
     // The same dataset may have been forgotten before.
     let earlier = (1..).map(|number| unknown.join(format!("{id}.{number}")));
     let mut names = iter::once(unknown.join(id.to_string())).chain(earlier);
@@ -812,7 +935,7 @@ fn set_aside(shared: &Shared, id: DatasetId) -> Result<(), StoreError> {
         .expect("numbers do not end");
     fs::rename(&from, &to).map_err(io_error("set aside", &from))?;
     sync_directory(&unknown)?;
-    sync_directory(&shared.datasets())
+    sync_directory(&datasets)
 }
 
 fn holds_anything(directory: &Path) -> Result<bool, StoreError> {
@@ -824,17 +947,24 @@ fn holds_anything(directory: &Path) -> Result<bool, StoreError> {
 /// Removes every file that no row of the catalogue names.
 fn sweep_all(shared: &Shared) -> Result<(), StoreError> {
     let state = shared.state();
-    for name in names(&shared.datasets())? {
+    let mut directories = shared.directories.paths();
+    directories.try_for_each(|directory| sweep_directory(&state, directory))
+}
+
+/// The same of one directory of the store.
+fn sweep_directory(state: &State, root: &Path) -> Result<(), StoreError> {
+    let datasets = root.join(SEGMENTS);
+    for name in names(&datasets)? {
         let Ok(id) = name.parse::<DatasetId>() else {
             continue;
         };
-        let directory = shared.dataset(id);
+        let directory = datasets.join(&name);
         let published = state.catalogue.by_id(Table::Dataset, id)?;
         let pending = state.catalogue.by_id(Table::Upload, id)?;
         if published.is_none() && pending.is_none() {
             // What only the catalogue forgot must not be lost.
-            match is_forgotten(&state, id, &directory)? {
-                true => set_aside(shared, id)?,
+            match is_forgotten(state, id, &directory)? {
+                true => set_aside(root, id)?,
                 false => remove_dataset(&directory)?,
             }
             continue;
@@ -871,5 +1001,7 @@ mod failures;
 #[cfg(all(test, target_os = "linux"))]
 mod script;
 mod scrub;
+#[cfg(all(test, target_os = "linux"))]
+mod striping;
 #[cfg(test)]
 mod tests;

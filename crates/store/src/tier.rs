@@ -12,21 +12,22 @@ pub use ledger::{Part, Reads, Unit};
 use crate::error::StoreError;
 use crate::panel::Panel;
 use crate::reader::{Read, Reader};
-use crate::segment::{Segment, full_panel_bytes};
+use crate::segment::{PanelPlace, Segment, full_panel_bytes};
 use ledger::{Action, Key, Ledger, Plan, ReadCounters, StreamId};
 use oboro_fcmalloc::{Arena, ArenaError, Backing, MemoryPolicy};
 use oboro_ring::mask;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::num::NonZero;
 use std::sync::mpsc::{SendError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{io, thread};
 
-/// Bytes of packed buffers for datasets of one ring degree, which are as many as a fast device needs.
+/// Bytes of packed buffers, which are as many as a fast device needs, for all directories together.
 const BUFFERS: usize = 32 << 20;
-/// At least so many, however large their panels.
-const LEAST_BUFFERS: NonZero<usize> = NonZero::new(4).unwrap();
+/// Bytes that each directory has at least, however many there are: two of the largest panels, one that the
+/// device fills and one that is being unpacked.
+const LEAST_BUFFERS: usize = 16 << 20;
 /// Of the budget this part is not for panels: they leave gaps when they differ in size.
 const GAPS: u64 = 16;
 
@@ -46,8 +47,10 @@ pub type Listener = Arc<dyn Fn(Arrival) + Send + Sync>;
 pub(crate) struct Tier {
     arena: Arena,
     state: Mutex<State>,
-    /// By the bytes of a buffer.
-    readers: Mutex<BTreeMap<usize, Reader>>,
+    /// By directory.
+    readers: Vec<Reader>,
+    /// The bytes of each of their buffers; 0 before the first dataset.
+    buffer_bytes: Mutex<usize>,
     /// To the thread that expands masks for those who leave.
     left_behind: Sender<LeftBehind>,
 }
@@ -66,8 +69,8 @@ struct State {
 struct StreamedSegment {
     number: u64,
     segment: Segment,
-    /// The segment's, past the system's cache where that is possible.
-    file: Arc<File>,
+    /// The segment's, by directory, past the system's cache where that is possible.
+    files: Vec<Arc<File>>,
     /// Limb-major, the mask after the last column.
     panels: Box<[Mutex<Option<Arc<Panel>>>]>,
 }
@@ -148,11 +151,14 @@ struct Load {
 }
 
 impl Tier {
-    /// What the buffers of datasets of one ring degree take beside the budget.
-    pub(crate) const BUFFERS: u64 = BUFFERS as u64;
+    /// What the buffers for so many directories take beside the budget.
+    pub(crate) fn buffers(directories: usize) -> u64 {
+        BUFFERS.max(LEAST_BUFFERS * directories) as u64
+    }
 
-    /// A tier of so many bytes whose pages alternate between these nodes, if there are several.
-    pub(crate) fn new(budget: u64, nodes: &[u32]) -> Result<Self, StoreError> {
+    /// A tier of so many bytes, for what is in so many directories, whose pages alternate between these
+    /// nodes, if there are several.
+    pub(crate) fn new(budget: u64, nodes: &[u32], directories: usize) -> Result<Self, StoreError> {
         let policy = match nodes {
             [] | [_] => MemoryPolicy::Inherit,
             nodes => MemoryPolicy::Interleave(nodes.into()),
@@ -162,7 +168,7 @@ impl Tier {
             ..Backing::default()
         };
         let state = State {
-            ledger: Ledger::new(budget - budget / GAPS, BUFFERS as u64),
+            ledger: Ledger::new(budget - budget / GAPS, Self::buffers(directories)),
             segments: HashMap::new(),
             listeners: HashMap::new(),
             registered: 0,
@@ -179,7 +185,8 @@ impl Tier {
         Ok(Self {
             arena: Arena::reserve(budget as usize, backing)?,
             state: Mutex::new(state),
-            readers: Mutex::default(),
+            readers: (0..directories).map(|_| Reader::idle()).collect(),
+            buffer_bytes: Mutex::default(),
             left_behind,
         })
     }
@@ -194,18 +201,8 @@ impl Tier {
         self: &Arc<Self>,
         segment: Segment,
     ) -> Result<TieredSegment, StoreError> {
-        let bytes = segment.panel_file_bytes();
-        let mut readers = lock(&self.readers);
-        if readers.range(bytes..).next().is_none() {
-            // A full segment's panels, so that a dataset has one reader.
-            let bytes = full_panel_bytes(&segment.description().parameters);
-            let buffers = NonZero::new(BUFFERS / bytes).unwrap_or(LEAST_BUFFERS);
-            let buffers = buffers.max(LEAST_BUFFERS);
-            let reader =
-                Reader::start(buffers, bytes).map_err(|source| StoreError::Reader { source })?;
-            readers.insert(bytes, reader);
-        }
-        drop(readers);
+        // Of a full segment, as most of a dataset are.
+        self.ensure_buffers(full_panel_bytes(&segment.description().parameters))?;
         let description = segment.description();
         let cells = description.parameters.limb_count() * (description.columns as usize + 1);
         let mut state = self.lock();
@@ -213,7 +210,7 @@ impl Tier {
         let segment = Arc::new(StreamedSegment {
             number: state.registered,
             panels: (0..cells).map(|_| Mutex::default()).collect(),
-            file: segment.past_the_cache(),
+            files: segment.past_the_cache(),
             segment,
         });
         state.segments.insert(segment.number, Arc::clone(&segment));
@@ -221,6 +218,26 @@ impl Tier {
             tier: Arc::clone(self),
             segment,
         })
+    }
+
+    /// Makes the readers' buffers as large as this, unless they are larger: as many as have room in what
+    /// there is for them.
+    fn ensure_buffers(&self, bytes: usize) -> Result<(), StoreError> {
+        let mut present = lock(&self.buffer_bytes);
+        if *present >= bytes {
+            return Ok(());
+        }
+        // Those that could not be replaced are so next time.
+        *present = 0;
+        let share = Self::buffers(self.readers.len()) as usize / self.readers.len();
+        let count = share / Panel::footprint(bytes.div_ceil(size_of::<u32>()));
+        let count = NonZero::new(count).unwrap_or(NonZero::<usize>::MIN);
+        let mut readers = self.readers.iter();
+        readers
+            .try_for_each(|reader| reader.provide(count, bytes))
+            .map_err(|source| StoreError::Reader { source })?;
+        *present = bytes;
+        Ok(())
     }
 
     /// Begins to bring in one unit of a plan after another.
@@ -300,9 +317,10 @@ impl Tier {
     fn read(self: &Arc<Self>, load: Load) {
         let Part { limb, column } = load.key.part;
         let column = column.expect("masks are not read") as usize;
-        let (offset, len) = load.segment.segment.panel_place(limb, column);
+        let place = load.segment.segment.panel_place(limb, column);
+        let PanelPlace { offset, len, .. } = place;
         let tier = Arc::downgrade(self);
-        let file = Arc::clone(&load.segment.file);
+        let file = Arc::clone(&load.segment.files[place.directory]);
         let then = Box::new(move |bytes: io::Result<&[u8]>| {
             // Without a tier nobody waits for it.
             let Some(tier) = tier.upgrade() else { return };
@@ -315,12 +333,7 @@ impl Tier {
             };
             tier.act(|state, news| state.end(load, panel, Some(len as u64), news));
         });
-        let readers = lock(&self.readers);
-        let (_, reader) = readers
-            .range(len..)
-            .next()
-            .expect("started with the segment");
-        reader.submit(Read {
+        self.readers[place.directory].submit(Read {
             file,
             offset,
             len,
@@ -411,7 +424,7 @@ impl State {
 impl Drop for Tier {
     fn drop(&mut self) {
         // The last to let go may be one of the readers' threads, which cannot wait for itself.
-        let readers = std::mem::take(&mut *lock(&self.readers));
+        let readers = std::mem::take(&mut self.readers);
         let _ = thread::Builder::new().spawn(move || drop(readers));
     }
 }

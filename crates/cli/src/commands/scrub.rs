@@ -5,11 +5,11 @@ use crate::arguments::ServerArguments;
 use crate::output::{Bar, Failure, Output, Unit, bytes};
 use bytesize::ByteSize;
 use oboro_client::Scrubbing;
-use oboro_store::{Damage, Pace, Scrub, Scrubbed};
+use oboro_store::{Damage, Directories, Pace, Scrub, Scrubbed};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 
 /// What is read of a server's disk in a second unless told otherwise.
@@ -19,9 +19,9 @@ const MOST_LISTED: usize = 1000;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The directory of a store that no server has open; with --server, the name of one dataset there
-    /// [default with --server: all].
-    #[arg(value_name = "DIR|NAME", required_unless_present = "server")]
+    /// The directory, or directories, of a store that no server has open; with --server, the name of one
+    /// dataset there [default with --server: all].
+    #[arg(value_name = "DIR[,DIR...]|NAME", required_unless_present = "server")]
     what: Option<String>,
     /// Have this server check its store while it goes on serving.
     #[arg(long, value_name = "URL")]
@@ -49,7 +49,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let what = arguments.what.as_deref();
     let scrubbed = match &arguments.server {
         Some(url) => scrub_server(arguments, url, what, told),
-        None => scrub_directory(Path::new(what.unwrap_or_default()), arguments.rate, told),
+        None => scrub_directories(what.unwrap_or_default(), arguments.rate, told),
     };
     bar.finish();
     let scrubbed = scrubbed?;
@@ -92,12 +92,13 @@ fn scrub_server(
     Ok(server.connect()?.scrub(name, Some(rate), tell)?)
 }
 
-fn scrub_directory(
-    directory: &Path,
+fn scrub_directories(
+    directories: &str,
     rate: Option<NonZero<u64>>,
     mut tell: impl FnMut(Scrubbing),
 ) -> Result<Scrubbed, Failure> {
-    let mut scrub = Scrub::of_directory(directory)?;
+    let paths = directories.split(',').map(PathBuf::from);
+    let mut scrub = Scrub::of_directories(Directories::new(paths.collect())?)?;
     let mut pace = Pace::new(rate);
     while let Some(part) = scrub.next_part()? {
         if let Some(damage) = part.damage {

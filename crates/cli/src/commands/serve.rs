@@ -6,7 +6,7 @@ use crate::output::{Failure, Output};
 use bytesize::ByteSize;
 use clap::{ValueEnum, value_parser};
 use oboro_server::{Limits, Options, Pin, Server, Tokens};
-use oboro_store::{Policy, StoreError};
+use oboro_store::{Directories, Policy, StoreError};
 use serde_json::json;
 use std::fs;
 use std::io::IsTerminal;
@@ -17,9 +17,16 @@ use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The directory that datasets are stored in.
-    #[arg(long, value_name = "DIR")]
-    data: PathBuf,
+    /// The directory that datasets are stored in, or several on devices that are read at the same time:
+    /// segments are striped over them. Always all of them, in the same order; new ones are added at the
+    /// end.
+    #[arg(
+        long,
+        value_name = "DIR[,DIR...]",
+        required = true,
+        value_delimiter = ','
+    )]
+    data: Vec<PathBuf>,
     /// The address to listen on. Beyond loopback, TLS and a token are required.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7171")]
     listen: SocketAddr,
@@ -196,7 +203,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let tokens = arguments.token_file.as_deref().map(tokens).transpose()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let options = Options {
-        data: arguments.data.clone(),
+        data: Directories::new(arguments.data.clone())?,
         listen: arguments.listen,
         tls,
         tokens,

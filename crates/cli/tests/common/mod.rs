@@ -189,8 +189,13 @@ impl Home {
 
     /// Starts a server on a free port of this machine; its data are in `data`.
     pub fn serve(&self, options: &str) -> Server {
+        self.serve_from("data", options)
+    }
+
+    /// The same with its data in these directories.
+    pub fn serve_from(&self, data: &str, options: &str) -> Server {
         Server::new(self.start(&format!(
-            "serve --data data --listen 127.0.0.1:0 --json {options}"
+            "serve --data {data} --listen 127.0.0.1:0 --json {options}"
         )))
     }
 

@@ -17,8 +17,12 @@ fn content(offset: usize, len: usize) -> Vec<u8> {
 }
 
 fn readers(buffers: usize) -> [Reader; 2] {
-    [Way::Ring, Way::Threads]
-        .map(|way| Reader::start_by(way, NonZero::new(buffers).unwrap(), BUFFER).unwrap())
+    [Way::Ring, Way::Threads].map(|way| {
+        let reader = Reader::idle();
+        let buffers = NonZero::new(buffers).unwrap();
+        reader.provide_by(way, buffers, BUFFER).unwrap();
+        reader
+    })
 }
 
 /// Asks for a part; what came of it.
@@ -136,5 +140,37 @@ fn direct_reads_find_their_buffers_aligned() {
             let arrived = read(&reader, &file, page * 4096, BUFFER).recv().unwrap();
             assert_eq!(arrived.unwrap(), content(page as usize * 4096, BUFFER));
         }
+    }
+}
+
+#[test]
+fn larger_buffers_take_over_from_smaller_ones_and_nothing_is_lost() {
+    let file = file(64 * 4096);
+    for reader in readers(2) {
+        let heard: Vec<_> = (0..60)
+            .map(|page| read(&reader, &file, page * 4096, BUFFER))
+            .collect();
+        let buffers = NonZero::new(3).unwrap();
+        reader.provide(buffers, 4 * BUFFER).unwrap();
+        let large = read(&reader, &file, 4096, 4 * BUFFER);
+        assert_eq!(large.recv().unwrap().unwrap(), content(4096, 4 * BUFFER));
+        for (page, heard) in heard.into_iter().enumerate() {
+            let arrived = heard.recv().unwrap().unwrap();
+            assert_eq!(arrived, content(page * 4096, BUFFER));
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_gets_no_buffers_says_so_until_it_does() {
+    let file = file(BUFFER);
+    for reader in readers(1) {
+        let too_many = NonZero::new(1 << 20).unwrap();
+        assert!(reader.provide(too_many, 1 << 40).is_err());
+        let refused = read(&reader, &file, 0, 1).recv().unwrap();
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::Interrupted);
+        reader.provide(NonZero::new(1).unwrap(), BUFFER).unwrap();
+        let arrived = read(&reader, &file, 0, BUFFER).recv().unwrap();
+        assert_eq!(arrived.unwrap(), content(0, BUFFER));
     }
 }

@@ -20,18 +20,19 @@ pub struct BackedUp {
     pub bytes: u64,
 }
 
-/// Copies what the store in `directory` has published to `target`, which must not exist: a store that
-/// a server can open. Every panel is checked before it is written. `progress` is told the bytes copied,
+/// Copies what the store in `directories` has published to `target`, which must not exist: a store of one
+/// directory that a server can open. Every panel is checked before it is written. `progress` is told the bytes copied,
 /// and of how many.
 ///
 /// # Errors
-/// No store, a target that exists or is being written, damaged datasets: then there is no backup.
+/// No store, or not all of its directories, a target that exists or is being written, damaged datasets: then there is no backup.
 pub fn backup(
-    directory: &Path,
+    directories: impl Into<Directories>,
     target: &Path,
     progress: &dyn Fn(u64, u64),
 ) -> Result<BackedUp, StoreError> {
-    check_is_store(directory)?;
+    let directories = directories.into();
+    check_is_store(&directories)?;
     // Without a slash at its end.
     let target: PathBuf = target.components().collect();
     if exists(&target)? {
@@ -41,7 +42,7 @@ pub fn backup(
     ensure_directories(&partial)?;
     let _lock = lock(&partial.join("lock"), &partial, "target")?;
     let copied = Copying {
-        from: directory,
+        from: &directories,
         to: &partial,
         progress,
     }
@@ -54,11 +55,14 @@ pub fn backup(
     copied
 }
 
+/// A published dataset, and how it is striped where it is copied from.
+type Copied = (Manifest, Striping);
+
 /// A published dataset whose file is not there: damage, or a deletion meanwhile.
 type Gone = Option<(DatasetId, StoreError)>;
 
 struct Copying<'a> {
-    from: &'a Path,
+    from: &'a Directories,
     to: &'a Path,
     progress: &'a dyn Fn(u64, u64),
 }
@@ -71,37 +75,42 @@ impl Copying<'_> {
         ensure_directory(&self.to.join(SEGMENTS))?;
         let mut gone: Gone = None;
         loop {
-            let records = self.copy_catalogue()?;
+            let published = self.copy_catalogue()?;
             if let Some((id, error)) = gone
-                && records.iter().any(|record| record.id == id)
+                && published.iter().any(|(manifest, _)| manifest.dataset == id)
             {
                 return Err(error);
             }
-            let manifests: Vec<Manifest> = records
-                .iter()
-                .map(stored_manifest)
-                .collect::<Result<_, _>>()?;
-            self.remove_all_but(&manifests)?;
-            gone = self.copy_segments(&manifests)?;
+            self.remove_all_but(&published)?;
+            gone = self.copy_segments(&published)?;
             if gone.is_none() {
                 sync_directory(self.to)?;
-                return Ok(held_by(&manifests));
+                return Ok(held_by(&published));
             }
         }
     }
 
-    /// Copies the catalogue as it is at one moment, without uploads under way; what it has.
-    fn copy_catalogue(&self) -> Result<Vec<Record>, StoreError> {
+    /// Copies the catalogue as it is at one moment, without uploads under way, as that of a store of one
+    /// directory; what it has.
+    fn copy_catalogue(&self) -> Result<Vec<Copied>, StoreError> {
         let copy = self.to.join(CATALOGUE);
-        Catalogue::copy_published(&self.from.join(CATALOGUE), &copy)?.all(Table::Dataset)
+        let mut copy = Catalogue::copy_published(&self.from.home().join(CATALOGUE), &copy)?;
+        self.from.check_all(copy.striped()?)?;
+        let records = copy.all(Table::Dataset)?;
+        let copied = |record| -> Result<Copied, StoreError> {
+            Ok((stored_manifest(record)?, copy.striping(record.id)?))
+        };
+        let copied = records.iter().map(copied).collect::<Result<_, _>>()?;
+        copy.unstripe()?;
+        Ok(copied)
     }
 
     /// Removes what an earlier catalogue still named.
-    fn remove_all_but(&self, manifests: &[Manifest]) -> Result<(), StoreError> {
+    fn remove_all_but(&self, published: &[Copied]) -> Result<(), StoreError> {
         let segments = self.to.join(SEGMENTS);
-        let named: BTreeSet<String> = manifests
+        let named: BTreeSet<String> = published
             .iter()
-            .map(|manifest| manifest.dataset.to_string())
+            .map(|(manifest, _)| manifest.dataset.to_string())
             .collect();
         let copied = names(&segments)?.into_iter();
         copied
@@ -110,18 +119,18 @@ impl Copying<'_> {
     }
 
     /// Copies the segments that are not there yet, to the end or to the first that is gone.
-    fn copy_segments(&self, manifests: &[Manifest]) -> Result<Gone, StoreError> {
-        let total = held_by(manifests).bytes;
+    fn copy_segments(&self, published: &[Copied]) -> Result<Gone, StoreError> {
+        let total = held_by(published).bytes;
         let mut done = 0;
-        for manifest in manifests {
-            let dataset = Path::new(SEGMENTS).join(manifest.dataset.to_string());
-            ensure_directory(&self.to.join(&dataset))?;
+        for (manifest, striping) in published {
+            let dataset = self.to.join(SEGMENTS).join(manifest.dataset.to_string());
+            ensure_directory(&dataset)?;
             for (index, entry) in (0..).zip(&manifest.segments) {
-                let name = dataset.join(segment_name(index));
-                let to = self.to.join(&name);
+                let to = dataset.join(segment_name(index));
                 if !exists(&to)? {
-                    let from = match Segment::open_expected(&self.from.join(&name), manifest, index)
-                    {
+                    let directories = striping.directories(index);
+                    let paths = self.from.of_segment(manifest.dataset, index, directories);
+                    let from = match Segment::open_expected(paths, manifest, index) {
                         Err(error) if is_missing(&error) => {
                             return Ok(Some((manifest.dataset, error)));
                         }
@@ -131,7 +140,7 @@ impl Copying<'_> {
                 }
                 done += entry.bytes;
             }
-            sync_directory(&self.to.join(&dataset))?;
+            sync_directory(&dataset)?;
         }
         Ok(None)
     }
@@ -147,10 +156,10 @@ fn is_missing(error: &StoreError) -> bool {
     )
 }
 
-fn held_by(manifests: &[Manifest]) -> BackedUp {
-    let sum = |count: fn(&Manifest) -> u64| manifests.iter().map(count).sum();
+fn held_by(published: &[Copied]) -> BackedUp {
+    let sum = |count: fn(&Manifest) -> u64| published.iter().map(|(it, _)| count(it)).sum();
     BackedUp {
-        datasets: manifests.len() as u64,
+        datasets: published.len() as u64,
         segments: sum(|manifest| manifest.segments.len() as u64),
         bytes: sum(Manifest::segment_bytes),
     }

@@ -4,8 +4,8 @@
 
 use super::*;
 use crate::Bundle;
-use crate::testing::{append, bundle_of, one_limb};
-use oboro_faults::{Image, scratch};
+use crate::testing::{append, bundle_of, files, one_limb};
+use oboro_faults::scratch;
 use std::collections::{BTreeMap, BTreeSet};
 use tempfile::TempDir;
 
@@ -158,18 +158,50 @@ impl Owner {
     }
 }
 
+/// In how many directories a store is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stripes {
+    One,
+    Two,
+    /// One when it is opened first, then two.
+    Added,
+}
+
+impl Stripes {
+    pub(super) const ALL: [Self; 3] = [Self::One, Self::Two, Self::Added];
+
+    /// The directories of a store that was opened before, or would be now.
+    pub(super) fn directories(self, disk: &Path, was_opened: bool) -> Directories {
+        let count = match self {
+            Self::One => 1,
+            Self::Added if !was_opened => 1,
+            Self::Two | Self::Added => 2,
+        };
+        let paths = ["data/store", "data/further"].map(|path| disk.join(path));
+        Directories::new(paths[..count].to_vec()).unwrap()
+    }
+}
+
 /// A store that a script acts upon; `None` before it is first opened.
 pub(super) struct Server<'a> {
     owner: &'a Owner,
-    directory: PathBuf,
+    disk: PathBuf,
+    stripes: Stripes,
+    was_opened: bool,
     store: Option<Store>,
 }
 
 impl<'a> Server<'a> {
     pub(super) fn new(owner: &'a Owner, disk: &Path) -> Self {
+        Self::striped(owner, disk, Stripes::One)
+    }
+
+    pub(super) fn striped(owner: &'a Owner, disk: &Path, stripes: Stripes) -> Self {
         Self {
             owner,
-            directory: disk.join("data/store"),
+            disk: disk.into(),
+            stripes,
+            was_opened: false,
             store: None,
         }
     }
@@ -177,7 +209,9 @@ impl<'a> Server<'a> {
     pub(super) fn run(&mut self, step: Step) -> Result<(), StoreError> {
         if let Open = step {
             self.store = None;
-            self.store = Some(Store::open(&self.directory)?);
+            let directories = self.stripes.directories(&self.disk, self.was_opened);
+            self.store = Some(Store::open(directories)?);
+            self.was_opened = true;
             return Ok(());
         }
         let store = self.store();
@@ -222,9 +256,15 @@ fn is(listed: &BTreeMap<String, u64>, published: &BTreeMap<&'static str, u64>) -
 }
 
 /// Opens what is left and finds what was promised; then all goes on from there.
-pub(super) fn check_survivors(owner: &Owner, disk: &Path, promised: &[&Promised], cancel: bool) {
-    let directory = disk.join("data/store");
-    let store = Store::open(&directory).unwrap();
+pub(super) fn check_survivors(
+    owner: &Owner,
+    disk: &Path,
+    stripes: Stripes,
+    promised: &[&Promised],
+    cancel: bool,
+) {
+    let directories = stripes.directories(disk, true);
+    let store = Store::open(directories.clone()).unwrap();
     let found = listed(&store);
     let promised = promised
         .iter()
@@ -259,24 +299,49 @@ pub(super) fn check_survivors(owner: &Owner, disk: &Path, promised: &[&Promised]
     }
     owner.assert_intact(&store, &newest);
     drop(store);
-    let store = Store::open(&directory).unwrap();
+    let store = Store::open(directories.clone()).unwrap();
     assert!(is(&listed(&store), &newest));
     owner.assert_intact(&store, &newest);
-    assert_no_leftovers(owner, &directory, &newest);
+    assert_no_leftovers(owner, &store, stripes, &newest);
 }
 
-/// The store's directory holds what the catalogue names and nothing else.
-fn assert_no_leftovers(owner: &Owner, directory: &Path, published: &BTreeMap<&'static str, u64>) {
-    let mut expected: Vec<PathBuf> = ["catalogue.sqlite", "lock", "reserve", "segments"]
-        .map(PathBuf::from)
-        .to_vec();
+/// The store's directories hold what the catalogue names and nothing else.
+fn assert_no_leftovers(
+    owner: &Owner,
+    store: &Store,
+    stripes: Stripes,
+    published: &BTreeMap<&'static str, u64>,
+) {
+    let directories = &store.shared.directories;
+    let mut expected = vec![BTreeSet::new(); directories.count()];
+    for (place, of_directory) in ["catalogue.sqlite lock reserve", "lock"]
+        .into_iter()
+        .zip(&mut expected)
+    {
+        of_directory.extend(place.split(' ').map(PathBuf::from));
+        of_directory.extend((stripes != Stripes::One).then(|| PathBuf::from("directory")));
+    }
     for (&name, &version) in published {
         let segments = PathBuf::from("segments").join(owner.id(name).to_string());
-        let count = owner.bundles[&(name, version)].manifest().segments.len();
-        expected.extend((0..count).map(|index| segments.join(format!("{index:08}.seg"))));
-        expected.push(segments);
+        let striping = store
+            .shared
+            .state()
+            .catalogue
+            .striping(owner.id(name))
+            .unwrap();
+        for index in 0..owner.bundles[&(name, version)].manifest().segments.len() {
+            let over = striping.directories(index as u32);
+            assert!(stripes == Stripes::Added || over == directories.count());
+            for of_directory in &mut expected[..over] {
+                of_directory.insert(segments.join(format!("{index:08}.seg")));
+            }
+        }
     }
-    expected.sort();
-    let image = Image::read(directory);
-    assert_eq!(image.paths().collect::<Vec<_>>(), expected);
+    for (directory, expected) in directories.paths().zip(expected) {
+        assert!(
+            files(directory).into_iter().eq(expected),
+            "{}",
+            directory.display()
+        );
+    }
 }

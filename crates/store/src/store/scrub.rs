@@ -66,6 +66,7 @@ struct Target {
     table: Table,
     name: Arc<str>,
     manifest: Arc<Manifest>,
+    striping: Arc<Striping>,
     index: u32,
 }
 
@@ -90,12 +91,14 @@ impl Scrub {
     /// Begins to check a store that no server has open. Nothing in it is changed.
     ///
     /// # Errors
-    /// A directory that is no store's, a store in use, a catalogue that is damaged.
-    pub fn of_directory(directory: &Path) -> Result<Self, StoreError> {
+    /// Directories that are no store's, or not all of its own, a store in use, a catalogue that is damaged.
+    pub fn of_directories(directories: impl Into<Directories>) -> Result<Self, StoreError> {
         const ELSEWHERE: &str =
             "directory, or have its server scrub it (`oboro scrub --server URL`)";
-        check_is_store(directory)?;
-        let shared = Shared::open(directory, Placement::default(), None, ELSEWHERE)?;
+        let directories = directories.into();
+        check_is_store(&directories)?;
+        let unplaced = Placement::default();
+        let shared = Shared::open(directories, Added::Refused, unplaced, None, ELSEWHERE)?;
         Self::begin(Arc::new(shared), None)
     }
 
@@ -115,11 +118,13 @@ impl Scrub {
             let records = state.catalogue.all(table)?.into_iter();
             for record in records.filter(|record| name.is_none_or(|name| record.name == name)) {
                 let there = published.entry(record.id).or_insert(0);
-                let named = check_name(&record.name);
-                match named.and_then(|()| stored_manifest(&record)) {
-                    Ok(manifest) => {
+                let known = check_name(&record.name)
+                    .and_then(|()| stored_manifest(&record))
+                    .and_then(|it| Ok((it, state.catalogue.striping(record.id)?)));
+                match known {
+                    Ok((manifest, striping)) => {
                         let count = manifest.segments.len();
-                        let targets = targets(table, &record.name, manifest);
+                        let targets = targets(table, &record.name, manifest, striping);
                         waiting.extend(targets.skip(*there));
                         *there = count;
                     }
@@ -201,9 +206,10 @@ impl Scrub {
         self.scrubbed.panels += 1;
         self.scrubbed.bytes += read;
         let subject = || format!("panel (limb {limb}, column {column}) of ");
+        let path = || reading.segment.panel_path(limb as usize, column as usize);
         let damage = found(checked)?.map(|fault| Damage {
             panel: Some((limb, column)),
-            ..reading.target.damage(&self.shared, &subject(), &fault)
+            ..reading.target.damage(path().into(), &subject(), &fault)
         });
         Ok(Some(ScrubbedPart { read, damage }))
     }
@@ -211,12 +217,12 @@ impl Scrub {
     /// Opens the next segment and checks its header.
     fn next_segment(&mut self) -> Result<Option<ScrubbedPart>, StoreError> {
         while let Some(target) = self.waiting.pop_front() {
-            let path = target.path(&self.shared);
+            let paths = target.files(&self.shared);
             // What is cached from here on was read from the disk since.
-            if let Ok(file) = File::open(&path) {
+            for file in paths.iter().flat_map(File::open) {
                 forget_cached(&file, 0, target.bytes());
             }
-            let fault = match Segment::open_expected(&path, &target.manifest, target.index) {
+            let (path, why) = match Segment::open_named(paths, &target.manifest, target.index) {
                 Ok(segment) => {
                     let (read, _) = segment.part_bytes();
                     let limbs = target.manifest.parameters.limb_count() as u32;
@@ -231,8 +237,11 @@ impl Scrub {
                     let damage = None;
                     return Ok(Some(ScrubbedPart { read, damage }));
                 }
-                Err(StoreError::Damaged { fault, .. }) => fault,
-                Err(other) => return Err(other),
+                Err(unopened) => (unopened.path.clone(), unopened.about(|_| String::new())),
+            };
+            let fault = match why {
+                StoreError::Damaged { fault, .. } => fault,
+                other => return Err(other),
             };
             let missing = matches!(fault, Fault::Missing);
             if missing && (target.table == Table::Upload || self.was_deleted(&target)?) {
@@ -242,7 +251,7 @@ impl Scrub {
             self.scrubbed.bytes += target.bytes();
             return Ok(Some(ScrubbedPart {
                 read: 0,
-                damage: Some(target.damage(&self.shared, "", &fault)),
+                damage: Some(target.damage(path, "", &fault)),
             }));
         }
         Ok(None)
@@ -269,19 +278,19 @@ impl Target {
         self.manifest.segments[self.index as usize].bytes
     }
 
-    fn path(&self, shared: &Shared) -> PathBuf {
-        shared.segment(self.manifest.dataset, self.index)
+    fn files(&self, shared: &Shared) -> Vec<PathBuf> {
+        shared.files(&self.striping, self.manifest.dataset, self.index)
     }
 
-    /// A fault of this segment, or of the `part` of it that is named in front.
-    fn damage(&self, shared: &Shared, part: &str, fault: &Fault) -> Damage {
+    /// A fault in a file of this segment, or in the `part` of it that is named in front.
+    fn damage(&self, path: PathBuf, part: &str, fault: &Fault) -> Damage {
         let dataset = self.manifest.dataset;
         Damage {
             name: Some(self.name.to_string()),
             dataset: Some(dataset),
             segment: Some(self.index),
             panel: None,
-            path: Some(self.path(shared)),
+            path: Some(path),
             problem: format!(
                 "{part}segment {} of dataset {dataset} {fault}. {}",
                 self.index,
@@ -305,12 +314,18 @@ impl Damage {
 }
 
 /// The segments that a manifest names.
-fn targets(table: Table, name: &str, manifest: Manifest) -> impl Iterator<Item = Target> {
-    let (name, manifest) = (Arc::from(name), Arc::new(manifest));
+fn targets(
+    table: Table,
+    name: &str,
+    manifest: Manifest,
+    striping: Striping,
+) -> impl Iterator<Item = Target> {
+    let (name, manifest, striping) = (Arc::from(name), Arc::new(manifest), Arc::new(striping));
     (0..manifest.segments.len() as u32).map(move |index| Target {
         table,
         name: Arc::clone(&name),
         manifest: Arc::clone(&manifest),
+        striping: Arc::clone(&striping),
         index,
     })
 }
@@ -318,20 +333,22 @@ fn targets(table: Table, name: &str, manifest: Manifest) -> impl Iterator<Item =
 /// Datasets that are here but not in the catalogue.
 fn forgotten(shared: &Shared, state: &State) -> Result<Vec<Damage>, StoreError> {
     let mut forgotten = Vec::new();
-    for name in names(&shared.datasets())? {
-        let Ok(id) = name.parse::<DatasetId>() else {
-            continue;
-        };
-        let path = shared.dataset(id);
-        if is_forgotten(state, id, &path)? {
-            forgotten.push(Damage {
-                dataset: Some(id),
-                path: Some(path),
-                ..Damage::of(format_args!(
-                    "dataset {id} is here but not in the catalogue. Restore a newer catalogue.sqlite from \
-                     a backup, or have its owner upload it again."
-                ))
-            });
+    for datasets in shared.directories.of_datasets() {
+        for name in names(&datasets)? {
+            let Ok(id) = name.parse::<DatasetId>() else {
+                continue;
+            };
+            let path = datasets.join(name);
+            if is_forgotten(state, id, &path)? {
+                forgotten.push(Damage {
+                    dataset: Some(id),
+                    path: Some(path),
+                    ..Damage::of(format_args!(
+                        "dataset {id} is here but not in the catalogue. Restore a newer catalogue.sqlite \
+                         from a backup, or have its owner upload it again."
+                    ))
+                });
+            }
         }
     }
     Ok(forgotten)

@@ -697,10 +697,10 @@ fn a_catalogue_that_is_gone_newer_or_foreign_is_an_error() {
     fs::write(&path, &sound).unwrap();
     rusqlite::Connection::open(&path)
         .unwrap()
-        .pragma_update(None, "user_version", 2)
+        .pragma_update(None, "user_version", 3)
         .unwrap();
     let newer = refusal();
-    assert!(newer.contains("schema version 2"), "{newer}");
+    assert!(newer.contains("schema version 3"), "{newer}");
 
     rusqlite::Connection::open(&path)
         .unwrap()

@@ -32,7 +32,11 @@ fn store(directory: &Path, panels: usize) -> Store {
 /// A store with room for so many panels of three blocks, and a dataset of segments of these blocks.
 fn store_of(directory: &Path, panels: usize, blocks: &[u32]) -> Store {
     let store = Store::open_within(&directory.join("store"), room_for(panels), Vec::new());
-    let store = store.unwrap();
+    filled(store.unwrap(), directory, blocks)
+}
+
+/// The store with the dataset in it, whose bundle is in a directory.
+fn filled(store: Store, directory: &Path, blocks: &[u32]) -> Store {
     if store.list().unwrap().datasets.is_empty() {
         let bundle = bundle(&directory.join("bundle"), &two_limbs(), blocks);
         send(&store, &bundle);
@@ -67,7 +71,23 @@ fn group(heard: &Receiver<Arrival>) -> usize {
 fn groups_arrive_with_what_was_written() {
     let directory = TempDir::new().unwrap();
     // Two segments of six panels at a time.
-    let store = store(directory.path(), 12);
+    assert_groups_arrive(&store(directory.path(), 12));
+}
+
+#[test]
+fn they_arrive_from_several_directories() {
+    let directory = TempDir::new().unwrap();
+    let paths = ["store", "second", "third"].map(|name| directory.path().join(name));
+    let directories = crate::Directories::new(paths.to_vec()).unwrap();
+    let store = filled(
+        Store::open_within(directories, room_for(12), Vec::new()).unwrap(),
+        directory.path(),
+        &BLOCKS,
+    );
+    assert_groups_arrive(&store);
+}
+
+fn assert_groups_arrive(store: &Store) {
     let snapshot = store.snapshot("a").unwrap();
     let groups = vec![0..1, 0..2, 1..2, 1..3, 2..3];
     let (stream, heard) = stream(&snapshot, parts(2), groups.clone()).unwrap();
@@ -92,7 +112,7 @@ fn groups_arrive_with_what_was_written() {
         }
         stream.release(arrived);
     }
-    let file_bytes = |segment| snapshot.segment(segment).panel_file_bytes() as u64;
+    let file_bytes = |segment| snapshot.segment(segment).panel_place(0, 0).len as u64;
     let bytes: u64 = (0..3).map(|segment| 4 * file_bytes(segment)).sum();
     let reads = stream.reads();
     assert_eq!(
@@ -181,7 +201,7 @@ fn a_damaged_panel_ends_the_streams_that_need_it_and_no_other() {
     let store = store(directory.path(), 18);
     let snapshot = store.snapshot("a").unwrap();
     let file = snapshot.segment(1);
-    let (offset, _) = file.panel_place(1, 0);
+    let offset = file.panel_place(1, 0).offset;
     let mut bytes = std::fs::read(file.path()).unwrap();
     bytes[offset as usize + 5] ^= 1;
     std::fs::write(file.path(), bytes).unwrap();

@@ -27,7 +27,7 @@ fn store(disk: &Path) -> PathBuf {
 
 /// What is in a backup, after everything in it was checked: it is sound.
 fn names_and_versions(backup: &Path) -> Vec<(String, u64)> {
-    let mut scrub = Scrub::of_directory(backup).unwrap();
+    let mut scrub = Scrub::of_directories(backup).unwrap();
     while let Some(part) = scrub.next_part().unwrap() {
         assert_eq!(part.damage, None);
     }
@@ -114,8 +114,9 @@ fn what_happens_meanwhile_is_in_it_or_not() {
 #[test]
 fn what_is_damaged_is_named_and_not_backed_up() {
     let (owner, directory) = (Owner::new(), scratch());
-    let server = server(&owner, directory.path());
-    let path = server.store().shared.segment(DatasetId([0xb; 16]), 1);
+    let _server = server(&owner, directory.path());
+    let segment = format!("segments/{}/00000001.seg", DatasetId([0xb; 16]));
+    let path = store(directory.path()).join(segment);
     let target = directory.path().join("backup");
     let refused = || {
         let error = backup(&store(directory.path()), &target, &|_, _| {}).unwrap_err();
