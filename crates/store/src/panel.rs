@@ -45,11 +45,12 @@ impl Panel {
         position: usize,
         fill: impl FnOnce(Vec<&mut [u32]>) -> Result<(), E>,
     ) -> Result<Self, E> {
-        Self::zeros(pieces, position)?.filled(fill)
+        let pieces = pieces.into_iter();
+        Self::of(pieces.map(|(arena, len)| arena.panel(len, position)))?.filled(fill)
     }
 
     /// Zeros for `blocks` blocks of `degree` residues in one arena, in one piece if there is room for
-    /// one, else in as few as there is.
+    /// one, else in as few as there is, which begin anywhere: together they take no more than one.
     pub(crate) fn where_it_fits(
         arena: &Arena,
         blocks: usize,
@@ -60,29 +61,28 @@ impl Panel {
         loop {
             let pieces = (0..blocks).step_by(together).map(|first| {
                 let len = together.min(blocks - first) * degree;
-                (arena, len)
+                match together == blocks {
+                    true => arena.panel(len, position),
+                    false => arena.unplaced_panel(len),
+                }
             });
-            match Self::zeros(pieces, position) {
+            match Self::of(pieces) {
                 Err(ArenaError::Full { .. }) if together > 1 => together = together.div_ceil(2),
                 panel => return panel,
             }
         }
     }
 
-    fn zeros<'a>(
-        pieces: impl IntoIterator<Item = (&'a Arena, usize)>,
-        position: usize,
+    fn of(
+        pieces: impl Iterator<Item = Result<oboro_fcmalloc::Panel, ArenaError>>,
     ) -> Result<Self, ArenaError> {
         let mut end = 0;
-        let piece = |(arena, len): (&Arena, usize)| {
-            let residues = arena.panel(len, position)?;
-            end += len;
-            Ok(Piece {
-                start: end - len,
-                residues,
-            })
-        };
-        let pieces = pieces.into_iter().map(piece);
+        let pieces = pieces.map(|residues| {
+            let residues = residues?;
+            let start = end;
+            end += residues.len();
+            Ok(Piece { start, residues })
+        });
         Ok(Self {
             pieces: pieces.collect::<Result<_, _>>()?,
         })

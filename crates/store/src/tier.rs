@@ -365,7 +365,7 @@ impl Tier {
         let position = load.segment.position(load.key.part);
         let panel = loop {
             match Panel::where_it_fits(&self.arena, blocks, degree, position) {
-                // Pieces take more than the ledger knows.
+                // Gaps that are smaller than a block are of no use.
                 Err(ArenaError::Full { .. }) if self.gave_up(Panel::footprint(blocks * degree)) => {
                 }
                 panel => break panel?,

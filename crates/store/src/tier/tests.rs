@@ -145,7 +145,7 @@ fn what_is_in_memory_is_not_read_again() {
 fn panels_of_many_sizes_find_room_among_each_other() {
     let directory = TempDir::new().unwrap();
     let blocks = [[1; 12].as_slice(), &[16], &[1; 12], &[9]].concat();
-    let store = store_of(directory.path(), 70, &blocks);
+    let store = store_of(directory.path(), 36, &blocks);
     let snapshot = store.snapshot("a").unwrap();
     // Small ones leave gaps as those of the second limb go, where large ones lie in many pieces.
     for segments in [0..12, 12..13, 13..25, 25..26, 0..12, 25..26, 12..13] {
@@ -155,6 +155,23 @@ fn panels_of_many_sizes_find_room_among_each_other() {
             stream.release(group(&heard));
         }
     }
+}
+
+#[test]
+fn where_gaps_are_of_no_use_kept_panels_go() {
+    let directory = TempDir::new().unwrap();
+    let store = store(directory.path(), 18);
+    let snapshot = store.snapshot("a").unwrap();
+    let bring_in = |segments| {
+        let (stream, heard) = stream(&snapshot, parts(2), vec![segments]).unwrap();
+        stream.release(group(&heard));
+    };
+    bring_in(0..1);
+    let block = || tier(&store).arena.unplaced_panel(two_limbs().degree()).ok();
+    let _of_others: Vec<_> = std::iter::from_fn(block).collect();
+    bring_in(1..2);
+    let report = snapshot.placement().unwrap();
+    assert!(report.resident_panels < 12, "{}", report.resident_panels);
 }
 
 #[test]
