@@ -169,6 +169,23 @@ fn what_fits_is_read_once() {
 }
 
 #[test]
+fn a_question_wider_than_the_memory_is_answered_in_runs() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    // 121 panels of 84 KiB modulo two limbs are 20 MiB.
+    let server = operator.serve(&options(5));
+    owner.talk_to(server.url());
+    owner.write_fimi("rows.dat", &random_baskets(20_000, 120, 160));
+    owner.json("encrypt rows.dat --max-len 2");
+    owner.json("upload rows.oboro");
+    let levels = mine(&owner, &server, "0.1%");
+    let pairs = levels.last().expect("pairs were asked for");
+    // Rows of three quarters of the room, and what comes after each.
+    let panels = number(pairs, "read_panels");
+    assert!((200..1000).contains(&panels), "{pairs}");
+    assert!(server.peak_bytes() <= (BESIDES + 5) * MIB * 11 / 10);
+}
+
+#[test]
 fn too_little_memory_is_refused_with_what_would_do() {
     let operator = Home::new();
     let message = operator.refused("serve --data store --memory 100MiB --listen 127.0.0.1:0");
@@ -181,8 +198,8 @@ fn too_little_memory_is_refused_with_what_would_do() {
             "give more",
         ],
     );
-    // Room for one limb of a segment.
-    let (owner, _operator, _server) = uploaded(1, 5, &options(7));
+    // Two columns modulo two limbs are 4 MiB.
+    let (owner, _operator, _server) = uploaded(1, 5, &options(4));
     let message = owner
         .run("mine rows.oboro --min-support 1% --answers moments")
         .refusal();

@@ -1,5 +1,5 @@
-//! Groups of blocks as they come into memory: the tasks that wait for them become ready, and whoever
-//! sleeps meanwhile is told.
+//! Panels as they come into memory: the tasks that wait for them become ready, and whoever sleeps
+//! meanwhile is told.
 
 use oboro_store::{Arrival, StoreError};
 use oboro_tasks::{Datum, Schedule};
@@ -8,10 +8,10 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 /// Called when there may be a task that was not ready before.
 type News = Box<dyn Fn() + Send + Sync>;
 
-/// The schedule of a count and what it learns from the stream of its groups.
+/// The schedule of a count and what it learns from the stream of its panels.
 pub(crate) struct Arrivals {
     pub(crate) schedule: Schedule,
-    /// What the tasks of each group read.
+    /// What the task of each unit reads.
     inputs: Vec<Datum>,
     failure: Mutex<Option<StoreError>>,
     news: OnceLock<News>,
@@ -34,7 +34,7 @@ impl Arrivals {
 
     pub(crate) fn take(&self, arrival: Arrival) {
         match arrival {
-            Arrival::Group(group) => self.schedule.arrived(self.inputs[group]),
+            Arrival::Unit(unit) => self.schedule.arrived(self.inputs[unit]),
             Arrival::Failed(error) => {
                 *self.failure() = Some(error);
                 self.schedule.stop();

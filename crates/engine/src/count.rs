@@ -4,21 +4,22 @@
 //! at once, so that memory in use does not grow with the answer. The sink may end the count (its
 //! client went away): no further task starts then.
 //!
-//! The group is the input that tasks refer to and that has a home: the node that holds most of it. A
-//! thread takes tasks of its own node first, all those of one group after another, so that one pass
-//! reads each panel while it is in reach of all tiles. The schedule has one task for each group, in as
-//! many parts as there are tiles: nothing is kept for each of both.
+//! A *unit* is one run of the plan over one group, the input that tasks refer to and that has a home:
+//! the node that holds most of the group. A thread takes tasks of its own node first, all those of one
+//! unit after another, so that one pass reads each panel while it is in reach of all tiles. The schedule
+//! has one task for each unit, in as many parts as there are tiles: nothing is kept for each of both.
 //!
-//! Where the source has not everything in memory, groups become ready as their panels
-//! [arrive](crate::arrivals) and are given up with their last task.
+//! Where the source has not everything in memory, units become ready as their panels
+//! [arrive](crate::arrivals) and are given up with their last task. Runs are done over the groups that
+//! begin in one segment after another: these share its panels, and the next run some of the columns.
 
 use crate::arrivals::Arrivals;
 use crate::evaluate::Workspace;
-use crate::plan::{Factor, Plan, Tile};
-use crate::source::{Segment, Source};
+use crate::plan::{Factor, Plan, Run, Tile};
+use crate::source::{Segment, Source, segments_of_groups};
 use crate::traffic::Traffic;
 use oboro_machine::{Distances, Seat};
-use oboro_store::{Reads, StoreError, Stream};
+use oboro_store::{self as store, Reads, StoreError, Stream};
 use oboro_tasks::{Claim, Graph, Input, Order, Schedule};
 use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -99,6 +100,7 @@ pub struct Count<S> {
     plan: Plan,
     segments: Vec<Segment>,
     blocks: u64,
+    units: Box<[Unit]>,
     /// Groups before the last ones, whose tasks are smaller.
     groups_of_whole_tiles: u64,
     /// What becomes ready when.
@@ -110,17 +112,23 @@ pub struct Count<S> {
     traffic: Traffic,
 }
 
-/// Groups on their way, and in memory as long as they have tasks.
+/// What is in memory at a time, at least.
+struct Unit {
+    group: u64,
+    run: usize,
+}
+
+/// Units on their way, and in memory as long as they have tasks.
 struct Streaming {
     stream: Stream,
-    /// For each group the tasks that are not done.
+    /// For each unit the tasks that are not done.
     left: Box<[AtomicUsize]>,
 }
 
 impl Streaming {
-    fn task_done(&self, group: usize) {
-        if self.left[group].fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.stream.release(group);
+    fn task_done(&self, unit: usize) {
+        if self.left[unit].fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.stream.release(unit);
         }
     }
 }
@@ -145,42 +153,46 @@ impl<S: Source> Count<S> {
         let segments = source.segments();
         let last = segments.last().ok_or(EngineError::Empty)?;
         let blocks = last.first_block + last.blocks;
-        let groups = blocks.div_ceil(source.parameters().group_blocks());
+        let groups = segments_of_groups(&segments, source.parameters().group_blocks());
         let nodes = distances.nodes();
         // So that every node ends on small tasks.
-        let groups_of_whole_tiles = groups.saturating_sub(nodes as u64);
-        let tiles = |group| tiles_of(&plan, group, groups_of_whole_tiles).len();
-        let is_resident = source.is_resident();
+        let groups_of_whole_tiles = groups.len().saturating_sub(nodes) as u64;
+        let homes: Vec<_> = (0..)
+            .zip(&groups)
+            .map(|(group, _)| home_of(&*source, group, nodes))
+            .collect();
+        let units = units(&groups, plan.runs().len());
+        let tiles = |unit: &Unit| tiles_of(&plan, unit, groups_of_whole_tiles).len();
+        let is_resident = source.room().is_none();
         let mut graph = Graph::new();
-        let mut tasks = 0;
         let mut inputs = Vec::new();
-        for group in 0..groups {
+        for unit in &units {
             let input = graph.input(Input {
-                home: home_of(&*source, group, nodes),
+                home: homes[unit.group as usize],
                 bytes: 0,
                 resident: is_resident,
             });
             inputs.push(input);
-            let tiles = tiles(group);
-            if tiles > 0 {
-                graph.task_in_parts(&[input], 1, tiles as u32);
-            }
-            tasks += tiles;
+            graph.task_in_parts(&[input], 1, tiles(unit) as u32);
         }
+        let tasks = units.iter().map(tiles).sum();
         let schedule = Schedule::new(graph, distances.clone(), Order::MostReferenced);
         let arrivals = Arc::new(Arrivals::new(schedule, inputs));
         let streaming = match is_resident || tasks == 0 {
             true => None,
             false => Some(Streaming {
-                left: (0..groups)
-                    .map(|group| AtomicUsize::new(tiles(group)))
-                    .collect(),
+                left: units.iter().map(|unit| tiles(unit).into()).collect(),
                 stream: {
+                    let factors: Vec<_> = plan.runs().iter().map(Run::factors).collect();
+                    let unit = |unit: &Unit| store::Unit {
+                        segments: groups[unit.group as usize].clone(),
+                        run: unit.run,
+                    };
                     let arrivals = Arc::clone(&arrivals);
                     source.stream(
                         plan.limbs(),
-                        &plan.factors(),
-                        segments_of_groups(&segments, source.parameters().group_blocks()),
+                        &factors,
+                        units.iter().map(unit).collect(),
                         Arc::new(move |arrival| arrivals.take(arrival)),
                     )?
                 },
@@ -196,6 +208,7 @@ impl<S: Source> Count<S> {
             plan,
             segments,
             blocks,
+            units,
             groups_of_whole_tiles,
         })
     }
@@ -228,13 +241,16 @@ impl<S: Source> Count<S> {
         mut sink: impl FnMut(Moments<'_>) -> ControlFlow<()>,
     ) -> Result<Step, EngineError> {
         let node = workspace.node();
-        let group = claim.task.index() as u64;
+        let unit = &self.units[claim.task.index()];
+        let group = unit.group;
         let plan = self.plan_on(node);
-        let tile = &tiles_of(plan, group, self.groups_of_whole_tiles)[claim.part as usize];
-        self.evaluate(tile, group, workspace)
-            .inspect_err(|_| self.stop())?;
+        let tile = &tiles_of(plan, unit, self.groups_of_whole_tiles)[claim.part as usize];
+        self.evaluate(tile, group, workspace).inspect_err(|_| {
+            workspace.let_go();
+            self.stop();
+        })?;
         if let Some(streaming) = &self.streaming {
-            streaming.task_done(group as usize);
+            streaming.task_done(claim.task.index());
         }
         let taken = sink(Moments {
             group,
@@ -410,25 +426,25 @@ impl<S: Source> Count<S> {
     }
 }
 
-/// The tiles that are evaluated over a group.
-fn tiles_of(plan: &Plan, group: u64, groups_of_whole_tiles: u64) -> &[Tile] {
-    match group < groups_of_whole_tiles {
-        true => plan.tiles(),
-        false => plan.last_tiles(),
+/// The tiles of a unit.
+fn tiles_of<'p>(plan: &'p Plan, unit: &Unit, groups_of_whole_tiles: u64) -> &'p [Tile] {
+    let run = &plan.runs()[unit.run];
+    match unit.group < groups_of_whole_tiles {
+        true => run.tiles(),
+        false => run.last_tiles(),
     }
 }
 
-/// The segments that have blocks of each group.
-fn segments_of_groups(segments: &[Segment], group_blocks: u64) -> Vec<Range<usize>> {
-    let mut groups = Vec::new();
-    for (number, segment) in segments.iter().enumerate() {
-        let end = segment.first_block + segment.blocks;
-        groups.resize(end.div_ceil(group_blocks) as usize, number..number);
-        for group in &mut groups[(segment.first_block / group_blocks) as usize..] {
-            group.end = number + 1;
-        }
+/// All runs over all groups, given the segments of each: the groups that begin in one segment together.
+fn units(groups: &[Range<usize>], runs: usize) -> Box<[Unit]> {
+    let mut units = Vec::with_capacity(groups.len() * runs);
+    let mut first = 0;
+    for neighbours in groups.chunk_by(|a, b| a.start == b.start) {
+        let end = first + neighbours.len() as u64;
+        units.extend((0..runs).flat_map(|run| (first..end).map(move |group| Unit { group, run })));
+        first = end;
     }
-    groups
+    units.into()
 }
 
 /// The node that has more than half of a group's panels.

@@ -62,8 +62,7 @@ impl Workspace {
     /// Makes room for the moments of a tile.
     pub(crate) fn begin(&mut self, tile: &Tile, limbs: usize, degree: usize) {
         (self.degree, self.limbs) = (degree, limbs);
-        self.panels.clear();
-        self.blocks.clear();
+        self.let_go();
         let polynomials = tile.moments.len() - tile.scalar_count;
         let residues = (tile.scalar_count + polynomials * degree) * limbs;
         // Every residue is written; what was there need not be cleared.
@@ -152,6 +151,11 @@ impl Workspace {
         for (i, sum) in self.scalars.iter().enumerate() {
             self.residues[i * self.limbs + limb] = sum.residue(q);
         }
+        self.let_go();
+    }
+
+    /// Lets go of panels that were read.
+    pub(crate) fn let_go(&mut self) {
         self.panels.clear();
         self.blocks.clear();
     }

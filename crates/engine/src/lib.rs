@@ -10,6 +10,7 @@ mod count;
 mod evaluate;
 mod plan;
 mod program;
+mod runs;
 mod source;
 mod traffic;
 

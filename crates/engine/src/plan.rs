@@ -4,9 +4,11 @@
 //! order. Moments in canonical order are the leaves of a trie in preorder; leaves under one inner
 //! node (a *branch*) share the product of all factors but the last. A *tile* is a run of the moments
 //! that are wanted, few enough for its sums to stay in the cache; it is compiled to two
-//! [programs](crate::program), one for its scalars and one for its polynomials.
+//! [programs](crate::program), one for its scalars and one for its polynomials. Where the factors of all
+//! tiles have no room in memory at a time, tiles belong to [runs](crate::runs) whose factors have.
 
 use crate::program::{Branch, Program};
+use crate::runs;
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::vector::PREFIXES;
 use std::collections::BTreeSet;
@@ -33,6 +35,12 @@ pub enum Factor {
 #[derive(Debug, Clone)]
 pub struct Plan {
     limbs: usize,
+    runs: Vec<Run>,
+}
+
+/// Moments whose factors are in memory together.
+#[derive(Debug, Clone)]
+pub(crate) struct Run {
     tiles: Vec<Tile>,
     /// The same moments in smaller tiles, for the last group of blocks.
     last_tiles: Vec<Tile>,
@@ -66,9 +74,40 @@ impl Plan {
         limbs: usize,
         moments: impl IntoIterator<Item = usize>,
     ) -> Self {
+        Self::within(index, limbs, moments, usize::MAX)
+    }
+
+    /// The same where so many factors have room in memory
+    /// [at a time](crate::Source::factors_at_a_time). If the longest itemset has more, so has the plan.
+    pub fn within(
+        index: &MomentIndex,
+        limbs: usize,
+        moments: impl IntoIterator<Item = usize>,
+        factors: usize,
+    ) -> Self {
+        let runs = runs::cut(index, moments.into_iter().collect(), factors);
+        Self {
+            limbs,
+            runs: runs.iter().map(|run| Run::new(index, run)).collect(),
+        }
+    }
+
+    /// The limbs to compute with.
+    pub fn limbs(&self) -> usize {
+        self.limbs
+    }
+
+    /// At least one, if there is anything to compute.
+    pub(crate) fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+}
+
+impl Run {
+    fn new(index: &MomentIndex, moments: &[usize]) -> Self {
         let mut tiles = Vec::new();
         let (mut run, mut share) = (Vec::new(), 0.0);
-        for moment in moments {
+        for &moment in moments {
             let most = match index.get(moment).0 {
                 0 => SCALARS_PER_TILE,
                 _ => POLYNOMIALS_PER_TILE,
@@ -91,15 +130,9 @@ impl Plan {
                 .collect()
         };
         Self {
-            limbs,
             last_tiles: tiles.iter().flat_map(part).collect(),
             tiles,
         }
-    }
-
-    /// The limbs to compute with.
-    pub fn limbs(&self) -> usize {
-        self.limbs
     }
 
     /// The distinct factors of all tiles, ascending.
@@ -118,14 +151,15 @@ impl Plan {
     }
 }
 
+/// The factors of a moment.
+pub(crate) fn path(index: &MomentIndex, moment: usize) -> impl Iterator<Item = Factor> {
+    let (r, columns) = index.get(moment);
+    std::iter::repeat_n(Factor::Mask, r).chain(columns.iter().map(|&c| Factor::Column(c)))
+}
+
 impl Tile {
     fn new(index: &MomentIndex, moments: Vec<usize>) -> Self {
-        let path = |&moment: &usize| -> Vec<Factor> {
-            let (r, columns) = index.get(moment);
-            std::iter::repeat_n(Factor::Mask, r)
-                .chain(columns.iter().map(|&c| Factor::Column(c)))
-                .collect()
-        };
+        let path = |&moment: &usize| path(index, moment).collect();
         let paths: Vec<Vec<Factor>> = moments.iter().map(path).collect();
         let distinct: BTreeSet<Factor> = paths.iter().flatten().copied().collect();
         let factors: Vec<Factor> = distinct.into_iter().collect();
@@ -163,17 +197,19 @@ mod tests {
         for step in [1, 3] {
             let wanted: Vec<usize> = (0..index.len()).step_by(step).collect();
             let plan = Plan::of_moments(&index, 2, wanted.iter().copied());
-            let covered: Vec<usize> = plan
-                .tiles()
-                .iter()
+            let [run] = plan.runs() else {
+                panic!("{} runs", plan.runs().len())
+            };
+            let tiles = run.tiles().iter();
+            let covered: Vec<usize> = tiles
                 .flat_map(|tile| tile.moments.iter().copied())
                 .collect();
             assert_eq!(covered, wanted);
-            let last = plan.last_tiles().iter();
+            let last = run.last_tiles().iter();
             let covered: Vec<usize> = last.flat_map(|tile| tile.moments.clone()).collect();
             assert_eq!(covered, wanted);
-            assert!(plan.tiles().len() > 2);
-            for tile in plan.tiles() {
+            assert!(run.tiles().len() > 2);
+            for tile in run.tiles() {
                 let polynomials = tile.moments.len() - tile.scalar_count;
                 assert!(tile.scalar_count <= SCALARS_PER_TILE);
                 assert!(polynomials <= POLYNOMIALS_PER_TILE);
@@ -185,12 +221,13 @@ mod tests {
     fn a_small_question_is_one_tile() {
         let itemsets = Itemsets::new(2, vec![0, 1, 0, 2, 1, 2], 3).unwrap();
         let plan = Plan::new(&itemsets, 2);
-        let [tile] = plan.tiles() else {
-            panic!("{} tiles", plan.tiles().len())
+        let run = &plan.runs()[0];
+        let [tile] = run.tiles() else {
+            panic!("{} tiles", run.tiles().len())
         };
         assert_eq!((tile.moments.len(), tile.scalar_count), (7, 3));
         assert_eq!(tile.factors.len(), 4);
-        let last = plan.last_tiles().iter();
+        let last = run.last_tiles().iter();
         assert_eq!(
             Vec::from_iter(last.map(|tile| tile.moments.len())),
             [2, 2, 2, 1]

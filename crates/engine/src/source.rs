@@ -2,7 +2,7 @@
 
 use crate::plan::Factor;
 use oboro_ring::Parameters;
-use oboro_store::{Listener, Panel, Part, Snapshot, StoreError, Stream};
+use oboro_store::{Listener, Panel, Part, Snapshot, StoreError, Stream, Unit};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -34,25 +34,41 @@ pub trait Source: Send + Sync {
     /// for next, where that takes long.
     fn fetch_ahead(&self, _segment: usize, _limbs: usize, _factors: &[Factor]) {}
 
-    /// Whether every panel is there when it is asked for. Otherwise it is while a
-    /// [stream](Self::stream) has its group in memory.
-    fn is_resident(&self) -> bool {
-        true
+    /// The bytes of panels that may be in memory at a time: one is while a [stream](Self::stream) has it
+    /// in memory. `None` where every panel is there when it is asked for.
+    fn room(&self) -> Option<u64> {
+        None
     }
 
-    /// Begins to bring the residues of `factors` modulo the first `limbs` limbs into memory, of the
-    /// segments of one group of blocks after another; `listener` is told as groups arrive.
+    /// How many factors modulo so many limbs have room in memory, of the segments of any group of blocks.
+    fn factors_at_a_time(&self, limbs: usize) -> usize {
+        let Some(room) = self.room() else {
+            return usize::MAX;
+        };
+        let segments = self.segments();
+        let residues = |s: &Segment| s.blocks as usize * self.parameters().degree();
+        let bytes = |segments: &[Segment]| -> usize {
+            let panels = segments.iter().map(|s| Panel::footprint(residues(s)));
+            limbs * panels.sum::<usize>()
+        };
+        let groups = segments_of_groups(&segments, self.parameters().group_blocks());
+        let most = groups.into_iter().map(|group| bytes(&segments[group]));
+        (room / most.max().unwrap_or(1).max(1) as u64) as usize
+    }
+
+    /// Begins to bring residues modulo the first `limbs` limbs into memory: unit after unit, of the
+    /// factors of its run; `listener` is told as units arrive.
     ///
     /// # Errors
-    /// Memory that has no room for a group.
+    /// Memory that has no room for some unit.
     ///
     /// # Panics
     /// If everything is in memory.
     fn stream(
         &self,
         _limbs: usize,
-        _factors: &[Factor],
-        _groups: Vec<Range<usize>>,
+        _runs: &[Vec<Factor>],
+        _units: Vec<Unit>,
         _listener: Listener,
     ) -> Result<Stream, StoreError> {
         unreachable!("what is in memory is not streamed")
@@ -99,15 +115,15 @@ impl Source for Snapshot {
         }
     }
 
-    fn is_resident(&self) -> bool {
-        Snapshot::is_resident(self)
+    fn room(&self) -> Option<u64> {
+        Snapshot::room(self)
     }
 
     fn stream(
         &self,
         limbs: usize,
-        factors: &[Factor],
-        groups: Vec<Range<usize>>,
+        runs: &[Vec<Factor>],
+        units: Vec<Unit>,
         listener: Listener,
     ) -> Result<Stream, StoreError> {
         let part = |limb, factor: &Factor| Part {
@@ -117,9 +133,11 @@ impl Source for Snapshot {
                 Factor::Column(column) => Some(*column),
             },
         };
-        let of_limb = |limb| factors.iter().map(move |factor| part(limb, factor));
-        let parts = (0..limbs).flat_map(of_limb).collect();
-        Snapshot::stream(self, parts, groups, listener)
+        let parts = |factors: &Vec<Factor>| {
+            let of_limb = |limb| factors.iter().map(move |factor| part(limb, factor));
+            (0..limbs).flat_map(of_limb).collect()
+        };
+        Snapshot::stream(self, runs.iter().map(parts).collect(), units, listener)
     }
 
     fn home(&self, group: u64, factor: Factor) -> Option<usize> {
@@ -128,4 +146,17 @@ impl Source for Snapshot {
             Factor::Column(column) => Snapshot::home(self, group, column as usize),
         }
     }
+}
+
+/// The segments that have blocks of each group.
+pub(crate) fn segments_of_groups(segments: &[Segment], group_blocks: u64) -> Vec<Range<usize>> {
+    let mut groups = Vec::new();
+    for (number, segment) in segments.iter().enumerate() {
+        let end = segment.first_block + segment.blocks;
+        groups.resize(end.div_ceil(group_blocks) as usize, number..number);
+        for group in &mut groups[(segment.first_block / group_blocks) as usize..] {
+            group.end = number + 1;
+        }
+    }
+    groups
 }

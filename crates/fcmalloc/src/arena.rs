@@ -65,14 +65,31 @@ impl Arena {
 
     /// A panel of `len` zeros, placed as the `position`-th of those that are read together.
     pub fn panel(&self, len: usize, position: usize) -> Result<Panel, ArenaError> {
-        let footprint = Panel::footprint(len);
-        let (slot, dirty_end) = self.0.take(footprint)?;
         let line = position.wrapping_mul(STAGGER_LINES) % LINES_PER_PAGE;
-        let gap = line.wrapping_sub(slot / LINE) % LINES_PER_PAGE;
+        self.panel_within(len, Panel::footprint(len), |slot| {
+            slot + line.wrapping_sub(slot / LINE) % LINES_PER_PAGE * LINE
+        })
+    }
+
+    /// A panel of `len` zeros on whatever cache line there is room: it takes no more than its words.
+    pub fn unplaced_panel(&self, len: usize) -> Result<Panel, ArenaError> {
+        self.panel_within(len, len.div_ceil(LINE_WORDS).saturating_mul(LINE), |slot| {
+            slot
+        })
+    }
+
+    /// A panel in a slot of so many bytes, where it begins as `start` tells.
+    fn panel_within(
+        &self,
+        len: usize,
+        footprint: usize,
+        start: impl FnOnce(usize) -> usize,
+    ) -> Result<Panel, ArenaError> {
+        let (slot, dirty_end) = self.0.take(footprint)?;
         let mut panel = Panel {
             arena: Arc::clone(&self.0),
             slot: slot..slot + footprint,
-            start: slot + gap * LINE,
+            start: start(slot),
             len,
         };
         let dirty = dirty_end.saturating_sub(panel.start) / size_of::<u32>();

@@ -14,7 +14,7 @@ use crate::outbox::Outbox;
 use crate::packing::Packing;
 use crate::pool::{Job, Queue};
 use crate::status;
-use oboro_engine::{Count, Moments, Plan, Step, Workspace};
+use oboro_engine::{Count, Moments, Plan, Source, Step, Workspace};
 use oboro_machine::Distances;
 use oboro_protocol::v1::count_reply::Reply as Part;
 use oboro_protocol::{MOMENTS_CHUNK_BYTES, check_fraction_bits, digest, v1};
@@ -248,7 +248,8 @@ impl Answer {
         let root = snapshot.root();
         let count = (!unknown.is_empty())
             .then(|| {
-                let plan = Plan::of_moments(&index, limbs, unknown);
+                let room = snapshot.factors_at_a_time(limbs);
+                let plan = Plan::within(&index, limbs, unknown, room);
                 Count::new(snapshot, plan, distances)
             })
             .transpose()

@@ -118,8 +118,9 @@ pub enum StoreError {
         source: ArenaError,
     },
     #[error(
-        "this question needs {needed} bytes of ciphertext in memory at a time, but this server has {capacity} for \
-         that. Ask about fewer columns (a higher --min-support), or ask its operator to raise --memory by at least {}.",
+        "an itemset of this question needs {needed} bytes of ciphertext in memory at a time, but this server has \
+         {capacity} for that. Ask about shorter ones (a smaller --max-len), or ask its operator to raise --memory by \
+         at least {}.",
         needed.saturating_sub(*capacity) / 15 * 16 + 16
     )]
     Budget { needed: u64, capacity: u64 },

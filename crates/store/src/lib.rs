@@ -47,4 +47,4 @@ pub use store::{
     BackedUp, Damage, DatasetInfo, Listing, MAX_NAME_CHARS, Published, Scrub, Scrubbed,
     ScrubbedPart, SegmentProgress, SegmentReceiver, Store, UploadStatus, backup,
 };
-pub use tier::{Arrival, Listener, Part, Reads, Stream};
+pub use tier::{Arrival, Listener, Part, Reads, Stream, Unit};

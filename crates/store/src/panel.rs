@@ -5,7 +5,6 @@
 //! (`oboro_fcmalloc::Arena`).
 //! Written once, then shared and only read.
 
-use crate::error::StoreError;
 use oboro_fcmalloc::{Arena, ArenaError};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -47,37 +46,43 @@ impl Panel {
         position: usize,
         fill: impl FnOnce(Vec<&mut [u32]>) -> Result<(), E>,
     ) -> Result<Self, E> {
-        Self::zeros(pieces, position)?.filled(fill)
+        let pieces = pieces.into_iter();
+        Self::of(pieces.map(|(arena, len)| arena.panel(len, position)))?.filled(fill)
     }
 
-    /// The same where there is room: of each stretch so many blocks of `degree` residues lie in the arena
-    /// of that number, in one piece, or else in another one, or else in as few pieces as can be.
-    pub(crate) fn build_where_it_fits(
+    /// Zeros where there is room: of each stretch so many blocks of `degree` residues lie in the arena of
+    /// that number, in one piece, or else in another one, or else in as few pieces as can be, which begin
+    /// anywhere: together they take no more than one.
+    pub(crate) fn where_it_fits(
         arenas: &[Arena],
-        stretches: impl IntoIterator<Item = (usize, usize)>,
+        stretches: &[(usize, usize)],
         degree: usize,
         position: usize,
-        fill: impl FnOnce(Vec<&mut [u32]>) -> Result<(), StoreError>,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self, ArenaError> {
         let mut panel = Self { pieces: Vec::new() };
-        for (home, blocks) in stretches {
-            panel.add_where_it_fits(arenas, home, blocks, degree, position)?;
+        for &(home, blocks) in stretches {
+            let (before, from_home) = arenas.split_at(home);
+            let arenas: Vec<&Arena> = from_home.iter().chain(before).collect();
+            panel.add_where_it_fits(&arenas, blocks, degree, Some(position))?;
         }
-        panel.filled(fill)
+        Ok(panel)
     }
 
     fn add_where_it_fits(
         &mut self,
-        arenas: &[Arena],
-        home: usize,
+        arenas: &[&Arena],
         blocks: usize,
         degree: usize,
-        position: usize,
+        position: Option<usize>,
     ) -> Result<(), ArenaError> {
-        let (before, from_home) = arenas.split_at(home);
         let mut full = None;
-        for arena in from_home.iter().chain(before) {
-            match arena.panel(blocks * degree, position) {
+        for arena in arenas {
+            let len = blocks * degree;
+            let piece = match position {
+                Some(position) => arena.panel(len, position),
+                None => arena.unplaced_panel(len),
+            };
+            match piece {
                 Ok(residues) => {
                     self.add(residues);
                     return Ok(());
@@ -89,9 +94,9 @@ impl Panel {
         let half = blocks.div_ceil(2);
         match full {
             Some(error) if half == blocks => Err(error),
-            _ => [half, blocks - half].into_iter().try_for_each(|blocks| {
-                self.add_where_it_fits(arenas, home, blocks, degree, position)
-            }),
+            _ => [half, blocks - half]
+                .into_iter()
+                .try_for_each(|blocks| self.add_where_it_fits(arenas, blocks, degree, None)),
         }
     }
 
@@ -101,18 +106,21 @@ impl Panel {
         self.pieces.push(Piece { start, residues });
     }
 
-    fn zeros<'a>(
-        pieces: impl IntoIterator<Item = (&'a Arena, usize)>,
-        position: usize,
+    fn of(
+        pieces: impl Iterator<Item = Result<oboro_fcmalloc::Panel, ArenaError>>,
     ) -> Result<Self, ArenaError> {
         let mut panel = Self { pieces: Vec::new() };
-        for (arena, len) in pieces {
-            panel.add(arena.panel(len, position)?);
+        for residues in pieces {
+            panel.add(residues?);
         }
         Ok(panel)
     }
 
-    fn filled<E>(mut self, fill: impl FnOnce(Vec<&mut [u32]>) -> Result<(), E>) -> Result<Self, E> {
+    /// The panel as `fill` writes it, which is given all pieces. Nobody sees them unless it succeeds.
+    pub(crate) fn filled<E>(
+        mut self,
+        fill: impl FnOnce(Vec<&mut [u32]>) -> Result<(), E>,
+    ) -> Result<Self, E> {
         fill(self.pieces.iter_mut().map(|p| &mut *p.residues).collect())?;
         Ok(self)
     }
@@ -163,6 +171,7 @@ impl std::fmt::Debug for Panel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::StoreError;
     use oboro_fcmalloc::Backing;
     use std::collections::HashSet;
 
@@ -224,19 +233,18 @@ mod tests {
             for (i, residue) in (0..).zip(pieces.into_iter().flatten()) {
                 *residue = i;
             }
-            Ok(())
+            Ok::<_, StoreError>(())
         };
         let arenas = std::slice::from_ref(&arena);
-        let large = Panel::build_where_it_fits(arenas, [(0, 64)], 32, 0, counting);
-        let large = large.unwrap();
+        let where_it_fits = |blocks| Panel::where_it_fits(arenas, &[(0, blocks)], 32, 0);
+        let large = where_it_fits(64).unwrap().filled(counting).unwrap();
         assert!(large.pieces().count() > 1);
         assert!(large.pieces().flatten().copied().eq(0..64 * 32));
         assert_eq!(large.blocks(63..64, 32)[0], 63 * 32);
         drop((kept, large));
-        let one = Panel::build_where_it_fits(arenas, [(0, 64)], 32, 0, |_| Ok(()));
-        assert_eq!(one.unwrap().pieces().count(), 1);
-        let beyond = Panel::build_where_it_fits(arenas, [(0, 1 << 20)], 32, 0, |_| Ok(()));
-        assert!(matches!(beyond, Err(StoreError::Memory { .. })));
+        assert_eq!(where_it_fits(64).unwrap().pieces().count(), 1);
+        let beyond = where_it_fits(1 << 20);
+        assert!(matches!(beyond, Err(ArenaError::Full { .. })));
     }
 
     #[test]
@@ -246,10 +254,8 @@ mod tests {
             let within = |piece: &&Piece| arena.opened().contains(&piece.residues.as_ptr().cast());
             panel.pieces.iter().filter(within).count()
         };
-        let build = |stretches: &[(usize, usize)]| {
-            let stretches = stretches.iter().copied();
-            Panel::build_where_it_fits(&arenas, stretches, 16, 0, |_| Ok(())).unwrap()
-        };
+        let build =
+            |stretches: &[(usize, usize)]| Panel::where_it_fits(&arenas, stretches, 16, 0).unwrap();
         let panel = build(&[(2, 1), (0, 1), (2, 1)]);
         assert_eq!(
             arenas.each_ref().map(|arena| held(arena, &panel)),

@@ -7,7 +7,7 @@
 //! with it.
 //!
 //! Where the store has a budget of memory, panels are in its [tier](crate::tier) instead: whoever
-//! counts [streams](Snapshot::stream) the groups of blocks that it needs.
+//! counts [streams](Snapshot::stream) what it needs of them.
 
 use crate::error::StoreError;
 use crate::id::Digest;
@@ -15,10 +15,9 @@ use crate::manifest::Manifest;
 use crate::panel::Panel;
 use crate::placement::{Homes, PlacementReport};
 use crate::segment::Segment;
-use crate::tier::{Listener, Part, Stream, TieredSegment};
+use crate::tier::{Listener, Part, Stream, TieredSegment, Unit};
 use oboro_fcmalloc::{Arena, ArenaError, Backing};
 use oboro_ring::{Ring, mask};
-use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A panel that is loaded when first asked for. A failed load is tried again.
@@ -248,31 +247,34 @@ impl Snapshot {
         self.homes.home(group, self.manifest.columns as usize)
     }
 
-    /// Whether every panel is there when it is asked for; otherwise, the store having a budget, those
-    /// are that a [stream](Self::stream) holds.
-    pub fn is_resident(&self) -> bool {
-        !matches!(self.segments.first(), Some(OpenSegment::Tiered(_)))
+    /// The bytes of panels that may be in memory at a time, the store having a budget: those are there
+    /// that a [stream](Self::stream) holds. `None` where every panel is there when it is asked for.
+    pub fn room(&self) -> Option<u64> {
+        match self.segments.first()? {
+            OpenSegment::Resident(_) => None,
+            OpenSegment::Tiered(tiered) => Some(tiered.room()),
+        }
     }
 
-    /// Begins to bring these `parts` (ascending, at least one) of the segments of one group after
-    /// another into memory; `listener` is told as they arrive.
+    /// Begins to bring one unit after another into memory, with the parts that each run reads
+    /// (ascending, at least one); `listener` is told as units arrive.
     ///
     /// # Errors
-    /// A budget in which not even one group has room.
+    /// A budget in which some unit has no room.
     ///
     /// # Panics
-    /// If the snapshot is [resident](Self::is_resident).
+    /// If every panel is there without.
     pub fn stream(
         &self,
-        parts: Vec<Part>,
-        groups: Vec<Range<usize>>,
+        runs: Vec<Vec<Part>>,
+        units: Vec<Unit>,
         listener: Listener,
     ) -> Result<Stream, StoreError> {
         let tiered = self.segments.iter().map(|segment| match segment {
             OpenSegment::Resident(_) => panic!("what is in memory is not streamed"),
             OpenSegment::Tiered(tiered) => Arc::clone(tiered),
         });
-        Stream::begin(tiered.collect(), parts, groups, listener)
+        Stream::begin(tiered.collect(), runs, units, listener)
     }
 
     /// Asks the kernel where everything that is in memory is.

@@ -2,13 +2,14 @@
 //!
 //! Panels of all datasets lie in arenas of the budget's size: one, or an equal part of it on each node
 //! that datasets are placed on. A panel whose home is full lies elsewhere; the ledger knows one budget.
-//! The [ledger] decides which: what it lets in is read, checked and unpacked by the [reader](crate::io)'s threads, masks are expanded by
-//! whoever finds out that there is room for them. Who counts opens a [`Stream`] and is told as its
-//! groups arrive.
+//! The [ledger] decides which: what it lets in is read, checked and unpacked by the
+//! [reader](crate::io)'s threads, masks are expanded by whoever finds out that there is room for them; for
+//! who leaves, and may be in a hurry, by a thread for that. Who counts opens a [`Stream`] and is told as its
+//! units arrive.
 
 mod ledger;
 
-pub use ledger::{Part, Reads};
+pub use ledger::{Part, Reads, Unit};
 
 use crate::error::StoreError;
 use crate::panel::Panel;
@@ -16,15 +17,16 @@ use crate::placement::{Homes, Placement, PlacementReport};
 use crate::reader::{Read, Reader};
 use crate::segment::{PanelPlace, Segment, SegmentDescription, forget_cached, full_panel_bytes};
 use ledger::{Action, Key, Ledger, Plan, ReadCounters, StreamId};
-use oboro_fcmalloc::Arena;
+use oboro_fcmalloc::{Arena, ArenaError};
 use oboro_ring::mask;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::num::NonZero;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{SendError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 /// Bytes of packed buffers, which are as many as a fast device needs, for all directories together.
 const BUFFERS: usize = 32 << 20;
@@ -37,9 +39,9 @@ const GAPS: u64 = 16;
 /// What a stream tells whoever opened it.
 #[derive(Debug)]
 pub enum Arrival {
-    /// All panels of a group are in memory, until it is released.
-    Group(usize),
-    /// A panel could not be read; the stream is closed.
+    /// All panels of a unit are in memory, until it is released.
+    Unit(usize),
+    /// A panel could not be read; nothing more is, and units that have arrived stay.
     Failed(StoreError),
 }
 
@@ -55,7 +57,12 @@ pub(crate) struct Tier {
     readers: Vec<Reader>,
     /// The bytes of each of their buffers; 0 before the first dataset.
     buffer_bytes: Mutex<usize>,
+    /// To the thread that expands masks for those who leave.
+    left_behind: Sender<LeftBehind>,
 }
+
+/// Masks that there is room for since somebody has left.
+type LeftBehind = (Arc<Tier>, VecDeque<Load>);
 
 struct State {
     ledger: Ledger,
@@ -143,6 +150,11 @@ impl TieredSegment {
         }
         Ok(())
     }
+
+    /// The bytes of panels that its tier has room for.
+    pub(crate) fn room(&self) -> u64 {
+        self.tier.capacity()
+    }
 }
 
 impl Drop for TieredSegment {
@@ -202,12 +214,27 @@ impl Tier {
             listeners: HashMap::new(),
             registered: 0,
         };
+        let (left_behind, heard) = channel::<LeftBehind>();
+        thread::Builder::new()
+            .name("expand".into())
+            .spawn(move || {
+                for (tier, masks) in heard {
+                    tier.expand_all(masks);
+                }
+            })
+            .map_err(|source| StoreError::Reader { source })?;
         Ok(Self {
             arenas: arenas.collect::<Result<_, _>>()?,
             state: Mutex::new(state),
             readers: (0..directories).map(|_| Reader::idle()).collect(),
             buffer_bytes: Mutex::default(),
+            left_behind,
         })
+    }
+
+    /// The bytes of panels that may be in memory at a time.
+    fn capacity(&self) -> u64 {
+        self.lock().ledger.capacity()
     }
 
     /// Takes a segment in; none of its panels is read yet.
@@ -256,7 +283,7 @@ impl Tier {
         Ok(())
     }
 
-    /// Begins to bring in these parts of the segments of one group after another.
+    /// Begins to bring in one unit of a plan after another.
     fn open(
         self: &Arc<Self>,
         plan: Plan,
@@ -283,7 +310,11 @@ impl Tier {
 
     /// Changes the ledger and does what follows from it.
     fn act(self: &Arc<Self>, change: impl FnOnce(&mut State, &mut News) -> Vec<Action>) {
-        let mut masks = self.settle(change);
+        self.expand_all(self.settle(change));
+    }
+
+    /// Expands masks that there is room for, and those that there is room for then.
+    fn expand_all(self: &Arc<Self>, mut masks: VecDeque<Load>) {
         while let Some(load) = masks.pop_front() {
             let panel = self.expand(&load);
             masks.extend(self.settle(|state, news| state.end(load, panel, None, news)));
@@ -308,8 +339,8 @@ impl Tier {
                         key,
                         segment: Arc::clone(&state.segments[&key.segment]),
                     }),
-                    Action::Arrived(id, group) => {
-                        news.push((state.listeners[&id].clone(), Arrival::Group(group)));
+                    Action::Arrived(id, unit) => {
+                        news.push((state.listeners[&id].clone(), Arrival::Unit(unit)));
                     }
                 }
             }
@@ -429,11 +460,24 @@ impl Tier {
         // Those without a home are dealt out.
         let turn = description.index as usize + load.key.part.limb + position;
         let homes = &load.segment.homes;
-        let stretches = homes.stretches(description, position).map(|stretch| {
-            let home = stretch.home.unwrap_or(turn % self.arenas.len());
-            (home, stretch.blocks.len())
-        });
-        let build = || Panel::build_where_it_fits(&self.arenas, stretches, degree, position, fill);
+        let stretches: Vec<(usize, usize)> = homes
+            .stretches(description, position)
+            .map(|stretch| {
+                let home = stretch.home.unwrap_or(turn % self.arenas.len());
+                (home, stretch.blocks.len())
+            })
+            .collect();
+        let bytes = Panel::footprint(description.seeds.len() * degree);
+        let build = || {
+            let panel = loop {
+                match Panel::where_it_fits(&self.arenas, &stretches, degree, position) {
+                    // Gaps that are smaller than a block are of no use.
+                    Err(ArenaError::Full { .. }) if self.gave_up(bytes) => {}
+                    panel => break panel?,
+                }
+            };
+            panel.filled(fill)
+        };
         // Whoever waits for it must hear of its end, whatever that is.
         catch_unwind(AssertUnwindSafe(build)).unwrap_or_else(|_| {
             let Part { limb, column } = load.key.part;
@@ -445,6 +489,18 @@ impl Tier {
                 ),
             })
         })
+    }
+
+    /// Gives up so many bytes of what is kept, or all of it; whether there was anything.
+    fn gave_up(&self, bytes: usize) -> bool {
+        let mut state = self.lock();
+        let actions = state.ledger.give_up(bytes as u64);
+        for action in &actions {
+            if let Action::Drop(key) = action {
+                state.segments[&key.segment].set(key.part, None);
+            }
+        }
+        !actions.is_empty()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -482,7 +538,7 @@ impl State {
     }
 }
 
-/// Groups on their way into memory. Dropping it gives back what it reserved and holds.
+/// Units on their way into memory. Dropping it gives back what it reserved and holds.
 pub struct Stream {
     tier: Arc<Tier>,
     id: StreamId,
@@ -491,12 +547,12 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Begins to bring `parts` (ascending, at least one) of the segments of one group after another
-    /// into the tier that the segments are of.
+    /// Begins to bring one unit after another into the tier that the segments are of, with what each run
+    /// reads (parts ascending, at least one).
     pub(crate) fn begin(
         segments: Vec<Arc<TieredSegment>>,
-        parts: Vec<Part>,
-        groups: Vec<Range<usize>>,
+        runs: Vec<Vec<Part>>,
+        units: Vec<Unit>,
         listener: Listener,
     ) -> Result<Self, StoreError> {
         let tier = Arc::clone(&segments[0].tier);
@@ -508,16 +564,16 @@ impl Stream {
         };
         let plan = Plan {
             segments: segments.iter().map(bytes).collect(),
-            parts,
-            groups,
+            runs,
+            units,
         };
         tier.open(plan, segments, listener)
     }
 
-    /// A group is needed no more.
-    pub fn release(&self, group: usize) {
+    /// A unit is needed no more.
+    pub fn release(&self, unit: usize) {
         self.tier.act(|state, _| {
-            state.ledger.release(self.id, group);
+            state.ledger.release(self.id, unit);
             Vec::new()
         });
     }
@@ -526,20 +582,22 @@ impl Stream {
     pub fn reads(&self) -> Reads {
         self.reads.get()
     }
-
-    /// Wants nothing any more.
-    pub fn close(&self) {
-        self.tier.act(|state, _| {
-            state.ledger.close(self.id);
-            state.listeners.remove(&self.id);
-            Vec::new()
-        });
-    }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.close();
+        let masks = self.tier.settle(|state, _| {
+            state.ledger.close(self.id);
+            state.listeners.remove(&self.id);
+            Vec::new()
+        });
+        if !masks.is_empty() {
+            let tier = Arc::clone(&self.tier);
+            // Without its thread somebody has to.
+            if let Err(SendError((tier, masks))) = self.tier.left_behind.send((tier, masks)) {
+                tier.expand_all(masks);
+            }
+        }
     }
 }
 

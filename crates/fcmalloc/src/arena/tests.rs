@@ -84,6 +84,15 @@ fn a_gap_goes_to_the_panel_that_fits_it() {
 }
 
 #[test]
+fn an_unplaced_panel_takes_what_it_holds() {
+    let arena = small(1 << 16);
+    let panels: Vec<Panel> = std::iter::from_fn(|| arena.unplaced_panel(1000).ok()).collect();
+    assert!(arena.panel(16, 0).is_err());
+    let taken = panels.iter().map(|panel| panel.as_ptr().addr() % LINE);
+    assert_eq!(Vec::from_iter(taken), vec![0; arena.reserved() / 4032]);
+}
+
+#[test]
 fn a_full_arena_says_so_and_is_whole_again_once_its_panels_are_dropped() {
     let arena = Arena::reserve(4 * Panel::footprint(4096), Backing::default()).unwrap();
     let panels: Vec<Panel> = (0..4).map(|p| arena.panel(4096, p).unwrap()).collect();

@@ -5,7 +5,7 @@
 
 use super::*;
 use crate::testing::{COLUMNS, ID, append, bundle, description, four_nodes, one_limb, send};
-use crate::{Arrival, ErrorKind, Part, Snapshot, Store};
+use crate::{Arrival, ErrorKind, Part, Snapshot, Store, Unit};
 use proptest::prelude::*;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -302,8 +302,9 @@ fn bring_in(snapshot: &Snapshot) {
     let (said, heard) = channel();
     let segments = 0..snapshot.manifest().segments.len();
     let listener = Arc::new(move |arrival| said.send(arrival).unwrap());
-    let _stream = snapshot.stream(parts, vec![segments], listener).unwrap();
-    assert!(matches!(heard.recv().unwrap(), Arrival::Group(0)));
+    let unit = Unit { segments, run: 0 };
+    let _stream = snapshot.stream(vec![parts], vec![unit], listener).unwrap();
+    assert!(matches!(heard.recv().unwrap(), Arrival::Unit(0)));
 }
 
 #[test]

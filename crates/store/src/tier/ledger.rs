@@ -2,19 +2,23 @@
 //!
 //! Nothing here reads, allocates panels or waits: the [tier](super) does as the ledger decides.
 //!
-//! A stream takes the panels of its groups in order and holds them until each group is released. Its
-//! *least set*, the most that one group needs, is reserved for it from its admission, first come,
-//! first served; so whoever is admitted always gets its next group, and nobody waits for another to
-//! give up what it waits for itself. Beyond its least set a stream holds only what nobody else waits for.
+//! A stream takes the panels of its units in order and holds them until each unit is released. Its
+//! *least set*, the most that one unit needs, is reserved for it from its admission, first come,
+//! first served; so whoever is admitted always gets its next unit, and nobody waits for another to
+//! give up what it waits for itself. Beyond their least sets streams hold only what nobody else waits
+//! for, and of what is not reserved no more than half: who comes next, and is modest, is let in however
+//! slowly the others go on.
 //!
 //! A panel that nobody holds is kept until its room is needed. Those go first that no question
 //! under way uses, then those that its question has done with, the last of them first: the next
 //! question begins where this one began, so a fixed part that stays is worth more than the panels that
 //! happened to come last. Masks outlast columns (to expand one costs more than to read one, and every
-//! question has use for it), low limbs outlast high ones (short itemsets read only these).
+//! question has use for it), low limbs outlast high ones (short itemsets read only these). Of panels
+//! that are needed again the one needed last goes first. A question of one run gives these up only if it
+//! could not go on otherwise, as it soon has done with others; one of several runs, which comes back to
+//! most panels, also to read ahead.
 
 use std::cmp::Reverse;
-use std::collections::hash_map;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,44 +40,75 @@ pub(super) struct Key {
     pub(super) part: Part,
 }
 
-/// What a stream needs, group after group.
+/// What is needed at a time: the parts of one run, of some neighbouring segments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unit {
+    /// The segments, by their places in the snapshot.
+    pub segments: Range<usize>,
+    /// The run.
+    pub run: usize,
+}
+
+/// What a stream needs, unit after unit.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     /// The number of each segment and the bytes of a panel of it.
     pub(super) segments: Vec<(u64, u64)>,
-    /// What is read of each segment: at least one, in the order of the file.
-    pub(super) parts: Vec<Part>,
-    /// The segments of each group. They ascend, so a panel that two groups share is never given up
-    /// between them.
-    pub(super) groups: Vec<Range<usize>>,
+    /// What each run reads of a segment: at least one part, in the order of the file.
+    pub(super) runs: Vec<Vec<Part>>,
+    pub(super) units: Vec<Unit>,
 }
 
 impl Plan {
-    /// The bytes of the panels that a group needs, at most.
+    /// The bytes of the panels that a unit needs, at most.
     pub(super) fn least_set(&self) -> u64 {
-        let panels = self.parts.len() as u64;
-        let of_group = |group: &Range<usize>| {
-            let bytes = self.segments[group.clone()].iter().map(|(_, bytes)| bytes);
-            panels * bytes.sum::<u64>()
+        let of_unit = |unit: &Unit| {
+            let segments = &self.segments[unit.segments.clone()];
+            let bytes: u64 = segments.iter().map(|(_, bytes)| bytes).sum();
+            self.runs[unit.run].len() as u64 * bytes
         };
-        self.groups.iter().map(of_group).max().unwrap_or(0)
+        self.units.iter().map(of_unit).max().unwrap_or(0)
     }
 
-    fn keys(&self, group: usize) -> impl Iterator<Item = Key> {
-        self.segments[self.groups[group].clone()]
+    fn keys(&self, unit: usize) -> impl Iterator<Item = Key> {
+        let Unit { segments, run } = &self.units[unit];
+        let parts = &self.runs[*run];
+        self.segments[segments.clone()]
             .iter()
-            .flat_map(|&(segment, _)| self.parts.iter().map(move |&part| Key { segment, part }))
+            .flat_map(|&(segment, _)| parts.iter().map(move |&part| Key { segment, part }))
     }
 
-    /// The first and the last group that needs each segment.
-    fn uses(&self) -> HashMap<u64, (usize, usize)> {
-        let mut uses = HashMap::new();
-        for (number, group) in self.groups.iter().enumerate() {
-            for &(segment, _) in &self.segments[group.clone()] {
-                uses.entry(segment).or_insert((number, number)).1 = number;
+    fn panels(&self, unit: usize) -> usize {
+        let Unit { segments, run } = &self.units[unit];
+        segments.len() * self.runs[*run].len()
+    }
+}
+
+/// Where a plan needs what, all ascending.
+#[derive(Debug)]
+struct Uses {
+    units_of_segment: HashMap<u64, Vec<usize>>,
+    runs_of_part: HashMap<Part, Vec<usize>>,
+}
+
+impl Uses {
+    fn of(plan: &Plan) -> Self {
+        let mut units_of_segment: HashMap<u64, Vec<usize>> = HashMap::new();
+        for (number, unit) in plan.units.iter().enumerate() {
+            for &(segment, _) in &plan.segments[unit.segments.clone()] {
+                units_of_segment.entry(segment).or_default().push(number);
             }
         }
-        uses
+        let mut runs_of_part: HashMap<Part, Vec<usize>> = HashMap::new();
+        for (run, parts) in plan.runs.iter().enumerate() {
+            for &part in parts {
+                runs_of_part.entry(part).or_default().push(run);
+            }
+        }
+        Self {
+            units_of_segment,
+            runs_of_part,
+        }
     }
 }
 
@@ -84,8 +119,8 @@ enum Need {
     None,
     /// In this question no more.
     Past,
-    /// After so many groups.
-    In(Reverse<usize>),
+    /// At this time.
+    At(Reverse<u64>),
 }
 
 /// What an unheld panel is worth: the least goes first.
@@ -105,7 +140,7 @@ pub(super) enum Action {
     Drop(Key),
     /// There is room for a panel; somebody waits for it.
     Load(Key),
-    /// All panels of a group of a stream are in memory.
+    /// All panels of a unit of a stream are in memory.
     Arrived(StreamId, usize),
 }
 
@@ -159,7 +194,7 @@ struct Entry {
 
 #[derive(Debug)]
 enum Phase {
-    /// For a stream, and for the groups that wait for it.
+    /// For a stream, and for the units that wait for it.
     Loading {
         by: StreamId,
         waiting: Vec<(StreamId, usize)>,
@@ -171,14 +206,18 @@ enum Phase {
 #[derive(Debug)]
 struct Stream {
     plan: Plan,
-    uses: HashMap<u64, (usize, usize)>,
+    uses: Uses,
+    /// The time of its first unit; each takes 1.
+    begun: u64,
     reserved: u64,
     is_admitted: bool,
-    /// The group being taken, and how many of its panels were.
+    /// It takes nothing more, as something could not be loaded; what it holds stays until it is closed.
+    is_failed: bool,
+    /// The unit being taken, and how many of its panels were.
     next: (usize, usize),
     held: HashMap<Key, Hold>,
-    /// Groups that are being taken, or were and are not released: panels on their way.
-    groups: BTreeMap<usize, u32>,
+    /// Units that are being taken, or were and are not released: panels on their way.
+    units: BTreeMap<usize, u32>,
     /// Bytes of the panels held, of those among them that it loaded, and of those that are on their way.
     charge: u64,
     loaded: u64,
@@ -188,51 +227,70 @@ struct Stream {
 
 #[derive(Debug, Clone, Copy)]
 struct Hold {
-    groups: u32,
+    units: u32,
     /// Loaded for this stream.
     is_loaded: bool,
 }
 
 impl Stream {
     fn next_key(&self) -> Option<(Key, u64)> {
-        let (group, taken) = self.next;
-        let segments = self.plan.groups.get(group)?.clone();
-        let parts = self.plan.parts.len();
-        let (segment, bytes) = self.plan.segments[segments.start + taken / parts];
-        let part = self.plan.parts[taken % parts];
+        let (number, taken) = self.next;
+        let unit = self.plan.units.get(number)?;
+        let parts = &self.plan.runs[unit.run];
+        let (segment, bytes) = self.plan.segments[unit.segments.start + taken / parts.len()];
+        let part = parts[taken % parts.len()];
         Some((Key { segment, part }, bytes))
     }
 
-    /// Goes past the panel that was taken; the group if it was the last and none is on its way.
+    /// Goes past the panel that was taken; the unit if it was the last and none is on its way.
     fn go_on(&mut self) -> Option<usize> {
-        let (group, taken) = self.next;
-        let panels = self.plan.groups[group].len() * self.plan.parts.len();
-        self.next = match taken + 1 < panels {
-            true => (group, taken + 1),
-            false => (group + 1, 0),
+        let (unit, taken) = self.next;
+        self.next = match taken + 1 < self.plan.panels(unit) {
+            true => (unit, taken + 1),
+            false => (unit + 1, 0),
         };
-        (self.next.0 > group && self.groups[&group] == 0).then_some(group)
+        (self.next.0 > unit && self.units[&unit] == 0).then_some(unit)
     }
 
-    /// Has no group whose panels are all there: whoever counts has nothing to do.
+    /// Has no unit whose panels are all there: whoever counts has nothing to do.
     fn is_stalled(&self) -> bool {
-        let is_there = |(&group, &missing): (&usize, &u32)| group < self.next.0 && missing == 0;
-        !self.groups.iter().any(is_there)
+        let is_there = |(&unit, &missing): (&usize, &u32)| unit < self.next.0 && missing == 0;
+        !self.units.iter().any(is_there)
     }
 
-    /// When it needs a panel again; `None` if it never did.
+    /// The time of the unit being taken.
+    fn now(&self) -> u64 {
+        self.begun + self.next.0 as u64
+    }
+
+    /// When it needs a panel again that it does not hold; `None` if it never did.
     fn need(&self, key: Key) -> Option<Need> {
-        let &(first, last) = self.uses.get(&key.segment)?;
-        self.plan.parts.binary_search(&key.part).ok()?;
-        Some(match last < self.next.0 {
-            true => Need::Past,
-            false => Need::In(Reverse(first.saturating_sub(self.next.0))),
+        if self.is_failed {
+            return None;
+        }
+        let runs = self.uses.runs_of_part.get(&key.part)?;
+        let units = self.uses.units_of_segment.get(&key.segment)?;
+        let later = &units[units.partition_point(|&unit| unit < self.next.0)..];
+        let needs = |&&unit: &&usize| runs.binary_search(&self.plan.units[unit].run).is_ok();
+        Some(match later.iter().find(needs) {
+            Some(&unit) => Need::At(Reverse(self.begun + unit as u64)),
+            None => Need::Past,
         })
     }
 
-    /// What of the budget is spoken for.
-    fn committed(&self) -> u64 {
-        self.reserved.max(self.charge)
+    /// Takes a panel off what it holds.
+    fn drop_hold(&mut self, key: Key, bytes: u64) {
+        if let Some(hold) = self.held.remove(&key) {
+            self.charge -= bytes;
+            if hold.is_loaded {
+                self.loaded -= bytes;
+            }
+        }
+    }
+
+    /// What it holds beyond what is reserved for it.
+    fn beyond(&self) -> u64 {
+        self.charge.saturating_sub(self.reserved)
     }
 }
 
@@ -292,13 +350,15 @@ impl Ledger {
         let id = StreamId(self.opened);
         self.opened += 1;
         let stream = Stream {
-            uses: plan.uses(),
+            uses: Uses::of(&plan),
             plan,
+            begun: self.streams.values().map(Stream::now).max().unwrap_or(0),
             reserved,
             is_admitted: false,
+            is_failed: false,
             next: (0, 0),
             held: HashMap::new(),
-            groups: BTreeMap::new(),
+            units: BTreeMap::new(),
             charge: 0,
             loaded: 0,
             loading: 0,
@@ -311,27 +371,25 @@ impl Ledger {
         Some((id, reads))
     }
 
-    /// A stream needs a group no more.
-    pub(super) fn release(&mut self, id: StreamId, group: usize) {
+    /// A stream needs a unit no more.
+    pub(super) fn release(&mut self, id: StreamId, unit: usize) {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
-        if stream.groups.remove(&group).is_none() {
+        if stream.units.remove(&unit).is_none() {
             return;
         }
         let mut unheld = Vec::new();
-        for key in stream.plan.keys(group) {
-            if let hash_map::Entry::Occupied(mut hold) = stream.held.entry(key) {
-                hold.get_mut().groups -= 1;
-                if hold.get().groups == 0 {
-                    let bytes = self.entries[&key].bytes;
-                    stream.charge -= bytes;
-                    if hold.remove().is_loaded {
-                        stream.loaded -= bytes;
-                    }
+        for key in stream.plan.keys(unit) {
+            if let Some(hold) = stream.held.get_mut(&key) {
+                hold.units -= 1;
+                if hold.units == 0 {
                     unheld.push(key);
                 }
             }
+        }
+        for &key in &unheld {
+            stream.drop_hold(key, self.entries[&key].bytes);
         }
         for key in unheld {
             self.let_go(id, key);
@@ -350,7 +408,7 @@ impl Ledger {
     }
 
     /// A panel that was to be loaded is in memory, read from so many bytes of the disk if any. Returns
-    /// the groups that are complete with it.
+    /// the units that are complete with it.
     pub(super) fn loaded(&mut self, key: Key, read: Option<u64>) -> Vec<Action> {
         let Some((by, waiting)) = self.end_loading(key) else {
             return Vec::new();
@@ -367,13 +425,13 @@ impl Ledger {
             }
         }
         let mut arrived = Vec::new();
-        for (id, group) in waiting {
+        for (id, unit) in waiting {
             if let Some(stream) = self.streams.get_mut(&id)
-                && let Some(missing) = stream.groups.get_mut(&group)
+                && let Some(missing) = stream.units.get_mut(&unit)
             {
                 *missing -= 1;
-                if *missing == 0 && group < stream.next.0 {
-                    arrived.push(Action::Arrived(id, group));
+                if *missing == 0 && unit < stream.next.0 {
+                    arrived.push(Action::Arrived(id, unit));
                 }
             }
         }
@@ -383,7 +441,7 @@ impl Ledger {
         arrived
     }
 
-    /// A panel could not be loaded. The stream that it was loaded for is closed; for others that
+    /// A panel could not be loaded. The stream that it was loaded for has failed; for others that
     /// wait for it, it is to be loaded anew.
     pub(super) fn failed(&mut self, key: Key) -> (Option<StreamId>, Option<Action>) {
         let Some((by, waiting)) = self.end_loading(key) else {
@@ -406,7 +464,7 @@ impl Ledger {
             Action::Load(key)
         });
         if let Some(victim) = victim {
-            self.close(victim);
+            self.fail(victim, key);
         }
         if again.is_none() {
             self.forget(key);
@@ -422,6 +480,31 @@ impl Ledger {
             self.forget(key);
         }
         is_abandoned
+    }
+
+    /// A stream has failed for want of a panel.
+    fn fail(&mut self, id: StreamId, missing: Key) {
+        let entry = self.entries.get_mut(&missing).expect("it was to be loaded");
+        let stream = self.streams.get_mut(&id).expect("it waited");
+        stream.is_failed = true;
+        stream.reserved = 0;
+        stream.drop_hold(missing, entry.bytes);
+        entry.holders -= 1;
+        self.appraise();
+    }
+
+    /// Gives up of what is kept, what is worth least first, at least so many bytes if there are: panels
+    /// have no room, however the budget stands.
+    pub(super) fn give_up(&mut self, bytes: u64) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let enough = self.used.saturating_sub(bytes);
+        while self.used > enough
+            && let Some(&(_, key)) = self.kept.first()
+        {
+            self.forget(key);
+            actions.push(Action::Drop(key));
+        }
+        actions
     }
 
     /// The panels of a segment that is gone. Those on their way are forgotten as they come.
@@ -462,7 +545,7 @@ impl Ledger {
 
     fn admit(&mut self) {
         while let Some(id) = self.waiting.front() {
-            let committed = self.committed();
+            let committed = self.reserved() + self.beyond();
             let stream = self.streams.get_mut(id).expect("it waits");
             if committed + stream.reserved > self.capacity {
                 break;
@@ -472,15 +555,27 @@ impl Ledger {
         }
     }
 
-    fn committed(&self) -> u64 {
-        let admitted = self.streams.values().filter(|stream| stream.is_admitted);
-        admitted.map(Stream::committed).sum()
+    fn admitted(&self) -> impl Iterator<Item = &Stream> {
+        self.streams.values().filter(|stream| stream.is_admitted)
+    }
+
+    /// What is reserved for streams.
+    fn reserved(&self) -> u64 {
+        self.admitted().map(|stream| stream.reserved).sum()
+    }
+
+    /// What they hold beyond it.
+    fn beyond(&self) -> u64 {
+        self.admitted().map(Stream::beyond).sum()
     }
 
     /// Takes the next panel for a stream, if it may have it now.
     fn take_next(&mut self, id: StreamId, actions: &mut Vec<Action>) -> bool {
         let stream = &self.streams[&id];
-        let Some((key, bytes)) = stream.next_key().filter(|_| stream.is_admitted) else {
+        if !stream.is_admitted || stream.is_failed {
+            return false;
+        }
+        let Some((key, bytes)) = stream.next_key() else {
             return false;
         };
         let is_new = !stream.held.contains_key(&key);
@@ -506,11 +601,11 @@ impl Ledger {
         });
         entry.used = used;
         let stream = self.streams.get_mut(&id).expect("it takes");
-        let group = stream.next.0;
-        let missing = stream.groups.entry(group).or_insert(0);
+        let unit = stream.next.0;
+        let missing = stream.units.entry(unit).or_insert(0);
         match &mut entry.phase {
             Phase::Loading { waiting, .. } => {
-                waiting.push((id, group));
+                waiting.push((id, unit));
                 *missing += 1;
             }
             Phase::Held => {}
@@ -520,10 +615,10 @@ impl Ledger {
             }
         }
         let hold = stream.held.entry(key).or_insert(Hold {
-            groups: 0,
+            units: 0,
             is_loaded: is_load,
         });
-        hold.groups += 1;
+        hold.units += 1;
         if is_new {
             entry.holders += 1;
             stream.charge += bytes;
@@ -537,18 +632,22 @@ impl Ledger {
                 }
             }
         }
-        if let Some(group) = stream.go_on() {
-            actions.push(Action::Arrived(id, group));
+        if let Some(unit) = stream.go_on() {
+            actions.push(Action::Arrived(id, unit));
         }
         true
     }
 
-    /// Whether a stream may hold a panel more: one of its least set, or one that nobody else waits for.
+    /// Whether a stream may hold a panel more: one of its least set, or, while nobody waits, one within
+    /// what streams may hold beyond theirs.
     fn may_hold(&self, stream: &Stream, bytes: u64) -> bool {
-        let charge = stream.charge + bytes;
-        charge <= stream.reserved
-            || (self.waiting.is_empty()
-                && self.committed() - stream.committed() + charge <= self.capacity)
+        if stream.charge + bytes <= stream.reserved {
+            return true;
+        }
+        let free = self.capacity - self.reserved();
+        let most = free.min(self.ahead.max(free / 2));
+        let more = (stream.charge + bytes - stream.reserved) - stream.beyond();
+        self.waiting.is_empty() && self.beyond() + more <= most
     }
 
     fn may_load(&self, stream: &Stream, bytes: u64) -> bool {
@@ -558,13 +657,19 @@ impl Ledger {
     }
 
     /// Gives up what is worth least until there is room; what is needed later only for a stream that
-    /// could not go on otherwise.
+    /// could not go on otherwise, or has several runs and needs this earlier.
     fn make_room(&mut self, id: StreamId, bytes: u64, actions: &mut Vec<Action>) -> bool {
+        let stream = &self.streams[&id];
+        let has_runs = stream.plan.runs.len() > 1;
+        let now = stream.now();
         while self.used + bytes > self.capacity {
             let Some(&(worth, key)) = self.kept.first() else {
                 return false;
             };
-            if matches!(worth.need, Need::In(_)) && !self.streams[&id].is_stalled() {
+            if let Need::At(Reverse(time)) = worth.need
+                && !(has_runs && time > now)
+                && !self.streams[&id].is_stalled()
+            {
                 return false;
             }
             self.forget(key);

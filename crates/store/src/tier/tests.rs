@@ -3,6 +3,7 @@
 use super::*;
 use crate::testing::{COLUMNS, bundle, residues, send, two_limbs};
 use crate::{Policy, Snapshot, Store};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use tempfile::TempDir;
@@ -30,13 +31,20 @@ fn store(directory: &Path, panels: usize) -> Store {
 
 fn placed_store(directory: &Path, panels: usize, placement: Placement) -> Store {
     let store = Store::open_within(&*directory.join("store"), room_for(panels), placement);
-    filled(store.unwrap(), directory)
+    filled(store.unwrap(), directory, &BLOCKS)
+}
+
+/// A store with room for so many panels of three blocks, and a dataset of segments of these blocks.
+fn store_of(directory: &Path, panels: usize, blocks: &[u32]) -> Store {
+    let place = directory.join("store");
+    let store = Store::open_within(&*place, room_for(panels), Placement::default());
+    filled(store.unwrap(), directory, blocks)
 }
 
 /// The store with the dataset in it, whose bundle is in a directory.
-fn filled(store: Store, directory: &Path) -> Store {
+fn filled(store: Store, directory: &Path, blocks: &[u32]) -> Store {
     if store.list().unwrap().datasets.is_empty() {
-        let bundle = bundle(&directory.join("bundle"), &two_limbs(), &BLOCKS);
+        let bundle = bundle(&directory.join("bundle"), &two_limbs(), blocks);
         send(&store, &bundle);
         store.publish(bundle.manifest().dataset).unwrap();
     }
@@ -52,13 +60,15 @@ fn stream(
     let said = Mutex::new(said);
     // Who listens no more was told enough.
     let listener = Arc::new(move |arrival| drop(lock(&said).send(arrival)));
-    let stream = snapshot.stream(parts, groups, listener)?;
+    let unit = |segments| Unit { segments, run: 0 };
+    let units = groups.into_iter().map(unit).collect();
+    let stream = snapshot.stream(vec![parts], units, listener)?;
     Ok((stream, heard))
 }
 
 fn group(heard: &Receiver<Arrival>) -> usize {
     match heard.recv().unwrap() {
-        Arrival::Group(group) => group,
+        Arrival::Unit(unit) => unit,
         Arrival::Failed(error) => panic!("{error}"),
     }
 }
@@ -86,7 +96,7 @@ fn they_arrive_from_several_directories() {
     let paths = ["store", "second", "third"].map(|name| directory.path().join(name));
     let directories = crate::Directories::new(paths.to_vec()).unwrap();
     let store = Store::open_within(directories, room_for(12), Placement::default());
-    assert_groups_arrive(&filled(store.unwrap(), directory.path()));
+    assert_groups_arrive(&filled(store.unwrap(), directory.path(), &BLOCKS));
 }
 
 fn assert_groups_arrive(store: &Store) {
@@ -144,6 +154,69 @@ fn what_is_in_memory_is_not_read_again() {
 }
 
 #[test]
+fn panels_of_many_sizes_find_room_among_each_other() {
+    let directory = TempDir::new().unwrap();
+    let blocks = [[1; 12].as_slice(), &[16], &[1; 12], &[9]].concat();
+    let store = store_of(directory.path(), 36, &blocks);
+    let snapshot = store.snapshot("a").unwrap();
+    // Small ones leave gaps as those of the second limb go, where large ones lie in many pieces.
+    for segments in [0..12, 12..13, 13..25, 25..26, 0..12, 25..26, 12..13] {
+        let units: Vec<_> = segments.map(|segment| segment..segment + 1).collect();
+        let (stream, heard) = stream(&snapshot, parts(2), units.clone()).unwrap();
+        for _ in units {
+            stream.release(group(&heard));
+        }
+    }
+}
+
+#[test]
+fn where_gaps_are_of_no_use_kept_panels_go() {
+    let directory = TempDir::new().unwrap();
+    let store = store(directory.path(), 18);
+    let snapshot = store.snapshot("a").unwrap();
+    let bring_in = |segments| {
+        let (stream, heard) = stream(&snapshot, parts(2), vec![segments]).unwrap();
+        stream.release(group(&heard));
+    };
+    bring_in(0..1);
+    let block = || {
+        tier(&store).arenas[0]
+            .unplaced_panel(two_limbs().degree())
+            .ok()
+    };
+    let _of_others: Vec<_> = std::iter::from_fn(block).collect();
+    bring_in(1..2);
+    let report = snapshot.placement().unwrap();
+    assert!(report.resident_panels < 12, "{}", report.resident_panels);
+}
+
+#[test]
+fn whoever_leaves_expands_no_masks_for_others() {
+    let directory = TempDir::new().unwrap();
+    let store = store(directory.path(), 4);
+    let snapshot = store.snapshot("a").unwrap();
+    let threads = Arc::new(Mutex::new(Vec::new()));
+    let both = [0, 1].map(|limb| {
+        let (threads, (said, heard)) = (Arc::clone(&threads), channel());
+        let said = Mutex::new(said);
+        let listener: Listener = Arc::new(move |_| {
+            lock(&threads).push(thread::current().id());
+            let _ = lock(&said).send(());
+        });
+        let segments = 0..3;
+        let units = vec![Unit { segments, run: 0 }];
+        let masks = vec![vec![Part { limb, column: None }]];
+        (snapshot.stream(masks, units, listener).unwrap(), heard)
+    });
+    // There is room for one of them.
+    let [first, second] = both;
+    first.1.recv().unwrap();
+    drop(first);
+    second.1.recv().unwrap();
+    assert_ne!(lock(&threads)[1], thread::current().id());
+}
+
+#[test]
 fn a_group_beyond_the_budget_is_refused_with_what_would_do() {
     let directory = TempDir::new().unwrap();
     drop(store(directory.path(), 18));
@@ -168,12 +241,12 @@ fn a_damaged_panel_ends_the_streams_that_need_it_and_no_other() {
     let failed = |heard: &Receiver<Arrival>| {
         heard.iter().find_map(|arrival| match arrival {
             Arrival::Failed(error) => Some(error.to_string()),
-            Arrival::Group(_) => None,
+            Arrival::Unit(_) => None,
         })
     };
     let both = [(); 2].map(|()| stream(&snapshot, parts(2), vec![0..1, 1..2]).unwrap());
-    for (_, heard) in &both {
-        let message = failed(heard).unwrap();
+    for (_stream, heard) in both {
+        let message = failed(&heard).unwrap();
         assert!(
             message.contains("panel (limb 1, column 0) of segment 1"),
             "{message}"
@@ -183,7 +256,7 @@ fn a_damaged_panel_ends_the_streams_that_need_it_and_no_other() {
     let mut arrived = [(); 2].map(|()| group(&heard));
     arrived.sort();
     assert_eq!(arrived, [0, 1]);
-    drop((other, both));
+    drop(other);
     assert_eq!(tier(&store).lock().ledger.streams(), 0);
 }
 

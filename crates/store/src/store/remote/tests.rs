@@ -4,7 +4,7 @@
 use super::super::*;
 use crate::objects::object_of;
 use crate::testing::{COLUMNS, ID, append, bundle, files, residues, send, two_limbs};
-use crate::{Arrival, Bundle, ErrorKind, Part, Snapshot};
+use crate::{Arrival, Bundle, ErrorKind, Part, Snapshot, Unit};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::mpsc::channel;
 use tempfile::TempDir;
@@ -230,6 +230,15 @@ fn who_asks_for_many_panels_waits_for_each_once() {
     snapshot.fetch_ahead(0, 0, 0..COLUMNS);
 }
 
+/// A unit of one run for each segment.
+fn units<const N: usize>(segments: [usize; N]) -> Vec<Unit> {
+    let unit = |segment| Unit {
+        segments: segment..segment + 1,
+        run: 0,
+    };
+    segments.map(unit).into()
+}
+
 #[test]
 fn streams_fetch_what_the_cache_does_not_have() {
     let setting = Setting::published();
@@ -249,10 +258,10 @@ fn streams_fetch_what_the_cache_does_not_have() {
         let listener = move |arrival| drop(told.lock().unwrap().send(arrival));
         let parts = (0..2).flat_map(of_limb).collect();
         let stream = snapshot
-            .stream(parts, vec![0..1, 1..2], Arc::new(listener))
+            .stream(vec![parts], units([0, 1]), Arc::new(listener))
             .unwrap();
         for _ in 0..2 {
-            let Arrival::Group(group) = heard.recv().unwrap() else {
+            let Arrival::Unit(group) = heard.recv().unwrap() else {
                 panic!("all of it is there");
             };
             for (limb, column) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
@@ -274,11 +283,7 @@ fn streams_fetch_what_the_cache_does_not_have() {
     };
     let snapshot = store.snapshot("a").unwrap();
     let _stream = snapshot
-        .stream(
-            vec![part],
-            std::iter::once(1..2).collect(),
-            Arc::new(listener),
-        )
+        .stream(vec![vec![part]], units([1]), Arc::new(listener))
         .unwrap();
     let Arrival::Failed(error) = heard.recv().unwrap() else {
         panic!("the object is damaged");

@@ -1,0 +1,170 @@
+//! A question whose factors have no room in memory together, cut into runs whose factors have.
+//!
+//! Runs are done one after another over the same blocks, so a good cut lets neighbours share factors.
+//! As in products of large matrices, most of the room is for columns that stay over many runs, the
+//! *rows*, and the last column of an itemset comes from a narrow *strip* that goes by. Twice the room of
+//! a strip is left free: one is read meanwhile, and one is there for others. With room for `c` of `n`
+//! columns all pairs so take `n / (3c/4)` rows, each of which is read with the strips after it. Strips go
+//! by from the last to the first: what has come last begins the next row.
+
+use crate::plan::{Factor, path};
+use oboro_ring::moment::MomentIndex;
+use std::collections::BTreeSet;
+
+/// Of the room this part is for a strip.
+const STRIP: usize = 12;
+
+/// Cuts moments, given in ascending order, into runs of ascending moments, each with no more than
+/// `factors` distinct factors, or as few as one moment has.
+pub(crate) fn cut(index: &MomentIndex, moments: Vec<usize>, factors: usize) -> Vec<Vec<usize>> {
+    if moments.is_empty() {
+        return Vec::new();
+    }
+    if distinct(index, &moments).len() <= factors {
+        return vec![moments];
+    }
+    let grid = Grid::new(index, &moments, factors);
+    let mut sorted = moments;
+    sorted.sort_by(|&a, &b| grid.cell(index, a).cmp(grid.cell(index, b)));
+    let mut runs: Vec<Vec<usize>> = Vec::new();
+    let mut of_run = BTreeSet::new();
+    for cell in sorted.chunk_by(|&a, &b| grid.cell(index, a).eq(grid.cell(index, b))) {
+        let of_cell = distinct(index, cell);
+        of_run.extend(&of_cell);
+        match runs.last_mut() {
+            Some(run) if of_run.len() <= grid.most => run.extend(cell),
+            _ => {
+                runs.push(cell.to_vec());
+                of_run = of_cell;
+            }
+        }
+    }
+    for run in &mut runs {
+        run.sort_unstable();
+    }
+    runs
+}
+
+fn distinct(index: &MomentIndex, moments: &[usize]) -> BTreeSet<Factor> {
+    let paths = moments.iter().map(|&moment| path(index, moment));
+    paths.flatten().collect()
+}
+
+/// Moments by the rows of their columns, and the strip of the last.
+struct Grid {
+    /// The place of each column among those that there are.
+    places: Vec<usize>,
+    columns: usize,
+    level: usize,
+    /// Factors of a run, columns of a row and of a strip.
+    most: usize,
+    row: usize,
+    strip: usize,
+}
+
+impl Grid {
+    fn new(index: &MomentIndex, moments: &[usize], factors: usize) -> Self {
+        let mut places = Vec::new();
+        let mut columns = 0;
+        for factor in distinct(index, moments) {
+            if let Factor::Column(column) = factor {
+                places.resize(column as usize + 1, columns);
+                columns += 1;
+            }
+        }
+        let level = index.level();
+        let strip = (factors / STRIP).max(1);
+        let most = factors.saturating_sub(2 * strip).max(level);
+        let strip = strip.min(most + 1 - level);
+        let mask = 1;
+        let rows = level.saturating_sub(1).max(1);
+        Self {
+            places,
+            columns,
+            level,
+            most,
+            row: (most.saturating_sub(strip + mask) / rows).max(1),
+            strip,
+        }
+    }
+
+    /// What moments that belong together have alike; in the order of runs.
+    fn cell(&self, index: &MomentIndex, moment: usize) -> impl Iterator<Item = usize> {
+        let (_, columns) = index.get(moment);
+        let places = columns.iter().map(|&column| self.places[column as usize]);
+        places.enumerate().map(|(number, place)| {
+            if number + 1 < self.level {
+                place / self.row
+            } else {
+                (self.columns - 1 - place) / self.strip
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oboro_ring::moment::Itemsets;
+    use proptest::prelude::*;
+
+    fn pairs(columns: u32) -> MomentIndex {
+        let flat = (0..columns).flat_map(|a| (a + 1..columns).flat_map(move |b| [a, b]));
+        MomentIndex::new(&Itemsets::new(2, flat.collect(), columns).unwrap())
+    }
+
+    #[test]
+    fn what_has_room_is_one_run() {
+        let index = pairs(10);
+        let all: Vec<usize> = (0..index.len()).collect();
+        assert!(cut(&index, all.clone(), 10).len() > 1);
+        assert_eq!(cut(&index, all.clone(), 11), [all]);
+        assert!(cut(&index, Vec::new(), 10).is_empty());
+    }
+
+    /// How many factors are read that the run before has not left, over the distinct ones.
+    fn reading(index: &MomentIndex, factors: usize) -> f64 {
+        let runs = cut(index, (0..index.len()).collect(), factors);
+        let mut before = BTreeSet::new();
+        let mut read = 0;
+        for run in &runs {
+            let of_run = distinct(index, run);
+            read += of_run.difference(&before).count();
+            before = of_run;
+        }
+        read as f64 / distinct(index, &Vec::from_iter(0..index.len())).len() as f64
+    }
+
+    #[test]
+    fn pairs_are_read_row_by_row() {
+        let index = pairs(240);
+        // Rows of three quarters of the room, each with half of the columns after it on average.
+        for (factors, bound) in [(200, 1.7), (120, 2.2), (60, 3.8), (30, 6.9)] {
+            let found = reading(&index, factors);
+            assert!(found < bound, "{found} with room for {factors}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_moment_is_in_one_run_that_has_room(
+            sets in (1usize..5).prop_flat_map(|level| prop::collection::btree_set(
+                prop::collection::btree_set(0u32..30, level), 1..60)),
+            room in 0usize..20,
+            step in 1usize..3,
+        ) {
+            let level = sets.iter().next().unwrap().len();
+            let flat: Vec<u32> = sets.iter().flatten().copied().collect();
+            let index = MomentIndex::new(&Itemsets::new(level, flat, 30).unwrap());
+            let wanted: Vec<usize> = (0..index.len()).step_by(step).collect();
+            let runs = cut(&index, wanted.clone(), room);
+            for run in &runs {
+                prop_assert!(run.is_sorted());
+                prop_assert!(distinct(&index, run).len() <= room.max(level));
+            }
+            let mut all = runs.concat();
+            all.sort_unstable();
+            prop_assert_eq!(all, wanted);
+        }
+    }
+}
