@@ -11,9 +11,9 @@
 
 mod bundle;
 mod catalogue;
-mod codec;
+pub mod codec;
 mod error;
-mod files;
+pub mod files;
 mod id;
 mod manifest;
 mod pace;
@@ -35,7 +35,8 @@ pub use pace::Pace;
 pub use panel::Panel;
 pub use placement::{NodePages, Placement, PlacementReport, Policy};
 pub use segment::{
-    BLOCKS_PER_SEGMENT, Segment, SegmentDescription, SegmentHeader, SegmentWriter, segment_bytes,
+    BLOCKS_PER_SEGMENT, Segment, SegmentDescription, SegmentHeader, SegmentWriter, forget_cached,
+    segment_bytes,
 };
 pub use snapshot::Snapshot;
 pub use store::{
