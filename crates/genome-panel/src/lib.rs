@@ -1,10 +1,37 @@
 //! The server's side of private genome search: what it holds, and how it is compared with an
 //! encrypted query so that the answer says no more than was asked.
 //!
+//! A *panel* is a matrix of symbols, haplotypes by sites, stored site by site; a *reference* is the bases of
+//! one or more sequences. Operators load them with [`import_panel`], [`import_reference`] or
+//! [`generate_panel`] while a server reads them through [`Collections`]. A query starts from [`Rows`] of
+//! either, which make a [`Window`], and its answers come from an [`Evaluation`]. Bytes on disk are specified
+//! in `docs/formats.md`.
+//!
 //! Nothing here can decrypt: the crate does not depend on the one that has secrets.
 
+mod alphabet;
+mod collections;
+mod error;
 mod evaluate;
+mod frame;
+mod generate;
+mod import;
+mod packing;
+mod panel;
+mod reference;
 mod rows;
+mod sites;
+#[cfg(test)]
+mod testing;
+mod transpose;
 
+pub use alphabet::{Alphabet, MAX_ALLELE};
+pub use collections::{Collections, Existing, Info, Kind, Listing, Shape};
+pub use error::{GenomeError, InputFault, RegionError};
 pub use evaluate::{Evaluation, Multiplicity, Workspace};
+pub use generate::{Generated, generate_panel};
+pub use import::{Duplicates, PanelOptions, Region, import_panel, import_reference};
+pub use panel::{MAX_HAPLOTYPES, Panel};
+pub use reference::{MAX_BASES, Reference, Sequence, reverse_complement};
 pub use rows::{Rows, Window};
+pub use sites::{MAX_SITES, Site};

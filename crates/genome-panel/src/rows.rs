@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 /// Rows of one length, packed: symbol `j` of a row is at bit `j·bits` of its words, lowest first.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rows {
     length: usize,
     bits: u32,
@@ -46,6 +46,11 @@ impl Rows {
     /// The symbols of a row.
     pub fn length(&self) -> usize {
         self.length
+    }
+
+    /// The bits of a symbol.
+    pub fn bits(&self) -> u32 {
+        self.bits
     }
 
     /// The words of row `row`.

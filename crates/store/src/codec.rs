@@ -6,20 +6,23 @@
 use crate::error::Fault;
 
 /// Reads fields from the front of a slice.
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+    /// At the first of these bytes.
+    pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    pub(crate) fn remaining(&self) -> usize {
+    /// The number of bytes not yet read.
+    pub fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Fault> {
+    /// The next `count` bytes.
+    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], Fault> {
         let (taken, rest) = self
             .rest
             .split_at_checked(count)
@@ -28,23 +31,26 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    pub(crate) fn array<const K: usize>(&mut self) -> Result<[u8; K], Fault> {
+    /// The next `K` bytes.
+    pub fn array<const K: usize>(&mut self) -> Result<[u8; K], Fault> {
         Ok(self
             .bytes(K)?
             .try_into()
             .expect("exactly K bytes were taken"))
     }
 
-    pub(crate) fn u32(&mut self) -> Result<u32, Fault> {
+    /// The next four bytes as a number.
+    pub fn u32(&mut self) -> Result<u32, Fault> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub(crate) fn u64(&mut self) -> Result<u64, Fault> {
+    /// The next eight bytes as a number.
+    pub fn u64(&mut self) -> Result<u64, Fault> {
         self.array().map(u64::from_le_bytes)
     }
 
     /// Checks the magic and the format version that every Oboro file begins with.
-    pub(crate) fn preamble(&mut self, magic: &'static str, known: u32) -> Result<(), Fault> {
+    pub fn preamble(&mut self, magic: &'static str, known: u32) -> Result<(), Fault> {
         if self
             .bytes(magic.len())
             .map_err(|_| Fault::Magic { magic })?
@@ -62,32 +68,41 @@ impl<'a> Reader<'a> {
 
 /// Appends fields to a buffer.
 #[derive(Default)]
-pub(crate) struct Writer {
+pub struct Writer {
     bytes: Vec<u8>,
 }
 
 impl Writer {
-    pub(crate) fn with_preamble(magic: &str, version: u32) -> Self {
+    /// With the magic and the format version that every Oboro file begins with.
+    pub fn with_preamble(magic: &str, version: u32) -> Self {
         let mut writer = Self::default();
         writer.put(magic.as_bytes()).u32(version);
         writer
     }
 
-    pub(crate) fn put(&mut self, bytes: &[u8]) -> &mut Self {
+    /// Appends bytes.
+    pub fn put(&mut self, bytes: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(bytes);
         self
     }
 
-    pub(crate) fn u32(&mut self, value: u32) -> &mut Self {
+    /// Appends a number in four bytes.
+    pub fn u32(&mut self, value: u32) -> &mut Self {
         self.put(&value.to_le_bytes())
     }
 
-    pub(crate) fn u64(&mut self, value: u64) -> &mut Self {
+    /// Appends a number in eight bytes.
+    pub fn u64(&mut self, value: u64) -> &mut Self {
         self.put(&value.to_le_bytes())
+    }
+
+    /// Everything so far.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     /// Appends the BLAKE3 digest of everything so far.
-    pub(crate) fn seal(mut self) -> Vec<u8> {
+    pub fn seal(mut self) -> Vec<u8> {
         let digest = blake3::hash(&self.bytes);
         self.put(digest.as_bytes());
         self.bytes
@@ -95,7 +110,7 @@ impl Writer {
 }
 
 /// Splits off a trailing digest (as [`Writer::seal`] wrote it) and checks it.
-pub(crate) fn unseal(bytes: &[u8]) -> Result<&[u8], Fault> {
+pub fn unseal(bytes: &[u8]) -> Result<&[u8], Fault> {
     let (body, digest) = bytes.split_last_chunk::<32>().ok_or(Fault::Altered)?;
     if blake3::hash(body) == *digest {
         Ok(body)

@@ -12,7 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Turns an I/O error into one that says what was being done to which path.
-pub(crate) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+pub fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
     move |source| match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             StoreError::DiskFull { path: path.into() }
@@ -26,21 +26,21 @@ pub(crate) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Err
 }
 
 /// The name under which a file is written before it is complete.
-pub(crate) fn partial_path(path: &Path) -> PathBuf {
+pub fn partial_path(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".partial");
     name.into()
 }
 
 /// Makes renames, creations and removals in `directory` durable.
-pub(crate) fn sync_directory(directory: &Path) -> Result<(), StoreError> {
+pub fn sync_directory(directory: &Path) -> Result<(), StoreError> {
     File::open(directory)
         .and_then(|file| file.sync_all())
         .map_err(io_error("sync the directory", directory))
 }
 
 /// Renames within one directory and makes that durable.
-pub(crate) fn rename_durably(from: &Path, to: &Path) -> Result<(), StoreError> {
+pub fn rename_durably(from: &Path, to: &Path) -> Result<(), StoreError> {
     rename(from, to)?;
     sync_directory(parent(to))
 }
@@ -51,7 +51,7 @@ pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), StoreError> {
 }
 
 /// The directory that holds `path`.
-pub(crate) fn parent(path: &Path) -> &Path {
+pub fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -92,7 +92,7 @@ pub(crate) fn ensure_directory(path: &Path) -> Result<(), StoreError> {
 }
 
 /// The same for a directory and all that is missing above it.
-pub(crate) fn ensure_directories(path: &Path) -> Result<(), StoreError> {
+pub fn ensure_directories(path: &Path) -> Result<(), StoreError> {
     let missing = |directory: &&Path| !directory.as_os_str().is_empty() && !directory.is_dir();
     let missing: Vec<&Path> = path.ancestors().take_while(missing).collect();
     missing.into_iter().rev().try_for_each(ensure_directory)
@@ -100,7 +100,7 @@ pub(crate) fn ensure_directories(path: &Path) -> Result<(), StoreError> {
 
 /// Takes the lock file `path`, held until the returned file is dropped; `holder` and
 /// `what` are for the error: which directory or file is in use.
-pub(crate) fn lock(path: &Path, holder: &Path, what: &'static str) -> Result<File, StoreError> {
+pub fn lock(path: &Path, holder: &Path, what: &'static str) -> Result<File, StoreError> {
     let file = OpenOptions::new()
         .write(true)
         .create(true)
@@ -128,7 +128,7 @@ pub(crate) fn exists(path: &Path) -> Result<bool, StoreError> {
 }
 
 /// Removes a file; one that is not there is fine.
-pub(crate) fn remove_if_there(path: &Path) -> Result<(), StoreError> {
+pub fn remove_if_there(path: &Path) -> Result<(), StoreError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(io_error("remove", path)(error))
@@ -138,7 +138,7 @@ pub(crate) fn remove_if_there(path: &Path) -> Result<(), StoreError> {
 }
 
 /// The names in a directory; none if it is not there.
-pub(crate) fn names(directory: &Path) -> Result<Vec<String>, StoreError> {
+pub fn names(directory: &Path) -> Result<Vec<String>, StoreError> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

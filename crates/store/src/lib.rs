@@ -11,10 +11,10 @@
 
 mod bundle;
 mod catalogue;
-mod codec;
+pub mod codec;
 mod directories;
 mod error;
-mod files;
+pub mod files;
 mod id;
 mod location;
 mod manifest;
@@ -40,7 +40,8 @@ pub use pace::Pace;
 pub use panel::Panel;
 pub use placement::{NodePages, Placement, PlacementReport, Policy};
 pub use segment::{
-    BLOCKS_PER_SEGMENT, Segment, SegmentDescription, SegmentHeader, SegmentWriter, segment_bytes,
+    BLOCKS_PER_SEGMENT, Segment, SegmentDescription, SegmentHeader, SegmentWriter, forget_cached,
+    segment_bytes,
 };
 pub use snapshot::Snapshot;
 pub use store::{

@@ -19,7 +19,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub(crate) use file::{PanelPlace, forget_cached};
+pub(crate) use file::PanelPlace;
+pub use file::forget_cached;
 
 /// The most blocks a segment holds.
 pub const BLOCKS_PER_SEGMENT: u32 = 64;

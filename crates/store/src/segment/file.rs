@@ -122,7 +122,7 @@ impl SegmentFile {
 
 /// Asks the system to drop what its cache has of a file, so that the next reader asks the disk. Systems
 /// may decline, and one that does reads the same bytes sooner.
-pub(crate) fn forget_cached(file: &File, start: u64, bytes: u64) {
+pub fn forget_cached(file: &File, start: u64, bytes: u64) {
     let _ = fadvise(file, start, NonZero::new(bytes), Advice::DontNeed);
 }
 

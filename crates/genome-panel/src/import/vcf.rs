@@ -1,0 +1,299 @@
+//! VCF: every phased allele of every sample is a haplotype, every line a site.
+
+use super::lines::Lines;
+use super::{Duplicates, PanelOptions, Region};
+use crate::alphabet::{Alphabet, MAX_ALLELE};
+use crate::collections::Loading;
+use crate::error::{GenomeError, InputFault, excerpt};
+use crate::panel::PanelWriter;
+use crate::sites::{OutOfOrder, Positions, Sites, is_name};
+use crate::{MAX_HAPLOTYPES, MAX_SITES};
+use noodles_vcf as vcf;
+
+/// The most bytes of all lines before the first site.
+const MAX_HEADER_BYTES: usize = 256 << 20;
+
+pub(super) fn read_panel(
+    lines: &mut Lines,
+    loading: Loading,
+    options: &PanelOptions,
+) -> Result<(), GenomeError> {
+    let samples = read_samples(lines)?;
+    let mut reader = Reader {
+        samples,
+        region: options.region.as_ref(),
+        duplicates: options.duplicates,
+        ploidies: Vec::new(),
+        sites: Positions::default(),
+        largest: 1,
+        symbols: Vec::new(),
+    };
+    let mut loading = Some(loading);
+    let mut panel = None;
+    loop {
+        let read = match lines.next()? {
+            None => break,
+            Some([]) => Ok(Line::Skipped),
+            Some(line) => reader.read(line),
+        };
+        match read {
+            Ok(Line::Skipped) => continue,
+            Ok(Line::BehindRegion) => break,
+            Ok(Line::Site) => {}
+            Err(fault) => return Err(lines.fault_here(fault)),
+        }
+        if let Some(loading) = loading.take() {
+            panel = Some(PanelWriter::create(loading, reader.symbols.len())?);
+        }
+        if let Some(panel) = &mut panel {
+            panel.push(&reader.symbols)?;
+        }
+    }
+    let Some(panel) = panel else {
+        let within = options
+            .region
+            .as_ref()
+            .map(|region| format!(" in {region}"));
+        return Err(lines.fault(InputFault::NoSites(within.unwrap_or_default())));
+    };
+    let alphabet = Alphabet::Alleles {
+        largest: reader.largest,
+    };
+    panel.finish(alphabet, &Sites::Positions(reader.sites))
+}
+
+/// Reads the header; the names of the samples.
+fn read_samples(lines: &mut Lines) -> Result<Vec<String>, GenomeError> {
+    let mut header = Vec::new();
+    while lines.peek()?.first() == Some(&b'#') {
+        if let Some(line) = lines.next()? {
+            header.extend_from_slice(line);
+            header.push(b'\n');
+        }
+        if header.len() > MAX_HEADER_BYTES {
+            return Err(lines.fault_here(InputFault::LongHeader(MAX_HEADER_BYTES >> 20)));
+        }
+    }
+    let header = vcf::io::Reader::new(header.as_slice())
+        .read_header()
+        .map_err(|error| lines.fault(InputFault::Header(with_causes(&error))))?;
+    let samples: Vec<String> = header.sample_names().iter().cloned().collect();
+    match samples.is_empty() {
+        true => Err(lines.fault(InputFault::NoSamples)),
+        false => Ok(samples),
+    }
+}
+
+/// What an error and those that caused it say, on one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let mut texts: Vec<String> = causes
+        .map(|error| error.to_string().escape_debug().to_string())
+        .collect();
+    // Some wrap an error and say the same.
+    texts.dedup();
+    texts.join(": ")
+}
+
+/// What came of a line.
+enum Line {
+    /// A site, with its symbols in [`Reader::symbols`].
+    Site,
+    Skipped,
+    /// All that is wanted has been read.
+    BehindRegion,
+}
+
+/// What is known of the lines so far.
+struct Reader<'a> {
+    samples: Vec<String>,
+    region: Option<&'a Region>,
+    duplicates: Duplicates,
+    /// The alleles of each sample, from the first site on.
+    ploidies: Vec<usize>,
+    sites: Positions,
+    /// The largest number of an allele that any line declares.
+    largest: u8,
+    /// The alleles of the last site, sample after sample.
+    symbols: Vec<u8>,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, line: &[u8]) -> Result<Line, InputFault> {
+        // Eight fixed ones, FORMAT, and a sample.
+        let columns = line.splitn(10, |&byte| byte == b'\t').count();
+        if columns < 10 {
+            return Err(InputFault::Record(format!("it has {columns} columns")));
+        }
+        let record =
+            vcf::Record::try_from(line).map_err(|error| InputFault::Record(with_causes(&error)))?;
+        let chromosome = record.reference_sequence_name();
+        if !is_name(chromosome) {
+            return Err(InputFault::SequenceName(excerpt(chromosome)));
+        }
+        let position = match record.variant_start() {
+            Some(Ok(position)) => position.get() as u64,
+            Some(Err(error)) => return Err(InputFault::Record(with_causes(&error))),
+            // Before the first base, where telomeres are said to be.
+            None => 0,
+        };
+        if let Some(region) = self.region {
+            if region.chromosome != chromosome || position < region.from {
+                return Ok(Line::Skipped);
+            }
+            if position > region.to {
+                return Ok(Line::BehindRegion);
+            }
+        }
+        let site = format!("{}:{position}", chromosome.escape_debug());
+        match self.sites.push(chromosome, position) {
+            Ok(()) => {}
+            Err(OutOfOrder::Duplicate) if self.duplicates == Duplicates::Skip => {
+                return Ok(Line::Skipped);
+            }
+            Err(OutOfOrder::Duplicate) => return Err(InputFault::Duplicate { site }),
+            Err(OutOfOrder::Behind(before)) => return Err(InputFault::Unsorted { site, before }),
+            Err(OutOfOrder::ChromosomeAgain) => {
+                return Err(InputFault::Scattered(excerpt(chromosome)));
+            }
+        }
+        if self.sites.len() > MAX_SITES as usize {
+            return Err(InputFault::TooManySites);
+        }
+        let alternatives = record.alternate_bases();
+        let largest = largest_allele(alternatives.as_ref(), &site)?;
+        self.largest = self.largest.max(largest);
+        self.read_genotypes(&record.samples(), &site, largest)?;
+        Ok(Line::Site)
+    }
+
+    fn read_genotypes(
+        &mut self,
+        samples: &vcf::record::Samples<'_>,
+        site: &str,
+        largest: u8,
+    ) -> Result<(), InputFault> {
+        let Some(key) = samples.keys().iter().position(|key| key == "GT") else {
+            return Err(InputFault::NoGenotypes { site: site.into() });
+        };
+        let is_first = self.ploidies.is_empty();
+        let mut found = 0;
+        self.symbols.clear();
+        for (number, sample) in samples.iter().enumerate() {
+            found += 1;
+            let Some(name) = self.samples.get(number) else {
+                continue;
+            };
+            let call = sample.as_ref().split(':').nth(key).unwrap_or(".");
+            let before = self.symbols.len();
+            let about = || (excerpt(name), site.to_owned(), excerpt(call));
+            read_call(call, largest, &mut self.symbols).map_err(|fault| fault.about(about()))?;
+            let ploidy = self.symbols.len() - before;
+            if is_first {
+                self.ploidies.push(ploidy);
+            } else if self.ploidies[number] != ploidy {
+                return Err(InputFault::Ploidy {
+                    sample: excerpt(name),
+                    site: site.into(),
+                    found: ploidy,
+                    expected: self.ploidies[number],
+                });
+            }
+        }
+        match self.samples.len() == found {
+            true if self.symbols.len() > MAX_HAPLOTYPES as usize => {
+                Err(InputFault::TooManyHaplotypes)
+            }
+            true => Ok(()),
+            false => Err(InputFault::Samples {
+                found,
+                expected: self.samples.len(),
+            }),
+        }
+    }
+}
+
+/// The largest number of an allele that a line with these alternatives may have.
+fn largest_allele(alternatives: &str, site: &str) -> Result<u8, InputFault> {
+    let count = match alternatives {
+        "" | "." => 0,
+        some => some.split(',').count(),
+    };
+    u8::try_from(count)
+        .ok()
+        .filter(|&largest| largest <= MAX_ALLELE)
+        .ok_or_else(|| InputFault::Alleles {
+            site: site.into(),
+            found: count + 1,
+        })
+}
+
+/// Why a genotype cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+enum CallFault {
+    Unphased,
+    Missing,
+    Malformed,
+}
+
+impl CallFault {
+    fn about(self, (sample, site, call): (String, String, String)) -> InputFault {
+        match self {
+            Self::Unphased => InputFault::Unphased { sample, site, call },
+            Self::Missing => InputFault::Missing { sample, site, call },
+            Self::Malformed => InputFault::Genotype { sample, site, call },
+        }
+    }
+}
+
+/// Appends the alleles of a genotype. One that is not phased will do where all its alleles are equal.
+fn read_call(call: &str, largest: u8, symbols: &mut Vec<u8>) -> Result<(), CallFault> {
+    // From version 4.4 on, a separator may stand before the first allele, too.
+    let alleles = call.strip_prefix(['|', '/']).unwrap_or(call);
+    let start = symbols.len();
+    for allele in alleles.split(['|', '/']) {
+        symbols.push(match allele {
+            "" | "." => return Err(CallFault::Missing),
+            _ if !allele.bytes().all(|digit| digit.is_ascii_digit()) => {
+                return Err(CallFault::Malformed);
+            }
+            digits => digits
+                .parse()
+                .ok()
+                .filter(|&number| number <= largest)
+                .ok_or(CallFault::Malformed)?,
+        });
+    }
+    let read = &symbols[start..];
+    match alleles.contains('/') && read.iter().any(|allele| *allele != read[0]) {
+        true => Err(CallFault::Unphased),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn genotypes_are_alleles_in_order_or_refused() {
+        let read = |call| {
+            let mut symbols = Vec::new();
+            read_call(call, 2, &mut symbols).map(|()| symbols)
+        };
+        assert_eq!(read("0|1"), Ok(vec![0, 1]));
+        assert_eq!(read("2|1|0"), Ok(vec![2, 1, 0]));
+        assert_eq!(read("1"), Ok(vec![1]));
+        assert_eq!(read("|0|1"), Ok(vec![0, 1]));
+        assert_eq!(read("1/1"), Ok(vec![1, 1]));
+        for unphased in ["0/1", "0|1/1", "/0/1"] {
+            assert_eq!(read(unphased), Err(CallFault::Unphased), "{unphased}");
+        }
+        for missing in ["", ".", ".|0", "0|.", "./.", "|", "0|"] {
+            assert_eq!(read(missing), Err(CallFault::Missing), "{missing}");
+        }
+        for malformed in ["3", "0|3", "x", "-1|0", "+1|0", "0\\1", "0|300", " 0|1"] {
+            assert_eq!(read(malformed), Err(CallFault::Malformed), "{malformed}");
+        }
+    }
+}
