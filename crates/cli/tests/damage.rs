@@ -329,9 +329,11 @@ fn catalogues() {
     };
     // Where SQLite keeps user_version and application_id (its file format, section 1.3).
     catalogue.damage(|bytes| bytes[63] = 2);
+    refused(&["catalogue.sqlite", "no such table"]);
+    catalogue.damage(|bytes| bytes[63] = 3);
     refused(&[
         "catalogue.sqlite",
-        "schema version 2",
+        "schema version 3",
         "Use the Oboro that wrote it",
     ]);
     catalogue.damage(|bytes| bytes[71] ^= 1);

@@ -479,11 +479,14 @@ impl From<rusqlite::Error> for StoreError {
             Some(rusqlite::ErrorCode::DiskFull) => StoreError::DiskFull {
                 path: "catalogue.sqlite".into(),
             },
-            Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => {
-                StoreError::CatalogueDamaged {
-                    problem: source.to_string(),
-                }
-            }
+            // Statements are ours, and wrong only about tables that are not what they were.
+            Some(
+                rusqlite::ErrorCode::DatabaseCorrupt
+                | rusqlite::ErrorCode::NotADatabase
+                | rusqlite::ErrorCode::Unknown,
+            ) => StoreError::CatalogueDamaged {
+                problem: source.to_string(),
+            },
             _ => StoreError::Catalogue { source },
         }
     }
