@@ -1,12 +1,21 @@
 //! Errors on their way to the caller: a code that programs understand, the sentence that people do.
 
 use oboro_engine::EngineError;
+use oboro_genome_panel::GenomeError;
 use oboro_protocol::FieldError;
 use oboro_store::{ErrorKind, StoreError};
 use tonic::{Code, Status};
 
 pub(crate) fn of_store(error: &StoreError) -> Status {
-    let code = match error.kind() {
+    of_kind(error.kind(), error)
+}
+
+pub(crate) fn of_genome(error: &GenomeError) -> Status {
+    of_kind(error.kind(), error)
+}
+
+fn of_kind(kind: ErrorKind, error: &dyn std::fmt::Display) -> Status {
+    let code = match kind {
         ErrorKind::NotFound => Code::NotFound,
         ErrorKind::AlreadyExists => Code::AlreadyExists,
         ErrorKind::InvalidArgument => Code::InvalidArgument,
