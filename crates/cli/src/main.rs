@@ -54,6 +54,9 @@ enum Command {
     Scrub(commands::scrub::Arguments),
     /// Copy what a store has published, even while a server has it open.
     Backup(commands::backup::Arguments),
+    /// Search genomes on a server with queries that it cannot read.
+    #[command(subcommand)]
+    Genome(commands::genome::Command),
     /// Measure Oboro on this machine.
     Bench(commands::bench::Arguments),
 }
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Command::Inspect(arguments) => commands::inspect::run(&arguments, output),
         Command::Scrub(arguments) => commands::scrub::run(&arguments, output),
         Command::Backup(arguments) => commands::backup::run(&arguments, output),
+        Command::Genome(command) => commands::genome::run(&command, output),
         Command::Bench(arguments) => commands::bench::run(&arguments, output),
     };
     match outcome {

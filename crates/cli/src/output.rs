@@ -96,6 +96,7 @@ impl Output {
             Unit::BlockColumns => {
                 "{msg} [{bar:30}] {human_pos}/{human_len} block-columns, {per_sec}, {eta} left"
             }
+            Unit::Answers => "{msg} [{bar:30}] {human_pos}/{human_len} answers, {eta} left",
         };
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         bar.set_style(
@@ -116,6 +117,7 @@ impl Output {
 pub enum Unit {
     Bytes,
     BlockColumns,
+    Answers,
 }
 
 /// Progress with rate and time left.

@@ -1,6 +1,7 @@
 //! Reaching a server.
 
 use crate::error::{ClientError, printable};
+use oboro_protocol::v1::genome_client::GenomeClient;
 use oboro_protocol::v1::mining_client::MiningClient;
 use oboro_protocol::{MAX_MESSAGE_BYTES, PROTOCOL, PROTOCOL_KEY, v1};
 use oboro_store::DatasetInfo;
@@ -80,7 +81,8 @@ pub struct Connection {
     /// What the server takes, once asked.
     limits: OnceLock<v1::Limits>,
     runtime: Runtime,
-    client: MiningClient<InterceptedService<Channel, Credentials>>,
+    client: Client,
+    genomes: Genomes,
 }
 
 /// Says the protocol and bears the token on every call.
@@ -102,6 +104,7 @@ impl Interceptor for Credentials {
 }
 
 pub(crate) type Client = MiningClient<InterceptedService<Channel, Credentials>>;
+pub(crate) type Genomes = GenomeClient<InterceptedService<Channel, Credentials>>;
 
 impl Connection {
     /// Connects to a server.
@@ -178,6 +181,9 @@ impl Connection {
                 url: url.clone(),
                 cause,
             })?;
+        let genomes = GenomeClient::with_interceptor(channel.clone(), credentials.clone())
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES);
         let client = MiningClient::with_interceptor(channel, credentials)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
@@ -187,6 +193,7 @@ impl Connection {
             limits: OnceLock::new(),
             runtime,
             client,
+            genomes,
         })
     }
 
@@ -310,6 +317,10 @@ impl Connection {
 
     pub(crate) fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    pub(crate) fn genome_client(&self) -> Genomes {
+        self.genomes.clone()
     }
 
     pub(crate) fn runtime(&self) -> &Runtime {

@@ -1,5 +1,8 @@
 //! What can go wrong between owner and server, told to the owner.
 
+use oboro_genome::wire::WireError;
+use oboro_genome::{PlanError, QuestionError};
+use oboro_genome_query::{PatternError, ReadError};
 use oboro_mining::{DatasetError, FalseAnswer};
 use oboro_protocol::{FieldError, PROTOCOL, PROTOCOL_KEY};
 use oboro_ring::moment::RequestError;
@@ -70,6 +73,31 @@ pub enum ClientError {
     Altered(StoreError),
     #[error("the server sent more than was asked for; it may run another version or be altered")]
     TooMuch,
+    #[error(
+        "the server plans the search with other numbers than this Oboro ({}); update the older of the two",
+        env!("CARGO_PKG_VERSION")
+    )]
+    OtherPlan,
+    #[error("the server sent {0}; it may run another version or be altered")]
+    OutOfTurn(&'static str),
+    #[error("the system gives no randomness: {0}; try again later")]
+    Randomness(#[from] getrandom::Error),
+    #[error("the panel has no site {0} at which the query could begin; choose another position")]
+    NoSite(String),
+    #[error(
+        "the panel has only {there} places besides this one where the query could begin, too few for {wanted} decoys; ask for fewer"
+    )]
+    Decoys { wanted: usize, there: usize },
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    #[error(transparent)]
+    Question(#[from] QuestionError),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    #[error(transparent)]
+    Unreadable(#[from] ReadError),
     #[error(transparent)]
     Decrypt(#[from] DecryptError),
     #[error(transparent)]

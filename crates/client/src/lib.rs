@@ -9,6 +9,7 @@ mod connection;
 mod counter;
 mod error;
 mod forecast;
+mod genome;
 mod scrub;
 mod upload;
 mod workers;
@@ -17,5 +18,8 @@ pub use connection::{Connection, Listing, NodePages, Options, Placement};
 pub use counter::{Answered, Answers, EncryptedCounter, LevelTrace};
 pub use error::ClientError;
 pub use forecast::{LevelForecast, Prospect};
+pub use genome::{
+    Decoys, GenomeInfo, GenomeListing, GenomeShape, Outcome, Place, Question, Symbols, Where,
+};
 pub use scrub::Scrubbing;
 pub use upload::{Uploaded, upload};

@@ -18,6 +18,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Where collections lie in the data directory of a server.
+pub(crate) const DIRECTORY: &str = "genome";
 const MAX_NAME_CHARS: usize = 100;
 
 /// What a collection is.
@@ -30,7 +32,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 2] = [Self::Panel, Self::Reference];
+    pub(crate) const ALL: [Self; 2] = [Self::Panel, Self::Reference];
 
     pub(crate) fn magic(self) -> &'static str {
         match self {
@@ -117,7 +119,7 @@ impl Collections {
     /// Those below `data`, the data directory of a server. Nothing need be there yet.
     pub fn open(data: &Path) -> Self {
         Self {
-            directory: data.join("genome"),
+            directory: data.join(DIRECTORY),
             panels: Opened::default(),
             references: Opened::default(),
         }

@@ -66,6 +66,30 @@ pub enum GenomeError {
         sites: usize,
     },
 
+    #[error(
+        "only {there} sites of the chromosome are left from position {position} on, and the query has {wanted} \
+         symbols. Begin earlier, or ask for fewer."
+    )]
+    TooFewSites {
+        position: u64,
+        wanted: usize,
+        there: usize,
+    },
+    #[error(
+        "the budget of searches is spent: {spent} of {budget} are used, and this would be {searches} more. Ask the \
+         operator for a new one (oboro genome reset)."
+    )]
+    BudgetSpent {
+        spent: u64,
+        searches: u64,
+        budget: u64,
+    },
+    #[error(
+        "the counts of searches (genome/budgets) are damaged: the file {0}. Nothing is searched until the operator \
+         resets them (oboro genome reset)."
+    )]
+    DamagedBudgets(Fault),
+
     /// A file to be imported cannot be used.
     #[error("{file}{}: {fault}", line.map(|line| format!(", line {line}")).unwrap_or_default())]
     Input {
@@ -108,7 +132,8 @@ impl GenomeError {
             Self::Files(error) => error.kind(),
             Self::DiskFull { .. } => ErrorKind::DiskFull,
             Self::Busy { .. } => ErrorKind::Busy,
-            Self::Damaged { .. } => ErrorKind::DataLoss,
+            Self::Damaged { .. } | Self::DamagedBudgets(_) => ErrorKind::DataLoss,
+            Self::BudgetSpent { .. } => ErrorKind::FailedPrecondition,
             Self::NoCollection { .. } => ErrorKind::NotFound,
             Self::Exists { .. } => ErrorKind::AlreadyExists,
             Self::Name { .. }
@@ -118,6 +143,7 @@ impl GenomeError {
             | Self::NoColumn { .. }
             | Self::NoSite { .. }
             | Self::NoWindow { .. }
+            | Self::TooFewSites { .. }
             | Self::Input { .. }
             | Self::OutOfRange { .. } => ErrorKind::InvalidArgument,
         }

@@ -118,6 +118,11 @@ impl Evaluation {
         })
     }
 
+    /// How query and answers lie in polynomials.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
     /// The number of answers.
     pub fn answers(&self) -> u64 {
         self.plan.answers()

@@ -10,6 +10,7 @@
 //! Nothing here can decrypt: the crate does not depend on the one that has secrets.
 
 mod alphabet;
+mod budget;
 mod collections;
 mod error;
 mod evaluate;
@@ -26,6 +27,7 @@ mod testing;
 mod transpose;
 
 pub use alphabet::{Alphabet, MAX_ALLELE};
+pub use budget::{Budgets, check as check_budget};
 pub use collections::{Collections, Existing, Info, Kind, Listing, Shape};
 pub use error::{GenomeError, InputFault, RegionError};
 pub use evaluate::{Evaluation, Multiplicity, Workspace};

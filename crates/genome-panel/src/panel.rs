@@ -120,6 +120,28 @@ impl Panel {
         self.sites.get(index)
     }
 
+    /// The sites of a window of `length` sites that begins at a position and stays on its chromosome.
+    ///
+    /// # Errors
+    /// There is no such site, or too few follow it.
+    pub fn sites_from(
+        &self,
+        chromosome: Option<&str>,
+        position: u64,
+        length: usize,
+    ) -> Result<Range<usize>, GenomeError> {
+        let first = self.site(chromosome, position)?;
+        let there = self.sites.chromosome_end(first) - first;
+        match length <= there {
+            true => Ok(first..first + length),
+            false => Err(GenomeError::TooFewSites {
+                position,
+                wanted: length,
+                there,
+            }),
+        }
+    }
+
     /// Reads all haplotypes at some sites; an unknown symbol is the last of [`Panel::symbols`]. Takes memory for
     /// twice the rows.
     ///

@@ -150,6 +150,17 @@ impl Sites {
         }
     }
 
+    /// Where the chromosome of a site ends: the number of the site after its last.
+    pub(crate) fn chromosome_end(&self, index: usize) -> usize {
+        match self {
+            Self::Columns(columns) => *columns,
+            Self::Positions(sites) => {
+                let chromosome = sites.chromosomes.partition_point(|&(_, end)| end <= index);
+                sites.chromosomes[chromosome].1
+            }
+        }
+    }
+
     /// The number of the site at a position. The chromosome may be left out where there is one only.
     pub(crate) fn find(
         &self,

@@ -3,9 +3,11 @@
 //! The messages are generated from `proto/oboro.proto`; `docs/protocol.md` tells the conversation.
 
 mod fields;
+mod genome;
 mod moments;
 
 pub use fields::{FieldError, dataset_id, digest};
+pub use genome::{kind, nonce};
 pub use moments::{check_fraction_bits, moments_messages, moments_range};
 
 /// Generated from `proto/oboro.proto`.
@@ -16,6 +18,20 @@ pub mod v1 {
     impl From<count_reply::Reply> for CountReply {
         fn from(reply: count_reply::Reply) -> Self {
             Self { reply: Some(reply) }
+        }
+    }
+
+    impl From<search_reply::Reply> for SearchReply {
+        fn from(reply: search_reply::Reply) -> Self {
+            Self { reply: Some(reply) }
+        }
+    }
+
+    impl From<search_request::Request> for SearchRequest {
+        fn from(request: search_request::Request) -> Self {
+            Self {
+                request: Some(request),
+            }
         }
     }
 
@@ -40,6 +56,15 @@ pub const MOMENTS_CHUNK_BYTES: usize = 1 << 20;
 
 /// Bytes of columns in one message, at most.
 pub const COLUMNS_CHUNK_BYTES: usize = 1 << 20;
+
+/// Bytes of an encrypted query in one message, at most.
+pub const QUERY_CHUNK_BYTES: usize = 512 << 10;
+
+/// Sites in one message, at most.
+pub const SITES_PER_MESSAGE: usize = 1 << 16;
+
+/// The most windows of one search.
+pub const MAX_WINDOWS: usize = 64;
 
 /// The largest message either side takes: a request of millions of itemsets, a manifest of a
 /// million segments.

@@ -26,11 +26,12 @@ pub(crate) struct Logged<S> {
 }
 
 impl<S> Logged<S> {
-    pub(crate) fn new(service: S, message_bytes: usize) -> Self {
+    /// Calls are numbered in `calls`, which services may share.
+    pub(crate) fn new(service: S, message_bytes: usize, calls: &Arc<AtomicU64>) -> Self {
         Self {
             service,
             message_bytes,
-            calls: Arc::default(),
+            calls: Arc::clone(calls),
         }
     }
 }

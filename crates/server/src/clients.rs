@@ -14,6 +14,16 @@ pub(crate) enum Client {
     Connected(Option<SocketAddr>),
 }
 
+impl Client {
+    /// Whose account its searches go to: all callers without a name share one.
+    pub(crate) fn account(&self) -> &str {
+        match self {
+            Self::Named(name) => name,
+            Self::Connected(_) => "",
+        }
+    }
+}
+
 impl fmt::Display for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -39,7 +39,8 @@ pub(crate) async fn fetch(
     wanted.record(&Span::current());
     let (outbox, room) = (Arc::new(Parts::new()), Arc::new(Notify::new()));
     let limit = counting.limits.query_time;
-    let watching = watch(Arc::clone(&outbox), || {}, limit, place);
+    let advice = "ask for fewer columns at once";
+    let watching = watch(Arc::clone(&outbox), || {}, limit, advice, place);
     let sending = send(wanted, Arc::clone(&outbox), Arc::clone(&room));
     let work = async {
         tokio::select! {

@@ -12,9 +12,9 @@ use crate::clients::Client;
 use crate::limits::{Admission, Limits, Place};
 use crate::outbox::Outbox;
 use crate::packing::Packing;
-use crate::pool::{Job, Queue};
+use crate::pool::{Job, Queue, Workspace};
 use crate::status;
-use oboro_engine::{Count, Moments, Plan, Source, Step, Workspace};
+use oboro_engine::{Count, Moments, Plan, Source, Step};
 use oboro_machine::Distances;
 use oboro_protocol::v1::count_reply::Reply as Part;
 use oboro_protocol::{MOMENTS_CHUNK_BYTES, check_fraction_bits, digest, v1};
@@ -41,7 +41,7 @@ type CountOutbox = Outbox<v1::CountReply>;
 /// What queries need of the server.
 pub(crate) struct Counting {
     pub(crate) store: Arc<Store>,
-    pub(crate) queue: Arc<Queue<Query>>,
+    pub(crate) queue: Arc<Queue>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) limits: Limits,
     pub(crate) cache: Arc<MomentCache>,
@@ -74,10 +74,11 @@ impl Counting {
             Arc::clone(&query.outbox),
             move || removal.remove(),
             limits.query_time,
+            "ask for fewer or shorter itemsets (a higher --min-support, a smaller --max-len)",
             place,
         );
         tokio::spawn(watch.in_current_span());
-        self.queue.push(&query.client, Arc::clone(&query));
+        self.queue.push(&query.client, query.clone());
         Ok(Replies {
             outbox: Arc::clone(&query.outbox),
             removal: self.removal(&query),
@@ -158,7 +159,7 @@ pub(crate) struct Query {
     cache: Arc<MomentCache>,
     distances: Arc<Distances>,
     /// Where it waits for its turns.
-    queue: Weak<Queue<Self>>,
+    queue: Weak<Queue>,
     /// Until it is planned.
     question: Mutex<Option<Question>>,
     answer: OnceLock<Answer>,
@@ -339,7 +340,7 @@ impl Query {
         question: Question,
         cache: Arc<MomentCache>,
         distances: Arc<Distances>,
-        queue: Weak<Queue<Self>>,
+        queue: Weak<Queue>,
     ) -> Self {
         Self {
             client,
@@ -392,7 +393,7 @@ impl Query {
             let Some(count) = &answer.count else {
                 return ControlFlow::Continue(());
             };
-            let step = count.step(workspace, |moments| {
+            let step = count.step(&mut workspace.counting, |moments| {
                 answer.send_counted(&self.outbox, &self.cache, moments)
             });
             match step {
@@ -460,29 +461,32 @@ impl Job for Query {
 
 /// Takes a query out of the pool.
 struct Removal {
-    queue: Arc<Queue<Query>>,
+    queue: Arc<Queue>,
     query: Weak<Query>,
 }
 
 impl Removal {
     fn remove(&self) {
         if let Some(query) = self.query.upgrade() {
-            self.queue.remove(&query.client, &query);
+            let client = query.client.clone();
+            self.queue.remove(&client, &(query as Arc<dyn Job>));
         }
     }
 }
 
-/// Holds the query's place until its caller has all or is gone, and ends it at its limits by `end`.
+/// Holds the query's place until its caller has all or is gone, and ends it at its limits by `end`. `advice`
+/// says how to ask for less.
 pub(crate) async fn watch<R: Message>(
     outbox: Arc<Outbox<R>>,
     end: impl FnOnce(),
     limit: Duration,
+    advice: &str,
     _place: Place,
 ) {
     let verdict = tokio::select! {
         () = outbox.closed() => return,
         () = tokio::time::sleep(limit) => Status::deadline_exceeded(format!(
-            "the query was ended because it took more than {} s, which is what this server gives one query; ask for fewer or shorter itemsets (a higher --min-support, a smaller --max-len), or ask its operator to raise --query-timeout",
+            "the query was ended because it took more than {} s, which is what this server gives one query; {advice}, or ask its operator to raise --query-timeout",
             limit.as_secs()
         )),
         () = outbox.neglected(PATIENCE) => Status::cancelled(format!(

@@ -10,13 +10,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The jobs of all clients.
-pub(crate) struct FairQueue<J> {
+pub(crate) struct FairQueue<J: ?Sized> {
     shares: Vec<Share<J>>,
     /// Where clients start: the furthest that the clock of a client was when its turn came.
     clock: u64,
 }
 
-struct Share<J> {
+struct Share<J: ?Sized> {
     client: Client,
     jobs: VecDeque<Arc<J>>,
     clock: u64,
@@ -28,14 +28,14 @@ struct Share<J> {
 }
 
 /// A job whose next task is to be done.
-pub(crate) struct Turn<J> {
+pub(crate) struct Turn<J: ?Sized> {
     pub(crate) job: Arc<J>,
     client: Client,
     /// What its client was charged in advance.
     expected: u64,
 }
 
-impl<J> FairQueue<J> {
+impl<J: ?Sized> FairQueue<J> {
     pub(crate) fn new() -> Self {
         Self {
             shares: Vec::new(),

@@ -12,6 +12,7 @@ mod clients;
 mod columns;
 mod counting;
 mod fair;
+mod genome;
 mod limits;
 mod linger;
 mod listen;
@@ -24,5 +25,6 @@ mod service;
 mod status;
 
 pub use clients::{TokenError, Tokens};
+pub use genome::GenomeOptions;
 pub use limits::Limits;
 pub use listen::{Options, Pin, ServeError, Server};

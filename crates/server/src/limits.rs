@@ -23,6 +23,8 @@ pub struct Limits {
     pub queries_per_client: usize,
     /// From the admission of a query to the last byte of its answer.
     pub query_time: Duration,
+    /// Bytes of one search in genomes, query and answers of all windows together.
+    pub search_bytes: u64,
 }
 
 impl Default for Limits {
@@ -34,6 +36,7 @@ impl Default for Limits {
             queries: 64,
             queries_per_client: 16,
             query_time: Duration::from_secs(3600),
+            search_bytes: 1 << 30,
         }
     }
 }
@@ -58,6 +61,7 @@ impl From<Limits> for v1::Limits {
             queries: limits.queries as u64,
             queries_per_client: limits.queries_per_client as u64,
             query_seconds: limits.query_time.as_secs(),
+            search_bytes: limits.search_bytes,
         }
     }
 }

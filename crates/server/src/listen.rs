@@ -4,14 +4,16 @@ use crate::auth::Gate;
 use crate::cache::MomentCache;
 use crate::calls::Logged;
 use crate::clients::Tokens;
-use crate::counting::{Counting, Query};
+use crate::counting::Counting;
+use crate::genome::{GenomeOptions, Genomes};
 use crate::limits::{Admission, Limits};
 use crate::linger::Lingering;
 use crate::memory::for_ciphertext;
 use crate::pool::Pool;
 use crate::service::Service;
 use oboro_machine::{Distances, Seat, Topology};
-use oboro_protocol::{MAX_MESSAGE_BYTES, v1::mining_server::MiningServer};
+use oboro_protocol::MAX_MESSAGE_BYTES;
+use oboro_protocol::v1::{genome_server::GenomeServer, mining_server::MiningServer};
 use oboro_store::{Location, Placement, Policy, Store, StoreError};
 use std::error::Error;
 use std::io;
@@ -55,6 +57,8 @@ pub struct Options {
     /// Bytes that the process may hold in memory: what of the datasets has no room is read from disk when
     /// it is needed. Without, all that was used stays in memory.
     pub memory: Option<u64>,
+    /// What may be asked about genomes.
+    pub genome: GenomeOptions,
     /// What decides on which NUMA node ciphertext lies in memory, if there are several. Where memory
     /// cannot be placed, a server that was asked for a placement is refused; another does without.
     pub placement: Option<Policy>,
@@ -124,7 +128,7 @@ pub enum ServeError {
         source: io::Error,
     },
     #[error(
-        "--memory {memory}MiB leaves nothing for ciphertext: {besides} MiB go to other things ({cache} to the cache of moments, {replies} to replies on their way to as many queries as may run, {threads} to threads, the rest to buffers and the program); give more, or lower --moment-cache, --max-queries or --threads"
+        "--memory {memory}MiB leaves nothing for ciphertext: {besides} MiB go to other things ({cache} to the cache of moments, {replies} to replies on their way to as many queries as may run, {threads} to threads, {genomes} to genomes, the rest to buffers and the program); give more, or lower --moment-cache, --genome-cache, --max-queries or --threads"
     )]
     Memory {
         memory: u64,
@@ -132,6 +136,7 @@ pub enum ServeError {
         cache: u64,
         replies: u64,
         threads: u64,
+        genomes: u64,
     },
     #[error("the server failed: {0}; start it again")]
     Failed(String),
@@ -153,7 +158,9 @@ pub struct Server {
     transport: tonic::transport::Server,
     tokens: Option<Tokens>,
     store: Arc<Store>,
-    pool: Pool<Query>,
+    pool: Pool,
+    data: Location,
+    genome: GenomeOptions,
     limits: Limits,
     cache: Arc<MomentCache>,
     distances: Arc<Distances>,
@@ -193,6 +200,8 @@ impl Server {
             tokens: options.tokens,
             store,
             pool,
+            data: options.data,
+            genome: options.genome,
             limits: options.limits,
             cache: Arc::new(MomentCache::new(options.moment_cache)),
             distances: Arc::new(topology.distances().clone()),
@@ -211,23 +220,38 @@ impl Server {
     /// A failing socket.
     pub async fn serve(mut self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
         let message_bytes = self.limits.message_bytes;
-        let service = MiningServer::new(Service::new(Counting {
+        let admission = Arc::new(Admission::new(self.limits));
+        let genomes = Genomes::new(
+            &self.data.home(),
+            self.genome,
+            self.limits,
+            self.pool.queue(),
+            Arc::clone(&admission),
+        );
+        let genomes = GenomeServer::new(genomes)
+            .max_decoding_message_size(message_bytes)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES);
+        let mining = MiningServer::new(Service::new(Counting {
             store: self.store,
             queue: self.pool.queue(),
-            admission: Arc::new(Admission::new(self.limits)),
+            admission,
             limits: self.limits,
             cache: self.cache,
             distances: self.distances,
         }))
         .max_decoding_message_size(message_bytes)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
-        let service = InterceptedService::new(service, Gate::new(self.tokens));
+        let calls = Arc::default();
+        let gate = Gate::new(self.tokens);
+        let mining = InterceptedService::new(mining, gate.clone());
+        let genomes = InterceptedService::new(genomes, gate);
         let (mut health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<MiningServer<Service>>().await;
         let stopping = Notify::new();
         let serving = self
             .transport
-            .add_service(Logged::new(service, message_bytes))
+            .add_service(Logged::new(mining, message_bytes, &calls))
+            .add_service(Logged::new(genomes, message_bytes, &calls))
             .add_service(health_service)
             .serve_with_incoming_shutdown(
                 TcpIncoming::from(self.listener)
@@ -348,6 +372,7 @@ mod tests {
             limits: Limits::default(),
             moment_cache: 0,
             memory: None,
+            genome: GenomeOptions::default(),
             placement,
             placements: named.then(rows).into_iter().collect(),
             pin: None,

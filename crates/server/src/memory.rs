@@ -2,6 +2,7 @@
 
 use crate::listen::{Options, ServeError};
 use crate::outbox::ROOM;
+use oboro_genome_panel::Collections;
 
 const MIB: u64 = 1 << 20;
 /// The program itself: code, catalogue, segment headers, connections, plans.
@@ -18,7 +19,8 @@ pub(crate) fn for_ciphertext(memory: u64, options: &Options) -> Result<u64, Serv
     let replies = options.limits.queries as u64 * ROOM as u64;
     let cache = options.moment_cache;
     let buffers = options.data.read_buffers();
-    let besides = [PROGRAM, buffers, threads, replies, cache];
+    let genomes = genomes_bytes(options);
+    let besides = [PROGRAM, buffers, threads, replies, cache, genomes];
     let besides = besides.into_iter().fold(0, u64::saturating_add);
     match memory.saturating_sub(besides) {
         0 => Err(ServeError::Memory {
@@ -27,7 +29,18 @@ pub(crate) fn for_ciphertext(memory: u64, options: &Options) -> Result<u64, Serv
             cache: cache / MIB,
             replies: replies / MIB,
             threads: threads / MIB,
+            genomes: genomes / MIB,
         }),
         left => Ok(left),
+    }
+}
+
+/// What searches in genomes take: windows that are kept, and as much again for those under way. Nothing
+/// where there are no genomes.
+fn genomes_bytes(options: &Options) -> u64 {
+    let there = Collections::open(&options.data.home()).list();
+    match there.is_ok_and(|there| there.collections.is_empty()) {
+        true => 0,
+        false => options.genome.cache.saturating_mul(2),
     }
 }

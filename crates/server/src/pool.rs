@@ -5,7 +5,6 @@
 
 use crate::clients::Client;
 use crate::fair::{FairQueue, Turn};
-use oboro_engine::Workspace;
 use oboro_machine::Seat;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,26 +25,41 @@ pub(crate) trait Job: Send + Sync + 'static {
     fn panicked(&self);
 }
 
+/// The buffers of a thread.
+pub(crate) struct Workspace {
+    pub(crate) counting: oboro_engine::Workspace,
+    pub(crate) genome: oboro_genome_panel::Workspace,
+}
+
+impl Workspace {
+    fn on(node: usize) -> Self {
+        Self {
+            counting: oboro_engine::Workspace::on(node),
+            genome: oboro_genome_panel::Workspace::default(),
+        }
+    }
+}
+
 /// The threads; dropping them lets tasks under way end and leaves the others.
-pub(crate) struct Pool<J: Job> {
-    queue: Arc<Queue<J>>,
+pub(crate) struct Pool {
+    queue: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
 }
 
 /// Where jobs wait for their turns.
-pub(crate) struct Queue<J> {
-    state: Mutex<State<J>>,
+pub(crate) struct Queue {
+    state: Mutex<State>,
     /// There may be a task, or the pool has been closed.
     news: Condvar,
 }
 
-struct State<J> {
-    jobs: FairQueue<J>,
+struct State {
+    jobs: FairQueue<dyn Job>,
     sleeping: usize,
     closed: bool,
 }
 
-impl<J: Job> Pool<J> {
+impl Pool {
     /// Starts a thread on each seat.
     pub(crate) fn start(seats: Vec<Seat>) -> io::Result<Self> {
         let state = State {
@@ -69,12 +83,12 @@ impl<J: Job> Pool<J> {
         Ok(pool)
     }
 
-    pub(crate) fn queue(&self) -> Arc<Queue<J>> {
+    pub(crate) fn queue(&self) -> Arc<Queue> {
         Arc::clone(&self.queue)
     }
 }
 
-impl<J: Job> Drop for Pool<J> {
+impl Drop for Pool {
     fn drop(&mut self) {
         self.queue.lock().closed = true;
         self.queue.news.notify_all();
@@ -84,19 +98,17 @@ impl<J: Job> Drop for Pool<J> {
     }
 }
 
-impl<J> Queue<J> {
-    fn lock(&self) -> MutexGuard<'_, State<J>> {
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no thread panics with the lock")
     }
-}
 
-impl<J: Job> Queue<J> {
-    pub(crate) fn push(&self, client: &Client, job: Arc<J>) {
+    pub(crate) fn push(&self, client: &Client, job: Arc<dyn Job>) {
         self.lock().jobs.push(client, job);
         self.wake();
     }
 
-    pub(crate) fn remove(&self, client: &Client, job: &Arc<J>) {
+    pub(crate) fn remove(&self, client: &Client, job: &Arc<dyn Job>) {
         self.lock().jobs.remove(client, job);
     }
 
@@ -131,10 +143,10 @@ impl<J: Job> Queue<J> {
     }
 
     /// Sleeps until there is a task; `None` once the pool is closed.
-    fn next_turn(&self) -> Option<Turn<J>> {
+    fn next_turn(&self) -> Option<Turn<dyn Job>> {
         let mut state = self.lock();
         while !state.closed {
-            if let Some(turn) = state.jobs.next(J::has_task) {
+            if let Some(turn) = state.jobs.next(|job| job.has_task()) {
                 if state.sleeping > 0 {
                     self.news.notify_one();
                 }
@@ -242,7 +254,8 @@ mod tests {
         let (stuck, heard) = ticking(1);
         stuck.full.store(true, Ordering::SeqCst);
         let stuck = Arc::new(stuck);
-        pool.queue().push(&someone(), Arc::clone(&stuck));
+        let job: Arc<dyn Job> = stuck.clone();
+        pool.queue().push(&someone(), job);
         let (other, heard_other) = ticking(10);
         pool.queue().push(&someone(), Arc::new(other));
         assert_eq!(heard_other.iter().count(), 10);
@@ -256,7 +269,7 @@ mod tests {
     fn a_job_that_is_removed_is_freed() {
         let pool = Pool::start(seats(1)).unwrap();
         let (job, heard) = ticking(usize::MAX);
-        let job = Arc::new(job);
+        let job: Arc<dyn Job> = Arc::new(job);
         pool.queue().push(&someone(), Arc::clone(&job));
         assert_eq!(heard.recv(), Ok("a task"));
         pool.queue().remove(&someone(), &job);

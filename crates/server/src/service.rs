@@ -257,7 +257,8 @@ impl Mining for Service {
     }
 }
 
-fn caller<T>(request: &Request<T>) -> Client {
+/// Whose call it is.
+pub(crate) fn caller<T>(request: &Request<T>) -> Client {
     let client = request.extensions().get::<Client>().cloned();
     client.unwrap_or(Client::Connected(request.remote_addr()))
 }

@@ -2,12 +2,25 @@
 //! Where the server keeps its files only the log tells.
 
 use oboro_engine::EngineError;
+use oboro_genome_panel::GenomeError;
 use oboro_protocol::FieldError;
 use oboro_store::{ErrorKind, StoreError};
 use tonic::{Code, Status};
 
 pub(crate) fn of_store(error: &StoreError) -> Status {
-    let code = match error.kind() {
+    of_kind(error.kind(), error, error.without_paths())
+}
+
+pub(crate) fn of_genome(error: &GenomeError) -> Status {
+    let told = match error {
+        GenomeError::Files(error) => error.without_paths(),
+        other => other.to_string(),
+    };
+    of_kind(error.kind(), error, told)
+}
+
+fn of_kind(kind: ErrorKind, error: &dyn std::fmt::Display, told: String) -> Status {
+    let code = match kind {
         ErrorKind::NotFound => Code::NotFound,
         ErrorKind::AlreadyExists => Code::AlreadyExists,
         ErrorKind::InvalidArgument => Code::InvalidArgument,
@@ -24,7 +37,7 @@ pub(crate) fn of_store(error: &StoreError) -> Status {
     ) {
         tracing::error!(%error, "storage");
     }
-    Status::new(code, error.without_paths())
+    Status::new(code, told)
 }
 
 pub(crate) fn of_engine(error: &EngineError) -> Status {

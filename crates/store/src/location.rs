@@ -36,6 +36,11 @@ impl Location {
         }
     }
 
+    /// Where its catalogue is, and what else belongs to the server as a whole: the home, or the cache.
+    pub fn home(&self) -> PathBuf {
+        self.directories().home().into()
+    }
+
     /// Bytes of buffers that a store there reads into if it has a budget.
     pub fn read_buffers(&self) -> u64 {
         match self {

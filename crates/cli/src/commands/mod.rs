@@ -5,6 +5,7 @@ pub mod bench;
 pub mod datasets;
 pub mod encrypt;
 pub mod generate;
+pub mod genome;
 pub mod inspect;
 pub mod keygen;
 pub mod mine;

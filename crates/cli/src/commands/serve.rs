@@ -5,7 +5,7 @@ use crate::arguments::{ThreadArguments, read};
 use crate::output::{Failure, Output};
 use bytesize::ByteSize;
 use clap::{ValueEnum, value_parser};
-use oboro_server::{Limits, Options, Pin, Server, Tokens};
+use oboro_server::{GenomeOptions, Limits, Options, Pin, Server, Tokens};
 use oboro_store::{Directories, Location, Policy, StoreError};
 use serde_json::json;
 use std::fs;
@@ -59,6 +59,8 @@ pub struct Arguments {
     nodes: NodeArguments,
     #[command(flatten)]
     limits: LimitArguments,
+    #[command(flatten)]
+    genome: GenomeArguments,
     /// How the log on standard error is written; OBORO_LOG chooses what (error, warn, info, debug).
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
@@ -124,6 +126,39 @@ struct LimitArguments {
     /// Seconds after which a query is ended, counted from its admission.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = value_parser!(u32).range(1..))]
     query_timeout: u32,
+    /// Bytes of one search in genomes, query and answers together.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    max_search: ByteSize,
+}
+
+/// What callers may ask about genomes.
+#[derive(clap::Args)]
+struct GenomeArguments {
+    /// Let callers learn how many haplotypes or offsets match, which says more than whether one does.
+    #[arg(long)]
+    genome_counts: bool,
+    /// Searches that each client may make in each panel or reference, decoys included, until `oboro
+    /// genome reset` [default: any number].
+    #[arg(long, value_name = "N")]
+    genome_budget: Option<u64>,
+    /// The largest reference that is searched, a byte a base: the bytes of an answer grow with it.
+    #[arg(long, value_name = "SIZE", default_value = "1MB")]
+    genome_reference_limit: ByteSize,
+    /// Memory for prepared genomes, in case they are searched again; searches under way take as much
+    /// again at most.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    genome_cache: ByteSize,
+}
+
+impl GenomeArguments {
+    fn options(&self) -> GenomeOptions {
+        GenomeOptions {
+            counts: self.genome_counts,
+            budget: self.genome_budget,
+            reference_limit: self.genome_reference_limit.as_u64(),
+            cache: self.genome_cache.as_u64(),
+        }
+    }
 }
 
 impl NodeArguments {
@@ -183,6 +218,7 @@ impl LimitArguments {
             queries: self.max_queries as usize,
             queries_per_client: self.max_queries_per_client as usize,
             query_time: Duration::from_secs(self.query_timeout.into()),
+            search_bytes: self.max_search.as_u64(),
         }
     }
 }
@@ -240,6 +276,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         limits: arguments.limits.limits(),
         moment_cache: arguments.moment_cache.as_u64(),
         memory: arguments.memory.map(|memory| memory.as_u64()),
+        genome: arguments.genome.options(),
         placement: arguments.nodes.general_policy()?,
         placements: arguments.nodes.policies_by_name(),
         pin: arguments.nodes.pin.map(Pin::from),

@@ -27,6 +27,7 @@ pub fn serve(data: &Path, moment_cache: u64) -> Running {
         placement: None,
         placements: Vec::new(),
         pin: None,
+        genome: oboro_server::GenomeOptions::default(),
     };
     let server = runtime.block_on(Server::bind(options)).unwrap();
     let url = format!("http://{}", server.address());

@@ -117,6 +117,9 @@ fn sites_that_are_not_there_have_no_window() {
             "{error}"
         );
     }
+    assert_eq!(panel.sites_from(None, 30, 3).unwrap(), 2..5);
+    let error = panel.sites_from(Some("7"), 30, 4).unwrap_err();
+    assert!(error.to_string().contains("only 3 sites"), "{error}");
     assert_eq!(panel.site(None, 30).unwrap(), 2);
     assert_eq!(panel.site_at(2).chromosome, Some("7"));
 }

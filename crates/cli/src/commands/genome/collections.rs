@@ -1,0 +1,331 @@
+//! What an operator does with panels and references.
+
+use super::search::{Place, place};
+use crate::Outcome;
+use crate::arguments::ServerArguments;
+use crate::output::{Failure, Output, bytes};
+use oboro_client::{GenomeInfo, GenomeListing, GenomeShape};
+use oboro_genome_panel::{
+    Alphabet, Budgets, Collections, Duplicates, Existing, Generated, Info, Kind, PanelOptions,
+    Region, Shape, generate_panel, import_panel, import_reference,
+};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// The data directory of a server, and one of its collections.
+#[derive(clap::Args)]
+pub struct CollectionArguments {
+    /// The server's data directory.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    #[command(flatten)]
+    name: NameArguments,
+}
+
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct NameArguments {
+    /// The name of a panel.
+    #[arg(long, value_name = "NAME")]
+    panel: Option<String>,
+    /// The name of a reference.
+    #[arg(long, value_name = "NAME")]
+    reference: Option<String>,
+}
+
+impl NameArguments {
+    fn get(&self) -> (Kind, &str) {
+        match (&self.panel, &self.reference) {
+            (Some(name), _) => (Kind::Panel, name),
+            (None, name) => (Kind::Reference, name.as_deref().unwrap_or_default()),
+        }
+    }
+}
+
+#[derive(clap::Args)]
+pub struct LoadArguments {
+    #[command(flatten)]
+    collection: CollectionArguments,
+    /// VCF with phased genotypes, or FASTA; plain, gzip or bgzip.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Load only these sites of a VCF file.
+    #[arg(long, value_name = "CHR:FROM-TO", conflicts_with = "reference")]
+    region: Option<Region>,
+    /// Where a VCF file has a position twice, keep the first line.
+    #[arg(long, conflicts_with = "reference")]
+    skip_duplicates: bool,
+    /// Take the place of the collection that has the name; searches under way stay with that.
+    #[arg(long)]
+    replace: bool,
+}
+
+#[derive(clap::Args)]
+pub struct GenerateArguments {
+    /// The server's data directory.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// The name of the panel.
+    #[arg(long, value_name = "NAME")]
+    panel: String,
+    /// Rows.
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    haplotypes: u32,
+    /// Columns.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    sites: u32,
+    /// Chooses one of the possible outcomes: the same seed gives the same panel.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Take the place of the panel that has the name.
+    #[arg(long)]
+    replace: bool,
+}
+
+#[derive(clap::Args)]
+pub struct ListArguments {
+    /// A data directory; without it, a server is asked.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+#[derive(clap::Args)]
+pub struct ShowArguments {
+    /// The server's data directory.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// The name of the panel.
+    #[arg(long, value_name = "NAME")]
+    panel: String,
+    /// The number of the haplotype, from 0.
+    #[arg(long, value_name = "N")]
+    haplotype: usize,
+    /// The site to begin at [default: the first].
+    #[arg(long, value_name = "[CHR:]POSITION", value_parser = place)]
+    position: Option<Place>,
+    /// How many sites.
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    length: usize,
+}
+
+#[derive(clap::Args)]
+pub struct RemoveArguments {
+    #[command(flatten)]
+    collection: CollectionArguments,
+}
+
+#[derive(clap::Args)]
+pub struct ResetArguments {
+    /// The server's data directory.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Only the client whose tokens have this name.
+    #[arg(long, value_name = "NAME")]
+    client: Option<String>,
+}
+
+fn existing(replace: bool) -> Existing {
+    match replace {
+        true => Existing::Replace,
+        false => Existing::Keep,
+    }
+}
+
+pub fn load(arguments: &LoadArguments, output: Output) -> Outcome {
+    let collections = Collections::open(&arguments.collection.data);
+    let existing = existing(arguments.replace);
+    let file = &arguments.file;
+    let info = match arguments.collection.name.get() {
+        (Kind::Panel, name) => {
+            let options = PanelOptions {
+                region: arguments.region.clone(),
+                duplicates: match arguments.skip_duplicates {
+                    true => Duplicates::Skip,
+                    false => Duplicates::Refuse,
+                },
+                existing,
+            };
+            import_panel(&collections, name, file, &options)?
+        }
+        (Kind::Reference, name) => import_reference(&collections, name, file, existing)?,
+    };
+    loaded(info, output)
+}
+
+pub fn generate(arguments: &GenerateArguments, output: Output) -> Outcome {
+    let collections = Collections::open(&arguments.data);
+    let parameters = Generated {
+        haplotypes: arguments.haplotypes,
+        sites: arguments.sites,
+        seed: arguments.seed,
+    };
+    let existing = existing(arguments.replace);
+    let info = generate_panel(&collections, &arguments.panel, &parameters, existing)?;
+    loaded(info, output)
+}
+
+fn loaded(info: Info, output: Output) -> Outcome {
+    let info = listed(info);
+    output.result(&json_of(&info), || format!("loaded {}\n", sentence(&info)))
+}
+
+/// As a server would list it.
+fn listed(info: Info) -> GenomeInfo {
+    let shape = match info.shape {
+        Shape::Panel {
+            haplotypes,
+            sites,
+            alphabet,
+        } => GenomeShape::Panel {
+            haplotypes,
+            sites,
+            largest_allele: match alphabet {
+                Alphabet::Alleles { largest } => Some(largest.into()),
+                Alphabet::Bases => None,
+            },
+        },
+        Shape::Reference { sequences, bases } => GenomeShape::Reference { sequences, bases },
+    };
+    GenomeInfo {
+        name: info.name,
+        shape,
+        stored_bytes: info.bytes,
+    }
+}
+
+pub fn list(arguments: &ListArguments, output: Output) -> Outcome {
+    let GenomeListing { genomes, damaged } = match &arguments.data {
+        Some(data) => {
+            let listing = Collections::open(data).list()?;
+            GenomeListing {
+                genomes: listing.collections.into_iter().map(listed).collect(),
+                damaged: listing.damaged.iter().map(ToString::to_string).collect(),
+            }
+        }
+        None => arguments.server.connect()?.genomes()?,
+    };
+    let unsound = damaged.iter().map(|problem| json!({ "damaged": problem }));
+    let value: Vec<Value> = genomes.iter().map(json_of).chain(unsound).collect();
+    output.result(&value, || {
+        if value.is_empty() {
+            return "no panels and no references\n".to_owned();
+        }
+        let mut text = String::new();
+        for info in &genomes {
+            let _ = writeln!(text, "{}", sentence(info));
+        }
+        for problem in &damaged {
+            let _ = writeln!(text, "damaged: {problem}");
+        }
+        text
+    })
+}
+
+fn json_of(info: &GenomeInfo) -> Value {
+    let GenomeInfo {
+        name,
+        shape,
+        stored_bytes,
+    } = info;
+    match shape {
+        GenomeShape::Panel {
+            haplotypes,
+            sites,
+            largest_allele,
+        } => json!({
+            "name": name,
+            "kind": "panel",
+            "haplotypes": haplotypes,
+            "sites": sites,
+            "symbols": if largest_allele.is_some() { "alleles" } else { "bases" },
+            "largest_allele": largest_allele,
+            "stored_bytes": stored_bytes,
+        }),
+        GenomeShape::Reference { sequences, bases } => json!({
+            "name": name,
+            "kind": "reference",
+            "sequences": sequences,
+            "bases": bases,
+            "stored_bytes": stored_bytes,
+        }),
+    }
+}
+
+fn sentence(info: &GenomeInfo) -> String {
+    let name = &info.name;
+    let stored = bytes(info.stored_bytes);
+    match info.shape {
+        GenomeShape::Panel {
+            haplotypes,
+            sites,
+            largest_allele,
+        } => {
+            let symbols = match largest_allele {
+                Some(largest) => format!("alleles 0 to {largest}"),
+                None => "bases".to_owned(),
+            };
+            format!("panel {name}: {haplotypes} haplotypes × {sites} sites, {symbols}, {stored}")
+        }
+        GenomeShape::Reference { sequences, bases } => {
+            format!("reference {name}: {bases} bases in {sequences} sequences, {stored}")
+        }
+    }
+}
+
+pub fn show(arguments: &ShowArguments, output: Output) -> Outcome {
+    let panel = Collections::open(&arguments.data).panel(&arguments.panel)?;
+    if arguments.haplotype >= panel.haplotypes() {
+        return Err(format!(
+            "there is no haplotype {}; the panel has {}, from 0",
+            arguments.haplotype,
+            panel.haplotypes()
+        )
+        .into());
+    }
+    let first = panel.site_at(0);
+    let (chromosome, position) = match &arguments.position {
+        Some(place) => (place.chromosome.as_deref(), place.position),
+        None => (first.chromosome, first.position),
+    };
+    let sites = panel.sites_from(chromosome, position, arguments.length)?;
+    if sites.is_empty() {
+        return Err(Failure::from(
+            "0 sites show nothing; give --length at least 1",
+        ));
+    }
+    let mut symbols = vec![0; sites.len()];
+    panel.window(sites)?.read(arguments.haplotype, &mut symbols);
+    let letter = |&symbol: &u8| match panel.alphabet() {
+        Alphabet::Alleles { .. } => char::from(b'0' + symbol),
+        Alphabet::Bases => char::from(b"ACGTN"[usize::from(symbol)]),
+    };
+    let letters: String = symbols.iter().map(letter).collect();
+    let place = Place {
+        chromosome: chromosome.map(str::to_owned),
+        position,
+    };
+    let value = json!({ "position": place.to_string(), "symbols": letters });
+    output.result(&value, || format!("{place} {letters}\n"))
+}
+
+pub fn remove(arguments: &RemoveArguments, output: Output) -> Outcome {
+    let (kind, name) = arguments.collection.name.get();
+    Collections::open(&arguments.collection.data).remove(kind, name)?;
+    let value = json!({ "name": name, "kind": kind.to_string(), "removed": true });
+    output.result(&value, || format!("removed {kind} {name}\n"))
+}
+
+pub fn reset(arguments: &ResetArguments, output: Output) -> Outcome {
+    let client = arguments.client.as_deref();
+    Budgets::open(&arguments.data).reset(client)?;
+    output.result(
+        &json!({ "reset": client.unwrap_or("all") }),
+        || match client {
+            Some(client) => format!("{client} has a new budget\n"),
+            None => "all clients have a new budget\n".to_owned(),
+        },
+    )
+}

@@ -1,0 +1,241 @@
+//! Questions about genomes, and what is said of the answers.
+
+use crate::Outcome;
+use crate::arguments::ServerArguments;
+use crate::output::{Failure, Output, Unit, bytes, seconds};
+use clap::value_parser;
+pub use oboro_client::Place;
+use oboro_client::{Decoys, Question, Symbols, Where};
+use oboro_genome::Kind;
+use oboro_genome_panel::{Collections, Rows};
+use oboro_genome_query::{Found, Pattern};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+pub struct QueryArguments {
+    /// The name of the panel.
+    #[arg(long, value_name = "NAME")]
+    panel: String,
+    /// The site that the query begins at: a position, or a column of an alignment.
+    #[arg(long, value_name = "[CHR:]POSITION", value_parser = place)]
+    position: Place,
+    #[command(flatten)]
+    symbols: SymbolArguments,
+    /// Mismatches that are allowed, 0 to 2.
+    #[arg(long, value_name = "D", default_value_t = 0, value_parser = value_parser!(u8).range(0..=2))]
+    within: u8,
+    /// Ask instead for the longest beginning of the query that some haplotype has.
+    #[arg(long, conflicts_with_all = ["within", "count"])]
+    longest: bool,
+    /// Ask how many haplotypes match, if the server's operator allows that.
+    #[arg(long)]
+    count: bool,
+    /// Have the server search at so many other random places as well, so that it does not learn which
+    /// is meant; up to 63.
+    #[arg(long, value_name = "K", default_value_t = 0, value_parser = value_parser!(u8).range(0..=63))]
+    decoys: u8,
+    #[command(flatten)]
+    asking: AskingArguments,
+}
+
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct SymbolArguments {
+    /// The query, for a panel of alleles: their numbers at consecutive sites, ? for any.
+    #[arg(long, value_name = "0110…")]
+    alleles: Option<String>,
+    /// The query, for a panel of bases: A, C, G, T, and ? for any.
+    #[arg(long, value_name = "ACGT…")]
+    sequence: Option<String>,
+}
+
+#[derive(clap::Args)]
+pub struct FindArguments {
+    /// The name of the reference.
+    #[arg(long, value_name = "NAME")]
+    reference: String,
+    /// The query: A, C, G, T, and ? for any.
+    #[arg(long, value_name = "ACGT…")]
+    pattern: String,
+    /// Mismatches that are allowed, 0 to 2.
+    #[arg(long, value_name = "D", default_value_t = 0, value_parser = value_parser!(u8).range(0..=2))]
+    within: u8,
+    /// Ask how many offsets match, if the server's operator allows that.
+    #[arg(long)]
+    count: bool,
+    #[command(flatten)]
+    asking: AskingArguments,
+}
+
+#[derive(clap::Args)]
+struct AskingArguments {
+    /// Search the plaintext as well, in this data directory of a server, and fail if the answers differ.
+    #[arg(long, value_name = "DIR")]
+    verify: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+/// A place as a user writes it. A chromosome may have colons.
+pub fn place(given: &str) -> Result<Place, String> {
+    let (chromosome, position) = match given.rsplit_once(':') {
+        Some((chromosome, position)) => (Some(chromosome.to_owned()), position),
+        None => (None, given),
+    };
+    let position = position.replace(',', "").parse();
+    let position = position.map_err(|_| "give a number, or CHROMOSOME:NUMBER".to_owned())?;
+    Ok(Place {
+        chromosome,
+        position,
+    })
+}
+
+pub fn query(arguments: &QueryArguments, output: Output) -> Outcome {
+    let (pattern, symbols) = match (&arguments.symbols.alleles, &arguments.symbols.sequence) {
+        (Some(alleles), _) => (Pattern::of_alleles(alleles)?, Symbols::Alleles),
+        (None, bases) => {
+            let bases = bases.as_deref().unwrap_or_default();
+            (Pattern::of_bases(bases)?, Symbols::Bases)
+        }
+    };
+    let question = Question {
+        pattern,
+        r#where: Where::Panel {
+            name: arguments.panel.clone(),
+            place: arguments.position.clone(),
+            decoys: Decoys(arguments.decoys.into()),
+            symbols,
+        },
+        kind: match arguments.longest {
+            true => Kind::Longest,
+            false => Kind::Match {
+                within: arguments.within,
+            },
+        },
+        count: arguments.count,
+    };
+    ask(&question, &arguments.asking, output)
+}
+
+pub fn find(arguments: &FindArguments, output: Output) -> Outcome {
+    let question = Question {
+        pattern: Pattern::of_bases(&arguments.pattern)?,
+        r#where: Where::Reference {
+            name: arguments.reference.clone(),
+        },
+        kind: Kind::Match {
+            within: arguments.within,
+        },
+        count: arguments.count,
+    };
+    ask(&question, &arguments.asking, output)
+}
+
+fn ask(question: &Question, asking: &AskingArguments, output: Output) -> Outcome {
+    let connection = asking.server.connect()?;
+    let bar = output.bar("searching", Unit::Answers);
+    let outcome = connection.search(question, |done, of| bar.set(done, of));
+    bar.finish();
+    let outcome = outcome?;
+    let verified = asking.verify.as_ref().map(|data| {
+        let expected = search_plaintext(&Collections::open(data), question)?;
+        match expected == outcome.found {
+            true => Ok(true),
+            false => Err(Failure::from(
+                "the answer differs from that of the plaintext; check that --verify names the data directory of this server",
+            )),
+        }
+    });
+    let verified = verified.transpose()?;
+    let length = question.pattern.len();
+    let (exists, count, longest) = match outcome.found {
+        Found::Matches(rows) => (rows > 0, question.count.then_some(rows), None),
+        Found::Longest(longest) => (longest > 0, None, Some(longest)),
+    };
+    let value = json!({
+        "exists": exists,
+        "count": count,
+        "longest": longest,
+        "length": length,
+        "rows": outcome.rows,
+        "windows": outcome.windows,
+        "sent_bytes": outcome.sent_bytes,
+        "received_bytes": outcome.received_bytes,
+        "milliseconds": outcome.elapsed.as_secs_f64() * 1e3,
+        "server_milliseconds": outcome.server.as_secs_f64() * 1e3,
+        "client_milliseconds": outcome.client.as_secs_f64() * 1e3,
+        "verified": verified,
+    });
+    output.result(&value, || {
+        let answer = match outcome.found {
+            Found::Longest(longest) => {
+                format!("the longest match has {longest} of {length} symbols")
+            }
+            Found::Matches(rows) if question.count => format!("{rows} of {} match", outcome.rows),
+            Found::Matches(0) => "no match".to_owned(),
+            Found::Matches(_) => "match".to_owned(),
+        };
+        let verified = if verified.is_some() {
+            ", as in plaintext"
+        } else {
+            ""
+        };
+        format!(
+            "{answer}{verified}\n{} in all, {} at the server and {} here; sent {}, received {}\n",
+            seconds(outcome.elapsed),
+            seconds(outcome.server),
+            seconds(outcome.client),
+            bytes(outcome.sent_bytes),
+            bytes(outcome.received_bytes),
+        )
+    })
+}
+
+/// What a search of the plaintext finds.
+fn search_plaintext(collections: &Collections, question: &Question) -> Result<Found, Failure> {
+    let symbols = question.pattern.symbols();
+    let rows = match &question.r#where {
+        Where::Panel { name, place, .. } => {
+            let panel = collections.panel(name)?;
+            let chromosome = place.chromosome.as_deref();
+            panel.window(panel.sites_from(chromosome, place.position, symbols.len())?)?
+        }
+        Where::Reference { name } => collections.reference(name)?.windows(symbols.len()),
+    };
+    let rows = unpack(&rows);
+    Ok(match question.kind {
+        Kind::Match { within } => {
+            let matches = |row: &&Vec<u8>| mismatches(symbols, row).count() <= within.into();
+            let found = rows.iter().filter(matches);
+            Found::Matches(match question.count {
+                true => found.count() as u64,
+                false => found.collect::<BTreeSet<_>>().len() as u64,
+            })
+        }
+        Kind::Longest => {
+            let first = |row| mismatches(symbols, row).next().unwrap_or(symbols.len());
+            Found::Longest(rows.iter().map(|row| first(row)).max().unwrap_or(0) as u32)
+        }
+    })
+}
+
+fn unpack(rows: &Rows) -> Vec<Vec<u8>> {
+    let read = |number| {
+        let mut symbols = vec![0; rows.length()];
+        rows.read(number, &mut symbols);
+        symbols
+    };
+    (0..rows.len()).map(read).collect()
+}
+
+/// Where a row differs from a pattern.
+fn mismatches(pattern: &[Option<u8>], row: &[u8]) -> impl Iterator<Item = usize> {
+    let pairs = pattern.iter().zip(row).enumerate();
+    pairs.filter_map(|(place, (symbol, other))| {
+        symbol
+            .is_some_and(|symbol| symbol != *other)
+            .then_some(place)
+    })
+}

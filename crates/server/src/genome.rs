@@ -1,0 +1,433 @@
+//! Search in genomes: the calls of the service, and what may be asked.
+//!
+//! Neither a pattern nor what blinds an answer is ever logged or kept; names and positions are logged for
+//! debugging only.
+
+mod search;
+mod windows;
+
+use crate::blocking::blocking;
+use crate::clients::Client;
+use crate::limits::{Admission, Limits};
+use crate::outbox::Outbox;
+use crate::pool::Queue;
+use crate::service::caller;
+use crate::status;
+use oboro_genome::wire::EncryptedQuery;
+use oboro_genome::{Plan, Question};
+use oboro_genome_panel::{
+    Alphabet, Budgets, Collections, GenomeError, Info, Kind, Multiplicity, Panel, Shape,
+    check_budget,
+};
+use oboro_protocol::v1::genome_server::Genome;
+use oboro_protocol::v1::open_search::Where;
+use oboro_protocol::{MAX_WINDOWS, SITES_PER_MESSAGE, kind, v1};
+use oboro_ring::Seed;
+use search::Replies;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+use tokio_stream::Stream;
+use tonic::{Request, Response, Status, Streaming};
+use windows::{Collection, Place, Windows};
+
+/// What the operator allows in genomes.
+#[derive(Debug, Clone)]
+pub struct GenomeOptions {
+    /// Whether callers may learn how many rows match, rather than whether there is one.
+    pub counts: bool,
+    /// Searches of each client in each collection; every window counts.
+    pub budget: Option<u64>,
+    /// The most bases of a reference that is searched.
+    pub reference_limit: u64,
+    /// Bytes of prepared windows kept for later searches. Searches under way take as much again.
+    pub cache: u64,
+}
+
+impl Default for GenomeOptions {
+    fn default() -> Self {
+        Self {
+            counts: false,
+            budget: None,
+            reference_limit: 1_000_000,
+            cache: 256 << 20,
+        }
+    }
+}
+
+/// What searches need of the server.
+pub(crate) struct Genomes {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    collections: Collections,
+    budgets: Budgets,
+    options: GenomeOptions,
+    limits: Limits,
+    windows: Windows,
+    /// Kibibytes for searches under way.
+    memory: Arc<Semaphore>,
+    queue: Arc<Queue>,
+    admission: Arc<Admission>,
+}
+
+impl Genomes {
+    pub(crate) fn new(
+        data: &Path,
+        options: GenomeOptions,
+        limits: Limits,
+        queue: Arc<Queue>,
+        admission: Arc<Admission>,
+    ) -> Self {
+        let kibibytes = (options.cache >> 10).min(Semaphore::MAX_PERMITS as u64);
+        Self {
+            shared: Arc::new(Shared {
+                collections: Collections::open(data),
+                budgets: Budgets::open(data),
+                windows: Windows::new(options.cache),
+                memory: Arc::new(Semaphore::new(kibibytes as usize)),
+                options,
+                limits,
+                queue,
+                admission,
+            }),
+        }
+    }
+
+    /// Runs what blocks on the disk away from the threads that serve connections.
+    async fn with_collections<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Collections) -> Result<T, GenomeError> + Send + 'static,
+    ) -> Result<T, Status> {
+        let shared = Arc::clone(&self.shared);
+        blocking(move || work(&shared.collections).map_err(|error| status::of_genome(&error))).await
+    }
+}
+
+/// A search that was found in order.
+struct Search {
+    plan: Arc<Plan>,
+    collection: Collection,
+    /// One for each window.
+    places: Vec<Place>,
+    multiplicity: Multiplicity,
+    nonce: Seed,
+    /// Bytes for the query, a window and its evaluation.
+    memory: u64,
+    account: Option<Account>,
+}
+
+/// What the search is counted as.
+struct Account {
+    client: String,
+    kind: Kind,
+    name: String,
+    searches: u64,
+    budget: u64,
+}
+
+impl Account {
+    /// Refuses a search that there would be no budget for.
+    fn check(&self, budgets: &Budgets) -> Result<(), GenomeError> {
+        let spent = budgets.spent(&self.client, self.kind, &self.name)?;
+        check_budget(spent, self.searches, self.budget)
+    }
+
+    fn spend(&self, budgets: &Budgets) -> Result<(), GenomeError> {
+        let Self {
+            client,
+            kind,
+            name,
+            searches,
+            budget,
+        } = self;
+        budgets.spend(client, *kind, name, *searches, *budget)
+    }
+}
+
+impl Shared {
+    /// Checks a search before anything of it is done. Blocks.
+    fn open(&self, client: &Client, request: v1::OpenSearch) -> Result<Search, Status> {
+        let length = request.length as usize;
+        let kind = kind(request.kind).map_err(|error| status::of_field(&error))?;
+        let multiplicity = self.multiplicity(request.count, kind)?;
+        let (collection, places) = self.find(&request)?;
+        let rows = collection.rows(length);
+        if rows == 0 && length > 0 {
+            return Err(Status::invalid_argument(format!(
+                "no sequence of the reference is as long as the query of {length} bases; ask for fewer"
+            )));
+        }
+        let question = Question::new(request.length, collection.symbols(), rows, kind);
+        let plan = question
+            .map_err(|error| Status::invalid_argument(error.to_string()))
+            .and_then(|question| {
+                Plan::new(question).map_err(|error| Status::resource_exhausted(error.to_string()))
+            })?;
+        self.check_size(&collection, &plan, places.len() as u64)?;
+        let account = self.account(client, &request.name, &collection, places.len() as u64);
+        if let Some(account) = &account {
+            let checked = account.check(&self.budgets);
+            checked.map_err(|error| status::of_genome(&error))?;
+        }
+        let mut nonce = [0; 32];
+        getrandom::fill(&mut nonce).map_err(no_randomness)?;
+        Ok(Search {
+            memory: self.memory(&collection, &plan)?,
+            plan: Arc::new(plan),
+            collection,
+            places,
+            multiplicity,
+            nonce: Seed(nonce),
+            account,
+        })
+    }
+
+    fn multiplicity(&self, count: bool, kind: oboro_genome::Kind) -> Result<Multiplicity, Status> {
+        match (count, kind) {
+            (false, _) => Ok(Multiplicity::Once),
+            (true, oboro_genome::Kind::Longest) => Err(Status::invalid_argument(
+                "the longest beginning cannot be counted; ask for one of the two",
+            )),
+            (true, _) if self.options.counts => Ok(Multiplicity::Each),
+            (true, _) => Err(Status::failed_precondition(
+                "this server does not tell how many rows match, because counts say more of its genomes than existence does; ask without --count, or ask its operator about --genome-counts",
+            )),
+        }
+    }
+
+    /// The collection, and its rows that are meant.
+    fn find(&self, request: &v1::OpenSearch) -> Result<(Collection, Vec<Place>), Status> {
+        let failed = |error: GenomeError| status::of_genome(&error);
+        match &request.r#where {
+            Some(Where::Panel(panel)) => {
+                let of = self.collections.panel(&request.name).map_err(failed)?;
+                check_alphabet(&of, panel.bases)?;
+                check_windows(panel.windows.len())?;
+                let sites = panel.windows.iter().map(|place| {
+                    let length = request.length as usize;
+                    of.sites_from(place.chromosome.as_deref(), place.position, length)
+                });
+                let places = sites
+                    .map(|sites| sites.map(Place::Sites).map_err(failed))
+                    .collect::<Result<_, _>>()?;
+                Ok((Collection::Panel(of), places))
+            }
+            Some(Where::Reference(_)) => {
+                let info = self.collections.info(Kind::Reference, &request.name);
+                self.check_reference(&info.map_err(failed)?, request)?;
+                let of = self.collections.reference(&request.name).map_err(failed)?;
+                let place = Place::Bases(request.length as usize);
+                Ok((Collection::Reference(of), vec![place]))
+            }
+            None => Err(Status::invalid_argument(
+                "malformed message: the search names neither a panel nor a reference",
+            )),
+        }
+    }
+
+    /// Refuses references for their bytes before they are read.
+    fn check_reference(&self, info: &Info, request: &v1::OpenSearch) -> Result<(), Status> {
+        let most = self.options.reference_limit;
+        let bases = match info.shape {
+            Shape::Reference { bases, .. } => u64::from(bases),
+            Shape::Panel { .. } => 0,
+        };
+        if bases <= most {
+            return Ok(());
+        }
+        let bytes = kind(request.kind)
+            .ok()
+            .and_then(|kind| Question::new(request.length, 4, 2 * bases, kind).ok())
+            .and_then(|question| Plan::new(question).ok())
+            .map(|plan| format!("about {} bytes", plan.bytes()));
+        let bytes = bytes.unwrap_or_else(|| "too many bytes".to_owned());
+        Err(Status::failed_precondition(format!(
+            "the reference has {bases} bases, and a search in it would send {bytes} both ways; this server searches references of up to {most} bases; search a smaller one, or ask its operator to raise --genome-reference-limit"
+        )))
+    }
+
+    fn check_size(&self, collection: &Collection, plan: &Plan, windows: u64) -> Result<(), Status> {
+        let query = EncryptedQuery::bytes(plan);
+        let (most, message) = (self.limits.search_bytes, self.limits.message_bytes as u64);
+        if query > message {
+            return Err(Status::resource_exhausted(format!(
+                "the encrypted query would take {query} bytes, but this server takes at most {message} for one; ask for a shorter one, or ask its operator to raise --max-message"
+            )));
+        }
+        let answers = plan.answers().saturating_mul(plan.answer_bytes() as u64);
+        let bytes = query.saturating_add(answers.saturating_mul(windows));
+        if bytes > most {
+            let rows = collection.rows(plan.question().length() as usize);
+            return Err(Status::resource_exhausted(format!(
+                "a search of {windows} windows of {rows} rows would send {bytes} bytes both ways, but this server gives one at most {most}; ask for fewer mismatches, fewer decoys or a shorter query, or ask its operator to raise --max-search"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Bytes that the search takes while it is under way.
+    fn memory(&self, collection: &Collection, plan: &Plan) -> Result<u64, Status> {
+        const TEST: u64 = 8;
+        let basis = plan.ring().basis();
+        let polynomial = (basis.degree() * basis.limbs().len() * size_of::<u32>()) as u64;
+        // As it arrived, and each ciphertext with its mask expanded, which every window has for itself.
+        let query = EncryptedQuery::bytes(plan) + 3 * polynomial * (plan.ciphertexts() as u64 + 1);
+        let window = collection.preparation_bytes(plan.question().length() as usize);
+        let bytes = query + window + TEST * plan.tests();
+        match bytes >> 10 <= self.options.cache >> 10 {
+            true => Ok(bytes),
+            false => Err(Status::resource_exhausted(format!(
+                "the search takes {bytes} bytes of memory, but this server has {} for searches; ask for a shorter query or fewer mismatches, or ask its operator to raise --genome-cache",
+                self.options.cache
+            ))),
+        }
+    }
+
+    fn account(
+        &self,
+        client: &Client,
+        name: &str,
+        collection: &Collection,
+        searches: u64,
+    ) -> Option<Account> {
+        Some(Account {
+            client: client.account().to_owned(),
+            kind: match collection {
+                Collection::Panel(_) => Kind::Panel,
+                Collection::Reference(_) => Kind::Reference,
+            },
+            name: name.to_owned(),
+            searches,
+            budget: self.options.budget?,
+        })
+    }
+}
+
+fn no_randomness(error: getrandom::Error) -> Status {
+    tracing::error!(%error, "the system gives no randomness");
+    Status::internal("the server has no randomness to hide its genomes with; try again later")
+}
+
+fn check_alphabet(panel: &Panel, bases: bool) -> Result<(), Status> {
+    match (panel.alphabet(), bases) {
+        (Alphabet::Bases, true) | (Alphabet::Alleles { .. }, false) => Ok(()),
+        (Alphabet::Bases, false) => Err(Status::invalid_argument(
+            "the panel has bases, not alleles; ask with --sequence",
+        )),
+        (Alphabet::Alleles { .. }, true) => Err(Status::invalid_argument(
+            "the panel has alleles, not bases; ask with --alleles",
+        )),
+    }
+}
+
+fn check_windows(windows: usize) -> Result<(), Status> {
+    match (1..=MAX_WINDOWS).contains(&windows) {
+        true => Ok(()),
+        false => Err(Status::invalid_argument(format!(
+            "a search has 1 to {MAX_WINDOWS} windows, not {windows}; ask for fewer decoys"
+        ))),
+    }
+}
+
+#[tonic::async_trait]
+impl Genome for Genomes {
+    async fn list_genomes(
+        &self,
+        _: Request<v1::ListGenomesRequest>,
+    ) -> Result<Response<v1::ListGenomesReply>, Status> {
+        let listing = self.with_collections(Collections::list).await?;
+        for error in &listing.damaged {
+            tracing::error!(%error, "storage");
+        }
+        Ok(Response::new(v1::ListGenomesReply {
+            genomes: listing.collections.into_iter().map(info).collect(),
+            damaged: listing.damaged.iter().map(ToString::to_string).collect(),
+        }))
+    }
+
+    type ListSitesStream = Pin<Box<dyn Stream<Item = Result<v1::SitesReply, Status>> + Send>>;
+
+    async fn list_sites(
+        &self,
+        request: Request<v1::ListSitesRequest>,
+    ) -> Result<Response<Self::ListSitesStream>, Status> {
+        let name = request.into_inner().name;
+        tracing::debug!(name, "lists sites");
+        let panel = self.with_collections(move |of| of.panel(&name)).await?;
+        let mut next = 0;
+        let replies = std::iter::from_fn(move || {
+            let reply = (next < panel.sites()).then(|| sites(&panel, next))?;
+            next += reply.gaps.len();
+            Some(Ok(reply))
+        });
+        Ok(Response::new(Box::pin(tokio_stream::iter(replies))))
+    }
+
+    type SearchGenomeStream = Replies;
+
+    async fn search_genome(
+        &self,
+        request: Request<Streaming<v1::SearchRequest>>,
+    ) -> Result<Response<Self::SearchGenomeStream>, Status> {
+        let client = caller(&request);
+        let mut requests = request.into_inner();
+        let Some(v1::search_request::Request::Open(open)) = search::next(&mut requests).await?
+        else {
+            return Err(Status::invalid_argument(
+                "the first message of a search must say what is searched",
+            ));
+        };
+        tracing::debug!(name = open.name, length = open.length, r#where = ?open.r#where, "searches");
+        let place = self.shared.admission.admit(&client)?;
+        let shared = Arc::clone(&self.shared);
+        let whose = client.clone();
+        let search = blocking(move || shared.open(&whose, open)).await?;
+        let outbox = Arc::new(Outbox::new());
+        let shared = Arc::clone(&self.shared);
+        let replies = search::start(shared, client, search, requests, outbox, place);
+        Ok(Response::new(replies))
+    }
+}
+
+fn info(info: Info) -> v1::GenomeInfo {
+    let shape = match info.shape {
+        Shape::Panel {
+            haplotypes,
+            sites,
+            alphabet,
+        } => v1::genome_info::Shape::Panel(v1::PanelShape {
+            haplotypes,
+            sites,
+            largest_allele: match alphabet {
+                Alphabet::Alleles { largest } => largest.into(),
+                Alphabet::Bases => 0,
+            },
+        }),
+        Shape::Reference { sequences, bases } => {
+            v1::genome_info::Shape::Reference(v1::ReferenceShape { sequences, bases })
+        }
+    };
+    v1::GenomeInfo {
+        name: info.name,
+        shape: Some(shape),
+        stored_bytes: info.bytes,
+    }
+}
+
+/// The sites of a chromosome from site number `first` on, as many as a message has.
+fn sites(panel: &Panel, first: usize) -> v1::SitesReply {
+    let chromosome = panel.site_at(first).chromosome;
+    let mut before = 0;
+    let gaps = (first..panel.sites())
+        .map(|number| panel.site_at(number))
+        .take_while(|site| site.chromosome == chromosome)
+        .take(SITES_PER_MESSAGE)
+        .map(|site| site.position - std::mem::replace(&mut before, site.position));
+    v1::SitesReply {
+        gaps: gaps.collect(),
+        chromosome: chromosome.map(str::to_owned),
+    }
+}

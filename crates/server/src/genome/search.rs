@@ -1,0 +1,286 @@
+//! One search: from the encrypted query to a stream of answers.
+//!
+//! A search conducts itself: it takes memory for what it needs, receives the query, has it counted against
+//! the budget, and evaluates it window after window. What takes long is done on blocking threads, and the
+//! answers of a window are a job of the [pool](crate::pool) that all queries share, a task each.
+
+use super::windows::Origin;
+use super::{Search, Shared, no_randomness};
+use crate::blocking::{blocking, failed};
+use crate::clients::Client;
+use crate::counting::{PATIENCE, watch};
+use crate::limits::Place;
+use crate::outbox::Outbox;
+use crate::pool::{Job, Queue, Workspace};
+use crate::status;
+use oboro_genome::Plan;
+use oboro_genome::wire::EncryptedQuery;
+use oboro_genome_panel::{Evaluation, Window};
+use oboro_protocol::v1;
+use oboro_protocol::v1::search_reply::Reply as Part;
+use oboro_protocol::v1::search_request::Request as Asked;
+use prost::bytes::Bytes;
+use std::future::pending;
+use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Instant;
+use tokio::sync::Notify;
+use tokio_stream::Stream;
+use tonic::{Status, Streaming};
+use tracing::{Instrument, Span};
+
+pub(super) type SearchOutbox = Outbox<v1::SearchReply>;
+
+const ADVICE: &str = "ask for fewer mismatches, fewer decoys or a shorter query";
+
+/// Starts a search; its replies come from the stream.
+pub(super) fn start(
+    shared: Arc<Shared>,
+    client: Client,
+    search: Search,
+    requests: Streaming<v1::SearchRequest>,
+    outbox: Arc<SearchOutbox>,
+    place: Place,
+) -> Replies {
+    let queue = Arc::clone(&shared.queue);
+    let watching = watch(
+        Arc::clone(&outbox),
+        || {},
+        shared.limits.query_time,
+        ADVICE,
+        place,
+    );
+    let told = Arc::clone(&outbox);
+    let work = async move {
+        let conducted = async {
+            match conduct(&shared, &client, search, requests, &told).await {
+                Ok(done) => {
+                    // Where the caller is gone, nobody is left to be told.
+                    let _ = told.push(Part::Done(done));
+                    told.finish();
+                }
+                Err(status) => told.fail(status),
+            }
+            pending().await
+        };
+        tokio::select! {
+            () = watching => {}
+            () = conducted => {}
+        }
+    };
+    tokio::spawn(work.in_current_span());
+    Replies { outbox, queue }
+}
+
+async fn conduct(
+    shared: &Arc<Shared>,
+    client: &Client,
+    search: Search,
+    requests: Streaming<v1::SearchRequest>,
+    outbox: &Arc<SearchOutbox>,
+) -> Result<v1::Searched, Status> {
+    let kibibytes = u32::try_from(search.memory.div_ceil(1 << 10)).unwrap_or(u32::MAX);
+    let memory = Arc::clone(&shared.memory);
+    let _memory = memory.acquire_many_owned(kibibytes).await;
+    let opened = v1::Opened {
+        nonce: search.nonce.0.to_vec().into(),
+        rows: search.plan.question().rows(),
+        symbols: search.plan.question().symbols().into(),
+        plan: Some((&*search.plan).into()),
+    };
+    if outbox.push(Part::Opened(opened)).is_break() {
+        return Err(failed());
+    }
+    let bytes = receive(requests, &search.plan).await?;
+    let begun = Instant::now();
+    let (shared_too, plan, account) =
+        (Arc::clone(shared), Arc::clone(&search.plan), search.account);
+    let query = blocking(move || {
+        let query = EncryptedQuery::decode(&bytes, &plan)
+            .map_err(|error| Status::invalid_argument(error.to_string()))?;
+        if let Some(account) = account {
+            let spent = account.spend(&shared_too.budgets);
+            spent.map_err(|error| status::of_genome(&error))?;
+        }
+        Ok(Arc::new(query))
+    })
+    .await?;
+    let mut known_windows = 0;
+    for (number, place) in (0..).zip(search.places) {
+        let (shared_too, collection) = (Arc::clone(shared), search.collection.clone());
+        let (plan, query) = (Arc::clone(&search.plan), Arc::clone(&query));
+        let (multiplicity, nonce) = (search.multiplicity, search.nonce);
+        let (evaluation, origin) = blocking(move || {
+            let window = shared_too.windows.get(&collection, &place);
+            let (window, origin): (Arc<Window>, _) =
+                window.map_err(|error| status::of_genome(&error))?;
+            let query = EncryptedQuery::clone(&query);
+            Evaluation::new(plan, window, multiplicity, query, &nonce)
+                .map(|evaluation| (evaluation, origin))
+                .map_err(no_randomness)
+        })
+        .await?;
+        known_windows += u32::from(origin == Origin::Kept);
+        let answering = Answering::new(number, evaluation, Arc::clone(outbox));
+        evaluate(&shared.queue, client, answering).await;
+    }
+    Ok(v1::Searched {
+        microseconds: begun.elapsed().as_micros() as u64,
+        known_windows,
+    })
+}
+
+/// The next message of the caller; `None` after its last.
+pub(super) async fn next(
+    requests: &mut Streaming<v1::SearchRequest>,
+) -> Result<Option<Asked>, Status> {
+    match tokio::time::timeout(PATIENCE, requests.message()).await {
+        Ok(message) => Ok(message?.and_then(|message| message.request)),
+        Err(_) => Err(Status::cancelled(format!(
+            "the search was ended because its caller sent nothing of the query for {} s",
+            PATIENCE.as_secs()
+        ))),
+    }
+}
+
+/// All bytes of the encrypted query.
+async fn receive(
+    mut requests: Streaming<v1::SearchRequest>,
+    plan: &Plan,
+) -> Result<Vec<u8>, Status> {
+    let expected = EncryptedQuery::bytes(plan);
+    let wrong = |problem: &str| {
+        Status::invalid_argument(format!(
+            "the encrypted query {problem} than the {expected} bytes that it should have; both sides must run the same version of Oboro"
+        ))
+    };
+    let mut bytes = Vec::new();
+    while let Some(asked) = next(&mut requests).await? {
+        let Asked::Query(part) = asked else {
+            return Err(Status::invalid_argument(
+                "only the first message of a search may say what is searched",
+            ));
+        };
+        if bytes.len() as u64 + part.len() as u64 > expected {
+            return Err(wrong("has more"));
+        }
+        bytes.extend_from_slice(&part);
+    }
+    match bytes.len() as u64 == expected {
+        true => Ok(bytes),
+        false => Err(wrong("ended with fewer")),
+    }
+}
+
+/// Has the pool compute all answers of a window. Where it is given up, the job leaves the pool.
+async fn evaluate(queue: &Arc<Queue>, client: &Client, answering: Answering) {
+    let answering = Arc::new(answering);
+    let _queued = Queued {
+        queue: Arc::clone(queue),
+        client: client.clone(),
+        job: Arc::clone(&answering),
+    };
+    queue.push(client, answering.clone());
+    answering.finished.notified().await;
+}
+
+/// The answers of a window in the pool.
+struct Answering {
+    window: u32,
+    evaluation: Evaluation,
+    outbox: Arc<SearchOutbox>,
+    /// The next answer that nobody computes.
+    next: AtomicU64,
+    /// Answers that are not computed.
+    left: AtomicU64,
+    finished: Notify,
+    /// What is logged belongs to this call.
+    span: Span,
+}
+
+impl Answering {
+    fn new(window: u32, evaluation: Evaluation, outbox: Arc<SearchOutbox>) -> Self {
+        Self {
+            window,
+            next: AtomicU64::new(0),
+            left: AtomicU64::new(evaluation.answers()),
+            evaluation,
+            outbox,
+            finished: Notify::new(),
+            span: Span::current(),
+        }
+    }
+}
+
+impl Job for Answering {
+    fn has_task(&self) -> bool {
+        self.outbox.has_room() && self.next.load(Ordering::Relaxed) < self.evaluation.answers()
+    }
+
+    fn step(&self, workspace: &mut Workspace) -> ControlFlow<()> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        if number >= self.evaluation.answers() {
+            return ControlFlow::Continue(());
+        }
+        let answer = self.evaluation.answer(number, &mut workspace.genome);
+        self.outbox.push(Part::Answer(v1::SearchAnswer {
+            window: self.window,
+            number,
+            answer: Bytes::from(answer.encode(self.evaluation.plan())),
+        }))?;
+        match self.left.fetch_sub(1, Ordering::AcqRel) {
+            1 => {
+                self.finished.notify_one();
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn panicked(&self) {
+        let _entered = self.span.enter();
+        tracing::error!("a task panicked; the search was ended");
+        self.outbox.fail(failed());
+    }
+}
+
+/// Takes the job out of the pool when dropped.
+struct Queued {
+    queue: Arc<Queue>,
+    client: Client,
+    job: Arc<Answering>,
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        let job: Arc<dyn Job> = self.job.clone();
+        self.queue.remove(&self.client, &job);
+    }
+}
+
+/// The replies as the connection takes them. Dropping it ends the search.
+pub(crate) struct Replies {
+    outbox: Arc<SearchOutbox>,
+    queue: Arc<Queue>,
+}
+
+impl Stream for Replies {
+    type Item = Result<v1::SearchReply, Status>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let (reply, made_room) = self.outbox.poll_next(context);
+        if made_room {
+            self.queue.wake();
+        }
+        reply
+    }
+}
+
+impl Drop for Replies {
+    fn drop(&mut self) {
+        self.outbox.close();
+    }
+}

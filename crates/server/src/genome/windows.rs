@@ -1,0 +1,183 @@
+//! Windows that were prepared before: their rows, read and in order.
+//!
+//! What is kept is the same for all queries; nothing that blinds an answer is here.
+
+use oboro_genome_panel::{GenomeError, Panel, Reference, Rows, Window};
+use quick_cache::{Weighter, sync};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What an entry takes besides its rows, roughly.
+const OVERHEAD: u64 = 200;
+/// Bytes of a row in a window besides its symbols: its place in the order, and what it shares.
+const ORDER: u64 = 6;
+
+/// A collection as a search began with it.
+#[derive(Clone)]
+pub(crate) enum Collection {
+    Panel(Arc<Panel>),
+    Reference(Arc<Reference>),
+}
+
+/// Some rows of a collection.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    Sites(Range<usize>),
+    /// All rows of so many bases.
+    Bases(usize),
+}
+
+/// Its address names a collection, which the entry keeps alive.
+type Key = (usize, Place);
+type Entry = (Collection, Arc<Window>);
+
+/// Prepared windows in so many bytes. Empty and useless if it may hold nothing.
+pub(crate) struct Windows(Option<sync::Cache<Key, Entry, Weight>>);
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<Key, Entry> for Weight {
+    fn weight(&self, _: &Key, (_, window): &Entry) -> u64 {
+        OVERHEAD + window.bytes() as u64
+    }
+}
+
+impl Collection {
+    fn address(&self) -> usize {
+        match self {
+            Self::Panel(panel) => Arc::as_ptr(panel).addr(),
+            Self::Reference(reference) => Arc::as_ptr(reference).addr(),
+        }
+    }
+
+    /// How many rows a window of `length` symbols has.
+    pub(crate) fn rows(&self, length: usize) -> u64 {
+        match self {
+            Self::Panel(panel) => panel.haplotypes() as u64,
+            Self::Reference(reference) => reference.rows(length) as u64,
+        }
+    }
+
+    pub(crate) fn symbols(&self) -> u8 {
+        match self {
+            Self::Panel(panel) => panel.symbols(),
+            Self::Reference(reference) => reference.symbols(),
+        }
+    }
+
+    /// What preparing a window of `length` symbols takes in memory, at most.
+    pub(crate) fn preparation_bytes(&self, length: usize) -> u64 {
+        let bits = match self {
+            Self::Panel(panel) => panel.bits(),
+            Self::Reference(reference) => reference.bits(),
+        };
+        let row = 8 * Rows::words_per_row(length, bits) as u64;
+        self.rows(length) * (2 * row + ORDER)
+    }
+
+    fn read(&self, place: &Place) -> Result<Rows, GenomeError> {
+        match (self, place) {
+            (Self::Panel(panel), Place::Sites(sites)) => panel.window(sites.clone()),
+            (Self::Reference(reference), Place::Bases(length)) => Ok(reference.windows(*length)),
+            _ => unreachable!("a panel has sites, and a reference has bases"),
+        }
+    }
+}
+
+impl Windows {
+    /// Keeps at most so many bytes.
+    pub(crate) fn new(bytes: u64) -> Self {
+        // A guess at the number of entries.
+        let entries = (bytes >> 20).max(16) as usize;
+        Self((bytes > 0).then(|| sync::Cache::with_weighter(entries, bytes, Weight)))
+    }
+
+    /// A window, prepared now unless it is here. Searches that want the same one at once wait for the first of
+    /// them. Blocks.
+    ///
+    /// # Errors
+    /// Damaged data.
+    pub(crate) fn get(
+        &self,
+        collection: &Collection,
+        place: &Place,
+    ) -> Result<(Arc<Window>, Origin), GenomeError> {
+        let mut origin = Origin::Kept;
+        let mut prepare = || {
+            origin = Origin::Prepared;
+            let window = Window::new(collection.read(place)?);
+            Ok::<_, GenomeError>((collection.clone(), Arc::new(window)))
+        };
+        let (_, window) = match &self.0 {
+            Some(cache) => {
+                let key = (collection.address(), place.clone());
+                cache.get_or_insert_with(&key, prepare)?
+            }
+            None => prepare()?,
+        };
+        Ok((window, origin))
+    }
+}
+
+/// Where a window came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Prepared,
+    Kept,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oboro_genome_panel::{Collections, Existing, Generated, generate_panel};
+
+    fn panel(directory: &tempfile::TempDir, seed: u64) -> Collection {
+        let collections = Collections::open(directory.path());
+        let parameters = Generated {
+            haplotypes: 500,
+            sites: 100,
+            seed,
+        };
+        generate_panel(&collections, "p", &parameters, Existing::Replace).unwrap();
+        Collection::Panel(collections.panel("p").unwrap())
+    }
+
+    #[test]
+    fn a_window_is_prepared_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let windows = Windows::new(1 << 20);
+        let (old, place) = (panel(&directory, 1), Place::Sites(3..40));
+        let origin = |collection: &Collection, place: &Place| {
+            let (window, origin) = windows.get(collection, place).unwrap();
+            assert!(window.bytes() as u64 <= collection.preparation_bytes(37));
+            origin
+        };
+        assert_eq!(origin(&old, &place), Origin::Prepared);
+        assert_eq!(origin(&old, &place), Origin::Kept);
+        assert_eq!(origin(&old, &Place::Sites(4..40)), Origin::Prepared);
+        let new = panel(&directory, 2);
+        assert_eq!(origin(&new, &place), Origin::Prepared);
+        assert_eq!(origin(&old, &place), Origin::Kept);
+    }
+
+    #[test]
+    fn no_more_is_kept_than_may_be() {
+        let directory = tempfile::tempdir().unwrap();
+        let panel = panel(&directory, 1);
+        for bytes in [0, 20_000] {
+            let windows = Windows::new(bytes);
+            let places: Vec<_> = (0..60)
+                .map(|first| Place::Sites(first..first + 32))
+                .collect();
+            for place in &places {
+                windows.get(&panel, place).unwrap();
+            }
+            let kept = places.iter().filter(|place| {
+                let cache = windows.0.as_ref();
+                cache.is_some_and(|cache| cache.get(&(panel.address(), (*place).clone())).is_some())
+            });
+            assert!(kept.count() as u64 * 7000 <= bytes);
+        }
+    }
+}
