@@ -1,7 +1,7 @@
 //! Searching genomes on a server that sees neither the query nor the answer.
 
-use crate::error::{ClientError, printable};
 use crate::Connection;
+use crate::error::{ClientError, printable};
 use oboro_genome::wire::Answer;
 use oboro_genome::{Kind, Plan};
 use oboro_genome_query::{Found, OwnQuery, Pattern};
@@ -163,7 +163,9 @@ impl Connection {
     /// As every call; an older server has none.
     pub fn genomes(&self) -> Result<GenomeListing, ClientError> {
         let mut client = self.genome_client();
-        let asked = self.runtime().block_on(client.list_genomes(v1::ListGenomesRequest {}));
+        let asked = self
+            .runtime()
+            .block_on(client.list_genomes(v1::ListGenomesRequest {}));
         let reply = self.answer(asked, "listing genomes")?;
         let genomes = reply.genomes.into_iter().map(info);
         Ok(GenomeListing {
@@ -195,7 +197,9 @@ impl Connection {
             );
             let mut replies = self.answer(asked, SEARCHING)?;
             let Some(Reply::Opened(opened)) = next(&mut replies).await? else {
-                return Err(ClientError::OutOfTurn("something before it opened the search"));
+                return Err(ClientError::OutOfTurn(
+                    "something before it opened the search",
+                ));
             };
             let planning = Instant::now();
             let query = encrypt(question, &opened)?;
@@ -399,7 +403,11 @@ fn encrypt(question: &Question, opened: &v1::Opened) -> Result<OwnQuery, ClientE
         return Err(ClientError::OtherPlan);
     }
     let nonce = nonce(&opened.nonce)?;
-    Ok(OwnQuery::encrypt(Arc::new(plan), &question.pattern, &nonce)?)
+    Ok(OwnQuery::encrypt(
+        Arc::new(plan),
+        &question.pattern,
+        &nonce,
+    )?)
 }
 
 /// The answers of one window.

@@ -220,7 +220,8 @@ mod tests {
     fn the_format_is_that_of_the_specification() {
         let counts = Counts::from([(("a".into(), Kind::Reference, "r".into()), 3)]);
         let bytes = encode(&counts);
-        let fields = b"OBOROBUD\x01\0\0\0\x01\0\0\0\x01\0\0\0a\x01\0\0\0r\x01\0\0\0\x03\0\0\0\0\0\0\0";
+        let fields =
+            b"OBOROBUD\x01\0\0\0\x01\0\0\0\x01\0\0\0a\x01\0\0\0r\x01\0\0\0\x03\0\0\0\0\0\0\0";
         assert_eq!(bytes[..bytes.len() - 32], fields[..]);
         assert_eq!(decode(&bytes).unwrap(), counts);
     }

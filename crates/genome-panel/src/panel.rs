@@ -86,7 +86,11 @@ impl Panel {
 
     /// The bits of a symbol where it takes most.
     pub fn bits(&self) -> u32 {
-        self.chunks.iter().map(|chunk| chunk.bits).max().unwrap_or(1)
+        self.chunks
+            .iter()
+            .map(|chunk| chunk.bits)
+            .max()
+            .unwrap_or(1)
     }
 
     /// The number of its rows.

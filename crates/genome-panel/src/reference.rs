@@ -4,7 +4,9 @@ use crate::alphabet::Alphabet;
 use crate::collections::{Loading, Shape};
 use crate::error::GenomeError;
 use crate::frame::{FIRST_BLOB, Frame, FrameWriter, padded};
-use crate::packing::{are_of, bits_for, number_unknown, pack, per_word, symbol, to_bytes, to_words, words_for};
+use crate::packing::{
+    are_of, bits_for, number_unknown, pack, per_word, symbol, to_bytes, to_words, words_for,
+};
 use crate::sites::decode_name;
 use crate::{Kind, Rows};
 use oboro_genome::UNKNOWN;
@@ -118,7 +120,9 @@ impl Reference {
     /// How many rows of `length` bases it has, on both strands; none goes from one sequence into another.
     pub fn rows(&self, length: usize) -> usize {
         let lengths = self.sequences.iter().map(|sequence| sequence.range.len());
-        lengths.map(|bases| 2 * (bases + 1).saturating_sub(length)).sum()
+        lengths
+            .map(|bases| 2 * (bases + 1).saturating_sub(length))
+            .sum()
     }
 
     /// All rows of `length` bases: those of each sequence by offset, then those of its other strand. An unknown
@@ -206,7 +210,9 @@ fn slide(strand: &[u8], length: usize, bits: u32, rows: &mut Vec<u64>) {
     let last = u64::MAX >> (words_per_row * 64 - length * bits as usize);
     for offset in 0..(strand.len() + 1).saturating_sub(length) {
         let shift = offset % per_word(bits) * bits as usize;
-        let row = words[offset / per_word(bits)..].windows(2).take(words_per_row);
+        let row = words[offset / per_word(bits)..]
+            .windows(2)
+            .take(words_per_row);
         rows.extend(row.map(|pair| pair[0] >> shift | pair[1] << 1 << (63 - shift)));
         if let Some(word) = rows.last_mut() {
             *word &= last;

@@ -249,12 +249,7 @@ impl Shared {
         )))
     }
 
-    fn check_size(
-        &self,
-        collection: &Collection,
-        plan: &Plan,
-        windows: u64,
-    ) -> Result<(), Status> {
+    fn check_size(&self, collection: &Collection, plan: &Plan, windows: u64) -> Result<(), Status> {
         let query = EncryptedQuery::bytes(plan);
         let (most, message) = (self.limits.search_bytes, self.limits.message_bytes as u64);
         if query > message {

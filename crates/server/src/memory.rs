@@ -20,7 +20,14 @@ pub(crate) fn for_ciphertext(memory: u64, options: &Options) -> Result<u64, Serv
     let replies = options.limits.queries as u64 * ROOM as u64;
     let cache = options.moment_cache;
     let genomes = genomes_bytes(options);
-    let besides = [PROGRAM, Store::READ_BUFFERS, threads, replies, cache, genomes];
+    let besides = [
+        PROGRAM,
+        Store::READ_BUFFERS,
+        threads,
+        replies,
+        cache,
+        genomes,
+    ];
     let besides = besides.into_iter().fold(0, u64::saturating_add);
     match memory.saturating_sub(besides) {
         0 => Err(ServeError::Memory {

@@ -23,6 +23,7 @@ pub fn serve(data: &Path, moment_cache: u64) -> Running {
         threads: two(),
         limits: Limits::default(),
         moment_cache,
+        genome: oboro_server::GenomeOptions::default(),
         memory: None,
         placement: None,
         placements: Vec::new(),

@@ -2,10 +2,10 @@ use super::*;
 use crate::testing::empty;
 use crate::testing::row;
 use crate::{Alphabet, Panel, Shape};
-use oboro_genome::UNKNOWN;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use oboro_genome::UNKNOWN;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -52,7 +52,9 @@ fn line(position: u32, alternatives: &str, a: &str, b: &str) -> String {
 
 fn all(panel: &Panel) -> Vec<Vec<u8>> {
     let window = panel.window(0..panel.sites()).unwrap();
-    (0..window.len()).map(|number| row(&window, number)).collect()
+    (0..window.len())
+        .map(|number| row(&window, number))
+        .collect()
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -204,11 +206,7 @@ fn an_alignment_becomes_a_panel_of_its_columns() {
         &PanelOptions::default(),
     );
     let panel = panel.unwrap();
-    let expected = [
-        vec![0, 1, 2, 3, 4],
-        vec![0, 1, 2, 4, 3],
-        vec![0; 5],
-    ];
+    let expected = [vec![0, 1, 2, 3, 4], vec![0, 1, 2, 4, 3], vec![0; 5]];
     assert_eq!(all(&panel), expected);
     assert_eq!(panel.alphabet(), Alphabet::Bases);
     assert_eq!(panel.site(None, 5).unwrap(), 4);
@@ -232,7 +230,9 @@ fn long_alignments_are_turned_in_blocks() {
         let window = panel.window(first..first + 50).unwrap();
         for number in (0..rows).step_by(37) {
             let letters = (first..first + 50).map(|column| letter(number, column));
-            let expected: Vec<_> = letters.map(|it| crate::alphabet::base(it).unwrap()).collect();
+            let expected: Vec<_> = letters
+                .map(|it| crate::alphabet::base(it).unwrap())
+                .collect();
             assert_eq!(row(&window, number), expected);
         }
     }

@@ -11,14 +11,22 @@ const TEN: Alphabet = Alphabet::Alleles { largest: 9 };
 fn rows(matrix: &[Vec<u8>], sites: Range<usize>) -> Vec<Vec<u8>> {
     let number = |symbol: u8| if symbol == UNKNOWN { 4 } else { symbol };
     (0..matrix[0].len())
-        .map(|row| matrix[sites.clone()].iter().map(|site| number(site[row])).collect())
+        .map(|row| {
+            matrix[sites.clone()]
+                .iter()
+                .map(|site| number(site[row]))
+                .collect()
+        })
         .collect()
 }
 
 fn assert_window(panel: &Panel, matrix: &[Vec<u8>], sites: Range<usize>) {
     let window = panel.window(sites.clone()).unwrap();
     let expected = rows(matrix, sites.clone());
-    assert_eq!((window.len(), window.length()), (expected.len(), sites.len()));
+    assert_eq!(
+        (window.len(), window.length()),
+        (expected.len(), sites.len())
+    );
     for (number, expected) in expected.iter().enumerate() {
         assert_eq!(&row(&window, number), expected, "row {number} of {sites:?}");
         assert!(expected.iter().all(|&symbol| symbol < panel.symbols()));

@@ -16,9 +16,9 @@ use crate::status;
 use oboro_genome::Plan;
 use oboro_genome::wire::EncryptedQuery;
 use oboro_genome_panel::{Evaluation, Window};
+use oboro_protocol::v1;
 use oboro_protocol::v1::search_reply::Reply as Part;
 use oboro_protocol::v1::search_request::Request as Asked;
-use oboro_protocol::v1;
 use prost::bytes::Bytes;
 use std::future::pending;
 use std::ops::ControlFlow;
@@ -96,7 +96,8 @@ async fn conduct(
     }
     let bytes = receive(requests, &search.plan).await?;
     let begun = Instant::now();
-    let (shared_too, plan, account) = (Arc::clone(shared), Arc::clone(&search.plan), search.account);
+    let (shared_too, plan, account) =
+        (Arc::clone(shared), Arc::clone(&search.plan), search.account);
     let query = blocking(move || {
         let query = EncryptedQuery::decode(&bytes, &plan)
             .map_err(|error| Status::invalid_argument(error.to_string()))?;

@@ -167,7 +167,9 @@ mod tests {
         let panel = panel(&directory, 1);
         for bytes in [0, 20_000] {
             let windows = Windows::new(bytes);
-            let places: Vec<_> = (0..60).map(|first| Place::Sites(first..first + 32)).collect();
+            let places: Vec<_> = (0..60)
+                .map(|first| Place::Sites(first..first + 32))
+                .collect();
             for place in &places {
                 windows.get(&panel, place).unwrap();
             }

@@ -292,7 +292,9 @@ pub fn show(arguments: &ShowArguments, output: Output) -> Outcome {
     };
     let sites = panel.sites_from(chromosome, position, arguments.length)?;
     if sites.is_empty() {
-        return Err(Failure::from("0 sites show nothing; give --length at least 1"));
+        return Err(Failure::from(
+            "0 sites show nothing; give --length at least 1",
+        ));
     }
     let mut symbols = vec![0; sites.len()];
     panel.window(sites)?.read(arguments.haplotype, &mut symbols);
@@ -319,8 +321,11 @@ pub fn remove(arguments: &RemoveArguments, output: Output) -> Outcome {
 pub fn reset(arguments: &ResetArguments, output: Output) -> Outcome {
     let client = arguments.client.as_deref();
     Budgets::open(&arguments.data).reset(client)?;
-    output.result(&json!({ "reset": client.unwrap_or("all") }), || match client {
-        Some(client) => format!("{client} has a new budget\n"),
-        None => "all clients have a new budget\n".to_owned(),
-    })
+    output.result(
+        &json!({ "reset": client.unwrap_or("all") }),
+        || match client {
+            Some(client) => format!("{client} has a new budget\n"),
+            None => "all clients have a new budget\n".to_owned(),
+        },
+    )
 }

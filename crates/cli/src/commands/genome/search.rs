@@ -170,12 +170,18 @@ fn ask(question: &Question, asking: &AskingArguments, output: Output) -> Outcome
     });
     output.result(&value, || {
         let answer = match outcome.found {
-            Found::Longest(longest) => format!("the longest match has {longest} of {length} symbols"),
+            Found::Longest(longest) => {
+                format!("the longest match has {longest} of {length} symbols")
+            }
             Found::Matches(rows) if question.count => format!("{rows} of {} match", outcome.rows),
             Found::Matches(0) => "no match".to_owned(),
             Found::Matches(_) => "match".to_owned(),
         };
-        let verified = if verified.is_some() { ", as in plaintext" } else { "" };
+        let verified = if verified.is_some() {
+            ", as in plaintext"
+        } else {
+            ""
+        };
         format!(
             "{answer}{verified}\n{} in all, {} at the server and {} here; sent {}, received {}\n",
             seconds(outcome.elapsed),
@@ -228,6 +234,8 @@ fn unpack(rows: &Rows) -> Vec<Vec<u8>> {
 fn mismatches(pattern: &[Option<u8>], row: &[u8]) -> impl Iterator<Item = usize> {
     let pairs = pattern.iter().zip(row).enumerate();
     pairs.filter_map(|(place, (symbol, other))| {
-        symbol.is_some_and(|symbol| symbol != *other).then_some(place)
+        symbol
+            .is_some_and(|symbol| symbol != *other)
+            .then_some(place)
     })
 }
