@@ -18,13 +18,16 @@ NUMA_BENCH ?=
 SSD_BENCH ?=
 SSD_FIGURES ?= $(or $(CARGO_TARGET_DIR),target)/bench-ssd
 
-.PHONY: help demo bench-alloc bench-engine bench-mining bench-numa bench-ring bench-ssd bench-support bench-table6 bench-tasks test test-numa fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
+.PHONY: help demo demo-genome bench-alloc bench-engine bench-mining bench-numa bench-ring bench-ssd bench-support bench-table6 bench-tasks test test-numa fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
 MIN_SUPPORT ?=
 MAX_LEN ?=
 export DATA MIN_SUPPORT MAX_LEN
+# The panel of the demonstration of genome search; left empty, one is generated.
+VCF ?=
+export VCF
 
 PYTHON ?= python3
 PYTHON_MIN := 3.10
@@ -48,9 +51,13 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  make demo DATA=file.dat.gz MIN_SUPPORT=0.3 MAX_LEN=4    mines a file of yours"
+	@echo "  make demo-genome VCF=file.vcf.gz                        searches a panel of yours"
 
 demo: build ## Encrypt, upload and mine between two processes, and compare with plaintext
 	OBORO="$(OBORO)" scripts/demo.sh
+
+demo-genome: build ## Search a panel of genomes between two processes, and compare with plaintext
+	OBORO="$(OBORO)" scripts/demo-genome.sh
 
 bench-alloc: | toolchain-alloc ## Compare fcmalloc with other allocators; ALLOC_BENCH=--quick for a smoke run
 	$(MAKE) -C fcmalloc

@@ -177,6 +177,7 @@ fn what_goes_beyond_a_limit_is_refused_with_the_limit() {
                 queries: 9,
                 queries_per_client: 3,
                 query_seconds: 60,
+                search_bytes: 1 << 30,
             }
         );
 
