@@ -500,6 +500,60 @@ fn what_is_not_there_or_not_allowed_is_refused_with_the_reason() {
 }
 
 #[test]
+fn searches_keep_to_the_memory_that_they_have() {
+    let scene = Scene::new();
+    let query = "genome query --panel small --position 100 --alleles 01010101";
+    let _server = scene.serve("--genome-cache 64KiB");
+    says(
+        &scene.client.refused(query),
+        &[
+            "bytes of memory",
+            "has 65536 for searches",
+            "--genome-cache",
+        ],
+    );
+    let other = Scene::new();
+    let _server = other.serve("--genome-cache 4MiB --max-queries 9");
+    // More at once than there is memory for wait for one another.
+    let searches: Vec<_> = (0..6)
+        .map(|_| other.client.start(&format!("{query} --json")))
+        .collect();
+    let distinct = other.rows.count("01010101", 0, 0) > 0;
+    for search in searches {
+        assert_eq!(search.json()["exists"], distinct);
+    }
+    let message = scene
+        .operator
+        .run("serve --data data --listen 127.0.0.1:0 --memory 620MiB")
+        .refusal();
+    says(
+        &message,
+        &["leaves nothing", "512 to genomes", "--genome-cache"],
+    );
+}
+
+#[test]
+fn a_server_that_knows_nothing_of_genomes_is_told_from_a_broken_one() {
+    let runtime = Runtime::new().unwrap();
+    let _context = runtime.enter();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let client = Home::new();
+    client.talk_to(&format!("http://{}", listener.local_addr().unwrap()));
+    let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+    let (_, health) = tonic_health::server::health_reporter();
+    runtime.spawn(
+        tonic::transport::Server::builder()
+            .add_service(health)
+            .serve_with_incoming(TcpListenerStream::new(listener)),
+    );
+    for command in ["list", "find --reference r --pattern ACGT"] {
+        let message = client.refused(&format!("genome {command}"));
+        says(&message, &["does not know this call", "older"]);
+    }
+}
+
+#[test]
 fn budgets_are_counted_through_a_power_cut_until_they_are_reset() {
     let scene = Scene::new();
     scene
@@ -593,7 +647,7 @@ impl Caller {
     }
 
     /// Opens a search of 8 alleles in the small panel.
-    fn open(&self) -> (Requests, Streaming<v1::SearchReply>, v1::Opened) {
+    fn open(&self) -> Result<(Requests, Streaming<v1::SearchReply>, v1::Opened), Status> {
         let (sender, receiver) = mpsc::channel(100);
         let panel = v1::PanelSearch {
             windows: vec![v1::Place {
@@ -616,20 +670,19 @@ impl Caller {
                 .client
                 .clone()
                 .search_genome(request)
-                .await
-                .unwrap()
+                .await?
                 .into_inner();
             let reply = replies.message().await.unwrap().unwrap().reply;
             let Some(Reply::Opened(opened)) = reply else {
                 panic!("{reply:?}");
             };
-            (sender, replies, opened)
+            Ok((sender, replies, opened))
         })
     }
 
     /// What becomes of a search whose query is these messages.
     fn send(&self, messages: impl Fn(&Plan, &v1::Opened) -> Vec<Asked>) -> Result<usize, Status> {
-        let (sender, mut replies, opened) = self.open();
+        let (sender, mut replies, opened) = self.open()?;
         for message in messages(&plan(&opened), &opened) {
             sender.try_send(message.into()).unwrap();
         }
@@ -724,17 +777,12 @@ fn a_caller_that_goes_away_leaves_its_place() {
     let server = scene.serve("--max-queries 1");
     let caller = Caller::to(&server);
     for _ in 0..3 {
-        let (requests, replies, _) = until("the place is free", || {
-            let busy = scene
-                .client
-                .run("genome query --panel small --position 100 --alleles 0101");
-            (busy.code == Some(0)).then(|| caller.open())
-        });
+        let opened = until("the place is free", || caller.open().ok());
         let message = scene
             .client
             .refused("genome query --panel small --position 100 --alleles 01");
         says(&message, &["too many queries", "--max-queries"]);
-        drop((requests, replies));
+        drop(opened);
     }
 }
 
@@ -872,7 +920,8 @@ fn a_server_that_lies_about_a_search_is_found_out() {
     for (lie, phrase) in lies {
         says(&ask(lie, |_| {}).refusal(), &[phrase]);
     }
-    let openings: [(fn(&mut v1::Opened), &str); 6] = [
+    type Opening = fn(&mut v1::Opened);
+    let openings: [(Opening, &str); 6] = [
         (|opened| opened.nonce = vec![1; 31].into(), "nonce"),
         (|opened| opened.rows += 1000, "other numbers"),
         (|opened| opened.rows = u64::MAX, "rows cannot be searched"),
@@ -891,7 +940,7 @@ fn an_answer_says_nothing_to_whom_it_is_not_for() {
     let scene = Scene::new();
     let server = scene.serve("");
     let caller = Caller::to(&server);
-    let (sender, mut replies, opened) = caller.open();
+    let (sender, mut replies, opened) = caller.open().unwrap();
     let plan = Arc::new(plan(&opened));
     let nonce = nonce(&opened.nonce).unwrap();
     let wildcards = Pattern::of_alleles("????????").unwrap();
