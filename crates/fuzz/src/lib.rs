@@ -8,10 +8,12 @@
 //! fit, so that what lies behind is reached.
 
 mod files;
+mod genomes;
 mod text;
 mod wire;
 
 pub use files::{bundle, catalogue, key_file, manifest, owner_record, segment};
+pub use genomes::{collection, genomes};
 pub use text::{itemsets, tokens, transactions, words};
 pub use wire::{answer, messages, packing, question};
 
@@ -19,10 +21,12 @@ pub use wire::{answer, messages, packing, question};
 pub type Target = fn(&[u8]) -> Option<()>;
 
 /// Every function by its name, which is that of its program and of its corpus.
-pub const TARGETS: [(&str, Target); 14] = [
+pub const TARGETS: [(&str, Target); 16] = [
     ("answer", answer),
     ("bundle", bundle),
     ("catalogue", catalogue),
+    ("collection", collection),
+    ("genomes", genomes),
     ("itemsets", itemsets),
     ("key_file", key_file),
     ("manifest", manifest),
