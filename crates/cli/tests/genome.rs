@@ -956,9 +956,9 @@ fn an_answer_says_nothing_to_whom_it_is_not_for() {
         }
     }
     let zeros = |query: &OwnQuery| -> usize {
-        let zeros = answers.iter().flat_map(|answer| query.zeros(answer));
-        let tests = zeros.take(plan.tests() as usize);
-        tests.filter(|&zero| zero).count()
+        let values = answers.iter().flat_map(|answer| query.values(answer));
+        let tests = values.take(plan.tests() as usize);
+        tests.filter(|&value| value == 0).count()
     };
     let distinct: BTreeSet<_> = scene.rows.windows(0, 8).into_iter().collect();
     assert_eq!(zeros(&own), distinct.len());
