@@ -61,9 +61,10 @@ pub fn collection(bytes: &[u8]) -> Option<()> {
     let listing = collections.list().expect("the directory is there");
     assert_eq!(listing.collections.len() + listing.damaged.len(), 1);
     match kind {
-        Kind::Panel => decoded(look_at(&*decoded(collections.panel("g"))?)),
-        Kind::Reference => Some(check(&*decoded(collections.reference("g"))?)),
+        Kind::Panel => decoded(look_at(&*decoded(collections.panel("g"))?))?,
+        Kind::Reference => check(&*decoded(collections.reference("g"))?),
     }
+    Some(())
 }
 
 fn empty() -> (TempDir, Collections) {
