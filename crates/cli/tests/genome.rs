@@ -622,6 +622,23 @@ fn a_pattern_shows_nowhere_but_in_the_command() {
     assert!(contains(&seen[1].1, b"small") && contains(&seen[0].1, b"small"));
 }
 
+#[test]
+fn a_pattern_may_come_from_standard_input() {
+    let scene = Scene::new();
+    let _server = scene.serve("");
+    let pattern = scene.rows.cut(9, 0, SITES);
+    let asked = |given: &str| {
+        let command = "$oboro genome query --panel small --position 7:100 --json --alleles -";
+        let ended = scene
+            .client
+            .start_shell(&format!("printf '{given}' | {command}"));
+        ended.ended()
+    };
+    let found: Value = serde_json::from_str(&asked(&format!("{pattern}\\n")).stdout).unwrap();
+    assert_eq!(found["exists"], true, "{found}");
+    says(&asked("").stderr, &["query is empty"]);
+}
+
 /// Somebody who speaks the protocol by hand.
 struct Caller {
     runtime: Runtime,
