@@ -5,7 +5,7 @@
 
 mod cache;
 
-pub(crate) use cache::{Cache, CachedSegment, object_of};
+pub(crate) use cache::{Cache, CachedSegment, object_of, segment_of};
 
 use crate::error::StoreError;
 use object_store::aws::AmazonS3Builder;
