@@ -389,8 +389,12 @@ fn what_was_read_through_the_systems_cache_does_not_stay_there() {
         println!("skipped: the system does not say what its cache has");
         return;
     }
-    segment.forget_cached(place);
-    assert_eq!(is_cached(), Some(false));
+    // The kernel keeps pages that somebody works with at this moment.
+    let is_forgotten = |_| {
+        segment.forget_cached(place);
+        is_cached() == Some(false)
+    };
+    assert!((0..100).any(is_forgotten));
 }
 
 fn tier(store: &Store) -> &Arc<Tier> {
