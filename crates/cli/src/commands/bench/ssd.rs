@@ -4,7 +4,6 @@ mod amount;
 mod device;
 mod interrupt;
 mod limit;
-mod profile;
 mod sampler;
 mod session;
 mod swap;

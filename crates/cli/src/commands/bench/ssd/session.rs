@@ -3,10 +3,10 @@
 use super::device::{DirectRead, Disk};
 use super::interrupt::Interrupt;
 use super::limit::{Groups, Limits};
-use super::profile::Profiler;
 use super::sampler::{ProcessCounters, Sampler};
 use super::swap::SmallPages;
 use super::{LeftOut, Mode, Setting};
+use crate::commands::bench::profile::Profile;
 use crate::commands::bench::server::{Server, this_program};
 use crate::commands::bench::workload::{Run, Workload, plaintext_supports};
 use crate::commands::bench::{machine, median};
@@ -21,10 +21,8 @@ use std::fs::{self, File};
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How long a server is watched at least.
-const PROFILED: Duration = Duration::from_secs(2);
 /// Ciphertext has residues of 28 bits on disk.
 const RESIDUE_BITS: u64 = 28;
 
@@ -112,6 +110,16 @@ struct Question<'s> {
     /// The ciphertext that the question needs, as it is stored.
     packed_bytes: u64,
     verified: bool,
+}
+
+/// Where a server's processors spend their time.
+#[derive(Serialize)]
+struct Profiled<'s> {
+    bench: &'static str,
+    #[serde(flatten)]
+    setting: &'s Setting,
+    #[serde(flatten)]
+    profile: Profile,
 }
 
 /// The kernel ended a server in a control group.
@@ -218,25 +226,29 @@ impl Mining<'_> {
         manifest.columns as u64 * slots * limbs * RESIDUE_BITS / 8
     }
 
-    /// Mines on for the profiler, which takes a moment to begin and wants some samples.
+    /// Mines on for the profiler.
     fn profile(
         &self,
         connection: &Connection,
         process: u32,
         setting: &Setting,
     ) -> Result<(), Failure> {
-        let profile = Profiler::start(process).and_then(|profiler| {
-            let begun = Instant::now();
-            while begun.elapsed() < PROFILED {
-                for level in &self.levels {
-                    Run::measure(connection, self.dataset, &level.itemsets, self.threads)
-                        .map_err(|failure| failure.to_string())?;
-                }
+        let profile = Profile::of(process, || {
+            for level in &self.levels {
+                Run::measure(connection, self.dataset, &level.itemsets, self.threads)?;
             }
-            profiler.finish(setting.clone())
+            Ok(())
         });
         match profile {
-            Ok(profile) => self.output.result(&profile, || profile.text()),
+            Ok(profile) => {
+                let profiled = Profiled {
+                    bench: "ssd profile",
+                    setting,
+                    profile,
+                };
+                let text = || profiled.profile.text(&setting.to_string());
+                self.output.result(&profiled, text)
+            }
             Err(because) => {
                 let left_out = LeftOut::new(format!("profile of {setting}"), because);
                 self.output.result(&left_out, || left_out.text())
