@@ -469,7 +469,7 @@ fn ssd_speaks_to_people() {
         &[
             "all in memory: first pass",
             "queue",
-            "all supports equal the plaintext's",
+            "all answers equal the plaintext's",
             "left out: swap, nowhere",
             "left out: streaming, nowhere",
         ],
