@@ -132,9 +132,13 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         data: directory.path().join("data"),
         output,
     };
+    // A mistake shows before anything is measured.
+    let lambda = bench.load("lambda", arguments.lambda.as_deref(), LAMBDA_BASES)?;
+    let ecoli = bench.load("ecoli", arguments.ecoli.as_deref(), ECOLI_BASES)?;
+    let runs = arguments.runs();
     let mut searches = bench.panel(export)?;
-    searches.push(bench.reference("lambda", arguments.lambda.as_deref(), LAMBDA_BASES)?);
-    searches.push(bench.reference("ecoli", arguments.ecoli.as_deref(), ECOLI_BASES)?);
+    searches.push(bench.reference(&lambda, runs)?);
+    searches.push(bench.reference(&ecoli, runs.min(FEW_RUNS))?);
     for haplotypes in arguments.haplotypes() {
         searches.extend(bench.scaling(haplotypes)?);
     }
@@ -201,6 +205,13 @@ struct Bench<'b> {
     output: Output,
 }
 
+/// What is searched for in a reference.
+struct Pattern {
+    name: &'static str,
+    source: Source,
+    questions: [Known; 2],
+}
+
 /// A collection on a server of its own.
 struct Served<'b> {
     bench: &'b Bench<'b>,
@@ -262,27 +273,34 @@ impl Bench<'_> {
         Ok(searches)
     }
 
-    /// For a pattern, on both strands.
-    fn reference(
+    /// Questions for a pattern from the middle of a reference.
+    fn load(
         &self,
-        name: &str,
+        name: &'static str,
         file: Option<&Path>,
         bases: usize,
-    ) -> Result<Searches, Failure> {
+    ) -> Result<Pattern, Failure> {
         let collections = self.collections();
         let source = load_reference(&collections, name, file, bases, self.scratch)?;
-        let middle = collections.reference(name)?.bases().len() / 2;
-        let pattern = middle..middle + PATTERN;
+        let there = collections.reference(name)?.bases().len();
+        let spare = there.checked_sub(PATTERN).ok_or_else(|| {
+            format!("{name} has {there} bases; give a file of at least {PATTERN}")
+        })?;
+        let pattern = spare / 2..spare / 2 + PATTERN;
         let known = |change| {
             Known::in_reference(&collections, name, pattern.clone(), change, Asking::EXACT)
         };
-        let questions = [known(Change::None)?, known(Change::Some)?];
-        let runs = match bases {
-            ECOLI_BASES => self.arguments.runs().min(FEW_RUNS),
-            _ => self.arguments.runs(),
-        };
-        let served = self.serve(name, source)?;
-        let searches = served.measure("exact", &questions, runs)?;
+        Ok(Pattern {
+            name,
+            source,
+            questions: [known(Change::None)?, known(Change::Some)?],
+        })
+    }
+
+    /// For a pattern, on both strands.
+    fn reference(&self, pattern: &Pattern, runs: u16) -> Result<Searches, Failure> {
+        let served = self.serve(pattern.name, pattern.source)?;
+        let searches = served.measure("exact", &pattern.questions, runs)?;
         served.stop()?;
         Ok(searches)
     }

@@ -19,6 +19,8 @@ const NAME: &str = "bench";
 const LENGTHS: [usize; 3] = [16, 64, 256];
 /// A prepared row has besides its symbols a place in the order, and what it shares.
 const ROW_BYTES: usize = 6;
+/// More than the query and the answers of a search take beside its window.
+const SEARCH_BYTES: u64 = 16 << 20;
 /// The part of its memory that a server that streams may keep windows in: searches take as much again, and
 /// the other half is for the cache of the system.
 const CACHE_PART: u64 = 4;
@@ -119,7 +121,7 @@ impl Workload for Genomes {
         let cache = match (setting.mode, setting.limit_bytes) {
             (Mode::Streaming, Some(limit)) => limit / CACHE_PART,
             // The cache divides its room, and not all parts fill alike.
-            _ => 2 * self.panel.window_bytes(),
+            _ => 2 * self.panel.window_bytes() + SEARCH_BYTES,
         };
         vec!["--genome-cache".to_owned(), format!("{cache}B")]
     }
@@ -172,7 +174,7 @@ mod tests {
             genomes.server_options(&setting).join(" ")
         };
         // 8, 8 and 32 bytes of symbols.
-        let all = 2 * 3 * 100 * (8 + 8 + 32 + 3 * 6);
+        let all = 2 * 3 * 100 * (8 + 8 + 32 + 3 * 6) + (16 << 20);
         assert_eq!(options(Mode::Memory), format!("--genome-cache {all}B"));
         assert_eq!(options(Mode::Swap), format!("--genome-cache {all}B"));
         assert_eq!(options(Mode::Streaming), "--genome-cache 1000B");
