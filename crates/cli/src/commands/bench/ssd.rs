@@ -87,9 +87,9 @@ pub struct Arguments {
     /// Columns of the panel [default: 40000, or 10000 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     sites: Option<u32>,
-    /// Patterns of each length [default: 60, or 30 with --quick]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    positions: Option<u16>,
+    /// Patterns of each length.
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..))]
+    positions: u16,
     /// Passes over the data after the first one [default: 3, or 2 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     runs: Option<u16>,
@@ -530,14 +530,14 @@ impl Arguments {
     }
 
     fn panel(&self) -> Panel {
-        let (haplotypes, sites, positions) = match self.quick {
-            true => (100_000, 10_000, 30),
-            false => (200_000, 40_000, 60),
+        let (haplotypes, sites) = match self.quick {
+            true => (100_000, 10_000),
+            false => (200_000, 40_000),
         };
         Panel {
             haplotypes: self.haplotypes.unwrap_or(haplotypes),
             sites: self.sites.unwrap_or(sites),
-            positions: self.positions.unwrap_or(positions),
+            positions: self.positions,
             seed: self.shape.workload().seed,
         }
     }

@@ -22,8 +22,8 @@ const ROW_BYTES: usize = 6;
 /// More than the query and the answers of a search take beside its window.
 const SEARCH_BYTES: u64 = 16 << 20;
 /// The part of its memory that a server that streams may keep windows in: searches take as much again, and
-/// the other half is for the cache of the system.
-const CACHE_PART: u64 = 4;
+/// the rest is for the cache of the system, and for what is free between allocations of many sizes.
+const CACHE_PART: u64 = 8;
 
 /// A panel, and how it is searched.
 #[derive(Clone, Copy, Serialize)]
@@ -177,7 +177,7 @@ mod tests {
         let all = 2 * 3 * 100 * (8 + 8 + 32 + 3 * 6) + (16 << 20);
         assert_eq!(options(Mode::Memory), format!("--genome-cache {all}B"));
         assert_eq!(options(Mode::Swap), format!("--genome-cache {all}B"));
-        assert_eq!(options(Mode::Streaming), "--genome-cache 1000B");
+        assert_eq!(options(Mode::Streaming), "--genome-cache 500B");
         assert!(panel.check().is_ok());
         let narrow = Panel {
             sites: 255,
