@@ -22,13 +22,16 @@ SSD_FIGURES ?= $(or $(CARGO_TARGET_DIR),target)/bench-ssd
 # Of the needed memory, what make bench-ssd-budgets gives a server; the summary is about the last.
 SSD_BUDGETS ?= 12.5% 37.5% 50% 62.5% 75% 87.5% 100% 125% 25%
 
-.PHONY: help demo bench-alloc bench-engine bench-genome bench-mining bench-numa bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-numa test-s3 fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
+.PHONY: help demo demo-genome bench-alloc bench-engine bench-genome bench-mining bench-numa bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-numa test-s3 fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
 MIN_SUPPORT ?=
 MAX_LEN ?=
 export DATA MIN_SUPPORT MAX_LEN
+# The panel of the demonstration of genome search; left empty, one is generated.
+VCF ?=
+export VCF
 
 PYTHON ?= python3
 PYTHON_MIN := 3.10
@@ -53,9 +56,13 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  make demo DATA=file.dat.gz MIN_SUPPORT=0.3 MAX_LEN=4    mines a file of yours"
+	@echo "  make demo-genome VCF=file.vcf.gz                        searches a panel of yours"
 
 demo: build ## Encrypt, upload and mine between two processes, and compare with plaintext
 	OBORO="$(OBORO)" scripts/demo.sh
+
+demo-genome: build ## Search a panel of genomes between two processes, and compare with plaintext
+	OBORO="$(OBORO)" scripts/demo-genome.sh
 
 bench-alloc: | toolchain-alloc ## Compare fcmalloc with other allocators; ALLOC_BENCH=--quick for a smoke run
 	$(MAKE) -C fcmalloc

@@ -11,6 +11,7 @@ use oboro_protocol::v1::search_request::Request as Asked;
 use oboro_protocol::{MAX_WINDOWS, QUERY_CHUNK_BYTES, nonce, v1};
 use prost::bytes::Bytes;
 use rand::seq::{IndexedRandom, SliceRandom};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -417,7 +418,8 @@ struct Received {
     server: Duration,
 }
 
-/// Takes all answers, each once, and keeps those of window number `own`.
+/// Takes all answers, each once, and keeps those of window number `own`. Takes memory for what arrives, not
+/// for what the server says will.
 async fn receive(
     replies: &mut Streaming<v1::SearchReply>,
     plan: &Plan,
@@ -427,9 +429,9 @@ async fn receive(
 ) -> Result<Received, ClientError> {
     let each = plan.answers();
     let expected = each.saturating_mul(windows as u64);
-    let mut seen = vec![false; expected as usize];
-    let mut answers: Vec<Option<Answer>> = vec![None; each as usize];
-    let (mut count, mut bytes) = (0, 0);
+    let mut seen = HashSet::new();
+    let mut answers = BTreeMap::new();
+    let mut bytes = 0;
     let done = loop {
         match next(replies).await? {
             Some(Reply::Answer(answer)) => {
@@ -437,29 +439,27 @@ async fn receive(
                 if window >= windows || answer.number >= each {
                     return Err(ClientError::OutOfTurn("an answer that was not asked for"));
                 }
-                let place = window * each as usize + answer.number as usize;
-                if std::mem::replace(&mut seen[place], true) {
+                if !seen.insert((window, answer.number)) {
                     return Err(ClientError::OutOfTurn("an answer twice"));
                 }
                 let decoded = Answer::decode(&answer.answer, plan)?;
                 if window == own {
-                    answers[answer.number as usize] = Some(decoded);
+                    answers.insert(answer.number, decoded);
                 }
                 bytes += answer.answer.len() as u64;
-                count += 1;
-                progress(count, expected);
+                progress(seen.len() as u64, expected);
             }
             Some(Reply::Done(done)) => break done,
             Some(Reply::Opened(_)) => return Err(ClientError::OutOfTurn("two beginnings")),
             None => return Err(broken("the answer ended early")),
         }
     };
-    if count != expected {
+    if seen.len() as u64 != expected {
         return Err(broken("answers are missing"));
     }
     match next(replies).await? {
         None => Ok(Received {
-            answers: answers.into_iter().flatten().collect(),
+            answers: answers.into_values().collect(),
             bytes,
             server: Duration::from_micros(done.microseconds),
         }),

@@ -8,10 +8,14 @@
 //! fit, so that what lies behind is reached.
 
 mod files;
+mod genomes;
+mod search;
 mod text;
 mod wire;
 
 pub use files::{bundle, catalogue, key_file, manifest, owner_record, segment};
+pub use genomes::{collection, genomes};
+pub use search::{search, search_answer, search_query};
 pub use text::{itemsets, tokens, transactions, words};
 pub use wire::{answer, messages, packing, question};
 
@@ -19,10 +23,12 @@ pub use wire::{answer, messages, packing, question};
 pub type Target = fn(&[u8]) -> Option<()>;
 
 /// Every function by its name, which is that of its program and of its corpus.
-pub const TARGETS: [(&str, Target); 14] = [
+pub const TARGETS: [(&str, Target); 19] = [
     ("answer", answer),
     ("bundle", bundle),
     ("catalogue", catalogue),
+    ("collection", collection),
+    ("genomes", genomes),
     ("itemsets", itemsets),
     ("key_file", key_file),
     ("manifest", manifest),
@@ -30,6 +36,9 @@ pub const TARGETS: [(&str, Target); 14] = [
     ("owner_record", owner_record),
     ("packing", packing),
     ("question", question),
+    ("search", search),
+    ("search_answer", search_answer),
+    ("search_query", search_query),
     ("segment", segment),
     ("tokens", tokens),
     ("transactions", transactions),

@@ -25,7 +25,7 @@ static COMBINER: LazyLock<Combiner> = LazyLock::new(|| {
 });
 
 /// A message, which says the same when it is sent on.
-fn message<M: Message + Default + PartialEq>(bytes: &[u8]) -> Option<M> {
+pub(crate) fn message<M: Message + Default + PartialEq>(bytes: &[u8]) -> Option<M> {
     let message: M = decoded(M::decode(bytes))?;
     let again = M::decode(&message.encode_to_vec()[..]);
     assert!(again.is_ok_and(|again| again == message));

@@ -6,7 +6,7 @@
 use crate::collections::{DIRECTORY, Kind};
 use crate::error::GenomeError;
 use oboro_store::codec::{Reader, Writer, unseal};
-use oboro_store::files::{ensure_directories, io_error, partial_path, rename_durably};
+use oboro_store::files::{ensure_directories, io_error, rename_durably};
 use oboro_store::{Fault, StoreError};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -103,13 +103,13 @@ impl Budgets {
     }
 
     fn write(&self, counts: &Counts) -> Result<(), GenomeError> {
-        let partial = partial_path(&self.path());
-        let mut file = create(&partial)?;
+        let new = self.directory.join("budgets.new");
+        let mut file = create(&new)?;
         file.set_len(0)
             .and_then(|()| file.write_all(&encode(counts)))
             .and_then(|()| file.sync_all())
-            .map_err(io_error("write", &partial))?;
-        Ok(rename_durably(&partial, &self.path())?)
+            .map_err(io_error("write", &new))?;
+        Ok(rename_durably(&new, &self.path())?)
     }
 }
 

@@ -2,9 +2,10 @@
 //!
 //! A test's linear form is multiplied by a uniform factor modulo `t` that is not 0, so what the owner
 //! of the query decrypts is 0 where the test holds, and anything else with equal probability where it
-//! does not. Tests are in fresh random order. Before an answer leaves, its ciphertext is added to an
-//! encryption of 0 under the query's public key, its values are hidden by uniform noise, and only then
-//! it is cut to the bits that are needed. The proof is in `docs/cryptography.md`, "Genome search".
+//! does not. Tests are in fresh random order, and those that only pad are as much work as others: time
+//! does not tell how many different rows there are. Before an answer leaves, its ciphertext is added to
+//! an encryption of 0 under the query's public key, its values are hidden by uniform noise, and only
+//! then it is cut to the bits that are needed. The proof is in `docs/cryptography.md`, "Genome search".
 //!
 //! What is drawn is drawn for one query, from one seed of the operating system, and never kept.
 
@@ -13,7 +14,6 @@ use oboro_genome::wire::{Answer, EncryptedQuery};
 use oboro_genome::{Kind, Plan};
 use oboro_ring::{Fractions, Ntt, Seed, mask, vector};
 use rand::rngs::ChaCha20Rng;
-use rand::seq::SliceRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -32,17 +32,21 @@ pub enum Multiplicity {
     Each,
 }
 
+/// What one value of an answer is made from: the beginning of a row.
+#[derive(Debug, Clone, Copy)]
+struct Test {
+    row: u32,
+    length: u16,
+    says: Says,
+}
+
 /// What one value of an answer tells.
 #[derive(Debug, Clone, Copy)]
-enum Test {
-    /// Whether the beginning of a row has so many mismatches.
-    Row {
-        row: u32,
-        length: u16,
-        mismatches: u8,
-    },
+enum Says {
+    /// Whether the beginning has so many mismatches.
+    Mismatches(u8),
     /// Nothing: it is never 0.
-    Padding,
+    Nothing,
 }
 
 /// The evaluation of one query on one window. Answers may be computed on any number of threads.
@@ -77,6 +81,8 @@ pub struct Workspace {
     errors: Vec<i32>,
     fractions: Vec<u64>,
     symbols: Vec<u8>,
+    /// The factors of one test's terms.
+    form: Vec<i32>,
 }
 
 impl Evaluation {
@@ -86,7 +92,7 @@ impl Evaluation {
     /// No randomness.
     ///
     /// # Panics
-    /// If the plan is for rows of another length, or for fewer rows.
+    /// If there are no rows, or the plan is for rows of another length, or for fewer.
     pub fn new(
         plan: Arc<Plan>,
         window: Arc<Window>,
@@ -149,24 +155,22 @@ impl Evaluation {
         let (degree, width) = (ring.basis().degree(), self.plan.width());
         let t = ring.plaintext();
         for (place, test) in tests.iter().enumerate() {
-            let factor = rng.random_range(1..t.value());
-            let constant = match *test {
-                Test::Padding => factor,
-                Test::Row {
-                    row,
-                    length,
-                    mismatches,
-                } => {
-                    let beginning = &mut workspace.symbols[..length.into()];
-                    self.window.rows().read(row as usize, beginning);
-                    for term in self.plan.question().terms_of(beginning) {
-                        let coefficient = place * width + width - 1 - term % width;
-                        workspace.plaintexts[term / width * degree + coefficient] =
-                            t.centre(factor);
-                    }
-                    t.neg(t.mul(factor, mismatches.into()))
-                }
+            let factor = 1 + oboro_sample::below(rng, u64::from(t.value()) - 1) as u32;
+            let (of_form, constant) = match test.says {
+                Says::Mismatches(count) => (t.centre(factor), t.neg(t.mul(factor, count.into()))),
+                Says::Nothing => (0, factor),
             };
+            let Workspace { symbols, form, .. } = workspace;
+            self.window.rows().read(test.row as usize, symbols);
+            let question = self.plan.question();
+            question.form(symbols, test.length.into(), of_form, form);
+            let polynomials = workspace.plaintexts.chunks_exact_mut(degree);
+            for (polynomial, factors) in polynomials.zip(form.chunks(width)) {
+                let of_test = &mut polynomial[place * width..][..width];
+                for (coefficient, &factor) in of_test.iter_mut().rev().zip(factors) {
+                    *coefficient = factor;
+                }
+            }
             let coefficient = self.plan.coefficient(place);
             let noise = Noise::draw(rng, self.plan.flood_bits());
             for (limb, ntt) in ring.limbs().iter().enumerate() {
@@ -273,6 +277,7 @@ impl Workspace {
         self.errors.resize(degree, 0);
         self.fractions.resize(degree, 0);
         self.symbols.resize(plan.question().length() as usize, 0);
+        self.form.resize(plan.question().terms(), 0);
     }
 }
 
@@ -289,28 +294,37 @@ fn tests(
     let mut tests = Vec::with_capacity(plan.tests() as usize);
     for (number, size) in question.groups().into_iter().enumerate() {
         let first = tests.len();
-        let mut add = |row: u32, length: usize, within: u8| {
-            tests.extend((0..=within).map(|mismatches| Test::Row {
+        let beginning = match question.kind() {
+            Kind::Match { .. } => length,
+            Kind::Longest => number + 1,
+        };
+        let mut add = |row: u32, within: u8| {
+            tests.extend((0..=within).map(|mismatches| Test {
                 row,
-                length: length as u16,
-                mismatches,
+                length: beginning as u16,
+                says: Says::Mismatches(mismatches),
             }));
         };
         match (question.kind(), multiplicity) {
-            (Kind::Match { within }, Multiplicity::Once) => window
-                .beginnings(length)
-                .for_each(|row| add(row, length, within)),
             (Kind::Match { within }, Multiplicity::Each) => {
-                (0..window.rows().len() as u32).for_each(|row| add(row, length, within));
+                (0..window.rows().len() as u32).for_each(|row| add(row, within));
             }
-            (Kind::Longest, _) => window
-                .beginnings(number + 1)
-                .for_each(|row| add(row, number + 1, 0)),
+            (Kind::Match { within }, Multiplicity::Once) => window
+                .beginnings(beginning)
+                .for_each(|row| add(row, within)),
+            (Kind::Longest, _) => window.beginnings(beginning).for_each(|row| add(row, 0)),
         }
         let end = first + size as usize;
         assert!(tests.len() <= end, "the plan has room for all rows");
-        tests.resize(end, Test::Padding);
-        tests[first..].shuffle(rng);
+        // As many reads all over the rows as other tests make.
+        let padding = (0..window.rows().len() as u32).cycle().map(|row| Test {
+            row,
+            length: beginning as u16,
+            says: Says::Nothing,
+        });
+        tests.extend(padding.take(end - tests.len()));
+        assert_eq!(tests.len(), end, "there are rows");
+        oboro_sample::shuffle(rng, &mut tests[first..]);
     }
     tests
 }

@@ -2,7 +2,7 @@
 //!
 //! The server has *rows* of symbols, all of one length: haplotypes at a window of sites, or the
 //! windows of a reference. How many symbols of a query a row lacks is a linear form of the query
-//! ([`Question::encode`], [`Question::terms_of`]), so the server multiplies a matrix by an encrypted
+//! ([`Question::encode`], [`Question::form`]), so the server multiplies a matrix by an encrypted
 //! vector. A [`Plan`] says how both lie in polynomials, in which ring, how much noise hides the
 //! server's part, and how few bits the answer needs. It follows from public numbers alone, so both
 //! sides make the same one. The argument for both sides' privacy: `docs/cryptography.md`, "Genome

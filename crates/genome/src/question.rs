@@ -159,31 +159,36 @@ impl Question {
         terms
     }
 
-    /// The terms whose sum is how many of the query's first symbols the beginning of a row lacks. For
-    /// [`Kind::Match`] the beginning is the whole row.
+    /// The factor of each term in `factor` times the number of the query's first `length` symbols that
+    /// a row lacks: `factor` or 0. For [`Kind::Match`] `length` is that of the query. `form` has room
+    /// for all terms. What is done does not depend on the row or on the factor.
     ///
-    /// Panics if a symbol is none that rows have, or [`Kind::Match`] is given another length.
-    pub fn terms_of(&self, beginning: &[u8]) -> impl Iterator<Item = usize> {
-        let symbols = self.symbols;
+    /// Panics if a symbol is none that rows have, or a length is another.
+    pub fn form(&self, row: &[u8], length: usize, factor: i32, form: &mut [i32]) {
+        assert_eq!(row.len(), self.length as usize);
+        assert_eq!(form.len(), self.terms());
         let is_match = matches!(self.kind, Kind::Match { .. });
-        assert!(!is_match || beginning.len() == self.length as usize);
-        let each = usize::from(symbols) - usize::from(is_match);
-        let constant = is_match.then_some(0);
-        let of_symbols = beginning.iter().enumerate().flat_map(move |(j, &symbol)| {
+        assert!(length == row.len() || !is_match && length < row.len());
+        let (constant, of_places) = form.split_at_mut(usize::from(is_match));
+        constant.fill(factor);
+        let each = of_places.len() / row.len();
+        let places = row.iter().zip(of_places.chunks_exact_mut(each));
+        for (place, (&symbol, terms)) in places.enumerate() {
             let symbol = match symbol {
-                crate::UNKNOWN => symbols - 1,
+                crate::UNKNOWN => self.symbols - 1,
                 symbol => symbol,
             };
             assert!(
-                symbol < symbols,
+                symbol < self.symbols,
                 "rows have the symbols that the question says"
             );
-            let first = j * each;
-            let lacking = (!is_match).then_some(first);
-            let other = (symbol > 0).then_some(first + usize::from(symbol));
-            lacking.into_iter().chain(other)
-        });
-        constant.into_iter().chain(of_symbols)
+            let factor = i32::from(place < length) * factor;
+            let (lacking, others) = terms.split_at_mut(usize::from(!is_match));
+            lacking.fill(factor);
+            for (c, term) in (1..).zip(others) {
+                *term = i32::from(symbol == c) * factor;
+            }
+        }
     }
 }
 
@@ -215,18 +220,20 @@ mod tests {
             let length = query.len() as u32;
             let whole = Question::new(length, symbols, 9, Kind::Match { within: 0 }).unwrap();
             let longest = Question::new(length, symbols, 9, Kind::Longest).unwrap();
-            let sum = |question: &Question, row: &[u8]| {
+            let sum = |question: &Question, beginning: usize| {
                 let terms = question.encode(&query);
                 assert_eq!(terms.len(), question.terms());
-                let used: Vec<usize> = question.terms_of(row).collect();
-                assert!(used.len() <= question.terms_of_a_test());
-                used.iter().map(|&term| terms[term]).sum::<i32>()
+                let mut form = vec![9; terms.len()];
+                question.form(&row, beginning, -3, &mut form);
+                let used = form.iter().filter(|&&factor| factor != 0);
+                assert!(used.count() <= question.terms_of_a_test());
+                terms.iter().zip(form).map(|(term, factor)| term * factor).sum::<i32>()
             };
-            prop_assert_eq!(sum(&whole, &row), mismatches(&query, &row));
+            prop_assert_eq!(sum(&whole, row.len()), -3 * mismatches(&query, &row));
             for beginning in 1..=row.len() {
                 prop_assert_eq!(
-                    sum(&longest, &row[..beginning]),
-                    mismatches(&query[..beginning], &row[..beginning])
+                    sum(&longest, beginning),
+                    -3 * mismatches(&query[..beginning], &row[..beginning])
                 );
             }
         }

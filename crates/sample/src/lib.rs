@@ -1,8 +1,9 @@
-//! The distributions of the scheme, drawn from 32-byte seeds: ternary secrets and small errors.
+//! The distributions of the scheme: ternary secrets and small errors from 32-byte seeds, uniform numbers
+//! and orders from a generator.
 //!
-//! Owner and server both draw, each for itself, and what is drawn is as secret as its seed. Neither
-//! function branches on what it keeps: the ternary sampler branches on the bytes it rejects, and
-//! those are not used.
+//! Owner and server both draw, each for itself, and what is drawn is as secret as its seed. No function
+//! branches on what it keeps: those that reject branch on what they reject, which is not used. Numbers
+//! and orders are exactly uniform if the generator's words are.
 
 use chacha20::{
     ChaCha20Rng,
@@ -58,9 +59,81 @@ pub fn centred_binomial(seed: &[u8; 32], out: &mut [i32]) {
     }
 }
 
+/// A uniform number below `bound`: the high word of a product with a random word, but for the words
+/// that would make some numbers likelier (Lemire, ACM TOMACS 29, 2019).
+///
+/// Panics if the bound is 0.
+pub fn below(random: &mut impl Rng, bound: u64) -> u64 {
+    let rejected = bound.wrapping_neg() % bound;
+    loop {
+        let product = u128::from(random.next_u64()) * u128::from(bound);
+        if product as u64 >= rejected {
+            return (product >> 64) as u64;
+        }
+    }
+}
+
+/// Puts items into uniform order (Fisher and Yates).
+pub fn shuffle<T>(random: &mut impl Rng, items: &mut [T]) {
+    for last in (1..items.len()).rev() {
+        items.swap(last, below(random, last as u64 + 1) as usize);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chacha20::rand_core::{TryRng, utils};
+    use std::collections::BTreeMap;
+    use std::convert::Infallible;
+
+    /// A generator of these words.
+    struct Words(Vec<u64>);
+
+    impl TryRng for Words {
+        type Error = Infallible;
+
+        fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+            self.try_next_u64().map(|word| word as u32)
+        }
+
+        fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+            Ok(self.0.remove(0))
+        }
+
+        fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+            utils::fill_bytes_via_next_word(bytes, || self.try_next_u64())
+        }
+    }
+
+    #[test]
+    fn words_that_would_favour_a_number_are_rejected() {
+        // 2^64 = 1 mod 3: one word is too many. 2^64 = 2^62 mod 3·2^62: a quarter of them are.
+        assert_eq!(below(&mut Words(vec![0, u64::MAX]), 3), 2);
+        assert_eq!(below(&mut Words(vec![1]), 3), 0);
+        let large = 3 << 62;
+        assert_eq!(below(&mut Words(vec![0, 4, 3]), large), 2);
+        assert_eq!(below(&mut Words(vec![0]), 1 << 63), 0);
+        assert_eq!(below(&mut Words(vec![u64::MAX]), 1), 0);
+    }
+
+    #[test]
+    fn every_order_is_equally_likely() {
+        let mut random = ChaCha20Rng::from_seed([8; 32]);
+        let mut counts = BTreeMap::new();
+        for _ in 0..24_000 {
+            let mut items = [0, 1, 2, 3];
+            shuffle(&mut random, &mut items);
+            *counts.entry(items).or_insert(0u32) += 1;
+        }
+        assert_eq!(counts.len(), 24);
+        // 23 degrees of freedom: above 65 once in 10^5.
+        let chi: f64 = counts
+            .values()
+            .map(|&n| (f64::from(n) - 1000.0).powi(2) / 1000.0)
+            .sum();
+        assert!(chi < 65.0, "chi-square {chi}");
+    }
 
     #[test]
     fn ternary_is_uniform_and_stable() {

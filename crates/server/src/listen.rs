@@ -247,6 +247,7 @@ impl Server {
         let genomes = InterceptedService::new(genomes, gate);
         let (mut health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<MiningServer<Service>>().await;
+        health.set_serving::<GenomeServer<Genomes>>().await;
         let stopping = Notify::new();
         let serving = self
             .transport
@@ -303,7 +304,8 @@ fn open(options: &Options, budget: Option<u64>, nodes: Vec<u32>) -> Result<Store
 /// Tells watchers that nothing is served any more and ends their calls, which the server would wait
 /// for; who asks anew hears the same.
 async fn say_farewell(health: &mut HealthReporter) {
-    for service in ["", MiningServer::<Service>::NAME] {
+    let services = [MiningServer::<Service>::NAME, GenomeServer::<Genomes>::NAME];
+    for service in services.into_iter().chain([""]) {
         let stopped = ServingStatus::NotServing;
         health.set_service_status(service, stopped).await;
         health.clear_service_status(service).await;

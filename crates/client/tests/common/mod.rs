@@ -23,11 +23,11 @@ pub fn serve(data: &Path, moment_cache: u64) -> Running {
         threads: two(),
         limits: Limits::default(),
         moment_cache,
+        genome: oboro_server::GenomeOptions::default(),
         memory: None,
         placement: None,
         placements: Vec::new(),
         pin: None,
-        genome: oboro_server::GenomeOptions::default(),
     };
     let server = runtime.block_on(Server::bind(options)).unwrap();
     let url = format!("http://{}", server.address());

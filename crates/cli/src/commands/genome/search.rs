@@ -11,7 +11,9 @@ use oboro_genome_panel::{Collections, Rows};
 use oboro_genome_query::{Found, Pattern};
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::io::{self, BufRead};
 use std::path::PathBuf;
+use zeroize::Zeroizing;
 
 #[derive(clap::Args)]
 pub struct QueryArguments {
@@ -43,10 +45,11 @@ pub struct QueryArguments {
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 struct SymbolArguments {
-    /// The query, for a panel of alleles: their numbers at consecutive sites, ? for any.
+    /// The query, for a panel of alleles: their numbers at consecutive sites, ? for any. With - they are
+    /// the first line of standard input, which other users of this machine do not see.
     #[arg(long, value_name = "0110…")]
     alleles: Option<String>,
-    /// The query, for a panel of bases: A, C, G, T, and ? for any.
+    /// The query, for a panel of bases: A, C, G, T, and ? for any; - as above.
     #[arg(long, value_name = "ACGT…")]
     sequence: Option<String>,
 }
@@ -56,7 +59,8 @@ pub struct FindArguments {
     /// The name of the reference.
     #[arg(long, value_name = "NAME")]
     reference: String,
-    /// The query: A, C, G, T, and ? for any.
+    /// The query: A, C, G, T, and ? for any. With - they are the first line of standard input, which other
+    /// users of this machine do not see.
     #[arg(long, value_name = "ACGT…")]
     pattern: String,
     /// Mismatches that are allowed, 0 to 2.
@@ -94,10 +98,10 @@ pub fn place(given: &str) -> Result<Place, String> {
 
 pub fn query(arguments: &QueryArguments, output: Output) -> Outcome {
     let (pattern, symbols) = match (&arguments.symbols.alleles, &arguments.symbols.sequence) {
-        (Some(alleles), _) => (Pattern::of_alleles(alleles)?, Symbols::Alleles),
+        (Some(alleles), _) => (Pattern::of_alleles(&letters(alleles)?)?, Symbols::Alleles),
         (None, bases) => {
-            let bases = bases.as_deref().unwrap_or_default();
-            (Pattern::of_bases(bases)?, Symbols::Bases)
+            let bases = letters(bases.as_deref().unwrap_or_default())?;
+            (Pattern::of_bases(&bases)?, Symbols::Bases)
         }
     };
     let question = Question {
@@ -121,7 +125,7 @@ pub fn query(arguments: &QueryArguments, output: Output) -> Outcome {
 
 pub fn find(arguments: &FindArguments, output: Output) -> Outcome {
     let question = Question {
-        pattern: Pattern::of_bases(&arguments.pattern)?,
+        pattern: Pattern::of_bases(&letters(&arguments.pattern)?)?,
         r#where: Where::Reference {
             name: arguments.reference.clone(),
         },
@@ -131,6 +135,19 @@ pub fn find(arguments: &FindArguments, output: Output) -> Outcome {
         count: arguments.count,
     };
     ask(&question, &arguments.asking, output)
+}
+
+/// The letters of a query as they were given, or the first line of standard input.
+fn letters(given: &str) -> Result<Zeroizing<String>, Failure> {
+    let mut letters = Zeroizing::new(given.to_owned());
+    if given == "-" {
+        letters.clear();
+        let read = io::stdin().lock().read_line(&mut letters);
+        read.map_err(|error| format!("cannot read the query from standard input: {error}"))?;
+        let length = letters.trim_end().len();
+        letters.truncate(length);
+    }
+    Ok(letters)
 }
 
 fn ask(question: &Question, asking: &AskingArguments, output: Output) -> Outcome {

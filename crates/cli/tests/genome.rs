@@ -1,0 +1,983 @@
+//! Private genome search through the real command and a real server: every answer is what the plaintext
+//! says, and nobody learns more than they may.
+
+mod common;
+
+use common::proxy::Proxy;
+use common::{Home, Server, says, until};
+use oboro_genome::wire::{Answer, EncryptedQuery};
+use oboro_genome::{Plan, Question};
+use oboro_genome_query::{OwnQuery, Pattern};
+use oboro_protocol::v1::genome_client::GenomeClient;
+use oboro_protocol::v1::genome_server::{Genome, GenomeServer};
+use oboro_protocol::v1::search_reply::Reply;
+use oboro_protocol::v1::search_request::Request as Asked;
+use oboro_protocol::{PROTOCOL, PROTOCOL_KEY, nonce, v1};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tonic::transport::Channel;
+use tonic::{Code, Request, Response, Status, Streaming};
+
+/// Numbers that look random and are the same every time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % bound as u64) as usize
+    }
+}
+
+/// Rows of letters, and what a search of them finds.
+struct Rows(Vec<Vec<u8>>);
+
+impl Rows {
+    fn cut(&self, row: usize, from: usize, length: usize) -> String {
+        String::from_utf8(self.0[row][from..from + length].to_vec()).unwrap()
+    }
+
+    fn windows(&self, from: usize, length: usize) -> Vec<&[u8]> {
+        self.0.iter().map(|row| &row[from..from + length]).collect()
+    }
+
+    /// How many rows match.
+    fn count(&self, pattern: &str, from: usize, within: usize) -> u64 {
+        let windows = self.windows(from, pattern.len());
+        let matching = windows
+            .iter()
+            .filter(|row| differences(pattern, row).count() <= within);
+        matching.count() as u64
+    }
+
+    fn longest(&self, pattern: &str, from: usize) -> u64 {
+        let windows = self.windows(from, pattern.len());
+        let first = |row: &&[u8]| differences(pattern, row).next().unwrap_or(pattern.len());
+        windows.iter().map(first).max().unwrap() as u64
+    }
+}
+
+/// Where a row differs from a pattern.
+fn differences(pattern: &str, row: &[u8]) -> impl Iterator<Item = usize> {
+    let pairs = pattern.bytes().zip(row).enumerate();
+    pairs.filter_map(|(at, (x, &y))| (x != b'?' && x != y).then_some(at))
+}
+
+/// Another letter at some places, wildcards at others.
+fn mutate(
+    pattern: &str,
+    letters: &[u8],
+    mutations: usize,
+    wildcards: usize,
+    dice: &mut Dice,
+) -> String {
+    let mut bytes = pattern.as_bytes().to_vec();
+    for _ in 0..mutations {
+        let at = dice.below(bytes.len());
+        bytes[at] = letters[dice.below(letters.len())];
+    }
+    for _ in 0..wildcards {
+        let at = dice.below(bytes.len());
+        bytes[at] = b'?';
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+const HAPLOTYPES: usize = 60;
+const SITES: usize = 24;
+
+/// Haplotypes that copy one of a few founders, with mutations; and sites at 100, 200 … of chromosome 7.
+fn small_panel() -> Rows {
+    let mut dice = Dice(7);
+    let founders: Vec<Vec<u8>> = (0..12)
+        .map(|_| (0..SITES).map(|_| b"01"[dice.below(2)]).collect())
+        .collect();
+    let rows = (0..HAPLOTYPES).map(|_| {
+        let founder = String::from_utf8(founders[dice.below(12)].clone()).unwrap();
+        mutate(&founder, b"01", dice.below(2), 0, &mut dice).into_bytes()
+    });
+    Rows(rows.collect())
+}
+
+fn write_vcf(home: &Home, name: &str, rows: &Rows) {
+    let samples: Vec<String> = (0..rows.0.len() / 2).map(|n| format!("s{n}")).collect();
+    let mut text = String::from("##fileformat=VCFv4.2\n##contig=<ID=7>\n");
+    text += "##FORMAT=<ID=GT,Number=1,Type=String,Description=\"Genotype\">\n";
+    text += "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\t";
+    text += &(samples.join("\t") + "\n");
+    for site in 0..rows.0[0].len() {
+        let calls: Vec<String> = rows
+            .0
+            .chunks(2)
+            .map(|pair| {
+                format!(
+                    "{}|{}",
+                    char::from(pair[0][site]),
+                    char::from(pair[1][site])
+                )
+            })
+            .collect();
+        let position = 100 * (site + 1);
+        text += &format!(
+            "7\t{position}\t.\tA\tC\t.\tPASS\t.\tGT\t{}\n",
+            calls.join("\t")
+        );
+    }
+    home.write(name, text);
+}
+
+/// An operator with the small panel, and somebody who asks.
+struct Scene {
+    operator: Home,
+    client: Home,
+    rows: Rows,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let (operator, client, rows) = (Home::new(), Home::new(), small_panel());
+        write_vcf(&operator, "panel.vcf", &rows);
+        operator.json("genome load --data data --panel small panel.vcf");
+        Self {
+            operator,
+            client,
+            rows,
+        }
+    }
+
+    fn serve(&self, options: &str) -> Server {
+        let server = self.operator.serve(options);
+        self.client.talk_to(server.url());
+        server
+    }
+
+    fn query(&self, site: usize, pattern: &str, options: &str) -> Value {
+        let position = 100 * (site + 1);
+        self.client.json(&format!(
+            "genome query --panel small --position 7:{position} --alleles {pattern} {options}"
+        ))
+    }
+}
+
+/// A file that this machine may have; tests on it are skipped where it has not.
+fn shared(name: &str) -> Option<PathBuf> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../../shared/data")
+        .join(name);
+    let file = file.canonicalize().ok();
+    if file.is_none() {
+        println!("skipped: {name} is not here");
+    }
+    file
+}
+
+fn unpacked(file: &Path) -> String {
+    let output = Command::new("gzip").arg("-dc").arg(file).output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn answers_about_a_panel_are_those_of_the_plaintext() {
+    let scene = Scene::new();
+    let _server = scene.serve("--genome-counts");
+    let mut dice = Dice(3);
+    let mut cases: Vec<(usize, String)> = vec![
+        (0, "?".repeat(SITES)),
+        (SITES - 1, "0".to_owned()),
+        (SITES - 1, "1".to_owned()),
+        (0, "?".to_owned()),
+        (5, "01010101".to_owned()),
+    ];
+    for _ in 0..5 {
+        let from = dice.below(SITES - 4);
+        let length = 4 + dice.below(SITES - from - 3);
+        let own = scene.rows.cut(dice.below(HAPLOTYPES), from, length);
+        cases.push((
+            from,
+            mutate(&own, b"01", dice.below(3), dice.below(3), &mut dice),
+        ));
+    }
+    for (from, pattern) in cases {
+        for within in 0..=2.min(pattern.len() - 1) {
+            let found = scene.query(from, &pattern, &format!("--count --within {within}"));
+            let count = scene.rows.count(&pattern, from, within);
+            assert_eq!(found["count"], count, "{pattern} at {from} within {within}");
+            assert_eq!(found["exists"], count > 0);
+        }
+        let longest = scene.query(from, &pattern, "--longest");
+        assert_eq!(
+            longest["longest"],
+            scene.rows.longest(&pattern, from),
+            "{pattern} at {from}"
+        );
+    }
+}
+
+#[test]
+fn a_place_among_decoys_has_its_own_answer() {
+    let scene = Scene::new();
+    let server = scene.serve("--genome-counts");
+    let own = scene.rows.cut(3, 4, 6);
+    for _ in 0..4 {
+        let found = scene.query(4, &own, "--decoys 5 --count");
+        assert_eq!(found["count"], scene.rows.count(&own, 4, 0));
+        assert_eq!(found["windows"], 6);
+    }
+    let options = "--panel small --position 7:500 --alleles 0101010101010101";
+    let message = scene
+        .client
+        .refused(&format!("genome query {options} --decoys 20"));
+    says(&message, &["only 8 places", "20 decoys", "ask for fewer"]);
+    let message = scene.client.refused(&format!(
+        "genome query {} --decoys 1",
+        options.replace("500", "501")
+    ));
+    says(&message, &["no site 7:501", "choose another"]);
+    // Debugging shows places, of which one is the true one, and nothing else does.
+    assert!(!server.log().contains("position"));
+}
+
+#[test]
+fn every_haplotype_of_a_public_panel_is_found_with_its_own_alleles() {
+    let Some(file) = shared("omni-chr20.vcf.gz") else {
+        return;
+    };
+    let text = unpacked(&file);
+    let mut positions = Vec::new();
+    let mut columns: Vec<Vec<u8>> = Vec::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let fields: Vec<&str> = line.split('\t').collect();
+        positions.push(fields[1].to_owned());
+        let alleles = fields[9..]
+            .iter()
+            .flat_map(|call| [call.as_bytes()[0], call.as_bytes()[2]]);
+        columns.push(alleles.collect());
+    }
+    let haplotypes = columns[0].len();
+    let rows = (0..haplotypes).map(|row| columns.iter().map(|column| column[row]).collect());
+    let rows = Rows(rows.collect());
+    assert_eq!((haplotypes, positions.len()), (2752, 38));
+    let (operator, client) = (Home::new(), Home::new());
+    operator.json(&format!(
+        "genome load --data data --panel omni {}",
+        file.display()
+    ));
+    let server = operator.serve("--genome-counts");
+    client.talk_to(server.url());
+    let mut dice = Dice(11);
+    for (from, length) in [(0, 38), (7, 20), (37, 1), (0, 10), (28, 10)] {
+        for _ in 0..4 {
+            let own = rows.cut(dice.below(haplotypes), from, length);
+            let other = mutate(&own, b"01", 2, 1, &mut dice);
+            for pattern in [own, other] {
+                let found = client.json(&format!(
+                    "genome query --panel omni --position 20:{} --alleles {pattern} --count",
+                    positions[from]
+                ));
+                assert_eq!(
+                    found["count"],
+                    rows.count(&pattern, from, 0),
+                    "{pattern} at {from}"
+                );
+            }
+        }
+    }
+}
+
+fn other_strand(bases: &[u8]) -> Vec<u8> {
+    let complement = |base: &u8| match base {
+        b'A' => b'T',
+        b'C' => b'G',
+        b'G' => b'C',
+        b'T' => b'A',
+        other => *other,
+    };
+    bases.iter().rev().map(complement).collect()
+}
+
+#[test]
+fn answers_about_a_public_reference_are_those_of_the_plaintext() {
+    let Some(file) = shared("lambda_virus.fa.gz") else {
+        return;
+    };
+    let text = unpacked(&file);
+    let lines = text.lines().filter(|line| !line.starts_with('>'));
+    let strand: Vec<u8> = lines.collect::<String>().into_bytes();
+    let strands = [strand.clone(), other_strand(&strand)];
+    let count = |pattern: &str, within: usize| {
+        let rows = strands
+            .iter()
+            .flat_map(|strand| strand.windows(pattern.len()));
+        rows.filter(|row| differences(pattern, row).count() <= within)
+            .count() as u64
+    };
+    let (operator, client) = (Home::new(), Home::new());
+    operator.json(&format!(
+        "genome load --data data --reference lambda {}",
+        file.display()
+    ));
+    let server = operator.serve("--genome-counts");
+    client.talk_to(server.url());
+    let mut dice = Dice(5);
+    let cut = |strand: usize, at: usize, length: usize| {
+        String::from_utf8(strands[strand][at..at + length].to_vec()).unwrap()
+    };
+    let random = cut(1, dice.below(40_000), 32);
+    let cases = [
+        (cut(0, 0, 32), 0),
+        (cut(0, strand.len() - 32, 32), 0),
+        (cut(1, 0, 20), 0),
+        (mutate(&random, b"ACGT", 2, 3, &mut dice), 2),
+        (mutate(&random, b"ACGT", 5, 0, &mut dice), 0),
+        ("G".to_owned(), 0),
+        ("?".repeat(12), 0),
+    ];
+    for (pattern, within) in cases {
+        let found = client.json(&format!(
+            "genome find --reference lambda --pattern {pattern} --within {within} --count"
+        ));
+        assert_eq!(
+            found["count"],
+            count(&pattern, within),
+            "{pattern} within {within}"
+        );
+    }
+}
+
+#[test]
+fn alignments_and_references_with_unknown_bases_are_searched() {
+    let scene = Scene::new();
+    let rows = Rows(
+        ["ACGTNACG", "ACG-TACG", "TTGTAACG"]
+            .map(|row| row.replace('-', "N").into_bytes())
+            .to_vec(),
+    );
+    scene
+        .operator
+        .write("alignment.fa", ">a\nACGTNACG\n>b\nACG-TACG\n>c\nTTGTAACG\n");
+    scene
+        .operator
+        .json("genome load --data data --panel aligned alignment.fa");
+    scene
+        .operator
+        .write("reference.fa", ">x\nACGTNAC\n>y\nGG\n");
+    scene
+        .operator
+        .json("genome load --data data --reference pieces reference.fa");
+    let _server = scene.serve("--genome-counts");
+    for (from, pattern) in [
+        (0, "ACG"),
+        (3, "TA"),
+        (3, "??ACG"),
+        (3, "?A"),
+        (4, "A"),
+        (0, "ACG??ACG"),
+    ] {
+        let found = scene.client.json(&format!(
+            "genome query --panel aligned --position {} --sequence {pattern} --count",
+            from + 1
+        ));
+        assert_eq!(
+            found["count"],
+            rows.count(pattern, from, 0),
+            "{pattern} at {from}"
+        );
+    }
+    // No row goes from one sequence into the next; the other strand of x is GTNACGT.
+    for (pattern, count) in [
+        ("ACGT", 2),
+        ("ACG", 2),
+        ("AC", 3),
+        ("GG", 1),
+        ("CC", 1),
+        ("CGG", 0),
+        ("T?A", 2),
+    ] {
+        let found = scene.client.json(&format!(
+            "genome find --reference pieces --pattern {pattern} --count"
+        ));
+        assert_eq!(found["count"], count, "{pattern}");
+    }
+}
+
+#[test]
+fn what_is_not_there_or_not_allowed_is_refused_with_the_reason() {
+    let scene = Scene::new();
+    scene
+        .operator
+        .write("long.fa", format!(">x\n{}\n", "ACGT".repeat(600)));
+    scene
+        .operator
+        .json("genome load --data data --reference long long.fa");
+    let _server = scene.serve("--genome-reference-limit 2000 --max-search 100KB");
+    let refused: &[(&str, &[&str])] = &[
+        (
+            "query --panel none --position 100 --alleles 01",
+            &["no panel named", "none"],
+        ),
+        (
+            "find --reference small --pattern ACGT",
+            &["no reference named", "small"],
+        ),
+        (
+            "query --panel small --position 150 --alleles 01",
+            &["no site at position 150", "100 and 200"],
+        ),
+        (
+            "query --panel small --position 8:100 --alleles 01",
+            &["no chromosome \"8\"", "7"],
+        ),
+        (
+            "query --panel small --position 2300 --alleles 010",
+            &["only 2 sites", "Begin earlier"],
+        ),
+        (
+            "query --panel small --position 100 --sequence AC",
+            &["has alleles", "--alleles"],
+        ),
+        (
+            "query --panel small --position 100 --alleles 02",
+            &["allele 2 at place 2", "0 to 1"],
+        ),
+        (
+            "query --panel small --position 100 --alleles 0x",
+            &["'x' at place 2"],
+        ),
+        (
+            "query --panel small --position 100 --alleles 01 --within 2",
+            &["every row matches"],
+        ),
+        (
+            "query --panel small --position 100 --alleles 01 --count",
+            &["--genome-counts"],
+        ),
+        (
+            "query --panel small --position 100 --alleles 01010101 --decoys 15",
+            &["bytes both ways", "--max-search"],
+        ),
+        (
+            "find --reference long --pattern ACGTACGT",
+            &["2400 bases", "bytes both ways", "--genome-reference-limit"],
+        ),
+        ("find --reference long --pattern ACGU", &["'U' at place 4"]),
+    ];
+    for (command, phrases) in refused {
+        says(&scene.client.refused(&format!("genome {command}")), phrases);
+    }
+    let long = "01".repeat(3000);
+    let message = scene.client.refused(&format!(
+        "genome query --panel small --position 100 --alleles {long}"
+    ));
+    says(&message, &["only 24 sites", "6000"]);
+    // The operator's commands, while the server runs.
+    assert_eq!(
+        scene.client.json("genome list").as_array().unwrap().len(),
+        2
+    );
+    says(
+        &scene
+            .operator
+            .refused("genome load --data data --panel small panel.vcf"),
+        &["already"],
+    );
+    scene
+        .operator
+        .json("genome remove --data data --panel small");
+    says(
+        &scene
+            .client
+            .refused("genome query --panel small --position 100 --alleles 01"),
+        &["no panel"],
+    );
+}
+
+#[test]
+fn searches_keep_to_the_memory_that_they_have() {
+    let scene = Scene::new();
+    let query = "genome query --panel small --position 100 --alleles 01010101";
+    let _server = scene.serve("--genome-cache 64KiB");
+    says(
+        &scene.client.refused(query),
+        &[
+            "bytes of memory",
+            "has 65536 for searches",
+            "--genome-cache",
+        ],
+    );
+    let other = Scene::new();
+    let _server = other.serve("--genome-cache 4MiB --max-queries 9");
+    // More at once than there is memory for wait for one another.
+    let searches: Vec<_> = (0..6)
+        .map(|_| other.client.start(&format!("{query} --json")))
+        .collect();
+    let distinct = other.rows.count("01010101", 0, 0) > 0;
+    for search in searches {
+        assert_eq!(search.json()["exists"], distinct);
+    }
+    let message = scene
+        .operator
+        .run("serve --data data --listen 127.0.0.1:0 --memory 620MiB")
+        .refusal();
+    says(
+        &message,
+        &["leaves nothing", "512 to genomes", "--genome-cache"],
+    );
+}
+
+#[test]
+fn a_server_that_knows_nothing_of_genomes_is_told_from_a_broken_one() {
+    let runtime = Runtime::new().unwrap();
+    let _context = runtime.enter();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let client = Home::new();
+    client.talk_to(&format!("http://{}", listener.local_addr().unwrap()));
+    let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+    let (_, health) = tonic_health::server::health_reporter();
+    runtime.spawn(
+        tonic::transport::Server::builder()
+            .add_service(health)
+            .serve_with_incoming(TcpListenerStream::new(listener)),
+    );
+    for command in ["list", "find --reference r --pattern ACGT"] {
+        let message = client.refused(&format!("genome {command}"));
+        says(&message, &["does not know this call", "older"]);
+    }
+}
+
+#[test]
+fn budgets_are_counted_through_a_power_cut_until_they_are_reset() {
+    let scene = Scene::new();
+    scene
+        .operator
+        .write("tokens", "alice a-secret\nbob b-secret\n");
+    scene.client.write("alice", "a-secret\n");
+    scene.client.write("bob", "b-secret\n");
+    let options = "--token-file tokens --genome-budget 5";
+    let server = scene.serve(options);
+    let query = |whose: &str, options: &str| {
+        format!(
+            "genome query --panel small --position 100 --alleles 0101 --token-file {whose} {options}"
+        )
+    };
+    scene.client.json(&query("alice", "--decoys 2"));
+    scene.client.json(&query("alice", ""));
+    server.kill();
+    let server = scene.serve(options);
+    says(
+        &scene.client.refused(&query("alice", "--decoys 1")),
+        &["4 of 5", "oboro genome reset"],
+    );
+    scene.client.json(&query("alice", ""));
+    says(&scene.client.refused(&query("alice", "")), &["5 of 5"]);
+    scene.client.json(&query("bob", "--decoys 4"));
+    scene
+        .operator
+        .json("genome reset --data data --client alice");
+    scene.client.json(&query("alice", ""));
+    says(&scene.client.refused(&query("bob", "")), &["5 of 5"]);
+    // Counts that cannot be read allow nothing.
+    scene.operator.write("data/genome/budgets", "OBOROBUD");
+    says(
+        &scene.client.refused(&query("alice", "")),
+        &["damaged", "oboro genome reset"],
+    );
+    scene.operator.json("genome reset --data data");
+    scene.client.json(&query("bob", ""));
+    drop(server);
+}
+
+#[test]
+fn a_pattern_shows_nowhere_but_in_the_command() {
+    let scene = Scene::new();
+    scene.operator.set("OBORO_LOG", "trace");
+    let server = scene.serve("--genome-counts --genome-budget 100");
+    let proxy = Proxy::to(server.address());
+    scene.client.talk_to(&proxy.url());
+    let pattern = scene.rows.cut(9, 0, SITES);
+    scene.query(0, &pattern, "--within 1");
+    scene.query(0, &pattern, "--longest --decoys 0");
+    scene.query(0, &pattern, "--count");
+    let symbols: Vec<u8> = pattern.bytes().map(|letter| letter - b'0').collect();
+    let contains = |hay: &[u8], needle: &[u8]| hay.windows(needle.len()).any(|it| it == needle);
+    let mut seen = vec![("log".to_owned(), server.log().into_bytes())];
+    seen.push(("traffic".to_owned(), proxy.recorded()));
+    for (path, bytes) in scene.operator.contents("data") {
+        seen.push((path.display().to_string(), bytes));
+    }
+    for (what, bytes) in &seen {
+        for part in [&pattern.as_bytes()[..12], &symbols[..12]] {
+            assert!(!contains(bytes, part), "{what} has the pattern");
+        }
+    }
+    // So that the search above is one that finds: the name is in the clear.
+    assert!(contains(&seen[1].1, b"small") && contains(&seen[0].1, b"small"));
+}
+
+#[test]
+fn a_pattern_may_come_from_standard_input() {
+    let scene = Scene::new();
+    let _server = scene.serve("");
+    let pattern = scene.rows.cut(9, 0, SITES);
+    let asked = |given: &str| {
+        let command = "$oboro genome query --panel small --position 7:100 --json --alleles -";
+        let ended = scene
+            .client
+            .start_shell(&format!("printf '{given}' | {command}"));
+        ended.ended()
+    };
+    let found: Value = serde_json::from_str(&asked(&format!("{pattern}\\n")).stdout).unwrap();
+    assert_eq!(found["exists"], true, "{found}");
+    says(&asked("").stderr, &["query is empty"]);
+}
+
+/// Somebody who speaks the protocol by hand.
+struct Caller {
+    runtime: Runtime,
+    client: GenomeClient<Channel>,
+}
+
+type Requests = mpsc::Sender<v1::SearchRequest>;
+
+impl Caller {
+    fn to(server: &Server) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let _context = runtime.enter();
+        let channel = Channel::from_shared(server.url().to_owned()).unwrap();
+        let client = GenomeClient::new(channel.connect_lazy());
+        drop(_context);
+        Self { runtime, client }
+    }
+
+    fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        request.metadata_mut().insert(PROTOCOL_KEY, PROTOCOL.into());
+        request
+    }
+
+    /// Opens a search of 8 alleles in the small panel.
+    fn open(&self) -> Result<(Requests, Streaming<v1::SearchReply>, v1::Opened), Status> {
+        let (sender, receiver) = mpsc::channel(100);
+        let panel = v1::PanelSearch {
+            windows: vec![v1::Place {
+                chromosome: None,
+                position: 100,
+            }],
+            bases: false,
+        };
+        let open = v1::OpenSearch {
+            name: "small".to_owned(),
+            r#where: Some(v1::open_search::Where::Panel(panel)),
+            length: 8,
+            kind: Some(v1::open_search::Kind::Within(0)),
+            count: false,
+        };
+        sender.try_send(Asked::Open(open).into()).unwrap();
+        let request = self.request(ReceiverStream::new(receiver));
+        self.runtime.block_on(async {
+            let mut replies = self
+                .client
+                .clone()
+                .search_genome(request)
+                .await?
+                .into_inner();
+            let reply = replies.message().await.unwrap().unwrap().reply;
+            let Some(Reply::Opened(opened)) = reply else {
+                panic!("{reply:?}");
+            };
+            Ok((sender, replies, opened))
+        })
+    }
+
+    /// What becomes of a search whose query is these messages.
+    fn send(&self, messages: impl Fn(&Plan, &v1::Opened) -> Vec<Asked>) -> Result<usize, Status> {
+        let (sender, mut replies, opened) = self.open()?;
+        for message in messages(&plan(&opened), &opened) {
+            sender.try_send(message.into()).unwrap();
+        }
+        drop(sender);
+        self.runtime.block_on(async {
+            let mut count = 0;
+            while replies.message().await?.is_some() {
+                count += 1;
+            }
+            Ok(count)
+        })
+    }
+}
+
+fn plan(opened: &v1::Opened) -> Plan {
+    let kind = oboro_genome::Kind::Match { within: 0 };
+    let question = Question::new(8, opened.symbols as u8, opened.rows, kind);
+    Plan::new(question.unwrap()).unwrap()
+}
+
+fn encrypted(plan: &Plan, opened: &v1::Opened) -> Vec<u8> {
+    let pattern = Pattern::of_alleles("01010101").unwrap();
+    let nonce = nonce(&opened.nonce).unwrap();
+    let own = OwnQuery::encrypt(Arc::new(plan.clone()), &pattern, &nonce).unwrap();
+    own.encrypted().encode(plan)
+}
+
+#[test]
+fn malformed_queries_are_refused_and_the_server_stays() {
+    let scene = Scene::new();
+    let server = scene.serve("");
+    let caller = Caller::to(&server);
+    let query = |bytes: Vec<u8>| Asked::Query(bytes.into());
+    assert!(
+        caller
+            .send(|plan, opened| vec![query(encrypted(plan, opened))])
+            .is_ok()
+    );
+    // In parts of any size.
+    let parts = caller.send(|plan, opened| {
+        let bytes = encrypted(plan, opened);
+        bytes
+            .chunks(bytes.len().div_ceil(90))
+            .map(|part| query(part.to_vec()))
+            .collect()
+    });
+    assert!(parts.is_ok());
+    type Messages = fn(&Plan, &v1::Opened) -> Vec<Asked>;
+    let malformed: [(Messages, &str); 6] = [
+        (|_, _| Vec::new(), "fewer"),
+        (
+            |plan, opened| vec![Asked::Query(encrypted(plan, opened)[1..].to_vec().into())],
+            "fewer",
+        ),
+        (
+            |plan, opened| {
+                vec![Asked::Query(
+                    [&encrypted(plan, opened)[..], &[0]].concat().into(),
+                )]
+            },
+            "has more",
+        ),
+        (
+            |plan, _| {
+                vec![Asked::Query(
+                    vec![0xff; EncryptedQuery::bytes(plan) as usize].into(),
+                )]
+            },
+            "not below its modulus",
+        ),
+        (
+            |_, _| vec![Asked::Query(vec![7; 1 << 21].into())],
+            "has more",
+        ),
+        (
+            |_, _| vec![Asked::Open(v1::OpenSearch::default())],
+            "only the first message",
+        ),
+    ];
+    for (messages, phrase) in malformed {
+        let status = caller.send(messages).unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+        says(status.message(), &[phrase]);
+    }
+    scene.query(0, "0101", "");
+    assert!(!server.log().contains("panicked"));
+}
+
+#[test]
+fn a_caller_that_goes_away_leaves_its_place() {
+    let scene = Scene::new();
+    let server = scene.serve("--max-queries 1");
+    let caller = Caller::to(&server);
+    for _ in 0..3 {
+        let opened = until("the place is free", || caller.open().ok());
+        let message = scene
+            .client
+            .refused("genome query --panel small --position 100 --alleles 01");
+        says(&message, &["too many queries", "--max-queries"]);
+        drop(opened);
+    }
+}
+
+/// Stands between client and server and alters replies.
+struct Liar {
+    server: GenomeClient<Channel>,
+    lie: fn(&mut Vec<Result<v1::SearchReply, Status>>),
+    opened: fn(&mut v1::Opened),
+}
+
+type Answers = tokio_stream::wrappers::ReceiverStream<Result<v1::SearchReply, Status>>;
+
+#[tonic::async_trait]
+impl Genome for Liar {
+    async fn list_genomes(
+        &self,
+        request: Request<v1::ListGenomesRequest>,
+    ) -> Result<Response<v1::ListGenomesReply>, Status> {
+        self.server.clone().list_genomes(request).await
+    }
+
+    type ListSitesStream = Streaming<v1::SitesReply>;
+
+    async fn list_sites(
+        &self,
+        request: Request<v1::ListSitesRequest>,
+    ) -> Result<Response<Self::ListSitesStream>, Status> {
+        self.server.clone().list_sites(request).await
+    }
+
+    type SearchGenomeStream = Answers;
+
+    async fn search_genome(
+        &self,
+        request: Request<Streaming<v1::SearchRequest>>,
+    ) -> Result<Response<Self::SearchGenomeStream>, Status> {
+        let (metadata, _, mut requests) = request.into_parts();
+        let (asking, asked) = mpsc::channel(1);
+        tokio::spawn(async move {
+            while let Ok(Some(message)) = requests.message().await {
+                if asking.send(message).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let mut request = Request::new(ReceiverStream::new(asked));
+        *request.metadata_mut() = metadata;
+        let mut replies = self
+            .server
+            .clone()
+            .search_genome(request)
+            .await?
+            .into_inner();
+        let (telling, told) = mpsc::channel(10_000);
+        let (lie, opened) = (self.lie, self.opened);
+        tokio::spawn(async move {
+            let mut first = replies.message().await.unwrap().unwrap();
+            if let Some(Reply::Opened(reply)) = &mut first.reply {
+                opened(reply);
+            }
+            telling.send(Ok(first)).await.unwrap();
+            let mut all = Vec::new();
+            while let Ok(Some(reply)) = replies.message().await {
+                all.push(Ok(reply));
+            }
+            lie(&mut all);
+            for reply in all {
+                // A client that has found the lie out takes no more.
+                let _ = telling.send(reply).await;
+            }
+        });
+        Ok(Response::new(ReceiverStream::new(told)))
+    }
+}
+
+fn answers(replies: &mut [Result<v1::SearchReply, Status>]) -> Vec<&mut v1::SearchAnswer> {
+    let answer = |reply| match reply {
+        &mut Ok(v1::SearchReply {
+            reply: Some(Reply::Answer(ref mut answer)),
+        }) => Some(answer),
+        _ => None,
+    };
+    replies.iter_mut().filter_map(answer).collect()
+}
+
+#[test]
+fn a_server_that_lies_about_a_search_is_found_out() {
+    let scene = Scene::new();
+    let server = scene.serve("");
+    let runtime = Runtime::new().unwrap();
+    let query = "genome query --panel small --position 100 --alleles 01010101 --decoys 2";
+    let ask = |lie, opened| {
+        let _context = runtime.enter();
+        let channel = Channel::from_shared(server.url().to_owned()).unwrap();
+        let liar = Liar {
+            server: GenomeClient::new(channel.connect_lazy()),
+            lie,
+            opened,
+        };
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        scene
+            .client
+            .talk_to(&format!("http://{}", listener.local_addr().unwrap()));
+        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+        runtime.spawn(
+            tonic::transport::Server::builder()
+                .add_service(GenomeServer::new(liar))
+                .serve_with_incoming(TcpListenerStream::new(listener)),
+        );
+        scene.client.run(query)
+    };
+    assert_eq!(ask(|_| {}, |_| {}).code, Some(0));
+    type Lie = fn(&mut Vec<Result<v1::SearchReply, Status>>);
+    let lies: [(Lie, &str); 9] = [
+        (|replies| replies.clear(), "ended early"),
+        (|replies| drop(replies.pop()), "ended early"),
+        (|replies| drop(replies.remove(0)), "missing"),
+        (|replies| replies.insert(0, replies[0].clone()), "twice"),
+        (|replies| answers(replies)[0].window = 9, "not asked for"),
+        (
+            |replies| answers(replies)[0].number = u64::MAX,
+            "not asked for",
+        ),
+        (
+            |replies| answers(replies)[0].answer = vec![0; 9].into(),
+            "9 bytes",
+        ),
+        (|replies| replies.push(replies[0].clone()), "after the end"),
+        (
+            |replies| replies.insert(0, Ok(Reply::Opened(v1::Opened::default()).into())),
+            "two beginnings",
+        ),
+    ];
+    for (lie, phrase) in lies {
+        says(&ask(lie, |_| {}).refusal(), &[phrase]);
+    }
+    type Opening = fn(&mut v1::Opened);
+    let openings: [(Opening, &str); 6] = [
+        (|opened| opened.nonce = vec![1; 31].into(), "nonce"),
+        (|opened| opened.rows += 1000, "other numbers"),
+        (|opened| opened.rows = u64::MAX, "rows cannot be searched"),
+        (|opened| opened.symbols = 99, "99 different symbols"),
+        (|opened| opened.symbols = u32::MAX, "no collection has"),
+        (|opened| opened.plan = None, "other numbers"),
+    ];
+    for (opened, phrase) in openings {
+        says(&ask(|_| {}, opened).refusal(), &[phrase]);
+    }
+}
+
+/// What the answers to a query say is no more than its pattern asks: another key reads nothing.
+#[test]
+fn an_answer_says_nothing_to_whom_it_is_not_for() {
+    let scene = Scene::new();
+    let server = scene.serve("");
+    let caller = Caller::to(&server);
+    let (sender, mut replies, opened) = caller.open().unwrap();
+    let plan = Arc::new(plan(&opened));
+    let nonce = nonce(&opened.nonce).unwrap();
+    let wildcards = Pattern::of_alleles("????????").unwrap();
+    let encrypt = || OwnQuery::encrypt(Arc::clone(&plan), &wildcards, &nonce).unwrap();
+    let (own, other) = (encrypt(), encrypt());
+    let bytes = own.encrypted().encode(&plan);
+    sender.try_send(Asked::Query(bytes.into()).into()).unwrap();
+    drop(sender);
+    let mut answers = Vec::new();
+    while let Some(reply) = caller.runtime.block_on(replies.message()).unwrap() {
+        if let Some(Reply::Answer(answer)) = reply.reply {
+            answers.push(Answer::decode(&answer.answer, &plan).unwrap());
+        }
+    }
+    let zeros = |query: &OwnQuery| -> usize {
+        let values = answers.iter().flat_map(|answer| query.values(answer));
+        let tests = values.take(plan.tests() as usize);
+        tests.filter(|&value| value == 0).count()
+    };
+    let distinct: BTreeSet<_> = scene.rows.windows(0, 8).into_iter().collect();
+    assert_eq!(zeros(&own), distinct.len());
+    assert!(zeros(&other) < distinct.len());
+}
