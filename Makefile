@@ -3,15 +3,17 @@
 # there, names what is missing, and keeps the Python checks in a virtual environment.
 
 .DEFAULT_GOAL := help
-# Where make bench-mining looks for data sets.
+# Where make bench-mining and make bench-genome look for data sets.
 BENCH_DATA ?= ../shared/data
-# What Oboro and its peers compute with in make bench-support and make bench-table6.
+# What Oboro and its peers compute with in make bench-genome, make bench-support and make bench-table6.
 BENCH_THREADS ?= 2
 # Options of make bench-alloc that alloc.py and programs.py in fcmalloc/bench both know.
 ALLOC_BENCH ?=
 # Seconds that make fuzz gives each target, or the only one to run.
 FUZZ_SECONDS ?= 5
 FUZZ_TARGET ?=
+# Options of bench/genome.py.
+GENOME_BENCH ?=
 # Options of oboro bench numa.
 NUMA_BENCH ?=
 # Options of oboro bench ssd, and where its figures go.
@@ -20,7 +22,7 @@ SSD_FIGURES ?= $(or $(CARGO_TARGET_DIR),target)/bench-ssd
 # Of the needed memory, what make bench-ssd-budgets gives a server; the summary is about the last.
 SSD_BUDGETS ?= 12.5% 37.5% 50% 62.5% 75% 87.5% 100% 125% 25%
 
-.PHONY: help demo demo-genome bench-alloc bench-engine bench-mining bench-numa bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-numa test-s3 fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
+.PHONY: help demo demo-genome bench-alloc bench-engine bench-genome bench-mining bench-numa bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-numa test-s3 fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -84,6 +86,10 @@ bench-ring: | toolchain-build ## Time the transform and the vector kernels
 
 bench-tasks: | toolchain-build ## Time the scheduler, and show what its orders are worth
 	cargo bench --quiet --locked -p oboro-tasks --bench tasks
+
+bench-genome: build .venv-bench/installed ## Search genomes privately, also on SEAL; GENOME_BENCH=--quick for a minute
+	.venv-bench/bin/python bench/genome.py --oboro "$(OBORO)" --data "$(BENCH_DATA)" \
+	    --threads $(BENCH_THREADS) $(GENOME_BENCH)
 
 bench-ssd: build .venv-bench/installed ## Data larger than memory, swapped and streamed; SSD_BENCH=--quick for minutes
 	"$(OBORO)" bench ssd --json $(SSD_BENCH) | .venv-bench/bin/python bench/ssd_plots.py --out "$(SSD_FIGURES)"

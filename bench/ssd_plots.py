@@ -6,6 +6,9 @@ Copies lines from standard input and writes, as SVG and PNG:
                     Figures 4 to 6 of the paper on secure mining, one for each limit of memory
     resident-*.svg  the server's memory over time, with the limit
     time.svg        the time of a pass over the limit, with a cross for servers that had too little
+    length-*.svg    the time of a search over the length of its pattern, a curve for each device and
+                    mode, one for each limit (--workload genome): Figures 2 and 3 of the paper on
+                    genome search
     budget.svg      the time of a pass and what it reads, streamed, over the share of the needed
                     memory that the server is given
 
@@ -17,6 +20,7 @@ import json
 import sys
 from collections import defaultdict
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import matplotlib
@@ -120,7 +124,7 @@ def mark_missing(drawing: Any, missing: list[Line], color: str) -> None:
 
 def over_limits(modes: list[Line], missing: list[Line], directory: Path) -> None:
     """The times of passes."""
-    figure, drawing = axes("Mining once over the data", "memory in GB", "seconds")
+    figure, drawing = axes("One pass over the questions", "memory in GB", "seconds")
     drawing.set_yscale("log")
     for curve, lines in by_curve(modes + missing).items():
         if lines[0]["mode"] == "memory":
@@ -139,10 +143,28 @@ def over_limits(modes: list[Line], missing: list[Line], directory: Path) -> None
     save(figure, directory, "time")
 
 
+def over_lengths(searches: list[Line], directory: Path) -> None:
+    """The times of searches, for each limit."""
+    limits = sorted({line["limit_bytes"] for line in searches if "limit_bytes" in line})
+    for limit in limits:
+        shown = [line for line in searches if line.get("limit_bytes", limit) == limit]
+        title = f"Searching genomes, memory: {gigabytes(limit)}"
+        figure, drawing = axes(title, "query length in symbols", "seconds")
+        for curve, lines in by_curve(shown).items():
+            times = defaultdict(list)
+            for line in lines:
+                times[line["length"]].append(line["seconds"] / line["searches"])
+            lengths = sorted(times)
+            middle = [median(times[length]) for length in lengths]
+            drawing.plot(lengths, middle, marker="o", label=curve)
+        drawing.set_ylim(bottom=0)
+        save(figure, directory, f"length-{limit // 1_000_000}MB")
+
+
 def over_budgets(memory: Line, streaming: list[Line], directory: Path) -> None:
     """What the memory of a streaming server is worth."""
     figure, (times, reads) = plt.subplots(2, sharex=True, figsize=(8, 6))
-    times.set_title("Mining once over the data, streamed")
+    times.set_title("One pass over the questions, streamed")
     times.set_ylabel("time over all in memory")
     reads.set_ylabel("GB read in a pass")
     reads.set_xlabel("memory given over memory needed")
@@ -176,6 +198,9 @@ def main() -> int:
     modes = [line for line in values if line["bench"] == "ssd mode"]
     missing = [line for line in values if line["bench"] == "ssd left out" and "killed" in line]
     over_limits(modes, missing, arguments.out)
+    # The first pass finds nothing in memory.
+    questions = [line for line in values if line["bench"] == "ssd question" and line["pass"] > 0]
+    over_lengths([line for line in questions if "searches" in line], arguments.out)
     streaming = [line for line in modes if line["mode"] == "streaming"]
     if streaming:
         over_budgets(modes[0], streaming, arguments.out)

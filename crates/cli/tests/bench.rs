@@ -382,6 +382,131 @@ fn numa_speaks_to_people() {
     home.misused("bench numa --nodes 1");
 }
 
+/// Some people's alleles at eight sites, and two sequences.
+fn write_genomes(home: &Home) {
+    let people = 40usize;
+    let names: String = (0..people).map(|number| format!("\tP{number}")).collect();
+    let mut vcf = format!(
+        "##fileformat=VCFv4.2\n##contig=<ID=7>\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT{names}\n"
+    );
+    for site in 0..8 {
+        vcf += &format!("7\t{}\t.\tA\tC\t.\tPASS\t.\tGT", 100 + site);
+        for person in 0..people {
+            vcf += &format!("\t{}|{}", person >> (site % 5) & 1, (person + site) % 2);
+        }
+        vcf += "\n";
+    }
+    home.write("panel.vcf", vcf);
+    let bases = |step: usize| -> String {
+        let base = |place: usize| char::from(b"ACGT"[place * place / step % 4]);
+        (0..300).map(base).collect()
+    };
+    home.write("a.fa", format!(">a\n{}\n", bases(3)));
+    home.write("b.fa", format!(">b\n{}\n", bases(7)));
+}
+
+const GENOME: &str = "bench genome --omni panel.vcf --lambda a.fa --ecoli b.fa --runs 2 --threads 2 --max-haplotypes 0";
+
+#[test]
+fn genomes_are_searched_and_reported() {
+    let home = home();
+    write_genomes(&home);
+    fs::create_dir(home.path("out")).unwrap();
+    let printed = lines(&home, &format!("{GENOME} --export out"));
+    let (summary, lines) = printed.split_last().unwrap();
+    assert_eq!(summary["bench"], "genome");
+    assert_eq!(summary["verified"], true);
+    let searches: Vec<_> = lines
+        .iter()
+        .filter(|line| line["bench"] == "genome search")
+        .inspect(|line| {
+            assert_eq!(line["source"], "file", "{line}");
+            assert_eq!(line["verified"], true, "{line}");
+            assert!(line["server_ms"].as_f64() <= line["call_ms"].as_f64());
+            let bytes = ["sent_bytes", "received_bytes"].map(|it| line[it].as_u64().unwrap());
+            assert_eq!(line["bytes"], bytes[0] + bytes[1]);
+        })
+        .collect();
+    let asked: Vec<_> = searches
+        .iter()
+        .map(|line| {
+            (
+                line["collection"].as_str(),
+                line["question"].as_str(),
+                line["length"].as_u64(),
+            )
+        })
+        .collect();
+    let (panel, exact) = (Some("panel"), Some("exact"));
+    let expected = [
+        (panel, exact, Some(8)),
+        (panel, Some("count"), Some(8)),
+        (panel, Some("within 2"), Some(8)),
+        (panel, Some("longest"), Some(8)),
+        (Some("lambda"), exact, Some(32)),
+        (Some("ecoli"), exact, Some(32)),
+    ];
+    assert_eq!(asked, expected);
+    assert_eq!(summary["panel_server_ms"], searches[0]["server_ms"]);
+    assert_eq!(summary["panel_bytes"], searches[0]["bytes"]);
+    let seconds = searches[5]["server_ms"].as_f64().unwrap() / 1e3;
+    assert_eq!(summary["ecoli_server_seconds"], seconds);
+    // Peers search the haplotypes that were searched.
+    assert_eq!(home.read("out/haplotypes.u8").len(), 80 * 8);
+    let query = home.read("out/query.u8");
+    let haplotypes = home.read("out/haplotypes.u8");
+    assert!(haplotypes.chunks(8).any(|haplotype| haplotype == query));
+    let left = fs::read_dir(home.path("tmp")).unwrap().count();
+    assert_eq!(left, 0, "temporary files are left behind");
+    says(
+        &home.refused(&format!("{GENOME} --export out")),
+        &["haplotypes.u8 exists already"],
+    );
+}
+
+#[test]
+fn genomes_too_short_to_search_are_refused() {
+    let home = home();
+    write_genomes(&home);
+    home.write("a.fa", ">a\nACGT\n");
+    says(
+        &home.refused(GENOME),
+        &["lambda has 4 bases", "at least 32"],
+    );
+}
+
+const GENOMES_LARGER_THAN_MEMORY: &str = "bench ssd --workload genome --haplotypes 3000 --sites 600 --positions 2 --threads 2 --runs 1 --mode streaming --limit 160MiB";
+
+#[test]
+fn ssd_searches_genomes_in_memory_and_streamed() {
+    let home = home();
+    let printed = lines(&home, GENOMES_LARGER_THAN_MEMORY);
+    let (summary, lines) = printed.split_last().unwrap();
+    assert_eq!(summary["workload"], "genome");
+    assert_eq!(summary["haplotypes"], 3000);
+    assert_eq!(summary["verified"], true);
+    let modes = summary["modes"].as_array().unwrap();
+    let measured: Vec<_> = modes.iter().map(|mode| mode["mode"].clone()).collect();
+    assert_eq!(measured, ["memory", "streaming"]);
+    for mode in measured {
+        let asked: Vec<_> = lines
+            .iter()
+            .filter(|line| line["bench"] == "ssd question" && line["mode"] == mode)
+            .map(|line| {
+                assert_eq!(line["verified"], true, "{line}");
+                let fields = ["pass", "length", "searches", "packed_bytes"];
+                fields.map(|field| line[field].as_u64().unwrap())
+            })
+            .collect();
+        let pass = |number| [16, 64, 256].map(|length| [number, length, 2, 2 * 375 * length]);
+        assert_eq!(asked, [pass(0), pass(1)].concat());
+    }
+    let left = fs::read_dir(home.path("tmp")).unwrap().count();
+    assert_eq!(left, 0, "temporary files are left behind");
+    let narrow = "bench ssd --workload genome --sites 255";
+    says(&home.refused(narrow), &["--sites", "256"]);
+}
+
 const LARGER_THAN_MEMORY: &str =
     "bench ssd --items 5 --transactions 9000 --threads 2 --runs 1 --limit 160MiB";
 
@@ -469,7 +594,7 @@ fn ssd_speaks_to_people() {
         &[
             "all in memory: first pass",
             "queue",
-            "all supports equal the plaintext's",
+            "all answers equal the plaintext's",
             "left out: swap, nowhere",
             "left out: streaming, nowhere",
         ],

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// The processor's name, or its architecture where it has none.
 pub fn processor() -> String {
@@ -57,6 +58,14 @@ pub fn bytes_below(directory: &Path) -> io::Result<u64> {
         };
         Ok(sum + bytes)
     })
+}
+
+/// Whether there is a program of this name that tells its version.
+pub fn runs(program: &str) -> bool {
+    let mut command = Command::new(program);
+    let quiet = command.arg("--version").stdout(Stdio::null());
+    let ended = quiet.stdin(Stdio::null()).stderr(Stdio::null()).status();
+    ended.is_ok_and(|status| status.success())
 }
 
 /// The bytes in the first line `name: … kB`.

@@ -3,9 +3,11 @@
 //! Data are made from a seed, the server is a process of its own over loopback, and everything
 //! lies in a temporary directory that goes away with the measurement.
 
+mod genome;
 mod itemsets;
 mod machine;
 mod numa;
+mod profile;
 mod read;
 mod server;
 mod ssd;
@@ -25,6 +27,7 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Benchmark {
+    Genome(genome::Arguments),
     Numa(numa::Arguments),
     Read(read::Arguments),
     Ssd(ssd::Arguments),
@@ -33,6 +36,7 @@ enum Benchmark {
 
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     match &arguments.benchmark {
+        Benchmark::Genome(arguments) => genome::run(arguments, output),
         Benchmark::Numa(arguments) => numa::run(arguments, output),
         Benchmark::Read(arguments) => read::run(arguments, output),
         Benchmark::Ssd(arguments) => ssd::run(arguments, output),

@@ -2,27 +2,27 @@
 
 mod amount;
 mod device;
+mod genomes;
 mod interrupt;
 mod limit;
-mod profile;
+mod mining;
 mod sampler;
 mod session;
 mod swap;
 
 use super::machine;
-use super::server::Server;
-use super::workload::{NAME, Shape, Workload, temporary_directory};
+use super::workload::{Shape, temporary_directory};
 use crate::Outcome;
 use crate::output::{Failure, Output, bytes, seconds};
 use amount::Amount;
 use clap::ValueEnum;
 use device::{Device, DirectRead, Source};
+use genomes::{Genomes, Panel};
 use interrupt::Interrupt;
 use limit::Limits;
-use oboro_client::upload;
-use oboro_store::Policy;
+use mining::{Level, Mining};
 use serde::Serialize;
-use session::{Conditions, Figures, Killed, Level, Mining, segments};
+use session::{Conditions, Figures, Killed, Sessions, Workload};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -38,7 +38,7 @@ const QUARTER: Amount = Amount::Percent(25.0);
 /// Linux's default, and no reading ahead.
 const PAGE_CLUSTERS: [u8; 2] = [3, 0];
 
-/// Mine data larger than memory: all of it in memory, swapped by the kernel, and streamed by Oboro.
+/// Mine or search data larger than memory: all of it in memory, swapped by the kernel, and streamed by Oboro.
 ///
 /// Transactions in the manner of Quest are encrypted and uploaded to a server process of this command, as
 /// many as make about 1 GB of ciphertext, in the shape of the papers' experiment. Then servers are mined
@@ -47,6 +47,10 @@ const PAGE_CLUSTERS: [u8; 2] = [3, 0];
 /// again with 0; and one in such a group with --memory, which reads from that device. Every second the
 /// disk's queue and the server's memory, faults and processor time are sampled. Every support is compared
 /// with plaintext.
+///
+/// With --workload genome a made-up panel of about 1 GB is searched at random sites instead, with patterns of 16,
+/// 64 and 256 symbols. In memory and with swap all these windows of the panel are kept prepared; a server that
+/// streams reads them from the device as they are needed.
 ///
 /// Swap and control groups need root. What is not possible here is left out, which is said. Ctrl-C
 /// undoes everything first. Files lie in the system's temporary directory, which TMPDIR changes, and in
@@ -69,7 +73,7 @@ pub struct Arguments {
     #[arg(long, value_name = "PATH[=SIZE]")]
     device: Vec<Device>,
     /// The memory that a server may have, or a share of what all in memory needs; may be given again, the
-    /// last one is for the summary [default: 0.2, 0.4 and 0.6 GB and 25%].
+    /// last one is for the summary [default: 0.2, 0.4 and 0.6 GB and 25%, for genomes 25%].
     #[arg(long, value_name = "SIZE|N%")]
     limit: Vec<Amount>,
     /// What is measured besides all in memory; may be given again [default: both].
@@ -77,56 +81,141 @@ pub struct Arguments {
     mode: Vec<Mode>,
     #[command(flatten)]
     shape: Shape<30, 4_800_000>,
+    /// Rows of the panel [default: 200000, or 100000 with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    haplotypes: Option<u32>,
+    /// Columns of the panel [default: 40000, or 10000 with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    sites: Option<u32>,
+    /// Patterns of each length.
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..))]
+    positions: u16,
     /// Passes over the data after the first one [default: 3, or 2 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     runs: Option<u16>,
 }
 
-#[derive(Clone, Copy, Serialize, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
     /// Counting all itemsets, length by length.
     Mining,
+    /// Searching a panel of genomes, by the length of patterns.
+    Genome,
+}
+
+/// The data that are larger than memory.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Data {
+    Mining {
+        items: u32,
+        transactions: u64,
+        max_len: usize,
+        seed: u64,
+    },
+    Genome(Panel),
+}
+
+impl fmt::Display for Data {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mining {
+                items,
+                transactions,
+                max_len,
+                ..
+            } => write!(
+                f,
+                "{transactions} transactions × {items} items, itemsets up to length {max_len}"
+            ),
+            Self::Genome(panel) => write!(
+                f,
+                "{} haplotypes × {} sites, searched at {} positions for each length",
+                panel.haplotypes, panel.sites, panel.positions
+            ),
+        }
+    }
 }
 
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let interrupt = Interrupt::watch()?;
+    let directory = temporary_directory()?;
     match arguments.workload {
-        Kind::Mining => mine(arguments, &interrupt, output),
+        Kind::Mining => {
+            let workload = arguments.shape.workload();
+            // Whether there are itemsets of that length, before the work.
+            workload.itemsets()?;
+            let transactions = workload.generate()?;
+            let levels = Level::all(&workload, &transactions)?;
+            let bundle = directory.path().join("bench.oboro");
+            let mining = Mining {
+                dataset: workload.encrypt(&transactions, &bundle, output)?,
+                threads: workload.threads,
+                levels,
+            };
+            drop(transactions);
+            let data = Data::Mining {
+                items: workload.items,
+                transactions: workload.transactions,
+                max_len: workload.max_len,
+                seed: workload.seed,
+            };
+            measure(
+                arguments,
+                &mining,
+                data,
+                directory.path(),
+                &interrupt,
+                output,
+            )
+        }
+        Kind::Genome => {
+            let panel = arguments.panel();
+            panel.check()?;
+            let genomes = Genomes::new(panel, &directory.path().join("made"))?;
+            let data = Data::Genome(genomes.panel());
+            measure(
+                arguments,
+                &genomes,
+                data,
+                directory.path(),
+                &interrupt,
+                output,
+            )
+        }
     }
 }
 
-fn mine(arguments: &Arguments, interrupt: &Interrupt, output: Output) -> Outcome {
-    let workload = arguments.shape.workload();
-    // Whether there are itemsets of that length, before the work.
-    workload.itemsets()?;
-    let directory = temporary_directory()?;
-    let transactions = workload.generate()?;
-    let levels = Level::all(&workload, &transactions)?;
-    let bundle = directory.path().join("bench.oboro");
-    let dataset = workload.encrypt(&transactions, &bundle, output)?;
-    drop(transactions);
+/// In all settings, with files in the directory `base`.
+fn measure(
+    arguments: &Arguments,
+    workload: &dyn Workload,
+    data: Data,
+    base: &Path,
+    interrupt: &Interrupt,
+    output: Output,
+) -> Outcome {
     let experiment = Experiment {
         arguments,
-        mining: Mining {
-            dataset: &dataset,
-            threads: workload.threads,
+        sessions: Sessions {
+            workload,
+            threads: arguments.shape.workload().threads,
             passes: arguments.passes(),
-            levels,
             interrupt,
             output,
         },
-        base: directory.path(),
-        store: directory.path().join("store"),
+        base,
+        store: base.join("store"),
     };
     let measured = experiment.measure();
     // Not that some connection broke.
     interrupt.check()?;
-    let summary = Summary::new(arguments, &workload, &experiment, measured?)?;
+    let summary = Summary::new(data, &experiment, measured?)?;
     output.result(&summary, || summary.text())?;
     match summary.verified {
         true => Ok(()),
-        false => Err("supports differ from those of the plaintext; this is a defect of Oboro, please report it with the command".into()),
+        false => Err("answers differ from those of the plaintext; this is a defect of Oboro, please report it with the command".into()),
     }
 }
 
@@ -248,10 +337,10 @@ impl LeftOut {
     }
 }
 
-/// The dataset on a server, to be mined in all settings.
+/// The data on a server, to be asked about in all settings.
 struct Experiment<'e> {
     arguments: &'e Arguments,
-    mining: Mining<'e>,
+    sessions: Sessions<'e>,
     /// The temporary directory.
     base: &'e Path,
     /// In it.
@@ -269,9 +358,9 @@ struct Measured {
 
 impl Experiment<'_> {
     fn measure(&self) -> Result<Measured, Failure> {
-        self.publish(&self.store)?;
+        self.sessions.publish(&self.store)?;
         let here = Device::in_directory(self.base);
-        let memory = self.mining.measure(Conditions {
+        let memory = self.sessions.measure(Conditions {
             setting: Setting::memory(),
             store: &self.store,
             disk: here.disk(),
@@ -301,27 +390,16 @@ impl Experiment<'_> {
         Ok(measured)
     }
 
-    /// Uploads to a store in this directory.
-    fn publish(&self, store: &Path) -> Outcome {
-        let server = Server::start(store, self.mining.threads, Policy::default(), None)?;
-        let guard = self.mining.interrupt.guard(server.id());
-        let connection = server.connect()?;
-        upload(&connection, self.mining.dataset.bundle(), NAME, &|_, _| {})?;
-        drop((connection, guard));
-        server.stop()?;
-        Ok(())
-    }
-
     /// With each limit, as the kernel does it.
     fn swap(&self, device: &Device, measured: &mut Measured) -> Outcome {
         let setting = Setting::on(device, Mode::Swap, None);
         // Pages that are in memory again keep their places for a while.
         let room = 2 * measured.needed_bytes;
-        let swap = match Swap::on(device, room, self.mining.interrupt) {
+        let swap = match Swap::on(device, room, self.sessions.interrupt) {
             Ok(swap) => swap,
             Err(because) => return self.leave_out(setting.to_string(), because, measured),
         };
-        self.mining.output.result(&swap, || swap.text())?;
+        self.sessions.output.result(&swap, || swap.text())?;
         for limit in measured.limits.clone() {
             for page_cluster in PAGE_CLUSTERS {
                 let setting = Setting {
@@ -331,7 +409,7 @@ impl Experiment<'_> {
                 };
                 let figures = || {
                     let _set = PageCluster::set(page_cluster)?;
-                    self.mining.measure(Conditions {
+                    self.sessions.measure(Conditions {
                         setting: setting.clone(),
                         store: &self.store,
                         disk: device.disk(),
@@ -365,13 +443,13 @@ impl Experiment<'_> {
             Err(error) => return self.leave_out(setting.to_string(), error.to_string(), measured),
         };
         let store = directory.path().join("store");
-        self.publish(&store)?;
+        self.sessions.publish(&store)?;
         for limit in measured.limits.clone() {
             let setting = Setting {
                 limit_bytes: Some(limit),
                 ..setting.clone()
             };
-            let direct_read = match DirectRead::measure(device, &segments(&store)?) {
+            let direct_read = match DirectRead::measure(device, &self.sessions.files(&store)?) {
                 Ok(direct_read) => Some(direct_read),
                 Err(because) => {
                     self.leave_out(
@@ -383,7 +461,7 @@ impl Experiment<'_> {
                 }
             };
             let figures = self.limits(device, &setting, measured).and_then(|limits| {
-                self.mining.measure(Conditions {
+                self.sessions.measure(Conditions {
                     setting: setting.clone(),
                     store: &store,
                     disk: device.disk(),
@@ -426,7 +504,7 @@ impl Experiment<'_> {
         setting: Setting,
         measured: &mut Measured,
     ) -> Outcome {
-        self.mining.interrupt.check()?;
+        self.sessions.interrupt.check()?;
         match figures {
             Ok(figures) => measured.modes.push(figures),
             Err(failure) => self.note(LeftOut::server(setting, &failure), measured)?,
@@ -439,7 +517,7 @@ impl Experiment<'_> {
     }
 
     fn note(&self, note: LeftOut, measured: &mut Measured) -> Outcome {
-        self.mining.output.result(&note, || note.text())?;
+        self.sessions.output.result(&note, || note.text())?;
         measured.left_out.push(note);
         Ok(())
     }
@@ -451,11 +529,25 @@ impl Arguments {
         self.runs.unwrap_or(default)
     }
 
+    fn panel(&self) -> Panel {
+        let (haplotypes, sites) = match self.quick {
+            true => (100_000, 10_000),
+            false => (200_000, 40_000),
+        };
+        Panel {
+            haplotypes: self.haplotypes.unwrap_or(haplotypes),
+            sites: self.sites.unwrap_or(sites),
+            positions: self.positions,
+            seed: self.shape.workload().seed,
+        }
+    }
+
     /// In bytes, that of the summary last.
     fn limits(&self, needed_bytes: u64) -> Vec<u64> {
-        let amounts = match (self.limit.as_slice(), self.quick) {
-            ([], true) => vec![QUARTER],
-            ([], false) => PAPER_LIMITS.into_iter().chain([QUARTER]).collect(),
+        let papers = self.workload == Kind::Mining && !self.quick;
+        let amounts = match (self.limit.as_slice(), papers) {
+            ([], false) => vec![QUARTER],
+            ([], true) => PAPER_LIMITS.into_iter().chain([QUARTER]).collect(),
             (given, _) => given.to_vec(),
         };
         let bytes = |amount: Amount| amount.bytes(needed_bytes);
@@ -500,18 +592,16 @@ struct Summary {
     bench: &'static str,
     workload: Kind,
     quick: bool,
-    items: u32,
-    transactions: u64,
-    max_len: usize,
+    #[serde(flatten)]
+    data: Data,
     runs: u16,
-    seed: u64,
     threads: usize,
     cpu: String,
     /// All files of a server.
     stored_bytes: u64,
     /// The peak of the server that has all in memory.
     needed_bytes: u64,
-    /// Whether all supports of all passes equal the plaintext's.
+    /// Whether all answers of all passes equal the plaintext's.
     verified: bool,
     budget_bytes: u64,
     /// Of the streaming server.
@@ -531,12 +621,8 @@ struct Summary {
 }
 
 impl Summary {
-    fn new(
-        arguments: &Arguments,
-        workload: &Workload,
-        experiment: &Experiment<'_>,
-        measured: Measured,
-    ) -> Result<Self, Failure> {
+    fn new(data: Data, experiment: &Experiment<'_>, measured: Measured) -> Result<Self, Failure> {
+        let arguments = experiment.arguments;
         let stored_bytes = machine::bytes_below(&experiment.store)
             .map_err(|error| format!("cannot tell the size of the store: {error}; try again"))?;
         let [memory, swap, streaming] =
@@ -552,12 +638,9 @@ impl Summary {
             bench: "ssd",
             workload: arguments.workload,
             quick: arguments.quick,
-            items: workload.items,
-            transactions: workload.transactions,
-            max_len: workload.max_len,
+            data,
             runs: arguments.passes(),
-            seed: workload.seed,
-            threads: workload.threads.get(),
+            threads: experiment.sessions.threads.get(),
             cpu: machine::processor(),
             stored_bytes,
             needed_bytes: measured.needed_bytes,
@@ -578,15 +661,13 @@ impl Summary {
     fn text(&self) -> String {
         let time = |s: f64| seconds(Duration::from_secs_f64(s));
         let verdict = match self.verified {
-            true => "all supports equal the plaintext's",
-            false => "supports DIFFER from the plaintext's",
+            true => "all answers equal the plaintext's",
+            false => "answers DIFFER from the plaintext's",
         };
         let mut text = format!(
-            "\n{} transactions × {} items, itemsets up to length {}, {} threads on {}\n\
+            "\n{}, {} threads on {}\n\
              {} stored, {} of memory needed\n{verdict}\n\n",
-            self.transactions,
-            self.items,
-            self.max_len,
+            self.data,
             self.threads,
             self.cpu,
             bytes(self.stored_bytes),
@@ -642,6 +723,7 @@ mod tests {
     fn the_last_limit_is_that_of_the_summary() {
         let limits = |line| arguments(line).limits(4000);
         assert_eq!(limits("--quick"), [1000]);
+        assert_eq!(limits("--workload genome"), [1000]);
         assert_eq!(limits(""), [200_000_000, 400_000_000, 600_000_000, 1000]);
         assert_eq!(limits("--quick --limit 2KB --limit 75%"), [2000, 3000]);
     }

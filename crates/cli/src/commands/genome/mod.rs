@@ -3,6 +3,8 @@
 mod collections;
 mod search;
 
+pub use search::search_plaintext;
+
 use crate::Outcome;
 use crate::output::Output;
 use clap::Subcommand;

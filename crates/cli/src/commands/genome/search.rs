@@ -211,7 +211,7 @@ fn ask(question: &Question, asking: &AskingArguments, output: Output) -> Outcome
 }
 
 /// What a search of the plaintext finds.
-fn search_plaintext(collections: &Collections, question: &Question) -> Result<Found, Failure> {
+pub fn search_plaintext(collections: &Collections, question: &Question) -> Result<Found, Failure> {
     let symbols = question.pattern.symbols();
     let rows = match &question.r#where {
         Where::Panel { name, place, .. } => {

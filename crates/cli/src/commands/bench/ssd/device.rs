@@ -1,6 +1,7 @@
 //! Where ciphertext or swap lies: a directory or a block device, and how fast it reads directly.
 
 use super::limit::Limits;
+use crate::commands::bench::machine::runs;
 use bytesize::ByteSize;
 use serde::Serialize;
 use serde_json::Value;
@@ -161,14 +162,6 @@ impl DirectRead {
             _ => Err(failed(problem(&ended.stderr))),
         }
     }
-}
-
-/// Whether there is a program of this name that tells its version.
-pub fn runs(program: &str) -> bool {
-    let mut command = Command::new(program);
-    let quiet = command.arg("--version").stdout(Stdio::null());
-    let ended = quiet.stdin(Stdio::null()).stderr(Stdio::null()).status();
-    ended.is_ok_and(|status| status.success())
 }
 
 fn fio(mut command: Command, files: &[PathBuf]) -> Command {

@@ -1,18 +1,17 @@
-//! One server in one setting, mined from a cold start on.
+//! One server in one setting, asked from a cold start on.
 
 use super::device::{DirectRead, Disk};
 use super::interrupt::Interrupt;
 use super::limit::{Groups, Limits};
-use super::profile::Profiler;
 use super::sampler::{ProcessCounters, Sampler};
 use super::swap::SmallPages;
 use super::{LeftOut, Mode, Setting};
+use crate::Outcome;
+use crate::commands::bench::profile::Profile;
 use crate::commands::bench::server::{Server, this_program};
-use crate::commands::bench::workload::{Run, Workload, plaintext_supports};
 use crate::commands::bench::{machine, median};
 use crate::output::{Failure, Output, bytes, seconds};
 use oboro_client::Connection;
-use oboro_mining::{Bitmap, Dataset, Itemset, Transactions};
 use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
 use std::error::Error;
@@ -21,41 +20,61 @@ use std::fs::{self, File};
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How long a server is watched at least.
-const PROFILED: Duration = Duration::from_secs(2);
-/// Ciphertext has residues of 28 bits on disk.
-const RESIDUE_BITS: u64 = 28;
+/// What every server is asked, and of which data.
+pub trait Workload {
+    /// Gives the data to a server in this new directory.
+    fn publish(&self, store: &Path, interrupt: &Interrupt) -> Outcome;
+    /// What its files are called that hold the data, after the last dot.
+    fn extension(&self) -> &'static str;
+    /// What a server is told besides what all are.
+    fn server_options(&self, setting: &Setting) -> Vec<String>;
+    /// The questions of a pass.
+    fn questions(&self) -> usize;
+    /// Asks question number `number`; later ones are longer.
+    fn ask(&self, number: usize, connection: &Connection) -> Result<Asked, Failure>;
+}
 
-/// What every server is asked, as Apriori asks if all itemsets are frequent: all itemsets of each length.
-pub struct Mining<'e> {
-    pub dataset: &'e Dataset,
+/// A question, and what it took.
+pub struct Asked {
+    /// Of its itemsets or patterns.
+    pub length: usize,
+    pub amount: Amount,
+    pub elapsed: Duration,
+    /// Of that, at the server.
+    pub server: Duration,
+    /// What the question needs of the data, as they are stored.
+    pub packed_bytes: u64,
+    /// Whether the answer is right.
+    pub verified: bool,
+}
+
+/// Of what a question has how many.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Amount {
+    Itemsets(usize),
+    Searches(usize),
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Itemsets(count) => write!(f, "{count} itemsets"),
+            Self::Searches(count) => write!(f, "{count} searches"),
+        }
+    }
+}
+
+/// Servers that are asked the same.
+pub struct Sessions<'e> {
+    pub workload: &'e dyn Workload,
     pub threads: NonZeroUsize,
-    /// Passes over the data after the first, which finds nothing in memory.
+    /// Passes over the questions after the first, which finds nothing in memory.
     pub passes: u16,
-    pub levels: Vec<Level>,
     pub interrupt: &'e Interrupt,
     pub output: Output,
-}
-
-/// All itemsets of one length, with their supports in plaintext.
-pub struct Level {
-    itemsets: Vec<Itemset>,
-    supports: Vec<u64>,
-}
-
-impl Level {
-    /// Those of all lengths up to the workload's.
-    pub fn all(workload: &Workload, transactions: &Transactions) -> Result<Vec<Self>, Failure> {
-        let bitmap = Bitmap::new(transactions);
-        let level = |max_len| {
-            let itemsets = workload.itemsets_of_length(max_len)?;
-            let supports = plaintext_supports(&bitmap, &itemsets, workload.threads);
-            Ok(Self { itemsets, supports })
-        };
-        (1..=workload.max_len).map(level).collect()
-    }
 }
 
 /// Where and how a server runs.
@@ -80,11 +99,11 @@ pub struct Figures {
     first_pass_seconds: f64,
     /// The median.
     pub pass_seconds: f64,
-    /// Of counting the longest itemsets: the median.
+    /// Of the longest question: the median.
     query_seconds: f64,
-    /// While the longest itemsets were counted.
+    /// During the longest question.
     pub read_bytes_per_second: f64,
-    /// The packed ciphertext that they need, over the time they took.
+    /// The packed data that it needs, over the time it took.
     packed_bytes_per_second: f64,
     /// Of a pass, on average.
     pass_read_bytes: f64,
@@ -104,14 +123,25 @@ struct Question<'s> {
     /// 0 is the first.
     pass: u16,
     length: usize,
-    itemsets: usize,
+    #[serde(flatten)]
+    amount: Amount,
     seconds: f64,
     server_seconds: f64,
     /// From disks, by the server, swapped ones among them.
     read_bytes: u64,
-    /// The ciphertext that the question needs, as it is stored.
+    /// What the question needs of the data, as they are stored.
     packed_bytes: u64,
     verified: bool,
+}
+
+/// Where a server's processors spend their time.
+#[derive(Serialize)]
+struct Profiled<'s> {
+    bench: &'static str,
+    #[serde(flatten)]
+    setting: &'s Setting,
+    #[serde(flatten)]
+    profile: Profile,
 }
 
 /// The kernel ended a server in a control group.
@@ -126,11 +156,12 @@ impl fmt::Display for Killed {
 
 impl Error for Killed {}
 
-impl Mining<'_> {
-    /// Starts a server, mines again and again, and ends it.
+impl Sessions<'_> {
+    /// Starts a server, asks it again and again, and ends it.
     pub fn measure(&self, conditions: Conditions<'_>) -> Result<Figures, Failure> {
         self.interrupt.check()?;
-        forget(conditions.store)
+        self.files(conditions.store)
+            .and_then(|files| forget(&files))
             .map_err(|error| format!("cannot read the store anew: {error}; try again"))?;
         let groups = conditions.limits.impose()?;
         let figures =
@@ -153,7 +184,7 @@ impl Mining<'_> {
             groups.command(this_program()?.as_os_str()),
             conditions.store,
             self.threads,
-            &setting.server_options(),
+            &self.server_options(setting),
         )?;
         drop(small_pages);
         let guard = self.interrupt.guard(server.id());
@@ -182,7 +213,25 @@ impl Mining<'_> {
         })
     }
 
-    /// All levels, one after the other.
+    /// Gives the data to a server in this new directory.
+    pub fn publish(&self, store: &Path) -> Outcome {
+        self.workload.publish(store, self.interrupt)
+    }
+
+    /// Those that the workload needs, besides what all servers have.
+    fn server_options(&self, setting: &Setting) -> Vec<String> {
+        // A question's place may be free only after its answer has arrived.
+        let mut options = vec!["--max-queries".to_owned(), "2".to_owned()];
+        options.extend(self.workload.server_options(setting));
+        options
+    }
+
+    /// The files of a store that hold the data, in order.
+    pub fn files(&self, store: &Path) -> io::Result<Vec<PathBuf>> {
+        files_named(store, self.workload.extension())
+    }
+
+    /// All questions, one after the other.
     fn pass<'s>(
         &self,
         number: u16,
@@ -190,20 +239,20 @@ impl Mining<'_> {
         process: u32,
         setting: &'s Setting,
     ) -> Result<Vec<Question<'s>>, Failure> {
-        let questions = self.levels.iter().map(|level| {
+        let questions = (0..self.workload.questions()).map(|question| {
             let before = read_bytes(process)?;
-            let run = Run::measure(connection, self.dataset, &level.itemsets, self.threads)?;
+            let asked = self.workload.ask(question, connection)?;
             let question = Question {
                 bench: "ssd question",
                 setting,
                 pass: number,
-                length: level.itemsets[0].len(),
-                itemsets: level.itemsets.len(),
-                seconds: run.elapsed().as_secs_f64(),
-                server_seconds: run.server().as_secs_f64(),
+                length: asked.length,
+                amount: asked.amount,
+                seconds: asked.elapsed.as_secs_f64(),
+                server_seconds: asked.server.as_secs_f64(),
                 read_bytes: read_bytes(process)?.saturating_sub(before),
-                packed_bytes: self.packed_bytes(run.limbs()),
-                verified: run.supports == level.supports,
+                packed_bytes: asked.packed_bytes,
+                verified: asked.verified,
             };
             self.output.result(&question, || question.text())?;
             Ok(question)
@@ -211,32 +260,29 @@ impl Mining<'_> {
         questions.collect()
     }
 
-    /// Of all columns.
-    fn packed_bytes(&self, limbs: u64) -> u64 {
-        let manifest = self.dataset.manifest();
-        let slots = manifest.block_count() * manifest.parameters.degree() as u64;
-        manifest.columns as u64 * slots * limbs * RESIDUE_BITS / 8
-    }
-
-    /// Mines on for the profiler, which takes a moment to begin and wants some samples.
+    /// Asks on for the profiler.
     fn profile(
         &self,
         connection: &Connection,
         process: u32,
         setting: &Setting,
     ) -> Result<(), Failure> {
-        let profile = Profiler::start(process).and_then(|profiler| {
-            let begun = Instant::now();
-            while begun.elapsed() < PROFILED {
-                for level in &self.levels {
-                    Run::measure(connection, self.dataset, &level.itemsets, self.threads)
-                        .map_err(|failure| failure.to_string())?;
-                }
+        let profile = Profile::of(process, || {
+            for question in 0..self.workload.questions() {
+                self.workload.ask(question, connection)?;
             }
-            profiler.finish(setting.clone())
+            Ok(())
         });
         match profile {
-            Ok(profile) => self.output.result(&profile, || profile.text()),
+            Ok(profile) => {
+                let profiled = Profiled {
+                    bench: "ssd profile",
+                    setting,
+                    profile,
+                };
+                let text = || profiled.profile.text(&setting.to_string());
+                self.output.result(&profiled, text)
+            }
             Err(because) => {
                 let left_out = LeftOut::new(format!("profile of {setting}"), because);
                 self.output.result(&left_out, || left_out.text())
@@ -253,9 +299,9 @@ impl Question<'_> {
         };
         let time = |s: f64| seconds(Duration::from_secs_f64(s));
         format!(
-            "{}: {pass:<10}  {} itemsets of length {}  {:>9}, {} read\n",
+            "{}: {pass:<10}  {} of length {}  {:>9}, {} read\n",
             self.setting,
-            self.itemsets,
+            self.amount,
             self.length,
             time(self.seconds),
             bytes(self.read_bytes)
@@ -295,7 +341,7 @@ impl Figures {
     fn text(&self) -> String {
         let time = |s: f64| seconds(Duration::from_secs_f64(s));
         format!(
-            "{}: {} a pass, {} the first; {}/s of ciphertext, {}/s read; {} resident at most\n",
+            "{}: {} a pass, {} the first; {}/s of data, {}/s read; {} resident at most\n",
             self.setting,
             time(self.pass_seconds),
             time(self.first_pass_seconds),
@@ -306,36 +352,24 @@ impl Figures {
     }
 }
 
-impl Setting {
-    /// Those that the mode needs, besides what all servers have.
-    fn server_options(&self) -> Vec<String> {
-        // A question's place may be free only after its answer has arrived.
-        let mut options = vec!["--max-queries".to_owned(), "2".to_owned()];
-        if let (Mode::Streaming, Some(limit)) = (self.mode, self.limit_bytes) {
-            options.extend(["--memory".to_owned(), format!("{limit}B")]);
-        }
-        options
-    }
-}
-
-/// The files of a store that hold ciphertext, in order.
-pub fn segments(store: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut segments = Vec::new();
+/// The files of a store with this extension, in order.
+fn files_named(store: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
     for entry in fs::read_dir(store)? {
         let path = entry?.path();
         match path.is_dir() {
-            true => segments.extend(self::segments(&path)?),
-            false if path.extension().is_some_and(|kind| kind == "seg") => segments.push(path),
+            true => files.extend(files_named(&path, extension)?),
+            false if path.extension().is_some_and(|kind| kind == extension) => files.push(path),
             false => {}
         }
     }
-    segments.sort();
-    Ok(segments)
+    files.sort();
+    Ok(files)
 }
 
-/// Drops what the page cache has of the ciphertext.
-fn forget(store: &Path) -> io::Result<()> {
-    for path in segments(store)? {
+/// Drops what the page cache has of these files.
+fn forget(files: &[PathBuf]) -> io::Result<()> {
+    for path in files {
         let file = File::open(path)?;
         // What is not written yet would stay.
         file.sync_all()?;
@@ -376,7 +410,7 @@ mod tests {
             setting: &setting,
             pass: 0,
             length,
-            itemsets: 1,
+            amount: Amount::Itemsets(1),
             seconds,
             server_seconds: seconds,
             read_bytes,
@@ -397,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_found_at_any_depth() {
+    fn files_are_found_at_any_depth() {
         let store = tempfile::tempdir().unwrap();
         let inner = store.path().join("segments/x");
         fs::create_dir_all(&inner).unwrap();
@@ -406,21 +440,7 @@ mod tests {
         }
         fs::write(store.path().join("catalogue"), "").unwrap();
         let expected = [inner.join("0.seg"), inner.join("1.seg")];
-        assert_eq!(segments(store.path()).unwrap(), expected);
-        forget(store.path()).unwrap();
-    }
-
-    #[test]
-    fn only_streaming_is_told_its_memory() {
-        let options = |mode| {
-            let setting = Setting {
-                mode,
-                limit_bytes: Some(5),
-                ..Setting::memory()
-            };
-            setting.server_options().join(" ")
-        };
-        assert_eq!(options(Mode::Swap), "--max-queries 2");
-        assert_eq!(options(Mode::Streaming), "--max-queries 2 --memory 5B");
+        assert_eq!(files_named(store.path(), "seg").unwrap(), expected);
+        forget(&expected).unwrap();
     }
 }

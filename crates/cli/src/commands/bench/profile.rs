@@ -1,12 +1,16 @@
 //! Where a process spends its processors' time, as `perf` tells.
 
-use super::Setting;
-use super::device::runs;
+use super::machine::runs;
+use crate::Outcome;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
+
+/// How long a process is watched at least: `perf` takes a moment to begin and wants some samples.
+const WATCHED: Duration = Duration::from_secs(2);
 
 /// Samples a second and processor.
 const FREQUENCY: &str = "499";
@@ -14,7 +18,7 @@ const FREQUENCY: &str = "499";
 const LEAST: f64 = 0.5;
 
 /// `perf`, watching a process.
-pub struct Profiler {
+struct Profiler {
     directory: TempDir,
     recording: Child,
     counting: Child,
@@ -23,9 +27,6 @@ pub struct Profiler {
 /// Shares of the time, the largest first.
 #[derive(Serialize)]
 pub struct Profile {
-    bench: &'static str,
-    #[serde(flatten)]
-    setting: Setting,
     /// `None` where the processor does not count.
     instructions_per_cycle: Option<f64>,
     libraries: Vec<Share>,
@@ -40,9 +41,20 @@ struct Share {
     share: f64,
 }
 
+impl Profile {
+    /// Watches a process while `work` is done again and again, or says why it cannot.
+    pub fn of(process: u32, mut work: impl FnMut() -> Outcome) -> Result<Self, String> {
+        let profiler = Profiler::start(process)?;
+        let begun = Instant::now();
+        while begun.elapsed() < WATCHED {
+            work().map_err(|failure| failure.to_string())?;
+        }
+        profiler.finish()
+    }
+}
+
 impl Profiler {
-    /// Watches a process from now on, or says why it cannot.
-    pub fn start(process: u32) -> Result<Self, String> {
+    fn start(process: u32) -> Result<Self, String> {
         if !runs("perf") {
             return Err("perf does not run here (Debian: linux-perf)".to_owned());
         }
@@ -72,7 +84,7 @@ impl Profiler {
         })
     }
 
-    pub fn finish(self, setting: Setting) -> Result<Profile, String> {
+    fn finish(self) -> Result<Profile, String> {
         let Self {
             directory,
             recording,
@@ -93,8 +105,6 @@ impl Profiler {
         }
         let counts = std::fs::read_to_string(counts(&directory)).unwrap_or_default();
         Ok(Profile {
-            bench: "ssd profile",
-            setting,
             instructions_per_cycle: instructions_per_cycle(&counts),
             libraries: by_library(&functions),
             functions: functions
@@ -170,13 +180,11 @@ fn instructions_per_cycle(counts: &str) -> Option<f64> {
 }
 
 impl Profile {
-    pub fn text(&self) -> String {
+    /// Of what `whose` did.
+    pub fn text(&self, whose: &str) -> String {
         let ratio = self.instructions_per_cycle;
         let ratio = ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
-        let mut text = format!(
-            "profile  {}: {ratio} instructions per cycle\n",
-            self.setting
-        );
+        let mut text = format!("profile  {whose}: {ratio} instructions per cycle\n");
         for function in self.functions.iter().take(8) {
             let name = function.function.as_deref().unwrap_or_default();
             let percent = 100.0 * function.share;
