@@ -329,8 +329,8 @@ fn who_needs_larger_buffers_than_there_is_memory_for_harms_nobody_else() {
         let refused = tier(&store).ensure_buffers(bytes).is_err();
         assert_eq!(refused, bytes > 4096);
         let of_limb = parts(2).into_iter().filter(|part| part.limb == limb);
-        let (stream, heard) = stream(&snapshot, of_limb.collect(), vec![0..2]).unwrap();
-        assert_eq!(group(&heard), 0);
+        let (stream, heard) = stream(&snapshot, of_limb.collect(), vec![0..1, 0..2]).unwrap();
+        assert_eq!(group(&heard) + group(&heard), 1);
         assert_eq!(stream.reads().panels, 2 * u64::from(COLUMNS));
     }
 }
