@@ -145,12 +145,13 @@ fn what_was_uploaded_is_mined_whatever_the_server_has_here() {
 fn segments_of_several_chunks_are_stored_and_fetched() {
     for setting in Setting::all() {
         let owner = &setting.owner;
-        owner.write_fimi("rows.dat", &random_baskets(40_000, 20, 96));
+        owner.write_fimi("rows.dat", &random_baskets(150_000, 20, 96));
         let server = setting.serve("cache", "");
         setting.encrypt_and_upload();
         drop(server);
         // Chunks have eight mebibytes.
-        assert!(fs::metadata(setting.segment()).unwrap().len() > 16 << 20);
+        let bytes = fs::metadata(setting.segment()).unwrap().len();
+        assert!(bytes > 16 << 20, "{bytes}");
         let _server = setting.serve("empty", "");
         owner.json(&format!("{MINE} rows.dat"));
     }

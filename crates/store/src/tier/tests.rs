@@ -329,9 +329,8 @@ fn who_needs_larger_buffers_than_there_is_memory_for_harms_nobody_else() {
         let refused = tier(&store).ensure_buffers(bytes).is_err();
         assert_eq!(refused, bytes > 4096);
         let of_limb = parts(2).into_iter().filter(|part| part.limb == limb);
-        let groups = std::iter::once(0..2).collect();
-        let (stream, heard) = stream(&snapshot, of_limb.collect(), groups).unwrap();
-        assert_eq!(group(&heard), 0);
+        let (stream, heard) = stream(&snapshot, of_limb.collect(), vec![0..1, 0..2]).unwrap();
+        assert_eq!(group(&heard) + group(&heard), 1);
         assert_eq!(stream.reads().panels, 2 * u64::from(COLUMNS));
     }
 }
@@ -357,11 +356,16 @@ fn a_panic_while_a_panel_is_built_is_its_error() {
 
 #[test]
 fn what_was_read_through_the_systems_cache_does_not_stay_there() {
+    use rustix::fs::{Advice, fadvise};
     use rustix::io::{Errno, ReadWriteFlags, preadv2};
     let directory = TempDir::new().unwrap();
     let written = bundle(&directory.path().join("bundle"), &two_limbs(), &BLOCKS);
     let segment = written.open_segment(0).unwrap();
-    segment.file(0).sync_all().unwrap();
+    // Single pages from here on, which go one by one: larger ones of the cache may reach beyond a panel.
+    let file = segment.file(0);
+    file.sync_all().unwrap();
+    forget_cached(file, 0, file.metadata().unwrap().len());
+    fadvise(&**file, 0, None, Advice::Random).unwrap();
     let place = segment.panel_place(0, 0);
     let segment = StreamedSegment {
         number: 0,
@@ -390,12 +394,12 @@ fn what_was_read_through_the_systems_cache_does_not_stay_there() {
         println!("skipped: the system does not say what its cache has");
         return;
     }
-    // The kernel keeps pages that somebody works with at this moment.
-    let is_forgotten = |_| {
+    // To ask may bring it back.
+    let is_gone = |_| {
         segment.forget_cached(place);
         is_cached() == Some(false)
     };
-    assert!((0..100).any(is_forgotten));
+    assert!((0..10).any(is_gone));
 }
 
 fn tier(store: &Store) -> &Arc<Tier> {
