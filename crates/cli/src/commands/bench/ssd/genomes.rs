@@ -87,8 +87,8 @@ impl Genomes {
             let first = random.random_range(0..=panel.sites - length as u32) as usize;
             let row = random.random_range(0..panel.haplotypes) as usize;
             let change = match random.random() {
-                true => Change::Some,
-                false => Change::None,
+                true => Change::EveryThird,
+                false => Change::Nothing,
             };
             let sites = first..first + length;
             Known::in_panel(&collections, NAME, sites, row, change, Asking::EXACT)
