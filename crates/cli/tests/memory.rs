@@ -85,6 +85,28 @@ fn a_server_stays_within_its_memory() {
 }
 
 #[test]
+fn a_server_of_object_storage_stays_within_its_memory() {
+    // More is for what is on its way to and from the objects, which have eight segments of 14 panels of a
+    // mebibyte: two chunks or more each. Nothing stays on disk here.
+    let ciphertext = 36;
+    let given = BESIDES + 96 + ciphertext;
+    let operator = Home::new();
+    let url = format!("file://{}", operator.path("objects").display());
+    let server = operator.serve_from(
+        &url,
+        &format!("--cache cache --cache-size 0B {}", options(96 + ciphertext)),
+    );
+    let owner = owner_of(&server, 8, 7);
+    let object = operator.find("objects/segments", "00000007.seg");
+    assert!(object.metadata().unwrap().len() > 12 * MIB);
+    let levels = mine(&owner, &server, "1%");
+    assert!(levels.iter().all(|level| number(level, "read_panels") > 0));
+    let peak = server.peak_bytes();
+    println!("{given} MiB given, {} taken at most", peak / MIB);
+    assert!(peak <= given * MIB * 11 / 10, "{peak} bytes of {given} MiB");
+}
+
+#[test]
 fn a_container_with_no_more_memory_is_enough() {
     let given = BESIDES + 24;
     let Some(group) = MemoryGroup::of(given * MIB) else {

@@ -141,6 +141,21 @@ fn what_was_uploaded_is_mined_whatever_the_server_has_here() {
     }
 }
 
+#[test]
+fn segments_of_several_chunks_are_stored_and_fetched() {
+    for setting in Setting::all() {
+        let owner = &setting.owner;
+        owner.write_fimi("rows.dat", &random_baskets(40_000, 20, 96));
+        let server = setting.serve("cache", "");
+        setting.encrypt_and_upload();
+        drop(server);
+        // Chunks have eight mebibytes.
+        assert!(fs::metadata(setting.segment()).unwrap().len() > 16 << 20);
+        let _server = setting.serve("empty", "");
+        owner.json(&format!("{MINE} rows.dat"));
+    }
+}
+
 /// The operator hears which object it is.
 fn names_the_object(server: &Server) {
     let is_named = || server.log().contains("00000000.seg").then_some(());
@@ -224,15 +239,18 @@ fn a_server_out_of_reach_is_told_and_comes_back() {
     let server = setting.serve("cache", "");
     setting.encrypt_and_upload();
     drop(server);
-    let _server = setting.serve("empty", "--moment-cache 0");
+    let server = setting.serve("empty", "--moment-cache 0");
     setting.s3.as_mut().unwrap().stop();
-    let said = setting.owner.refused(&format!("{MINE} rows.dat"));
-    says(&said, &["s3://bucket", "cannot be reached"]);
-    let refused = setting.owner.run("delete rows");
-    says(
-        &refused.refusal(),
-        &["cannot be reached", "catalogue.sqlite"],
-    );
+    for line in [&format!("{MINE} rows.dat"), "delete rows"] {
+        let said = setting.owner.run(line).refusal();
+        says(&said, &["cannot be reached", "operator"]);
+        assert!(!said.contains("s3://"), "{said}");
+    }
+    until("the log names the objects", || {
+        let log = server.log();
+        let named = ["00000000.seg", "catalogue.sqlite"];
+        named.iter().all(|name| log.contains(name)).then_some(())
+    });
     let start = format!("serve --data {} --cache third", setting.url());
     says(
         &setting.operator.run(&start).refusal(),

@@ -129,3 +129,19 @@ fn damage_in_any_directory_is_named_and_mended_from_a_backup() {
     owner.talk_to(server.url());
     owner.json(MINE);
 }
+
+#[test]
+fn a_part_of_a_striped_segment_is_not_called_damaged() {
+    let (_owner, operator, server) = published();
+    server.kill();
+    let inspect = |directory: &str, option: &str| {
+        let path = segment(&operator, directory);
+        format!("inspect {} {option}", path.display())
+    };
+    assert_eq!(operator.json(&inspect("data", ""))["columns"], 8);
+    for (directory, option) in [("data", "--verify"), ("second", ""), ("third", "--verify")] {
+        let told = operator.refused(&inspect(directory, option));
+        says(&told, &["several directories", "oboro scrub"]);
+        assert!(!told.contains("damaged"), "{told}");
+    }
+}

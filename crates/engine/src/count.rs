@@ -28,6 +28,10 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use thiserror::Error;
 
+/// The most units of one count: what is kept for each, here and by those who bring it in, takes about 200
+/// bytes, and a count of more would read its columns hundreds of times.
+const MOST_UNITS: usize = 1 << 18;
+
 /// A count that could not be done.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
@@ -40,6 +44,11 @@ pub enum EngineError {
     Limbs { wanted: usize, limbs: usize },
     #[error("the dataset has no blocks to count; upload it again")]
     Empty,
+    #[error(
+        "the itemsets have so little room in memory together that they would be counted in {wanted} pieces, more \
+         than {most}; ask for fewer at a time, or have the server given more memory (--memory)"
+    )]
+    Units { wanted: usize, most: usize },
 }
 
 /// Some moments of a plan over one group of blocks, lent by the workspace that they were computed in.
@@ -138,7 +147,8 @@ impl<S: Source> Count<S> {
     /// yet.
     ///
     /// # Errors
-    /// More limbs than there are, a source without blocks.
+    /// More limbs than there are, a source without blocks, a plan of so many runs that its units would take
+    /// much memory.
     ///
     /// # Panics
     /// If the source has residues on a node that is none of these.
@@ -154,6 +164,13 @@ impl<S: Source> Count<S> {
         let last = segments.last().ok_or(EngineError::Empty)?;
         let blocks = last.first_block + last.blocks;
         let groups = segments_of_groups(&segments, source.parameters().group_blocks());
+        let wanted = groups.len() * plan.runs().len();
+        if wanted > MOST_UNITS {
+            return Err(EngineError::Units {
+                wanted,
+                most: MOST_UNITS,
+            });
+        }
         let nodes = distances.nodes();
         // So that every node ends on small tasks.
         let groups_of_whole_tiles = groups.len().saturating_sub(nodes) as u64;

@@ -1,6 +1,6 @@
 //! Moments agree with their definition, whatever the question, the segments and the threads.
 
-use oboro_engine::{Count, Factor, Outcome, Plan, Segment, Source, Step, Workspace};
+use oboro_engine::{Count, EngineError, Factor, Outcome, Plan, Segment, Source, Step, Workspace};
 use oboro_fcmalloc::{Arena, Backing};
 use oboro_machine::{Distances, Seat, Topology};
 use oboro_ring::moment::{Itemsets, MomentIndex};
@@ -316,6 +316,46 @@ fn counts_nothing_on_no_blocks() {
     )
     .err();
     assert!(error.unwrap().to_string().contains("no blocks"));
+}
+
+/// Blocks without end, of which nobody needs a panel.
+struct Endless(Parameters);
+
+impl Source for Endless {
+    fn parameters(&self) -> &Parameters {
+        &self.0
+    }
+
+    fn columns(&self) -> u32 {
+        30
+    }
+
+    fn segments(&self) -> Vec<Segment> {
+        let blocks = self.0.group_blocks() << 12;
+        let first_block = 0;
+        vec![Segment {
+            first_block,
+            blocks,
+        }]
+    }
+
+    fn panel(&self, _: usize, _: usize, _: Factor) -> Result<Arc<Panel>, StoreError> {
+        unreachable!("nothing is counted")
+    }
+}
+
+#[test]
+fn a_question_in_too_many_pieces_is_refused() {
+    let pairs = (0..30).flat_map(|a| (a + 1..30).flat_map(move |b| [a, b]));
+    let itemsets = Itemsets::new(2, pairs.collect(), 30).unwrap();
+    let index = MomentIndex::new(&itemsets);
+    let plan = Plan::within(&index, 1, 0..index.len(), 3);
+    let source = Arc::new(Endless(Parameters::new(11, 1, 12_289).unwrap()));
+    let error = Count::new(source, plan, &Distances::one_node())
+        .err()
+        .unwrap();
+    assert!(matches!(error, EngineError::Units { .. }), "{error}");
+    assert!(error.to_string().contains("--memory"), "{error}");
 }
 
 /// A count of several tasks: five groups.

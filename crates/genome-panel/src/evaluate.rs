@@ -7,7 +7,7 @@
 //! an encryption of 0 under the query's public key, its values are hidden by uniform noise, and only
 //! then it is cut to the bits that are needed. The proof is in `docs/cryptography.md`, "Genome search".
 //!
-//! What is drawn is drawn for one query, from one seed of the operating system, and never kept.
+//! What is drawn is drawn for one query and window, from a seed of their own, and never kept.
 
 use crate::rows::Window;
 use oboro_genome::wire::{Answer, EncryptedQuery};
@@ -100,28 +100,44 @@ impl Evaluation {
         query: EncryptedQuery,
         nonce: &Seed,
     ) -> Result<Self, getrandom::Error> {
-        let mut seed = Zeroizing::new([0; 32]);
-        getrandom::fill(&mut *seed)?;
+        let mut randomness = Zeroizing::new([0; 32]);
+        getrandom::fill(&mut *randomness)?;
+        let evaluation =
+            Self::with_randomness(plan, window, multiplicity, query, nonce, &randomness);
+        Ok(evaluation)
+    }
+
+    fn with_randomness(
+        plan: Arc<Plan>,
+        window: Arc<Window>,
+        multiplicity: Multiplicity,
+        query: EncryptedQuery,
+        nonce: &Seed,
+        randomness: &[u8; 32],
+    ) -> Self {
+        let seeds = query.ciphertexts.iter().map(|ciphertext| &ciphertext.seed);
+        let seeds: Vec<&Seed> = seeds.chain([nonce]).collect();
+        let purpose: Vec<_> = seeds.iter().map(|seed| &seed.0).collect();
+        let seed = oboro_sample::seed(randomness, &purpose);
         let mut rng = ChaCha20Rng::from_seed(*seed);
         rng.set_stream(ORDER);
         let tests = tests(&plan, &window, multiplicity, &mut rng);
         let basis = plan.ring().basis();
-        let seeds = query.ciphertexts.iter().map(|ciphertext| &ciphertext.seed);
-        let masks = seeds.chain([nonce]).map(|seed| {
+        let masks = seeds.into_iter().map(|seed| {
             let mut mask = vec![0; basis.degree() * basis.limbs().len()];
             for (limb, out) in mask.chunks_exact_mut(basis.degree()).enumerate() {
                 mask::expand(seed, basis, limb, out);
             }
             mask
         });
-        Ok(Self {
+        Self {
             masks: masks.collect(),
             plan,
             window,
             tests,
             seed,
             query,
-        })
+        }
     }
 
     /// How query and answers lie in polynomials.
@@ -368,7 +384,42 @@ impl Noise {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Rows;
+    use oboro_genome::Question;
+    use oboro_genome::wire::Ciphertext;
     use oboro_ring::{Basis, Scaled};
+
+    #[test]
+    fn a_generator_that_repeats_itself_repeats_a_seed_only_with_the_query() {
+        let question = Question::new(5, 2, 3, Kind::Match { within: 0 }).unwrap();
+        let plan = Arc::new(Plan::new(question).unwrap());
+        let window = Arc::new(Window::new(Rows::new(5, 1, vec![1, 2, 3])));
+        let basis = plan.ring().basis();
+        let polynomial = vec![0; basis.degree() * basis.limbs().len()];
+        let seed = |of_query: u8, nonce: u8, randomness: u8| {
+            let ciphertext = Ciphertext {
+                seed: Seed([of_query; 32]),
+                residues: polynomial.clone(),
+            };
+            let query = EncryptedQuery {
+                ciphertexts: vec![ciphertext; plan.ciphertexts()],
+                public_key: polynomial.clone(),
+            };
+            let evaluation = Evaluation::with_randomness(
+                Arc::clone(&plan),
+                Arc::clone(&window),
+                Multiplicity::Once,
+                query,
+                &Seed([nonce; 32]),
+                &[randomness; 32],
+            );
+            *evaluation.seed
+        };
+        assert_eq!(seed(1, 2, 3), seed(1, 2, 3));
+        for other in [seed(4, 2, 3), seed(1, 4, 3), seed(1, 2, 4)] {
+            assert_ne!(seed(1, 2, 3), other);
+        }
+    }
 
     #[test]
     fn noise_is_uniform_and_has_one_value_modulo_all_limbs() {

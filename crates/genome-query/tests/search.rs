@@ -72,22 +72,24 @@ struct Case {
 }
 
 fn cases() -> impl Strategy<Value = Case> {
-    (2u8..=5, 1usize..30).prop_flat_map(|(symbols, length)| {
+    // The symbol behind those that a query asks for is the unknown one.
+    (2u8..=10, any::<bool>(), 1usize..30).prop_flat_map(|(asked, unknown, length)| {
+        let symbols = asked + u8::from(unknown);
         let row = prop::collection::vec(0..symbols, length);
         let rows = prop::collection::vec(row, 1..60);
         // Mostly cut from a row, so that there is something to find.
         let query = (
             any::<prop::sample::Index>(),
-            prop::collection::vec((0u8..12, 0..symbols), length),
+            prop::collection::vec((0u8..12, 0..asked), length),
         );
-        (Just(symbols), rows, query).prop_map(|(symbols, mut rows, (from, noise))| {
+        (Just(symbols), rows, query).prop_map(move |(symbols, mut rows, (from, noise))| {
             let source = from.get(&rows).clone();
             let query = source.iter().zip(noise);
             let query = query
                 .map(|(&symbol, (kind, other))| match kind {
                     0 => None,
                     1 => Some(other),
-                    _ => Some(symbol),
+                    _ => Some(symbol).filter(|&symbol| symbol < asked),
                 })
                 .collect();
             rows.push(source);

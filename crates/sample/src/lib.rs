@@ -59,6 +59,21 @@ pub fn centred_binomial(seed: &[u8; 32], out: &mut [i32]) {
     }
 }
 
+/// The seed of what is drawn for one `purpose`: `SHAKE256("oboro v1 seed" ‖ randomness ‖ purpose)`. A
+/// generator that repeats its randomness, as after a rolled-back virtual machine, repeats a seed only
+/// together with the purpose.
+pub fn seed(randomness: &[u8; 32], purpose: &[&[u8; 32]]) -> Zeroizing<[u8; 32]> {
+    let mut xof = Shake256::default();
+    xof.update(b"oboro v1 seed");
+    xof.update(randomness);
+    for part in purpose {
+        xof.update(*part);
+    }
+    let mut seed = Zeroizing::new([0; 32]);
+    xof.finalize_xof().read(&mut *seed);
+    seed
+}
+
 /// A uniform number below `bound`: the high word of a product with a random word, but for the words
 /// that would make some numbers likelier (Lemire, ACM TOMACS 29, 2019).
 ///

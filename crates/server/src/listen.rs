@@ -290,7 +290,7 @@ fn open(options: &Options, budget: Option<u64>, nodes: Vec<u32>) -> Result<Store
             None => Store::open_on(options.data.clone(), placement),
         }
     };
-    match open(nodes) {
+    let store = match open(nodes) {
         Err(StoreError::Placement { source })
             if options.placement.is_none() && options.placements.is_empty() =>
         {
@@ -298,7 +298,14 @@ fn open(options: &Options, budget: Option<u64>, nodes: Vec<u32>) -> Result<Store
             open(Vec::new())
         }
         store => store,
+    }?;
+    if store.unnamed_objects() > 0 {
+        tracing::warn!(
+            objects = store.unnamed_objects(),
+            "object storage has segments that the catalogue does not name; they stay: an older catalogue was restored, or they are of uploads to another cache"
+        );
     }
+    Ok(store)
 }
 
 /// Tells watchers that nothing is served any more and ends their calls, which the server would wait

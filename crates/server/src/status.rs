@@ -46,6 +46,7 @@ pub(crate) fn of_engine(error: &EngineError) -> Status {
         EngineError::Limbs { .. } | EngineError::Empty => {
             Status::invalid_argument(error.to_string())
         }
+        EngineError::Units { .. } => Status::resource_exhausted(error.to_string()),
     }
 }
 

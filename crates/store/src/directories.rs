@@ -122,6 +122,14 @@ impl Directories {
         Ok(Self { paths })
     }
 
+    /// Whether a segment's file is in a directory of a store of several, over which its panels may be
+    /// striped.
+    pub fn stripe(segment: &Path) -> bool {
+        let directory = fs::canonicalize(segment);
+        let directory = directory.iter().find_map(|path| path.ancestors().nth(3));
+        directory.is_some_and(|path| matches!(Mark::of(path), Ok(Some(_))))
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.paths.len()

@@ -449,7 +449,8 @@ impl StoreError {
 }
 
 impl StoreError {
-    /// The message for somebody whose machine this is not: without the paths of files here.
+    /// The message for somebody whose machine this is not: without the paths of files here, and without the
+    /// place of objects.
     pub fn without_paths(&self) -> String {
         match self {
             Self::Damaged { subject, fault, .. } => {
@@ -463,6 +464,16 @@ impl StoreError {
             Self::Io { action, source, .. } => format!(
                 "could not {action} a file of the store: {source}. Ask the operator, whose log names the file."
             ),
+            Self::Unavailable { .. } => {
+                "the server's object storage cannot be reached. Nothing is lost; try again later. If it stays so, ask \
+                 the operator, whose log names the object and the cause."
+                    .to_owned()
+            }
+            Self::OtherServer { .. } => {
+                "another server writes to the object storage of this one, which publishes and deletes nothing any \
+                 more. Ask the operator to let only one server write there."
+                    .to_owned()
+            }
             _ => self.to_string(),
         }
     }
@@ -519,7 +530,17 @@ mod tests {
             path: path(),
             source,
         };
-        for error in [unreadable, StoreError::DiskFull { path: path() }] {
+        let url = || "file:///srv/store".to_owned();
+        let unavailable = StoreError::Unavailable {
+            object: url(),
+            cause: "no route".into(),
+        };
+        for error in [
+            unreadable,
+            StoreError::DiskFull { path: path() },
+            unavailable,
+            StoreError::OtherServer { url: url() },
+        ] {
             assert!(error.to_string().contains("/srv/store"));
             assert!(!error.without_paths().contains("/srv/store"), "{error}");
         }

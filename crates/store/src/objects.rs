@@ -5,7 +5,7 @@
 
 mod cache;
 
-pub(crate) use cache::{Cache, CachedSegment, object_of};
+pub(crate) use cache::{Cache, CachedSegment, object_of, segment_of};
 
 use crate::error::StoreError;
 use object_store::aws::AmazonS3Builder;
@@ -34,7 +34,7 @@ const PERMIT: u64 = 4096;
 const CHUNK: u64 = 8 << 20;
 /// Pieces of one object: S3 takes ten thousand.
 const CHUNKS: u64 = 9000;
-/// Chunks on their way at a time.
+/// Chunks in memory at a time, of the one object that is written at a time.
 const CHUNKS_AT_A_TIME: usize = 4;
 /// Characters of a cause that are shown: some servers send pages.
 const MOST_SHOWN: usize = 300;
@@ -90,13 +90,15 @@ pub(crate) struct Objects {
     prefix: String,
     url: String,
     room: Arc<Semaphore>,
+    /// Of who writes an object from a file.
+    turn: Arc<Semaphore>,
     /// There until it is dropped.
     runtime: Option<Runtime>,
 }
 
 impl Objects {
-    /// Bytes that fetches under way take: what arrives, and what it is put together into.
-    pub(crate) const BUFFERS: u64 = 2 * IN_FLIGHT;
+    /// Bytes that requests under way take: what arrives, what it is put together into, and what is written.
+    pub(crate) const BUFFERS: u64 = 2 * IN_FLIGHT + CHUNKS_AT_A_TIME as u64 * CHUNK;
 
     /// The objects below a URL, `s3://BUCKET/PREFIX` or `file:///DIRECTORY`. Nothing is asked yet.
     ///
@@ -149,6 +151,7 @@ impl Objects {
             prefix: prefix.into(),
             url: url.into(),
             room: Arc::new(Semaphore::new((IN_FLIGHT / PERMIT) as usize)),
+            turn: Arc::new(Semaphore::new(1)),
             runtime: Some(runtime),
         })
     }
@@ -234,13 +237,15 @@ impl Objects {
     /// Writes a file's bytes as an object, over one that is there.
     pub(crate) fn put_file(&self, name: &str, mut file: File) -> Result<(), Trouble> {
         let (store, path) = (Arc::clone(&self.store), self.path(name));
+        let turn = Arc::clone(&self.turn);
         self.wait(async move {
+            let _turn = turn.acquire().await;
             let unread = |error: std::io::Error| Trouble::Unreachable(error.to_string());
             let length = file.metadata().map_err(unread)?.len();
             let failed = |error| Trouble::of(&error);
             let chunk = CHUNK.max(length.div_ceil(CHUNKS));
             let mut next = move || -> Result<Vec<u8>, Trouble> {
-                let mut bytes = Vec::new();
+                let mut bytes = Vec::with_capacity(chunk.min(length) as usize + 1);
                 let read = (&mut file).take(chunk).read_to_end(&mut bytes);
                 read.map_err(unread).map(|_| bytes)
             };

@@ -392,6 +392,13 @@ impl SegmentHeader {
         Layout::new(parameters.log_degree(), limbs, columns, blocks).map(|layout| layout.header)
     }
 
+    /// The length of the header of the segment that `manifest` names as its `index`-th.
+    pub(crate) fn bytes_of(manifest: &Manifest, index: u32) -> u64 {
+        let blocks = manifest.segments[index as usize].blocks;
+        Self::bytes(&manifest.parameters, manifest.columns, blocks)
+            .expect("a manifest names segments that can be")
+    }
+
     /// Checks that these are the bytes of the header of the segment that `manifest` names as its
     /// `index`-th.
     ///

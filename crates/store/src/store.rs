@@ -378,6 +378,16 @@ impl Store {
         Self::open_with(location, placement, Some(Arc::new(tier)))
     }
 
+    /// How many objects of segments in object storage the catalogue did not name when the store was opened:
+    /// of uploads that other servers had, or newer than a catalogue that was restored from an old copy. They
+    /// stay.
+    pub fn unnamed_objects(&self) -> usize {
+        self.shared
+            .remote
+            .as_ref()
+            .map_or(0, |remote| remote.unnamed)
+    }
+
     fn open_with(
         location: Location,
         placement: Placement,
@@ -391,11 +401,11 @@ impl Store {
         }
         ensure_directories(location.directories().home())?;
         let elsewhere = "directory for the store";
-        let shared = Shared::open(location, Added::Welcome, placement, tier, elsewhere)?;
+        let mut shared = Shared::open(location, Added::Welcome, placement, tier, elsewhere)?;
         for datasets in shared.directories.of_datasets() {
             ensure_directory(&datasets)?;
         }
-        sweep_all(&shared)?;
+        sweep_all(&mut shared)?;
         shared.fill_reserve();
         Ok(Self {
             shared: Arc::new(shared),
@@ -888,7 +898,10 @@ impl SegmentReceiver {
             .and_then(|()| self.put_object());
         // From here on nothing may cancel the upload in between.
         let _state = self.shared.state();
-        self.check_cancelled()?;
+        if let Err(cancelled) = self.check_cancelled() {
+            self.take_back_object();
+            return Err(cancelled);
+        }
         match verified {
             Ok(()) => {
                 self.publish_names()?;
@@ -918,6 +931,13 @@ impl SegmentReceiver {
         let partial = &self.partials[0];
         let file = File::open(partial).map_err(io_error("open", partial))?;
         remote.put_segment(self.manifest.dataset, self.index, file)
+    }
+
+    /// Removes what [`put_object`](Self::put_object) has written.
+    fn take_back_object(&self) {
+        if let Some(remote) = &self.shared.remote {
+            remote.take_back_segment(self.manifest.dataset, self.index);
+        }
     }
 
     fn check_cancelled(&self) -> Result<(), StoreError> {
@@ -1032,13 +1052,14 @@ fn holds_anything(directory: &Path) -> Result<bool, StoreError> {
         .any(|name| name.parse::<DatasetId>().is_ok()))
 }
 
-/// Removes every file that no row of the catalogue names.
-fn sweep_all(shared: &Shared) -> Result<(), StoreError> {
-    let state = shared.state();
+/// Removes every file that no row of the catalogue names, and the objects of what was deleted.
+fn sweep_all(shared: &mut Shared) -> Result<(), StoreError> {
+    let state = shared.state.get_mut();
+    let state = state.unwrap_or_else(PoisonError::into_inner);
     let is_cache = shared.remote.is_some();
     let mut directories = shared.directories.paths();
-    directories.try_for_each(|directory| sweep_directory(&state, directory, is_cache))?;
-    let Some(remote) = &shared.remote else {
+    directories.try_for_each(|directory| sweep_directory(state, directory, is_cache))?;
+    let Some(remote) = &mut shared.remote else {
         return Ok(());
     };
     remote.sweep(&state.catalogue)?;

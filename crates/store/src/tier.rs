@@ -55,14 +55,22 @@ pub(crate) struct Tier {
     state: Mutex<State>,
     /// By directory.
     readers: Vec<Reader>,
-    /// The bytes of each of their buffers; 0 before the first dataset.
-    buffer_bytes: Mutex<usize>,
+    buffers: Mutex<Buffers>,
     /// To the thread that expands masks for those who leave.
     left_behind: Sender<LeftBehind>,
 }
 
 /// Masks that there is room for since somebody has left.
 type LeftBehind = (Arc<Tier>, VecDeque<Load>);
+
+/// The readers' buffers.
+#[derive(Default)]
+struct Buffers {
+    /// The bytes of each, as the largest panels of all datasets need them; 0 before the first dataset.
+    bytes: usize,
+    /// None: they could not be made.
+    are_there: bool,
+}
 
 struct State {
     ledger: Ledger,
@@ -227,7 +235,7 @@ impl Tier {
             arenas: arenas.collect::<Result<_, _>>()?,
             state: Mutex::new(state),
             readers: (0..directories).map(|_| Reader::idle()).collect(),
-            buffer_bytes: Mutex::default(),
+            buffers: Mutex::default(),
             left_behind,
         })
     }
@@ -263,24 +271,32 @@ impl Tier {
         })
     }
 
-    /// Makes the readers' buffers as large as this, unless they are larger: as many as have room in what
-    /// there is for them.
+    /// Makes the readers' buffers as large as this, unless they are larger. Where that is refused, those
+    /// that were there are made again.
     fn ensure_buffers(&self, bytes: usize) -> Result<(), StoreError> {
-        let mut present = lock(&self.buffer_bytes);
-        if *present >= bytes {
+        let mut buffers = lock(&self.buffers);
+        if buffers.are_there && buffers.bytes >= bytes {
             return Ok(());
         }
-        // Those that could not be replaced are so next time.
-        *present = 0;
+        let needed = bytes.max(buffers.bytes);
+        if let Err(source) = self.provide(needed) {
+            buffers.are_there = buffers.bytes > 0 && self.provide(buffers.bytes).is_ok();
+            return Err(StoreError::Reader { source });
+        }
+        *buffers = Buffers {
+            bytes: needed,
+            are_there: true,
+        };
+        Ok(())
+    }
+
+    /// Gives the readers as many buffers of so many bytes as have room in what there is for them.
+    fn provide(&self, bytes: usize) -> io::Result<()> {
         let share = Self::buffers(self.readers.len()) as usize / self.readers.len();
         let count = share / Panel::footprint(bytes.div_ceil(size_of::<u32>()));
         let count = NonZero::new(count).unwrap_or(NonZero::<usize>::MIN);
         let mut readers = self.readers.iter();
-        readers
-            .try_for_each(|reader| reader.provide(count, bytes))
-            .map_err(|source| StoreError::Reader { source })?;
-        *present = bytes;
-        Ok(())
+        readers.try_for_each(|reader| reader.provide(count, bytes))
     }
 
     /// Begins to bring in one unit of a plan after another.

@@ -6,7 +6,7 @@ use crate::output::{Failure, Output, bytes};
 use oboro_client::{NodePages, Placement};
 use oboro_mining::Dataset;
 use oboro_rlwe::{KeyCheck, MasterKey, NORM_LIMIT, PEAK_LIMIT};
-use oboro_store::{Bundle, Segment};
+use oboro_store::{Bundle, Directories, Segment, StoreError};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::fs::File;
@@ -83,10 +83,30 @@ fn key(arguments: &Arguments, path: &Path) -> Result<Value, Failure> {
     Ok(json!({ "kind": "key file", "key_check": key.check().to_string() }))
 }
 
+/// What a file lacks is not damage where the others of its segment may have it.
+fn elsewhere(path: &Path) -> Failure {
+    format!(
+        "{} has not all of its segment: it is in a store of several directories, over which panels are striped; \
+         check the store as a whole with oboro scrub DIR,DIR",
+        path.display()
+    )
+    .into()
+}
+
 fn segment(arguments: &Arguments, path: &Path) -> Result<Value, Failure> {
-    let segment = Segment::open(path)?;
+    let segment = match Segment::open(path) {
+        Err(StoreError::Damaged { .. }) if Directories::stripe(path) => {
+            return Err(elsewhere(path));
+        }
+        opened => opened?,
+    };
     if arguments.verify {
-        segment.verify()?;
+        match segment.verify() {
+            Err(StoreError::Damaged { .. }) if Directories::stripe(path) => {
+                return Err(elsewhere(path));
+            }
+            verified => verified?,
+        }
     }
     let description = segment.description();
     Ok(json!({

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::files::create_private_directory;
+use crate::testing::assert_golden;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -119,6 +120,15 @@ fn one_to_many_different_directories_are_given() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn the_mark_is_the_golden_one() {
+    let mark = Mark {
+        store: STORE,
+        place: 2,
+    };
+    assert_golden("directory.mark", &mark.encode());
 }
 
 proptest! {

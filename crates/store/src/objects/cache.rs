@@ -31,6 +31,16 @@ pub(crate) fn object_of(dataset: DatasetId, index: u32) -> String {
     format!("segments/{dataset}/{index:08}.seg")
 }
 
+/// The segment whose object has this name.
+pub(crate) fn segment_of(object: &str) -> Option<(DatasetId, u32)> {
+    let (dataset, file) = object.strip_prefix("segments/")?.split_once('/')?;
+    let (dataset, index) = (
+        dataset.parse().ok()?,
+        file.strip_suffix(".seg")?.parse().ok()?,
+    );
+    (object_of(dataset, index) == object).then_some((dataset, index))
+}
+
 /// The files of all segments of a store, and where their bytes come from.
 pub(crate) struct Cache {
     objects: Objects,
@@ -225,8 +235,7 @@ impl CachedSegment {
             .and_then(|file| file.set_len(entry.bytes).map(|()| file))
             .map_err(io_error("open", path))?;
         let object = object_of(manifest.dataset, index);
-        let bytes = SegmentHeader::bytes(&manifest.parameters, manifest.columns, entry.blocks);
-        let mut bytes = vec![0; bytes.expect("a manifest names segments that can be") as usize];
+        let mut bytes = vec![0; SegmentHeader::bytes_of(manifest, index) as usize];
         let read = file.read_exact_at(&mut bytes, 0);
         let header = match SegmentHeader::decode(&bytes, manifest, index) {
             Ok(header) if read.is_ok() => header,

@@ -7,7 +7,8 @@
 //!
 //! One server at a time writes. Whoever starts takes the catalogue over by writing it with a number of its
 //! own, on the condition that it is as it was read; from then on a server that had it before cannot write
-//! it any more, and so cannot publish what the new one has swept.
+//! it any more, and so cannot publish what the new one has deleted. No server removes a segment but with its
+//! dataset or its upload: what the catalogue does not name may be newer than the catalogue.
 
 use crate::catalogue::{Catalogue, Change, Table};
 use crate::directories::{CATALOGUE, SEGMENTS};
@@ -15,7 +16,8 @@ use crate::error::StoreError;
 use crate::files::{remove_if_there, replace};
 use crate::id::{DatasetId, Digest};
 use crate::manifest::Manifest;
-use crate::objects::{Cache, Objects, Trouble, Unreplaced, object_of};
+use crate::objects::{Cache, Objects, Trouble, Unreplaced, object_of, segment_of};
+use crate::segment::SegmentHeader;
 use object_store::UpdateVersion;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -29,6 +31,8 @@ const MARKER: &str = "objects";
 pub(super) struct Remote {
     pub(super) cache: Arc<Cache>,
     catalogue: Mutex<CatalogueObject>,
+    /// Objects of segments that the catalogue did not name when it was opened.
+    pub(super) unnamed: usize,
 }
 
 /// The catalogue's object as this server left it.
@@ -95,6 +99,7 @@ impl Remote {
         let remote = Self {
             cache: Arc::new(Cache::new(objects, cache_bytes)),
             catalogue: Mutex::new(found),
+            unnamed: 0,
         };
         remote.write(&catalogue, None)?;
         Ok((remote, catalogue))
@@ -158,21 +163,30 @@ impl Remote {
         written.map_err(|trouble| self.objects().failed(&name, &trouble))
     }
 
-    /// The first of these segments of a dataset that has no object of the right length.
+    /// The first of these segments of a dataset that has no object, or another one: the same dataset may have
+    /// been uploaded to another server in between.
     pub(super) fn missing(
         &self,
         manifest: &Manifest,
         segments: Range<u32>,
     ) -> Result<Option<u32>, StoreError> {
         let directory = format!("{SEGMENTS}/{}", manifest.dataset);
-        let listed = self.objects().list(&directory);
-        let listed = listed.map_err(|trouble| self.objects().failed(&directory, &trouble))?;
+        let failed = |trouble: Trouble| self.objects().failed(&directory, &trouble);
+        let listed = self.objects().list(&directory).map_err(failed)?;
         let lengths: HashMap<String, u64> = listed.into_iter().collect();
-        let is_missing = |index: &u32| {
-            let bytes = manifest.segments[*index as usize].bytes;
-            lengths.get(&object_of(manifest.dataset, *index)) != Some(&bytes)
-        };
-        Ok(segments.into_iter().find(is_missing))
+        for index in segments {
+            let name = object_of(manifest.dataset, index);
+            let entry = &manifest.segments[index as usize];
+            if lengths.get(&name) != Some(&entry.bytes) {
+                return Ok(Some(index));
+            }
+            let bytes = SegmentHeader::bytes_of(manifest, index);
+            let header = self.objects().get_range(&name, 0..bytes).map_err(failed)?;
+            if SegmentHeader::decode(&header, manifest, index).is_err() {
+                return Ok(Some(index));
+            }
+        }
+        Ok(None)
     }
 
     /// Removes the objects of a dataset's segments from `first` on, as far as that is possible now: those
@@ -190,23 +204,45 @@ impl Remote {
         }
     }
 
-    /// Removes every object of a segment that the catalogue here does not name, be it as one of an upload.
-    pub(super) fn sweep(&self, catalogue: &Catalogue) -> Result<(), StoreError> {
-        let mut named = HashSet::new();
+    /// Removes the object of a segment whose upload was cancelled while it was written, as far as that is
+    /// possible now.
+    pub(super) fn take_back_segment(&self, dataset: DatasetId, index: u32) {
+        let _ = self.objects().delete(vec![object_of(dataset, index)]);
+    }
+
+    /// Removes the objects of the datasets that were deleted, and finds how many there are of segments that
+    /// the catalogue here does not name, be it as ones of an upload. These stay: a catalogue that was
+    /// restored from an old copy does not know newer segments.
+    pub(super) fn sweep(&mut self, catalogue: &Catalogue) -> Result<(), StoreError> {
+        let mut segments_of: HashMap<DatasetId, u32> = HashMap::new();
         for table in [Table::Dataset, Table::Upload] {
             for record in catalogue.all(table)? {
-                // Where a manifest is damaged nothing is removed: that dataset reports it when used.
-                let manifest = super::stored_manifest(&record)?;
-                let indices = 0..manifest.segments.len() as u32;
-                named.extend(indices.map(|index| object_of(record.id, index)));
+                // One that is damaged is reported when its dataset is used.
+                let manifest = super::stored_manifest(&record);
+                let count = manifest.map_or(u32::MAX, |manifest| manifest.segments.len() as u32);
+                let most = segments_of.entry(record.id).or_default();
+                *most = count.max(*most);
             }
         }
         let objects = self.objects();
         let failed = |trouble: Trouble| objects.failed(SEGMENTS, &trouble);
-        let listed = objects.list(SEGMENTS).map_err(failed)?.into_iter();
-        let names = listed.map(|(name, _)| name);
-        let unnamed: Vec<String> = names.filter(|name| !named.contains(name)).collect();
-        objects.delete(unnamed).map_err(failed)
+        let (mut deleted, mut unnamed) = (Vec::new(), 0);
+        for (name, _) in objects.list(SEGMENTS).map_err(failed)? {
+            let Some((dataset, index)) = segment_of(&name) else {
+                continue;
+            };
+            if catalogue.is_deleted(dataset)? {
+                deleted.push(name);
+            } else if segments_of
+                .get(&dataset)
+                .is_none_or(|&count| index >= count)
+            {
+                unnamed += 1;
+            }
+        }
+        objects.delete(deleted).map_err(failed)?;
+        self.unnamed = unnamed;
+        Ok(())
     }
 }
 

@@ -211,7 +211,7 @@ struct Stream {
     begun: u64,
     reserved: u64,
     is_admitted: bool,
-    /// It takes nothing more, as something could not be loaded; what it holds stays until it is closed.
+    /// It takes nothing more, as something could not be loaded; what has arrived stays until it is closed.
     is_failed: bool,
     /// The unit being taken, and how many of its panels were.
     next: (usize, usize),
@@ -482,7 +482,7 @@ impl Ledger {
         is_abandoned
     }
 
-    /// A stream has failed for want of a panel.
+    /// A stream has failed for want of a panel, and waits for no other.
     fn fail(&mut self, id: StreamId, missing: Key) {
         let entry = self.entries.get_mut(&missing).expect("it was to be loaded");
         let stream = self.streams.get_mut(&id).expect("it waited");
@@ -490,6 +490,14 @@ impl Ledger {
         stream.reserved = 0;
         stream.drop_hold(missing, entry.bytes);
         entry.holders -= 1;
+        let is_awaited = |key: &&Key| matches!(self.entries[key].phase, Phase::Loading { .. });
+        let awaited: Vec<Key> = stream.held.keys().filter(is_awaited).copied().collect();
+        for &key in &awaited {
+            stream.drop_hold(key, self.entries[&key].bytes);
+        }
+        for key in awaited {
+            self.let_go(id, key);
+        }
         self.appraise();
     }
 

@@ -288,9 +288,12 @@ fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
     let store = store(directory.path(), 18);
     // One buffer, which is lent.
     let reader = &tier(&store).readers[0];
-    let panels = 1 << 20;
-    reader.provide(NonZero::<usize>::MIN, panels).unwrap();
-    *lock(&tier(&store).buffer_bytes) = panels;
+    let bytes = 1 << 20;
+    reader.provide(NonZero::<usize>::MIN, bytes).unwrap();
+    *lock(&tier(&store).buffers) = Buffers {
+        bytes,
+        are_there: true,
+    };
     let (go, gone) = channel::<()>();
     reader.submit(Read {
         file: Arc::new(tempfile::tempfile().unwrap()),
@@ -315,6 +318,22 @@ fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
     assert_eq!(snapshot.placement().unwrap().resident_panels, 2);
     let panel = |blocks| Panel::footprint(blocks * two_limbs().degree()) as u64;
     assert_eq!(tier(&store).lock().ledger.used(), panel(3) + panel(2));
+}
+
+#[test]
+fn who_needs_larger_buffers_than_there_is_memory_for_harms_nobody_else() {
+    let directory = TempDir::new().unwrap();
+    let store = store(directory.path(), 12);
+    let snapshot = store.snapshot("a").unwrap();
+    for (limb, bytes) in [1 << 50, 4096].into_iter().enumerate() {
+        let refused = tier(&store).ensure_buffers(bytes).is_err();
+        assert_eq!(refused, bytes > 4096);
+        let of_limb = parts(2).into_iter().filter(|part| part.limb == limb);
+        let groups = std::iter::once(0..2).collect();
+        let (stream, heard) = stream(&snapshot, of_limb.collect(), groups).unwrap();
+        assert_eq!(group(&heard), 0);
+        assert_eq!(stream.reads().panels, 2 * u64::from(COLUMNS));
+    }
 }
 
 #[test]
@@ -371,8 +390,12 @@ fn what_was_read_through_the_systems_cache_does_not_stay_there() {
         println!("skipped: the system does not say what its cache has");
         return;
     }
-    segment.forget_cached(place);
-    assert_eq!(is_cached(), Some(false));
+    // The kernel keeps pages that somebody works with at this moment.
+    let is_forgotten = |_| {
+        segment.forget_cached(place);
+        is_cached() == Some(false)
+    };
+    assert!((0..100).any(is_forgotten));
 }
 
 fn tier(store: &Store) -> &Arc<Tier> {

@@ -3,7 +3,9 @@
 
 use super::super::*;
 use crate::objects::object_of;
-use crate::testing::{COLUMNS, ID, append, bundle, files, residues, send, two_limbs};
+use crate::testing::{
+    COLUMNS, ID, append, bundle, description, files, fill, residues, send, two_limbs,
+};
 use crate::{Arrival, Bundle, ErrorKind, Part, Snapshot, Unit};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::mpsc::channel;
@@ -344,27 +346,86 @@ fn an_upload_survives_its_server_and_lost_objects() {
 }
 
 #[test]
-fn what_is_deleted_or_orphaned_goes_and_nothing_else() {
+fn what_is_deleted_goes_and_nothing_else() {
     let setting = Setting::published();
-    fs::create_dir_all(setting.path("objects/segments/notes")).unwrap();
-    let orphan = setting
-        .path("objects")
-        .join(object_of(DatasetId([7; 16]), 0));
-    fs::create_dir_all(orphan.parent().unwrap()).unwrap();
-    fs::write(&orphan, "left").unwrap();
-    let late = setting.object(2);
-    fs::write(&late, "left").unwrap();
+    let other = |name: &str| setting.path("objects/segments").join(name);
+    fs::create_dir_all(other("notes")).unwrap();
+    fs::write(other("notes/00000000.seg"), "kept").unwrap();
     let store = setting.open("cache");
-    assert!(!orphan.exists() && !late.exists());
-    assert_eq!(setting.objects().len(), 3);
     store.delete("a").unwrap();
-    assert_eq!(setting.objects(), ["catalogue.sqlite"]);
+    let names = ["catalogue.sqlite", "segments/notes/00000000.seg"];
+    assert_eq!(setting.objects(), names);
     assert!(!setting.cached("cache", 0).exists());
+    drop(store);
+    // As when the server was killed in between.
+    fs::create_dir_all(setting.object(0).parent().unwrap()).unwrap();
+    fs::write(setting.object(0), "left").unwrap();
     let store = setting.open("other");
+    assert_eq!(setting.objects(), names);
+    assert_eq!(store.unnamed_objects(), 0);
     assert!(matches!(
         store.begin_upload("a", &setting.bundle.manifest().encode()),
         Err(StoreError::Deleted { .. })
     ));
+}
+
+#[test]
+fn an_older_catalogue_takes_nothing_from_newer_ones() {
+    let setting = Setting::new();
+    let catalogue = setting.path("objects/catalogue.sqlite");
+    let store = setting.open("cache");
+    let mut catalogues = vec![fs::read(&catalogue).unwrap()];
+    setting.publish(&store);
+    catalogues.push(fs::read(&catalogue).unwrap());
+    let longer = append(&setting.bundle, &[1]);
+    send(&store, &longer);
+    store.publish(ID).unwrap();
+    drop(store);
+    let newest = fs::read(&catalogue).unwrap();
+    for (older, unnamed) in catalogues.into_iter().zip([3, 1]) {
+        fs::write(&catalogue, older).unwrap();
+        for cache in ["cache", "other"] {
+            assert_eq!(setting.open(cache).unnamed_objects(), unnamed);
+        }
+    }
+    assert_eq!(setting.objects().len(), 4);
+    fs::write(&catalogue, newest).unwrap();
+    let store = setting.open("cache");
+    assert_eq!(store.unnamed_objects(), 0);
+    let snapshot = store.snapshot("a").unwrap();
+    assert_eq!(snapshot.root(), longer.manifest().root());
+    setting.check(&snapshot);
+}
+
+/// What `append` with one block makes, with another mask.
+fn append_other(bundle: &Bundle) -> Bundle {
+    let mut manifest = bundle.manifest().clone();
+    let mut segment = description(&manifest.parameters, 2, manifest.block_count(), 1);
+    segment.seeds[0].0[31] ^= 1;
+    let writer = bundle.append().unwrap();
+    let entry = fill(writer.segment(segment).unwrap());
+    manifest.segments.push(entry);
+    manifest.version += 1;
+    writer.commit(&manifest, b"sealed").unwrap()
+}
+
+#[test]
+fn an_upload_does_not_pass_with_the_objects_of_another() {
+    let setting = Setting::published();
+    let other = Setting::new();
+    let (mine, theirs) = (append(&setting.bundle, &[1]), append_other(&other.bundle));
+    let store = setting.open("cache");
+    send(&store, &mine);
+    drop(store);
+    send(&setting.open("other"), &theirs);
+    let store = setting.open("cache");
+    assert!(matches!(
+        store.publish(ID),
+        Err(StoreError::NotComplete { index: 2, .. })
+    ));
+    send(&store, &mine);
+    store.publish(ID).unwrap();
+    setting.check(&setting.open("third").snapshot("a").unwrap());
 }
 
 #[test]

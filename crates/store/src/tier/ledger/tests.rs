@@ -49,6 +49,8 @@ struct Model {
     open: BTreeMap<StreamId, Plan>,
     /// Units that were released.
     done: BTreeMap<StreamId, usize>,
+    /// Streams that have failed, of which some may be closed.
+    failed: Vec<StreamId>,
     loads: usize,
 }
 
@@ -61,6 +63,7 @@ impl Model {
             arrived: Vec::new(),
             open: BTreeMap::new(),
             done: BTreeMap::new(),
+            failed: Vec::new(),
             loads: 0,
         }
     }
@@ -135,8 +138,12 @@ impl Model {
         let (victim, again) = self.ledger.failed(key);
         self.note(again.into_iter().collect());
         self.advance();
-        if let Some(victim) = victim {
-            self.close(victim);
+        self.failed.extend(victim);
+    }
+
+    fn close_failed(&mut self) {
+        for id in std::mem::take(&mut self.failed) {
+            self.close(id);
         }
     }
 
@@ -395,6 +402,25 @@ fn a_stream_that_has_failed_holds_what_has_arrived_and_takes_nothing_more() {
 }
 
 #[test]
+fn what_is_not_being_read_yet_for_a_stream_that_has_failed_is_not() {
+    let mut model = Model::new(80, 80);
+    let failed = model
+        .open(plan(0..2, &[column(0, 0), column(0, 1)]))
+        .unwrap();
+    model.open(plan(1..2, &[column(0, 1)])).unwrap();
+    assert_eq!(model.loading.len(), 4);
+    model.fail(0);
+    while !model.loading.is_empty() {
+        model.turn(0);
+    }
+    let part = column(0, 1);
+    assert_eq!(model.there, HashSet::from([Key { segment: 1, part }]));
+    assert_eq!(model.ledger.used, 10);
+    model.close(failed);
+    model.run();
+}
+
+#[test]
 fn rows_stay_while_strips_go_by() {
     // A row of four columns with one strip after another, then the next row.
     let row = |first: u32| first..first + 4;
@@ -531,6 +557,7 @@ proptest! {
         for plan in to_open {
             model.open(plan).unwrap();
         }
+        model.close_failed();
         model.run();
         prop_assert_eq!(model.ledger.streams.len(), 0);
         prop_assert_eq!(model.ledger.reserved() + model.ledger.beyond(), 0);
