@@ -250,7 +250,7 @@ impl Bench<'_> {
         let row = panel.haplotypes() / 2;
         let served = self.serve(NAME, source)?;
         let questions = |asking| {
-            [Change::None, Change::Some]
+            [Change::Nothing, Change::EveryThird]
                 .map(|change| {
                     Known::in_panel(&collections, NAME, sites.clone(), row, change, asking)
                 })
@@ -293,7 +293,7 @@ impl Bench<'_> {
         Ok(Pattern {
             name,
             source,
-            questions: [known(Change::None)?, known(Change::Some)?],
+            questions: [known(Change::Nothing)?, known(Change::EveryThird)?],
         })
     }
 
@@ -321,7 +321,7 @@ impl Bench<'_> {
                 let row = haplotypes as usize / 2;
                 Known::in_panel(&collections, &name, 0..length, row, change, Asking::EXACT)
             };
-            let questions = [known(Change::None)?, known(Change::Some)?];
+            let questions = [known(Change::Nothing)?, known(Change::EveryThird)?];
             // The peak of its memory is that of this length.
             let served = self.serve(&name, source)?;
             let runs = self.arguments.runs().min(FEW_RUNS);

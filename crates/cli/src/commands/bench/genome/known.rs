@@ -10,8 +10,6 @@ use std::ops::Range;
 
 /// The letters of bases, by symbol; any other symbol is not known.
 const BASES: &[u8] = b"ACGT";
-/// Of so many symbols of a pattern, one is changed.
-const CHANGED: usize = 3;
 
 /// A question and its answer.
 pub struct Known {
@@ -35,12 +33,12 @@ impl Asking {
     };
 }
 
-/// Whether a pattern is as it was found.
+/// What is changed in a pattern that was found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    None,
-    /// In some symbols, so that it is most likely nowhere.
-    Some,
+    Nothing,
+    /// Every third symbol, so that it is most likely nowhere.
+    EveryThird,
 }
 
 impl Known {
@@ -139,13 +137,13 @@ fn haplotype(panel: &Panel, sites: Range<usize>, row: usize) -> Result<Vec<u8>, 
     Ok(symbols)
 }
 
-/// Symbols of `alphabet` different ones, some of them replaced by the next; others stay.
+/// Symbols of `alphabet` different ones, every third replaced by the next; others do not count and stay.
 fn changed(mut symbols: Vec<u8>, change: Change, alphabet: u8) -> Vec<u8> {
-    if change == Change::Some {
+    if change == Change::EveryThird {
         let known = symbols.iter_mut().filter(|symbol| **symbol < alphabet);
         known
-            .skip(CHANGED - 1)
-            .step_by(CHANGED)
+            .skip(2)
+            .step_by(3)
             .for_each(|symbol| *symbol = (*symbol + 1) % alphabet);
     }
     symbols
@@ -165,9 +163,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn some_known_symbols_change() {
+    fn every_third_known_symbol_changes() {
         let symbols = vec![0, 1, 2, 3, 4, 4, 1, 3];
-        assert_eq!(changed(symbols.clone(), Change::None, 4), symbols);
-        assert_eq!(changed(symbols, Change::Some, 4), [0, 1, 3, 3, 4, 4, 1, 0]);
+        assert_eq!(changed(symbols.clone(), Change::Nothing, 4), symbols);
+        assert_eq!(
+            changed(symbols, Change::EveryThird, 4),
+            [0, 1, 3, 3, 4, 4, 1, 0]
+        );
     }
 }

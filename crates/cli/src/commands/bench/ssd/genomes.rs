@@ -23,7 +23,7 @@ const ROW_BYTES: usize = 6;
 const SEARCH_BYTES: u64 = 16 << 20;
 /// The part of its memory that a server that streams may keep windows in: searches take as much again, and
 /// the rest is for the cache of the system, and for what is free between allocations of many sizes.
-const CACHE_PART: u64 = 8;
+const CACHE_PART: u64 = 6;
 
 /// A panel, and how it is searched.
 #[derive(Clone, Copy, Serialize)]
@@ -87,8 +87,8 @@ impl Genomes {
             let first = random.random_range(0..=panel.sites - length as u32) as usize;
             let row = random.random_range(0..panel.haplotypes) as usize;
             let change = match random.random() {
-                true => Change::Some,
-                false => Change::None,
+                true => Change::EveryThird,
+                false => Change::Nothing,
             };
             let sites = first..first + length;
             Known::in_panel(&collections, NAME, sites, row, change, Asking::EXACT)
@@ -168,7 +168,7 @@ mod tests {
         let options = |mode| {
             let setting = Setting {
                 mode,
-                limit_bytes: Some(4000),
+                limit_bytes: Some(6000),
                 ..Setting::memory()
             };
             genomes.server_options(&setting).join(" ")
@@ -177,7 +177,7 @@ mod tests {
         let all = 2 * 3 * 100 * (8 + 8 + 32 + 3 * 6) + (16 << 20);
         assert_eq!(options(Mode::Memory), format!("--genome-cache {all}B"));
         assert_eq!(options(Mode::Swap), format!("--genome-cache {all}B"));
-        assert_eq!(options(Mode::Streaming), "--genome-cache 500B");
+        assert_eq!(options(Mode::Streaming), "--genome-cache 1000B");
         assert!(panel.check().is_ok());
         let narrow = Panel {
             sites: 255,
