@@ -276,7 +276,7 @@ fn bundles_that_are_not_there() {
         "inspect empty",
     ] {
         let message = owner.refused(command);
-        says(&message, &["empty/head is missing"]);
+        says(&message, &["empty/head", "is missing"]);
     }
     for command in ["upload rows.dat", "mine rows.dat --min-support 1"] {
         let message = owner.refused(command);
