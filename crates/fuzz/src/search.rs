@@ -73,7 +73,7 @@ pub fn search(bytes: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// An encrypted query, [`filled`]. A server evaluates whatever it accepts.
+/// An encrypted query, its bytes repeated to its length. A server evaluates whatever it accepts.
 pub fn search_query(bytes: &[u8]) -> Option<()> {
     let plan = OWN.plan();
     let bytes = filled(bytes, EncryptedQuery::bytes(plan))?;
@@ -86,7 +86,7 @@ pub fn search_query(bytes: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// An answer, [`filled`], read as its owner does.
+/// An answer, its bytes repeated to its length, read as its owner does.
 pub fn search_answer(bytes: &[u8]) -> Option<()> {
     let plan = OWN.plan();
     let bytes = filled(bytes, plan.answer_bytes() as u64)?;
