@@ -8,7 +8,7 @@
 
 use crate::Question;
 use oboro_ring::{Basis, MAX_LOG_DEGREE, Scaled, fraction, pack};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use thiserror::Error;
 
 /// What an answer tells of the server's data beyond its meaning is within statistical distance
@@ -94,7 +94,7 @@ impl Plan {
         let t = plaintext_modulus(&question);
         let mut best: Option<(Shape, Basis)> = None;
         for log_degree in MIN_LOG_DEGREE..=MAX_LOG_DEGREE {
-            let largest = Basis::largest(log_degree).expect("the degree is supported");
+            let largest = largest(log_degree);
             let before = best.as_ref().map(|(shape, _)| shape.bytes);
             for limbs in 1..=largest.limbs().len() {
                 let basis = largest.first(limbs);
@@ -238,6 +238,16 @@ pub(crate) const SEED_BYTES: usize = 32;
 
 fn polynomial_bytes(basis: &Basis) -> usize {
     pack::packed_len(basis.degree() * basis.limbs().len())
+}
+
+/// The ring of a degree with the most limbs, whose primes are looked for once.
+///
+/// Panics if the degree is none that plans try.
+fn largest(log_degree: u32) -> &'static Basis {
+    const DEGREES: usize = (MAX_LOG_DEGREE - MIN_LOG_DEGREE + 1) as usize;
+    static LARGEST: [OnceLock<Basis>; DEGREES] = [const { OnceLock::new() }; DEGREES];
+    LARGEST[(log_degree - MIN_LOG_DEGREE) as usize]
+        .get_or_init(|| Basis::largest(log_degree).expect("the degree is supported"))
 }
 
 /// The smallest odd prime above the length of a query.
