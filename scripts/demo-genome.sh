@@ -11,24 +11,8 @@ if [[ -n ${VCF:-} && ! -r ${VCF} ]]; then
     exit 1
 fi
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/oboro-demo.XXXXXX")
-server=
-finish() {
-    if [[ -n $server ]]; then
-        kill "$server" 2>/dev/null || true
-        wait "$server" 2>/dev/null || true
-    fi
-    rm -rf "$work"
-}
-trap finish EXIT
-
-# Shows a command as a user would type it, then runs it.
-step() {
-    local shown="$*"
-    shown=${shown//"$oboro"/oboro}
-    printf '\n$ %s\n' "${shown//"$work/"/}"
-    "$@"
-}
+# shellcheck source=scripts/demo-stage.sh
+source "$(dirname "${BASH_SOURCE[0]}")/demo-stage.sh"
 
 echo "== The operator: a private panel, and a server =="
 data=$work/data
@@ -37,20 +21,7 @@ if [[ -n ${VCF:-} ]]; then
 else
     step "$oboro" genome generate --data "$data" --panel demo --haplotypes 5000 --sites 1000
 fi
-printf '\n$ oboro serve --data data --listen 127.0.0.1:0 --genome-counts &\n'
-OBORO_LOG=warn "$oboro" serve --data "$data" --listen 127.0.0.1:0 --genome-counts \
-    >"$work/serve.out" 2>"$work/serve.err" &
-server=$!
-until grep -q '^listening on ' "$work/serve.out"; do
-    if ! kill -0 "$server" 2>/dev/null; then
-        cat "$work/serve.err" >&2
-        exit 1
-    fi
-    sleep 0.05
-done
-cat "$work/serve.out"
-OBORO_SERVER=$(sed 's/^listening on //' "$work/serve.out")
-export OBORO_SERVER
+serve data --genome-counts
 
 printf '\n== Something to look for: the alleles of haplotype 1, which the operator can see ==\n'
 step "$oboro" genome show --data "$data" --panel demo --haplotype 1 --length 20 | tee "$work/haplotype"

@@ -15,39 +15,12 @@ if [[ -n ${DATA:-} && ! -r ${DATA} ]]; then
     exit 1
 fi
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/oboro-demo.XXXXXX")
-server=
-finish() {
-    if [[ -n $server ]]; then
-        kill "$server" 2>/dev/null || true
-        wait "$server" 2>/dev/null || true
-    fi
-    rm -rf "$work"
-}
-trap finish EXIT
-
-# Shows a command as a user would type it, then runs it.
-step() {
-    local shown="$*"
-    shown=${shown//"$oboro"/oboro}
-    printf '\n$ %s\n' "${shown//"$work/"/}"
-    "$@"
-}
+# shellcheck source=scripts/demo-stage.sh
+source "$(dirname "${BASH_SOURCE[0]}")/demo-stage.sh"
 
 echo "== The server: its own process, its own directory, no key =="
-printf '\n$ oboro serve --data store --listen 127.0.0.1:0 &\n'
-OBORO_LOG=warn "$oboro" serve --data "$work/store" --listen 127.0.0.1:0 >"$work/serve.out" 2>"$work/serve.err" &
-server=$!
-until grep -q '^listening on ' "$work/serve.out"; do
-    if ! kill -0 "$server" 2>/dev/null; then
-        cat "$work/serve.err" >&2
-        exit 1
-    fi
-    sleep 0.05
-done
-cat "$work/serve.out"
-OBORO_SERVER=$(sed 's/^listening on //' "$work/serve.out")
-export OBORO_SERVER OBORO_KEY=$work/oboro.key
+serve store
+export OBORO_KEY=$work/oboro.key
 
 printf '\n== The owner: makes a key, encrypts, uploads ==\n'
 data=${DATA:-$work/transactions.dat}
