@@ -72,16 +72,21 @@ fn number(line: &Value, field: &str) -> u64 {
         .unwrap_or_else(|| panic!("{field} of {line}"))
 }
 
+/// A server that must read for every question takes no more than so many mebibytes, and a tenth.
+fn streams_within(given: u64, owner: &Home, server: &Server) {
+    let levels = mine(owner, server, "1%");
+    assert!(levels.iter().all(|level| number(level, "read_panels") > 0));
+    let peak = server.peak_bytes();
+    println!("{given} MiB given, {} taken at most", peak / MIB);
+    assert!(peak <= given * MIB * 11 / 10, "{peak} bytes of {given} MiB");
+}
+
 #[test]
 fn a_server_stays_within_its_memory() {
     // Twice sixteen segments of eight panels of a mebibyte are 256 MiB, two segments of them 32.
     let given = BESIDES + 36;
     let (owner, _operator, server) = uploaded(16, 7, &options(36));
-    let levels = mine(&owner, &server, "1%");
-    assert!(levels.iter().all(|level| number(level, "read_panels") > 0));
-    let peak = server.peak_bytes();
-    println!("{given} MiB given, {} taken at most", peak / MIB);
-    assert!(peak <= given * MIB * 11 / 10, "{peak} bytes of {given} MiB");
+    streams_within(given, &owner, &server);
 }
 
 #[test]
@@ -99,11 +104,7 @@ fn a_server_of_object_storage_stays_within_its_memory() {
     let owner = owner_of(&server, 8, 7);
     let object = operator.find("objects/segments", "00000007.seg");
     assert!(object.metadata().unwrap().len() > 12 * MIB);
-    let levels = mine(&owner, &server, "1%");
-    assert!(levels.iter().all(|level| number(level, "read_panels") > 0));
-    let peak = server.peak_bytes();
-    println!("{given} MiB given, {} taken at most", peak / MIB);
-    assert!(peak <= given * MIB * 11 / 10, "{peak} bytes of {given} MiB");
+    streams_within(given, &owner, &server);
 }
 
 #[test]

@@ -484,13 +484,8 @@ fn stripe_from(
     id: DatasetId,
     first_segment: usize,
 ) -> rusqlite::Result<()> {
-    if is_striped(transaction)? {
-        transaction.execute(
-            "INSERT OR REPLACE INTO striping SELECT ?1, ?2, directories FROM store",
-            params![id.0, first_segment as u32],
-        )?;
-    }
-    Ok(())
+    let statement = "INSERT OR REPLACE INTO striping SELECT ?1, ?2, directories FROM store";
+    change_striping(transaction, statement, id, first_segment)
 }
 
 fn forget_striping(
@@ -498,11 +493,19 @@ fn forget_striping(
     id: DatasetId,
     first_segment: usize,
 ) -> rusqlite::Result<()> {
+    let statement = "DELETE FROM striping WHERE dataset = ?1 AND first_segment >= ?2";
+    change_striping(transaction, statement, id, first_segment)
+}
+
+/// Executes a statement about a dataset and a segment, where the store is striped.
+fn change_striping(
+    transaction: &Transaction<'_>,
+    statement: &str,
+    id: DatasetId,
+    first_segment: usize,
+) -> rusqlite::Result<()> {
     if is_striped(transaction)? {
-        transaction.execute(
-            "DELETE FROM striping WHERE dataset = ?1 AND first_segment >= ?2",
-            params![id.0, first_segment as u32],
-        )?;
+        transaction.execute(statement, params![id.0, first_segment as u32])?;
     }
     Ok(())
 }
