@@ -14,6 +14,8 @@ FUZZ_SECONDS ?= 5
 FUZZ_TARGET ?=
 # Options of bench/genome.py.
 GENOME_BENCH ?=
+# Options of pytest in make test-python.
+PYTEST ?=
 # Options of oboro bench numa.
 NUMA_BENCH ?=
 # Options of oboro bench ssd, and where its figures go.
@@ -22,7 +24,7 @@ SSD_FIGURES ?= $(or $(CARGO_TARGET_DIR),target)/bench-ssd
 # Of the needed memory, what make bench-ssd-budgets gives a server; the summary is about the last.
 SSD_BUDGETS ?= 12.5% 37.5% 50% 62.5% 75% 87.5% 100% 125% 25%
 
-.PHONY: help demo demo-genome bench-alloc bench-engine bench-genome bench-mining bench-numa bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-numa test-s3 fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
+.PHONY: help demo demo-genome bench-alloc bench-engine bench-genome bench-mining bench-numa bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-rust test-alloc test-python test-numa test-s3 fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -104,9 +106,20 @@ bench-support: build .venv-bench/installed ## Count all pairs in large data, on 
 bench-table6: build .venv-bench/installed ## Table 6 of the FCMalloc paper: phases and memory, by library
 	.venv-bench/bin/python bench/table6.py --oboro "$(OBORO)" --threads $(BENCH_THREADS)
 
-test: | toolchain-test ## Run every test; needs no network once dependencies are fetched
+test: test-rust test-alloc test-python ## Run every test; needs no network once dependencies are fetched
+
+test-rust: | toolchain-test ## Run the tests of the Rust crates
 	cargo test --workspace --locked
+
+test-alloc: | toolchain-test ## Run the tests of fcmalloc
 	$(MAKE) --directory fcmalloc check
+
+test-python: python-develop ## Run the tests of the Python package; PYTEST=-k=keys for some of them
+	.venv-python/bin/pytest -m "not ray" $(PYTEST)
+
+.PHONY: python-develop
+python-develop: .venv-python/installed | toolchain-python
+	VIRTUAL_ENV="$(CURDIR)/.venv-python" .venv-python/bin/maturin develop --quiet --locked
 
 # scripts/numa-vm.sh runs any other command there. It ends with 77 where there is no such machine.
 test-numa: | toolchain-test ## Run the tests about NUMA on four nodes, emulated by QEMU
@@ -174,7 +187,7 @@ build: | toolchain-build ## Build the oboro command with optimisation
 clean: ## Remove everything that the other targets made
 	cargo clean
 	$(MAKE) --directory fcmalloc clean
-	rm -rf fuzz/target fuzz/artifacts .venv .venv-bench .mypy_cache .ruff_cache
+	rm -rf fuzz/target fuzz/artifacts .venv .venv-bench .venv-python python/oboro/*.so .mypy_cache .ruff_cache
 
 # Installed here, so that nothing outside this directory changes.
 $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION): | toolchain-fuzz
@@ -184,6 +197,11 @@ $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION): | toolchain-fuzz
 .venv/installed: requirements-dev.txt | toolchain-lint
 	$(PYTHON) -m venv --clear .venv
 	.venv/bin/pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt
+	touch $@
+
+.venv-python/installed: python/requirements.txt | toolchain-python
+	$(PYTHON) -m venv --clear .venv-python
+	.venv-python/bin/pip install --quiet --disable-pip-version-check --requirement python/requirements.txt
 	touch $@
 
 .venv-bench/installed: bench/requirements.txt | toolchain-bench
@@ -197,9 +215,10 @@ NEEDS_alloc := rust cc c++ cmake python
 NEEDS_bench := python venv
 NEEDS_numa := rust cc python
 NEEDS_test := rust cc c++ cmake python
+NEEDS_python := rust cc python venv
 NEEDS_fuzz := rust cc c++
 NEEDS_lint := rust cc rustfmt clippy python venv
-TOOLCHAINS := toolchain-build toolchain-alloc toolchain-numa toolchain-bench toolchain-test toolchain-fuzz toolchain-lint
+TOOLCHAINS := toolchain-build toolchain-python toolchain-alloc toolchain-numa toolchain-bench toolchain-test toolchain-fuzz toolchain-lint
 
 .PHONY: $(TOOLCHAINS)
 $(TOOLCHAINS): toolchain-%:

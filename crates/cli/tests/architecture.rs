@@ -29,7 +29,7 @@ const LAYERS: &[&[&str]] = &[
     &["oboro-mining"],
     &["oboro-protocol"],
     &["oboro-server", "oboro-client"],
-    &["oboro", "oboro-fuzz"],
+    &["oboro", "oboro-python", "oboro-fuzz"],
 ];
 
 /// The only crate whose code touches secrets.
@@ -56,6 +56,7 @@ const WITH_SECRETS: &[&str] = &[
     "oboro-genome-query",
     "oboro-client",
     "oboro",
+    "oboro-python",
 ];
 
 /// Workspaces of their own, for what must not be part of what is built for use.

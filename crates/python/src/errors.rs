@@ -1,0 +1,156 @@
+//! The exceptions of `oboro.errors`, with the sentences of the crates below.
+
+use oboro_client::ClientError;
+use oboro_mining::{AprioriError, DatasetError, ItemsetsError, ReadError};
+use oboro_rlwe::KeyFileError;
+use oboro_server::ServeError;
+use oboro_store::{ErrorKind, StoreError};
+use pyo3::PyErr;
+use std::error::Error;
+
+mod python {
+    use pyo3::import_exception;
+
+    import_exception!(oboro.errors, OboroError);
+    import_exception!(oboro.errors, InputError);
+    import_exception!(oboro.errors, KeysError);
+    import_exception!(oboro.errors, ConnectionFailed);
+    import_exception!(oboro.errors, VersionError);
+    import_exception!(oboro.errors, ServerError);
+    import_exception!(oboro.errors, DamagedError);
+    import_exception!(oboro.errors, FalseAnswerError);
+    import_exception!(oboro.errors, StorageError);
+}
+
+/// An error on its way to Python, in the class that says what kind it is.
+pub struct Failure(PyErr);
+
+impl Failure {
+    /// Arguments or data that cannot be used.
+    pub fn input(error: impl ToString) -> Self {
+        Self(python::InputError::new_err(error.to_string()))
+    }
+}
+
+impl From<Failure> for PyErr {
+    fn from(failure: Failure) -> Self {
+        failure.0
+    }
+}
+
+impl From<getrandom::Error> for Failure {
+    fn from(error: getrandom::Error) -> Self {
+        Self(python::OboroError::new_err(format!(
+            "the operating system gave no randomness ({error}); try again"
+        )))
+    }
+}
+
+impl From<KeyFileError> for Failure {
+    fn from(error: KeyFileError) -> Self {
+        Self(python::KeysError::new_err(error.to_string()))
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let sentence = error.to_string();
+        Self(match error.kind() {
+            ErrorKind::DataLoss => python::DamagedError::new_err(sentence),
+            ErrorKind::NotFound | ErrorKind::AlreadyExists | ErrorKind::InvalidArgument => {
+                python::InputError::new_err(sentence)
+            }
+            ErrorKind::FailedPrecondition
+            | ErrorKind::Busy
+            | ErrorKind::DiskFull
+            | ErrorKind::MemoryFull
+            | ErrorKind::Unavailable
+            | ErrorKind::Internal => python::StorageError::new_err(sentence),
+        })
+    }
+}
+
+impl From<DatasetError> for Failure {
+    fn from(error: DatasetError) -> Self {
+        let sentence = error.to_string();
+        Self(match error {
+            DatasetError::Store(error) => return error.into(),
+            DatasetError::WrongKey { .. } => python::KeysError::new_err(sentence),
+            DatasetError::Record(_) => python::DamagedError::new_err(sentence),
+            DatasetError::Encrypt(_) | DatasetError::Randomness(_) => {
+                python::OboroError::new_err(sentence)
+            }
+            DatasetError::Plan(_)
+            | DatasetError::UnknownItems { .. }
+            | DatasetError::MaxLen(_)
+            | DatasetError::CheckColumns { .. }
+            | DatasetError::Nothing { .. } => python::InputError::new_err(sentence),
+        })
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        Self::input(error)
+    }
+}
+
+impl From<ItemsetsError> for Failure {
+    fn from(error: ItemsetsError) -> Self {
+        Self::input(error)
+    }
+}
+
+impl From<ServeError> for Failure {
+    fn from(error: ServeError) -> Self {
+        match error {
+            ServeError::Store(error) => error.into(),
+            error => Self(python::ServerError::new_err(error.to_string())),
+        }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        use ClientError::*;
+        let sentence = error.to_string();
+        Self(match error {
+            Dataset(error) => return error.into(),
+            Store(error) => return error.into(),
+            Unreachable { .. } | NoAnswer { .. } | Broken { .. } => {
+                python::ConnectionFailed::new_err(sentence)
+            }
+            Protocol { .. } | NoSuchCall | OtherPlan => python::VersionError::new_err(sentence),
+            Damaged(_) | Altered(_) | Read { .. } => python::DamagedError::new_err(sentence),
+            FalseAnswer(_) | WrongRoot { .. } | TooMuch | OutOfTurn(_) => {
+                python::FalseAnswerError::new_err(sentence)
+            }
+            Address { .. }
+            | Unprotected(_)
+            | Certificates(_)
+            | Token
+            | NoSite(_)
+            | Decoys { .. }
+            | Pattern(_)
+            | Question(_)
+            | Plan(_) => python::InputError::new_err(sentence),
+            Refused(_) | Busy | Failed(_) => python::ServerError::new_err(sentence),
+            _ => python::OboroError::new_err(sentence),
+        })
+    }
+}
+
+impl<E: Error + Into<Failure> + 'static> From<AprioriError<E>> for Failure {
+    fn from(error: AprioriError<E>) -> Self {
+        let sentence = error.to_string();
+        match error {
+            AprioriError::Counter(error) => error.into(),
+            AprioriError::TooManyCandidates { .. } => Self::input(sentence),
+            AprioriError::AnswerCount { .. }
+            | AprioriError::Impossible { .. }
+            | AprioriError::Contradiction { .. } => {
+                Self(python::FalseAnswerError::new_err(sentence))
+            }
+        }
+    }
+}

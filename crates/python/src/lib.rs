@@ -1,0 +1,24 @@
+//! `oboro._oboro`: what of the Python package `oboro` is Rust.
+//!
+//! Thin: each class holds what the owner's crates make and says it in Python's terms. Names, defaults and
+//! data frames are the business of the Python files in `python/oboro`, which are the only ones to call
+//! this module; `_oboro.pyi` there says what they find. Long calls are [`call::run`].
+
+mod call;
+mod errors;
+mod keys;
+
+#[pyo3::pymodule]
+mod _oboro {
+    #[pymodule_export]
+    use crate::call::Interrupt;
+    #[pymodule_export]
+    use crate::keys::Keys;
+
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

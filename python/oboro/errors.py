@@ -1,0 +1,43 @@
+"""What can go wrong, told in sentences that name the cause and the remedy."""
+
+from __future__ import annotations
+
+
+class OboroError(Exception):
+    """Any failure of Oboro; the other classes here are kinds of it."""
+
+
+class InputError(OboroError, ValueError):
+    """Data or arguments that cannot be used."""
+
+
+class KeysError(OboroError):
+    """A key file that cannot be read or written, or the key of something else."""
+
+
+class ConnectionFailed(OboroError, ConnectionError):
+    """A server that cannot be reached, or a connection that broke. Nothing is lost; call again."""
+
+
+class VersionError(OboroError):
+    """Client and server do not speak the same protocol."""
+
+
+class ServerError(OboroError):
+    """A server that refused, failed, or could not start."""
+
+
+class DamagedError(OboroError):
+    """Stored bytes that are not what was written."""
+
+
+class FalseAnswerError(OboroError):
+    """A server that answers what cannot be true. None of its answers were used."""
+
+
+class StorageError(OboroError, OSError):
+    """A disk that is full or failing, or a file that something else uses."""
+
+
+class MissingExtraError(OboroError, ImportError):
+    """A part of Oboro that needs packages which are not installed."""

@@ -1,0 +1,39 @@
+"""The owner's key, in memory and in its file."""
+
+from __future__ import annotations
+
+import pickle
+import stat
+from pathlib import Path
+
+import pytest
+
+import oboro
+
+
+def test_a_saved_key_is_the_same_and_its_owners_alone(tmp_path: Path) -> None:
+    keys = oboro.Keys.generate()
+    keys.save(tmp_path / "key", passphrase="a moon behind haze")
+    assert stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
+    loaded = oboro.Keys.load(tmp_path / "key", passphrase="a moon behind haze")
+    assert loaded.check == keys.check != oboro.Keys.generate().check
+
+
+def test_what_is_wrong_with_a_key_file_is_said(tmp_path: Path) -> None:
+    keys = oboro.Keys.generate()
+    with pytest.raises(oboro.errors.KeysError, match="cannot read the key file"):
+        oboro.Keys.load(tmp_path / "none")
+    keys.save(tmp_path / "key", passphrase="right")
+    with pytest.raises(oboro.errors.KeysError, match="exists already"):
+        keys.save(tmp_path / "key")
+    with pytest.raises(oboro.errors.KeysError, match="protected by a passphrase"):
+        oboro.Keys.load(tmp_path / "key")
+    with pytest.raises(oboro.errors.KeysError, match="does not open"):
+        oboro.Keys.load(tmp_path / "key", passphrase="wrong")
+
+
+def test_a_key_is_neither_pickled_nor_printed() -> None:
+    keys = oboro.Keys.generate()
+    with pytest.raises(TypeError):
+        pickle.dumps(keys)
+    assert repr(keys) == f"Keys({keys.check})"
