@@ -14,6 +14,8 @@ FUZZ_SECONDS ?= 5
 FUZZ_TARGET ?=
 # Options of bench/genome.py.
 GENOME_BENCH ?=
+# Options of bench/package.py.
+PYTHON_BENCH ?=
 # Options of pytest in make test-python.
 PYTEST ?=
 # Options of oboro bench numa.
@@ -24,7 +26,7 @@ SSD_FIGURES ?= $(or $(CARGO_TARGET_DIR),target)/bench-ssd
 # Of the needed memory, what make bench-ssd-budgets gives a server; the summary is about the last.
 SSD_BUDGETS ?= 12.5% 37.5% 50% 62.5% 75% 87.5% 100% 125% 25%
 
-.PHONY: help demo demo-genome bench-alloc bench-engine bench-genome bench-mining bench-numa bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-rust test-alloc test-python test-numa test-s3 fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
+.PHONY: help demo demo-genome docs bench-alloc bench-engine bench-genome bench-mining bench-numa bench-python bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-rust test-alloc test-python test-numa test-s3 fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -43,11 +45,16 @@ CARGO_FUZZ_VERSION := 0.13.1
 CARGO_FUZZ := fuzz/target/tools/bin/cargo-fuzz
 NUMA_VM := scripts/numa-vm.sh
 S3_SERVER := scripts/s3-server.sh
+DOCS ?= $(or $(CARGO_TARGET_DIR),target)/docs
+# Runs a program of the package's environment.
+IN_VENV_PYTHON := VIRTUAL_ENV="$(CURDIR)/.venv-python" PATH="$(CURDIR)/.venv-python/bin:$$PATH"
 OBORO := $(or $(CARGO_TARGET_DIR),target)/release/oboro
 
 # What git tracks or would track, so that build outputs are never checked.
 files = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- $(1) 2>/dev/null))
 PYTHON_FILES := $(call files,'*.py')
+# What imports the package, and is checked beside what it imports.
+PACKAGE_FILES := $(call files,'python/*.py' 'python/*.pyi' docs/conf.py bench/package.py)
 SHELL_FILES := $(call files,'*.sh' .ci/run)
 # Has cargo run tests on the emulated machine, with these options.
 on_four_nodes = CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(strip $(abspath $(NUMA_VM)) $(1))" cargo test --locked
@@ -100,6 +107,10 @@ bench-ssd-budgets: build .venv-bench/installed ## What more memory is worth to a
 	"$(OBORO)" bench ssd --json --mode streaming $(SSD_BUDGETS:%=--limit %) $(SSD_BENCH) \
 	    | .venv-bench/bin/python bench/ssd_plots.py --out "$(SSD_FIGURES)/budgets"
 
+bench-python: .venv-python/installed | toolchain-python ## Mine a frame with the Python package, and with mlxtend
+	$(IN_VENV_PYTHON) maturin develop --quiet --locked --release
+	.venv-python/bin/python bench/package.py --threads $(BENCH_THREADS) $(PYTHON_BENCH)
+
 bench-support: build .venv-bench/installed ## Count all pairs in large data, on ciphertext and by other means
 	.venv-bench/bin/python bench/support.py --oboro "$(OBORO)" --threads $(BENCH_THREADS)
 
@@ -119,7 +130,10 @@ test-python: python-develop ## Run the tests of the Python package; PYTEST=-k=ke
 
 .PHONY: python-develop
 python-develop: .venv-python/installed | toolchain-python
-	VIRTUAL_ENV="$(CURDIR)/.venv-python" .venv-python/bin/maturin develop --quiet --locked
+	$(IN_VENV_PYTHON) maturin develop --quiet --locked
+
+docs: python-develop ## Make the documentation site in target/docs; its notebook runs meanwhile
+	.venv-python/bin/sphinx-build -W --keep-going --quiet --builder html docs "$(DOCS)"
 
 # scripts/numa-vm.sh runs any other command there. It ends with 77 where there is no such machine.
 test-numa: | toolchain-test ## Run the tests about NUMA on four nodes, emulated by QEMU
@@ -154,13 +168,14 @@ lint-rust: | toolchain-lint
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked
 
-lint-python: $(if $(PYTHON_FILES),.venv/installed) | toolchain-lint
+lint-python: $(if $(PYTHON_FILES),.venv/installed .venv-python/installed) | toolchain-lint
 ifeq ($(PYTHON_FILES),)
 	@echo "no Python files to check"
 else
 	.venv/bin/ruff check $(PYTHON_FILES)
 	.venv/bin/ruff format --check $(PYTHON_FILES)
-	.venv/bin/mypy --strict $(PYTHON_FILES)
+	.venv/bin/mypy --strict $(filter-out $(PACKAGE_FILES),$(PYTHON_FILES))
+	.venv-python/bin/mypy --strict $(PACKAGE_FILES)
 endif
 
 lint-shell:

@@ -1,0 +1,110 @@
+"""Mines pairs with the Python package and with mlxtend, in turn, in one process.
+
+Run by `make bench-python`. Prints a JSON object for each run and the whole with its ratios last.
+docs/comparisons.md explains the fields.
+"""
+
+import argparse
+import statistics
+import time
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from machine import peak_bytes, report
+from mlxtend.frequent_patterns import apriori
+
+import oboro
+
+MIN_SUPPORT = 0.01
+
+
+def made_up(transactions: int, items: int) -> pd.DataFrame:
+    """A frame of so many rows and columns, three cells in ten True."""
+    random = np.random.default_rng(1)
+    cells = np.zeros((transactions, items), dtype=bool)
+    for column in range(items):
+        cells[:, column] = random.random(transactions, dtype=np.float32) < 0.3
+    return pd.DataFrame(cells, columns=[f"item {number}" for number in range(items)])
+
+
+def since(begun: float) -> float:
+    """Seconds since then."""
+    return time.perf_counter() - begun
+
+
+def encrypted_run(frame: pd.DataFrame, threads: int) -> tuple[dict[str, float], pd.DataFrame]:
+    """Everything once: a key, encryption, upload, mining; what each takes, and what was found."""
+    keys = oboro.Keys.generate()
+    begun = time.perf_counter()
+    encrypted = oboro.encrypt(frame, keys, max_len=2, threads=threads, progress=False)
+    encrypting = since(begun)
+    with oboro.local(threads=threads) as server:
+        begun = time.perf_counter()
+        dataset = server.upload(encrypted, name="frame", progress=False)
+        uploading = since(begun)
+        begun = time.perf_counter()
+        found = dataset.apriori(
+            keys,
+            min_support=MIN_SUPPORT,
+            max_len=2,
+            use_colnames=True,
+            answers="moments",
+            progress=False,
+        )
+        mining = since(begun)
+    pairs = found.attrs["oboro"]["levels"][1]
+    return {
+        "encrypt_seconds": encrypting,
+        "upload_seconds": uploading,
+        "mine_seconds": mining,
+        "count_pairs_seconds": pairs["seconds"],
+        "server_pairs_seconds": pairs["server_seconds"],
+        "all_seconds": encrypting + uploading + mining,
+    }, found
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--transactions", type=int, default=1_943_424)
+    parser.add_argument("--items", type=int, default=18)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--runs", type=int, default=7)
+    given = parser.parse_args()
+    frame = made_up(given.transactions, given.items)
+    before = peak_bytes("self")
+    first, found = encrypted_run(frame, given.threads)
+    peak = peak_bytes("self")
+    expected = apriori(frame, min_support=MIN_SUPPORT, max_len=2, use_colnames=True)
+    pd.testing.assert_frame_equal(found, expected, check_exact=True)
+    runs: list[dict[str, float]] = []
+    for number in range(given.runs):
+        begun = time.perf_counter()
+        apriori(frame, min_support=MIN_SUPPORT, max_len=2, use_colnames=True)
+        run: dict[str, float] = {"mlxtend_seconds": since(begun)}
+        run |= encrypted_run(frame, given.threads)[0]
+        report({"bench": "python run", "run": number, **run})
+        runs.append(run)
+    median = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+    summary: dict[str, Any] = {
+        "bench": "python",
+        "verified": True,
+        "transactions": given.transactions,
+        "items": given.items,
+        "itemsets": len(found),
+        "threads": given.threads,
+        "runs": given.runs,
+        "first_run": first,
+        **median,
+        "frame_bytes": int(frame.memory_usage(index=False).sum()),
+        "peak_bytes_before": before,
+        "peak_bytes_after_first_run": peak,
+        "counting_faster_than_mlxtend": median["mlxtend_seconds"] / median["count_pairs_seconds"],
+        "all_over_mlxtend": median["all_seconds"] / median["mlxtend_seconds"],
+    }
+    report(summary)
+
+
+if __name__ == "__main__":
+    main()

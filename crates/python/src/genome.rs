@@ -1,0 +1,212 @@
+//! Searching the genomes of a server, and loading those of a local one.
+
+use crate::call::{Interrupt, run};
+use crate::errors::Failure;
+use crate::server::Server;
+use oboro_client::{Decoys, GenomeShape, Outcome, Place, Question, Symbols, Where};
+use oboro_genome::Kind;
+use oboro_genome_panel::{
+    Collections, Duplicates, Existing, PanelOptions, import_panel, import_reference,
+};
+use oboro_genome_query::{Found, Pattern};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::path::PathBuf;
+use zeroize::Zeroizing;
+
+/// The panels and references of a server, a dictionary each, and what it says of damaged ones.
+#[pyfunction]
+#[pyo3(signature = (server, *, interrupt = None))]
+pub fn genomes<'py>(
+    py: Python<'py>,
+    server: &Server,
+    interrupt: Option<&Interrupt>,
+) -> PyResult<(Vec<Bound<'py, PyDict>>, Vec<String>)> {
+    let connection = server.connection()?;
+    let listing = run(py, None, interrupt, |call| {
+        let connection = connection.interrupted_by(call.interrupt());
+        connection.genomes().map_err(Failure::from)
+    })?;
+    let described = listing.genomes.into_iter().map(|info| {
+        let known = PyDict::new(py);
+        known.set_item("name", info.name)?;
+        known.set_item("stored_bytes", info.stored_bytes)?;
+        match info.shape {
+            GenomeShape::Panel {
+                haplotypes,
+                sites,
+                largest_allele,
+            } => {
+                known.set_item("kind", "panel")?;
+                known.set_item("haplotypes", haplotypes)?;
+                known.set_item("sites", sites)?;
+                known.set_item("largest_allele", largest_allele)?;
+            }
+            GenomeShape::Reference { sequences, bases } => {
+                known.set_item("kind", "reference")?;
+                known.set_item("sequences", sequences)?;
+                known.set_item("bases", bases)?;
+            }
+        }
+        Ok(known)
+    });
+    Ok((described.collect::<PyResult<_>>()?, listing.damaged))
+}
+
+/// Searches a panel at a place.
+#[pyfunction]
+#[pyo3(signature = (server, name, symbols, *, bases, position, chromosome, within, longest, count, decoys,
+                    progress = None, interrupt = None))]
+#[expect(clippy::too_many_arguments, reason = "named by the caller, who is in Python")]
+pub fn query_panel<'py>(
+    py: Python<'py>,
+    server: &Server,
+    name: String,
+    symbols: String,
+    bases: bool,
+    position: u64,
+    chromosome: Option<String>,
+    within: u8,
+    longest: bool,
+    count: bool,
+    decoys: usize,
+    progress: Option<Bound<'py, PyAny>>,
+    interrupt: Option<&Interrupt>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let symbols = Zeroizing::new(symbols);
+    let (pattern, symbols) = match bases {
+        true => (Pattern::of_bases(&symbols), Symbols::Bases),
+        false => (Pattern::of_alleles(&symbols), Symbols::Alleles),
+    };
+    let question = Question {
+        pattern: pattern.map_err(Failure::input)?,
+        r#where: Where::Panel {
+            name,
+            place: Place {
+                chromosome,
+                position,
+            },
+            decoys: Decoys(decoys),
+            symbols,
+        },
+        kind: match longest {
+            true => Kind::Longest,
+            false => Kind::Match { within },
+        },
+        count,
+    };
+    search(py, server, &question, progress, interrupt)
+}
+
+/// Searches all of a reference, on both strands.
+#[pyfunction]
+#[pyo3(signature = (server, name, pattern, *, within, count, progress = None, interrupt = None))]
+#[expect(clippy::too_many_arguments, reason = "named by the caller, who is in Python")]
+pub fn find_in_reference<'py>(
+    py: Python<'py>,
+    server: &Server,
+    name: String,
+    pattern: String,
+    within: u8,
+    count: bool,
+    progress: Option<Bound<'py, PyAny>>,
+    interrupt: Option<&Interrupt>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let pattern = Zeroizing::new(pattern);
+    let question = Question {
+        pattern: Pattern::of_bases(&pattern).map_err(Failure::input)?,
+        r#where: Where::Reference { name },
+        kind: Kind::Match { within },
+        count,
+    };
+    search(py, server, &question, progress, interrupt)
+}
+
+fn search<'py>(
+    py: Python<'py>,
+    server: &Server,
+    question: &Question,
+    progress: Option<Bound<'py, PyAny>>,
+    interrupt: Option<&Interrupt>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let connection = server.connection()?;
+    let outcome: Outcome = run(py, progress, interrupt, |call| {
+        let connection = connection.interrupted_by(call.interrupt());
+        let advance = |done, total| {
+            // The connection hears of the interrupt itself.
+            let _ = call.advance(done, total);
+        };
+        connection.search(question, advance).map_err(Failure::from)
+    })?;
+    let (exists, count, longest) = match outcome.found {
+        Found::Matches(rows) => (rows > 0, question.count.then_some(rows), None),
+        Found::Longest(longest) => (longest > 0, None, Some(longest)),
+    };
+    let found = PyDict::new(py);
+    found.set_item("exists", exists)?;
+    found.set_item("count", count)?;
+    found.set_item("longest", longest)?;
+    found.set_item("length", question.pattern.len())?;
+    found.set_item("rows", outcome.rows)?;
+    found.set_item("windows", outcome.windows)?;
+    found.set_item("sent_bytes", outcome.sent_bytes)?;
+    found.set_item("received_bytes", outcome.received_bytes)?;
+    found.set_item("seconds", outcome.elapsed.as_secs_f64())?;
+    found.set_item("server_seconds", outcome.server.as_secs_f64())?;
+    found.set_item("client_seconds", outcome.client.as_secs_f64())?;
+    Ok(found)
+}
+
+/// Loads a panel from phased VCF or aligned FASTA into a server's data directory.
+#[pyfunction]
+#[pyo3(signature = (data, name, file, *, region, skip_duplicates, replace))]
+pub fn load_panel(
+    py: Python<'_>,
+    data: PathBuf,
+    name: String,
+    file: PathBuf,
+    region: Option<String>,
+    skip_duplicates: bool,
+    replace: bool,
+) -> PyResult<()> {
+    let options = PanelOptions {
+        region: region
+            .map(|region| region.parse())
+            .transpose()
+            .map_err(Failure::input)?,
+        duplicates: match skip_duplicates {
+            true => Duplicates::Skip,
+            false => Duplicates::Refuse,
+        },
+        existing: existing(replace),
+    };
+    run(py, None, None, |_| {
+        import_panel(&Collections::open(&data), &name, &file, &options)
+            .map(drop)
+            .map_err(Failure::from)
+    })
+}
+
+/// Loads a reference from FASTA into a server's data directory.
+#[pyfunction]
+#[pyo3(signature = (data, name, file, *, replace))]
+pub fn load_reference(
+    py: Python<'_>,
+    data: PathBuf,
+    name: String,
+    file: PathBuf,
+    replace: bool,
+) -> PyResult<()> {
+    run(py, None, None, |_| {
+        import_reference(&Collections::open(&data), &name, &file, existing(replace))
+            .map(drop)
+            .map_err(Failure::from)
+    })
+}
+
+fn existing(replace: bool) -> Existing {
+    match replace {
+        true => Existing::Replace,
+        false => Existing::Keep,
+    }
+}

@@ -1,0 +1,185 @@
+"""Genomes on a server, searched without showing it what for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oboro import _oboro
+from oboro._progress import bar
+from oboro.errors import InputError
+
+if TYPE_CHECKING:
+    from oboro._oboro import Interrupt
+    from oboro._server import Server
+
+WILDCARD = "?"
+
+
+@dataclass(frozen=True)
+class Found:
+    """The answer to a search, and what it took. True where there is a match."""
+
+    exists: bool
+    """Whether anything matches."""
+    count: int | None
+    """How many match, if that was asked."""
+    longest: int | None
+    """How many symbols the longest beginning has that occurs, if that was asked."""
+    length: int
+    """The symbols of the query."""
+    rows: int
+    """What it was compared with: haplotypes or places, padding included."""
+    windows: int
+    """Places that were searched, decoys among them."""
+    sent_bytes: int
+    received_bytes: int
+    seconds: float
+    server_seconds: float
+    client_seconds: float
+
+    def __bool__(self) -> bool:
+        return self.exists
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Aligned haplotypes on a server: see `Server.panel`."""
+
+    server: Server
+    name: str
+    haplotypes: int
+    sites: int
+    largest_allele: int | None
+    """The largest number of an allele; None where the symbols are bases."""
+    stored_bytes: int
+
+    def query(
+        self,
+        position: int,
+        alleles: str | Iterable[int | None] | None = None,
+        *,
+        sequence: str | None = None,
+        chromosome: str | None = None,
+        within: int = 0,
+        longest: bool = False,
+        count: bool = False,
+        decoys: int = 0,
+        progress: bool | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> Found:
+        """Ask whether some haplotype has these symbols at consecutive sites, from `position` on.
+
+        The server learns how many there are, where, and what is asked of them; not which they are,
+        and not the answer.
+
+        Arguments:
+            position: The site that the query begins at, or the column of an alignment, from 1.
+            alleles: For panels of alleles: their numbers, as text ("0110?10", ? for any) or as
+                integers, None for any.
+            sequence: For panels of bases: A, C, G, T, and ? for any.
+            chromosome: Needed where the panel has several.
+            within: Mismatches that are allowed, 0 to 2.
+            longest: Ask for the longest beginning of the query that some haplotype has instead.
+            count: Ask how many haplotypes match, if the server's operator allows that.
+            decoys: Other places, chosen at random, that are searched as well, so that the server
+                does not learn which is meant; up to 63.
+            progress: Show a bar: None on terminals and in notebooks only.
+            interrupt: Ends the search from another thread.
+
+        Raises:
+            InputError: A query that does not fit the panel.
+            ServerError: A server that refuses: a spent budget, counting that is not allowed.
+        """
+        if (alleles is None) == (sequence is None):
+            raise InputError(
+                "give either alleles or sequence, as the panel has the one or the other"
+            )
+        if longest and (within or count):
+            raise InputError(
+                "longest can be asked neither with within nor with count; ask separately"
+            )
+        symbols = sequence if alleles is None else _letters(alleles)
+        assert symbols is not None
+        with bar("searching", "answer", progress) as advance:
+            found = _oboro.query_panel(
+                self.server.native,
+                self.name,
+                symbols,
+                bases=sequence is not None,
+                position=position,
+                chromosome=chromosome,
+                within=_mismatches(within),
+                longest=longest,
+                count=count,
+                decoys=decoys,
+                progress=advance,
+                interrupt=interrupt,
+            )
+        return Found(**found)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Sequences on a server: see `Server.reference`."""
+
+    server: Server
+    name: str
+    sequences: int
+    bases: int
+    stored_bytes: int
+
+    def find(
+        self,
+        pattern: str,
+        *,
+        within: int = 0,
+        count: bool = False,
+        progress: bool | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> Found:
+        """Ask whether a pattern occurs anywhere in the reference, on either strand.
+
+        The server learns how long it is and what is asked of it; neither letters nor answer.
+
+        Arguments:
+            pattern: A, C, G, T, and ? for any.
+            within: Mismatches that are allowed, 0 to 2.
+            count: Ask how many places match, if the server's operator allows that.
+            progress: Show a bar: None on terminals and in notebooks only.
+            interrupt: Ends the search from another thread.
+
+        Raises:
+            InputError: A pattern with other letters.
+            ServerError: A server that refuses: a reference beyond its limit, a spent budget.
+        """
+        with bar("searching", "answer", progress) as advance:
+            found = _oboro.find_in_reference(
+                self.server.native,
+                self.name,
+                pattern,
+                within=_mismatches(within),
+                count=count,
+                progress=advance,
+                interrupt=interrupt,
+            )
+        return Found(**found)
+
+
+def _letters(alleles: str | Iterable[int | None]) -> str:
+    if isinstance(alleles, str):
+        return alleles
+    numbers = list(alleles)
+    for number in numbers:
+        if number is not None and not 0 <= number <= 9:
+            raise InputError(
+                f"{number} is not the number of an allele; give 0 to 9, or None for any"
+            )
+    return "".join(WILDCARD if number is None else str(int(number)) for number in numbers)
+
+
+def _mismatches(within: int) -> int:
+    if within not in (0, 1, 2):
+        raise InputError(f"within {within} mismatches cannot be asked; give 0, 1 or 2")
+    return within
