@@ -18,8 +18,9 @@
 //! could not go on otherwise, as it soon has done with others; one of several runs, which comes back to
 //! most panels, also to read ahead.
 
+use foldhash::HashMap;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -93,13 +94,13 @@ struct Uses {
 
 impl Uses {
     fn of(plan: &Plan) -> Self {
-        let mut units_of_segment: HashMap<u64, Vec<usize>> = HashMap::new();
+        let mut units_of_segment: HashMap<u64, Vec<usize>> = HashMap::default();
         for (number, unit) in plan.units.iter().enumerate() {
             for &(segment, _) in &plan.segments[unit.segments.clone()] {
                 units_of_segment.entry(segment).or_default().push(number);
             }
         }
-        let mut runs_of_part: HashMap<Part, Vec<usize>> = HashMap::new();
+        let mut runs_of_part: HashMap<Part, Vec<usize>> = HashMap::default();
         for (run, parts) in plan.runs.iter().enumerate() {
             for &part in parts {
                 runs_of_part.entry(part).or_default().push(run);
@@ -342,7 +343,7 @@ impl Ledger {
             capacity,
             ahead,
             used: 0,
-            entries: HashMap::new(),
+            entries: HashMap::default(),
             valuation: None,
             streams: BTreeMap::new(),
             waiting: VecDeque::new(),
@@ -382,7 +383,7 @@ impl Ledger {
             is_admitted: false,
             is_failed: false,
             next: (0, 0),
-            held: HashMap::new(),
+            held: HashMap::default(),
             units: BTreeMap::new(),
             charge: 0,
             loaded: 0,
