@@ -18,8 +18,9 @@
 //! could not go on otherwise, as it soon has done with others; one of several runs, which comes back to
 //! most panels, also to read ahead.
 
+use foldhash::HashMap;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -93,13 +94,13 @@ struct Uses {
 
 impl Uses {
     fn of(plan: &Plan) -> Self {
-        let mut units_of_segment: HashMap<u64, Vec<usize>> = HashMap::new();
+        let mut units_of_segment: HashMap<u64, Vec<usize>> = HashMap::default();
         for (number, unit) in plan.units.iter().enumerate() {
             for &(segment, _) in &plan.segments[unit.segments.clone()] {
                 units_of_segment.entry(segment).or_default().push(number);
             }
         }
-        let mut runs_of_part: HashMap<Part, Vec<usize>> = HashMap::new();
+        let mut runs_of_part: HashMap<Part, Vec<usize>> = HashMap::default();
         for (run, parts) in plan.runs.iter().enumerate() {
             for &part in parts {
                 runs_of_part.entry(part).or_default().push(run);
@@ -200,7 +201,31 @@ enum Phase {
         waiting: Vec<(StreamId, usize)>,
     },
     Held,
-    Kept(Worth),
+    Kept,
+}
+
+/// What is kept by its worth: of use, and made, only where something has to go.
+#[derive(Debug, Default)]
+struct Valuation {
+    worths: HashMap<Key, Worth>,
+    ascending: BTreeSet<(Worth, Key)>,
+}
+
+impl Valuation {
+    fn insert(&mut self, key: Key, worth: Worth) {
+        self.worths.insert(key, worth);
+        self.ascending.insert((worth, key));
+    }
+
+    fn remove(&mut self, key: Key) {
+        if let Some(worth) = self.worths.remove(&key) {
+            self.ascending.remove(&(worth, key));
+        }
+    }
+
+    fn least(&self) -> Option<(Worth, Key)> {
+        self.ascending.first().copied()
+    }
 }
 
 #[derive(Debug)]
@@ -303,7 +328,8 @@ pub(super) struct Ledger {
     /// Bytes of all entries.
     used: u64,
     entries: HashMap<Key, Entry>,
-    kept: BTreeSet<(Worth, Key)>,
+    /// Of all that is kept; `None` until something has to go under the questions now under way.
+    valuation: Option<Valuation>,
     streams: BTreeMap<StreamId, Stream>,
     /// Those that are not admitted yet.
     waiting: VecDeque<StreamId>,
@@ -317,8 +343,8 @@ impl Ledger {
             capacity,
             ahead,
             used: 0,
-            entries: HashMap::new(),
-            kept: BTreeSet::new(),
+            entries: HashMap::default(),
+            valuation: None,
             streams: BTreeMap::new(),
             waiting: VecDeque::new(),
             opened: 0,
@@ -357,7 +383,7 @@ impl Ledger {
             is_admitted: false,
             is_failed: false,
             next: (0, 0),
-            held: HashMap::new(),
+            held: HashMap::default(),
             units: BTreeMap::new(),
             charge: 0,
             loaded: 0,
@@ -367,7 +393,7 @@ impl Ledger {
         let reads = Arc::clone(&stream.reads);
         self.streams.insert(id, stream);
         self.waiting.push_back(id);
-        self.appraise();
+        self.valuation = None;
         Some((id, reads))
     }
 
@@ -400,10 +426,10 @@ impl Ledger {
     pub(super) fn close(&mut self, id: StreamId) {
         self.waiting.retain(|&waiting| waiting != id);
         if let Some(stream) = self.streams.remove(&id) {
+            self.valuation = None;
             for &key in stream.held.keys() {
                 self.let_go(id, key);
             }
-            self.appraise();
         }
     }
 
@@ -495,10 +521,10 @@ impl Ledger {
         for &key in &awaited {
             stream.drop_hold(key, self.entries[&key].bytes);
         }
+        self.valuation = None;
         for key in awaited {
             self.let_go(id, key);
         }
-        self.appraise();
     }
 
     /// Gives up of what is kept, what is worth least first, at least so many bytes if there are: panels
@@ -507,7 +533,7 @@ impl Ledger {
         let mut actions = Vec::new();
         let enough = self.used.saturating_sub(bytes);
         while self.used > enough
-            && let Some(&(_, key)) = self.kept.first()
+            && let Some((_, key)) = self.appraised().least()
         {
             self.forget(key);
             actions.push(Action::Drop(key));
@@ -529,9 +555,7 @@ impl Ledger {
     pub(super) fn forget(&mut self, key: Key) {
         if let Some(entry) = self.entries.remove(&key) {
             self.used -= entry.bytes;
-            if let Phase::Kept(worth) = entry.phase {
-                self.kept.remove(&(worth, key));
-            }
+            self.devalue(key);
         }
     }
 
@@ -590,10 +614,11 @@ impl Ledger {
         if is_new && !self.may_hold(stream, bytes) {
             return false;
         }
-        let is_load = !self.entries.contains_key(&key);
+        let is_load = is_new && !self.entries.contains_key(&key);
         if is_load && !(self.may_load(stream, bytes) && self.make_room(id, bytes, actions)) {
             return false;
         }
+        self.devalue(key);
         self.clock += 1;
         let used = self.clock;
         let entry = self.entries.entry(key).or_insert_with(|| {
@@ -616,11 +641,7 @@ impl Ledger {
                 waiting.push((id, unit));
                 *missing += 1;
             }
-            Phase::Held => {}
-            Phase::Kept(worth) => {
-                self.kept.remove(&(*worth, key));
-                entry.phase = Phase::Held;
-            }
+            phase => *phase = Phase::Held,
         }
         let hold = stream.held.entry(key).or_insert(Hold {
             units: 0,
@@ -671,7 +692,7 @@ impl Ledger {
         let has_runs = stream.plan.runs.len() > 1;
         let now = stream.now();
         while self.used + bytes > self.capacity {
-            let Some(&(worth, key)) = self.kept.first() else {
+            let Some((worth, key)) = self.appraised().least() else {
                 return false;
             };
             if let Need::At(Reverse(time)) = worth.need
@@ -713,10 +734,12 @@ impl Ledger {
     }
 
     fn keep(&mut self, key: Key) {
-        let worth = self.worth(key);
         let entry = self.entries.get_mut(&key).expect("it is in memory");
-        entry.phase = Phase::Kept(worth);
-        self.kept.insert((worth, key));
+        entry.phase = Phase::Kept;
+        if let Some(mut valuation) = self.valuation.take() {
+            valuation.insert(key, self.worth(key));
+            self.valuation = Some(valuation);
+        }
     }
 
     fn worth(&self, key: Key) -> Worth {
@@ -734,11 +757,24 @@ impl Ledger {
         }
     }
 
-    /// Values all that is kept anew: other questions are under way than before.
-    fn appraise(&mut self) {
-        let kept = std::mem::take(&mut self.kept);
-        for (_, key) in kept {
-            self.keep(key);
+    /// What is kept by its worth to the questions under way.
+    fn appraised(&mut self) -> &Valuation {
+        let valuation = self.valuation.take().unwrap_or_else(|| {
+            let entries = self.entries.iter();
+            let kept = entries.filter(|(_, entry)| matches!(entry.phase, Phase::Kept));
+            let mut valuation = Valuation::default();
+            for (&key, _) in kept {
+                valuation.insert(key, self.worth(key));
+            }
+            valuation
+        });
+        self.valuation.insert(valuation)
+    }
+
+    /// A panel is kept no more.
+    fn devalue(&mut self, key: Key) {
+        if let Some(valuation) = &mut self.valuation {
+            valuation.remove(key);
         }
     }
 }
