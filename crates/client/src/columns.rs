@@ -83,23 +83,47 @@ impl<'a> Columns<'a> {
         self.headers.is_empty()
     }
 
-    /// The supports of itemsets, given as columns, that are all here.
+    /// The supports of itemsets, given as columns, that are all here, unless `connection` is interrupted.
+    ///
+    /// # Errors
+    /// Only [`ClientError::Interrupted`].
     ///
     /// # Panics
-    /// If one is not.
-    pub(crate) fn count(&self, itemsets: &[Itemset]) -> Vec<u64> {
+    /// If a column is not here.
+    pub(crate) fn count(
+        &self,
+        connection: &Connection,
+        itemsets: &[Itemset],
+    ) -> Result<Vec<u64>, ClientError> {
         let share = itemsets.len().div_ceil(self.threads.get()).max(1);
-        let supports = |part| self.bitmap.supports(part).expect("the columns are here");
+        let supports = |part: &[Itemset]| {
+            let mut supports = Vec::with_capacity(part.len());
+            for some in part.chunks(self.uninterrupted()) {
+                connection.check_interrupt()?;
+                supports.extend(self.bitmap.supports(some).expect("the columns are here"));
+            }
+            Ok(supports)
+        };
         thread::scope(|scope| {
             let workers: Vec<_> = itemsets
                 .chunks(share)
                 .map(|part| scope.spawn(move || supports(part)))
                 .collect();
             let joined = workers.into_iter().map(|worker| worker.join());
-            joined
-                .flat_map(|supports| supports.expect("counting does not panic"))
-                .collect()
+            let counted: Result<Vec<_>, ClientError> = joined
+                .map(|supports| supports.expect("counting does not panic"))
+                .collect();
+            Ok(counted?.concat())
         })
+    }
+
+    /// The number of itemsets that are counted in some ten milliseconds.
+    fn uninterrupted(&self) -> usize {
+        const WORDS: u64 = 1 << 25;
+        let words = self.dataset.record().transactions / 64;
+        usize::try_from(WORDS / words.max(1))
+            .unwrap_or(1)
+            .clamp(1, 1 << 16)
     }
 
     /// Fetches columns, ascending, under the name of the dataset at the server. `progress` hears the
@@ -126,7 +150,7 @@ impl<'a> Columns<'a> {
             self.threads,
             |pieces| decrypt(self.dataset, wanted, pieces),
             |sender| {
-                connection.runtime().block_on(async {
+                connection.wait(async {
                     let broken = |status| ClientError::from_status(&status, DURING);
                     let asked = connection.client().fetch_columns(request).await;
                     let mut stream = connection.answer(asked, DURING)?;
@@ -139,7 +163,7 @@ impl<'a> Columns<'a> {
                             break;
                         }
                     }
-                    Ok::<_, ClientError>(bytes)
+                    Ok(bytes)
                 })
             },
         );

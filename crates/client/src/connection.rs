@@ -1,14 +1,20 @@
 //! Reaching a server.
 
 use crate::error::{ClientError, printable};
+use hyper_util::rt::TokioIo;
 use oboro_protocol::v1::genome_client::GenomeClient;
 use oboro_protocol::v1::mining_client::MiningClient;
 use oboro_protocol::{MAX_MESSAGE_BYTES, PROTOCOL, PROTOCOL_KEY, v1};
 use oboro_store::DatasetInfo;
-use std::sync::OnceLock;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+use tonic::codegen::{BoxFuture, Service};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::{Interceptor, interceptor::InterceptedService};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Uri};
@@ -73,16 +79,24 @@ impl From<v1::NodePages> for NodePages {
     }
 }
 
-/// A connection to one server. It reconnects by itself when it broke.
+/// A connection to one server. It reconnects by itself when it broke. Clones are the same connection.
+#[derive(Clone)]
 pub struct Connection {
+    line: Arc<Line>,
+    /// Ends what is waited for.
+    interrupt: CancellationToken,
+}
+
+/// What clones of a connection share.
+struct Line {
     url: String,
     /// Whether an Oboro server has ever answered.
     answered: AtomicBool,
     /// What the server takes, once asked.
     limits: OnceLock<v1::Limits>,
-    runtime: Runtime,
     client: Client,
     genomes: Genomes,
+    runtime: Runtime,
 }
 
 /// Says the protocol and bears the token on every call.
@@ -112,6 +126,17 @@ impl Connection {
     /// # Errors
     /// An address that is none, plain HTTP beyond loopback, nobody there.
     pub fn open(options: &Options) -> Result<Self, ClientError> {
+        Self::open_unless(&CancellationToken::new(), options)
+    }
+
+    /// Connects to a server, unless `interrupt` is cancelled first. Later calls do not heed it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), or [`ClientError::Interrupted`].
+    pub fn open_unless(
+        interrupt: &CancellationToken,
+        options: &Options,
+    ) -> Result<Self, ClientError> {
         let url = options.url.clone();
         let address = |problem: String| ClientError::Address {
             url: url.clone(),
@@ -134,13 +159,11 @@ impl Connection {
                 ));
             }
         };
-        let mut endpoint = Endpoint::from(uri)
+        let mut endpoint = with_windows(Endpoint::from(uri))
             .connect_timeout(CONNECT_TIMEOUT)
             .http2_keep_alive_interval(KEEPALIVE)
             .keep_alive_timeout(KEEPALIVE)
-            .tcp_nodelay(true)
-            .initial_stream_window_size(4 << 20)
-            .initial_connection_window_size(16 << 20);
+            .tcp_nodelay(true);
         if tls {
             let certificates = options
                 .certificates
@@ -168,38 +191,77 @@ impl Connection {
         let credentials = Credentials {
             token: token.transpose()?,
         };
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .map_err(ClientError::Runtime)?;
-        let channel = runtime
-            .block_on(async { tokio::time::timeout(CONNECT_TIMEOUT, endpoint.connect()).await })
+        let runtime = runtime()?;
+        let connected = runtime.block_on(async {
+            tokio::select! {
+                () = interrupt.cancelled() => Err(ClientError::Interrupted),
+                connected = tokio::time::timeout(CONNECT_TIMEOUT, endpoint.connect()) => Ok(connected),
+            }
+        })?;
+        let channel = connected
             .map_err(|_| "nothing answered in time".to_owned())
             .and_then(|connected| connected.map_err(|error| describe(&error)))
             .map_err(|cause| ClientError::Unreachable {
                 url: url.clone(),
                 cause,
             })?;
+        Ok(Self::over(channel, runtime, url, credentials))
+    }
+
+    /// Calls a server that is no address, over streams that `connect` opens, one now and another whenever one
+    /// broke. `name` stands where messages have the address.
+    ///
+    /// # Errors
+    /// Nobody at the other end.
+    pub fn through<S, C>(name: &str, connect: C) -> Result<Self, ClientError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        C: Fn() -> io::Result<S> + Send + 'static,
+    {
+        let runtime = runtime()?;
+        let endpoint = with_windows(Endpoint::from_static(NOWHERE));
+        let channel = runtime
+            .block_on(endpoint.connect_with_connector(Streams(connect)))
+            .map_err(|error| ClientError::Unreachable {
+                url: name.to_owned(),
+                cause: describe(&error),
+            })?;
+        let credentials = Credentials { token: None };
+        Ok(Self::over(channel, runtime, name.to_owned(), credentials))
+    }
+
+    fn over(channel: Channel, runtime: Runtime, url: String, credentials: Credentials) -> Self {
         let genomes = GenomeClient::with_interceptor(channel.clone(), credentials.clone())
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         let client = MiningClient::with_interceptor(channel, credentials)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
-        Ok(Self {
-            url,
-            answered: AtomicBool::new(false),
-            limits: OnceLock::new(),
-            runtime,
-            client,
-            genomes,
-        })
+        Self {
+            line: Arc::new(Line {
+                url,
+                answered: AtomicBool::new(false),
+                limits: OnceLock::new(),
+                client,
+                genomes,
+                runtime,
+            }),
+            interrupt: CancellationToken::new(),
+        }
+    }
+
+    /// The same connection, whose calls end with [`ClientError::Interrupted`] once the token is cancelled.
+    #[must_use]
+    pub fn interrupted_by(&self, interrupt: CancellationToken) -> Self {
+        Self {
+            interrupt,
+            ..self.clone()
+        }
     }
 
     /// The server's address as it was given.
     pub fn url(&self) -> &str {
-        &self.url
+        &self.line.url
     }
 
     /// What is there.
@@ -237,7 +299,7 @@ impl Connection {
 
     /// What the server takes at most; the protocol's own limits where it does not say.
     pub(crate) fn limits(&self) -> Result<v1::Limits, ClientError> {
-        if let Some(limits) = self.limits.get() {
+        if let Some(limits) = self.line.limits.get() {
             return Ok(*limits);
         }
         let asked = self.call("asking for limits", async |mut client| {
@@ -253,7 +315,7 @@ impl Connection {
             itemsets: u64::MAX,
             ..Default::default()
         });
-        Ok(*self.limits.get_or_init(|| limits))
+        Ok(*self.line.limits.get_or_init(|| limits))
     }
 
     /// Deletes a dataset for good.
@@ -288,8 +350,29 @@ impl Connection {
         during: &'static str,
         call: impl AsyncFnOnce(Client) -> Result<tonic::Response<T>, Status>,
     ) -> Result<T, ClientError> {
-        let outcome = self.runtime.block_on(call(self.client.clone()));
-        self.answer(outcome, during)
+        self.wait(async { self.answer(call(self.client()).await, during) })
+    }
+
+    /// Waits for what is under way, which is dropped if the connection is interrupted.
+    pub(crate) fn wait<T>(
+        &self,
+        under_way: impl Future<Output = Result<T, ClientError>>,
+    ) -> Result<T, ClientError> {
+        self.line.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = self.interrupt.cancelled() => Err(ClientError::Interrupted),
+                outcome = under_way => outcome,
+            }
+        })
+    }
+
+    /// Passes unless the connection is interrupted: for work between calls.
+    pub(crate) fn check_interrupt(&self) -> Result<(), ClientError> {
+        match self.interrupt.is_cancelled() {
+            true => Err(ClientError::Interrupted),
+            false => Ok(()),
+        }
     }
 
     /// The content of an answer. Where none ever came, the address may be that of something else.
@@ -302,30 +385,67 @@ impl Connection {
             .map(tonic::Response::into_inner)
             .map_err(|status| ClientError::from_status(&status, during));
         match outcome {
-            Err(ClientError::Broken { cause, .. }) if !self.answered.load(Ordering::Relaxed) => {
+            Err(ClientError::Broken { cause, .. })
+                if !self.line.answered.load(Ordering::Relaxed) =>
+            {
                 Err(ClientError::NoAnswer {
-                    url: self.url.clone(),
+                    url: self.line.url.clone(),
                     cause,
                 })
             }
             answered => {
-                self.answered.store(true, Ordering::Relaxed);
+                self.line.answered.store(true, Ordering::Relaxed);
                 answered
             }
         }
     }
 
     pub(crate) fn client(&self) -> Client {
-        self.client.clone()
+        self.line.client.clone()
     }
 
     pub(crate) fn genome_client(&self) -> Genomes {
-        self.genomes.clone()
+        self.line.genomes.clone()
+    }
+}
+
+/// What HTTP calls a server that has no address.
+const NOWHERE: &str = "http://within";
+
+/// Opens streams where tonic would connect to an address.
+struct Streams<C>(C);
+
+impl<S, C> Service<Uri> for Streams<C>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    C: Fn() -> io::Result<S>,
+{
+    type Response = TokioIo<S>;
+    type Error = io::Error;
+    type Future = BoxFuture<TokioIo<S>, io::Error>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 
-    pub(crate) fn runtime(&self) -> &Runtime {
-        &self.runtime
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let stream = (self.0)().map(TokioIo::new);
+        Box::pin(async { stream })
     }
+}
+
+fn runtime() -> Result<Runtime, ClientError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(ClientError::Runtime)
+}
+
+fn with_windows(endpoint: Endpoint) -> Endpoint {
+    endpoint
+        .initial_stream_window_size(4 << 20)
+        .initial_connection_window_size(16 << 20)
 }
 
 /// Certificates in PEM; one at least.

@@ -213,7 +213,7 @@ impl<'a> EncryptedCounter<'a> {
             self.threads,
             |moments| combine(&combiner, moments),
             |sender| {
-                self.connection.runtime().block_on(async {
+                self.connection.wait(async {
                     let mut received = Received::default();
                     let broken = |status| ClientError::from_status(&status, DURING);
                     let asked = self.connection.client().count(request).await;
@@ -240,7 +240,7 @@ impl<'a> EncryptedCounter<'a> {
                             Some(v1::count_reply::Reply::Accepted(_)) | None => {}
                         }
                     }
-                    Ok::<_, ClientError>(received)
+                    Ok(received)
                 })
             },
         );
@@ -381,7 +381,9 @@ impl<'a> EncryptedCounter<'a> {
         let (mut itemsets, mut checks) = (0, 0);
         for request in &questions.requests {
             let columns = request.iter().map(|it| Itemset::new(it.columns.clone()));
-            let answer = self.fetched.count(&Vec::from_iter(columns));
+            let answer = self
+                .fetched
+                .count(self.connection, &Vec::from_iter(columns))?;
             checks += self.take_in(request, &answer, &mut supports)?;
             itemsets += request.len();
         }

@@ -37,6 +37,8 @@ pub enum ClientError {
         "the connection to the server broke while {during} ({cause}); nothing was lost: run the same command again to go on"
     )]
     Broken { during: &'static str, cause: String },
+    #[error("interrupted; nothing was lost: call again to go on")]
+    Interrupted,
     #[error("the server refused: {0}")]
     Refused(String),
     #[error(

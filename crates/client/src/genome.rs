@@ -164,10 +164,10 @@ impl Connection {
     /// As every call; an older server has none.
     pub fn genomes(&self) -> Result<GenomeListing, ClientError> {
         let mut client = self.genome_client();
-        let asked = self
-            .runtime()
-            .block_on(client.list_genomes(v1::ListGenomesRequest {}));
-        let reply = self.answer(asked, "listing genomes")?;
+        let reply = self.wait(async {
+            let asked = client.list_genomes(v1::ListGenomesRequest {}).await;
+            self.answer(asked, "listing genomes")
+        })?;
         let genomes = reply.genomes.into_iter().map(info);
         Ok(GenomeListing {
             genomes: genomes.collect::<Result<_, _>>()?,
@@ -188,7 +188,7 @@ impl Connection {
         let begun = Instant::now();
         let (open, own) = self.opening(question)?;
         let windows = windows(&open);
-        self.runtime().block_on(async {
+        self.wait(async {
             // One message waits while the next is made.
             let (sender, receiver) = mpsc::channel::<v1::SearchRequest>(1);
             let mut client = self.genome_client();
@@ -300,12 +300,12 @@ impl Connection {
             name: name.to_owned(),
         };
         let mut client = self.genome_client();
-        let asked = self.runtime().block_on(client.list_sites(request));
-        let mut replies = self.answer(asked, DURING)?;
+        let mut replies =
+            self.wait(async { self.answer(client.list_sites(request).await, DURING) })?;
         let mut chromosomes: Vec<Vec<Place>> = Vec::new();
         loop {
-            let next = self.runtime().block_on(replies.message());
-            let reply = next.map_err(|status| ClientError::from_status(&status, DURING))?;
+            let broken = |status| ClientError::from_status(&status, DURING);
+            let reply = self.wait(async { replies.message().await.map_err(broken) })?;
             let Some(v1::SitesReply { chromosome, gaps }) = reply else {
                 break;
             };

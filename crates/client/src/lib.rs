@@ -10,6 +10,7 @@ mod counter;
 mod error;
 mod forecast;
 mod genome;
+mod levels;
 mod scrub;
 mod upload;
 mod workers;
@@ -21,5 +22,6 @@ pub use forecast::{LevelForecast, Prospect};
 pub use genome::{
     Decoys, GenomeInfo, GenomeListing, GenomeShape, Outcome, Place, Question, Symbols, Where,
 };
+pub use levels::Level;
 pub use scrub::Scrubbing;
 pub use upload::{Uploaded, upload};

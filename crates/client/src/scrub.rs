@@ -34,8 +34,8 @@ impl Connection {
         const DURING: &str = "scrubbing";
         let mut replies = self.call(DURING, async |mut client| client.scrub(request).await)?;
         loop {
-            let next = self.runtime().block_on(replies.message());
-            let reply = next.map_err(|status| ClientError::from_status(&status, DURING))?;
+            let broken = |status| ClientError::from_status(&status, DURING);
+            let reply = self.wait(async { replies.message().await.map_err(broken) })?;
             match reply.and_then(|reply| reply.reply) {
                 Some(Reply::Progress(progress)) => tell(Scrubbing::Progress(
                     progress.checked_bytes,

@@ -71,7 +71,13 @@ pub fn upload(
                     total_bytes,
                 });
             }
-            Err(error) => attempts.wait_or_give_up(error)?,
+            Err(error) => {
+                let wait = attempts.next(error)?;
+                connection.wait(async {
+                    tokio::time::sleep(wait).await;
+                    Ok(())
+                })?;
+            }
         }
     }
 }
@@ -96,8 +102,8 @@ impl Attempts {
         self.there = there;
     }
 
-    /// Waits before the next attempt if one may help.
-    fn wait_or_give_up(&mut self, error: ClientError) -> Result<(), ClientError> {
+    /// How long to wait for the next attempt, if one may help.
+    fn next(&mut self, error: ClientError) -> Result<Duration, ClientError> {
         self.failures += 1;
         let most = match error {
             ClientError::Broken { .. } => ATTEMPTS,
@@ -107,8 +113,7 @@ impl Attempts {
         if self.failures >= most {
             return Err(error);
         }
-        thread::sleep((FIRST_WAIT * 2u32.pow(self.failures - 1)).min(LONGEST_WAIT));
-        Ok(())
+        Ok((FIRST_WAIT * 2u32.pow(self.failures - 1)).min(LONGEST_WAIT))
     }
 }
 

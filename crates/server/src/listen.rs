@@ -1,4 +1,5 @@
-//! The listening socket, and the refusal to open it to the world unprotected.
+//! What answers calls, and the socket that they come from, with the refusal to open it to the world
+//! unprotected.
 
 use crate::auth::Gate;
 use crate::cache::MomentCache;
@@ -22,12 +23,13 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
-use tokio_stream::StreamExt;
+use tokio_stream::{Stream, StreamExt};
 use tonic::server::NamedService;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::server::TcpIncoming;
+use tonic::transport::server::{Connected, TcpIncoming};
 use tonic::transport::{Identity, ServerTlsConfig};
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
@@ -155,6 +157,11 @@ fn cause(error: &tonic::transport::Error) -> String {
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
+    answering: Answering,
+}
+
+/// What answers calls, wherever they come from.
+pub(crate) struct Answering {
     transport: tonic::transport::Server,
     tokens: Option<Tokens>,
     store: Arc<Store>,
@@ -178,33 +185,12 @@ impl Server {
         if !address.ip().is_loopback() && (options.tls.is_none() || options.tokens.is_none()) {
             return Err(ServeError::Unprotected(address));
         }
-        let budget = options
-            .memory
-            .map(|memory| for_ciphertext(memory, &options))
-            .transpose()?;
-        let transport = transport(options.tls.clone())?;
         let listen = |source| ServeError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
-        let topology = Topology::of_this_machine();
-        let threads = options.threads;
-        let pin = options.pin;
-        let pin = pin.unwrap_or_else(|| Pin::usual(&topology, threads));
-        let pool = Pool::start(pin.seats(&topology, threads))
-            .map_err(|source| ServeError::Threads { threads, source })?;
-        let nodes = topology.nodes().iter().map(|node| node.number).collect();
-        let store = Arc::new(open(&options, budget, nodes)?);
         Ok(Self {
             address: listener.local_addr().map_err(listen)?,
             listener,
-            transport,
-            tokens: options.tokens,
-            store,
-            pool,
-            data: options.data,
-            genome: options.genome,
-            limits: options.limits,
-            cache: Arc::new(MomentCache::new(options.moment_cache)),
-            distances: Arc::new(topology.distances().clone()),
+            answering: Answering::open(options)?,
         })
     }
 
@@ -218,7 +204,62 @@ impl Server {
     ///
     /// # Errors
     /// A failing socket.
-    pub async fn serve(mut self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
+    pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
+        let incoming = TcpIncoming::from(self.listener)
+            .with_nodelay(Some(true))
+            .map(|accepted| accepted.map(Lingering::new));
+        self.answering.serve(incoming, shutdown).await
+    }
+}
+
+impl Answering {
+    /// Starts the threads that compute and opens the store, which comes last, so that a refusal leaves none
+    /// behind. What the options say of the socket is not looked at.
+    ///
+    /// # Errors
+    /// A certificate that cannot be used, too many threads, a store in use or unreadable, a budget of memory
+    /// that leaves nothing for ciphertext.
+    pub(crate) fn open(options: Options) -> Result<Self, ServeError> {
+        let budget = options
+            .memory
+            .map(|memory| for_ciphertext(memory, &options))
+            .transpose()?;
+        let transport = transport(options.tls.clone())?;
+        let topology = Topology::of_this_machine();
+        let threads = options.threads;
+        let pin = options.pin;
+        let pin = pin.unwrap_or_else(|| Pin::usual(&topology, threads));
+        let pool = Pool::start(pin.seats(&topology, threads))
+            .map_err(|source| ServeError::Threads { threads, source })?;
+        let nodes = topology.nodes().iter().map(|node| node.number).collect();
+        let store = Arc::new(open(&options, budget, nodes)?);
+        Ok(Self {
+            transport,
+            tokens: options.tokens,
+            store,
+            pool,
+            data: options.data,
+            genome: options.genome,
+            limits: options.limits,
+            cache: Arc::new(MomentCache::new(options.moment_cache)),
+            distances: Arc::new(topology.distances().clone()),
+        })
+    }
+
+    /// What the datasets are in.
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Answers calls from `incoming` until `shutdown` completes, as [`Server::serve`] does.
+    pub(crate) async fn serve<S>(
+        mut self,
+        incoming: impl Stream<Item = io::Result<S>>,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), ServeError>
+    where
+        S: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
+    {
         let message_bytes = self.limits.message_bytes;
         let admission = Arc::new(Admission::new(self.limits));
         let genomes = Genomes::new(
@@ -254,16 +295,11 @@ impl Server {
             .add_service(Logged::new(mining, message_bytes, &calls))
             .add_service(Logged::new(genomes, message_bytes, &calls))
             .add_service(health_service)
-            .serve_with_incoming_shutdown(
-                TcpIncoming::from(self.listener)
-                    .with_nodelay(Some(true))
-                    .map(|accepted| accepted.map(Lingering::new)),
-                async {
-                    shutdown.await;
-                    say_farewell(&mut health).await;
-                    stopping.notify_one();
-                },
-            );
+            .serve_with_incoming_shutdown(incoming, async {
+                shutdown.await;
+                say_farewell(&mut health).await;
+                stopping.notify_one();
+            });
         let patience = async {
             stopping.notified().await;
             tokio::time::sleep(GRACE).await;

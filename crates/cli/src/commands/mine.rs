@@ -4,9 +4,9 @@ use crate::Outcome;
 use crate::arguments::{KeyArguments, ServerArguments, ThreadArguments, dataset_name};
 use crate::output::{Failure, Output, OutputFile, Unit, bytes, seconds};
 use clap::ValueEnum;
-use oboro_client::{Answered, Answers, EncryptedCounter, LevelTrace};
+use oboro_client::{Answered, Answers, EncryptedCounter, Level, LevelTrace};
 use oboro_mining::{
-    AprioriOptions, Dataset, Format, ItemsetsDocument, LevelReport, MinSupport, Transactions,
+    AprioriOptions, Dataset, Format, ItemsetsDocument, MinSupport, Transactions,
     TransactionsBuilder, apriori, eclat, read_path,
 };
 use serde_json::json;
@@ -128,7 +128,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     }
     let mut value = serde_json::to_value(&document)?;
     value["seconds"] = json!(elapsed.as_secs_f64());
-    let levels = levels(&reports, counter.traces());
+    let levels = Level::all(&reports, counter.traces());
     value["levels"] = levels.iter().map(Level::to_json).collect();
     if let Some(plaintext) = plaintext {
         value["verified"] = json!(true);
@@ -136,7 +136,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     }
     output.result(&value, || {
         let explained = match arguments.explain {
-            true => levels.iter().map(Level::explain).collect(),
+            true => levels.iter().map(explain).collect(),
             false => String::new(),
         };
         table(&levels) + &explained + &text(&document, elapsed, plaintext)
@@ -203,94 +203,50 @@ fn only_items(transactions: &Transactions, names: &[String]) -> Result<Transacti
     Ok(builder.finish())
 }
 
-/// What there was to find out at a level, and what it cost if the server was asked at all.
-struct Level<'a> {
-    report: &'a LevelReport,
-    trace: Option<&'a LevelTrace>,
+/// Why it was answered as it was, in a line.
+fn explain(level: &Level<'_>) -> String {
+    let length = level.report.level;
+    let Some(trace) = level.trace else {
+        return format!("length {length}: nothing had to be asked\n");
+    };
+    let columns = match trace.columns_bytes {
+        0 => "the columns were all here".to_owned(),
+        more => format!("columns take {}", bytes(more)),
+    };
+    let moments = trace
+        .moments_bytes
+        .map(|it| format!("moments take {}", bytes(it)));
+    let reasons = match (trace.answered, moments) {
+        (Answered::Moments, Some(moments)) => format!("{moments}, {columns}"),
+        (Answered::Columns, Some(moments)) => format!("{columns}, {moments}"),
+        (_, None) => columns,
+    };
+    format!("length {length}: by {}: {reasons}\n", trace.answered.name())
 }
 
-fn levels<'a>(reports: &'a [LevelReport], traces: &'a [LevelTrace]) -> Vec<Level<'a>> {
-    reports
-        .iter()
-        .map(|report| Level {
-            report,
-            trace: traces.iter().find(|trace| trace.level == report.level),
-        })
-        .collect()
-}
-
-impl Level<'_> {
-    fn to_json(&self) -> serde_json::Value {
-        let Level { report, trace } = self;
-        json!({
-            "level": report.level,
-            "candidates": report.candidates,
-            "asked": report.asked,
-            "checks": trace.map_or(0, |trace| trace.checks),
-            "deduced": report.deduced,
-            "excluded": report.excluded,
-            "frequent": report.frequent,
-            "answered": trace.map(|trace| trace.answered.name()),
-            "moments_bytes": trace.and_then(|trace| trace.moments_bytes),
-            "columns_bytes": trace.map(|trace| trace.columns_bytes),
-            "limbs": trace.map_or(0, |trace| trace.limbs),
-            "questions": trace.map_or(0, |trace| trace.questions),
-            "moments": trace.map_or(0, |trace| trace.moments),
-            "known_moments": trace.map_or(0, |trace| trace.known_moments),
-            "received_bytes": trace.map_or(0, |trace| trace.received_bytes),
-            "seconds": trace.map_or(0.0, |trace| trace.elapsed.as_secs_f64()),
-            "server_seconds": trace.map_or(0.0, |trace| trace.server.as_secs_f64()),
-            "combining_seconds": trace.map_or(0.0, |trace| trace.combining.as_secs_f64()),
-            "log2_largest_phase": trace.map(|trace| trace.log2_largest_phase),
-            "log2_phase_bound": trace.map(|trace| trace.log2_phase_bound),
-        })
-    }
-
-    /// Why it was answered as it was, in a line.
-    fn explain(&self) -> String {
-        let length = self.report.level;
-        let Some(trace) = self.trace else {
-            return format!("length {length}: nothing had to be asked\n");
-        };
-        let columns = match trace.columns_bytes {
-            0 => "the columns were all here".to_owned(),
-            more => format!("columns take {}", bytes(more)),
-        };
-        let moments = trace
-            .moments_bytes
-            .map(|it| format!("moments take {}", bytes(it)));
-        let reasons = match (trace.answered, moments) {
-            (Answered::Moments, Some(moments)) => format!("{moments}, {columns}"),
-            (Answered::Columns, Some(moments)) => format!("{columns}, {moments}"),
-            (_, None) => columns,
-        };
-        format!("length {length}: by {}: {reasons}\n", trace.answered.name())
-    }
-
-    fn to_row(&self) -> String {
-        let Level { report, trace } = self;
-        let cost = |of: fn(&LevelTrace) -> String| trace.map_or_else(|| "-".to_owned(), of);
-        format!(
-            "{:>6}  {:>10}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {:>5}  {:>10}  {:>9}  {:>9}\n",
-            report.level,
-            report.candidates,
-            report.asked,
-            cost(|trace| trace.checks.to_string()),
-            report.deduced,
-            report.excluded,
-            report.frequent,
-            cost(|trace| trace.answered.name().to_owned()),
-            cost(|trace| trace.limbs.to_string()),
-            cost(|trace| bytes(trace.received_bytes)),
-            cost(|trace| seconds(trace.server)),
-            cost(|trace| seconds(trace.elapsed)),
-        )
-    }
+fn row(level: &Level<'_>) -> String {
+    let Level { report, trace } = level;
+    let cost = |of: fn(&LevelTrace) -> String| trace.map_or_else(|| "-".to_owned(), of);
+    format!(
+        "{:>6}  {:>10}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {:>5}  {:>10}  {:>9}  {:>9}\n",
+        report.level,
+        report.candidates,
+        report.asked,
+        cost(|trace| trace.checks.to_string()),
+        report.deduced,
+        report.excluded,
+        report.frequent,
+        cost(|trace| trace.answered.name().to_owned()),
+        cost(|trace| trace.limbs.to_string()),
+        cost(|trace| bytes(trace.received_bytes)),
+        cost(|trace| seconds(trace.server)),
+        cost(|trace| seconds(trace.elapsed)),
+    )
 }
 
 fn table(levels: &[Level<'_>]) -> String {
     let mut table = "length  candidates     asked    checks   deduced  excluded  frequent  answered  limbs    received     server      total\n".to_owned();
-    table.extend(levels.iter().map(Level::to_row));
+    table.extend(levels.iter().map(row));
     table
 }
 

@@ -1,0 +1,247 @@
+//! A server within the process, and calls that are interrupted.
+
+use oboro_client::{
+    Answers, ClientError, Connection, EncryptedCounter, Place, Question, Scrubbing, Symbols, Where,
+    upload,
+};
+use oboro_genome::Kind;
+use oboro_genome_query::Pattern;
+use oboro_mining::{
+    AprioriError, AprioriOptions, Dataset, ItemsetsDocument, MinSupport, Transactions, apriori,
+    eclat,
+};
+use oboro_rlwe::MasterKey;
+use oboro_server::{GenomeOptions, Limits, Local, Options};
+use std::io;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use tokio::io::{AsyncReadExt, DuplexStream, duplex};
+use tokio_util::sync::CancellationToken;
+
+fn two() -> NonZeroUsize {
+    NonZeroUsize::new(2).unwrap()
+}
+
+fn start(data: &Path) -> Local {
+    Local::start(Options {
+        data: data.into(),
+        listen: "127.0.0.1:0".parse().unwrap(),
+        tls: None,
+        tokens: None,
+        threads: two(),
+        limits: Limits::default(),
+        moment_cache: 0,
+        memory: None,
+        genome: GenomeOptions::default(),
+        placement: None,
+        placements: Vec::new(),
+        pin: None,
+    })
+    .unwrap()
+}
+
+fn connect(server: &Local) -> Connection {
+    let connector = server.connector();
+    Connection::through("local", move || connector.connect()).unwrap()
+}
+
+fn transactions() -> Transactions {
+    let basket = |i: usize| (0..9).filter(move |item| !(i + item).is_multiple_of(3));
+    let names = |i: usize| basket(i).map(|item| item.to_string());
+    Transactions::from_named((0..60).map(|i| Vec::from_iter(names(i)))).unwrap()
+}
+
+fn encrypted(directory: &Path) -> Dataset {
+    let master = MasterKey::generate().unwrap();
+    let path = directory.join("dataset");
+    Dataset::create(&transactions(), &master, &path, 2, 0, two(), &|_, _| {}).unwrap()
+}
+
+/// Mines with every support asked for; `progress` hears of each message.
+fn mine(
+    connection: &Connection,
+    dataset: &Dataset,
+    answers: Answers,
+    progress: impl Fn() + Sync,
+) -> Result<ItemsetsDocument, ClientError> {
+    let mut counter = EncryptedCounter::new(connection, dataset, "dataset", two())
+        .with_answers(answers)
+        .with_progress(|_, _, _| progress());
+    let options = AprioriOptions::new(MinSupport::Fraction(0.3))
+        .with_max_len(Some(two()))
+        .with_deduction(false);
+    match apriori(&mut counter, options, |_| {}) {
+        Ok(found) => Ok(found.to_document(counter.names()).unwrap()),
+        Err(AprioriError::Counter(error)) => Err(error),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+fn plaintext() -> ItemsetsDocument {
+    let all = transactions();
+    let found = eclat(&all, MinSupport::Fraction(0.3), Some(two()));
+    found.to_document(all.names()).unwrap()
+}
+
+#[test]
+fn a_server_within_the_process_counts_and_leaves_its_data_at_rest() {
+    let directory = tempfile::tempdir().unwrap();
+    let (data, dataset) = (directory.path().join("store"), encrypted(directory.path()));
+    let server = start(&data);
+    let connection = connect(&server);
+    upload(&connection, dataset.bundle(), "dataset", &|_, _| {}).unwrap();
+    for answers in [Answers::Moments, Answers::Columns] {
+        let found = mine(&connection, &dataset, answers, || {}).unwrap();
+        assert_eq!(found, plaintext());
+    }
+    let store = Arc::downgrade(&server.store());
+    drop(server);
+    assert!(store.upgrade().is_none(), "something still has the store");
+    let cut_off = connection.datasets().unwrap_err();
+    assert!(matches!(cut_off, ClientError::Broken { .. }), "{cut_off}");
+    // Nobody holds the directory any more, and all that was published is there.
+    let server = start(&data);
+    let listing = connect(&server).datasets().unwrap();
+    assert_eq!(listing.datasets[0].name, "dataset");
+    drop(server);
+    std::fs::remove_dir_all(&data).unwrap();
+}
+
+#[test]
+fn a_stopped_server_is_not_reached() {
+    let directory = tempfile::tempdir().unwrap();
+    let connector = start(directory.path()).connector();
+    let refused = Connection::through("local", move || connector.connect()).err();
+    let said = refused.unwrap().to_string();
+    assert!(said.contains("has been stopped"), "{said}");
+}
+
+/// A connection to somebody who takes everything and answers nothing. As soon as a call has arrived there,
+/// `interrupt` is cancelled.
+fn silent(interrupt: &CancellationToken) -> Connection {
+    let (near, far) = duplex(1 << 20);
+    let near = Mutex::new(Some(near));
+    let connect = move || near.lock().unwrap().take().ok_or(io::ErrorKind::NotFound);
+    let interrupt = interrupt.clone();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(listen(far, &interrupt));
+    });
+    Connection::through("silence", move || Ok(connect()?)).unwrap()
+}
+
+/// Reads HTTP/2 until the other end is gone, and cancels `interrupt` where a request begins.
+async fn listen(mut stream: DuplexStream, interrupt: &CancellationToken) {
+    const HEADERS: u8 = 1;
+    let mut preface = [0; 24];
+    let mut read = stream.read_exact(&mut preface).await;
+    while read.is_ok() {
+        let mut frame = [0; 9];
+        read = stream.read_exact(&mut frame).await;
+        if read.is_ok() && frame[3] == HEADERS {
+            interrupt.cancel();
+        }
+        let length = u32::from_be_bytes([0, frame[0], frame[1], frame[2]]);
+        let mut payload = vec![0; length as usize];
+        read = read.and(stream.read_exact(&mut payload).await);
+    }
+}
+
+#[test]
+fn no_call_waits_for_a_silent_server_longer_than_its_caller_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let dataset = encrypted(directory.path());
+    let search = |connection: &Connection| {
+        let name = "panel".to_owned();
+        let place = Place {
+            chromosome: None,
+            position: 1,
+        };
+        let question = Question {
+            pattern: Pattern::of_bases("ACGT").unwrap(),
+            r#where: Where::Panel {
+                name,
+                place,
+                decoys: oboro_client::Decoys(0),
+                symbols: Symbols::Bases,
+            },
+            kind: Kind::Longest,
+            count: false,
+        };
+        connection.search(&question, |_, _| {}).map(drop)
+    };
+    type Call<'a> = &'a dyn Fn(&Connection) -> Result<(), ClientError>;
+    let calls: [Call<'_>; 8] = [
+        &|it| it.datasets().map(drop),
+        &|it| it.placement("dataset").map(drop),
+        &|it| it.delete("dataset"),
+        &|it| it.scrub(None, None, |_| {}).map(drop),
+        &|it| it.genomes().map(drop),
+        &search,
+        &|it| upload(it, dataset.bundle(), "dataset", &|_, _| {}).map(drop),
+        &|it| mine(it, &dataset, Answers::Auto, || {}).map(drop),
+    ];
+    for call in calls {
+        let interrupt = CancellationToken::new();
+        let connection = silent(&interrupt).interrupted_by(interrupt);
+        let ended = call(&connection).unwrap_err();
+        assert!(matches!(ended, ClientError::Interrupted), "{ended}");
+    }
+}
+
+#[test]
+fn an_upload_that_waits_to_try_again_is_interrupted() {
+    let directory = tempfile::tempdir().unwrap();
+    let dataset = encrypted(directory.path());
+    let server = start(&directory.path().join("store"));
+    let interrupt = CancellationToken::new();
+    let (connector, token) = (server.connector(), interrupt.clone());
+    let streams = AtomicUsize::new(0);
+    // The first stream reaches the server, all others are broken, and nobody waits longer than for the third.
+    let connect = move || {
+        let stream = streams.fetch_add(1, Ordering::Relaxed);
+        if stream == 2 {
+            token.cancel();
+        }
+        match stream {
+            0 => connector.connect(),
+            _ => Ok(duplex(1).0),
+        }
+    };
+    let connection = Connection::through("local", connect).unwrap();
+    connection.datasets().unwrap();
+    drop(server);
+    let connection = connection.interrupted_by(interrupt);
+    let ended = upload(&connection, dataset.bundle(), "dataset", &|_, _| {}).unwrap_err();
+    assert!(matches!(ended, ClientError::Interrupted), "{ended}");
+}
+
+#[test]
+fn what_was_interrupted_half_way_is_done_by_calling_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let dataset = encrypted(directory.path());
+    let server = start(&directory.path().join("store"));
+    let connection = connect(&server);
+    let interrupted = |call: &dyn Fn(&Connection, &CancellationToken) -> Option<ClientError>| {
+        let interrupt = CancellationToken::new();
+        let ended = call(&connection.interrupted_by(interrupt.clone()), &interrupt);
+        assert!(matches!(ended, Some(ClientError::Interrupted)), "{ended:?}");
+    };
+    interrupted(&|it, interrupt| {
+        upload(it, dataset.bundle(), "dataset", &|_, _| interrupt.cancel()).err()
+    });
+    upload(&connection, dataset.bundle(), "dataset", &|_, _| {}).unwrap();
+    for answers in [Answers::Moments, Answers::Columns] {
+        interrupted(&|it, interrupt| mine(it, &dataset, answers, || interrupt.cancel()).err());
+        let found = mine(&connection, &dataset, answers, || {}).unwrap();
+        assert_eq!(found, plaintext());
+    }
+    interrupted(&|it, interrupt| it.scrub(None, None, |_| interrupt.cancel()).err());
+    let checked = connection.scrub(None, None, |told| {
+        assert!(!matches!(told, Scrubbing::Damage(_)));
+    });
+    assert_eq!(checked.unwrap().damaged, 0);
+}

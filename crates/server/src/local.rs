@@ -1,0 +1,85 @@
+//! A server for the process that it is in: its calls come over streams in memory, from no socket.
+
+use crate::listen::{Answering, Options, ServeError};
+use oboro_store::Store;
+use std::future::pending;
+use std::io;
+use std::num::NonZero;
+use std::sync::Arc;
+use tokio::io::{DuplexStream, duplex};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+
+/// Bytes on their way in either direction of a stream.
+const BUFFER: usize = 1 << 20;
+
+/// A server on threads of its own. When it is dropped, calls under way are cut off, its threads end, and its
+/// data are at rest.
+pub struct Local {
+    streams: mpsc::UnboundedSender<DuplexStream>,
+    store: Arc<Store>,
+    /// Dropping it drops what serves.
+    _runtime: Runtime,
+}
+
+/// Opens streams to a server in this process.
+#[derive(Clone)]
+pub struct Connector(mpsc::UnboundedSender<DuplexStream>);
+
+impl Local {
+    /// Starts a server. Nobody else can call it: `listen`, `tls` and `tokens` are not looked at.
+    ///
+    /// # Errors
+    /// Too many threads, a store in use or unreadable, a budget of memory that leaves nothing for ciphertext.
+    pub fn start(options: Options) -> Result<Self, ServeError> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .map_err(|source| ServeError::Threads {
+                threads: NonZero::<usize>::MIN,
+                source,
+            })?;
+        let answering = Answering::open(Options {
+            tls: None,
+            tokens: None,
+            ..options
+        })?;
+        let store = Arc::clone(answering.store());
+        let (streams, incoming) = mpsc::unbounded_channel();
+        let incoming = UnboundedReceiverStream::new(incoming).map(Ok);
+        runtime.spawn(answering.serve(incoming, pending()));
+        Ok(Self {
+            streams,
+            store,
+            _runtime: runtime,
+        })
+    }
+
+    /// What opens streams to it.
+    pub fn connector(&self) -> Connector {
+        Connector(self.streams.clone())
+    }
+
+    /// What its datasets are in.
+    pub fn store(&self) -> Arc<Store> {
+        Arc::clone(&self.store)
+    }
+}
+
+impl Connector {
+    /// Opens a stream, on which the server speaks as on a socket.
+    ///
+    /// # Errors
+    /// The server is gone.
+    pub fn connect(&self) -> io::Result<DuplexStream> {
+        let (near, far) = duplex(BUFFER);
+        self.0.send(far).map_err(|_| {
+            let gone = "the server within this process has been stopped";
+            io::Error::new(io::ErrorKind::ConnectionRefused, gone)
+        })?;
+        Ok(near)
+    }
+}
