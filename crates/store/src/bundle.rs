@@ -2,19 +2,24 @@
 //!
 //! The head counts; a segment file that the head does not name is a leftover of a
 //! crashed append and is removed by the next. A bundle appears, and an append takes
-//! effect, by one rename. The owner record inside the head is sealed elsewhere.
+//! effect, by one rename. The owner record inside the head is sealed elsewhere. A temporary
+//! bundle goes away with the last value that stands for it, and is never synced.
 
 use crate::codec::{Reader, Writer, unseal};
 use crate::error::{Fault, StoreError};
 use crate::files::{
-    create_private_directory, io_error, lock, parent, rename, replace, sweep, sync_directory,
+    Durability, create_private_directory, io_error, lock, parent, rename, replace, sweep,
+    sync_directory,
 };
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
 use crate::segment::{Segment, SegmentDescription, SegmentWriter};
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tempfile::TempDir;
 
 const MAGIC: &str = "OBOROBND";
 const VERSION: u32 = 1;
@@ -75,6 +80,8 @@ pub struct Bundle {
     directory: PathBuf,
     manifest: Manifest,
     sealed: Vec<u8>,
+    /// The directory of a temporary bundle, which all its versions share.
+    temporary: Option<Arc<TempDir>>,
 }
 
 impl Bundle {
@@ -102,10 +109,31 @@ impl Bundle {
             target: Target::New {
                 published: directory.into(),
             },
+            temporary: None,
             committed: false,
         };
-        let segments = segments_path(&staging);
-        create_private_directory(&segments).map_err(io_error("create", &segments))?;
+        writer.create_segments()?;
+        Ok(writer)
+    }
+
+    /// Begins a temporary bundle: a directory of its own below `within`, which is removed when the bundle,
+    /// and every later version of it, has been dropped.
+    pub fn create_temporary(within: &Path) -> Result<BundleWriter, StoreError> {
+        let directory = tempfile::Builder::new()
+            .prefix("oboro-")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in(within)
+            .map_err(io_error("create a temporary directory in", within))?;
+        let path = directory.path().to_path_buf();
+        let lock = lock(&lock_path(&path), &path, "directory for temporary files")?;
+        let writer = BundleWriter {
+            directory: path,
+            _lock: lock,
+            target: Target::Temporary,
+            temporary: Some(Arc::new(directory)),
+            committed: false,
+        };
+        writer.create_segments()?;
         Ok(writer)
     }
 
@@ -142,6 +170,7 @@ impl Bundle {
             directory: directory.into(),
             manifest,
             sealed: sealed.to_vec(),
+            temporary: None,
         })
     }
 
@@ -203,6 +232,7 @@ impl Bundle {
             target: Target::Append {
                 older: Box::new(present.manifest),
             },
+            temporary: self.temporary.clone(),
             committed: false,
         })
     }
@@ -220,6 +250,7 @@ fn refuse_existing(directory: &Path) -> Result<(), StoreError> {
 
 enum Target {
     New { published: PathBuf },
+    Temporary,
     Append { older: Box<Manifest> },
 }
 
@@ -229,14 +260,27 @@ pub struct BundleWriter {
     directory: PathBuf,
     _lock: File,
     target: Target,
+    temporary: Option<Arc<TempDir>>,
     committed: bool,
 }
 
 impl BundleWriter {
+    fn create_segments(&self) -> Result<(), StoreError> {
+        let segments = segments_path(&self.directory);
+        create_private_directory(&segments).map_err(io_error("create", &segments))
+    }
+
+    fn durability(&self) -> Durability {
+        match self.temporary {
+            None => Durability::Durable,
+            Some(_) => Durability::Temporary,
+        }
+    }
+
     /// The index of the first segment to write: 0, or the number of those there.
     pub fn first_new_segment(&self) -> u32 {
         match &self.target {
-            Target::New { .. } => 0,
+            Target::New { .. } | Target::Temporary => 0,
             Target::Append { older } => older.segments.len() as u32,
         }
     }
@@ -249,14 +293,17 @@ impl BundleWriter {
                 reason: format!("segment {index} is there already"),
             });
         }
-        SegmentWriter::create(&segment_path(&self.directory, index), description)
+        let path = segment_path(&self.directory, index);
+        SegmentWriter::create(&path, description, self.durability())
     }
 
     /// Publishes what was written as `manifest`, with the sealed owner record that
     /// belongs to it: a new bundle gets its name, an old one its new head.
     pub fn commit(mut self, manifest: &Manifest, sealed: &[u8]) -> Result<Bundle, StoreError> {
         self.check(manifest, sealed)?;
-        replace(&head_path(&self.directory), &encode_head(manifest, sealed))?;
+        let durability = self.durability();
+        let head = encode_head(manifest, sealed);
+        replace(&head_path(&self.directory), &head, durability)?;
         let (directory, changed) = match &self.target {
             Target::New { published } => {
                 sync_directory(&self.directory)?;
@@ -265,18 +312,23 @@ impl BundleWriter {
                 rename(&self.directory, published)?;
                 (published.clone(), parent(published))
             }
-            Target::Append { .. } => (self.directory.clone(), self.directory.as_path()),
+            Target::Temporary | Target::Append { .. } => {
+                (self.directory.clone(), self.directory.as_path())
+            }
         };
         // It counts from here on, whatever becomes of the rest.
         self.committed = true;
-        sync_directory(changed).map_err(|error| StoreError::Unconfirmed {
-            path: directory.clone(),
-            cause: Box::new(error),
-        })?;
+        durability
+            .sync_directory(changed)
+            .map_err(|error| StoreError::Unconfirmed {
+                path: directory.clone(),
+                cause: Box::new(error),
+            })?;
         Ok(Bundle {
             directory,
             manifest: manifest.clone(),
             sealed: sealed.to_vec(),
+            temporary: self.temporary.clone(),
         })
     }
 
@@ -291,7 +343,7 @@ impl BundleWriter {
             return mismatch("the owner record is too long");
         }
         let next_version = match &self.target {
-            Target::New { .. } => 1,
+            Target::New { .. } | Target::Temporary => 1,
             Target::Append { older } => {
                 manifest.extends(older)?;
                 older.version + 1
@@ -314,6 +366,8 @@ impl Drop for BundleWriter {
         }
         // Best effort: what stays is removed by the next attempt.
         let _ = match &self.target {
+            // Goes with `temporary`.
+            Target::Temporary => Ok(()),
             Target::New { .. } => fs::remove_dir_all(&self.directory).map_err(drop),
             Target::Append { older } => {
                 let segments = segments_path(&self.directory);

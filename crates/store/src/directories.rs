@@ -7,7 +7,9 @@
 
 use crate::codec::{Reader, Writer, unseal};
 use crate::error::{DirectoryFault, Fault, StoreError};
-use crate::files::{ensure_directories, exists, io_error, names, parent, replace, sync_directory};
+use crate::files::{
+    Durability, ensure_directories, exists, io_error, names, parent, replace, sync_directory,
+};
 use crate::id::DatasetId;
 use std::collections::HashSet;
 use std::fs;
@@ -229,7 +231,7 @@ impl Directories {
                 store: striped.store,
                 place,
             };
-            replace(&mark_path(path), &mark.encode())?;
+            replace(&mark_path(path), &mark.encode(), Durability::Durable)?;
             sync_directory(path)?;
             sync_directory(parent(path))?;
         }

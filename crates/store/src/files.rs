@@ -25,6 +25,31 @@ pub fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> 
     }
 }
 
+/// Whether what is written outlasts a power cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// It is synced before anything counts on it.
+    Durable,
+    /// It goes away with the process that made it, and is not synced.
+    Temporary,
+}
+
+impl Durability {
+    pub(crate) fn sync_file(self, file: &File) -> io::Result<()> {
+        match self {
+            Self::Durable => file.sync_all(),
+            Self::Temporary => Ok(()),
+        }
+    }
+
+    pub(crate) fn sync_directory(self, directory: &Path) -> Result<(), StoreError> {
+        match self {
+            Self::Durable => sync_directory(directory),
+            Self::Temporary => Ok(()),
+        }
+    }
+}
+
 /// The name under which a file is written before it is complete.
 pub fn partial_path(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
@@ -60,7 +85,7 @@ pub fn parent(path: &Path) -> &Path {
 
 /// Replaces `path` by `bytes`, readable by its owner only: the old file or the new one,
 /// whatever happens. Which one after a power cut is open until the directory is synced.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+pub(crate) fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), StoreError> {
     let partial = partial_path(path);
     let write = || {
         let mut file = OpenOptions::new()
@@ -70,7 +95,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
             .mode(0o600)
             .open(&partial)?;
         file.write_all(bytes)?;
-        file.sync_all()
+        durability.sync_file(&file)
     };
     write().map_err(io_error("write", &partial))?;
     rename(&partial, path)

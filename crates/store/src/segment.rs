@@ -6,7 +6,7 @@
 
 use crate::codec::{Reader, Writer, unseal};
 use crate::error::{Fault, StoreError};
-use crate::files::{io_error, parent, partial_path, sync_directory};
+use crate::files::{Durability, io_error, parent, partial_path};
 use crate::id::{DatasetId, Digest};
 use crate::manifest::{MAX_COLUMNS, Manifest, SegmentEntry};
 use crate::objects::{Cache, CachedSegment};
@@ -887,6 +887,7 @@ pub struct SegmentWriter {
     description: SegmentDescription,
     layout: Layout,
     panels: Mutex<Vec<PanelState>>,
+    durability: Durability,
     renamed: bool,
 }
 
@@ -901,7 +902,11 @@ enum PanelState {
 impl SegmentWriter {
     /// Begins the segment that will be at `path`. A complete file already there stays
     /// until this one is finished.
-    pub fn create(path: &Path, description: SegmentDescription) -> Result<Self, StoreError> {
+    pub fn create(
+        path: &Path,
+        description: SegmentDescription,
+        durability: Durability,
+    ) -> Result<Self, StoreError> {
         let layout = description.layout()?;
         let partial = partial_path(path);
         let file = OpenOptions::new()
@@ -928,6 +933,7 @@ impl SegmentWriter {
             description,
             layout,
             panels: Mutex::new(vec![PanelState::Absent; count]),
+            durability,
             renamed: false,
         };
         // Nothing of an earlier attempt remains, and what is not written reads as zero.
@@ -996,7 +1002,7 @@ impl SegmentWriter {
         std::mem::replace(&mut panels[panel], state)
     }
 
-    /// Writes the header, makes the file durable and gives it its name.
+    /// Writes the header, makes the file durable if it is to be, and gives it its name.
     pub fn finish(mut self) -> Result<SegmentEntry, StoreError> {
         let states = std::mem::take(
             self.panels
@@ -1022,11 +1028,11 @@ impl SegmentWriter {
         let header = self.description.encode_header(&self.layout, &digests);
         self.file
             .write_all_at(&header, 0)
-            .and_then(|()| self.file.sync_all())
+            .and_then(|()| self.durability.sync_file(&self.file))
             .map_err(io_error("write", &self.partial))?;
         fs::rename(&self.partial, &self.path).map_err(io_error("rename to", &self.path))?;
         self.renamed = true;
-        sync_directory(parent(&self.path))?;
+        self.durability.sync_directory(parent(&self.path))?;
         Ok(SegmentEntry {
             digest: Digest::of(&header),
             first_block: self.description.first_block,

@@ -1130,6 +1130,7 @@ mod crashes;
 mod damage;
 #[cfg(all(test, target_os = "linux"))]
 mod failures;
+mod import;
 mod remote;
 #[cfg(all(test, target_os = "linux"))]
 mod script;

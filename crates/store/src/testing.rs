@@ -2,6 +2,7 @@
 //!
 //! Nothing here is encryption; the store does not care what residues mean.
 
+use crate::files::Durability;
 use crate::{
     Bundle, BundleWriter, DatasetId, Manifest, SegmentDescription, SegmentEntry, SegmentWriter,
     Store,
@@ -71,7 +72,7 @@ pub(crate) fn fill(writer: SegmentWriter) -> SegmentEntry {
 }
 
 pub(crate) fn write_segment(path: &Path, description: SegmentDescription) -> SegmentEntry {
-    fill(SegmentWriter::create(path, description).unwrap())
+    fill(SegmentWriter::create(path, description, Durability::Durable).unwrap())
 }
 
 pub(crate) fn manifest(parameters: &Parameters, segments: Vec<SegmentEntry>) -> Manifest {

@@ -181,3 +181,35 @@ proptest! {
         prop_assert!(decode_head(&head.seal()).is_err());
     }
 }
+
+#[test]
+fn a_temporary_bundle_goes_with_its_last_version() {
+    let directory = TempDir::new().unwrap();
+    let temporary = |blocks: &[u32]| {
+        let writer = Bundle::create_temporary(directory.path()).unwrap();
+        crate::testing::extend(writer, manifest(&one_limb(), Vec::new()), blocks)
+    };
+    let first = temporary(&[1]);
+    let path = first.directory().to_path_buf();
+    assert_eq!(path.parent(), Some(directory.path()));
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    Bundle::open(&path).unwrap().verify().unwrap();
+    let second = append(&first, &[2]);
+    drop(first);
+    second.verify().unwrap();
+    let other = temporary(&[1]);
+    assert_ne!(other.directory(), path);
+    drop((second, other));
+    assert!(files(directory.path()).is_empty());
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_temporary_bundle_that_was_not_committed_leaves_nothing() {
+    let directory = TempDir::new().unwrap();
+    let writer = Bundle::create_temporary(directory.path()).unwrap();
+    fill(writer.segment(description(&one_limb(), 0, 0, 1)).unwrap());
+    drop(writer);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}

@@ -54,7 +54,7 @@ fn panels_may_come_in_any_order_from_many_threads() {
         directory.path().join("many.seg"),
     );
     write_segment(&one, description.clone());
-    let writer = SegmentWriter::create(&many, description.clone()).unwrap();
+    let writer = SegmentWriter::create(&many, description.clone(), Durability::Durable).unwrap();
     std::thread::scope(|scope| {
         for column in (0..2).rev() {
             let (writer, description) = (&writer, &description);
@@ -81,16 +81,16 @@ fn an_unfinished_writer_leaves_nothing_and_the_old_file_stays() {
     let path = directory.path().join("a.seg");
     let description = description(&one_limb(), 0, 0, 2);
     let panel = residues(&description, 0, 0);
-    let writer = SegmentWriter::create(&path, description.clone()).unwrap();
+    let writer = SegmentWriter::create(&path, description.clone(), Durability::Durable).unwrap();
     writer.write_panel(0, 0, &panel).unwrap();
     let error = writer.finish().unwrap_err().to_string();
     assert!(error.contains("panel (limb 0, column 1)"), "{error}");
     assert!(files(directory.path()).is_empty());
 
     write_segment(&path, description.clone());
-    let writer = SegmentWriter::create(&path, description.clone()).unwrap();
+    let writer = SegmentWriter::create(&path, description.clone(), Durability::Durable).unwrap();
     assert!(matches!(
-        SegmentWriter::create(&path, description),
+        SegmentWriter::create(&path, description, Durability::Durable),
         Err(StoreError::Locked { .. })
     ));
     drop(writer);
@@ -111,8 +111,12 @@ fn a_leftover_of_a_crash_does_not_show_in_the_next_file() {
 fn a_panel_is_written_once_and_only_with_canonical_residues() {
     let directory = TempDir::new().unwrap();
     let description = description(&one_limb(), 0, 0, 1);
-    let writer =
-        SegmentWriter::create(&directory.path().join("a.seg"), description.clone()).unwrap();
+    let writer = SegmentWriter::create(
+        &directory.path().join("a.seg"),
+        description.clone(),
+        Durability::Durable,
+    )
+    .unwrap();
     let mut panel = residues(&description, 0, 0);
     assert!(matches!(
         writer.write_panel(1, 0, &panel),
@@ -141,7 +145,7 @@ fn impossible_segments_are_refused() {
             ..description(&one_limb(), 0, 0, blocks)
         };
         assert!(matches!(
-            SegmentWriter::create(&path, description),
+            SegmentWriter::create(&path, description, Durability::Durable),
             Err(StoreError::Misuse { .. })
         ));
         assert_eq!(segment_bytes(&one_limb(), columns, blocks), None);

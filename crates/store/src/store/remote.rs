@@ -13,7 +13,7 @@
 use crate::catalogue::{Catalogue, Change, Table};
 use crate::directories::{CATALOGUE, SEGMENTS};
 use crate::error::StoreError;
-use crate::files::{remove_if_there, replace};
+use crate::files::{Durability, remove_if_there, replace};
 use crate::id::{DatasetId, Digest};
 use crate::manifest::Manifest;
 use crate::objects::{Cache, Objects, Trouble, Unreplaced, object_of, segment_of};
@@ -72,7 +72,7 @@ fn mark(directory: &Path, url: &str) -> Result<(), StoreError> {
             path: directory.into(),
             url: url.into(),
         }),
-        None => replace(&directory.join(MARKER), url.as_bytes()),
+        None => replace(&directory.join(MARKER), url.as_bytes(), Durability::Durable),
     }
 }
 

@@ -1,0 +1,77 @@
+//! Bundles of this machine, published without a copy of their segments where the file system gives a file a
+//! second name: the uploads of a server in the owner's own process.
+
+use super::*;
+use crate::bundle::Bundle;
+
+/// Bytes of a segment that are copied at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+
+impl Store {
+    /// Publishes what a bundle holds, as an upload of it would. Segments are linked where there is one
+    /// directory, on the bundle's file system: then headers are checked here, panels before their first use,
+    /// and they are as durable as the bundle. Elsewhere they are copied, and checked whole.
+    ///
+    /// # Errors
+    /// As of uploads: a name that is taken, a version that is no newer one, damaged segments, a full disk.
+    /// What is complete by then stays, and the next import goes on from there.
+    pub fn import(&self, name: &str, bundle: &Bundle) -> Result<Published, StoreError> {
+        let status = self.begin_upload(name, &bundle.manifest().encode())?;
+        let missing = status.segments.iter().filter(|segment| !segment.complete);
+        for SegmentProgress {
+            index,
+            bytes_received,
+            ..
+        } in missing
+        {
+            let receiver = self.receive_segment(status.dataset, *index, *bytes_received)?;
+            receiver.adopt(&bundle.segment_path(*index))?;
+        }
+        self.publish(status.dataset)
+    }
+}
+
+impl SegmentReceiver {
+    /// Completes the segment from the file of it at `path`.
+    fn adopt(self, path: &Path) -> Result<(), StoreError> {
+        Segment::open_expected(vec![path.into()], &self.manifest, self.index)?;
+        match self.link(path)? {
+            true => Ok(()),
+            false => self.copy(path),
+        }
+    }
+
+    /// Gives the file its name in the store, too; whether that was possible.
+    fn link(&self, path: &Path) -> Result<bool, StoreError> {
+        let ([to], [partial]) = (&self.paths[..], &self.partials[..]) else {
+            return Ok(false);
+        };
+        if self.shared.remote.is_some() {
+            return Ok(false);
+        }
+        // From here on nothing may cancel the upload in between.
+        let _state = self.shared.state();
+        self.check_cancelled()?;
+        if fs::hard_link(path, to).is_err() {
+            return Ok(false);
+        }
+        remove_if_there(partial)?;
+        Ok(true)
+    }
+
+    fn copy(mut self, path: &Path) -> Result<(), StoreError> {
+        let read = || io_error("read", path);
+        let file = File::open(path).map_err(read())?;
+        let mut chunk = vec![0; CHUNK_BYTES];
+        while self.received < self.announced {
+            let most = (self.announced - self.received).min(CHUNK_BYTES as u64) as usize;
+            let there = &mut chunk[..most];
+            file.read_exact_at(there, self.received).map_err(read())?;
+            self.write(there)?;
+        }
+        self.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;
