@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from itertools import combinations
 from typing import Any
 
 import mlxtend.frequent_patterns as theirs
@@ -74,6 +75,71 @@ def both_rules(*args: Any, **options: Any) -> None:
     assert_frame_equal(ours.association_rules(*args, **options), expected, check_exact=True)
 
 
+def both_itemsets(frame: pd.DataFrame, *args: Any, **options: Any) -> pd.DataFrame:
+    expected = without_warnings(theirs.apriori, frame, *args, **options)
+    found = ours.apriori(frame, *args, **options)
+    assert_frame_equal(found, expected, check_exact=True)
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_itemsets_are_mlxtends(data: st.DataObject) -> None:
+    frame = data.draw(frames())
+    found = both_itemsets(
+        data.draw(st.sampled_from(KINDS))(frame),
+        data.draw(min_supports(len(frame))),
+        data.draw(st.booleans()),
+        data.draw(st.one_of(st.none(), st.integers(1, 12))),
+    )
+    if len(found) > 0:
+        same = theirs.apriori(frame, found["support"].min(), use_colnames=True)
+        again = ours.apriori(frame, found["support"].min(), use_colnames=True)
+        rules = without_warnings(theirs.association_rules, same, min_threshold=0.1)
+        assert_frame_equal(ours.association_rules(again, min_threshold=0.1), rules)
+
+
+def test_frames_at_the_edge_have_mlxtends_itemsets() -> None:
+    everything = pd.DataFrame(np.ones((1, 7), dtype=bool))
+    assert len(both_itemsets(everything, 1.0)) == 127
+    nothing = pd.DataFrame(np.zeros((3, 2), dtype=bool), columns=["a", "b"])
+    assert both_itemsets(nothing, 0.1).empty
+    assert both_itemsets(nothing.iloc[:0], 0.1, use_colnames=True).empty
+    assert both_itemsets(nothing[[]], 0.1).empty
+    assert both_itemsets(pd.DataFrame(), 0.1).empty
+    assert both_itemsets(everything.astype(pd.SparseDtype(bool, False)).iloc[:0]).empty
+    numbered = pd.DataFrame([[1, 1, 0], [1, 0, 1]], columns=[30, 7, 8])
+    assert both_itemsets(numbered, 0.5, use_colnames=True)["itemsets"][3] == {30, 7}
+
+
+def test_itemsets_say_what_they_took() -> None:
+    found = ours.apriori(pd.DataFrame({"a": [True, False], "b": [True, True]}), 0.5)
+    levels = found.attrs["oboro"]["levels"]
+    assert [(level["level"], level["frequent"]) for level in levels] == [(1, 2), (2, 1)]
+
+
+@pytest.mark.parametrize("min_support", [0, -0.5, 1.5, math.nan])
+def test_a_minimum_support_is_a_share(min_support: float) -> None:
+    with pytest.raises(InputError, match="above 0 and at most 1"):
+        ours.apriori(pd.DataFrame({"a": [True]}), min_support)
+
+
+@pytest.mark.parametrize(
+    ("frame", "problem"),
+    [
+        (pd.DataFrame({"a": [1, 0], "tea": [1, None]}), "tea"),
+        (pd.DataFrame({"a": [1, 0], "tea": [1, 2]}), "tea"),
+        (pd.DataFrame({"a": [1, 0], "tea": ["x", "y"]}), "tea"),
+        (pd.DataFrame([[True, True]], columns=["tea", "tea"]), "tea"),
+        (pd.DataFrame([[True, True]], columns=["tea", 1]), "str"),
+        (pd.DataFrame([[True, True]], columns=[0.5, 1.5]), "str"),
+    ],
+)
+def test_frames_that_are_not_one_hot_are_refused(frame: pd.DataFrame, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        ours.apriori(frame)
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_rules_are_mlxtends(data: st.DataObject) -> None:
@@ -102,20 +168,13 @@ def test_rules_where_entries_are_missing_are_mlxtends(data: st.DataObject) -> No
     frame = data.draw(frames(most_rows=12, most_columns=4)).astype(float)
     random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     frame = frame.mask(random.random(frame.shape) < 0.3)
-    by_name = data.draw(st.booleans()) and isinstance(frame.columns[0], str)
-    itemsets = without_warnings(
-        theirs.fpgrowth, frame, 0.1, use_colnames=by_name, null_values=True
-    ).reset_index(drop=True)
-    if itemsets.empty or len(frame) == 1:
-        return
-    # What is missing lets mlxtend find itemsets without all of their parts.
-    complete = set(itemsets["itemsets"])
-    for itemset in itemsets["itemsets"]:
-        if any(itemset - {item} and itemset - {item} not in complete for item in itemset):
-            return
+    # Labels that are integers are taken for numbers of columns.
+    sets = [set(chosen) for size in range(1, 5) for chosen in combinations(frame.columns, size)]
+    itemsets = pd.DataFrame({"support": random.random(len(sets)), "itemsets": sets})
     both_rules(
         itemsets,
-        len(frame),
+        # That one transaction was mined cannot be said.
+        max(2, len(frame)),
         frame,
         null_values=True,
         metric=data.draw(st.sampled_from(MEASURES)),
@@ -125,7 +184,8 @@ def test_rules_where_entries_are_missing_are_mlxtends(data: st.DataObject) -> No
 
 def some_itemsets() -> pd.DataFrame:
     frame = pd.DataFrame({"a": [1, 1, 0], "b": [1, 0, 1], "c": [1, 1, 1]}).astype(bool)
-    return theirs.apriori(frame, 0.3, use_colnames=True)
+    itemsets: pd.DataFrame = theirs.apriori(frame, 0.3, use_colnames=True)
+    return itemsets
 
 
 def test_rules_are_made_of_any_collections_and_portions(monkeypatch: pytest.MonkeyPatch) -> None:

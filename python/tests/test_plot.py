@@ -35,13 +35,22 @@ def itemsets() -> pd.DataFrame:
     return frame
 
 
+def bars(ax: Any, direction: str) -> list[float]:
+    return [getattr(bar, f"get_{direction}")() for bar in ax.patches]
+
+
 def heights(ax: Any) -> list[float]:
-    return [bar.get_height() for bar in ax.patches]
+    return bars(ax, "height")
+
+
+def curve(line: Any) -> list[list[float]]:
+    points: list[list[float]] = line.get_xydata().tolist()
+    return points
 
 
 def test_supports_are_bars_from_the_largest_down() -> None:
     ax = plot.supports(itemsets())
-    assert [bar.get_width() for bar in ax.patches] == [0.75, 0.4, 0.25]
+    assert bars(ax, "width") == [0.75, 0.4, 0.25]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["milk", "tea", "milk, tea"]
     assert ax.yaxis_inverted()
     assert len(plot.supports(itemsets(), top=2).patches) == 2
@@ -56,7 +65,7 @@ def test_a_figure_is_drawn_where_it_is_wanted() -> None:
 def test_rules_are_points_coloured_by_lift() -> None:
     rules = pd.DataFrame({"support": [0.1, 0.3], "confidence": [0.9, 0.5], "lift": [1.5, 2.5]})
     ax = plot.rules(rules)
-    points = ax.collections[0]
+    points: Any = ax.collections[0]
     assert points.get_offsets().tolist() == [[0.1, 0.9], [0.3, 0.5]]
     assert points.get_array().tolist() == [1.5, 2.5]
     assert ax.get_xlabel() == "support (share of transactions)"
@@ -85,7 +94,7 @@ def test_placement_shows_what_is_read_at_home_by_policy() -> None:
     ]
     ax = plot.placement("\n".join(lines))
     assert heights(ax) == [7, 3, 1, 5]
-    assert [bar.get_y() for bar in ax.patches] == [0, 0, 7, 3]
+    assert bars(ax, "y") == [0, 0, 7, 3]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["transaction", "random"]
     assert ax.get_ylabel() == "MiB read"
 
@@ -122,12 +131,13 @@ def samples() -> list[dict[str, Any]]:
 def test_io_shows_a_curve_for_each_way_to_run() -> None:
     ax = plot.io(samples())
     swapped, streamed = ax.lines
-    assert swapped.get_xydata().tolist() == [[1, 0.5], [2, 1.5]]
-    assert np.isnan(streamed.get_ydata()).all()
-    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert curve(swapped) == [[1, 0.5], [2, 1.5]]
+    assert np.isnan(curve(streamed)[0][1])
+    names = [line.get_label() for line in ax.lines]
+    assert ax.get_legend() is not None
     assert names == ["swap, nvme, limit 32 MiB", "streaming, nvme, emulated: 200 MB/s"]
     memory = plot.io(samples(), "memory")
-    assert [line.get_ydata().tolist() for line in memory.lines] == [[10, 30], [20]]
+    assert [curve(line) for line in memory.lines] == [[[1, 10], [2, 30]], [[1, 20]]]
     assert memory.get_ylabel() == "resident memory in MiB"
 
 
