@@ -41,3 +41,14 @@ class StorageError(OboroError, OSError):
 
 class MissingExtraError(OboroError, ImportError):
     """A part of Oboro that needs packages which are not installed."""
+
+
+class MissingArgumentError(InputError, TypeError):
+    """An argument that another one needs."""
+
+
+class NotGivenError(InputError, KeyError):
+    """An itemset or item that others are about, and that is not among what was given."""
+
+    # KeyError quotes its message, as if it were a key.
+    __str__ = Exception.__str__

@@ -1,0 +1,224 @@
+"""Frequent itemsets and association rules, called as `mlxtend.frequent_patterns` is: code moves by
+changing the import.
+
+>>> import pandas as pd
+>>> from oboro.frequent_patterns import apriori, association_rules
+>>> baskets = pd.DataFrame({"bread": [True, True, False], "milk": [True, True, True]})
+>>> itemsets = apriori(baskets, min_support=0.6, use_colnames=True)
+>>> association_rules(itemsets, len(baskets))[["antecedents", "consequents", "confidence"]]
+  antecedents consequents  confidence
+0     (bread)      (milk)         1.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import chain
+
+import numpy as np
+import pandas as pd
+
+import oboro
+from oboro._measures import MEASURES, Floats, Terms, measured
+from oboro._rules import Itemset, Itemsets, Lacking, Rules, antecedents_of
+from oboro.errors import InputError, MissingArgumentError
+
+__all__ = ["apriori", "association_rules"]
+
+# What is counted under encryption; longer itemsets cost more ciphertext than fetching columns.
+_LONGEST_COUNTED = 4
+
+
+def apriori(
+    df: pd.DataFrame,
+    min_support: float = 0.5,
+    use_colnames: bool = False,
+    max_len: int | None = None,
+    verbose: int = 0,
+    low_memory: bool = False,
+    n_jobs: int | None = None,
+) -> pd.DataFrame:
+    """Finds the frequent itemsets of a one-hot frame, counted under encryption.
+
+    The frame is encrypted under a key of this call's own, uploaded to a server within this process
+    and counted there, all of which is gone afterwards. It shows what Oboro does in one line; where
+    somebody else is to count, use `oboro.encrypt`, `oboro.connect` and `Dataset.apriori`.
+
+    Args:
+        df: A row for each transaction, a column for each item: bool, 0 and 1, or pandas' sparse
+            types. Labels are text, or integers.
+        min_support: The share of transactions that makes an itemset frequent, above 0 and up to 1.
+        use_colnames: Whether itemsets hold labels instead of numbers of columns.
+        max_len: The length of the longest itemsets looked for; None for any length.
+        verbose: 1 shows bars of progress.
+        low_memory: Makes no difference: a bit for each entry is all that is held beside `df`.
+        n_jobs: Makes no difference: all processors are used.
+
+    Returns:
+        The columns `support`, a share of the transactions, and `itemsets`, frozensets; shorter
+        itemsets first, those of a length in the order of columns. It equals what mlxtend returns.
+        `attrs["oboro"]` says what each level took.
+
+    Raises:
+        InputError: `min_support` is out of range, an entry is missing or neither 0 nor 1, or labels
+            are repeated or of other types.
+    """
+    if not 0 < min_support <= 1:
+        raise InputError(f"min_support must be above 0 and at most 1, not {min_support}")
+    if df.size == 0:
+        return pd.DataFrame({"support": np.empty(0), "itemsets": np.empty(0, dtype=object)})
+    keys = oboro.Keys.generate()
+    progress = None if verbose else False
+    longest = min(max_len or _LONGEST_COUNTED, _LONGEST_COUNTED)
+    with oboro.local() as server:
+        encrypted = oboro.encrypt(df, keys, max_len=longest, progress=progress)
+        dataset = server.upload(encrypted, progress=progress)
+        return dataset.apriori(
+            keys, min_support, max_len, use_colnames, verbose=verbose, progress=progress
+        )
+
+
+def association_rules(
+    df: pd.DataFrame,
+    num_itemsets: int = 1,
+    df_orig: pd.DataFrame | None = None,
+    null_values: bool = False,
+    metric: str = "confidence",
+    min_threshold: float = 0.8,
+    support_only: bool = False,
+    return_metrics: Sequence[str] = tuple(MEASURES),
+) -> pd.DataFrame:
+    """Makes rules of frequent itemsets: those that reach a threshold in one measure.
+
+    Args:
+        df: The columns `support` and `itemsets`, as `apriori` returns them. Unless `support_only`,
+            all parts of an itemset must be there too.
+        num_itemsets: The number of transactions that were mined; it matters with `null_values`.
+        df_orig: With `null_values`, the frame that was mined, NaN where an item was not recorded.
+        null_values: Whether there are such.
+        metric: The measure that rules are chosen by; one of those of `return_metrics`.
+        min_threshold: What it must reach at least.
+        support_only: Whether to choose by support and leave all other measures NaN.
+        return_metrics: The measures to return, in this order: of "antecedent support", "consequent
+            support", "support", "confidence", "lift", "representativity", "leverage", "conviction",
+            "zhangs_metric", "jaccard", "certainty" and "kulczynski".
+
+    Returns:
+        The columns `antecedents` and `consequents`, frozensets, and one for each measure. It equals
+        what mlxtend returns, row by row.
+
+    Raises:
+        InputError: there are no itemsets, a column or measure does not exist, or an entry of
+            `df_orig` is neither 0 nor 1 nor, with `null_values`, missing.
+        NotGivenError: `df` lacks a part of an itemset; it is an InputError and a KeyError.
+        MissingArgumentError: `null_values` without `df_orig` or `num_itemsets`; it is an InputError
+            and a TypeError.
+    """
+    if null_values and (df_orig is None or num_itemsets == 1):
+        raise MissingArgumentError("null_values=True needs df_orig and num_itemsets; give both")
+    if df_orig is not None:
+        _check_original(df_orig, null_values)
+    unknown = set(return_metrics) - MEASURES.keys()
+    if unknown or not (support_only or metric in MEASURES):
+        name = min(unknown, default=metric)
+        raise InputError(f"{name!r} is no measure; there are {', '.join(MEASURES)}")
+    itemsets, supports = _itemsets_of(df)
+    if support_only:
+        return _rules_by_support(itemsets, supports, min_threshold, return_metrics)
+    lacking = Lacking(df_orig, itemsets) if null_values and df_orig is not None else None
+    antecedents, consequents, terms = [], [], []
+    for rules in Itemsets(itemsets).rules():
+        all_terms = _terms(rules, supports, lacking)
+        chosen = measured(metric, all_terms, num_itemsets) >= min_threshold
+        antecedents.append(rules.antecedent[chosen])
+        consequents.append(rules.consequent[chosen])
+        terms.append(Terms(*(term[chosen] for term in all_terms)))
+    measures = Terms(*map(np.concatenate, zip(*terms, strict=True)))
+    if not measures.union.size:
+        return _no_rules(return_metrics)
+    members = _objects(itemsets)
+    return _frame(
+        members[np.concatenate(antecedents)],
+        members[np.concatenate(consequents)],
+        {name: measured(name, measures, num_itemsets) for name in return_metrics},
+    )
+
+
+def _itemsets_of(df: pd.DataFrame) -> tuple[list[Itemset], Floats]:
+    """Distinct itemsets in the order in which they come first, and their supports."""
+    if not {"support", "itemsets"} <= set(df.columns):
+        raise InputError("`df` must have the columns 'support' and 'itemsets', as of apriori")
+    if df.empty:
+        raise InputError("`df` has no itemsets to make rules of; lower the minimum support")
+    try:
+        supports = df["support"].to_numpy(dtype=float, na_value=np.nan)
+        itemsets = [frozenset([_plain(item) for item in itemset]) for itemset in df["itemsets"]]
+    except (TypeError, ValueError) as error:
+        problem = f"`df` must have numbers as supports and sets as itemsets: {error}"
+        raise InputError(problem) from error
+    distinct = dict(zip(itemsets, supports.tolist(), strict=True))
+    return list(distinct), np.array(list(distinct.values()))
+
+
+def _plain(item: Hashable) -> Hashable:
+    return item.item() if isinstance(item, np.generic) else item
+
+
+def _terms(rules: Rules, supports: Floats, lacking: Lacking | None) -> Terms:
+    if lacking is None:
+        unknown = list(np.zeros((5, len(rules.union))))
+    else:
+        unknown = [
+            *map(lacking.in_any, rules),
+            lacking.beside(rules.antecedent, rules.consequent),
+            lacking.beside(rules.consequent, rules.antecedent),
+        ]
+    return Terms(*(supports[part] for part in rules), *unknown)
+
+
+def _rules_by_support(
+    itemsets: list[Itemset], supports: Floats, min_threshold: float, names: Sequence[str]
+) -> pd.DataFrame:
+    """The rules of the itemsets that have this support; no more is known of their parts."""
+    chosen = np.flatnonzero(supports >= min_threshold).tolist()
+    parts = [list(antecedents_of(itemsets[number])) for number in chosen]
+    antecedents = list(chain.from_iterable(parts))
+    consequents = [
+        itemsets[number] - antecedent
+        for number, of_one in zip(chosen, parts, strict=True)
+        for antecedent in of_one
+    ]
+    if not antecedents:
+        return _no_rules(names)
+    measures = {name: np.full(len(antecedents), np.nan) for name in names}
+    measures["support"] = np.repeat(supports[chosen], [len(of_one) for of_one in parts])
+    return _frame(_objects(antecedents), _objects(consequents), measures)
+
+
+def _objects(values: Iterable[Itemset]) -> np.ndarray:
+    listed = list(values)
+    objects = np.empty(len(listed), dtype=object)
+    objects[:] = listed
+    return objects
+
+
+def _frame(
+    antecedents: np.ndarray, consequents: np.ndarray, measures: dict[str, Floats]
+) -> pd.DataFrame:
+    return pd.DataFrame({"antecedents": antecedents, "consequents": consequents, **measures})
+
+
+def _no_rules(names: Sequence[str]) -> pd.DataFrame:
+    """Like mlxtend's: of objects, in every column."""
+    return pd.DataFrame(columns=["antecedents", "consequents", *names])
+
+
+def _check_original(df_orig: pd.DataFrame, null_values: bool) -> None:
+    unknown = np.asarray(pd.isna(df_orig), dtype=bool)
+    binary = np.asarray((df_orig == 0) | (df_orig == 1), dtype=bool)
+    wrong = ~(binary | unknown) | (unknown & (not null_values))
+    for row, column in np.argwhere(wrong):
+        raise InputError(
+            f"column {df_orig.columns[column]!r} of `df_orig` has {df_orig.iat[row, column]!r} in "
+            f"row {row}; entries must be True, False, 0 or 1, or NaN with null_values=True"
+        )

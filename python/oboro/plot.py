@@ -1,0 +1,248 @@
+"""Figures of itemsets, of rules, and of what counting took; they need `pip install 'oboro[plot]'`.
+
+Every function draws on the Axes that it is given, or on new ones, and returns them. Colours are
+those of Okabe and Ito, or go from dark to light, and can be told apart by everybody.
+
+>>> from oboro import plot
+>>> figure = plot.supports(itemsets).figure  # doctest: +SKIP
+>>> figure.savefig("supports.svg")  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from oboro.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["io", "levels", "placement", "rules", "supports"]
+
+Line = Mapping[str, Any]
+
+_BLUE, _ORANGE, _GREEN = "#0072B2", "#E69F00", "#009E73"
+_CURVES = [_BLUE, _ORANGE, _GREEN, "#CC79A7", "#56B4E9", "#D55E00", "#000000"]
+_STYLES = ["-", "--", ":", "-."]
+_MIB = 1 << 20
+
+
+def supports(itemsets: pd.DataFrame, top: int = 20, *, ax: Axes | None = None) -> Axes:
+    """Draws the largest supports as bars, the largest uppermost.
+
+    Args:
+        itemsets: The columns `support` and `itemsets`, as `apriori` returns them.
+        top: The most bars.
+        ax: Where to draw.
+
+    Raises:
+        InputError: a column is not there.
+        MissingExtraError: matplotlib is not installed.
+    """
+    _need(itemsets, "support", "itemsets")
+    ax = _axes(ax)
+    shown = itemsets.sort_values("support", ascending=False, kind="stable").head(top)
+    places = np.arange(len(shown))
+    ax.barh(places, shown["support"], color=_BLUE)
+    ax.set_yticks(places, [_words(itemset) for itemset in shown["itemsets"]])
+    ax.invert_yaxis()
+    ax.set_xlabel("support (share of transactions)")
+    return ax
+
+
+def rules(rules: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """Draws rules as points, confidence over support, the lighter the larger their lift.
+
+    Args:
+        rules: The columns `support`, `confidence` and `lift`, as `association_rules` returns them.
+        ax: Where to draw; a scale of colours is put beside it.
+
+    Raises:
+        InputError: a column is not there.
+        MissingExtraError: matplotlib is not installed.
+    """
+    _need(rules, "support", "confidence", "lift")
+    ax = _axes(ax)
+    values = rules[["support", "confidence", "lift"]].astype(float)
+    points = ax.scatter(
+        values["support"], values["confidence"], c=values["lift"], cmap="cividis", s=24
+    )
+    ax.figure.colorbar(points, ax=ax, label="lift")
+    ax.set_xlabel("support (share of transactions)")
+    ax.set_ylabel("confidence")
+    return ax
+
+
+def levels(itemsets: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """Draws what each length of itemsets took: seconds, and to the right MiB that were received.
+
+    Args:
+        itemsets: What `Dataset.apriori` or `oboro.apriori` returned.
+        ax: Where to draw; its twin has the bytes.
+
+    Raises:
+        InputError: the frame does not say what was spent on it.
+        MissingExtraError: matplotlib is not installed.
+    """
+    try:
+        spent = itemsets.attrs["oboro"]["levels"]
+    except KeyError:
+        raise InputError(
+            "this frame does not say what its levels took; give the one that Dataset.apriori "
+            "returned, since some operations of pandas lose `attrs`"
+        ) from None
+    ax = _axes(ax)
+    lengths = np.array([level["level"] for level in spent])
+    ax.bar(lengths - 0.2, [level["seconds"] for level in spent], 0.4, color=_BLUE)
+    ax.set_xticks(lengths)
+    ax.set_xlabel("length of itemsets")
+    ax.set_ylabel("seconds", color=_BLUE)
+    received = ax.twinx()
+    mebibytes = [level["received_bytes"] / _MIB for level in spent]
+    received.bar(lengths + 0.2, mebibytes, 0.4, color=_ORANGE, hatch="//")
+    received.set_ylabel("MiB received", color=_ORANGE)
+    return ax
+
+
+def placement(lines: str | Iterable[str | Line], *, ax: Axes | None = None) -> Axes:
+    """Draws how much lies, or is read, on the memory node where it belongs, and how much elsewhere.
+
+    Args:
+        lines: What `oboro --json bench numa` printed: bytes that were read, a bar for each policy
+            of placement. Or what `oboro --json inspect --placement` did: pages, a bar for each
+            node.
+        ax: Where to draw.
+
+    Raises:
+        InputError: there is nothing of the kind in the lines.
+        MissingExtraError: matplotlib is not installed.
+    """
+    values = _values(lines)
+    traffic = [line for line in values if line.get("bench") == "numa traffic"]
+    nodes = [node for line in values if line.get("kind") == "placement" for node in line["nodes"]]
+    if traffic:
+        names = [line["placement"] for line in traffic]
+        whole = np.array([np.sum(line["traffic"]) for line in traffic]) / _MIB
+        home = np.array([np.trace(line["traffic"]) for line in traffic]) / _MIB
+        across, upwards = "placement", "MiB read"
+    elif nodes:
+        names = [str(node["node"]) for node in nodes]
+        whole = np.array([node["pages"] for node in nodes])
+        home = np.array([node["intended_pages"] for node in nodes])
+        across, upwards = "memory node", "pages"
+    else:
+        raise InputError(
+            "there are no figures of placement in these lines; give those of "
+            "`oboro --json bench numa` or `oboro --json inspect --placement NAME`"
+        )
+    ax = _axes(ax)
+    ax.bar(names, home, color=_BLUE, label="at home")
+    ax.bar(names, whole - home, bottom=home, color=_ORANGE, hatch="//", label="elsewhere")
+    ax.set_xlabel(across)
+    ax.set_ylabel(upwards)
+    ax.legend()
+    return ax
+
+
+def io(
+    lines: str | Iterable[str | Line],
+    what: Literal["queue", "memory"] = "queue",
+    *,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draws a server's disk or memory over time, a curve for each way in which it ran.
+
+    Args:
+        lines: What `oboro --json bench ssd` printed.
+        what: The length of the disk's queue, or the server's memory.
+        ax: Where to draw.
+
+    Raises:
+        InputError: there are no samples in the lines.
+        MissingExtraError: matplotlib is not installed.
+    """
+    if what not in ("queue", "memory"):
+        raise InputError(f"{what!r} cannot be drawn; choose 'queue' or 'memory'")
+    curves: dict[str, list[Line]] = defaultdict(list)
+    for line in _values(lines):
+        if line.get("bench") == "ssd sample":
+            curves[_setting(line)].append(line)
+    if not curves:
+        raise InputError(
+            "there are no samples in these lines; give those of `oboro --json bench ssd`"
+        )
+    ax = _axes(ax)
+    for number, (name, samples) in enumerate(curves.items()):
+        seconds = [sample["seconds"] for sample in samples]
+        color, style = _CURVES[number % len(_CURVES)], _STYLES[number % len(_STYLES)]
+        ax.plot(seconds, _sampled(samples, what), color=color, linestyle=style, label=name)
+    ax.set_ylim(bottom=0)
+    ax.set_xlabel("seconds")
+    ax.set_ylabel(
+        "average I/O queue length (aqu-sz)" if what == "queue" else "resident memory in MiB"
+    )
+    ax.legend()
+    return ax
+
+
+def _sampled(samples: list[Line], what: str) -> list[float]:
+    """NaN where the disk told nothing."""
+    if what == "memory":
+        return [sample["resident_bytes"] / _MIB for sample in samples]
+    lengths = [sample["queue_length"] for sample in samples]
+    return [np.nan if length is None else length for length in lengths]
+
+
+def _setting(sample: Line) -> str:
+    """What a curve is called: mode, device and limit of memory, as far as there are such."""
+    parts = [sample["mode"]]
+    if sample.get("device"):
+        parts.append(sample["device"])
+    if "device_reads_per_second" in sample:
+        parts.append(f"emulated: {sample['device_reads_per_second'] / 1e6:.0f} MB/s")
+    if "page_cluster" in sample:
+        parts.append(f"page-cluster {sample['page_cluster']}")
+    if "limit_bytes" in sample:
+        parts.append(f"limit {sample['limit_bytes'] / _MIB:.0f} MiB")
+    return ", ".join(parts)
+
+
+def _values(lines: str | Iterable[str | Line]) -> list[Line]:
+    """The JSON objects of lines, unless they are such already."""
+    if isinstance(lines, str):
+        lines = lines.splitlines()
+    try:
+        values = [json.loads(line) if isinstance(line, str) else line for line in lines]
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"a line is not JSON ({error}); give what oboro prints with --json"
+        ) from error
+    return [value for value in values if isinstance(value, Mapping)]
+
+
+def _words(itemset: Iterable[object]) -> str:
+    return ", ".join(sorted(map(str, itemset)))
+
+
+def _need(frame: pd.DataFrame, *columns: str) -> None:
+    for column in columns:
+        if column not in frame.columns:
+            raise InputError(f"the frame has no column {column!r}; give what oboro returned")
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise MissingExtraError(
+            "plots need matplotlib, which is not installed; pip install 'oboro[plot]'"
+        ) from error
+    return pyplot.subplots(layout="constrained")[1]
