@@ -5,6 +5,7 @@ use crate::cache::MomentCache;
 use crate::calls::Logged;
 use crate::clients::Tokens;
 use crate::counting::Counting;
+use crate::executor::Executor;
 use crate::genome::{GenomeOptions, Genomes};
 use crate::limits::{Admission, Limits};
 use crate::linger::Lingering;
@@ -80,7 +81,7 @@ pub enum Pin {
 impl Pin {
     /// Cores where there are several nodes and a thread for each core. With one node nothing is gained by
     /// them; with fewer threads, servers side by side would all choose the same cores and leave the rest.
-    fn usual(topology: &Topology, threads: NonZero<usize>) -> Self {
+    pub(crate) fn usual(topology: &Topology, threads: NonZero<usize>) -> Self {
         let nodes = topology.nodes();
         let cores: usize = nodes.iter().map(|node| node.cores.len()).sum();
         match nodes.len() > 1 && threads.get() >= cores {
@@ -89,7 +90,7 @@ impl Pin {
         }
     }
 
-    fn seats(self, topology: &Topology, threads: NonZero<usize>) -> Vec<Seat> {
+    pub(crate) fn seats(self, topology: &Topology, threads: NonZero<usize>) -> Vec<Seat> {
         let seats = topology.workers(threads);
         match self {
             Self::Core => seats,
@@ -138,6 +139,10 @@ pub enum ServeError {
         threads: u64,
         genomes: u64,
     },
+    #[error(
+        "--memory {memory}MiB leaves a worker nothing for ciphertext: {besides} MiB go to buffers, threads and the program; give more"
+    )]
+    WorkerMemory { memory: u64, besides: u64 },
     #[error("the server failed: {0}; start it again")]
     Failed(String),
 }
@@ -164,6 +169,7 @@ pub struct Server {
     limits: Limits,
     cache: Arc<MomentCache>,
     distances: Arc<Distances>,
+    executor: Option<Arc<dyn Executor>>,
 }
 
 impl Server {
@@ -205,7 +211,16 @@ impl Server {
             limits: options.limits,
             cache: Arc::new(MomentCache::new(options.moment_cache)),
             distances: Arc::new(topology.distances().clone()),
+            executor: None,
         })
+    }
+
+    /// Has others count: of queries, this server's threads then only plan and pass on.
+    pub fn counted_by(self, executor: Arc<dyn Executor>) -> Self {
+        Self {
+            executor: Some(executor),
+            ..self
+        }
     }
 
     /// Where it listens.
@@ -238,6 +253,7 @@ impl Server {
             limits: self.limits,
             cache: self.cache,
             distances: self.distances,
+            executor: self.executor,
         }))
         .max_decoding_message_size(message_bytes)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
