@@ -21,6 +21,7 @@ use crate::traffic::Traffic;
 use oboro_machine::{Distances, Seat};
 use oboro_store::{self as store, Reads, StoreError, Stream};
 use oboro_tasks::{Claim, Graph, Input, Order, Schedule};
+use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -106,7 +107,7 @@ pub struct Count<S> {
     source: Arc<S>,
     /// A copy for each node, made by the first of its threads that needs it.
     plans: Box<[OnceLock<Plan>]>,
-    plan: Plan,
+    plan: Arc<Plan>,
     segments: Vec<Segment>,
     blocks: u64,
     units: Box<[Unit]>,
@@ -152,7 +153,28 @@ impl<S: Source> Count<S> {
     ///
     /// # Panics
     /// If the source has residues on a node that is none of these.
-    pub fn new(source: Arc<S>, plan: Plan, distances: &Distances) -> Result<Self, EngineError> {
+    pub fn new(
+        source: Arc<S>,
+        plan: impl Into<Arc<Plan>>,
+        distances: &Distances,
+    ) -> Result<Self, EngineError> {
+        Self::of_groups(source, plan, distances, 0..u64::MAX)
+    }
+
+    /// The same over those of these groups that there are.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); none of the groups is there.
+    ///
+    /// # Panics
+    /// As [`new`](Self::new).
+    pub fn of_groups(
+        source: Arc<S>,
+        plan: impl Into<Arc<Plan>>,
+        distances: &Distances,
+        wanted: Range<u64>,
+    ) -> Result<Self, EngineError> {
+        let plan = plan.into();
         let limbs = source.parameters().limb_count();
         if plan.limbs() > limbs {
             return Err(EngineError::Limbs {
@@ -164,28 +186,32 @@ impl<S: Source> Count<S> {
         let last = segments.last().ok_or(EngineError::Empty)?;
         let blocks = last.first_block + last.blocks;
         let groups = segments_of_groups(&segments, source.parameters().group_blocks());
-        let wanted = groups.len() * plan.runs().len();
-        if wanted > MOST_UNITS {
+        let wanted = wanted.start..wanted.end.min(groups.len() as u64);
+        if wanted.is_empty() {
+            return Err(EngineError::Empty);
+        }
+        let count = (wanted.end - wanted.start) as usize * plan.runs().len();
+        if count > MOST_UNITS {
             return Err(EngineError::Units {
-                wanted,
+                wanted: count,
                 most: MOST_UNITS,
             });
         }
         let nodes = distances.nodes();
         // So that every node ends on small tasks.
-        let groups_of_whole_tiles = groups.len().saturating_sub(nodes) as u64;
-        let homes: Vec<_> = (0..)
-            .zip(&groups)
-            .map(|(group, _)| home_of(&*source, group, nodes))
+        let groups_of_whole_tiles = wanted.end.saturating_sub(nodes as u64);
+        let homes: HashMap<u64, Option<usize>> = wanted
+            .clone()
+            .map(|group| (group, home_of(&*source, group, nodes)))
             .collect();
-        let units = units(&groups, plan.runs().len());
+        let units = units(&groups, wanted, plan.runs().len());
         let tiles = |unit: &Unit| tiles_of(&plan, unit, groups_of_whole_tiles).len();
         let is_resident = source.room().is_none();
         let mut graph = Graph::new();
         let mut inputs = Vec::new();
         for unit in &units {
             let input = graph.input(Input {
-                home: homes[unit.group as usize],
+                home: homes[&unit.group],
                 bytes: 0,
                 resident: is_resident,
             });
@@ -381,7 +407,7 @@ impl<S: Source> Count<S> {
     fn plan_on(&self, node: usize) -> &Plan {
         match self.plans.len() {
             1 => &self.plan,
-            _ => self.plans[node].get_or_init(|| self.plan.clone()),
+            _ => self.plans[node].get_or_init(|| Plan::clone(&self.plan)),
         }
     }
 
@@ -452,11 +478,13 @@ fn tiles_of<'p>(plan: &'p Plan, unit: &Unit, groups_of_whole_tiles: u64) -> &'p 
     }
 }
 
-/// All runs over all groups, given the segments of each: the groups that begin in one segment together.
-fn units(groups: &[Range<usize>], runs: usize) -> Box<[Unit]> {
-    let mut units = Vec::with_capacity(groups.len() * runs);
-    let mut first = 0;
-    for neighbours in groups.chunk_by(|a, b| a.start == b.start) {
+/// All runs over the wanted groups, given the segments of all groups: those that begin in one segment
+/// together.
+fn units(groups: &[Range<usize>], wanted: Range<u64>, runs: usize) -> Box<[Unit]> {
+    let segments = &groups[wanted.start as usize..wanted.end as usize];
+    let mut units = Vec::with_capacity(segments.len() * runs);
+    let mut first = wanted.start;
+    for neighbours in segments.chunk_by(|a, b| a.start == b.start) {
         let end = first + neighbours.len() as u64;
         units.extend((0..runs).flat_map(|run| (first..end).map(move |group| Unit { group, run })));
         first = end;

@@ -172,9 +172,13 @@ impl Source for Memory {
 
 /// Group, moment and residues of all that a count hands out.
 fn moments(source: Arc<Memory>, plan: Plan, threads: usize) -> Vec<(u64, usize, Vec<u32>)> {
-    let all = Mutex::new(Vec::new());
     let nodes = source.nodes;
     let count = Count::new(source, plan, &distances(nodes)).unwrap();
+    moments_of(&count, threads, nodes)
+}
+
+fn moments_of(count: &Count<Memory>, threads: usize, nodes: usize) -> Vec<(u64, usize, Vec<u32>)> {
+    let all = Mutex::new(Vec::new());
     let outcome = count.run(&seats(threads, nodes), &|mut part| {
         let group = part.group;
         let mut all = all.lock().unwrap();
@@ -187,6 +191,31 @@ fn moments(source: Arc<Memory>, plan: Plan, threads: usize) -> Vec<(u64, usize, 
     assert_eq!(outcome.unwrap(), Outcome::Complete);
     assert_eq!(count.counters().stolen_needlessly, 0);
     all.into_inner().unwrap()
+}
+
+#[test]
+fn counts_over_ranges_of_groups_are_the_whole() {
+    let itemsets = Itemsets::new(2, vec![0, 1, 0, 4, 2, 3], 5).unwrap();
+    let plan = Arc::new(Plan::new(&itemsets, 2));
+    let source = Arc::new(Memory::new(&[9, 7, 10], 5, 11));
+    let over = |groups| {
+        Count::of_groups(
+            Arc::clone(&source),
+            Arc::clone(&plan),
+            &distances(1),
+            groups,
+        )
+    };
+    let mut parts: Vec<_> = [3..9, 0..1, 1..3]
+        .into_iter()
+        .flat_map(|groups| moments_of(&over(groups).unwrap(), 2, 1))
+        .collect();
+    let mut whole = moments(Arc::clone(&source), Plan::clone(&plan), 2);
+    parts.sort_unstable();
+    whole.sort_unstable();
+    assert_eq!(whole.last().unwrap().0, 4);
+    assert!(parts == whole);
+    assert!(matches!(over(5..9).err(), Some(EngineError::Empty)));
 }
 
 fn check(source: Memory, itemsets: &Itemsets, threads: usize) {

@@ -30,6 +30,11 @@ impl Failure {
     pub fn input(error: impl ToString) -> Self {
         Self(python::InputError::new_err(error.to_string()))
     }
+
+    /// What a function of the caller's has raised.
+    pub fn raised(error: PyErr) -> Self {
+        Self(error)
+    }
 }
 
 impl From<Failure> for PyErr {

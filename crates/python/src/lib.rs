@@ -7,6 +7,7 @@
 mod call;
 mod errors;
 mod keys;
+mod worker;
 
 #[pyo3::pymodule]
 mod _oboro {
@@ -14,6 +15,8 @@ mod _oboro {
     use crate::call::Interrupt;
     #[pymodule_export]
     use crate::keys::Keys;
+    #[pymodule_export]
+    use crate::worker::{Work, Worker, serve};
 
     use pyo3::prelude::*;
 

@@ -9,12 +9,14 @@
 use crate::blocking::{blocking, failed};
 use crate::cache::{Kind, MomentCache};
 use crate::clients::Client;
+use crate::executor::{Elsewhere, Executor, Work};
 use crate::limits::{Admission, Limits, Place};
 use crate::outbox::Outbox;
 use crate::packing::Packing;
+use crate::partial::Task;
 use crate::pool::{Job, Queue, Workspace};
 use crate::status;
-use oboro_engine::{Count, Moments, Plan, Source, Step};
+use oboro_engine::{Count, EngineError, Moments, Plan, Source, Step};
 use oboro_machine::Distances;
 use oboro_protocol::v1::count_reply::Reply as Part;
 use oboro_protocol::{MOMENTS_CHUNK_BYTES, check_fraction_bits, digest, v1};
@@ -46,6 +48,8 @@ pub(crate) struct Counting {
     pub(crate) limits: Limits,
     pub(crate) cache: Arc<MomentCache>,
     pub(crate) distances: Arc<Distances>,
+    /// Who counts, if not this server.
+    pub(crate) executor: Option<Arc<dyn Executor>>,
 }
 
 impl Counting {
@@ -67,6 +71,7 @@ impl Counting {
             question,
             Arc::clone(&self.cache),
             Arc::clone(&self.distances),
+            self.executor.clone(),
             Arc::downgrade(&self.queue),
         ));
         let removal = self.removal(&query);
@@ -94,12 +99,12 @@ impl Counting {
 }
 
 /// A request that was found in order.
-struct Question {
-    snapshot: Arc<Snapshot>,
-    itemsets: Itemsets,
-    limbs: usize,
+pub(crate) struct Question {
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) itemsets: Itemsets,
+    pub(crate) limbs: usize,
     /// For each power of the mask.
-    fraction_bits: Vec<u32>,
+    pub(crate) fraction_bits: Vec<u32>,
 }
 
 impl Question {
@@ -116,6 +121,15 @@ impl Question {
                 "{asked} itemsets of length {length} were asked for, but this server takes at most {most} of that length in one query; ask in several, or ask its operator about --max-itemsets"
             )));
         }
+        Self::about(snapshot, request)
+    }
+
+    /// A question about this version of a dataset.
+    pub(crate) fn about(
+        snapshot: Arc<Snapshot>,
+        request: v1::CountRequest,
+    ) -> Result<Self, Status> {
+        let length = request.length as usize;
         let itemsets = Itemsets::new(length, request.columns, snapshot.manifest().columns)
             .map_err(|error| {
                 Status::invalid_argument(format!("the request is malformed: {error}"))
@@ -143,6 +157,25 @@ impl Question {
         })
     }
 
+    /// The groups of blocks.
+    fn groups(&self) -> u64 {
+        let group = self.snapshot.manifest().parameters.group_blocks();
+        self.snapshot.block_count().div_ceil(group)
+    }
+
+    /// What workers are to compute: the `wanted` moments of all that the question has.
+    fn task(&self, wanted: &[usize], moments: usize) -> Task {
+        let request = v1::CountRequest {
+            name: self.snapshot.name().into(),
+            root: self.snapshot.root().0.to_vec().into(),
+            limbs: self.limbs as u32,
+            length: self.itemsets.length() as u32,
+            columns: self.itemsets.as_flat().to_vec(),
+            fraction_bits: self.fraction_bits.clone(),
+        };
+        Task::new(request, wanted, moments)
+    }
+
     /// Tells the log what is asked, by numbers.
     fn record(&self, span: &Span) {
         let dataset = self.snapshot.manifest().dataset;
@@ -158,6 +191,7 @@ pub(crate) struct Query {
     client: Client,
     cache: Arc<MomentCache>,
     distances: Arc<Distances>,
+    executor: Option<Arc<dyn Executor>>,
     /// Where it waits for its turns.
     queue: Weak<Queue>,
     /// Until it is planned.
@@ -180,11 +214,26 @@ struct Answer {
     /// Moments that come from the cache, over all groups.
     known_moments: u64,
     /// All other moments.
-    count: Option<Count<Snapshot>>,
+    counter: Option<Counter>,
     /// Moments from the cache that are not sent, and one more while the count is not finished.
     left: AtomicU64,
     /// Moments sent, over all groups.
     sent: AtomicU64,
+}
+
+/// Who computes the moments that were not known.
+enum Counter {
+    Here(Count<Snapshot>),
+    Elsewhere(Arc<Elsewhere>),
+}
+
+impl Counter {
+    fn has_task(&self) -> bool {
+        match self {
+            Self::Here(count) => count.has_task(),
+            Self::Elsewhere(elsewhere) => elsewhere.has_task(),
+        }
+    }
 }
 
 /// Moments of one group that the cache had.
@@ -211,21 +260,24 @@ impl Known {
 }
 
 impl Answer {
-    fn new(question: Question, cache: &MomentCache, distances: &Distances) -> Result<Self, Status> {
+    /// The rest is counted by what `counter` makes of the moments that are unknown.
+    fn new(
+        question: &Question,
+        cache: &MomentCache,
+        counter: impl FnOnce(&MomentIndex, &Packing, Vec<usize>) -> Result<Counter, Status>,
+    ) -> Result<Self, Status> {
         let Question {
             snapshot,
             itemsets,
             limbs,
             fraction_bits,
         } = question;
-        let ring = snapshot.ring();
-        let group = ring.parameters().group_blocks();
-        let groups = snapshot.block_count().div_ceil(group);
-        let index = MomentIndex::new(&itemsets);
+        let groups = question.groups();
+        let index = MomentIndex::new(itemsets);
         let kind = Kind {
             root: snapshot.root(),
-            limbs,
-            fraction_bits: &fraction_bits,
+            limbs: *limbs,
+            fraction_bits,
         };
         let mut known: Vec<Known> = (0..groups)
             .map(|group| Known {
@@ -246,34 +298,31 @@ impl Answer {
         }
         known.retain(|known| !known.moments.is_empty());
         let known_moments = (index.len() - unknown.len()) as u64 * groups;
-        let root = snapshot.root();
-        let count = (!unknown.is_empty())
-            .then(|| {
-                let room = snapshot.factors_at_a_time(limbs);
-                let plan = Plan::within(&index, limbs, unknown, room);
-                Count::new(snapshot, plan, distances)
-            })
-            .transpose()
-            .map_err(|error| status::of_engine(&error))?;
+        let packing = Packing::new(snapshot.ring(), *limbs, fraction_bits.clone());
+        let counter = (!unknown.is_empty())
+            .then(|| counter(&index, &packing, unknown))
+            .transpose()?;
         Ok(Self {
-            root,
+            root: snapshot.root(),
             index,
-            packing: Packing::new(ring, limbs, fraction_bits),
+            packing,
             known: Mutex::new(known.into()),
             known_moments,
-            left: AtomicU64::new(known_moments + u64::from(count.is_some())),
-            count,
+            left: AtomicU64::new(known_moments + u64::from(counter.is_some())),
+            counter,
             sent: AtomicU64::new(0),
         })
     }
 
     fn has_task(&self) -> bool {
-        !self.known().is_empty() || self.count.as_ref().is_some_and(Count::has_task)
+        !self.known().is_empty() || self.counter.as_ref().is_some_and(Counter::has_task)
     }
 
-    /// Tells the log what was read so far, if not everything is in memory.
+    /// Tells the log what was read here so far, if not everything is in memory.
     fn record(&self, span: &Span) {
-        if let Some(reads) = self.count.as_ref().and_then(Count::reads) {
+        if let Some(Counter::Here(count)) = &self.counter
+            && let Some(reads) = count.reads()
+        {
             span.record("read_bytes", reads.bytes);
             span.record("read_panels", reads.panels);
             span.record("found_panels", reads.found);
@@ -315,17 +364,21 @@ impl Answer {
         moments: Moments<'_>,
     ) -> ControlFlow<()> {
         let group = moments.group;
-        let kind = Kind {
-            root: self.root,
-            limbs: moments.limbs,
-            fraction_bits: self.packing.fraction_bits(),
-        };
         self.packing.pack(
             &self.index,
             moments,
-            |moment, packed| cache.insert(kind, &self.index, moment, group, packed),
+            |moment, packed| cache.insert(self.kind(), &self.index, moment, group, packed),
             |message| self.send(outbox, message),
         )
+    }
+
+    /// How all moments of the answer are computed and sent.
+    fn kind(&self) -> Kind<'_> {
+        Kind {
+            root: self.root,
+            limbs: self.packing.limbs(),
+            fraction_bits: self.packing.fraction_bits(),
+        }
     }
 
     fn send(&self, outbox: &CountOutbox, message: v1::Moments) -> ControlFlow<()> {
@@ -340,12 +393,14 @@ impl Query {
         question: Question,
         cache: Arc<MomentCache>,
         distances: Arc<Distances>,
+        executor: Option<Arc<dyn Executor>>,
         queue: Weak<Queue>,
     ) -> Self {
         Self {
             client,
             cache,
             distances,
+            executor,
             queue,
             question: Mutex::new(Some(question)),
             answer: OnceLock::new(),
@@ -364,10 +419,14 @@ impl Query {
         self.begun.get_or_init(Instant::now);
         let blocks = question.snapshot.block_count();
         self.outbox.push(Part::Accepted(v1::Accepted { blocks }))?;
-        match Answer::new(question, &self.cache, &self.distances) {
+        let counter = |index: &MomentIndex, packing: &Packing, unknown| match &self.executor {
+            None => self.count_here(&question, index, unknown),
+            Some(executor) => self.count_elsewhere(&**executor, &question, index, packing, unknown),
+        };
+        match Answer::new(&question, &self.cache, counter) {
             Ok(answer) => {
                 let answer = self.answer.get_or_init(|| answer);
-                if let Some(count) = &answer.count {
+                if let Some(Counter::Here(count)) = &answer.counter {
                     let queue = Weak::clone(&self.queue);
                     count.on_news(move || {
                         if let Some(queue) = queue.upgrade() {
@@ -384,25 +443,57 @@ impl Query {
         }
     }
 
+    fn count_here(
+        &self,
+        question: &Question,
+        index: &MomentIndex,
+        unknown: Vec<usize>,
+    ) -> Result<Counter, Status> {
+        let room = question.snapshot.factors_at_a_time(question.limbs);
+        let plan = Plan::within(index, question.limbs, unknown, room);
+        let count = Count::new(Arc::clone(&question.snapshot), plan, &self.distances);
+        count
+            .map(Counter::Here)
+            .map_err(|error| status::of_engine(&error))
+    }
+
+    fn count_elsewhere(
+        &self,
+        executor: &dyn Executor,
+        question: &Question,
+        index: &MomentIndex,
+        packing: &Packing,
+        unknown: Vec<usize>,
+    ) -> Result<Counter, Status> {
+        let groups = question.groups();
+        if groups == 0 {
+            return Err(status::of_engine(&EngineError::Empty));
+        }
+        let task = question.task(&unknown, index.len());
+        let elsewhere = Arc::new(Elsewhere::new(groups, unknown, index, packing));
+        executor.start(Work::new(
+            &question.snapshot,
+            &task,
+            &elsewhere,
+            &self.outbox,
+            &self.queue,
+        ));
+        Ok(Counter::Elsewhere(elsewhere))
+    }
+
     /// The task after planning: moments that were known, or else a step of the count.
     fn advance(&self, answer: &Answer, workspace: &mut Workspace) -> ControlFlow<()> {
         let sent = if let Some(known) = answer.take_known() {
             answer.send_known(&self.outbox, &known)?;
             known.moments.len() as u64
         } else {
-            let Some(count) = &answer.count else {
-                return ControlFlow::Continue(());
-            };
-            let step = count.step(&mut workspace.counting, |moments| {
-                answer.send_counted(&self.outbox, &self.cache, moments)
-            });
-            match step {
+            match self.step_of(answer, workspace) {
                 Ok(Step::Finished) => 1,
                 Ok(Step::Advanced | Step::Waiting | Step::Exhausted) => {
                     return ControlFlow::Continue(());
                 }
-                Err(error) => {
-                    self.outbox.fail(status::of_engine(&error));
+                Err(status) => {
+                    self.outbox.fail(status);
                     return ControlFlow::Break(());
                 }
             }
@@ -410,6 +501,27 @@ impl Query {
         match answer.is_last(sent) {
             true => self.finish(answer),
             false => ControlFlow::Continue(()),
+        }
+    }
+
+    /// A step of the count, wherever it is done.
+    fn step_of(&self, answer: &Answer, workspace: &mut Workspace) -> Result<Step, Status> {
+        match &answer.counter {
+            None => Ok(Step::Exhausted),
+            Some(Counter::Here(count)) => count
+                .step(&mut workspace.counting, |moments| {
+                    answer.send_counted(&self.outbox, &self.cache, moments)
+                })
+                .map_err(|error| status::of_engine(&error)),
+            Some(Counter::Elsewhere(elsewhere)) => elsewhere.step(
+                &answer.index,
+                &answer.packing,
+                |group, moment, packed| {
+                    let (kind, index) = (answer.kind(), &answer.index);
+                    self.cache.insert(kind, index, moment, group, packed);
+                },
+                |message| answer.send(&self.outbox, message),
+            ),
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! It never holds a key: this crate does not depend on the one that has them. A server is a
 //! [`Store`](oboro_store::Store) behind gRPC; beyond loopback it insists on TLS and a token.
-//! Clients share its threads fairly, within [`Limits`].
+//! Clients share its threads fairly, within [`Limits`]. Where an [`Executor`] has [`Worker`]s on other
+//! machines count, it plans, checks and passes on.
 
 mod auth;
 mod blocking;
@@ -11,6 +12,7 @@ mod calls;
 mod clients;
 mod columns;
 mod counting;
+mod executor;
 mod fair;
 mod genome;
 mod limits;
@@ -20,13 +22,17 @@ mod local;
 mod memory;
 mod outbox;
 mod packing;
+mod partial;
 mod pool;
 mod scrubbing;
 mod service;
 mod status;
+mod worker;
 
 pub use clients::{TokenError, Tokens};
+pub use executor::{Executor, Work};
 pub use genome::GenomeOptions;
 pub use limits::Limits;
 pub use listen::{Options, Pin, ServeError, Server};
 pub use local::{Connector, Local};
+pub use worker::Worker;

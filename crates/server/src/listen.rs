@@ -6,6 +6,7 @@ use crate::cache::MomentCache;
 use crate::calls::Logged;
 use crate::clients::Tokens;
 use crate::counting::Counting;
+use crate::executor::Executor;
 use crate::genome::{GenomeOptions, Genomes};
 use crate::limits::{Admission, Limits};
 use crate::linger::Lingering;
@@ -82,7 +83,7 @@ pub enum Pin {
 impl Pin {
     /// Cores where there are several nodes and a thread for each core. With one node nothing is gained by
     /// them; with fewer threads, servers side by side would all choose the same cores and leave the rest.
-    fn usual(topology: &Topology, threads: NonZero<usize>) -> Self {
+    pub(crate) fn usual(topology: &Topology, threads: NonZero<usize>) -> Self {
         let nodes = topology.nodes();
         let cores: usize = nodes.iter().map(|node| node.cores.len()).sum();
         match nodes.len() > 1 && threads.get() >= cores {
@@ -91,7 +92,7 @@ impl Pin {
         }
     }
 
-    fn seats(self, topology: &Topology, threads: NonZero<usize>) -> Vec<Seat> {
+    pub(crate) fn seats(self, topology: &Topology, threads: NonZero<usize>) -> Vec<Seat> {
         let seats = topology.workers(threads);
         match self {
             Self::Core => seats,
@@ -140,6 +141,10 @@ pub enum ServeError {
         threads: u64,
         genomes: u64,
     },
+    #[error(
+        "--memory {memory}MiB leaves a worker nothing for ciphertext: {besides} MiB go to buffers, threads and the program; give more"
+    )]
+    WorkerMemory { memory: u64, besides: u64 },
     #[error("the server failed: {0}; start it again")]
     Failed(String),
 }
@@ -171,6 +176,7 @@ pub(crate) struct Answering {
     limits: Limits,
     cache: Arc<MomentCache>,
     distances: Arc<Distances>,
+    executor: Option<Arc<dyn Executor>>,
 }
 
 impl Server {
@@ -192,6 +198,12 @@ impl Server {
             listener,
             answering: Answering::open(options)?,
         })
+    }
+
+    /// Has others count: of queries, this server's threads then only plan and pass on.
+    pub fn counted_by(mut self, executor: Arc<dyn Executor>) -> Self {
+        self.answering.executor = Some(executor);
+        self
     }
 
     /// Where it listens.
@@ -243,6 +255,7 @@ impl Answering {
             limits: options.limits,
             cache: Arc::new(MomentCache::new(options.moment_cache)),
             distances: Arc::new(topology.distances().clone()),
+            executor: None,
         })
     }
 
@@ -279,6 +292,7 @@ impl Answering {
             limits: self.limits,
             cache: self.cache,
             distances: self.distances,
+            executor: self.executor,
         }))
         .max_decoding_message_size(message_bytes)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);

@@ -3,6 +3,8 @@
 use crate::listen::{Options, ServeError};
 use crate::outbox::ROOM;
 use oboro_genome_panel::Collections;
+use oboro_store::Location;
+use std::num::NonZero;
 
 const MIB: u64 = 1 << 20;
 /// The program itself: code, catalogue, segment headers, connections, plans.
@@ -30,6 +32,25 @@ pub(crate) fn for_ciphertext(memory: u64, options: &Options) -> Result<u64, Serv
             replies: replies / MIB,
             threads: threads / MIB,
             genomes: genomes / MIB,
+        }),
+        left => Ok(left),
+    }
+}
+
+/// The same of a process that only counts.
+///
+/// # Errors
+/// Nothing would be left.
+pub(crate) fn of_worker(
+    memory: u64,
+    threads: NonZero<usize>,
+    location: &Location,
+) -> Result<u64, ServeError> {
+    let besides = PROGRAM + threads.get() as u64 * THREAD + location.read_buffers();
+    match memory.saturating_sub(besides) {
+        0 => Err(ServeError::WorkerMemory {
+            memory: memory / MIB,
+            besides: besides / MIB,
         }),
         left => Ok(left),
     }

@@ -28,6 +28,15 @@ impl Packing {
         &self.fraction_bits
     }
 
+    pub(crate) fn limbs(&self) -> usize {
+        self.limbs
+    }
+
+    /// The bytes of a packed moment with this power of the mask.
+    pub(crate) fn packed_len(&self, power: usize) -> usize {
+        Fractions::new(&self.ring, self.limbs).packed_len(power, self.fraction_bits[power])
+    }
+
     /// Packs moments of one group, which lose their residues: `each` gets every one of them,
     /// `send` the messages that carry them.
     pub(crate) fn pack(

@@ -24,6 +24,7 @@ mod panel;
 mod placement;
 mod reader;
 mod segment;
+mod shared;
 mod snapshot;
 mod store;
 #[cfg(test)]
@@ -43,6 +44,7 @@ pub use segment::{
     BLOCKS_PER_SEGMENT, Segment, SegmentDescription, SegmentHeader, SegmentWriter, forget_cached,
     segment_bytes,
 };
+pub use shared::SharedStore;
 pub use snapshot::Snapshot;
 pub use store::{
     BackedUp, Damage, DatasetInfo, Listing, MAX_NAME_CHARS, Published, Scrub, Scrubbed,

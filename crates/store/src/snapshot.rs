@@ -15,7 +15,7 @@ use crate::manifest::Manifest;
 use crate::panel::Panel;
 use crate::placement::{Homes, PlacementReport};
 use crate::segment::Segment;
-use crate::tier::{Listener, Part, Stream, TieredSegment, Unit};
+use crate::tier::{Listener, Part, Stream, Tier, TieredSegment, Unit};
 use oboro_fcmalloc::{Arena, ArenaError, Backing};
 use oboro_ring::{Ring, mask};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -57,7 +57,7 @@ pub(crate) struct ResidentSegment {
 
 impl ResidentSegment {
     /// Reserves address space for all its panels and loads none.
-    pub(crate) fn new(segment: Segment, homes: Arc<Homes>) -> Result<Self, StoreError> {
+    fn new(segment: Segment, homes: Arc<Homes>) -> Result<Self, StoreError> {
         let description = segment.description();
         let limbs = description.parameters.limb_count();
         let degree = description.parameters.degree();
@@ -170,6 +170,19 @@ pub(crate) enum OpenSegment {
 }
 
 impl OpenSegment {
+    /// With its panels in the tier, if there is one.
+    pub(crate) fn new(
+        segment: Segment,
+        homes: &Arc<Homes>,
+        tier: Option<&Arc<Tier>>,
+    ) -> Result<Self, StoreError> {
+        let homes = Arc::clone(homes);
+        Ok(match tier {
+            None => Self::Resident(Arc::new(ResidentSegment::new(segment, homes)?)),
+            Some(tier) => Self::Tiered(Arc::new(tier.register(segment, homes)?)),
+        })
+    }
+
     fn file(&self) -> &Segment {
         match self {
             Self::Resident(resident) => &resident.segment,

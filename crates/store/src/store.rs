@@ -17,7 +17,7 @@ use crate::manifest::Manifest;
 use crate::objects::Objects;
 use crate::placement::Placement;
 use crate::segment::{Segment, Stripes, forget_cached};
-use crate::snapshot::{OpenSegment, ResidentSegment, Snapshot};
+use crate::snapshot::{OpenSegment, Snapshot};
 use crate::tier::Tier;
 use oboro_ring::Parameters;
 use remote::{Remote, check_is_no_cache};
@@ -693,16 +693,8 @@ impl Store {
         for index in segments.len() as u32..manifest.segments.len() as u32 {
             let paths = self.shared.files(&striping, record.id, index);
             let segment = self.shared.open_segment(paths, &manifest, index)?;
-            segments.push(match &self.shared.tier {
-                None => {
-                    let resident = ResidentSegment::new(segment, homes.clone())?;
-                    OpenSegment::Resident(Arc::new(resident))
-                }
-                Some(tier) => {
-                    let tiered = tier.register(segment, homes.clone())?;
-                    OpenSegment::Tiered(Arc::new(tiered))
-                }
-            });
+            let tier = self.shared.tier.as_ref();
+            segments.push(OpenSegment::new(segment, &homes, tier)?);
         }
         let snapshot = Arc::new(Snapshot::new(record.name, manifest, segments, homes));
         if let Some(older) = state.snapshots.insert(record.id, snapshot.clone()) {

@@ -1,0 +1,255 @@
+//! Servers whose counting is done by others: the server's side, to which Python is the executor, and the
+//! workers' side.
+
+use crate::call::{Interrupt, run};
+use crate::errors::Failure;
+use oboro_server::{Executor, GenomeOptions, Limits, Options, ServeError, Server, Tokens};
+use oboro_store::{Directories, Location};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+/// Where a store is: directories, or object storage and the directory for its cache.
+fn location(data: Vec<String>, cache: Option<PathBuf>) -> Result<Location, Failure> {
+    let is_url = |data: &String| data.contains("://");
+    match (&data[..], cache) {
+        ([url], Some(cache)) if is_url(url) => Ok(Location::Objects {
+            url: url.clone(),
+            cache,
+            cache_bytes: u64::MAX,
+        }),
+        (data, None) if !data.iter().any(is_url) => {
+            let paths = data.iter().map(PathBuf::from).collect();
+            Ok(Directories::new(paths)?.into())
+        }
+        (_, None) => Err(Failure::input(
+            "object storage needs a directory here for what was fetched; give one as cache",
+        )),
+        (_, Some(_)) => Err(Failure::input(
+            "a cache is for object storage, which is one place; give its URL alone, or leave cache out",
+        )),
+    }
+}
+
+fn threads(given: Option<usize>) -> Result<NonZero<usize>, Failure> {
+    match given {
+        Some(given) => NonZero::new(given)
+            .ok_or_else(|| Failure::input("0 threads do nothing; give at least one")),
+        None => Ok(available_parallelism().unwrap_or(NonZero::<usize>::MIN)),
+    }
+}
+
+/// Counts groups of blocks for a server with the same storage.
+#[pyclass(frozen, module = "oboro._oboro")]
+pub struct Worker(oboro_server::Worker);
+
+#[pymethods]
+impl Worker {
+    #[new]
+    #[pyo3(signature = (data, *, cache = None, threads = None, memory = None))]
+    fn new(
+        py: Python<'_>,
+        data: Vec<String>,
+        cache: Option<PathBuf>,
+        threads: Option<usize>,
+        memory: Option<u64>,
+    ) -> Result<Self, Failure> {
+        let (location, threads) = (location(data, cache)?, self::threads(threads)?);
+        let worker = py.detach(|| oboro_server::Worker::open(location, threads, memory))?;
+        Ok(Self(worker))
+    }
+
+    /// What `Work.deliver` takes: the moments of `groups` groups from `first` on, or why there are none.
+    fn count<'py>(
+        &self,
+        py: Python<'py>,
+        manifest: &[u8],
+        task: &[u8],
+        first: u64,
+        groups: u64,
+    ) -> Bound<'py, PyBytes> {
+        let groups = first..first.saturating_add(groups);
+        let partial = py.detach(|| self.0.count(manifest, task, groups));
+        PyBytes::new(py, &partial)
+    }
+}
+
+/// A question that a server wants to have counted.
+#[pyclass(frozen, module = "oboro._oboro")]
+pub struct Work(oboro_server::Work);
+
+#[pymethods]
+impl Work {
+    /// The version of the dataset, for workers.
+    #[getter]
+    fn manifest<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.0.manifest())
+    }
+
+    /// What to compute, for workers.
+    #[getter]
+    fn task<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.0.task())
+    }
+
+    /// The number of groups, all of which are to be counted.
+    #[getter]
+    fn groups(&self) -> u64 {
+        self.0.groups()
+    }
+
+    /// The bytes of a result that one of them takes.
+    #[getter]
+    fn group_bytes(&self) -> u64 {
+        self.0.group_bytes()
+    }
+
+    /// Takes a result of a worker; groups that were delivered before are left out.
+    fn deliver(&self, py: Python<'_>, partial: &[u8]) {
+        py.detach(|| self.0.deliver(partial.to_vec().into()));
+    }
+
+    /// Ends the query with an error: `told` is for the owner, `detail` for the log.
+    fn fail(&self, told: &str, detail: &str) {
+        self.0.fail(told, detail);
+    }
+
+    /// Whether groups are missing and somebody waits for them.
+    #[getter]
+    fn is_wanted(&self) -> bool {
+        self.0.is_wanted()
+    }
+
+    /// Whether results have room here.
+    #[getter]
+    fn has_room(&self) -> bool {
+        self.0.has_room()
+    }
+}
+
+/// A Python function that is given [`Work`] and must not wait.
+struct Function(Py<PyAny>);
+
+impl Executor for Function {
+    fn start(&self, work: oboro_server::Work) {
+        Python::attach(|py| {
+            // Work that nobody keeps ends its query.
+            if let Err(error) = self.0.call1(py, (Work(work),)) {
+                error.print(py);
+            }
+        });
+    }
+}
+
+/// The limits of a server, where they are not the usual ones.
+fn limits(given: BTreeMap<String, u64>) -> Result<Limits, Failure> {
+    let mut limits = Limits::default();
+    for (name, value) in given {
+        match name.as_str() {
+            "message_bytes" if Limits::MESSAGE_BYTES.contains(&(value as usize)) => {
+                limits.message_bytes = value as usize;
+            }
+            "dataset_bytes" => limits.dataset_bytes = value,
+            "itemsets" => limits.itemsets = value as usize,
+            "queries" => limits.queries = value as usize,
+            "queries_per_client" => limits.queries_per_client = value as usize,
+            "query_seconds" => limits.query_time = Duration::from_secs(value),
+            "search_bytes" => limits.search_bytes = value,
+            _ => {
+                return Err(Failure::input(format!(
+                    "there is no limit {name} = {value}; see oboro.ray.serve for those that there are"
+                )));
+            }
+        }
+    }
+    Ok(limits)
+}
+
+/// Runs a server that has `start` count until the interrupt is set; `listening` is told its URL.
+#[pyfunction]
+#[pyo3(signature = (
+    data, start, listening, *, listen, cache = None, tls = None, token_file = None, moment_cache = 256 << 20,
+    limits = None, interrupt = None
+))]
+#[expect(clippy::too_many_arguments, reason = "they are Python's keywords")]
+pub fn serve(
+    py: Python<'_>,
+    data: Vec<String>,
+    start: Py<PyAny>,
+    listening: Py<PyAny>,
+    listen: &str,
+    cache: Option<PathBuf>,
+    tls: Option<(PathBuf, PathBuf)>,
+    token_file: Option<PathBuf>,
+    moment_cache: u64,
+    limits: Option<BTreeMap<String, u64>>,
+    interrupt: Option<&Interrupt>,
+) -> PyResult<()> {
+    let read = |path: &PathBuf| {
+        fs::read(path).map_err(|error| {
+            let path = path.display();
+            Failure::input(format!("cannot read {path}: {error}; check the path"))
+        })
+    };
+    let tls = match &tls {
+        Some((certificate, key)) => Some((read(certificate)?, read(key)?)),
+        None => None,
+    };
+    let tokens = |path: &PathBuf| {
+        let text = String::from_utf8_lossy(&read(path)?).into_owned();
+        Tokens::parse(&text).map_err(Failure::input)
+    };
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let listen: SocketAddr = listen.parse().map_err(|_| {
+        Failure::input(format!("{listen:?} is no ADDRESS:PORT; give one such as 127.0.0.1:7171"))
+    })?;
+    let options = Options {
+        data: location(data, cache)?,
+        listen,
+        tls,
+        tokens: token_file.as_ref().map(tokens).transpose()?,
+        threads: threads(None)?,
+        limits: self::limits(limits.unwrap_or_default())?,
+        moment_cache,
+        memory: None,
+        genome: GenomeOptions::default(),
+        placement: None,
+        placements: Vec::new(),
+        pin: None,
+    };
+    log();
+    run(py, None, interrupt, |call| {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| ServeError::Failed(error.to_string()))
+            .map_err(Failure::from)?;
+        let served: Result<(), Failure> = runtime.block_on(async {
+            let server = Server::bind(options).await?;
+            let url = format!("{scheme}://{}", server.address());
+            Python::attach(|py| listening.call1(py, (url,))).map_err(Failure::raised)?;
+            let server = server.counted_by(Arc::new(Function(start)));
+            let interrupt = call.interrupt();
+            Ok(server.serve(async move { interrupt.cancelled().await }).await?)
+        });
+        served
+    })
+}
+
+/// Writes the log to standard error, as `oboro serve` does; OBORO_LOG chooses what.
+fn log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("OBORO_LOG");
+    // Where somebody else writes a log already, it is theirs.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter.unwrap_or_else(|_| "info".into()))
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .try_init();
+}

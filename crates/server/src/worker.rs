@@ -1,0 +1,179 @@
+//! Counts in a server's place, on storage that both reach: of a question, the groups that it is given.
+
+use crate::counting::Question;
+use crate::listen::{Pin, ServeError};
+use crate::memory;
+use crate::packing::Packing;
+use crate::partial::{Failure, Partial, Task};
+use crate::status;
+use oboro_engine::{Count, EngineError, Outcome, Plan, Source};
+use oboro_machine::{Distances, Seat, Topology};
+use oboro_protocol::v1;
+use oboro_ring::moment::MomentIndex;
+use oboro_store::{
+    Digest, Location, Manifest, Placement, Policy, SharedStore, Snapshot, StoreError,
+};
+use prost::Message;
+use std::collections::VecDeque;
+use std::num::NonZero;
+use std::ops::{ControlFlow, Range};
+use std::sync::{Arc, Mutex, PoisonError};
+use tonic::Status;
+
+/// Questions that stay planned: one may come for every range of its groups.
+const PLANNED: usize = 4;
+
+/// Counts what servers with the same storage ask it to. All methods may be called from any thread.
+pub struct Worker {
+    store: SharedStore,
+    seats: Vec<Seat>,
+    distances: Distances,
+    /// The last used at the end.
+    planned: Mutex<VecDeque<Arc<Planned>>>,
+}
+
+/// A question about one version of a dataset.
+struct Planned {
+    root: Digest,
+    task: Digest,
+    snapshot: Arc<Snapshot>,
+    index: MomentIndex,
+    packing: Packing,
+    plan: Arc<Plan>,
+}
+
+impl Worker {
+    /// A worker with so many threads on the storage of a server: the same directories, or the same objects
+    /// with a cache of its own. With `memory` the process holds no more bytes than that.
+    ///
+    /// # Errors
+    /// Memory that leaves nothing for ciphertext, a cache in use, a URL that is none.
+    pub fn open(
+        location: Location,
+        threads: NonZero<usize>,
+        memory: Option<u64>,
+    ) -> Result<Self, ServeError> {
+        let budget = memory.map(|memory| memory::of_worker(memory, threads, &location));
+        let topology = Topology::of_this_machine();
+        let nodes = topology.nodes().iter().map(|node| node.number).collect();
+        let open = |nodes| {
+            let placement = Placement::on(nodes, Policy::default());
+            SharedStore::open(location.clone(), placement, budget.clone().transpose()?)
+                .map_err(ServeError::from)
+        };
+        let store = match open(nodes) {
+            // Where memory cannot be placed, it lies wherever the kernel puts it.
+            Err(ServeError::Store(StoreError::Placement { .. })) => open(Vec::new()),
+            store => store,
+        }?;
+        Ok(Self {
+            store,
+            seats: Pin::usual(&topology, threads).seats(&topology, threads),
+            distances: topology.distances().clone(),
+            planned: Mutex::default(),
+        })
+    }
+
+    /// The moments of some groups for a server's [`Work`](crate::Work), or why there are none, encoded for
+    /// [`Work::deliver`](crate::Work::deliver).
+    pub fn count(&self, manifest: &[u8], task: &[u8], groups: Range<u64>) -> Vec<u8> {
+        let moments = self.moments(manifest, task, groups);
+        let partial = match moments {
+            Ok(moments) => Partial {
+                moments,
+                failure: None,
+            },
+            Err(failure) => Partial {
+                moments: Vec::new(),
+                failure: Some(failure),
+            },
+        };
+        partial.encode_to_vec()
+    }
+
+    fn moments(
+        &self,
+        manifest: &[u8],
+        task: &[u8],
+        groups: Range<u64>,
+    ) -> Result<Vec<v1::Moments>, Failure> {
+        let planned = self.planned(manifest, task)?;
+        let snapshot = Arc::clone(&planned.snapshot);
+        let plan = Arc::clone(&planned.plan);
+        let count = Count::of_groups(snapshot, plan, &self.distances, groups);
+        let count = count.map_err(|error| of_engine(&error))?;
+        let counted = Mutex::new(Vec::new());
+        let outcome = count.run(&self.seats, &|moments| {
+            planned.packing.pack(
+                &planned.index,
+                moments,
+                |_, _| {},
+                |message| {
+                    let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+                    counted.push(message);
+                    ControlFlow::Continue(())
+                },
+            )
+        });
+        match outcome.map_err(|error| of_engine(&error))? {
+            Outcome::Complete => Ok(counted.into_inner().unwrap_or_else(PoisonError::into_inner)),
+            Outcome::Stopped => Err(told(Status::internal("a count was stopped by nobody"))),
+        }
+    }
+
+    fn planned(&self, manifest: &[u8], task: &[u8]) -> Result<Arc<Planned>, Failure> {
+        let (root, digest) = (Digest::of(manifest), Digest::of(task));
+        let mut all = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = all
+            .iter()
+            .position(|it| (it.root, it.task) == (root, digest));
+        let planned = match place.and_then(|place| all.remove(place)) {
+            Some(planned) => planned,
+            None => Arc::new(self.plan(manifest, task)?),
+        };
+        all.push_back(Arc::clone(&planned));
+        if all.len() > PLANNED {
+            all.pop_front();
+        }
+        Ok(planned)
+    }
+
+    fn plan(&self, manifest: &[u8], task: &[u8]) -> Result<Planned, Failure> {
+        let (root, digest) = (Digest::of(manifest), Digest::of(task));
+        let manifest = Manifest::decode(manifest).map_err(|error| of_store(&error))?;
+        let task = Task::decode(task)
+            .map_err(|_| told(Status::internal("a worker was given a task that is none")))?;
+        let question = task.question.clone().unwrap_or_default();
+        let snapshot = self.store.snapshot(&question.name, manifest);
+        let snapshot = snapshot.map_err(|error| of_store(&error))?;
+        let Question {
+            snapshot,
+            itemsets,
+            limbs,
+            fraction_bits,
+        } = Question::about(snapshot, question).map_err(told)?;
+        let index = MomentIndex::new(&itemsets);
+        let room = snapshot.factors_at_a_time(limbs);
+        let plan = Plan::within(&index, limbs, task.wanted(index.len()), room);
+        Ok(Planned {
+            root,
+            task: digest,
+            packing: Packing::new(snapshot.ring(), limbs, fraction_bits),
+            plan: Arc::new(plan),
+            snapshot,
+            index,
+        })
+    }
+}
+
+fn told(status: Status) -> Failure {
+    Failure::new(&status, &status.message())
+}
+
+fn of_store(error: &StoreError) -> Failure {
+    Failure::new(&status::of_store(error), error)
+}
+
+fn of_engine(error: &EngineError) -> Failure {
+    Failure::new(&status::of_engine(error), error)
+}

@@ -1,0 +1,105 @@
+//! Published versions as another process reads them: whatever the storage, and whatever is missing.
+
+use super::*;
+use crate::Store;
+use crate::testing::{ID, append, bundle, files, residues, send, two_limbs};
+use std::fs;
+use tempfile::TempDir;
+
+/// A store with one dataset of three segments, and the dataset's manifest.
+fn published(location: impl Into<Location>, root: &TempDir) -> (Store, crate::Bundle) {
+    let store = Store::open_on(location, Placement::default()).unwrap();
+    let bundle = bundle(&root.path().join("bundle"), &two_limbs(), &[2, 2, 1]);
+    send(&store, &bundle);
+    store.publish(ID).unwrap();
+    (store, bundle)
+}
+
+fn open(location: impl Into<Location>) -> SharedStore {
+    SharedStore::open(location.into(), Placement::default(), None).unwrap()
+}
+
+fn assert_intact(snapshot: &Snapshot) {
+    for segment in 0..snapshot.manifest().segments.len() {
+        let description = snapshot.segment(segment).description();
+        let panel = snapshot.panel(segment, 1, 0).unwrap();
+        assert!(panel.pieces().flatten().eq(&residues(description, 1, 0)));
+    }
+}
+
+#[test]
+fn reads_beside_the_store_that_has_the_directories() {
+    let root = TempDir::new().unwrap();
+    let paths = [root.path().join("a"), root.path().join("b")];
+    let directories = Directories::new(paths.to_vec()).unwrap();
+    let (store, bundle) = published(directories.clone(), &root);
+    let shared = open(directories);
+    let manifest = bundle.manifest().clone();
+    let snapshot = shared.snapshot("a", manifest.clone()).unwrap();
+    assert_intact(&snapshot);
+    assert!(Arc::ptr_eq(
+        &snapshot,
+        &shared.snapshot("a", manifest).unwrap()
+    ));
+    // A newer version has the older one's panels.
+    let longer = append(&bundle, &[2]);
+    send(&store, &longer);
+    store.publish(ID).unwrap();
+    let newer = shared.snapshot("a", longer.manifest().clone()).unwrap();
+    assert_intact(&newer);
+    let panels = [&snapshot, &newer].map(|it| it.panel(0, 0, 0).unwrap());
+    assert!(Arc::ptr_eq(&panels[0], &panels[1]));
+}
+
+#[test]
+fn segments_from_before_a_directory_was_added_are_found() {
+    let root = TempDir::new().unwrap();
+    let home = root.path().join("a");
+    let (store, bundle) = published(&home, &root);
+    drop(store);
+    let both = Directories::new(vec![home, root.path().join("b")]).unwrap();
+    let store = Store::open(both.clone()).unwrap();
+    let longer = append(&bundle, &[2]);
+    send(&store, &longer);
+    store.publish(ID).unwrap();
+    let snapshot = open(both).snapshot("a", longer.manifest().clone());
+    assert_intact(&snapshot.unwrap());
+}
+
+#[test]
+fn objects_are_read_by_way_of_a_cache_of_ones_own() {
+    let root = TempDir::new().unwrap();
+    let location = |cache: &str| Location::Objects {
+        url: format!("file://{}", root.path().join("objects").display()),
+        cache: root.path().join(cache),
+        cache_bytes: u64::MAX,
+    };
+    let (_store, bundle) = published(location("server"), &root);
+    let shared = open(location("worker"));
+    let snapshot = shared.snapshot("a", bundle.manifest().clone()).unwrap();
+    assert_intact(&snapshot);
+    let taken = SharedStore::open(location("worker"), Placement::default(), None);
+    assert!(matches!(taken.err(), Some(StoreError::Locked { .. })));
+}
+
+#[test]
+fn what_is_missing_or_another_is_named() {
+    let root = TempDir::new().unwrap();
+    let home = root.path().join("a");
+    let (_store, bundle) = published(&home, &root);
+    let mut other = bundle.manifest().clone();
+    other.segments[1].digest.0[0] ^= 1;
+    let shared = open(&home);
+    let refusal = shared.snapshot("a", other).unwrap_err().to_string();
+    assert!(refusal.contains("segment 1 of dataset"), "{refusal}");
+    let second = files(&home)
+        .into_iter()
+        .find(|it| it.ends_with("00000001.seg"));
+    fs::remove_file(second.unwrap()).unwrap();
+    let missing = shared.snapshot("a", bundle.manifest().clone()).unwrap_err();
+    assert!(
+        missing.to_string().contains("segment 1 of dataset"),
+        "{missing}"
+    );
+    assert_eq!(missing.kind(), crate::ErrorKind::DataLoss);
+}
