@@ -84,9 +84,6 @@ impl Shared {
         collection: &Collection,
         place: &windows::Place,
     ) -> Result<(Arc<Window>, Origin), GenomeError> {
-        if memory.share() == Share::All {
-            self.windows.clear();
-        }
         self.memory.tidy(memory);
         match memory.share() {
             Share::Part => self.windows.get(collection, place),
@@ -103,6 +100,9 @@ async fn conduct(
     outbox: &Arc<SearchOutbox>,
 ) -> Result<v1::Searched, Status> {
     let memory = Arc::new(shared.memory.take(search.memory).await);
+    if memory.share() == Share::All {
+        shared.windows.clear();
+    }
     let opened = v1::Opened {
         nonce: search.nonce.0.to_vec().into(),
         rows: search.plan.question().rows(),
