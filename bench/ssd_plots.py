@@ -36,7 +36,8 @@ def name(line: Line) -> str:
     """What a curve is called."""
     if line["mode"] == "memory":
         return "all in memory"
-    parts = [line["mode"], line["device"]]
+    # Of several directories, striped over them.
+    parts = [line["mode"], " + ".join(line["device"].split(","))]
     if "device_reads_per_second" in line:
         parts.append(f"emulated: {line['device_reads_per_second'] / 1e6:.0f} MB/s")
     if "page_cluster" in line:

@@ -508,7 +508,7 @@ fn searches_keep_to_the_memory_that_they_have() {
         &scene.client.refused(query),
         &[
             "bytes of memory",
-            "has 65536 for searches",
+            "has 131072 for genomes",
             "--genome-cache",
         ],
     );
@@ -528,7 +528,7 @@ fn searches_keep_to_the_memory_that_they_have() {
         .refusal();
     says(
         &message,
-        &["leaves nothing", "512 to genomes", "--genome-cache"],
+        &["leaves nothing", "528 to genomes", "--genome-cache"],
     );
 }
 

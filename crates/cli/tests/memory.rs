@@ -209,6 +209,41 @@ fn a_question_wider_than_the_memory_is_answered_in_runs() {
 }
 
 #[test]
+fn searches_of_genomes_stay_within_their_memory() {
+    let operator = Home::new();
+    operator.json("genome generate --data data --panel p --haplotypes 100000 --sites 256");
+    // A search takes 12 MB: more than half of what genomes have, so both run alone and keep nothing.
+    let cache = 8;
+    let given = BESIDES + 4 + 2 * cache + 16 + 1;
+    let server = operator.serve(&format!(
+        "--memory {given}MiB --genome-cache {cache}MiB --moment-cache 0 --threads 1 --max-queries 2"
+    ));
+    let client = Home::new();
+    client.talk_to(server.url());
+    let before = server.peak_bytes();
+    let query = |length| {
+        let row = "genome show --data data --panel p --haplotype 77";
+        let shown = operator.json(&format!("{row} --length {length}"));
+        let [position, symbols] = ["position", "symbols"].map(|field| shown[field].as_str());
+        let place = format!(
+            "--position {} --alleles {}",
+            position.unwrap(),
+            symbols.unwrap()
+        );
+        client.start(&format!("genome query --panel p {place} --json"))
+    };
+    for length in [244, 248, 252] {
+        for search in [length, length + 4].map(query) {
+            assert_eq!(search.json()["exists"], true);
+        }
+    }
+    // Besides: replies on their way to two callers, and the buffers of a thread.
+    let (taken, most) = (server.peak_bytes() - before, 2 * cache + 16 + 2 * 4 + 4);
+    println!("{} KiB taken of {most} MiB", taken >> 10);
+    assert!(taken <= most * MIB, "{taken} bytes of {most} MiB");
+}
+
+#[test]
 fn too_little_memory_is_refused_with_what_would_do() {
     let operator = Home::new();
     let message = operator.refused("serve --data store --memory 100MiB --listen 127.0.0.1:0");

@@ -4,7 +4,7 @@ use crate::decoded;
 use crate::wire::message;
 use oboro_genome::wire::{Answer, EncryptedQuery};
 use oboro_genome::{Kind, Plan, Question};
-use oboro_genome_panel::{Evaluation, Multiplicity, Rows, Window, Workspace};
+use oboro_genome_panel::{Evaluation, ExpandedQuery, Multiplicity, Rows, Window, Workspace};
 use oboro_genome_query::{Found, OwnQuery, Pattern};
 use oboro_protocol::{kind, nonce, v1};
 use oboro_ring::Seed;
@@ -79,8 +79,8 @@ pub fn search_query(bytes: &[u8]) -> Option<()> {
     let bytes = filled(bytes, EncryptedQuery::bytes(plan))?;
     let query = decoded(EncryptedQuery::decode(&bytes, plan))?;
     assert_eq!(query.encode(plan), bytes);
-    let (plan, window) = (Arc::clone(plan), Arc::clone(&WINDOW));
-    let evaluation = Evaluation::new(plan, window, Multiplicity::Each, query, &NONCE);
+    let query = Arc::new(ExpandedQuery::new(Arc::clone(plan), query, NONCE));
+    let evaluation = Evaluation::new(query, Arc::clone(&WINDOW), Multiplicity::Each);
     let answer = decoded(evaluation)?.answer(0, &mut Workspace::default());
     assert_eq!(answer.values.len(), OWN.plan().tests_per_answer());
     Some(())

@@ -49,15 +49,61 @@ enum Says {
     Nothing,
 }
 
+/// A query with its masks expanded: what its evaluations on all windows share.
+pub struct ExpandedQuery {
+    plan: Arc<Plan>,
+    query: EncryptedQuery,
+    /// That of the public key.
+    nonce: Seed,
+    /// The masks of the query's ciphertexts, then that of the public key, in evaluation form.
+    masks: Vec<Vec<u32>>,
+}
+
+impl std::fmt::Debug for ExpandedQuery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ExpandedQuery").finish_non_exhaustive()
+    }
+}
+
+impl ExpandedQuery {
+    /// Expands the masks of a query of this plan, whose public key's mask has the seed `nonce`.
+    pub fn new(plan: Arc<Plan>, query: EncryptedQuery, nonce: Seed) -> Self {
+        let basis = plan.ring().basis();
+        let masks = seeds(&query, &nonce).map(|seed| {
+            let mut mask = vec![0; basis.degree() * basis.limbs().len()];
+            for (limb, out) in mask.chunks_exact_mut(basis.degree()).enumerate() {
+                mask::expand(seed, basis, limb, out);
+            }
+            mask
+        });
+        Self {
+            masks: masks.collect(),
+            plan,
+            query,
+            nonce,
+        }
+    }
+
+    /// Bytes in memory of a query of this plan. The bytes that it is decoded from are fewer than its masks.
+    pub fn bytes_of(plan: &Plan) -> u64 {
+        let basis = plan.ring().basis();
+        let polynomial = basis.degree() * basis.limbs().len() * size_of::<u32>();
+        2 * (polynomial * (plan.ciphertexts() + 1)) as u64
+    }
+}
+
+/// The seeds of the masks of a query's ciphertexts, then that of the public key's.
+fn seeds<'q>(query: &'q EncryptedQuery, nonce: &'q Seed) -> impl Iterator<Item = &'q Seed> {
+    let seeds = query.ciphertexts.iter().map(|ciphertext| &ciphertext.seed);
+    seeds.chain([nonce])
+}
+
 /// The evaluation of one query on one window. Answers may be computed on any number of threads.
 pub struct Evaluation {
-    plan: Arc<Plan>,
+    query: Arc<ExpandedQuery>,
     window: Arc<Window>,
     tests: Vec<Test>,
     seed: Zeroizing<[u8; 32]>,
-    query: EncryptedQuery,
-    /// The masks of the query's ciphertexts, then that of the public key, in evaluation form.
-    masks: Vec<Vec<u32>>,
 }
 
 impl std::fmt::Debug for Evaluation {
@@ -92,62 +138,55 @@ impl Evaluation {
     /// No randomness.
     ///
     /// # Panics
-    /// If there are no rows, or the plan is for rows of another length, or for fewer.
+    /// If there are no rows, or the query's plan is for rows of another length, or for fewer.
     pub fn new(
-        plan: Arc<Plan>,
+        query: Arc<ExpandedQuery>,
         window: Arc<Window>,
         multiplicity: Multiplicity,
-        query: EncryptedQuery,
-        nonce: &Seed,
     ) -> Result<Self, getrandom::Error> {
         let mut randomness = Zeroizing::new([0; 32]);
         getrandom::fill(&mut *randomness)?;
-        let evaluation =
-            Self::with_randomness(plan, window, multiplicity, query, nonce, &randomness);
-        Ok(evaluation)
+        Ok(Self::with_randomness(
+            query,
+            window,
+            multiplicity,
+            &randomness,
+        ))
     }
 
     fn with_randomness(
-        plan: Arc<Plan>,
+        query: Arc<ExpandedQuery>,
         window: Arc<Window>,
         multiplicity: Multiplicity,
-        query: EncryptedQuery,
-        nonce: &Seed,
         randomness: &[u8; 32],
     ) -> Self {
-        let seeds = query.ciphertexts.iter().map(|ciphertext| &ciphertext.seed);
-        let seeds: Vec<&Seed> = seeds.chain([nonce]).collect();
-        let purpose: Vec<_> = seeds.iter().map(|seed| &seed.0).collect();
+        let purpose: Vec<_> = seeds(&query.query, &query.nonce)
+            .map(|seed| &seed.0)
+            .collect();
         let seed = oboro_sample::seed(randomness, &purpose);
         let mut rng = ChaCha20Rng::from_seed(*seed);
         rng.set_stream(ORDER);
-        let tests = tests(&plan, &window, multiplicity, &mut rng);
-        let basis = plan.ring().basis();
-        let masks = seeds.into_iter().map(|seed| {
-            let mut mask = vec![0; basis.degree() * basis.limbs().len()];
-            for (limb, out) in mask.chunks_exact_mut(basis.degree()).enumerate() {
-                mask::expand(seed, basis, limb, out);
-            }
-            mask
-        });
         Self {
-            masks: masks.collect(),
-            plan,
-            window,
-            tests,
-            seed,
+            tests: tests(&query.plan, &window, multiplicity, &mut rng),
             query,
+            window,
+            seed,
         }
+    }
+
+    /// Bytes in memory of an evaluation of this plan, besides its query and its window.
+    pub fn bytes_of(plan: &Plan) -> u64 {
+        plan.tests() * size_of::<Test>() as u64
     }
 
     /// How query and answers lie in polynomials.
     pub fn plan(&self) -> &Arc<Plan> {
-        &self.plan
+        &self.query.plan
     }
 
     /// The number of answers.
     pub fn answers(&self) -> u64 {
-        self.plan.answers()
+        self.plan().answers()
     }
 
     /// Computes an answer. The same number gives the same answer.
@@ -156,10 +195,10 @@ impl Evaluation {
     pub fn answer(&self, number: u64, workspace: &mut Workspace) -> Answer {
         let mut rng = ChaCha20Rng::from_seed(*self.seed);
         rng.set_stream(number);
-        let each = self.plan.tests_per_answer();
+        let each = self.plan().tests_per_answer();
         let first = number as usize * each;
         let tests = &self.tests[first..self.tests.len().min(first + each)];
-        workspace.begin(&self.plan);
+        workspace.begin(self.plan());
         self.blind(tests, workspace, &mut rng);
         self.multiply(workspace, &mut rng);
         self.cut(tests.len(), workspace)
@@ -167,8 +206,8 @@ impl Evaluation {
 
     /// Writes the tests, each times a factor, and what is added to their values.
     fn blind(&self, tests: &[Test], workspace: &mut Workspace, rng: &mut ChaCha20Rng) {
-        let ring = self.plan.ring();
-        let (degree, width) = (ring.basis().degree(), self.plan.width());
+        let ring = self.plan().ring();
+        let (degree, width) = (ring.basis().degree(), self.plan().width());
         let t = ring.plaintext();
         for (place, test) in tests.iter().enumerate() {
             let factor = 1 + oboro_sample::below(rng, u64::from(t.value()) - 1) as u32;
@@ -178,7 +217,7 @@ impl Evaluation {
             };
             let Workspace { symbols, form, .. } = workspace;
             self.window.rows().read(test.row as usize, symbols);
-            let question = self.plan.question();
+            let question = self.plan().question();
             question.form(symbols, test.length.into(), of_form, form);
             let polynomials = workspace.plaintexts.chunks_exact_mut(degree);
             for (polynomial, factors) in polynomials.zip(form.chunks(width)) {
@@ -187,8 +226,8 @@ impl Evaluation {
                     *coefficient = factor;
                 }
             }
-            let coefficient = self.plan.coefficient(place);
-            let noise = Noise::draw(rng, self.plan.flood_bits());
+            let coefficient = self.plan().coefficient(place);
+            let noise = Noise::draw(rng, self.plan().flood_bits());
             for (limb, ntt) in ring.limbs().iter().enumerate() {
                 let q = ntt.modulus();
                 workspace.added[limb * degree + coefficient] =
@@ -199,14 +238,15 @@ impl Evaluation {
 
     /// The sum of the products of plaintexts and query, and of an encryption of 0.
     fn multiply(&self, workspace: &mut Workspace, rng: &mut ChaCha20Rng) {
-        let ring = self.plan.ring();
+        let ExpandedQuery { query, masks, .. } = &*self.query;
+        let ring = self.plan().ring();
         let degree = ring.basis().degree();
         let mut seed = Zeroizing::new([0; 32]);
         rng.fill_bytes(&mut *seed);
         oboro_sample::ternary(&seed, &mut workspace.ternary);
         rng.fill_bytes(&mut *seed);
         oboro_sample::centred_binomial(&seed, &mut workspace.errors);
-        let public_key = self.plan.ciphertexts();
+        let public_key = self.plan().ciphertexts();
         for (limb, ntt) in ring.limbs().iter().enumerate() {
             let q = ntt.modulus();
             let of_limb = limb * degree..(limb + 1) * degree;
@@ -217,8 +257,8 @@ impl Evaluation {
                 let products = (number * TOGETHER..).zip(transformed.chunks_exact(degree));
                 let (values, masks): (Vec<_>, Vec<_>) = products
                     .map(|(ciphertext, plaintext)| {
-                        let values = &self.query.ciphertexts[ciphertext].residues;
-                        let masks = &self.masks[ciphertext];
+                        let values = &query.ciphertexts[ciphertext].residues;
+                        let masks = &masks[ciphertext];
                         (
                             (plaintext, &values[of_limb.clone()]),
                             (plaintext, &masks[of_limb.clone()]),
@@ -240,7 +280,7 @@ impl Evaluation {
                 *value = q.value().wrapping_add_signed(x.into());
             }
             ntt.forward(ternary);
-            let keys = [&self.query.public_key, &self.masks[public_key]];
+            let keys = [&query.public_key, &masks[public_key]];
             for (sums, key) in workspace.sums.iter_mut().zip(keys) {
                 vector::accumulate_products(&[(&*ternary, &key[of_limb.clone()])], sums);
             }
@@ -259,7 +299,7 @@ impl Evaluation {
     /// The parts as fractions. Of the values only those leave that belong to tests: no noise hides the
     /// others.
     fn cut(&self, tests: usize, workspace: &mut Workspace) -> Answer {
-        let plan = &self.plan;
+        let plan = self.plan();
         let fractions = Fractions::over(plan.ring().limbs(), 1);
         let [values, masks] = &mut workspace.parts;
         let out = &mut workspace.fractions;
@@ -405,12 +445,11 @@ mod tests {
                 ciphertexts: vec![ciphertext; plan.ciphertexts()],
                 public_key: polynomial.clone(),
             };
+            let query = ExpandedQuery::new(Arc::clone(&plan), query, Seed([nonce; 32]));
             let evaluation = Evaluation::with_randomness(
-                Arc::clone(&plan),
+                Arc::new(query),
                 Arc::clone(&window),
                 Multiplicity::Once,
-                query,
-                &Seed([nonce; 32]),
                 &[randomness; 32],
             );
             *evaluation.seed

@@ -30,7 +30,7 @@ pub use alphabet::{Alphabet, MAX_ALLELE};
 pub use budget::{Budgets, check as check_budget};
 pub use collections::{Collections, Existing, Info, Kind, Listing, Shape};
 pub use error::{GenomeError, InputFault, RegionError};
-pub use evaluate::{Evaluation, Multiplicity, Workspace};
+pub use evaluate::{Evaluation, ExpandedQuery, Multiplicity, Workspace};
 pub use generate::{Generated, generate_panel};
 pub use import::{Duplicates, PanelOptions, Region, import_panel, import_reference};
 pub use panel::{MAX_HAPLOTYPES, Panel};

@@ -6,10 +6,10 @@
 use crate::collections::{Loading, Shape};
 use crate::error::GenomeError;
 use crate::frame::{FIRST_BLOB, Frame, FrameWriter, padded};
-use crate::packing::{are_of, bits_for, pack, to_bytes, to_words, widen, words_for};
+use crate::packing::{are_of, bits_for, pack, to_bytes, to_words, words_for};
 use crate::sites::{MAX_SITES, Sites};
-use crate::transpose::SiteMajor;
-use crate::{Alphabet, Kind, Rows, Site};
+use crate::transpose::Transposing;
+use crate::{Alphabet, Kind, Rows, Site, Window};
 use oboro_store::codec::{Reader, Writer};
 use oboro_store::{Digest, Fault, forget_cached};
 use std::ops::Range;
@@ -143,7 +143,7 @@ impl Panel {
     }
 
     /// Reads all haplotypes at some sites; an unknown symbol is the last of [`Panel::symbols`]. Takes memory for
-    /// twice the rows.
+    /// the rows, one word of each more, and a chunk.
     ///
     /// # Errors
     /// No such sites, or damaged ones.
@@ -158,26 +158,33 @@ impl Panel {
         let per_chunk = sites_per_chunk(self.haplotypes);
         let chunks = sites.start / per_chunk..sites.end.div_ceil(per_chunk);
         let bits = self.chunks[chunks.clone()].iter().map(|chunk| chunk.bits);
-        let mut columns = SiteMajor::new(self.haplotypes, bits.max().unwrap_or(1));
+        let bits = bits.max().unwrap_or(1);
+        let mut rows = Transposing::new(self.haplotypes, sites.len(), bits);
         for number in chunks {
             let chunk = self.chunk_sites(number);
             let wanted = sites.start.max(chunk.start)..sites.end.min(chunk.end);
-            let words = self.read_chunk(number)?;
+            let bytes = self.read_chunk(number)?;
             let bits = self.chunks[number].bits;
-            let per_site = words_for(self.haplotypes, bits);
+            let per_site = 8 * words_for(self.haplotypes, bits);
             for site in wanted {
                 let start = (site - chunk.start) * per_site;
-                let site = &words[start..start + per_site];
-                widen(
-                    site,
-                    bits,
-                    columns.bits,
-                    self.haplotypes,
-                    &mut columns.words,
-                );
+                rows.push(&to_words(&bytes[start..start + per_site]), bits);
             }
         }
-        Ok(columns.transposed())
+        Ok(rows.finish())
+    }
+
+    /// What reading a window of `length` sites and sorting it takes in memory, at most; what stays is
+    /// [`Window::bytes`] of that.
+    pub fn preparation_bytes(&self, length: usize) -> u64 {
+        let (rows, bits) = (self.haplotypes, self.bits());
+        let sites = sites_per_chunk(rows).min(self.sites());
+        let chunk = padded(chunk_bytes(rows, sites, bits));
+        let site = chunk_bytes(rows, 1, bits);
+        Window::bytes_of(rows, length, bits)
+            + Transposing::bytes_beside_rows(rows, length, bits)
+            + chunk
+            + site
     }
 
     fn chunk_sites(&self, number: usize) -> Range<usize> {
@@ -185,7 +192,7 @@ impl Panel {
         number * per_chunk..self.sites().min((number + 1) * per_chunk)
     }
 
-    fn read_chunk(&self, number: usize) -> Result<Vec<u64>, GenomeError> {
+    fn read_chunk(&self, number: usize) -> Result<Vec<u8>, GenomeError> {
         let Chunk {
             offset,
             bits,
@@ -208,7 +215,7 @@ impl Panel {
             let fault = Fault::Invalid(format!("it has symbols that are no {}", self.alphabet));
             return Err(self.frame.damaged(&part(), fault));
         }
-        Ok(to_words(&bytes))
+        Ok(bytes)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::packing::{
     are_of, bits_for, number_unknown, pack, per_word, symbol, to_bytes, to_words, words_for,
 };
 use crate::sites::decode_name;
-use crate::{Kind, Rows};
+use crate::{Kind, Rows, Window};
 use oboro_genome::UNKNOWN;
 use oboro_store::codec::{Reader, Writer};
 use oboro_store::{Digest, Fault};
@@ -139,6 +139,13 @@ impl Reference {
             slide(&reverse_complement(strand), length, bits, &mut rows);
         }
         Rows::new(length, bits, rows)
+    }
+
+    /// What cutting out all rows of `length` symbols and sorting them takes in memory, at most.
+    pub fn preparation_bytes(&self, length: usize) -> u64 {
+        // The other strand, and either of them packed.
+        let strands = 2 * self.bases.len() as u64;
+        Window::bytes_of(self.rows(length), length, self.bits()) + strands
     }
 
     /// Writes and publishes it.

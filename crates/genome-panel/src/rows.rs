@@ -127,6 +127,12 @@ impl Window {
             .map(|(_, (&row, _))| row)
     }
 
+    /// Bytes in memory of a window of `rows` rows of `length` symbols of `bits` bits.
+    pub fn bytes_of(rows: usize, length: usize, bits: u32) -> u64 {
+        let row = Rows::words_per_row(length, bits) * size_of::<u64>();
+        (rows * (row + size_of::<u32>() + size_of::<u16>())) as u64
+    }
+
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.rows.words) + size_of_val(&*self.order) + size_of_val(&*self.common)

@@ -1,66 +1,105 @@
-//! Panels lie site by site, so the rows of a window are transposed, in squares of one word a side that stay in
-//! registers and strips of rows that stay in the cache.
+//! Panels lie site by site, so the rows of a window are transposed: as soon as there are as many sites as a word
+//! of a row holds, in squares of one word a side that stay in registers and strips of rows that stay in the
+//! cache.
 
 use crate::Rows;
-use crate::packing::{number_unknown, per_word, transpose, words_for};
+use crate::packing::{number_unknown, per_word, transpose, widen, words_for};
 use std::ops::Range;
 
-/// A window as it lies in a panel: the symbols of all rows at the first site, each site from a word of its own
-/// on.
-pub(crate) struct SiteMajor {
+/// The rows of a window whose sites come one after another.
+pub(crate) struct Transposing {
     rows: usize,
-    pub(crate) bits: u32,
-    pub(crate) words: Vec<u64>,
+    sites: usize,
+    bits: u32,
+    /// Row by row, without the sites that wait.
+    words: Vec<u64>,
+    /// The symbols of all rows at the next sites, each site from a word of its own on.
+    waiting: Vec<u64>,
+    /// The word of each row that these are for.
+    place: usize,
 }
 
 /// Words of a site that are transposed together: a line of the cache.
 const STRIP: usize = 8;
 
-impl SiteMajor {
-    pub(crate) fn new(rows: usize, bits: u32) -> Self {
+impl Transposing {
+    /// Rows of `sites` symbols of `bits` bits.
+    pub(crate) fn new(rows: usize, sites: usize, bits: u32) -> Self {
         Self {
             rows,
+            sites,
             bits,
-            words: Vec::new(),
+            words: vec![0; rows * words_for(sites, bits)],
+            waiting: Vec::with_capacity(Self::waiting_words(rows, sites, bits)),
+            place: 0,
+        }
+    }
+
+    /// The words that wait at most.
+    fn waiting_words(rows: usize, sites: usize, bits: u32) -> usize {
+        sites.min(per_word(bits)) * words_for(rows, bits)
+    }
+
+    /// What it takes in memory besides the rows, at most.
+    pub(crate) fn bytes_beside_rows(rows: usize, sites: usize, bits: u32) -> u64 {
+        // A site is given more bits in steps, of which the last but one has half as many.
+        let widened = words_for(rows, bits);
+        8 * (Self::waiting_words(rows, sites, bits) + widened) as u64
+    }
+
+    /// Adds a site, whose symbols have `bits` bits, no more than those of the rows.
+    pub(crate) fn push(&mut self, site: &[u64], bits: u32) {
+        widen(site, bits, self.bits, self.rows, &mut self.waiting);
+        if self.waiting.len() == per_word(self.bits) * self.words_per_site() {
+            self.settle();
         }
     }
 
     /// Row by row, with the unknown symbol behind all others.
-    pub(crate) fn transposed(&self) -> Rows {
-        let per_site = words_for(self.rows, self.bits);
-        let len = self.words.len() / per_site;
-        let per_row = words_for(len, self.bits);
-        let strip_rows = STRIP * per_word(self.bits);
-        let mut words = vec![0; self.rows * per_row];
-        for (strip, rows) in words.chunks_mut(strip_rows * per_row).enumerate() {
-            let start = strip * STRIP;
-            self.transpose_strip(start..per_site.min(start + STRIP), per_site, rows, per_row);
+    ///
+    /// # Panics
+    /// If there were fewer sites, or more.
+    pub(crate) fn finish(mut self) -> Rows {
+        if !self.waiting.is_empty() {
+            self.settle();
         }
-        number_unknown(&mut words, self.bits);
-        Rows::new(len, self.bits, words)
+        assert_eq!(self.place, words_for(self.sites, self.bits));
+        number_unknown(&mut self.words, self.bits);
+        Rows::new(self.sites, self.bits, self.words)
     }
 
-    /// Fills `rows` from these words of every site.
-    fn transpose_strip(
-        &self,
-        columns: Range<usize>,
-        per_site: usize,
-        rows: &mut [u64],
-        per_row: usize,
-    ) {
+    fn words_per_site(&self) -> usize {
+        words_for(self.rows, self.bits)
+    }
+
+    /// Gives the sites that wait to the rows.
+    fn settle(&mut self) {
+        let per_row = words_for(self.sites, self.bits);
+        let strip_rows = STRIP * per_word(self.bits);
+        let mut words = std::mem::take(&mut self.words);
+        for (strip, rows) in words.chunks_mut(strip_rows * per_row).enumerate() {
+            let start = strip * STRIP;
+            let end = self.words_per_site().min(start + STRIP);
+            self.transpose_strip(start..end, rows, per_row);
+        }
+        self.words = words;
+        self.waiting.clear();
+        self.place += 1;
+    }
+
+    /// Fills a word of each of `rows` from these words of every site.
+    fn transpose_strip(&self, columns: Range<usize>, rows: &mut [u64], per_row: usize) {
         let side = per_word(self.bits);
-        for (place, sites) in self.words.chunks(side * per_site).enumerate() {
-            let mut squares = [[0; 64]; STRIP];
-            for (number, site) in sites.chunks(per_site).enumerate() {
-                for (square, &word) in squares.iter_mut().zip(&site[columns.clone()]) {
-                    square[number] = word;
-                }
+        let mut squares = [[0; 64]; STRIP];
+        for (number, site) in self.waiting.chunks(self.words_per_site()).enumerate() {
+            for (square, &word) in squares.iter_mut().zip(&site[columns.clone()]) {
+                square[number] = word;
             }
-            for (square, rows) in squares.iter_mut().zip(rows.chunks_mut(side * per_row)) {
-                transpose(&mut square[..side], self.bits);
-                for (row, &word) in rows.chunks_mut(per_row).zip(square.iter()) {
-                    row[place] = word;
-                }
+        }
+        for (square, rows) in squares.iter_mut().zip(rows.chunks_mut(side * per_row)) {
+            transpose(&mut square[..side], self.bits);
+            for (row, &word) in rows.chunks_mut(per_row).zip(square.iter()) {
+                row[self.place] = word;
             }
         }
     }

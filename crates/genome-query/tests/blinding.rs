@@ -2,7 +2,7 @@
 //! the operating system's, so each bound is chosen to fail about once in 10^6 runs.
 
 use oboro_genome::{Kind, Plan, Question};
-use oboro_genome_panel::{Evaluation, Multiplicity, Rows, Window, Workspace};
+use oboro_genome_panel::{Evaluation, ExpandedQuery, Multiplicity, Rows, Window, Workspace};
 use oboro_genome_query::{OwnQuery, Pattern};
 use oboro_ring::Seed;
 use std::sync::Arc;
@@ -50,9 +50,8 @@ fn own(plan: &Arc<Plan>) -> OwnQuery {
 }
 
 fn evaluation(own: &OwnQuery, window: &Arc<Window>) -> Evaluation {
-    let (plan, window) = (Arc::clone(own.plan()), Arc::clone(window));
-    let query = own.encrypted().clone();
-    Evaluation::new(plan, window, Multiplicity::Each, query, &NONCE).unwrap()
+    let query = ExpandedQuery::new(Arc::clone(own.plan()), own.encrypted().clone(), NONCE);
+    Evaluation::new(Arc::new(query), Arc::clone(window), Multiplicity::Each).unwrap()
 }
 
 /// The decrypted tests of so many evaluations of one query.

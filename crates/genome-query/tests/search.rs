@@ -1,7 +1,7 @@
 //! Every answer is what a search of the plaintext says.
 
 use oboro_genome::{Kind, Plan, Question};
-use oboro_genome_panel::{Evaluation, Multiplicity, Rows, Window, Workspace};
+use oboro_genome_panel::{Evaluation, ExpandedQuery, Multiplicity, Rows, Window, Workspace};
 use oboro_genome_query::{Found, OwnQuery, Pattern};
 use oboro_ring::Seed;
 use proptest::prelude::*;
@@ -41,14 +41,8 @@ fn search(
     let own = OwnQuery::encrypt(Arc::clone(&plan), &pattern(query), &nonce).unwrap();
     let sent = own.encrypted().encode(&plan);
     let received = oboro_genome::wire::EncryptedQuery::decode(&sent, &plan).unwrap();
-    let evaluation = Evaluation::new(
-        Arc::clone(&plan),
-        window(rows),
-        multiplicity,
-        received,
-        &nonce,
-    )
-    .unwrap();
+    let received = Arc::new(ExpandedQuery::new(Arc::clone(&plan), received, nonce));
+    let evaluation = Evaluation::new(received, window(rows), multiplicity).unwrap();
     let mut workspace = Workspace::default();
     let answers: Vec<_> = (0..evaluation.answers())
         .map(|number| {

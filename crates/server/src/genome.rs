@@ -3,6 +3,7 @@
 //! Neither a pattern nor what blinds an answer is ever logged or kept; names and positions are logged for
 //! debugging only.
 
+mod memory;
 mod search;
 mod windows;
 
@@ -13,6 +14,8 @@ use crate::outbox::Outbox;
 use crate::pool::Queue;
 use crate::service::caller;
 use crate::status;
+pub(crate) use memory::FREE;
+use memory::Memory;
 use oboro_genome::wire::EncryptedQuery;
 use oboro_genome::{Plan, Question};
 use oboro_genome_panel::{
@@ -27,7 +30,6 @@ use search::Replies;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 use windows::{Collection, Place, Windows};
@@ -41,7 +43,8 @@ pub struct GenomeOptions {
     pub budget: Option<u64>,
     /// The most bases of a reference that is searched.
     pub reference_limit: u64,
-    /// Bytes of prepared windows kept for later searches. Searches under way take as much again.
+    /// Bytes of prepared windows kept for later searches. Searches under way take as much again; one that needs
+    /// more has both for itself.
     pub cache: u64,
 }
 
@@ -67,8 +70,7 @@ struct Shared {
     options: GenomeOptions,
     limits: Limits,
     windows: Windows,
-    /// Kibibytes for searches under way.
-    memory: Arc<Semaphore>,
+    memory: Memory,
     queue: Arc<Queue>,
     admission: Arc<Admission>,
 }
@@ -81,13 +83,12 @@ impl Genomes {
         queue: Arc<Queue>,
         admission: Arc<Admission>,
     ) -> Self {
-        let kibibytes = (options.cache >> 10).min(Semaphore::MAX_PERMITS as u64);
         Self {
             shared: Arc::new(Shared {
                 collections: Collections::open(data),
                 budgets: Budgets::open(data),
                 windows: Windows::new(options.cache),
-                memory: Arc::new(Semaphore::new(kibibytes as usize)),
+                memory: Memory::new(options.cache),
                 options,
                 limits,
                 queue,
@@ -270,18 +271,13 @@ impl Shared {
 
     /// Bytes that the search takes while it is under way.
     fn memory(&self, collection: &Collection, plan: &Plan) -> Result<u64, Status> {
-        const TEST: u64 = 8;
-        let basis = plan.ring().basis();
-        let polynomial = (basis.degree() * basis.limbs().len() * size_of::<u32>()) as u64;
-        // As it arrived, and each ciphertext with its mask expanded, which every window has for itself.
-        let query = EncryptedQuery::bytes(plan) + 3 * polynomial * (plan.ciphertexts() as u64 + 1);
         let window = collection.preparation_bytes(plan.question().length() as usize);
-        let bytes = query + window + TEST * plan.tests();
-        match bytes >> 10 <= self.options.cache >> 10 {
+        let bytes = memory::bytes_of(plan, window);
+        let most = self.options.cache.saturating_mul(2);
+        match bytes <= most {
             true => Ok(bytes),
             false => Err(Status::resource_exhausted(format!(
-                "the search takes {bytes} bytes of memory, but this server has {} for searches; ask for a shorter query or fewer mismatches, or ask its operator to raise --genome-cache",
-                self.options.cache
+                "the search takes {bytes} bytes of memory, but this server has {most} for genomes; ask for a shorter query or fewer mismatches, or ask its operator to raise --genome-cache"
             ))),
         }
     }

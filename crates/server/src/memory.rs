@@ -1,5 +1,6 @@
 //! What a server may hold in memory, and what of it is left for ciphertext.
 
+use crate::genome::FREE;
 use crate::listen::{Options, ServeError};
 use crate::outbox::ROOM;
 use oboro_genome_panel::Collections;
@@ -56,12 +57,12 @@ pub(crate) fn of_worker(
     }
 }
 
-/// What searches in genomes take: windows that are kept, and as much again for those under way. Nothing
-/// where there are no genomes.
+/// What searches in genomes take: windows that are kept, as much again for those under way, and what they leave
+/// free. Nothing where there are no genomes.
 fn genomes_bytes(options: &Options) -> u64 {
     let there = Collections::open(&options.data.home()).list();
     match there.is_ok_and(|there| there.collections.is_empty()) {
         true => 0,
-        false => options.genome.cache.saturating_mul(2),
+        false => options.genome.cache.saturating_mul(2).saturating_add(FREE),
     }
 }

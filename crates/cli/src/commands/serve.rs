@@ -145,7 +145,7 @@ struct GenomeArguments {
     #[arg(long, value_name = "SIZE", default_value = "1MB")]
     genome_reference_limit: ByteSize,
     /// Memory for prepared genomes, in case they are searched again; searches under way take as much
-    /// again at most.
+    /// again, and one that needs more takes both alone.
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     genome_cache: ByteSize,
 }

@@ -4,7 +4,8 @@
 //! the budget, and evaluates it window after window. What takes long is done on blocking threads, and the
 //! answers of a window are a job of the [pool](crate::pool) that all queries share, a task each.
 
-use super::windows::Origin;
+use super::memory::{Share, Taken};
+use super::windows::{self, Collection, Origin};
 use super::{Search, Shared, no_randomness};
 use crate::blocking::{blocking, failed};
 use crate::clients::Client;
@@ -15,7 +16,7 @@ use crate::pool::{Job, Queue, Workspace};
 use crate::status;
 use oboro_genome::Plan;
 use oboro_genome::wire::EncryptedQuery;
-use oboro_genome_panel::{Evaluation, Window};
+use oboro_genome_panel::{Evaluation, ExpandedQuery, GenomeError, Window};
 use oboro_protocol::v1;
 use oboro_protocol::v1::search_reply::Reply as Part;
 use oboro_protocol::v1::search_request::Request as Asked;
@@ -75,6 +76,22 @@ pub(super) fn start(
     Replies { outbox, queue }
 }
 
+impl Shared {
+    /// A window for a search that has this memory. Blocks.
+    fn window(
+        &self,
+        memory: &Taken,
+        collection: &Collection,
+        place: &windows::Place,
+    ) -> Result<(Arc<Window>, Origin), GenomeError> {
+        self.memory.tidy(memory);
+        match memory.share() {
+            Share::Part => self.windows.get(collection, place),
+            Share::All => Ok((collection.prepare(place)?, Origin::Prepared)),
+        }
+    }
+}
+
 async fn conduct(
     shared: &Arc<Shared>,
     client: &Client,
@@ -82,9 +99,10 @@ async fn conduct(
     requests: Streaming<v1::SearchRequest>,
     outbox: &Arc<SearchOutbox>,
 ) -> Result<v1::Searched, Status> {
-    let kibibytes = u32::try_from(search.memory.div_ceil(1 << 10)).unwrap_or(u32::MAX);
-    let memory = Arc::clone(&shared.memory);
-    let _memory = memory.acquire_many_owned(kibibytes).await;
+    let memory = Arc::new(shared.memory.take(search.memory).await);
+    if memory.share() == Share::All {
+        shared.windows.clear();
+    }
     let opened = v1::Opened {
         nonce: search.nonce.0.to_vec().into(),
         rows: search.plan.question().rows(),
@@ -98,33 +116,35 @@ async fn conduct(
     let begun = Instant::now();
     let (shared_too, plan, account) =
         (Arc::clone(shared), Arc::clone(&search.plan), search.account);
+    let (nonce, held) = (search.nonce, Arc::clone(&memory));
     let query = blocking(move || {
+        let _held = held;
         let query = EncryptedQuery::decode(&bytes, &plan)
             .map_err(|error| Status::invalid_argument(error.to_string()))?;
+        drop(bytes);
         if let Some(account) = account {
             let spent = account.spend(&shared_too.budgets);
             spent.map_err(|error| status::of_genome(&error))?;
         }
-        Ok(Arc::new(query))
+        Ok(Arc::new(ExpandedQuery::new(plan, query, nonce)))
     })
     .await?;
     let mut known_windows = 0;
     for (number, place) in (0..).zip(search.places) {
         let (shared_too, collection) = (Arc::clone(shared), search.collection.clone());
-        let (plan, query) = (Arc::clone(&search.plan), Arc::clone(&query));
-        let (multiplicity, nonce) = (search.multiplicity, search.nonce);
+        let (query, multiplicity) = (Arc::clone(&query), search.multiplicity);
+        let held = Arc::clone(&memory);
         let (evaluation, origin) = blocking(move || {
-            let window = shared_too.windows.get(&collection, &place);
-            let (window, origin): (Arc<Window>, _) =
-                window.map_err(|error| status::of_genome(&error))?;
-            let query = EncryptedQuery::clone(&query);
-            Evaluation::new(plan, window, multiplicity, query, &nonce)
+            let window = shared_too.window(&held, &collection, &place);
+            let (window, origin) = window.map_err(|error| status::of_genome(&error))?;
+            Evaluation::new(query, window, multiplicity)
                 .map(|evaluation| (evaluation, origin))
                 .map_err(no_randomness)
         })
         .await?;
         known_windows += u32::from(origin == Origin::Kept);
-        let answering = Answering::new(number, evaluation, Arc::clone(outbox));
+        let held = Arc::clone(&memory);
+        let answering = Answering::new(number, evaluation, held, Arc::clone(outbox));
         evaluate(&shared.queue, client, answering).await;
     }
     Ok(v1::Searched {
@@ -157,7 +177,7 @@ async fn receive(
             "the encrypted query {problem} than the {expected} bytes that it should have; both sides must run the same version of Oboro"
         ))
     };
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(expected as usize);
     while let Some(asked) = next(&mut requests).await? {
         let Asked::Query(part) = asked else {
             return Err(Status::invalid_argument(
@@ -191,6 +211,8 @@ async fn evaluate(queue: &Arc<Queue>, client: &Client, answering: Answering) {
 struct Answering {
     window: u32,
     evaluation: Evaluation,
+    /// For as long as a thread computes, though the search be given up.
+    _memory: Arc<Taken>,
     outbox: Arc<SearchOutbox>,
     /// The next answer that nobody computes.
     next: AtomicU64,
@@ -202,12 +224,18 @@ struct Answering {
 }
 
 impl Answering {
-    fn new(window: u32, evaluation: Evaluation, outbox: Arc<SearchOutbox>) -> Self {
+    fn new(
+        window: u32,
+        evaluation: Evaluation,
+        memory: Arc<Taken>,
+        outbox: Arc<SearchOutbox>,
+    ) -> Self {
         Self {
             window,
             next: AtomicU64::new(0),
             left: AtomicU64::new(evaluation.answers()),
             evaluation,
+            _memory: memory,
             outbox,
             finished: Notify::new(),
             span: Span::current(),

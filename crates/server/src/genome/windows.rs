@@ -2,15 +2,13 @@
 //!
 //! What is kept is the same for all queries; nothing that blinds an answer is here.
 
-use oboro_genome_panel::{GenomeError, Panel, Reference, Rows, Window};
+use oboro_genome_panel::{GenomeError, Panel, Reference, Window};
 use quick_cache::{Weighter, sync};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// What an entry takes besides its rows, roughly.
 const OVERHEAD: u64 = 200;
-/// Bytes of a row in a window besides its symbols: its place in the order, and what it shares.
-const ORDER: u64 = 6;
 
 /// A collection as a search began with it.
 #[derive(Clone)]
@@ -68,20 +66,23 @@ impl Collection {
 
     /// What preparing a window of `length` symbols takes in memory, at most.
     pub(crate) fn preparation_bytes(&self, length: usize) -> u64 {
-        let bits = match self {
-            Self::Panel(panel) => panel.bits(),
-            Self::Reference(reference) => reference.bits(),
-        };
-        let row = 8 * Rows::words_per_row(length, bits) as u64;
-        self.rows(length) * (2 * row + ORDER)
+        match self {
+            Self::Panel(panel) => panel.preparation_bytes(length),
+            Self::Reference(reference) => reference.preparation_bytes(length),
+        }
     }
 
-    fn read(&self, place: &Place) -> Result<Rows, GenomeError> {
-        match (self, place) {
-            (Self::Panel(panel), Place::Sites(sites)) => panel.window(sites.clone()),
-            (Self::Reference(reference), Place::Bases(length)) => Ok(reference.windows(*length)),
+    /// A window, its rows in order. Blocks.
+    ///
+    /// # Errors
+    /// Damaged data.
+    pub(crate) fn prepare(&self, place: &Place) -> Result<Arc<Window>, GenomeError> {
+        let rows = match (self, place) {
+            (Self::Panel(panel), Place::Sites(sites)) => panel.window(sites.clone())?,
+            (Self::Reference(reference), Place::Bases(length)) => reference.windows(*length),
             _ => unreachable!("a panel has sites, and a reference has bases"),
-        }
+        };
+        Ok(Arc::new(Window::new(rows)))
     }
 }
 
@@ -106,8 +107,7 @@ impl Windows {
         let mut origin = Origin::Kept;
         let mut prepare = || {
             origin = Origin::Prepared;
-            let window = Window::new(collection.read(place)?);
-            Ok::<_, GenomeError>((collection.clone(), Arc::new(window)))
+            Ok::<_, GenomeError>((collection.clone(), collection.prepare(place)?))
         };
         let (_, window) = match &self.0 {
             Some(cache) => {
@@ -117,6 +117,13 @@ impl Windows {
             None => prepare()?,
         };
         Ok((window, origin))
+    }
+
+    /// Keeps none of those that are here.
+    pub(crate) fn clear(&self) {
+        if let Some(cache) = &self.0 {
+            cache.clear();
+        }
     }
 }
 

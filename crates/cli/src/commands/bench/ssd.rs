@@ -21,12 +21,14 @@ use genomes::{Genomes, Panel};
 use interrupt::Interrupt;
 use limit::Limits;
 use mining::{Level, Mining};
+use oboro_store::Directories;
 use serde::Serialize;
 use session::{Conditions, Figures, Killed, Sessions, Workload};
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
+use std::{fmt, io};
 use swap::{PageCluster, Swap};
+use tempfile::TempDir;
 
 /// What the papers limit memory to.
 const PAPER_LIMITS: [Amount; 3] = [
@@ -67,10 +69,11 @@ pub struct Arguments {
     /// A quarter of the needed memory as the only limit, and two passes: minutes.
     #[arg(long)]
     quick: bool,
-    /// A directory on the disk to measure, or a block device that mkswap has prepared, for swap alone;
-    /// with =SIZE, no more than so many bytes are read from it a second. May be given again [default:
-    /// the temporary directory].
-    #[arg(long, value_name = "PATH[=SIZE]")]
+    /// A directory on the disk to measure; several, which a streaming server stripes its data over; or a
+    /// block device that mkswap has prepared, for swap alone. With =SIZE, no more than so many bytes are
+    /// read from each disk a second. May be given again, to be measured next [default: the temporary
+    /// directory].
+    #[arg(long, value_name = "PATH[,PATH...][=SIZE]")]
     device: Vec<Device>,
     /// The memory that a server may have, or a share of what all in memory needs; may be given again, the
     /// last one is for the summary [default: 0.2, 0.4 and 0.6 GB and 25%, for genomes 25%].
@@ -206,7 +209,7 @@ fn measure(
             output,
         },
         base,
-        store: base.join("store"),
+        store: base.join("store").as_path().into(),
     };
     let measured = experiment.measure();
     // Not that some connection broke.
@@ -261,7 +264,7 @@ impl Setting {
     fn on(device: &Device, mode: Mode, limit: Option<u64>) -> Self {
         Self {
             mode,
-            device: device.path.display().to_string(),
+            device: device.to_string(),
             device_reads_per_second: device.reads_per_second,
             limit_bytes: limit,
             page_cluster: None,
@@ -344,7 +347,7 @@ struct Experiment<'e> {
     /// The temporary directory.
     base: &'e Path,
     /// In it.
-    store: PathBuf,
+    store: Directories,
 }
 
 /// All figures, and why others are missing.
@@ -363,7 +366,7 @@ impl Experiment<'_> {
         let memory = self.sessions.measure(Conditions {
             setting: Setting::memory(),
             store: &self.store,
-            disk: here.disk(),
+            disks: here.disks(),
             limits: Limits::default(),
             direct_read: None,
             is_profiled: true,
@@ -412,7 +415,7 @@ impl Experiment<'_> {
                     self.sessions.measure(Conditions {
                         setting: setting.clone(),
                         store: &self.store,
-                        disk: device.disk(),
+                        disks: device.disks(),
                         limits: Limits {
                             memory: Some(limit),
                             ..device.limits()?
@@ -435,14 +438,21 @@ impl Experiment<'_> {
             let because = "it is a block device; give a directory to stream from".to_owned();
             return self.leave_out(setting.to_string(), because, measured);
         }
-        let made = tempfile::Builder::new()
-            .prefix("oboro-bench-")
-            .tempdir_in(&device.path);
-        let directory = match made {
-            Ok(directory) => directory,
+        if device.is_striped() && !self.sessions.workload.can_be_striped() {
+            let because = "a server keeps genomes in its first directory; give one".to_owned();
+            return self.leave_out(setting.to_string(), because, measured);
+        }
+        let within = |path| {
+            let mut directory = tempfile::Builder::new();
+            directory.prefix("oboro-bench-").tempdir_in(path)
+        };
+        let made: io::Result<Vec<TempDir>> = device.paths.paths().map(within).collect();
+        let directories = match made {
+            Ok(directories) => directories,
             Err(error) => return self.leave_out(setting.to_string(), error.to_string(), measured),
         };
-        let store = directory.path().join("store");
+        let stores = directories.iter().map(|made| made.path().join("store"));
+        let store = Directories::new(stores.collect())?;
         self.sessions.publish(&store)?;
         for limit in measured.limits.clone() {
             let setting = Setting {
@@ -464,7 +474,7 @@ impl Experiment<'_> {
                 self.sessions.measure(Conditions {
                     setting: setting.clone(),
                     store: &store,
-                    disk: device.disk(),
+                    disks: device.disks(),
                     limits,
                     direct_read,
                     is_profiled: measured.is_for_summary(limit),
@@ -623,7 +633,7 @@ struct Summary {
 impl Summary {
     fn new(data: Data, experiment: &Experiment<'_>, measured: Measured) -> Result<Self, Failure> {
         let arguments = experiment.arguments;
-        let stored_bytes = machine::bytes_below(&experiment.store)
+        let stored_bytes = machine::bytes_below(experiment.store.home())
             .map_err(|error| format!("cannot tell the size of the store: {error}; try again"))?;
         let [memory, swap, streaming] =
             [Mode::Memory, Mode::Swap, Mode::Streaming].map(|mode| measured.for_summary(mode));

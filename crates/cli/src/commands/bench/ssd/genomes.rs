@@ -7,7 +7,8 @@ use crate::Outcome;
 use crate::commands::bench::genome::known::{Asking, Change, Known};
 use crate::output::Failure;
 use oboro_client::Connection;
-use oboro_genome_panel::{Collections, Existing, Generated, Rows, generate_panel};
+use oboro_genome_panel::{Collections, Existing, Generated, Window, generate_panel};
+use oboro_store::Directories;
 use rand::rngs::ChaCha20Rng;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
@@ -17,8 +18,6 @@ use std::time::Duration;
 const NAME: &str = "bench";
 /// The symbols of patterns.
 const LENGTHS: [usize; 3] = [16, 64, 256];
-/// A prepared row has besides its symbols a place in the order, and what it shares.
-const ROW_BYTES: usize = 6;
 /// More than the query and the answers of a search take beside its window.
 const SEARCH_BYTES: u64 = 16 << 20;
 /// The part of its memory that a server that streams may keep windows in: searches take as much again, and
@@ -66,9 +65,8 @@ impl Panel {
 
     /// What the windows of all questions take, prepared.
     fn window_bytes(&self) -> u64 {
-        let row = |length| 8 * Rows::words_per_row(length, 1) + ROW_BYTES;
-        let rows = u64::from(self.haplotypes) * u64::from(self.positions);
-        LENGTHS.map(|length| rows * row(length) as u64).iter().sum()
+        let window = |length| Window::bytes_of(self.haplotypes as usize, length, 1);
+        u64::from(self.positions) * LENGTHS.map(window).iter().sum::<u64>()
     }
 
     /// The sites of a pattern, a bit each.
@@ -108,12 +106,16 @@ impl Genomes {
 }
 
 impl Workload for Genomes {
-    fn publish(&self, store: &Path, _: &Interrupt) -> Outcome {
-        self.panel.generate(store)
+    fn publish(&self, store: &Directories, _: &Interrupt) -> Outcome {
+        self.panel.generate(store.home())
     }
 
     fn extension(&self) -> &'static str {
         "panel"
+    }
+
+    fn can_be_striped(&self) -> bool {
+        false
     }
 
     /// In memory, swapped or not, are all windows; a server that streams keeps what it has room for.

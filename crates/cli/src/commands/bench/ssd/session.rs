@@ -1,6 +1,6 @@
 //! One server in one setting, asked from a cold start on.
 
-use super::device::{DirectRead, Disk};
+use super::device::{DirectRead, Disk, option};
 use super::interrupt::Interrupt;
 use super::limit::{Groups, Limits};
 use super::sampler::{ProcessCounters, Sampler};
@@ -12,6 +12,7 @@ use crate::commands::bench::server::{Server, this_program};
 use crate::commands::bench::{machine, median};
 use crate::output::{Failure, Output, bytes, seconds};
 use oboro_client::Connection;
+use oboro_store::Directories;
 use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
 use std::error::Error;
@@ -24,10 +25,12 @@ use std::time::Duration;
 
 /// What every server is asked, and of which data.
 pub trait Workload {
-    /// Gives the data to a server in this new directory.
-    fn publish(&self, store: &Path, interrupt: &Interrupt) -> Outcome;
+    /// Gives the data to a server in these new directories.
+    fn publish(&self, store: &Directories, interrupt: &Interrupt) -> Outcome;
     /// What its files are called that hold the data, after the last dot.
     fn extension(&self) -> &'static str;
+    /// Whether a server stripes its data over several directories.
+    fn can_be_striped(&self) -> bool;
     /// What a server is told besides what all are.
     fn server_options(&self, setting: &Setting) -> Vec<String>;
     /// The questions of a pass.
@@ -80,9 +83,9 @@ pub struct Sessions<'e> {
 /// Where and how a server runs.
 pub struct Conditions<'c> {
     pub setting: Setting,
-    pub store: &'c Path,
+    pub store: &'c Directories,
     /// To sample.
-    pub disk: Option<Disk>,
+    pub disks: Vec<Disk>,
     pub limits: Limits,
     pub direct_read: Option<DirectRead>,
     /// Whether to tell functions' shares of the time, of one pass more.
@@ -161,7 +164,7 @@ impl Sessions<'_> {
     pub fn measure(&self, conditions: Conditions<'_>) -> Result<Figures, Failure> {
         self.interrupt.check()?;
         self.files(conditions.store)
-            .and_then(|files| forget(&files))
+            .and_then(|files| forget(&files.concat()))
             .map_err(|error| format!("cannot read the store anew: {error}; try again"))?;
         let groups = conditions.limits.impose()?;
         let figures =
@@ -182,15 +185,15 @@ impl Sessions<'_> {
         };
         let server = Server::start_by(
             groups.command(this_program()?.as_os_str()),
-            conditions.store,
+            &option(conditions.store),
             self.threads,
             &self.server_options(setting),
         )?;
         drop(small_pages);
         let guard = self.interrupt.guard(server.id());
         let process = server.id().as_raw_nonzero().get() as u32;
-        let disk = conditions.disk.map(|disk| disk.name);
-        let sampler = Sampler::start(process, disk, setting.clone(), self.output);
+        let disks = conditions.disks.into_iter().map(|disk| disk.name);
+        let sampler = Sampler::start(process, disks.collect(), setting.clone(), self.output);
         let connection = server.connect()?;
         let first = self.pass(0, &connection, process, setting)?;
         let before = counters(process)?;
@@ -213,8 +216,8 @@ impl Sessions<'_> {
         })
     }
 
-    /// Gives the data to a server in this new directory.
-    pub fn publish(&self, store: &Path) -> Outcome {
+    /// Gives the data to a server in these new directories.
+    pub fn publish(&self, store: &Directories) -> Outcome {
         self.workload.publish(store, self.interrupt)
     }
 
@@ -226,9 +229,10 @@ impl Sessions<'_> {
         options
     }
 
-    /// The files of a store that hold the data, in order.
-    pub fn files(&self, store: &Path) -> io::Result<Vec<PathBuf>> {
-        files_named(store, self.workload.extension())
+    /// The files of each directory of a store that hold the data, in order.
+    pub fn files(&self, store: &Directories) -> io::Result<Vec<Vec<PathBuf>>> {
+        let files = |directory| files_named(directory, self.workload.extension());
+        store.paths().map(files).collect()
     }
 
     /// All questions, one after the other.
