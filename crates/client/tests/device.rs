@@ -8,11 +8,13 @@ use common::{connect, serve, two};
 use oboro_client::{Answers, ClientError, Connection, EncryptedCounter, Scrubbing, upload};
 use oboro_faults::{Disk, EIO, Failure, Wear};
 use oboro_mining::{
-    AprioriError, AprioriOptions, Dataset, MinSupport, Transactions, apriori, eclat,
+    AprioriError, AprioriOptions, Dataset, MinSupport, Shuffled, Target, Transactions, apriori,
+    eclat,
 };
 use oboro_rlwe::MasterKey;
 use oboro_store::Damage;
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 const MAX_LEN: usize = 2;
@@ -37,15 +39,11 @@ fn options() -> AprioriOptions {
 fn encrypted(directory: &Path, name: &str) -> Dataset {
     let master = MasterKey::generate().unwrap();
     let path = directory.join(name);
-    Dataset::create(
-        &transactions(),
-        &master,
-        &path,
-        MAX_LEN,
-        0,
-        two(),
-        &|_, _| {},
-    )
+    let rows = Shuffled::of(&transactions()).unwrap();
+    let target = Target::New(&path);
+    Dataset::create(rows, &master, target, MAX_LEN, 0, two(), &|_, _| {
+        ControlFlow::Continue(())
+    })
     .unwrap()
 }
 

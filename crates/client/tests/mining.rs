@@ -5,13 +5,19 @@ mod common;
 use common::{connect, serve, two};
 use oboro_client::{Answered, Answers, Connection, EncryptedCounter, upload};
 use oboro_mining::{
-    AprioriOptions, Dataset, FrequentItemsets, MinSupport, Transactions, apriori, eclat,
+    AprioriOptions, Dataset, FrequentItemsets, MinSupport, Shuffled, Target, Transactions, apriori,
+    eclat,
 };
 use oboro_rlwe::MasterKey;
 use proptest::prelude::*;
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+fn go_on(_: u64, _: u64) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
 
 fn mine(
     connection: &Connection,
@@ -26,17 +32,18 @@ fn mine(
     let name = format!("dataset-{}", NEXT.fetch_add(1, Ordering::Relaxed));
     let master = MasterKey::generate().unwrap();
     let mut dataset = Dataset::create(
-        parts[0],
+        Shuffled::of(parts[0]).unwrap(),
         &master,
-        &directory.join(&name),
+        Target::New(&directory.join(&name)),
         max_len,
         check_columns,
         two(),
-        &|_, _| {},
+        &go_on,
     )
     .unwrap();
     for part in &parts[1..] {
-        dataset = dataset.append(part, two(), &|_, _| {}).unwrap();
+        let rows = Shuffled::of(part).unwrap();
+        dataset = dataset.append(rows, two(), &go_on).unwrap();
     }
     upload(connection, dataset.bundle(), &name, &|_, _| {}).unwrap();
     let mut counter =
@@ -138,8 +145,9 @@ fn what_the_cache_had_and_what_is_counted_make_one_answer() {
         let transactions = Transactions::from_named(named).unwrap();
         let master = MasterKey::generate().unwrap();
         let path = directory.path().join("dataset");
-        let dataset =
-            Dataset::create(&transactions, &master, &path, 2, 0, two(), &|_, _| {}).unwrap();
+        let rows = Shuffled::of(&transactions).unwrap();
+        let target = Target::New(&path);
+        let dataset = Dataset::create(rows, &master, target, 2, 0, two(), &go_on).unwrap();
         upload(&connection, dataset.bundle(), "dataset", &|_, _| {}).unwrap();
         let mine = || {
             let options = AprioriOptions::new(MinSupport::Fraction(0.3))

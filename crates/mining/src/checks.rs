@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 use thiserror::Error;
+use zeroize::Zeroizing;
 
 /// The check columns of a dataset, which may have none, and the supports known with them.
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -76,21 +77,32 @@ impl CheckColumns {
         self.columns.contains(&column)
     }
 
+    /// Their columns, the one with most transactions first.
+    pub(crate) fn columns(&self) -> &[u32] {
+        &self.columns
+    }
+
     /// Draws what the check columns hold of new transactions, in the slots from 0 on: of `n` check
     /// columns the `j`-th (from 1) holds each transaction with probability `(n + 1 − j)/(n + 1)`,
-    /// and only such as those before it hold, too. `bits` has 64 slots to a word, lowest first.
-    pub(crate) fn draw(&self, transactions: usize, bits: &mut [Vec<u64>]) {
+    /// and only such as those before it hold, too. So many `words` of bits for each check column, in their
+    /// order; 64 slots to a word, lowest first.
+    pub(crate) fn draw(&self, transactions: usize, words: usize) -> Zeroizing<Vec<Vec<u64>>> {
+        let mut bits = Zeroizing::new(vec![vec![0; words]; self.len()]);
+        if self.is_empty() {
+            return bits;
+        }
         let mut rng = rand::rng();
         for slot in 0..transactions {
             let holding = rng.random_range(0..=self.len());
-            for &column in &self.columns[..holding] {
-                bits[column as usize][slot / 64] |= 1 << (slot % 64);
+            for column in &mut bits[..holding] {
+                column[slot / 64] |= 1 << (slot % 64);
             }
         }
+        bits
     }
 
     /// Adds what new transactions contribute to the supports: the bits of every column.
-    pub(crate) fn count(&mut self, bits: &[Vec<u64>]) {
+    pub(crate) fn count(&mut self, bits: &[&[u64]]) {
         let Some((of_all, of_checks)) = self.supports.split_first_mut() else {
             return;
         };
@@ -99,7 +111,7 @@ impl CheckColumns {
         }
         for (row, &check) in of_checks.iter_mut().zip(&self.columns) {
             for (support, column) in row.iter_mut().zip(bits) {
-                *support += count_common(&bits[check as usize], column);
+                *support += count_common(bits[check as usize], column);
             }
         }
     }
@@ -215,8 +227,16 @@ mod tests {
                 bits[item as usize][slot / 64] |= 1 << (slot % 64);
             }
         }
-        checks.draw(baskets.len(), &mut bits);
+        let drawn = checks.draw(baskets.len(), bits[0].len());
+        for (&column, drawn) in checks.columns.iter().zip(drawn.iter()) {
+            bits[column as usize].clone_from(drawn);
+        }
         bits
+    }
+
+    fn count_bits(checks: &mut CheckColumns, bits: &[Vec<u64>]) {
+        let bits: Vec<&[u64]> = bits.iter().map(Vec::as_slice).collect();
+        checks.count(&bits);
     }
 
     fn planted(count: u32) -> CheckColumns {
@@ -267,7 +287,8 @@ mod tests {
     #[test]
     fn a_false_answer_is_an_error_of_its_level() {
         let mut checks = planted(3);
-        checks.count(&bits(&checks, &[31; 100]));
+        let bits = bits(&checks, &[31; 100]);
+        count_bits(&mut checks, &bits);
         let (one, two) = ([0, 7], [0, 1, 7]);
         let support = checks.known(&one).unwrap();
         assert_eq!(checks.known(&two), None);
@@ -281,7 +302,8 @@ mod tests {
     #[test]
     fn without_check_columns_nothing_is_known_and_nothing_asked() {
         let mut none = CheckColumns::default();
-        none.count(&bits(&none, &[1; 10]));
+        let bits = bits(&none, &[1; 10]);
+        count_bits(&mut none, &bits);
         assert_eq!(none, CheckColumns::plant(&[], 7));
         assert!(none.is_empty() && none.fit(7));
         for length in 1..4 {
@@ -348,8 +370,8 @@ mod tests {
         ) {
             let mut checks = planted(count);
             let [first, appended] = [first, appended].map(|baskets| bits(&checks, &baskets));
-            checks.count(&first);
-            checks.count(&appended);
+            count_bits(&mut checks, &first);
+            count_bits(&mut checks, &appended);
             prop_assert!(checks.fit((ITEMS + count) as usize));
             let all: Vec<Vec<u64>> = first
                 .iter()

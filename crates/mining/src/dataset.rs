@@ -1,30 +1,23 @@
 //! Encrypted datasets at the owner: from transactions to a bundle ready for upload.
 //!
 //! Transactions and columns are shuffled first, so that neither the order of rows nor the order of
-//! items leaves the owner. Segments are written one after another, their columns encrypted on
-//! several threads; nothing counts until the bundle's head is in place.
+//! items leaves the owner. Nothing counts until the bundle's head is in place.
 
 use crate::checks::CheckColumns;
-use crate::record::{OwnerRecord, RecordError};
-use crate::transactions::Transactions;
-use oboro_ring::{Parameters, moment};
+use crate::encryption::NewRows;
+use crate::record::{Items, OwnerRecord, RecordError};
+use crate::shuffled::Shuffled;
+use oboro_ring::moment;
 use oboro_rlwe::{
-    Block, BlockNoise, DatasetKey, EncryptError, Encryptor, KeyCheck, MasterKey, PlanError,
-    SealError, plan,
+    BlockNoise, DatasetKey, EncryptError, KeyCheck, MasterKey, PlanError, SealError, plan,
 };
-use oboro_store::{
-    BLOCKS_PER_SEGMENT, Bundle, BundleWriter, DatasetId, Manifest, SegmentDescription,
-    SegmentEntry, StoreError,
-};
+use oboro_store::{Bundle, BundleWriter, DatasetId, Manifest, StoreError};
 use rand::seq::SliceRandom;
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::thread;
 use thiserror::Error;
-use zeroize::Zeroizing;
 
 /// Why a dataset could not be encrypted or opened.
 #[derive(Debug, Error)]
@@ -62,6 +55,8 @@ pub enum DatasetError {
         "nothing to encrypt: there are {transactions} transactions and {items} items; check the input and --min-item-support"
     )]
     Nothing { transactions: usize, items: usize },
+    #[error("encryption was interrupted; nothing is left of it, run it again")]
+    Interrupted,
 }
 
 impl From<SealError> for DatasetError {
@@ -78,19 +73,38 @@ pub struct Dataset {
     key: DatasetKey,
 }
 
-/// Told of every encrypted block-column: how many are done, of how many.
-pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
+/// Told of every encrypted block-column: how many are done, of how many. A break ends the encryption.
+pub type Progress<'a> = &'a (dyn Fn(u64, u64) -> ControlFlow<()> + Sync);
+
+/// Where a new bundle goes.
+#[derive(Debug, Clone, Copy)]
+pub enum Target<'a> {
+    /// It will be this directory, which must not exist, and is durable.
+    New(&'a Path),
+    /// A directory of its own below this one, removed when the dataset and its later versions are dropped.
+    Temporary(&'a Path),
+}
+
+impl Target<'_> {
+    fn create(self) -> Result<BundleWriter, StoreError> {
+        match self {
+            Self::New(directory) => Bundle::create(directory),
+            Self::Temporary(within) => Bundle::create_temporary(within),
+        }
+    }
+}
 
 impl Dataset {
-    /// Encrypts `transactions` into a new bundle at `directory`, for itemsets of up to `max_len`, with
-    /// as many `check_columns` planted among those of the items: none, or at least `max_len`.
+    /// Encrypts `rows` into a new bundle, for itemsets of up to `max_len`, with as many `check_columns`
+    /// planted among those of the items: none, or at least `max_len`.
     ///
     /// # Errors
-    /// An existing directory, parameters that do not exist, a full disk; nothing is left behind.
+    /// An existing directory, parameters that do not exist, a full disk, an interruption; nothing is left
+    /// behind.
     pub fn create(
-        transactions: &Transactions,
+        rows: Shuffled,
         master: &MasterKey,
-        directory: &Path,
+        target: Target<'_>,
         max_len: usize,
         check_columns: usize,
         threads: NonZeroUsize,
@@ -99,31 +113,29 @@ impl Dataset {
         if !(1..=moment::MAX_LENGTH).contains(&max_len) {
             return Err(DatasetError::MaxLen(max_len));
         }
-        if transactions.is_empty() || transactions.item_count() == 0 {
+        let items = rows.names().len();
+        if rows.is_empty() || items == 0 {
             return Err(DatasetError::Nothing {
-                transactions: transactions.len(),
-                items: transactions.item_count(),
+                transactions: rows.len(),
+                items,
             });
         }
         // No itemset is longer than there are items.
-        let max_len = max_len.min(transactions.item_count());
+        let max_len = max_len.min(items);
         if check_columns != 0 && !(max_len..=CheckColumns::MOST).contains(&check_columns) {
             return Err(DatasetError::CheckColumns {
                 wanted: check_columns,
                 least: max_len,
             });
         }
-        let all = transactions.item_count() + check_columns;
-        let parameters = plan(transactions.len() as u64, all as u64, max_len)?;
+        let all = items + check_columns;
+        let parameters = plan(rows.len() as u64, all as u64, max_len)?;
         let key = DatasetKey::fresh(master, parameters)?;
-        let writer = Bundle::create(directory)?;
+        let writer = target.create()?;
         let mut columns: Vec<u32> = (0..all as u32).collect();
         columns.shuffle(&mut rand::rng());
-        let (columns, check_columns) = columns.split_at(transactions.item_count());
+        let (columns, check_columns) = columns.split_at(items);
         let mut checks = CheckColumns::plant(check_columns, all);
-        let mut named: Vec<_> = columns.iter().zip(transactions.names()).collect();
-        named.sort_unstable();
-        let names = named.into_iter().map(|(_, name)| name.clone()).collect();
         let manifest = Manifest {
             dataset: DatasetId(key.dataset()),
             key_check: master.check().0,
@@ -135,14 +147,14 @@ impl Dataset {
             segments: Vec::new(),
         };
         let new = NewRows {
-            transactions,
+            rows: &rows,
             columns,
             threads,
             progress,
         };
         let (manifest, noise) = new.encrypt(&key, manifest, &mut checks, &writer)?;
-        let total = transactions.len() as u64;
-        let record = OwnerRecord::new(&manifest, total, names, checks, noise);
+        let items = Items::new(&rows, columns);
+        let record = OwnerRecord::new(&manifest, rows.len() as u64, items, checks, noise);
         let bundle = writer.commit(&manifest, &record.seal(&key)?)?;
         Ok(Self {
             bundle,
@@ -176,44 +188,37 @@ impl Dataset {
         })
     }
 
-    /// Encrypts more transactions of the same items into new segments.
+    /// Encrypts more transactions of the same items into new segments; the dataset with them. Items that
+    /// `rows` do not have are in none of these.
     ///
     /// # Errors
     /// Items that the dataset does not have, or as [`Dataset::create`]; the bundle stays as it was.
     pub fn append(
-        self,
-        transactions: &Transactions,
+        &self,
+        rows: Shuffled,
         threads: NonZeroUsize,
         progress: Progress<'_>,
     ) -> Result<Self, DatasetError> {
-        if transactions.is_empty() {
+        if rows.is_empty() {
             return Err(DatasetError::Nothing {
                 transactions: 0,
-                items: transactions.item_count(),
+                items: rows.names().len(),
             });
         }
-        let by_name: HashMap<&str, u32> = self
-            .record
-            .names
-            .iter()
-            .map(String::as_str)
-            .zip(self.record.item_columns())
-            .collect();
-        let column = |name: &String| by_name.get(name.as_str()).copied();
-        let mut unknown = transactions
-            .names()
-            .iter()
-            .filter(|name| column(name).is_none());
+        let names = &self.record.names;
+        let by_name: HashMap<&String, u32> = names.iter().zip(self.record.item_columns()).collect();
+        let column = |name: &String| by_name.get(name).copied();
+        let mut unknown = rows.names().iter().filter(|name| column(name).is_none());
         if let Some(example) = unknown.next() {
             return Err(DatasetError::UnknownItems {
                 unknown: 1 + unknown.count(),
                 example: example.clone(),
             });
         }
-        let columns: Vec<u32> = transactions.names().iter().filter_map(column).collect();
+        let columns: Vec<u32> = rows.names().iter().filter_map(column).collect();
         let writer = self.bundle.append()?;
         let new = NewRows {
-            transactions,
+            rows: &rows,
             columns: &columns,
             threads,
             progress,
@@ -225,14 +230,14 @@ impl Dataset {
             norm: self.record.noise_norm,
             peak: self.record.noise_peak,
         });
-        let total = self.record.transactions + transactions.len() as u64;
-        let names = self.record.names.clone();
-        let record = OwnerRecord::new(&manifest, total, names, checks, noise);
+        let total = self.record.transactions + rows.len() as u64;
+        let items = self.record.items();
+        let record = OwnerRecord::new(&manifest, total, items, checks, noise);
         let bundle = writer.commit(&manifest, &record.seal(&self.key)?)?;
         Ok(Self {
             bundle,
             record,
-            key: self.key,
+            key: self.key.clone(),
         })
     }
 
@@ -257,184 +262,12 @@ impl Dataset {
     }
 }
 
-/// Transactions on their way into new blocks of a dataset.
-struct NewRows<'a> {
-    transactions: &'a Transactions,
-    /// The column of each item.
-    columns: &'a [u32],
-    threads: NonZeroUsize,
-    progress: Progress<'a>,
-}
-
-impl NewRows<'_> {
-    /// Encrypts all rows, with what `checks` draw and count, into segments behind those of `manifest`;
-    /// the next version of it.
-    fn encrypt(
-        &self,
-        key: &DatasetKey,
-        mut manifest: Manifest,
-        checks: &mut CheckColumns,
-        writer: &BundleWriter,
-    ) -> Result<(Manifest, BlockNoise), DatasetError> {
-        let ring = key.ring();
-        let blocks = self.transactions.len().div_ceil(ring.degree()) as u64;
-        let mut bits = self.shuffled_bits(&manifest.parameters, manifest.columns, blocks);
-        checks.draw(self.transactions.len(), &mut bits);
-        checks.count(&bits);
-        let first_new = manifest.block_count();
-        let done = AtomicU64::new(0);
-        let total = blocks * u64::from(manifest.columns);
-        let advance = || (self.progress)(done.fetch_add(1, Ordering::Relaxed) + 1, total);
-        let mut noise = BlockNoise::default();
-        let mut first = 0;
-        while first < blocks {
-            let count = u64::from(BLOCKS_PER_SEGMENT).min(blocks - first);
-            let segment = SegmentRows {
-                key,
-                first: first_new + first,
-                bits: &bits,
-                rows: first..first + count,
-            };
-            let (entry, measured) = segment.encrypt(&manifest, writer, self.threads, &advance)?;
-            manifest.segments.push(entry);
-            noise = noise.max(measured);
-            first += count;
-        }
-        manifest.version += 1;
-        Ok((manifest, noise))
-    }
-
-    /// A bit for each (column, slot), slots of all new blocks in a row, transactions in random order.
-    fn shuffled_bits(
-        &self,
-        parameters: &Parameters,
-        columns: u32,
-        blocks: u64,
-    ) -> Zeroizing<Vec<Vec<u64>>> {
-        let mut order: Vec<usize> = (0..self.transactions.len()).collect();
-        order.shuffle(&mut rand::rng());
-        let words = blocks as usize * parameters.degree() / 64;
-        let mut bits = Zeroizing::new(vec![vec![0u64; words]; columns as usize]);
-        for (basket, &slot) in self.transactions.iter().zip(&order) {
-            for &item in basket {
-                bits[self.columns[item as usize] as usize][slot / 64] |= 1 << (slot % 64);
-            }
-        }
-        bits
-    }
-}
-
-/// The rows of one segment.
-struct SegmentRows<'a> {
-    key: &'a DatasetKey,
-    /// The number of its first block in the dataset.
-    first: u64,
-    bits: &'a [Vec<u64>],
-    /// Its blocks, counted from the first new one.
-    rows: std::ops::Range<u64>,
-}
-
-impl SegmentRows<'_> {
-    fn encrypt(
-        &self,
-        manifest: &Manifest,
-        writer: &BundleWriter,
-        threads: NonZeroUsize,
-        advance: &(dyn Fn() + Sync),
-    ) -> Result<(SegmentEntry, BlockNoise), DatasetError> {
-        let words = self.key.ring().degree() / 64;
-        let slices: Vec<Vec<&[u64]>> = self
-            .rows
-            .clone()
-            .map(|row| {
-                self.bits
-                    .iter()
-                    .map(|column| &column[row as usize * words..][..words])
-                    .collect()
-            })
-            .collect();
-        let blocks = slices
-            .iter()
-            .zip(self.first..)
-            .map(|(columns, number)| Block::new(self.key, number, columns))
-            .collect::<Result<Vec<_>, _>>()?;
-        let segment = writer.segment(SegmentDescription {
-            dataset: manifest.dataset,
-            index: manifest.segments.len() as u32,
-            first_block: self.first,
-            columns: manifest.columns,
-            parameters: manifest.parameters.clone(),
-            seeds: blocks.iter().map(Block::seed).collect(),
-        })?;
-        let next = AtomicU32::new(0);
-        let noise = Mutex::new(BlockNoise::default());
-        let work = || -> Result<(), DatasetError> {
-            let mut encryptor = Encryptor::new(self.key);
-            let mut limbs = vec![
-                vec![0; blocks.len() * self.key.ring().degree()];
-                self.key.ring().limbs().len()
-            ];
-            loop {
-                let column = next.fetch_add(1, Ordering::Relaxed);
-                if column >= manifest.columns {
-                    return Ok(());
-                }
-                let measured = self
-                    .encrypt_column(column, &blocks, &mut encryptor, &mut limbs, advance)
-                    .map_err(DatasetError::from)
-                    .and_then(|measured| {
-                        for (limb, panel) in limbs.iter().enumerate() {
-                            segment.write_panel(limb, column as usize, panel)?;
-                        }
-                        Ok(measured)
-                    })
-                    // The other threads have nothing left to do then.
-                    .inspect_err(|_| next.store(manifest.columns, Ordering::Relaxed))?;
-                let mut noise = noise.lock().expect("no thread panics with the lock");
-                *noise = noise.max(measured);
-            }
-        };
-        thread::scope(|scope| {
-            let workers: Vec<_> = (1..threads.get()).map(|_| scope.spawn(work)).collect();
-            let own = work();
-            workers
-                .into_iter()
-                .map(|worker| worker.join().expect("encryption does not panic"))
-                .chain([own])
-                .collect::<Result<(), _>>()
-        })?;
-        let noise = noise.into_inner().expect("no thread panics with the lock");
-        Ok((segment.finish()?, noise))
-    }
-
-    fn encrypt_column(
-        &self,
-        column: u32,
-        blocks: &[Block<'_>],
-        encryptor: &mut Encryptor<'_>,
-        limbs: &mut [Vec<u32>],
-        advance: &(dyn Fn() + Sync),
-    ) -> Result<BlockNoise, EncryptError> {
-        let degree = self.key.ring().degree();
-        encryptor.begin_column(column);
-        let mut noise = BlockNoise::default();
-        for (i, block) in blocks.iter().enumerate() {
-            let mut out: Vec<&mut [u32]> = limbs
-                .iter_mut()
-                .map(|limb| &mut limb[i * degree..(i + 1) * degree])
-                .collect();
-            noise = noise.max(encryptor.encrypt(block, &mut out)?);
-            advance();
-        }
-        Ok(noise)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transactions::TransactionsBuilder;
+    use crate::transactions::{Transactions, TransactionsBuilder};
     use std::collections::HashSet;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     fn transactions(count: usize) -> Transactions {
         Transactions::from_named((0..count).map(|i| {
@@ -453,16 +286,17 @@ mod tests {
         NonZeroUsize::new(2).unwrap()
     }
 
+    fn rows(count: usize) -> Shuffled {
+        Shuffled::of(&transactions(count)).unwrap()
+    }
+
+    fn go_on(_: u64, _: u64) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
     fn create(directory: &Path, master: &MasterKey, count: usize) -> Result<Dataset, DatasetError> {
-        Dataset::create(
-            &transactions(count),
-            master,
-            directory,
-            2,
-            0,
-            threads(),
-            &|_, _| {},
-        )
+        let target = Target::New(directory);
+        Dataset::create(rows(count), master, target, 2, 0, threads(), &go_on)
     }
 
     #[test]
@@ -513,7 +347,7 @@ mod tests {
         let before = create(&path, &master, 100).unwrap().manifest().clone();
         let after = Dataset::open(&path, &master)
             .unwrap()
-            .append(&transactions(31), threads(), &|_, _| {})
+            .append(rows(31), threads(), &go_on)
             .unwrap();
         assert_eq!(
             (after.record().transactions, after.manifest().version),
@@ -528,7 +362,8 @@ mod tests {
         );
 
         let strange = Transactions::from_named([["always", "new"]]).unwrap();
-        let error = after.append(&strange, threads(), &|_, _| {}).unwrap_err();
+        let strange = Shuffled::of(&strange).unwrap();
+        let error = after.append(strange, threads(), &go_on).unwrap_err();
         assert!(
             matches!(&error, DatasetError::UnknownItems { unknown: 1, example } if example == "new"),
             "{error}"
@@ -544,13 +379,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("d.oboro");
         let master = MasterKey::generate().unwrap();
-        let (all, progress) = (transactions(100), |_, _| {});
-        let made = Dataset::create(&all, &master, &path, 2, 4, threads(), &progress).unwrap();
+        let all = transactions(100);
+        let target = Target::New(&path);
+        let made = Dataset::create(rows(100), &master, target, 2, 4, threads(), &go_on).unwrap();
         let before = made.record().clone();
         assert_eq!((made.manifest().columns, before.checks.len()), (10, 4));
-        let after = made
-            .append(&transactions(31), threads(), &progress)
-            .unwrap();
+        let after = made.append(rows(31), threads(), &go_on).unwrap();
         let opened = Dataset::open(&path, &master).unwrap();
         assert_eq!(opened.record(), after.record());
         let columns = opened.record().item_columns();
@@ -597,7 +431,8 @@ mod tests {
         let transactions = Transactions::from_named(vec![items; 3 * 4096]).unwrap();
         let [a, b] = ["a", "b"].map(|name| {
             let path = directory.path().join(name);
-            Dataset::create(&transactions, &master, &path, 2, 0, threads(), &|_, _| {}).unwrap()
+            let rows = Shuffled::of(&transactions).unwrap();
+            Dataset::create(rows, &master, Target::New(&path), 2, 0, threads(), &go_on).unwrap()
         });
         assert_ne!(a.record().names, b.record().names);
         assert_ne!(a.manifest().generation, b.manifest().generation);
@@ -624,16 +459,8 @@ mod tests {
         let path = directory.path().join("d.oboro");
         let master = MasterKey::generate().unwrap();
         let create = |transactions: &Transactions, max_len, checks| {
-            Dataset::create(
-                transactions,
-                &master,
-                &path,
-                max_len,
-                checks,
-                threads(),
-                &|_, _| {},
-            )
-            .unwrap_err()
+            let (rows, target) = (Shuffled::of(transactions).unwrap(), Target::New(&path));
+            Dataset::create(rows, &master, target, max_len, checks, threads(), &go_on).unwrap_err()
         };
         assert!(matches!(
             create(&transactions(3), 0, 0),
@@ -661,19 +488,73 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let most = AtomicU64::new(0);
         let path = directory.path().join("d.oboro");
-        Dataset::create(
-            &transactions(5000),
-            &MasterKey::generate().unwrap(),
-            &path,
-            2,
-            0,
-            threads(),
-            &|done, total| {
-                assert!(done <= total && total == 2 * 6);
-                most.fetch_max(done, Ordering::Relaxed);
-            },
-        )
-        .unwrap();
+        let progress = |done, total| {
+            assert!(done <= total && total == 2 * 6);
+            most.fetch_max(done, Ordering::Relaxed);
+            ControlFlow::Continue(())
+        };
+        let master = MasterKey::generate().unwrap();
+        let target = Target::New(&path);
+        Dataset::create(rows(5000), &master, target, 2, 0, threads(), &progress).unwrap();
         assert_eq!(most.into_inner(), 12);
+    }
+
+    #[test]
+    fn an_interruption_leaves_nothing_behind() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("d.oboro");
+        let master = MasterKey::generate().unwrap();
+        let until = |last: u64| {
+            move |done, _| match done < last {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        };
+        for (target, last) in [
+            (Target::New(&path), 1),
+            (Target::Temporary(directory.path()), 7),
+        ] {
+            let error = Dataset::create(rows(5000), &master, target, 2, 0, threads(), &until(last))
+                .unwrap_err();
+            assert!(matches!(error, DatasetError::Interrupted), "{error}");
+            assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        }
+        let made = create(&path, &master, 100).unwrap();
+        let error = made.append(rows(31), threads(), &until(1)).unwrap_err();
+        assert!(matches!(error, DatasetError::Interrupted), "{error}");
+        let segments = std::fs::read_dir(path.join("segments")).unwrap();
+        assert_eq!(segments.count(), 1);
+        made.append(rows(31), threads(), &go_on).unwrap();
+    }
+
+    #[test]
+    fn a_temporary_dataset_goes_with_its_last_version() {
+        let directory = tempfile::tempdir().unwrap();
+        let master = MasterKey::generate().unwrap();
+        let target = Target::Temporary(directory.path());
+        let made = Dataset::create(rows(100), &master, target, 2, 0, threads(), &go_on).unwrap();
+        let after = made.append(rows(31), threads(), &go_on).unwrap();
+        drop(made);
+        after.bundle().verify().unwrap();
+        drop(after);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn items_keep_the_owners_order_and_being_numbers() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("d.oboro");
+        let master = MasterKey::generate().unwrap();
+        let names: Vec<String> = (0..24).map(|i| (i * 7 % 24).to_string()).collect();
+        let transactions = Transactions::from_baskets(names.clone(), [[3, 5]]).unwrap();
+        let rows = || Shuffled::of(&transactions).unwrap().with_numbers();
+        let target = Target::New(&path);
+        let made = Dataset::create(rows(), &master, target, 2, 0, threads(), &go_on).unwrap();
+        assert!(made.record().ordered_names().eq(names.iter()));
+        assert_ne!(made.record().names, names);
+        made.append(rows(), threads(), &go_on).unwrap();
+        let opened = Dataset::open(&path, &master).unwrap();
+        assert!(opened.record().ordered_names().eq(names.iter()));
+        assert!(opened.record().numbers);
     }
 }

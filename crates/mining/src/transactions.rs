@@ -137,9 +137,14 @@ impl Transactions {
 
     /// The same transactions with items numbered in [name order](compare_names),
     /// so that numbers do not depend on which transaction came first.
-    pub fn sorted_by_name(mut self) -> Transactions {
+    pub fn sorted_by_name(self) -> Transactions {
+        self.sorted_by(compare_names)
+    }
+
+    /// The same transactions with items numbered in this order of their names.
+    pub fn sorted_by(mut self, compare: impl Fn(&str, &str) -> Ordering) -> Transactions {
         let mut order: Vec<u32> = (0..self.names.len() as u32).collect();
-        order.sort_by(|&a, &b| compare_names(&self.names[a as usize], &self.names[b as usize]));
+        order.sort_by(|&a, &b| compare(&self.names[a as usize], &self.names[b as usize]));
         let mut renumbered = vec![0u32; order.len()];
         for (new, &old) in order.iter().enumerate() {
             renumbered[old as usize] = new as u32;
@@ -183,6 +188,14 @@ pub enum TransactionsError {
     )]
     TooManyItems {
         /// The largest number of items.
+        limit: u32,
+    },
+    /// More transactions than can be put in random order.
+    #[error(
+        "there are more than {limit} transactions; encrypt a part of them, and append the others"
+    )]
+    TooManyTransactions {
+        /// The largest number of transactions.
         limit: u32,
     },
     /// Two items of one name.

@@ -3,10 +3,11 @@
 #![cfg(target_os = "linux")]
 
 use oboro_faults::{Disk, EIO, ENOSPC, Extent, Failure, Image, Loss, replay, scratch};
-use oboro_mining::{Dataset, DatasetError, Transactions};
+use oboro_mining::{Dataset, DatasetError, Shuffled, Target, Transactions};
 use oboro_rlwe::MasterKey;
 use oboro_store::StoreError;
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 /// Transactions added by each version, from 1.
@@ -30,10 +31,12 @@ impl Owner {
         let path = directory.join("d.oboro");
         let rows =
             (0..ADDED[version - 1]).map(|row| [format!("item {}", row % 2), "all".to_owned()]);
-        let rows = Transactions::from_named(rows).unwrap();
+        let rows = Shuffled::of(&Transactions::from_named(rows).unwrap()).unwrap();
+        let go_on = |_, _| ControlFlow::Continue(());
+        let (target, threads) = (Target::New(&path), NonZeroUsize::MIN);
         match version {
-            1 => Dataset::create(&rows, &self.key, &path, 2, 0, NonZeroUsize::MIN, &|_, _| {}),
-            _ => Dataset::open(&path, &self.key)?.append(&rows, NonZeroUsize::MIN, &|_, _| {}),
+            1 => Dataset::create(rows, &self.key, target, 2, 0, threads, &go_on),
+            _ => Dataset::open(&path, &self.key)?.append(rows, threads, &go_on),
         }
     }
 

@@ -3,8 +3,9 @@
 use crate::Outcome;
 use crate::arguments::{InputArguments, KeyArguments, ThreadArguments};
 use crate::output::{Output, Unit, bytes, seconds};
-use oboro_mining::{Dataset, MinSupport, read_path};
+use oboro_mining::{Dataset, MinSupport, Shuffled, Target, read_path};
 use serde_json::json;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -52,16 +53,19 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     }
     let begun = Instant::now();
     let bar = output.bar("encrypting", Unit::BlockColumns);
-    let progress = |done, total| bar.set(done, total);
+    let progress = |done, total| {
+        bar.set(done, total);
+        ControlFlow::Continue(())
+    };
     let threads = arguments.threads.count();
+    let rows = Shuffled::of(&transactions)?;
+    drop(transactions);
     let dataset = match &arguments.append_to {
-        Some(directory) => {
-            Dataset::open(directory, &key)?.append(&transactions, threads, &progress)
-        }
+        Some(directory) => Dataset::open(directory, &key)?.append(rows, threads, &progress),
         None => Dataset::create(
-            &transactions,
+            rows,
             &key,
-            &arguments.directory(),
+            Target::New(&arguments.directory()),
             arguments.max_len,
             arguments.check_columns,
             threads,

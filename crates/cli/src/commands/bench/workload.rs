@@ -4,10 +4,13 @@ use super::itemsets::Combinations;
 use crate::arguments::ThreadArguments;
 use crate::output::{Failure, Output, Unit};
 use oboro_client::{Answers, Connection, EncryptedCounter, LevelTrace};
-use oboro_mining::{Bitmap, Dataset, Itemset, QuestParameters, SupportCounter, Transactions};
+use oboro_mining::{
+    Bitmap, Dataset, Itemset, QuestParameters, Shuffled, SupportCounter, Target, Transactions,
+};
 use oboro_ring::moment::MAX_LENGTH;
 use oboro_rlwe::MasterKey;
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -115,14 +118,15 @@ impl Workload {
         })?;
         let bar = output.bar("encrypting", Unit::BlockColumns);
         let dataset = Dataset::create(
-            transactions,
+            Shuffled::of(transactions)?,
             &key,
-            bundle,
+            Target::New(bundle),
             self.max_len,
             0,
             self.threads,
             &|done, total| {
                 bar.set(done, total);
+                ControlFlow::Continue(())
             },
         );
         bar.finish();

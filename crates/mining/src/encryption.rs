@@ -1,0 +1,230 @@
+//! From shuffled rows to segments: threads take columns of the segment at hand and begin the next one when
+//! it has none left, so that hashing, writing and syncing one overlaps with encrypting another.
+
+use crate::checks::CheckColumns;
+use crate::dataset::{DatasetError, Progress};
+use crate::shuffled::Shuffled;
+use oboro_rlwe::{Block, BlockNoise, DatasetKey, Encryptor};
+use oboro_store::{
+    BLOCKS_PER_SEGMENT, BundleWriter, Manifest, SegmentDescription, SegmentEntry, SegmentWriter,
+};
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// Transactions on their way into new blocks of a dataset.
+pub(crate) struct NewRows<'a> {
+    pub(crate) rows: &'a Shuffled,
+    /// The column of each item.
+    pub(crate) columns: &'a [u32],
+    pub(crate) threads: NonZeroUsize,
+    pub(crate) progress: Progress<'a>,
+}
+
+impl NewRows<'_> {
+    /// Encrypts all rows, with what `checks` draw and count, into segments behind those of `manifest`;
+    /// the next version of it.
+    pub(crate) fn encrypt(
+        &self,
+        key: &DatasetKey,
+        mut manifest: Manifest,
+        checks: &mut CheckColumns,
+        writer: &BundleWriter,
+    ) -> Result<(Manifest, BlockNoise), DatasetError> {
+        let degree = key.ring().degree();
+        let blocks = self.rows.len().div_ceil(degree);
+        let words = blocks * degree / 64;
+        // What has no column here: items that are only in older segments.
+        let absent = vec![0; words];
+        let mut bits = vec![&absent[..]; manifest.columns as usize];
+        for (&column, item) in self.columns.iter().zip(self.rows.columns()) {
+            bits[column as usize] = &item[..words];
+        }
+        let drawn = checks.draw(self.rows.len(), words);
+        for (&column, check) in checks.columns().iter().zip(drawn.iter()) {
+            bits[column as usize] = check;
+        }
+        checks.count(&bits);
+        let block = |block: usize| -> Vec<&[u64]> {
+            let words = block * degree / 64..(block + 1) * degree / 64;
+            bits.iter().map(|column| &column[words.clone()]).collect()
+        };
+        let blocks: Vec<_> = (0..blocks).map(block).collect();
+        let encryption = Encryption {
+            key,
+            manifest: &manifest,
+            writer,
+            blocks: &blocks,
+            progress: self.progress,
+            advanced: AtomicU64::new(0),
+            queue: Mutex::default(),
+            done: Mutex::default(),
+        };
+        let (segments, noise) = encryption.run(self.threads)?;
+        manifest.segments.extend(segments);
+        manifest.version += 1;
+        Ok((manifest, noise))
+    }
+}
+
+/// All new segments of one version.
+struct Encryption<'a> {
+    key: &'a DatasetKey,
+    /// The version before.
+    manifest: &'a Manifest,
+    writer: &'a BundleWriter,
+    /// For each new block the `N` bits of each column.
+    blocks: &'a [Vec<&'a [u64]>],
+    progress: Progress<'a>,
+    advanced: AtomicU64,
+    queue: Mutex<Queue<'a>>,
+    done: Mutex<Done>,
+}
+
+/// What is next.
+#[derive(Default)]
+struct Queue<'a> {
+    /// The segment at hand, if columns of it are left.
+    segment: Option<Arc<Segment<'a>>>,
+    column: u32,
+    /// The first block of the next segment.
+    block: usize,
+}
+
+/// A segment of which columns are being encrypted. Whoever gives it up last finishes it.
+struct Segment<'a> {
+    blocks: Vec<Block<'a>>,
+    writer: SegmentWriter,
+}
+
+#[derive(Default)]
+struct Done {
+    segments: Vec<SegmentEntry>,
+    noise: BlockNoise,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<'a> Encryption<'a> {
+    /// The entries of all segments, in order, and the largest noise.
+    fn run(&self, threads: NonZeroUsize) -> Result<(Vec<SegmentEntry>, BlockNoise), DatasetError> {
+        let work = || self.work().inspect_err(|_| self.stop());
+        thread::scope(|scope| {
+            let workers: Vec<_> = (1..threads.get()).map(|_| scope.spawn(work)).collect();
+            let own = work();
+            workers
+                .into_iter()
+                .map(|worker| worker.join().expect("encryption does not panic"))
+                .chain([own])
+                .collect::<Result<(), _>>()
+        })?;
+        let Done {
+            mut segments,
+            noise,
+        } = std::mem::take(&mut *lock(&self.done));
+        segments.sort_unstable_by_key(|segment| segment.first_block);
+        Ok((segments, noise))
+    }
+
+    fn work(&self) -> Result<(), DatasetError> {
+        let mut encryptor = Encryptor::new(self.key);
+        let ring = self.key.ring();
+        let most = self.blocks.len().min(BLOCKS_PER_SEGMENT as usize);
+        let mut limbs = vec![vec![0; most * ring.degree()]; ring.limbs().len()];
+        while let Some((segment, column)) = self.take()? {
+            let residues = segment.blocks.len() * ring.degree();
+            let mut limbs: Vec<_> = limbs.iter_mut().map(|limb| &mut limb[..residues]).collect();
+            let noise = self.encrypt_column(&segment.blocks, column, &mut encryptor, &mut limbs)?;
+            for (limb, panel) in limbs.iter().enumerate() {
+                segment.writer.write_panel(limb, column as usize, panel)?;
+            }
+            let finished = Arc::into_inner(segment);
+            let entry = finished
+                .map(|segment| segment.writer.finish())
+                .transpose()?;
+            let mut done = lock(&self.done);
+            done.segments.extend(entry);
+            done.noise = done.noise.max(noise);
+        }
+        Ok(())
+    }
+
+    /// A column to encrypt; `None` if all are taken.
+    fn take(&self) -> Result<Option<(Arc<Segment<'a>>, u32)>, DatasetError> {
+        let mut queue = lock(&self.queue);
+        let segment = match queue.segment.take() {
+            Some(segment) => segment,
+            None if queue.block == self.blocks.len() => return Ok(None),
+            None => {
+                let segment = self.begin(queue.block)?;
+                queue.block += segment.blocks.len();
+                queue.column = 0;
+                Arc::new(segment)
+            }
+        };
+        let column = queue.column;
+        queue.column += 1;
+        if queue.column < self.manifest.columns {
+            queue.segment = Some(Arc::clone(&segment));
+        }
+        Ok(Some((segment, column)))
+    }
+
+    /// Lets nobody take anything more.
+    fn stop(&self) {
+        *lock(&self.queue) = Queue {
+            block: self.blocks.len(),
+            ..Queue::default()
+        };
+    }
+
+    /// Begins the segment whose first block is this one of the new ones.
+    fn begin(&self, first: usize) -> Result<Segment<'a>, DatasetError> {
+        let first_block = self.manifest.block_count() + first as u64;
+        let blocks = self.blocks[first..]
+            .iter()
+            .take(BLOCKS_PER_SEGMENT as usize)
+            .zip(first_block..)
+            .map(|(columns, number)| Block::new(self.key, number, columns))
+            .collect::<Result<Vec<_>, _>>()?;
+        let before = self.manifest.segments.len() + first / BLOCKS_PER_SEGMENT as usize;
+        let writer = self.writer.segment(SegmentDescription {
+            dataset: self.manifest.dataset,
+            index: before as u32,
+            first_block,
+            columns: self.manifest.columns,
+            parameters: self.manifest.parameters.clone(),
+            seeds: blocks.iter().map(Block::seed).collect(),
+        })?;
+        Ok(Segment { blocks, writer })
+    }
+
+    fn encrypt_column(
+        &self,
+        blocks: &[Block<'_>],
+        column: u32,
+        encryptor: &mut Encryptor<'_>,
+        limbs: &mut [&mut [u32]],
+    ) -> Result<BlockNoise, DatasetError> {
+        let degree = self.key.ring().degree();
+        let total = self.blocks.len() as u64 * u64::from(self.manifest.columns);
+        encryptor.begin_column(column);
+        let mut noise = BlockNoise::default();
+        for (i, block) in blocks.iter().enumerate() {
+            let residues = i * degree..(i + 1) * degree;
+            let mut out: Vec<&mut [u32]> = limbs
+                .iter_mut()
+                .map(|limb| &mut limb[residues.clone()])
+                .collect();
+            noise = noise.max(encryptor.encrypt(block, &mut out)?);
+            let advanced = self.advanced.fetch_add(1, Ordering::Relaxed) + 1;
+            if (self.progress)(advanced, total).is_break() {
+                return Err(DatasetError::Interrupted);
+            }
+        }
+        Ok(noise)
+    }
+}

@@ -1,0 +1,413 @@
+//! Transactions on their way to encryption: as bits, column after column, in a random order that nobody
+//! keeps.
+//!
+//! This is the one copy of the data that encryption needs, an eighth of a byte for each item and transaction.
+//! Columns are added in groups of eight: of a row, the bits of a group are one byte, and putting bytes in
+//! order costs an eighth of what putting bits in order does.
+
+use crate::bitmap::count_ones;
+use crate::transactions::{MinSupport, Transactions, TransactionsError};
+use oboro_ring::MAX_LOG_DEGREE;
+use rand::seq::SliceRandom;
+use std::collections::HashSet;
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use zeroize::Zeroizing;
+
+/// The columns that are put in order together: a bit of a byte each.
+const GROUP: usize = 8;
+/// The rows whose bytes are gathered before the next column is looked at: they stay in the nearest cache.
+const TILE: usize = 4096;
+
+/// The bits of one item, 64 slots to a word, lowest first, zero from the last transaction on.
+type Column = Zeroizing<Vec<u64>>;
+
+/// Transactions in random order. Consumed by encryption, so that no two datasets have the same order.
+pub struct Shuffled {
+    transactions: usize,
+    names: Vec<String>,
+    numbers: bool,
+    columns: Vec<Column>,
+}
+
+/// Without names and bits, which must not reach a log by way of a `{:?}`.
+impl fmt::Debug for Shuffled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            transactions,
+            columns,
+            ..
+        } = self;
+        write!(
+            f,
+            "Shuffled({} items, {transactions} transactions)",
+            columns.len()
+        )
+    }
+}
+
+impl Shuffled {
+    /// Puts transactions in random order. Items stay in theirs.
+    ///
+    /// # Errors
+    /// More transactions than can be shuffled.
+    pub fn of(transactions: &Transactions) -> Result<Self, TransactionsError> {
+        let order = random_order(transactions.len())?;
+        let words = words(transactions.len());
+        let mut columns = vec![Zeroizing::new(vec![0; words]); transactions.item_count()];
+        for (slot, &row) in order.iter().enumerate() {
+            for &item in transactions.basket(row as usize).unwrap_or_default() {
+                columns[item as usize][slot / 64] |= 1 << (slot % 64);
+            }
+        }
+        Ok(Self {
+            transactions: transactions.len(),
+            names: transactions.names().to_vec(),
+            numbers: false,
+            columns,
+        })
+    }
+
+    /// The same; the names of the items are numbers.
+    #[must_use]
+    pub fn with_numbers(self) -> Self {
+        Self {
+            numbers: true,
+            ..self
+        }
+    }
+
+    /// Begins with so many transactions and no items. Columns are put in order on up to `threads` threads, each of
+    /// which needs a byte for each transaction meanwhile.
+    ///
+    /// # Errors
+    /// More transactions than can be shuffled.
+    pub fn begin(
+        transactions: usize,
+        threads: NonZeroUsize,
+    ) -> Result<Shuffling, TransactionsError> {
+        Ok(Shuffling {
+            order: random_order(transactions)?,
+            threads,
+            shuffled: Self {
+                transactions,
+                names: Vec::new(),
+                numbers: false,
+                columns: Vec::new(),
+            },
+        })
+    }
+
+    /// The number of transactions, empty ones included.
+    pub fn len(&self) -> usize {
+        self.transactions
+    }
+
+    /// Whether there is no transaction.
+    pub fn is_empty(&self) -> bool {
+        self.transactions == 0
+    }
+
+    /// The names of the items, in the order of the columns.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Whether the owner knows the items by numbers, of which the names are the decimal digits.
+    pub fn are_numbers(&self) -> bool {
+        self.numbers
+    }
+
+    /// The bits of each item: at least as many words as any ring fills with so many transactions.
+    pub(crate) fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// For each item, the number of transactions that contain it.
+    pub fn supports(&self) -> Vec<u64> {
+        let support = |column: &Column| count_ones(column);
+        self.columns.iter().map(support).collect()
+    }
+
+    /// The same transactions without the items below `min_support`. No transaction is dropped.
+    #[must_use]
+    pub fn restrict(mut self, min_support: MinSupport) -> Self {
+        let threshold = min_support.threshold(self.transactions as u64);
+        let mut supports = self.supports().into_iter();
+        let pairs = self.names.into_iter().zip(self.columns);
+        let kept = pairs.filter(|_| supports.next().is_some_and(|support| support >= threshold));
+        (self.names, self.columns) = kept.unzip();
+        self
+    }
+}
+
+/// The words of a column: whole blocks of the largest ring, so that those of any ring are among them.
+fn words(transactions: usize) -> usize {
+    transactions.next_multiple_of(1 << MAX_LOG_DEGREE) / 64
+}
+
+/// The row that each slot gets.
+fn random_order(transactions: usize) -> Result<Zeroizing<Vec<u32>>, TransactionsError> {
+    let limit = u32::MAX;
+    let count = u32::try_from(transactions)
+        .map_err(|_| TransactionsError::TooManyTransactions { limit })?;
+    let mut order = Zeroizing::new((0..count).collect::<Vec<_>>());
+    order.shuffle(&mut rand::rng());
+    Ok(order)
+}
+
+/// A column of the owner's data, in whatever form that has.
+pub trait Cells: Sync {
+    /// Sets the bit numbered `bit` in the byte of each of these rows that contain the item: `bytes` has one for
+    /// each of `rows`.
+    fn mark(&self, rows: Range<usize>, bit: u32, bytes: &mut [u8]);
+}
+
+/// Columns being put in order.
+pub struct Shuffling {
+    order: Zeroizing<Vec<u32>>,
+    threads: NonZeroUsize,
+    shuffled: Shuffled,
+}
+
+impl Shuffling {
+    /// The number of transactions that each column has.
+    pub fn transactions(&self) -> usize {
+        self.shuffled.transactions
+    }
+
+    /// Adds the columns of these items, as many as there are names, behind those that are there.
+    pub fn push(&mut self, names: Vec<String>, columns: &[&dyn Cells]) {
+        assert_eq!(names.len(), columns.len(), "each column has a name");
+        let groups: Vec<_> = columns.chunks(GROUP).collect();
+        let next = AtomicUsize::new(0);
+        let done = Mutex::new(Vec::with_capacity(groups.len()));
+        let work = || {
+            let mut marks = Zeroizing::new(vec![0; self.order.len()]);
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some(group) = groups.get(number) else {
+                    return;
+                };
+                mark_all(group, &mut marks);
+                let columns = gather(&self.order, &marks, group.len());
+                let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                done.push((number, columns));
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 1..self.threads.get().min(groups.len()) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+        done.sort_unstable_by_key(|&(number, _)| number);
+        let columns = done.into_iter().flat_map(|(_, columns)| columns);
+        self.shuffled.columns.extend(columns);
+        self.shuffled.names.extend(names);
+    }
+
+    /// All that was added, in random order. The order is forgotten.
+    ///
+    /// # Errors
+    /// Two items of one name.
+    pub fn finish(self) -> Result<Shuffled, TransactionsError> {
+        let mut seen = HashSet::new();
+        match self.shuffled.names.iter().find(|name| !seen.insert(*name)) {
+            Some(name) => Err(TransactionsError::DuplicateName { name: name.clone() }),
+            None => Ok(self.shuffled),
+        }
+    }
+}
+
+/// Makes a byte of each row: the bits of up to eight columns.
+fn mark_all(group: &[&dyn Cells], marks: &mut [u8]) {
+    for (tile, bytes) in marks.chunks_mut(TILE).enumerate() {
+        let first = tile * TILE;
+        bytes.fill(0);
+        for (column, bit) in group.iter().zip(0..) {
+            column.mark(first..first + bytes.len(), bit, bytes);
+        }
+    }
+}
+
+/// The first `count` columns of bits of the bytes, the row of each slot in `order`.
+fn gather(order: &[u32], marks: &[u8], count: usize) -> Vec<Column> {
+    let mut columns = vec![Zeroizing::new(vec![0; words(order.len())]); count];
+    for (at, slots) in order.chunks(64).enumerate() {
+        let mut words = [0; GROUP];
+        for (eight, rows) in slots.chunks(8).enumerate() {
+            let mut bytes = [0; 8];
+            for (byte, &row) in bytes.iter_mut().zip(rows) {
+                *byte = marks[row as usize];
+            }
+            let turned = turn(u64::from_le_bytes(bytes)).to_le_bytes();
+            for (word, byte) in words.iter_mut().zip(turned) {
+                *word |= u64::from(byte) << (8 * eight);
+            }
+        }
+        for (column, word) in columns.iter_mut().zip(words) {
+            column[at] = word;
+        }
+    }
+    columns
+}
+
+/// Turns a square of eight bytes of eight bits on its side: bit `j` of byte `i` becomes bit `i` of byte `j`
+/// (Warren, Hacker's Delight, 7-3).
+fn turn(square: u64) -> u64 {
+    let swap = |x: u64, distance: u32, those: u64| {
+        let differing = (x ^ x >> distance) & those;
+        x ^ differing ^ differing << distance
+    };
+    let x = swap(square, 7, 0x00aa_00aa_00aa_00aa);
+    let x = swap(x, 14, 0x0000_cccc_0000_cccc);
+    swap(x, 28, 0x0000_0000_f0f0_f0f0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::arbitrary_transactions;
+    use proptest::prelude::*;
+
+    struct Rows(Vec<bool>);
+
+    impl Cells for Rows {
+        fn mark(&self, rows: Range<usize>, bit: u32, bytes: &mut [u8]) {
+            for (byte, &holds) in bytes.iter_mut().zip(&self.0[rows]) {
+                *byte |= u8::from(holds) << bit;
+            }
+        }
+    }
+
+    /// The baskets as sets of columns, sorted: what does not depend on the order.
+    fn baskets(shuffled: &Shuffled) -> Vec<Vec<bool>> {
+        let bit = |column: &Column, slot: usize| column[slot / 64] >> (slot % 64) & 1 == 1;
+        let basket = |slot| shuffled.columns.iter().map(|c| bit(c, slot)).collect();
+        let mut all: Vec<Vec<bool>> = (0..shuffled.len()).map(basket).collect();
+        all.sort_unstable();
+        all
+    }
+
+    fn columns(transactions: &Transactions) -> Vec<Rows> {
+        let holds = |item| {
+            transactions
+                .iter()
+                .map(|basket| basket.contains(&item))
+                .collect()
+        };
+        let items = 0..transactions.item_count() as u32;
+        items.map(|item| Rows(holds(item))).collect()
+    }
+
+    fn pushed(transactions: &Transactions, threads: usize, at_once: usize) -> Shuffled {
+        let threads = NonZeroUsize::new(threads).unwrap();
+        let mut shuffling = Shuffled::begin(transactions.len(), threads).unwrap();
+        let columns = columns(transactions);
+        for (names, columns) in transactions
+            .names()
+            .chunks(at_once)
+            .zip(columns.chunks(at_once))
+        {
+            let columns: Vec<&dyn Cells> = columns.iter().map(|c| c as &dyn Cells).collect();
+            shuffling.push(names.to_vec(), &columns);
+        }
+        shuffling.finish().unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn rows_and_columns_make_the_same_baskets(
+            transactions in arbitrary_transactions(19, 200),
+            threads in 1usize..4,
+            at_once in 1usize..20,
+        ) {
+            let by_row = Shuffled::of(&transactions).unwrap();
+            let by_column = pushed(&transactions, threads, at_once);
+            prop_assert_eq!(by_row.names(), by_column.names());
+            prop_assert_eq!(by_row.supports(), transactions.item_supports());
+            prop_assert_eq!(by_column.supports(), transactions.item_supports());
+            let mut expected: Vec<Vec<bool>> = transactions
+                .iter()
+                .map(|basket| (0..19).map(|item| basket.contains(&item)).collect())
+                .collect();
+            expected.sort_unstable();
+            prop_assert_eq!(&baskets(&by_row), &expected);
+            prop_assert_eq!(&baskets(&by_column), &expected);
+        }
+
+        #[test]
+        fn a_square_is_turned(square in any::<u64>()) {
+            let turned = turn(square);
+            for (i, j) in (0..8).flat_map(|i| (0..8).map(move |j| (i, j))) {
+                prop_assert_eq!(square >> (8 * i + j) & 1, turned >> (8 * j + i) & 1);
+            }
+        }
+    }
+
+    /// 5000 rows: beyond a tile, and no multiple of 64.
+    fn numbered() -> Vec<Rows> {
+        let bit = |bit: usize| Rows((0..5000).map(|row| row >> bit & 1 == 1).collect());
+        (0..13).map(bit).collect()
+    }
+
+    fn shuffled() -> Shuffled {
+        let mut shuffling = Shuffled::begin(5000, NonZeroUsize::MIN).unwrap();
+        let columns = numbered();
+        let columns: Vec<&dyn Cells> = columns.iter().map(|c| c as &dyn Cells).collect();
+        shuffling.push((0..13).map(|bit| format!("bit {bit}")).collect(), &columns);
+        shuffling.finish().unwrap()
+    }
+
+    #[test]
+    fn every_row_is_there_once_and_not_in_its_place() {
+        let [first, second] = [shuffled(), shuffled()].map(|shuffled| {
+            let row = |slot: usize| -> usize {
+                let bits = shuffled.columns.iter().enumerate();
+                bits.map(|(bit, c)| (c[slot / 64] as usize >> (slot % 64) & 1) << bit)
+                    .sum()
+            };
+            assert!((5000..1 << MAX_LOG_DEGREE).all(|slot| row(slot) == 0));
+            (0..5000).map(row).collect::<Vec<usize>>()
+        });
+        let mut sorted = first.clone();
+        sorted.sort_unstable();
+        assert!(sorted.iter().copied().eq(0..5000));
+        assert_ne!(first, second);
+        // Of a random order about one row is in its place.
+        let in_place = first.iter().enumerate().filter(|&(slot, &row)| slot == row);
+        assert!(in_place.count() < 20);
+    }
+
+    #[test]
+    fn restricting_drops_items_and_no_transactions() {
+        let shuffled = shuffled();
+        assert_eq!(shuffled.supports()[12], 5000 - 4096);
+        let restricted = shuffled.restrict(MinSupport::Count(1000));
+        assert_eq!((restricted.len(), restricted.names().len()), (5000, 12));
+        assert_eq!(restricted.names()[11], "bit 11");
+        assert!(restricted.supports().iter().all(|&support| support >= 1000));
+    }
+
+    #[test]
+    fn two_items_of_one_name_are_refused() {
+        let mut shuffling = Shuffled::begin(2, NonZeroUsize::MIN).unwrap();
+        let rows = Rows(vec![true, false]);
+        shuffling.push(vec!["a".into()], &[&rows]);
+        shuffling.push(vec!["a".into()], &[&rows]);
+        let error = shuffling.finish().unwrap_err();
+        assert!(error.to_string().contains("\"a\" occurs twice"), "{error}");
+    }
+
+    #[test]
+    fn names_and_bits_are_not_printed() {
+        let shown = format!("{:?}", shuffled());
+        assert_eq!(shown, "Shuffled(13 items, 5000 transactions)");
+    }
+}
