@@ -25,8 +25,8 @@ from oboro.errors import InputError, MissingArgumentError
 
 __all__ = ["apriori", "association_rules"]
 
-# What is counted under encryption. For longer itemsets, columns are fetched, decrypted and counted in:
-# that takes one limb of them, where counting would need more limbs of all.
+# What is counted under encryption. For longer itemsets, columns are fetched, decrypted and counted
+# in: that takes one limb of them, where counting would need more limbs of all.
 _LONGEST_COUNTED = 4
 
 
@@ -93,8 +93,8 @@ def apriori(
 
 
 def _worth_encrypting(df: pd.DataFrame, min_support: float) -> int | None:
-    """What to encrypt items for: a number of transactions that all frequent items have, and that one
-    has in any case; None for any."""
+    """The transactions that an item must be in to be encrypted: so few that all frequent items are,
+    and at least one item; None for any."""
     most = max(int((df.iloc[:, place] == 1).sum()) for place in range(df.shape[1]))
     # What is frequent by rounding is less than one transaction short of it.
     count = min(int(min_support * len(df)) - 1, most)
