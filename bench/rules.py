@@ -10,9 +10,10 @@ from time import perf_counter
 
 import mlxtend.frequent_patterns as mlxtend
 import numpy as np
-import oboro
 import pandas as pd
 from machine import report, seconds
+
+import oboro
 
 
 def made_up(items: int) -> pd.DataFrame:
