@@ -25,7 +25,8 @@ from oboro.errors import InputError, MissingArgumentError
 
 __all__ = ["apriori", "association_rules"]
 
-# What is counted under encryption; longer itemsets cost more ciphertext than fetching columns.
+# What is counted under encryption. For longer itemsets, columns are fetched, decrypted and counted
+# in: that takes one limb of them, where counting would need more limbs of all.
 _LONGEST_COUNTED = 4
 
 
@@ -49,7 +50,8 @@ def apriori(
             types. Labels are text, or integers.
         min_support: The share of transactions that makes an itemset frequent, above 0 and up to 1.
         use_colnames: Whether itemsets hold labels instead of numbers of columns.
-        max_len: The length of the longest itemsets looked for; None for any length.
+        max_len: The length of the longest itemsets looked for; None, or 0, for any length. Those of
+            more than 4 items are counted in columns that are fetched and decrypted.
         verbose: 1 shows bars of progress.
         low_memory: Makes no difference: a bit for each entry is all that is held beside `df`.
         n_jobs: Makes no difference: all processors are used.
@@ -60,22 +62,43 @@ def apriori(
         `attrs["oboro"]` says what each level took.
 
     Raises:
-        InputError: `min_support` is out of range, an entry is missing or neither 0 nor 1, or labels
-            are repeated or of other types.
+        InputError: `min_support` or `max_len` is out of range, an entry is missing or neither 0 nor
+            1, or labels are repeated or of other types.
     """
     if not 0 < min_support <= 1:
         raise InputError(f"min_support must be above 0 and at most 1, not {min_support}")
+    if max_len is not None and max_len < 0:
+        raise InputError(f"max_len must be 1 or more, or None for any length, not {max_len}")
     if df.size == 0:
         return pd.DataFrame({"support": np.empty(0), "itemsets": np.empty(0, dtype=object)})
     keys = oboro.Keys.generate()
     progress = None if verbose else False
-    longest = min(max_len or _LONGEST_COUNTED, _LONGEST_COUNTED)
     with oboro.local() as server:
-        encrypted = oboro.encrypt(df, keys, max_len=longest, progress=progress)
-        dataset = server.upload(encrypted, progress=progress)
-        return dataset.apriori(
-            keys, min_support, max_len, use_colnames, verbose=verbose, progress=progress
+        encrypted = oboro.encrypt(
+            df,
+            keys,
+            max_len=min(max_len or _LONGEST_COUNTED, _LONGEST_COUNTED),
+            min_item_support=_worth_encrypting(df, min_support),
+            progress=progress,
         )
+        found = server.upload(encrypted, progress=progress).apriori(
+            keys, min_support, max_len or None, True, verbose=verbose, progress=progress
+        )
+    if not use_colnames:
+        numbers = {label: number for number, label in enumerate(df.columns)}
+        found["itemsets"] = _objects(
+            frozenset(sorted(numbers[label] for label in itemset)) for itemset in found["itemsets"]
+        )
+    return found
+
+
+def _worth_encrypting(df: pd.DataFrame, min_support: float) -> int | None:
+    """The transactions that an item must be in to be encrypted: so few that all frequent items are,
+    and at least one item; None for any."""
+    most = max(int((df.iloc[:, place] == 1).sum()) for place in range(df.shape[1]))
+    # What is frequent by rounding is less than one transaction short of it.
+    count = min(int(min_support * len(df)) - 1, most)
+    return count if count > 0 else None
 
 
 def association_rules(

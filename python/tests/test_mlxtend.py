@@ -33,13 +33,14 @@ MEASURES = [
     "certainty",
     "kulczynski",
 ]
+# Of sparse frames, mlxtend takes few that have integers as labels.
 KINDS: list[Callable[[pd.DataFrame], pd.DataFrame]] = [
     lambda frame: frame,
     lambda frame: frame.astype(int),
     lambda frame: frame.astype("uint8"),
     lambda frame: frame.astype(float),
-    lambda frame: frame.astype(pd.SparseDtype(bool, False)),
-    lambda frame: frame.astype(pd.SparseDtype(int, 0)),
+    lambda frame: frame.rename(columns=str).astype(pd.SparseDtype(bool, False)),
+    lambda frame: frame.rename(columns=str).astype(pd.SparseDtype(int, 0)),
 ]
 
 

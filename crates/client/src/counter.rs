@@ -28,7 +28,8 @@ const PHASE_BYTES: usize = 512 << 20;
 /// How levels are to be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Answers {
-    /// In fewer bytes: by columns where those that are not here yet take fewer than the moments.
+    /// In fewer bytes: by columns where those that are not here yet take fewer than the moments, or
+    /// where itemsets are longer than the dataset was encrypted for, so that there are no moments.
     #[default]
     Auto,
     /// By moments, always.
@@ -282,10 +283,11 @@ impl<'a> EncryptedCounter<'a> {
     /// How to answer a level, and what either way takes; `None` for moments where that is not weighed.
     fn weigh(&self, questions: &Questions, lacking: usize) -> Result<Weighed, ClientError> {
         let columns_bytes = self.fetched.bytes_of(lacking);
+        let no_moments = questions.level > usize::from(self.dataset.manifest().max_len);
         let (answered, moments_bytes) = match self.answers {
             Answers::Moments => (Answered::Moments, None),
             Answers::Columns => (Answered::Columns, None),
-            Answers::Auto if lacking == 0 => (Answered::Columns, None),
+            Answers::Auto if lacking == 0 || no_moments => (Answered::Columns, None),
             Answers::Auto => {
                 let moments_bytes = self.moments_bytes(questions)?;
                 let answered = Answered::in_fewer_bytes(moments_bytes, columns_bytes);
