@@ -1,8 +1,8 @@
 """Counts on one and on two nodes of one core each, and projects to a hundred.
 
-Run by `make bench-ray`. Prints a JSON object for each run and the summary last; docs/ray.md explains the
-fields. Nodes are processes of this machine that are kept to a core each. The owner and the coordinator run
-on the same cores, so figures are a lower bound of what two machines reach.
+Run by `make bench-ray`. Prints a JSON object for each run and the summary last; docs/ray.md
+explains the fields. Nodes are processes of this machine that are kept to a core each. The owner and
+the coordinator run on the same cores, so figures are a lower bound of what two machines reach.
 """
 
 import argparse
@@ -48,10 +48,10 @@ class Nodes:
             self.cluster.add_node(num_cpus=1)
         os.sched_setaffinity(0, cores)
         self.log = home / f"coordinator-{count}-{data}.log"
+        options = ["--data", str(home / f"store-{count}-{data}"), "--listen", "127.0.0.1:0"]
+        options += ["--moment-cache", "0", "--threads", "1", "--json"]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "oboro.ray", self.cluster.address, "--json"]
-            + ["--data", str(home / f"store-{count}-{data}"), "--listen", "127.0.0.1:0"]
-            + ["--moment-cache", "0", "--threads", "1"],
+            [sys.executable, "-m", "oboro.ray", self.cluster.address, *options],
             stdout=subprocess.PIPE,
             stderr=self.log.open("w"),
             text=True,
@@ -72,7 +72,9 @@ class Nodes:
 
     def passed_on(self) -> tuple[float, dict[str, int]]:
         """Of the last query: seconds of the coordinator, bytes of each node."""
-        said = re.findall(r"passing on took ([\d.]+) s; bytes by node: (\{.*\})", self.log.read_text())
+        said = re.findall(
+            r"passing on took ([\d.]+) s; bytes by node: (\{.*\})", self.log.read_text()
+        )
         seconds, by_node = said[-1]
         return float(seconds), json.loads(by_node)
 
@@ -101,8 +103,8 @@ def measure(oboro: Path, home: Path, count: int, data: str) -> dict[str, Any]:
 
 
 def project(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
-    """The time of a hundred nodes by the times of one and two: what is passed on is not shared, the rest is
-    shared as two nodes have shared it."""
+    """The time of a hundred nodes by the times of one and two: what is passed on is not shared, the
+    rest is shared as two nodes have shared it."""
     shared = one["server_seconds"] - one["passing_on_seconds"]
     efficiency = one["server_seconds"] / two["server_seconds"] / 2
     seconds = shared / (PROJECTED_NODES * efficiency) + one["passing_on_seconds"]

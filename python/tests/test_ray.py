@@ -1,5 +1,6 @@
-"""Counting on a Ray cluster of several nodes, which are processes of this machine: answers are those of
-plaintext, whatever becomes of nodes. The owner is the `oboro` command, a process that knows no Ray."""
+"""Counting on a Ray cluster of several nodes, which are processes of this machine: answers are
+those of plaintext, whatever becomes of nodes. The owner is the `oboro` command, which knows no
+Ray."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ class Owner:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.run("keygen")
-        self.run("generate rows.dat --transactions 400000 --items 12 --transaction-length 4 --seed 5")
+        self.run(
+            "generate rows.dat --transactions 400000 --items 12 --transaction-length 4 --seed 5"
+        )
         self.run("encrypt rows.dat --max-len 3")
 
     def start(self, line: str) -> subprocess.Popen[str]:
@@ -90,7 +93,9 @@ class Coordinator:
 
     def workers(self) -> dict[str, int]:
         """The process of each node's last worker."""
-        return {node: int(pid) for node, pid in self.said(r"node (\w+) has a worker, process (\d+)")}
+        return {
+            node: int(pid) for node, pid in self.said(r"node (\w+) has a worker, process (\d+)")
+        }
 
     def dealing(self) -> int:
         """The number of queries that were dealt."""

@@ -51,7 +51,9 @@ def main() -> int:
     interrupt = Interrupt()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: interrupt.set())
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
+    logging.basicConfig(
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO
+    )
 
     def listening(url: str) -> None:
         print(json.dumps({"listening": url}) if as_json else f"listening on {url}", flush=True)

@@ -1,7 +1,8 @@
 """Who counts which groups.
 
-Every node has a share of the groups, neighbours, and the same one in every query, so that what it reads
-stays useful to it. Who has done its own helps whoever has most left. Ranges get smaller towards the end.
+Every node has a share of the groups, neighbours, and the same one in every query, so that what it
+reads stays useful to it. Who has done its own helps whoever has most left. Ranges get smaller
+towards the end.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Shares:
         return sum(map(len, self._left[node]))
 
     def take(self, node: str) -> range | None:
-        """The next groups for `node`: of its own share, or else of the largest; None if none are left."""
+        """The next groups for `node`, of its own share or of the largest; None after the last."""
         own = self._left.setdefault(node, [])
         if own:
             groups = own.pop(0)

@@ -1,11 +1,11 @@
 """One query on the cluster: ranges of groups are dealt to workers until all have come back.
 
 A worker puts the moments of its range together before they leave its node, as one object, and the
-coordinator passes them on. That is all the merging there is: groups are not added up, only the owner can,
-after decryption. A tree over several nodes would carry the same bytes more often.
+coordinator passes them on. That is all the merging there is: groups are not added up, only the
+owner can, after decryption. A tree over several nodes would carry the same bytes more often.
 
-Groups that come back twice are sent to the owner once (`Work.deliver` sees to it). So a range may be dealt
-again at any time: because its worker died, or because it is late.
+Groups that come back twice are sent to the owner once (`Work.deliver` sees to it). So a range may
+be dealt again at any time: because its worker died, or because it is late.
 """
 
 from __future__ import annotations
@@ -116,9 +116,10 @@ class Query(threading.Thread):
         usual = self._seconds / max(1, len(self._arrived))
         for dealt in self._dealt.values():
             patience = max(LATE_SECONDS, LATE_TIMES * usual * len(dealt.groups))
-            if now - dealt.since > patience and self._copies(dealt.groups) == 1:
+            is_late = dealt.node != node and now - dealt.since > patience
+            if is_late and self._copies(dealt.groups) == 1:
                 log.info("groups %s are late on node %s", dealt.groups, dealt.node)
-                return dealt.groups if dealt.node != node else None
+                return dealt.groups
         return None
 
     def _copies(self, groups: range) -> int:
@@ -144,6 +145,8 @@ class Query(threading.Thread):
         self._workers.lost(dealt.node, dealt.actor)
         self._failures += 1
         if self._failures > MOST_FAILURES:
-            self._work.fail("the server's workers fail again and again; ask its operator", str(error))
+            self._work.fail(
+                "the server's workers fail again and again; ask its operator", str(error)
+            )
         elif not self._arrived.issuperset(dealt.groups) and not self._copies(dealt.groups):
             self._shares.give_back(dealt.node, dealt.groups)

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+import pathlib
 from collections.abc import Callable, Mapping, Sequence
 
 from oboro import _oboro
 from oboro.errors import MissingExtraError
 
 Path = str | os.PathLike[str]
+
+
+def absolute(place: Path) -> str:
+    """The place as workers know it, who run in directories of their own."""
+    name = os.fspath(place)
+    return name if "://" in name else str(pathlib.Path(name).resolve())
 
 
 def serve(
@@ -26,14 +33,14 @@ def serve(
     listening: Callable[[str], object] = print,
     interrupt: _oboro.Interrupt | None = None,
 ) -> None:
-    """Stores encrypted datasets for others and has them counted on a Ray cluster, until interrupted.
+    """Stores encrypted datasets for others and has them counted on a Ray cluster.
 
     Args:
         data: Where datasets are stored, on storage that every node reaches under the same name: a
             directory, several that are striped over, or object storage as `s3://BUCKET/PREFIX`.
         listen: The address for owners. Beyond loopback, `tls` and `token_file` are required.
-        address: The Ray cluster; `auto` for the one that was started on this machine, `local` for one that
-            is started for this call.
+        address: The Ray cluster; `auto` for the one that was started on this machine, `local` for
+            one that is started for this call.
         cache: With object storage, a directory for what was fetched. Workers put theirs beside it.
         tls: Files with a certificate chain and its private key, in PEM.
         token_file: As that of `oboro serve`.
@@ -60,11 +67,9 @@ def serve(
     from oboro.ray._query import Query
     from oboro.ray._workers import Storage, Workers
 
-    places = [data] if isinstance(data, str | os.PathLike) else list(data)
-    places = [os.fspath(place) for place in places]
-    # Workers run in directories of their own.
-    places = [place if "://" in place else os.path.abspath(place) for place in places]
-    cache = cache and os.path.abspath(cache)
+    given = [data] if isinstance(data, str | os.PathLike) else list(data)
+    places = [absolute(place) for place in given]
+    own_cache = absolute(cache) if cache else None
     try:
         ray.init(address=address, log_to_driver=False, configure_logging=False)
     except (ConnectionError, ValueError) as error:
@@ -72,14 +77,14 @@ def serve(
             f"there is no Ray cluster at {address!r} ({error}); start one with `ray start --head`, "
             "or give local"
         ) from error
-    workers = Workers(Storage(places, cache, threads, memory))
+    workers = Workers(Storage(places, own_cache, threads, memory))
     try:
         _oboro.serve(
             places,
             lambda work: Query(work, workers).start(),
             listening,
             listen=listen,
-            cache=cache,
+            cache=own_cache,
             tls=tls,
             token_file=token_file,
             moment_cache=moment_cache,

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 # Seconds between looks at the nodes of the cluster.
 LOOK = 0.5
+# Seconds until a node whose worker could not begin gets another.
+RETRY = 5.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Counter:
 
 
 class Workers:
-    """The workers that can count now, by node. Nodes come and go; workers that die are made again."""
+    """The workers that can count now, by node. Nodes come and go; lost workers are made again."""
 
     def __init__(self, storage: Storage) -> None:
         """Begins to look for nodes."""
@@ -124,6 +126,7 @@ class Workers:
             process = ray.get(begun)
         except RayError as error:
             log.warning("node %s has no worker: %s", node, error)
+            self._stopped.wait(RETRY)
             return
         log.info("node %s has a worker, process %d", node, process)
         with self._lock:
