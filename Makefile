@@ -18,6 +18,8 @@ GENOME_BENCH ?=
 PYTHON_BENCH ?=
 # Options of pytest in make test-python.
 PYTEST ?=
+# Options of bench/scaling.py.
+RAY_BENCH ?=
 # Options of oboro bench numa.
 NUMA_BENCH ?=
 # Options of oboro bench ssd, and where its figures go.
@@ -26,7 +28,7 @@ SSD_FIGURES ?= $(or $(CARGO_TARGET_DIR),target)/bench-ssd
 # Of the needed memory, what make bench-ssd-budgets gives a server; the summary is about the last.
 SSD_BUDGETS ?= 12.5% 37.5% 50% 62.5% 75% 87.5% 100% 125% 25%
 
-.PHONY: help demo demo-genome docs bench-alloc bench-engine bench-genome bench-mining bench-numa bench-python bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-rust test-alloc test-python test-numa test-s3 fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
+.PHONY: help demo demo-genome docs bench-alloc bench-engine bench-genome bench-mining bench-numa bench-python bench-ray bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-rust test-alloc test-python test-ray test-numa test-s3 fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -90,6 +92,10 @@ bench-numa: build | toolchain-numa ## The NUMA paper's tables, and a model; NUMA
 bench-engine: | toolchain-build ## Time the engine alone, and reading the same residues
 	cargo bench --quiet --locked -p oboro-engine --bench engine
 
+bench-ray: build .venv-python/ray-installed | toolchain-python ## Count on one and on two nodes of one core each; RAY_BENCH=--quick for minutes
+	VIRTUAL_ENV="$(CURDIR)/.venv-python" .venv-python/bin/maturin develop --quiet --locked --release
+	.venv-python/bin/python bench/scaling.py --oboro "$(OBORO)" $(RAY_BENCH)
+
 bench-ring: | toolchain-build ## Time the transform and the vector kernels
 	cargo bench --quiet --locked -p oboro-ring --bench ring
 
@@ -127,6 +133,10 @@ test-alloc: | toolchain-test ## Run the tests of fcmalloc
 
 test-python: python-develop ## Run the tests of the Python package; PYTEST=-k=keys for some of them
 	.venv-python/bin/pytest -m "not ray" $(PYTEST)
+
+test-ray: python-develop .venv-python/ray-installed ## Run the tests about Ray, on clusters of this machine
+	cargo build --locked -p oboro
+	.venv-python/bin/pytest -m ray python/tests/test_ray.py $(PYTEST)
 
 .PHONY: python-develop
 python-develop: .venv-python/installed | toolchain-python
@@ -217,6 +227,10 @@ $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION): | toolchain-fuzz
 .venv-python/installed: python/requirements.txt | toolchain-python
 	$(PYTHON) -m venv --clear .venv-python
 	.venv-python/bin/pip install --quiet --disable-pip-version-check --requirement python/requirements.txt
+	touch $@
+
+.venv-python/ray-installed: python/requirements-ray.txt .venv-python/installed
+	.venv-python/bin/pip install --quiet --disable-pip-version-check --requirement python/requirements-ray.txt
 	touch $@
 
 .venv-bench/installed: bench/requirements.txt | toolchain-bench

@@ -54,6 +54,11 @@ impl Output {
         Self { json }
     }
 
+    /// Whether results are for programs.
+    pub fn is_json(self) -> bool {
+        self.json
+    }
+
     /// Prints a result: `value` for programs, `text` for people.
     pub fn result(
         self,

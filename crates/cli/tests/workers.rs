@@ -1,0 +1,129 @@
+//! Queries that workers count in the server's place: owners get the same answers, and the same words where
+//! something is damaged or missing.
+
+mod common;
+
+use common::plaintext::random_baskets;
+use common::{Home, flip, says};
+use oboro_server::{Executor, GenomeOptions, Limits, Options, Server, Work, Worker};
+use oboro_store::Location;
+use std::fs;
+use std::num::NonZero;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use tokio::runtime::Runtime;
+
+const MINE: &str = "mine rows.oboro --min-support 5% --verify rows.dat --answers moments";
+
+/// Workers in this process, which count the last groups first and some of them twice.
+struct Workers {
+    worker: Arc<Worker>,
+    counted: Arc<AtomicU64>,
+}
+
+impl Executor for Workers {
+    fn start(&self, work: Work) {
+        let (worker, counted) = (Arc::clone(&self.worker), Arc::clone(&self.counted));
+        thread::spawn(move || {
+            let middle = work.groups() / 2;
+            for groups in [middle..work.groups(), 0..middle, 0..1] {
+                if !groups.is_empty() && work.is_wanted() {
+                    counted.fetch_add(groups.end - groups.start, Ordering::Relaxed);
+                    let partial = worker.count(work.manifest(), work.task(), groups);
+                    work.deliver(partial.into());
+                }
+            }
+        });
+    }
+}
+
+/// A server in this process whose data are in a directory.
+struct Serving {
+    _runtime: Runtime,
+    url: String,
+    counted: Arc<AtomicU64>,
+}
+
+impl Serving {
+    fn begin(data: &Path, memory: Option<u64>) -> Self {
+        let threads = NonZero::new(2).unwrap();
+        let location = Location::from(data);
+        let options = Options {
+            data: location.clone(),
+            listen: "127.0.0.1:0".parse().unwrap(),
+            tls: None,
+            tokens: None,
+            threads,
+            limits: Limits::default(),
+            moment_cache: 64 << 20,
+            memory: None,
+            genome: GenomeOptions::default(),
+            placement: None,
+            placements: Vec::new(),
+            pin: None,
+        };
+        let runtime = Runtime::new().unwrap();
+        let server = runtime.block_on(Server::bind(options)).unwrap();
+        let counted = Arc::default();
+        let workers = Workers {
+            worker: Arc::new(Worker::open(location, threads, memory).unwrap()),
+            counted: Arc::clone(&counted),
+        };
+        let url = format!("http://{}", server.address());
+        let server = server.counted_by(Arc::new(workers));
+        runtime.spawn(server.serve(std::future::pending()));
+        Self {
+            _runtime: runtime,
+            url,
+            counted,
+        }
+    }
+}
+
+fn owner_of(serving: &Serving) -> Home {
+    let owner = Home::with_key();
+    owner.talk_to(&serving.url);
+    owner.write_fimi("rows.dat", &random_baskets(250_000, 8, 3));
+    owner.json("encrypt rows.dat --max-len 3");
+    owner.json("upload rows.oboro");
+    owner
+}
+
+#[test]
+fn answers_are_those_of_plaintext_and_known_moments_are_not_counted_again() {
+    let operator = Home::new();
+    let serving = Serving::begin(&operator.path("data"), None);
+    let owner = owner_of(&serving);
+    assert_eq!(owner.json(MINE)["verified"], true);
+    let counted = serving.counted.load(Ordering::Relaxed);
+    assert!(counted >= 3, "{counted} groups");
+    assert_eq!(owner.json(MINE)["verified"], true);
+    assert_eq!(serving.counted.load(Ordering::Relaxed), counted);
+    // More is asked than was known.
+    let more = MINE.replace("5%", "0.1%");
+    assert_eq!(owner.json(&more)["verified"], true);
+    assert!(serving.counted.load(Ordering::Relaxed) > counted);
+}
+
+#[test]
+fn workers_with_little_memory_stream() {
+    let operator = Home::new();
+    let serving = Serving::begin(&operator.path("data"), Some(128 << 20));
+    assert_eq!(owner_of(&serving).json(MINE)["verified"], true);
+}
+
+#[test]
+fn damage_and_loss_are_told_as_ever() {
+    let operator = Home::new();
+    let serving = Serving::begin(&operator.path("data"), None);
+    let owner = owner_of(&serving);
+    let segment = operator.find("data", "00000000.seg");
+    for at in (1 << 20..fs::metadata(&segment).unwrap().len() as usize).step_by(1 << 16) {
+        flip(&segment, at);
+    }
+    let refusal = owner.run(MINE).refusal();
+    says(&refusal, &["segment 0 of dataset", "damaged"]);
+    assert!(!refusal.contains(operator.path("data").to_str().unwrap()));
+}

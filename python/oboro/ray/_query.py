@@ -1,0 +1,152 @@
+"""One query on the cluster: ranges of groups are dealt to workers until all have come back.
+
+A worker puts the moments of its range together before they leave its node, as one object, and the
+coordinator passes them on. That is all the merging there is: groups are not added up, only the
+owner can, after decryption. A tree over several nodes would carry the same bytes more often.
+
+Groups that come back twice are sent to the owner once (`Work.deliver` sees to it). So a range may
+be dealt again at any time: because its worker died, or because it is late.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from oboro._oboro import Work
+from oboro.ray._dealing import Shares
+from oboro.ray._workers import Workers
+
+log = logging.getLogger(__name__)
+
+# Ranges that a worker has at a time, so that it need not wait for the next.
+AHEAD = 2
+# The most bytes of a result, unless one group has more.
+RESULT_BYTES = 32 << 20
+# Seconds between looks at the cluster and the caller while nothing arrives.
+LOOK = 0.05
+# A range is late that takes so many times what ranges took so far, and at least so many seconds.
+LATE_TIMES, LATE_SECONDS = 4.0, 2.0
+# Workers that may fail in one query before it is given up.
+MOST_FAILURES = 16
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """A range on its way."""
+
+    node: str
+    actor: Any
+    groups: range
+    since: float
+
+
+class Query(threading.Thread):
+    """Counts the groups of one piece of work on all workers that there are, and ends."""
+
+    def __init__(self, work: Work, workers: Workers) -> None:
+        """Counts nothing until it is started."""
+        super().__init__(name="query", daemon=True)
+        self._work = work
+        self._workers = workers
+        self._dealt: dict[Any, Dealt] = {}
+        self._arrived: set[int] = set()
+        self._seconds = 0.0
+        self._failures = 0
+        self._bytes: Counter[str] = Counter()
+        self._passing_on = 0.0
+
+    def run(self) -> None:
+        """Ends with the query, however that ends."""
+        try:
+            self._count()
+        except Exception as error:
+            self._work.fail("the server's cluster failed; ask again", repr(error))
+        for ref in self._dealt:
+            ray.cancel(ref)
+
+    def _count(self) -> None:
+        while self._work.is_wanted and not self._workers.ready():
+            time.sleep(LOOK)
+        most = max(1, RESULT_BYTES // max(1, self._work.group_bytes))
+        self._shares = Shares(self._work.groups, self._workers.ready() or ["nobody"], most)
+        self._question = ray.put(self._work.manifest), ray.put(self._work.task)
+        log.info("dealing %d groups to %d nodes", self._work.groups, len(self._workers.ready()))
+        while self._work.is_wanted:
+            self._deal()
+            if not self._dealt or not self._work.has_room:
+                time.sleep(LOOK)
+                continue
+            for ref in ray.wait(list(self._dealt), num_returns=1, timeout=LOOK)[0]:
+                self._take(ref)
+        log.info(
+            "counted %d groups; passing on took %.6f s; bytes by node: %s",
+            len(self._arrived),
+            self._passing_on,
+            json.dumps(self._bytes),
+        )
+
+    def _deal(self) -> None:
+        ready = self._workers.ready()
+        for ahead in range(AHEAD):
+            for node, actor in ready.items():
+                if sum(dealt.node == node for dealt in self._dealt.values()) > ahead:
+                    continue
+                # The last ranges are for those who would have nothing to do.
+                if ahead == 0 or len(self._shares) > len(ready):
+                    groups = self._shares.take(node) or self._late(node)
+                    if groups:
+                        self._give(node, actor, groups)
+
+    def _give(self, node: str, actor: Any, groups: range) -> None:
+        ref = actor.count.remote(*self._question, groups.start, len(groups))
+        self._dealt[ref] = Dealt(node, actor, groups, time.monotonic())
+
+    def _late(self, node: str) -> range | None:
+        """Groups that somebody else should have counted by now, and nobody else was given."""
+        now = time.monotonic()
+        usual = self._seconds / max(1, len(self._arrived))
+        for dealt in self._dealt.values():
+            patience = max(LATE_SECONDS, LATE_TIMES * usual * len(dealt.groups))
+            is_late = dealt.node != node and now - dealt.since > patience
+            if is_late and self._copies(dealt.groups) == 1:
+                log.info("groups %s are late on node %s", dealt.groups, dealt.node)
+                return dealt.groups
+        return None
+
+    def _copies(self, groups: range) -> int:
+        return sum(dealt.groups == groups for dealt in self._dealt.values())
+
+    def _take(self, ref: Any) -> None:
+        dealt = self._dealt.pop(ref)
+        try:
+            partial = ray.get(ref)
+        except RayError as error:
+            self._lose(dealt, error)
+            return
+        begun = time.monotonic()
+        self._work.deliver(partial)
+        self._passing_on += time.monotonic() - begun
+        self._bytes[dealt.node] += len(partial)
+        if not self._arrived.issuperset(dealt.groups):
+            self._arrived.update(dealt.groups)
+            self._seconds += time.monotonic() - dealt.since
+
+    def _lose(self, dealt: Dealt, error: RayError) -> None:
+        log.warning("node %s has not counted %s: %s", dealt.node, dealt.groups, error)
+        self._workers.lost(dealt.node, dealt.actor)
+        self._failures += 1
+        if self._failures > MOST_FAILURES:
+            self._work.fail(
+                "the server's workers fail again and again; ask its operator", str(error)
+            )
+        elif not self._arrived.issuperset(dealt.groups) and not self._copies(dealt.groups):
+            self._shares.give_back(dealt.node, dealt.groups)

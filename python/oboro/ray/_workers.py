@@ -1,0 +1,133 @@
+"""The workers of a cluster: one on every node that has processors."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from oboro._oboro import Worker, __version__
+from oboro.errors import VersionError
+
+log = logging.getLogger(__name__)
+
+# Seconds between looks at the nodes of the cluster.
+LOOK = 0.5
+# Seconds until a node whose worker could not begin gets another.
+RETRY = 5.0
+
+
+@dataclass(frozen=True)
+class Storage:
+    """What a worker is made with."""
+
+    data: list[str]
+    cache: str | None
+    threads: int | None
+    memory: int | None
+
+
+class Counter:
+    """What runs on a node. An answer is moments or a failure, encoded; nothing else leaves it."""
+
+    def __init__(self, version: str, storage: Storage, node: str, threads: int) -> None:
+        """Opens `storage` on `node` for a server of this version."""
+        if version != __version__:
+            raise VersionError(
+                f"this node has Oboro {__version__}, but the server is of version {version}; "
+                "install the same on all nodes"
+            )
+        cache = storage.cache and f"{storage.cache}.worker-{node[:12]}"
+        self._worker = Worker(storage.data, cache=cache, threads=threads, memory=storage.memory)
+
+    def ready(self) -> int:
+        """The id of its process, once it can count."""
+        return os.getpid()
+
+    def count(self, manifest: bytes, task: bytes, first: int, groups: int) -> bytes:
+        """The moments of some groups, for `Work.deliver`."""
+        return self._worker.count(manifest, task, first, groups)
+
+
+class Workers:
+    """The workers that can count now, by node. Nodes come and go; lost workers are made again."""
+
+    def __init__(self, storage: Storage) -> None:
+        """Begins to look for nodes."""
+        self._storage = storage
+        self._lock = threading.Lock()
+        self._beginning: dict[str, tuple[Any, Any]] = {}
+        self._ready: dict[str, Any] = {}
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._look_after, name="workers", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends all workers."""
+        self._stopped.set()
+        self._thread.join()
+        for actor in [*self._ready.values(), *(actor for actor, _ in self._beginning.values())]:
+            ray.kill(actor)
+
+    def ready(self) -> dict[str, Any]:
+        """The workers to deal to."""
+        with self._lock:
+            return dict(self._ready)
+
+    def lost(self, node: str, actor: Any) -> None:
+        """A worker has died: the node gets another one, if it is still there."""
+        with self._lock:
+            if self._ready.get(node) == actor:
+                del self._ready[node]
+
+    def _look_after(self) -> None:
+        while not self._stopped.wait(LOOK):
+            try:
+                self._look()
+            except RayError as error:
+                log.warning("the cluster does not answer: %s", error)
+
+    def _look(self) -> None:
+        nodes = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
+        with self._lock:
+            for gone in self._ready.keys() - nodes.keys():
+                log.warning("node %s is gone", gone)
+                del self._ready[gone]
+            missing = nodes.keys() - self._ready.keys() - self._beginning.keys()
+        for node in missing:
+            threads = self._storage.threads or int(nodes[node]["Resources"].get("CPU", 0))
+            if threads and nodes[node]["Resources"].get("CPU", 0) >= 1:
+                self._begin(node, threads)
+        for node, (actor, begun) in list(self._beginning.items()):
+            if ray.wait([begun], timeout=0)[0]:
+                del self._beginning[node]
+                self._admit(node, actor, begun)
+
+    def _begin(self, node: str, threads: int) -> None:
+        actor = (
+            ray.remote(Counter)
+            .options(
+                num_cpus=1,
+                max_restarts=0,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+            )
+            .remote(__version__, self._storage, node, threads)
+        )
+        self._beginning[node] = actor, actor.ready.remote()
+
+    def _admit(self, node: str, actor: Any, begun: Any) -> None:
+        try:
+            process = ray.get(begun)
+        except RayError as error:
+            log.warning("node %s has no worker: %s", node, error)
+            self._stopped.wait(RETRY)
+            return
+        log.info("node %s has a worker, process %d", node, process)
+        with self._lock:
+            self._ready[node] = actor
