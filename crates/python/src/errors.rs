@@ -7,6 +7,7 @@ use oboro_server::ServeError;
 use oboro_store::{ErrorKind, StoreError};
 use pyo3::PyErr;
 use std::error::Error;
+use std::io;
 
 mod python {
     use pyo3::import_exception;
@@ -20,6 +21,7 @@ mod python {
     import_exception!(oboro.errors, DamagedError);
     import_exception!(oboro.errors, FalseAnswerError);
     import_exception!(oboro.errors, StorageError);
+    import_exception!(oboro.errors, Interrupted);
 }
 
 /// An error on its way to Python, in the class that says what kind it is.
@@ -29,6 +31,20 @@ impl Failure {
     /// Arguments or data that cannot be used.
     pub fn input(error: impl ToString) -> Self {
         Self(python::InputError::new_err(error.to_string()))
+    }
+
+    /// A disk that gives no room for temporary files.
+    pub fn storage(error: io::Error) -> Self {
+        Self(python::StorageError::new_err(format!(
+            "cannot keep temporary files: {error}; make room, or name another directory in TMPDIR"
+        )))
+    }
+
+    /// A server that is used after it was closed.
+    pub fn closed() -> Self {
+        Self(python::ConnectionFailed::new_err(
+            "this server has been closed; open another with oboro.connect() or oboro.local()",
+        ))
     }
 }
 
@@ -120,6 +136,7 @@ impl From<ClientError> for Failure {
             Unreachable { .. } | NoAnswer { .. } | Broken { .. } => {
                 python::ConnectionFailed::new_err(sentence)
             }
+            Interrupted => python::Interrupted::new_err(sentence),
             Protocol { .. } | NoSuchCall | OtherPlan => python::VersionError::new_err(sentence),
             Damaged(_) | Altered(_) | Read { .. } => python::DamagedError::new_err(sentence),
             FalseAnswer(_) | WrongRoot { .. } | TooMuch | OutOfTurn(_) => {
