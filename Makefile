@@ -115,7 +115,8 @@ test-alloc: | toolchain-test ## Run the tests of fcmalloc
 	$(MAKE) --directory fcmalloc check
 
 test-python: python-develop ## Run the tests of the Python package; PYTEST=-k=keys for some of them
-	.venv-python/bin/pytest -m "not ray" $(PYTEST)
+	cargo build --quiet --locked -p oboro
+	OBORO_BIN="$(DEBUG_OBORO)" .venv-python/bin/pytest -m "not ray" $(PYTEST)
 
 .PHONY: python-develop
 python-develop: .venv-python/installed | toolchain-python
@@ -154,13 +155,13 @@ lint-rust: | toolchain-lint
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked
 
-lint-python: $(if $(PYTHON_FILES),.venv/installed) | toolchain-lint
+lint-python: $(if $(PYTHON_FILES),.venv/installed .venv-python/installed) | toolchain-lint
 ifeq ($(PYTHON_FILES),)
 	@echo "no Python files to check"
 else
 	.venv/bin/ruff check $(PYTHON_FILES)
 	.venv/bin/ruff format --check $(PYTHON_FILES)
-	.venv/bin/mypy --strict $(PYTHON_FILES)
+	.venv/bin/mypy --strict --python-executable .venv-python/bin/python $(PYTHON_FILES)
 endif
 
 lint-shell:
