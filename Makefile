@@ -55,8 +55,6 @@ OBORO := $(or $(CARGO_TARGET_DIR),target)/release/oboro
 # What git tracks or would track, so that build outputs are never checked.
 files = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- $(1) 2>/dev/null))
 PYTHON_FILES := $(call files,'*.py')
-# What imports the package, and is checked beside what it imports.
-PACKAGE_FILES := $(call files,'python/*.py' 'python/*.pyi' docs/conf.py bench/package.py)
 SHELL_FILES := $(call files,'*.sh' .ci/run)
 # Has cargo run tests on the emulated machine, with these options.
 on_four_nodes = CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(strip $(abspath $(NUMA_VM)) $(1))" cargo test --locked
@@ -132,7 +130,8 @@ test-alloc: | toolchain-test ## Run the tests of fcmalloc
 	$(MAKE) --directory fcmalloc check
 
 test-python: python-develop ## Run the tests of the Python package; PYTEST=-k=keys for some of them
-	.venv-python/bin/pytest -m "not ray" $(PYTEST)
+	cargo build --quiet --locked -p oboro
+	OBORO_BIN="$(DEBUG_OBORO)" .venv-python/bin/pytest -m "not ray" $(PYTEST)
 
 test-ray: python-develop .venv-python/ray-installed ## Run the tests about Ray, on clusters of this machine
 	cargo build --locked -p oboro
@@ -184,8 +183,7 @@ ifeq ($(PYTHON_FILES),)
 else
 	.venv/bin/ruff check $(PYTHON_FILES)
 	.venv/bin/ruff format --check $(PYTHON_FILES)
-	.venv/bin/mypy --strict $(filter-out $(PACKAGE_FILES),$(PYTHON_FILES))
-	.venv-python/bin/mypy --strict $(PACKAGE_FILES)
+	.venv/bin/mypy --strict --python-executable .venv-python/bin/python $(PYTHON_FILES)
 endif
 
 lint-shell:

@@ -6,15 +6,24 @@
 
 from __future__ import annotations
 
-from oboro import errors
-from oboro._oboro import Interrupt, Keys, __version__
+from oboro import aio, errors
+from oboro._oboro import Encrypted, Interrupt, Keys, __version__
+from oboro._server import Dataset, DatasetInfo, LocalServer, Server, connect, local
 from oboro.frequent_patterns import apriori, association_rules
 
 __all__ = [
+    "Dataset",
+    "DatasetInfo",
+    "Encrypted",
     "Interrupt",
     "Keys",
+    "LocalServer",
+    "Server",
     "__version__",
+    "aio",
+    "connect",
     "apriori",
     "association_rules",
     "errors",
+    "local",
 ]

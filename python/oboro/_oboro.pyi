@@ -4,7 +4,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 __version__: str
+
+_Progress = Callable[[int, int], object]
 
 class Interrupt:
     """Ends the calls that it was given to, from any thread."""
@@ -23,6 +28,65 @@ class Keys:
     @property
     def check(self) -> str: ...
 
+class Encrypted:
+    """An encrypted dataset. It holds its key: it is not pickled or printed."""
+
+    @staticmethod
+    def open(path: str | os.PathLike[str], keys: Keys) -> Encrypted: ...
+    @property
+    def columns(self) -> list[str]: ...
+    @property
+    def transactions(self) -> int: ...
+    @property
+    def max_len(self) -> int: ...
+    @property
+    def path(self) -> os.PathLike[str] | None: ...
+
+class Server:
+    """A connection to a server, which is within this process or elsewhere."""
+
+    @staticmethod
+    def connect(
+        url: str,
+        *,
+        token: str | None = None,
+        tls: str | os.PathLike[str] | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> Server: ...
+    @staticmethod
+    def local(*, threads: int | None = None, memory: int | None = None) -> Server: ...
+    @property
+    def url(self) -> str: ...
+    def upload(
+        self,
+        encrypted: Encrypted,
+        name: str,
+        *,
+        progress: _Progress | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> tuple[int, int]:
+        """The published version and the bytes sent."""
+    def datasets(
+        self, *, interrupt: Interrupt | None = None
+    ) -> tuple[list[tuple[str, int, str, int, int, int, int]], list[str]]:
+        """The fields of each DatasetInfo; a sentence about each dataset that is damaged."""
+    def delete(self, name: str, *, interrupt: Interrupt | None = None) -> None: ...
+    def close(self) -> None: ...
+
+def mine(
+    server: Server,
+    encrypted: Encrypted,
+    keys: Keys,
+    name: str,
+    *,
+    min_support: int,
+    max_len: int,
+    answers: str = "auto",
+    threads: int | None = None,
+    progress: _Progress | None = None,
+    interrupt: Interrupt | None = None,
+) -> tuple[list[int], npt.NDArray[np.uint32], npt.NDArray[np.uint64], str]:
+    """How many itemsets of each length; all their items in a row; supports; levels, in JSON."""
 def genomes(
     server: Server, *, interrupt: Interrupt | None = None
 ) -> tuple[list[dict[str, Any]], list[str]]: ...
@@ -38,7 +102,7 @@ def query_panel(
     longest: bool,
     count: bool,
     decoys: int,
-    progress: Callable[[int, int], object] | None = None,
+    progress: _Progress | None = None,
     interrupt: Interrupt | None = None,
 ) -> dict[str, Any]: ...
 def find_in_reference(
@@ -48,11 +112,11 @@ def find_in_reference(
     *,
     within: int,
     count: bool,
-    progress: Callable[[int, int], object] | None = None,
+    progress: _Progress | None = None,
     interrupt: Interrupt | None = None,
 ) -> dict[str, Any]: ...
 def load_panel(
-    data: str | os.PathLike[str],
+    server: Server,
     name: str,
     file: str | os.PathLike[str],
     *,
@@ -61,7 +125,7 @@ def load_panel(
     replace: bool,
 ) -> None: ...
 def load_reference(
-    data: str | os.PathLike[str],
+    server: Server,
     name: str,
     file: str | os.PathLike[str],
     *,

@@ -39,6 +39,10 @@ class StorageError(OboroError, OSError):
     """A disk that is full or failing, or a file that something else uses."""
 
 
+class Interrupted(OboroError):
+    """A call that was ended by its :class:`oboro.Interrupt`. Nothing is lost; call again."""
+
+
 class MissingExtraError(OboroError, ImportError):
     """A part of Oboro that needs packages which are not installed."""
 

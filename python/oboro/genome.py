@@ -74,7 +74,7 @@ class Panel:
         The server learns how many there are, where, and what is asked of them; not which they are,
         and not the answer.
 
-        Arguments:
+        Args:
             position: The site that the query begins at, or the column of an alignment, from 1.
             alleles: For panels of alleles: their numbers, as text ("0110?10", ? for any) or as
                 integers, None for any.
@@ -104,7 +104,7 @@ class Panel:
         assert symbols is not None
         with bar("searching", "answer", progress) as advance:
             found = _oboro.query_panel(
-                self.server.native,
+                self.server._native,
                 self.name,
                 symbols,
                 bases=sequence is not None,
@@ -143,7 +143,7 @@ class Reference:
 
         The server learns how long it is and what is asked of it; neither letters nor answer.
 
-        Arguments:
+        Args:
             pattern: A, C, G, T, and ? for any.
             within: Mismatches that are allowed, 0 to 2.
             count: Ask how many places match, if the server's operator allows that.
@@ -156,7 +156,7 @@ class Reference:
         """
         with bar("searching", "answer", progress) as advance:
             found = _oboro.find_in_reference(
-                self.server.native,
+                self.server._native,
                 self.name,
                 pattern,
                 within=_mismatches(within),

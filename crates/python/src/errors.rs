@@ -1,12 +1,14 @@
 //! The exceptions of `oboro.errors`, with the sentences of the crates below.
 
 use oboro_client::ClientError;
+use oboro_genome_panel::GenomeError;
 use oboro_mining::{AprioriError, DatasetError, ItemsetsError, ReadError};
 use oboro_rlwe::KeyFileError;
 use oboro_server::ServeError;
 use oboro_store::{ErrorKind, StoreError};
 use pyo3::PyErr;
 use std::error::Error;
+use std::io;
 
 mod python {
     use pyo3::import_exception;
@@ -20,6 +22,7 @@ mod python {
     import_exception!(oboro.errors, DamagedError);
     import_exception!(oboro.errors, FalseAnswerError);
     import_exception!(oboro.errors, StorageError);
+    import_exception!(oboro.errors, Interrupted);
 }
 
 /// An error on its way to Python, in the class that says what kind it is.
@@ -31,9 +34,39 @@ impl Failure {
         Self(python::InputError::new_err(error.to_string()))
     }
 
+    /// Trouble with files here.
+    fn of_kind(kind: ErrorKind, sentence: String) -> Self {
+        Self(match kind {
+            ErrorKind::DataLoss => python::DamagedError::new_err(sentence),
+            ErrorKind::NotFound | ErrorKind::AlreadyExists | ErrorKind::InvalidArgument => {
+                python::InputError::new_err(sentence)
+            }
+            ErrorKind::FailedPrecondition
+            | ErrorKind::Busy
+            | ErrorKind::DiskFull
+            | ErrorKind::MemoryFull
+            | ErrorKind::Unavailable
+            | ErrorKind::Internal => python::StorageError::new_err(sentence),
+        })
+    }
+
     /// What a function of the caller's has raised.
     pub fn raised(error: PyErr) -> Self {
         Self(error)
+    }
+
+    /// A disk that gives no room for temporary files.
+    pub fn storage(error: io::Error) -> Self {
+        Self(python::StorageError::new_err(format!(
+            "cannot keep temporary files: {error}; make room, or name another directory in TMPDIR"
+        )))
+    }
+
+    /// A server that is used after it was closed.
+    pub fn closed() -> Self {
+        Self(python::ConnectionFailed::new_err(
+            "this server has been closed; open another with oboro.connect() or oboro.local()",
+        ))
     }
 }
 
@@ -59,19 +92,7 @@ impl From<KeyFileError> for Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        let sentence = error.to_string();
-        Self(match error.kind() {
-            ErrorKind::DataLoss => python::DamagedError::new_err(sentence),
-            ErrorKind::NotFound | ErrorKind::AlreadyExists | ErrorKind::InvalidArgument => {
-                python::InputError::new_err(sentence)
-            }
-            ErrorKind::FailedPrecondition
-            | ErrorKind::Busy
-            | ErrorKind::DiskFull
-            | ErrorKind::MemoryFull
-            | ErrorKind::Unavailable
-            | ErrorKind::Internal => python::StorageError::new_err(sentence),
-        })
+        Self::of_kind(error.kind(), error.to_string())
     }
 }
 
@@ -82,6 +103,7 @@ impl From<DatasetError> for Failure {
             DatasetError::Store(error) => return error.into(),
             DatasetError::WrongKey { .. } => python::KeysError::new_err(sentence),
             DatasetError::Record(_) => python::DamagedError::new_err(sentence),
+            DatasetError::Interrupted => python::Interrupted::new_err(sentence),
             DatasetError::Encrypt(_) | DatasetError::Randomness(_) => {
                 python::OboroError::new_err(sentence)
             }
@@ -91,6 +113,12 @@ impl From<DatasetError> for Failure {
             | DatasetError::CheckColumns { .. }
             | DatasetError::Nothing { .. } => python::InputError::new_err(sentence),
         })
+    }
+}
+
+impl From<GenomeError> for Failure {
+    fn from(error: GenomeError) -> Self {
+        Self::of_kind(error.kind(), error.to_string())
     }
 }
 
@@ -125,6 +153,7 @@ impl From<ClientError> for Failure {
             Unreachable { .. } | NoAnswer { .. } | Broken { .. } => {
                 python::ConnectionFailed::new_err(sentence)
             }
+            Interrupted => python::Interrupted::new_err(sentence),
             Protocol { .. } | NoSuchCall | OtherPlan => python::VersionError::new_err(sentence),
             Damaged(_) | Altered(_) | Read { .. } => python::DamagedError::new_err(sentence),
             FalseAnswer(_) | WrongRoot { .. } | TooMuch | OutOfTurn(_) => {

@@ -157,12 +157,12 @@ fn search<'py>(
     Ok(found)
 }
 
-/// Loads a panel from phased VCF or aligned FASTA into a server's data directory.
+/// Loads a panel from phased VCF or aligned FASTA into the data of a local server.
 #[pyfunction]
-#[pyo3(signature = (data, name, file, *, region, skip_duplicates, replace))]
+#[pyo3(signature = (server, name, file, *, region, skip_duplicates, replace))]
 pub fn load_panel(
     py: Python<'_>,
-    data: PathBuf,
+    server: &Server,
     name: String,
     file: PathBuf,
     region: Option<String>,
@@ -180,6 +180,7 @@ pub fn load_panel(
         },
         existing: existing(replace),
     };
+    let data = server.data()?;
     run(py, None, None, |_| {
         import_panel(&Collections::open(&data), &name, &file, &options)
             .map(drop)
@@ -187,16 +188,17 @@ pub fn load_panel(
     })
 }
 
-/// Loads a reference from FASTA into a server's data directory.
+/// Loads a reference from FASTA into the data of a local server.
 #[pyfunction]
-#[pyo3(signature = (data, name, file, *, replace))]
+#[pyo3(signature = (server, name, file, *, replace))]
 pub fn load_reference(
     py: Python<'_>,
-    data: PathBuf,
+    server: &Server,
     name: String,
     file: PathBuf,
     replace: bool,
 ) -> PyResult<()> {
+    let data = server.data()?;
     run(py, None, None, |_| {
         import_reference(&Collections::open(&data), &name, &file, existing(replace))
             .map(drop)

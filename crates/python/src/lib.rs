@@ -5,8 +5,12 @@
 //! this module; `_oboro.pyi` there says what they find. Long calls are [`call::run`].
 
 mod call;
+mod encrypted;
 mod errors;
+mod genome;
 mod keys;
+mod mine;
+mod server;
 mod worker;
 
 #[pyo3::pymodule]
@@ -14,7 +18,15 @@ mod _oboro {
     #[pymodule_export]
     use crate::call::Interrupt;
     #[pymodule_export]
+    use crate::encrypted::Encrypted;
+    #[pymodule_export]
+    use crate::genome::{find_in_reference, genomes, load_panel, load_reference, query_panel};
+    #[pymodule_export]
     use crate::keys::Keys;
+    #[pymodule_export]
+    use crate::mine::mine;
+    #[pymodule_export]
+    use crate::server::Server;
     #[pymodule_export]
     use crate::worker::{Work, Worker, serve};
 

@@ -1,0 +1,67 @@
+"""Frequent itemsets as pandas has them: columns, dtypes and order are those of mlxtend."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from oboro.errors import InputError
+
+
+def least_count(min_support: float, transactions: int) -> int:
+    """The least number of transactions whose fraction, divided as floats are, is ``min_support``.
+
+    Args:
+        min_support: a fraction of all transactions.
+        transactions: how many there are.
+
+    Raises:
+        InputError: a fraction that is not above 0 and at most 1.
+    """
+    if not 0.0 < min_support <= 1.0:
+        raise InputError(
+            "`min_support` must be a positive number within the interval `(0, 1]`. "
+            f"Got {min_support}."
+        )
+    count = max(math.floor(min_support * transactions) - 1, 1)
+    while count / transactions < min_support:
+        count += 1
+    return count
+
+
+def frame(
+    lengths: Sequence[int],
+    items: npt.NDArray[np.uint32],
+    supports: npt.NDArray[np.uint64],
+    transactions: int,
+    labels: Sequence[Any] | None,
+) -> pd.DataFrame:
+    """A row for each itemset.
+
+    Args:
+        lengths: the number of itemsets of each length, from 1.
+        items: the numbers of their items in a row, shorter itemsets first.
+        supports: in how many transactions each occurs.
+        transactions: how many there are.
+        labels: what stands for item numbers; ``None`` for the numbers themselves.
+
+    Returns:
+        The columns ``support``, a float64 fraction, and ``itemsets``, of frozensets.
+    """
+    numbers = items.tolist()
+    named = iter(numbers if labels is None else [labels[number] for number in numbers])
+    itemsets = pd.Series(list(_itemsets(lengths, named)), dtype="object")
+    found: pd.DataFrame = pd.DataFrame({"support": supports / transactions, "itemsets": itemsets})
+    return found
+
+
+def _itemsets(lengths: Sequence[int], items: Iterator[Any]) -> Iterator[frozenset[Any]]:
+    for length, count in enumerate(lengths, start=1):
+        for _ in range(count):
+            yield frozenset(islice(items, length))

@@ -1,0 +1,410 @@
+"""Servers, and the datasets on them."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import weakref
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+import pandas as pd
+
+from oboro import _oboro
+from oboro._oboro import Encrypted, Interrupt, Keys
+from oboro._progress import bar
+from oboro._results import frame, least_count
+from oboro.errors import DamagedError, InputError
+from oboro.genome import Panel, Reference
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Genome = TypeVar("Genome", Panel, Reference)
+Answers = Literal["auto", "moments", "columns"]
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """A dataset, as its server knows it."""
+
+    name: str
+    """The name it was uploaded under."""
+    version: int
+    """How often it was uploaded or appended to."""
+    root: str
+    """The hash that stands for all of its bytes."""
+    columns: int
+    """Items and check columns; the server cannot tell which is which."""
+    blocks: int
+    """Blocks of transactions."""
+    stored_bytes: int
+    """What it takes on the server's disks."""
+    max_len: int
+    """The longest itemsets that can be counted."""
+
+
+class Server:
+    """A server that holds encrypted datasets and counts on them. It never has a key.
+
+    Made by :func:`connect` and :func:`local`. Several threads may call it at the same time. It is
+    closed by :meth:`close`, or at the end of a ``with`` block.
+    """
+
+    def __init__(self, native: _oboro.Server) -> None:
+        self._native = native
+
+    @property
+    def url(self) -> str:
+        """The address as it was given."""
+        return self._native.url
+
+    def upload(
+        self,
+        encrypted: Encrypted,
+        name: str | None = None,
+        *,
+        progress: bool | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> Dataset:
+        """Uploads a dataset. After a failure, the same call goes on where the last one broke off.
+
+        Args:
+            encrypted: what :func:`oboro.encrypt` returned.
+            name: what the server is to call it; by default the name of its directory, or one made
+                up if the directory is temporary.
+            progress: whether to show a bar; ``None`` for a terminal or a notebook only.
+            interrupt: ends the call from another thread.
+
+        Returns:
+            The dataset on the server.
+
+        Raises:
+            ConnectionFailed: the server stays away.
+            ServerError: it refuses: the name is that of another dataset, its disk is full.
+            StorageError: the dataset cannot be read here.
+        """
+        name = name or _name_of(encrypted)
+        with bar("uploading", "B", progress) as tell:
+            self._native.upload(encrypted, name, progress=tell, interrupt=interrupt)
+        return Dataset(self, name, encrypted)
+
+    def datasets(self, *, interrupt: Interrupt | None = None) -> list[DatasetInfo]:
+        """What the server holds, by name.
+
+        Raises:
+            ConnectionFailed: the server stays away.
+            DamagedError: the server finds the description of a dataset damaged.
+        """
+        listed, damaged = self._native.datasets(interrupt=interrupt)
+        if damaged:
+            raise DamagedError("; ".join(damaged))
+        return [DatasetInfo(*fields) for fields in listed]
+
+    def dataset(
+        self, name: str, encrypted: Encrypted, *, interrupt: Interrupt | None = None
+    ) -> Dataset:
+        """A dataset that was uploaded earlier.
+
+        Args:
+            name: the name it was uploaded under.
+            encrypted: what was uploaded: it has the names of the columns and what decrypts.
+            interrupt: ends the call from another thread.
+
+        Raises:
+            InputError: the server has no dataset of that name.
+            ConnectionFailed: the server stays away.
+        """
+        names = [info.name for info in self.datasets(interrupt=interrupt)]
+        if name not in names:
+            there = ", ".join(map(repr, names)) or "none"
+            raise InputError(
+                f"the server has no dataset {name!r}; upload it, or choose one of these: {there}"
+            )
+        return Dataset(self, name, encrypted)
+
+    def delete(self, name: str, *, interrupt: Interrupt | None = None) -> None:
+        """Deletes a dataset for good.
+
+        Raises:
+            ServerError: the server has no dataset of that name.
+            ConnectionFailed: the server stays away.
+        """
+        self._native.delete(name, interrupt=interrupt)
+
+    def genomes(self, *, interrupt: Interrupt | None = None) -> list[Panel | Reference]:
+        """The panels and references that the server can search.
+
+        Raises:
+            ConnectionFailed: the server stays away.
+            DamagedError: the server finds one of them damaged.
+        """
+        listed, damaged = _oboro.genomes(self._native, interrupt=interrupt)
+        if damaged:
+            raise DamagedError("; ".join(damaged))
+        kinds: dict[str, type[Panel | Reference]] = {"panel": Panel, "reference": Reference}
+        return [kinds[known.pop("kind")](self, **known) for known in listed]
+
+    def panel(self, name: str, *, interrupt: Interrupt | None = None) -> Panel:
+        """The panel of that name, to be searched by :meth:`oboro.genome.Panel.query`.
+
+        Raises:
+            InputError: the server has no panel of that name.
+            ConnectionFailed: the server stays away.
+        """
+        return self._genome(Panel, name, interrupt)
+
+    def reference(self, name: str, *, interrupt: Interrupt | None = None) -> Reference:
+        """The reference of that name, to be searched by :meth:`oboro.genome.Reference.find`.
+
+        Raises:
+            InputError: the server has no reference of that name.
+            ConnectionFailed: the server stays away.
+        """
+        return self._genome(Reference, name, interrupt)
+
+    def _genome(self, kind: type[Genome], name: str, interrupt: Interrupt | None) -> Genome:
+        there = [it for it in self.genomes(interrupt=interrupt) if isinstance(it, kind)]
+        for genome in there:
+            if genome.name == name:
+                return genome
+        names = ", ".join(repr(it.name) for it in there) or "none"
+        raise InputError(
+            f"the server has no {kind.__name__.lower()} named {name!r}; choose one of these: {names}"
+        )
+
+    def close(self) -> None:
+        """Closes the connection; a local server stops and its datasets go away.
+
+        Later calls raise :class:`~oboro.errors.ConnectionFailed`; closing again does nothing.
+        """
+        self._native.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+
+class LocalServer(Server):
+    """A server within this process. Its datasets are in a temporary directory.
+
+    Both go away when it is closed or no longer used, and at the latest when Python ends.
+    """
+
+    def __init__(self, native: _oboro.Server) -> None:
+        super().__init__(native)
+        weakref.finalize(self, native.close)
+
+    def load_panel(
+        self,
+        name: str,
+        path: str | PathLike[str],
+        *,
+        region: str | None = None,
+        skip_duplicates: bool = False,
+        replace: bool = False,
+    ) -> Panel:
+        """Loads haplotypes, so that they can be searched.
+
+        Args:
+            name: what the panel is to be called.
+            path: VCF with phased genotypes, or aligned FASTA; plain, gzip or bgzip.
+            region: load only these sites of a VCF file: ``"20:1000-2000"``.
+            skip_duplicates: where a VCF file has a position twice, keep the first line.
+            replace: take the place of the panel that has the name.
+
+        Raises:
+            InputError: a file that cannot be used, with the line; a name that is taken.
+            StorageError: no room for it.
+        """
+        _oboro.load_panel(
+            self._native,
+            name,
+            path,
+            region=region,
+            skip_duplicates=skip_duplicates,
+            replace=replace,
+        )
+        return self.panel(name)
+
+    def load_reference(
+        self, name: str, path: str | PathLike[str], *, replace: bool = False
+    ) -> Reference:
+        """Loads sequences, so that they can be searched.
+
+        Args:
+            name: what the reference is to be called.
+            path: FASTA, plain, gzip or bgzip.
+            replace: take the place of the reference that has the name.
+
+        Raises:
+            InputError: a file that cannot be used, with the line; a name that is taken.
+            StorageError: no room for it.
+        """
+        _oboro.load_reference(self._native, name, path, replace=replace)
+        return self.reference(name)
+
+
+class Dataset:
+    """An encrypted dataset on a server, and what decrypts what is counted in it.
+
+    Made by :meth:`Server.upload` and :meth:`Server.dataset`.
+    """
+
+    def __init__(self, server: Server, name: str, encrypted: Encrypted) -> None:
+        self._server = server
+        self._encrypted = encrypted
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """The name on the server."""
+        return self._name
+
+    def apriori(
+        self,
+        keys: Keys,
+        min_support: float = 0.5,
+        max_len: int | None = None,
+        use_colnames: bool = False,
+        *,
+        answers: Answers = "auto",
+        verbose: int = 0,
+        progress: bool | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> pd.DataFrame:
+        """Finds frequent itemsets, as ``mlxtend.frequent_patterns.apriori`` does on plaintext.
+
+        The server learns which columns are counted together, by numbers that mean nothing to it,
+        but neither transactions, names nor supports.
+
+        Args:
+            keys: the key that the dataset was encrypted with.
+            min_support: the fraction of transactions that makes an itemset frequent.
+            max_len: the longest itemsets to look for; by default as long as the dataset was
+                encrypted for.
+            use_colnames: whether itemsets have the names of columns instead of their numbers.
+            answers: what the server sends: ``"moments"`` of itemsets, encrypted ``"columns"`` that
+                are counted in here, or what takes fewer bytes.
+            verbose: if 1 or more, says how many itemsets of each length were candidates.
+            progress: whether to show a bar; ``None`` for a terminal or a notebook only.
+            interrupt: ends the call from another thread.
+
+        Returns:
+            The columns, dtypes and rows that mlxtend returns: ``support`` and ``itemsets``, shorter
+            itemsets first. ``attrs["oboro"]`` has the number of transactions and what each length
+            has cost.
+
+        Raises:
+            InputError: a support or length that is not possible, too many candidates.
+            KeysError: another key.
+            ConnectionFailed: the server stays away; call again.
+            FalseAnswerError: the server answered what cannot be true.
+        """
+        transactions = self._encrypted.transactions
+        with bar("counting", "B", progress) as tell:
+            lengths, items, supports, levels = _oboro.mine(
+                self._server._native,
+                self._encrypted,
+                keys,
+                self._name,
+                min_support=least_count(min_support, transactions),
+                max_len=self._possible(max_len),
+                answers=answers,
+                progress=tell,
+                interrupt=interrupt,
+            )
+        labels = self._encrypted.columns if use_colnames else None
+        found = frame(lengths, items, supports, transactions, labels)
+        costs = json.loads(levels)
+        found.attrs["oboro"] = {"transactions": transactions, "levels": costs}
+        if verbose:
+            for level in costs:
+                print(f"{level['candidates']} candidates of length {level['level']}")
+        return found
+
+    def _possible(self, max_len: int | None) -> int:
+        """The longest itemsets to look for, if the dataset was encrypted for them."""
+        longest = self._encrypted.max_len
+        if max_len is None:
+            return longest
+        if max_len < 1:
+            raise InputError(f"itemsets have at least one item, not {max_len}; raise max_len")
+        # Itemsets cannot be longer than there are items, whatever was asked.
+        if longest < max_len and longest < len(self._encrypted.columns):
+            raise InputError(
+                f"the dataset was encrypted for itemsets of up to {longest}, not {max_len}; "
+                f"choose max_len={longest}, or encrypt it again with max_len={max_len}"
+            )
+        return min(max_len, longest)
+
+    def __repr__(self) -> str:
+        return f"Dataset({self._name!r}, {self._server!r})"
+
+
+def connect(
+    url: str,
+    *,
+    token: str | None = None,
+    tls: str | PathLike[str] | None = None,
+    interrupt: Interrupt | None = None,
+) -> Server:
+    """Connects to a server that ``oboro serve`` runs.
+
+    Args:
+        url: its address, ``https://host:port``, or ``http://`` on this machine only.
+        token: the token that it wants, if it wants one.
+        tls: a file of certificates in PEM that vouch for it, instead of those that the system
+            trusts.
+        interrupt: ends the call from another thread.
+
+    Raises:
+        InputError: an address or certificates that cannot be used.
+        ConnectionFailed: nobody answers there.
+
+    >>> server = oboro.connect("https://miner:7171", token=token)  # doctest: +SKIP
+    """
+    return Server(_oboro.Server.connect(url, token=token, tls=tls, interrupt=interrupt))
+
+
+def local(*, threads: int | None = None, memory: int | None = None) -> LocalServer:
+    """Starts a server within this process, for data that need not leave it.
+
+    Args:
+        threads: threads that count; by default as many as there are processors.
+        memory: bytes that the server may hold in memory; by default all that it uses stays there.
+
+    Raises:
+        InputError: a number that is not possible.
+        ServerError: too many threads, or too little memory.
+        StorageError: no room for temporary files.
+
+    >>> with oboro.local() as server:
+    ...     server.datasets()
+    []
+    """
+    if threads is not None and threads < 1:
+        raise InputError(f"a server cannot count on {threads} threads; give it one at least")
+    if memory is not None and memory < 0:
+        raise InputError(f"a server cannot hold {memory} bytes; give it more, or leave memory out")
+    return LocalServer(_oboro.Server.local(threads=threads, memory=memory))
+
+
+def _name_of(encrypted: Encrypted) -> str:
+    """The name of the directory, without ``.oboro``, if there is one that stays."""
+    if encrypted.path is None:
+        return f"dataset-{secrets.token_hex(8)}"
+    return Path(encrypted.path).name.removesuffix(".oboro")

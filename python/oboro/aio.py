@@ -1,0 +1,220 @@
+"""The same calls for asyncio: each waits on a thread of its own, and a cancelled one is ended.
+
+>>> async with await oboro.aio.connect("http://127.0.0.1:7171") as server:  # doctest: +SKIP
+...     dataset = await server.upload(encrypted)
+...     found = await dataset.apriori(keys, min_support=0.1)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from os import PathLike
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
+
+import pandas as pd
+
+from oboro import _server
+from oboro._oboro import Encrypted, Interrupt, Keys
+from oboro._server import Answers, DatasetInfo
+from oboro.genome import Found, Panel, Reference
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Returned = TypeVar("Returned")
+
+_THREADS = ThreadPoolExecutor(max_workers=64, thread_name_prefix="oboro-aio")
+
+
+async def _on_a_thread(call: Callable[..., Returned]) -> Returned:
+    """What ``call(interrupt=...)`` returns. If the task is cancelled, waits for the call to end."""
+    interrupt = Interrupt()
+    work = _THREADS.submit(call, interrupt=interrupt)
+    returned = asyncio.wrap_future(work)
+    try:
+        return await asyncio.shield(returned)
+    except asyncio.CancelledError:
+        if not work.cancel():
+            interrupt.set()
+        while not returned.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([returned])
+        # Nobody is left to hear how it ended.
+        with suppress(asyncio.CancelledError):
+            returned.exception()
+        raise
+
+
+class AsyncServer:
+    """A :class:`oboro.Server` whose methods are awaited."""
+
+    def __init__(self, server: _server.Server) -> None:
+        self._server = server
+
+    @property
+    def url(self) -> str:
+        """The address as it was given."""
+        return self._server.url
+
+    async def upload(
+        self, encrypted: Encrypted, name: str | None = None, *, progress: bool | None = None
+    ) -> AsyncDataset:
+        """See :meth:`oboro.Server.upload`."""
+        call = partial(self._server.upload, encrypted, name, progress=progress)
+        return AsyncDataset(await _on_a_thread(call))
+
+    async def datasets(self) -> list[DatasetInfo]:
+        """See :meth:`oboro.Server.datasets`."""
+        return await _on_a_thread(self._server.datasets)
+
+    async def dataset(self, name: str, encrypted: Encrypted) -> AsyncDataset:
+        """See :meth:`oboro.Server.dataset`."""
+        return AsyncDataset(await _on_a_thread(partial(self._server.dataset, name, encrypted)))
+
+    async def delete(self, name: str) -> None:
+        """See :meth:`oboro.Server.delete`."""
+        await _on_a_thread(partial(self._server.delete, name))
+
+    async def genomes(self) -> list[AsyncPanel | AsyncReference]:
+        """See :meth:`oboro.Server.genomes`."""
+        return [
+            AsyncPanel(it) if isinstance(it, Panel) else AsyncReference(it)
+            for it in await _on_a_thread(self._server.genomes)
+        ]
+
+    async def panel(self, name: str) -> AsyncPanel:
+        """See :meth:`oboro.Server.panel`."""
+        return AsyncPanel(await _on_a_thread(partial(self._server.panel, name)))
+
+    async def reference(self, name: str) -> AsyncReference:
+        """See :meth:`oboro.Server.reference`."""
+        return AsyncReference(await _on_a_thread(partial(self._server.reference, name)))
+
+    async def close(self) -> None:
+        """See :meth:`oboro.Server.close`."""
+        await asyncio.to_thread(self._server.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"AsyncServer({self._server!r})"
+
+
+class AsyncDataset:
+    """A :class:`oboro.Dataset` whose methods are awaited."""
+
+    def __init__(self, dataset: _server.Dataset) -> None:
+        self._dataset = dataset
+
+    @property
+    def name(self) -> str:
+        """The name on the server."""
+        return self._dataset.name
+
+    async def apriori(
+        self,
+        keys: Keys,
+        min_support: float = 0.5,
+        max_len: int | None = None,
+        use_colnames: bool = False,
+        *,
+        answers: Answers = "auto",
+        verbose: int = 0,
+        progress: bool | None = None,
+    ) -> pd.DataFrame:
+        """See :meth:`oboro.Dataset.apriori`."""
+        call = partial(
+            self._dataset.apriori,
+            keys,
+            min_support,
+            max_len,
+            use_colnames,
+            answers=answers,
+            verbose=verbose,
+            progress=progress,
+        )
+        return await _on_a_thread(call)
+
+    def __repr__(self) -> str:
+        return f"AsyncDataset({self._dataset!r})"
+
+
+@dataclass(frozen=True)
+class AsyncPanel:
+    """A :class:`oboro.genome.Panel` whose methods are awaited."""
+
+    panel: Panel
+
+    async def query(
+        self,
+        position: int,
+        alleles: str | Iterable[int | None] | None = None,
+        *,
+        sequence: str | None = None,
+        chromosome: str | None = None,
+        within: int = 0,
+        longest: bool = False,
+        count: bool = False,
+        decoys: int = 0,
+        progress: bool | None = None,
+    ) -> Found:
+        """See :meth:`oboro.genome.Panel.query`."""
+        call = partial(
+            self.panel.query,
+            position,
+            alleles,
+            sequence=sequence,
+            chromosome=chromosome,
+            within=within,
+            longest=longest,
+            count=count,
+            decoys=decoys,
+            progress=progress,
+        )
+        return await _on_a_thread(call)
+
+
+@dataclass(frozen=True)
+class AsyncReference:
+    """A :class:`oboro.genome.Reference` whose methods are awaited."""
+
+    reference: Reference
+
+    async def find(
+        self,
+        pattern: str,
+        *,
+        within: int = 0,
+        count: bool = False,
+        progress: bool | None = None,
+    ) -> Found:
+        """See :meth:`oboro.genome.Reference.find`."""
+        find = partial(self.reference.find, pattern, within=within, count=count)
+        return await _on_a_thread(partial(find, progress=progress))
+
+
+async def connect(
+    url: str, *, token: str | None = None, tls: str | PathLike[str] | None = None
+) -> AsyncServer:
+    """See :func:`oboro.connect`."""
+    return AsyncServer(await _on_a_thread(partial(_server.connect, url, token=token, tls=tls)))
+
+
+async def local(*, threads: int | None = None, memory: int | None = None) -> AsyncServer:
+    """See :func:`oboro.local`."""
+    return AsyncServer(await asyncio.to_thread(_server.local, threads=threads, memory=memory))

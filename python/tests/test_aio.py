@@ -1,0 +1,64 @@
+"""The calls for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pandas as pd
+import pytest
+from mlxtend.frequent_patterns import apriori
+from pandas.testing import assert_frame_equal
+
+import oboro
+from conftest import Encrypt, Serving, random_frame
+from oboro.errors import InputError
+
+
+def test_what_is_awaited_is_what_is_returned(encrypt: Encrypt) -> None:
+    keys = oboro.Keys.generate()
+    frames = [random_frame(100, 6, seed) for seed in range(3)]
+    encrypted = [encrypt(frame, keys) for frame in frames]
+
+    async def upload_and_mine(server: oboro.aio.AsyncServer, number: int) -> pd.DataFrame:
+        dataset = await server.upload(encrypted[number], str(number))
+        return await dataset.apriori(keys, 0.2)
+
+    async def main() -> list[pd.DataFrame]:
+        async with await oboro.aio.local() as server:
+            calls = [upload_and_mine(server, number) for number in range(3)]
+            found = await asyncio.gather(*calls)
+            assert [info.name for info in await server.datasets()] == ["0", "1", "2"]
+            again = await (await server.dataset("1", encrypted[1])).apriori(keys, 0.2)
+            assert_frame_equal(again, found[1])
+            await server.delete("0")
+            with pytest.raises(InputError, match="no dataset '0'"):
+                await server.dataset("0", encrypted[0])
+            return found
+
+    for frame, found in zip(frames, asyncio.run(main()), strict=True):
+        assert_frame_equal(found, apriori(frame, min_support=0.2, max_len=4))
+
+
+@pytest.mark.timeout(60)
+def test_a_cancelled_call_is_ended_and_the_next_succeeds(
+    encrypt: Encrypt, serving: Serving, under_way: threading.Event
+) -> None:
+    keys = oboro.Keys.generate()
+    frame = random_frame(100, 6)
+    encrypted = encrypt(frame, keys)
+
+    async def main() -> pd.DataFrame:
+        server = await oboro.aio.connect(serving.url)
+        dataset = await server.upload(encrypted)
+        serving.freeze()
+        under_way.clear()
+        mining = asyncio.create_task(dataset.apriori(keys, 0.2))
+        await asyncio.to_thread(under_way.wait)
+        mining.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await mining
+        serving.thaw()
+        return await dataset.apriori(keys, 0.2)
+
+    assert_frame_equal(asyncio.run(main()), apriori(frame, min_support=0.2, max_len=4))
