@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 from oboro import aio, errors
-from oboro._oboro import Encrypted, Interrupt, Keys, __version__
+from oboro._encrypt import Encrypted, encrypt
+from oboro._oboro import Interrupt, Keys, __version__
 from oboro._server import Dataset, DatasetInfo, LocalServer, Server, connect, local
 from oboro.frequent_patterns import apriori, association_rules
 
@@ -22,6 +23,7 @@ __all__ = [
     "__version__",
     "aio",
     "connect",
+    "encrypt",
     "apriori",
     "association_rules",
     "errors",

@@ -7,14 +7,14 @@ import secrets
 import weakref
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import pandas as pd
 
 from oboro import _oboro
-from oboro._oboro import Encrypted, Interrupt, Keys
+from oboro._encrypt import Encrypted
+from oboro._oboro import Interrupt, Keys
 from oboro._progress import bar
 from oboro._results import frame, least_count
 from oboro.errors import DamagedError, InputError
@@ -89,7 +89,7 @@ class Server:
         """
         name = name or _name_of(encrypted)
         with bar("uploading", "B", progress) as tell:
-            self._native.upload(encrypted, name, progress=tell, interrupt=interrupt)
+            self._native.upload(encrypted._native, name, progress=tell, interrupt=interrupt)
         return Dataset(self, name, encrypted)
 
     def datasets(self, *, interrupt: Interrupt | None = None) -> list[DatasetInfo]:
@@ -318,7 +318,7 @@ class Dataset:
         with bar("counting", "B", progress) as tell:
             lengths, items, supports, levels = _oboro.mine(
                 self._server._native,
-                self._encrypted,
+                self._encrypted._native,
                 keys,
                 self._name,
                 min_support=least_count(min_support, transactions),
@@ -405,6 +405,6 @@ def local(*, threads: int | None = None, memory: int | None = None) -> LocalServ
 
 def _name_of(encrypted: Encrypted) -> str:
     """The name of the directory, without ``.oboro``, if there is one that stays."""
-    if encrypted.path is None:
+    if encrypted.temporary:
         return f"dataset-{secrets.token_hex(8)}"
-    return Path(encrypted.path).name.removesuffix(".oboro")
+    return encrypted.path.name.removesuffix(".oboro")

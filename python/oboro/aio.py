@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, TypeVar
 import pandas as pd
 
 from oboro import _server
-from oboro._oboro import Encrypted, Interrupt, Keys
+from oboro._encrypt import Encrypted
+from oboro._oboro import Interrupt, Keys
 from oboro._server import Answers, DatasetInfo
 from oboro.genome import Found, Panel, Reference
 

@@ -171,6 +171,18 @@ impl<'a> EncryptedCounter<'a> {
         }
     }
 
+    /// Numbers items in the owner's order, not in that of their names.
+    #[must_use]
+    pub fn in_owners_order(self) -> Self {
+        let record = self.dataset.record();
+        let columns = record.item_columns();
+        Self {
+            columns: record.order.iter().map(|&place| columns[place as usize]).collect(),
+            names: record.ordered_names().map(str::to_owned).collect(),
+            ..self
+        }
+    }
+
     /// Has levels answered this way.
     #[must_use]
     pub fn with_answers(self, answers: Answers) -> Self {

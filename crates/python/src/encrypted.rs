@@ -1,60 +1,140 @@
-//! An encrypted dataset at its owner.
+//! Encrypted datasets, as their owner has them.
 
+use crate::call::{self, Interrupt};
 use crate::errors::Failure;
 use crate::keys::Keys;
-use oboro_mining::Dataset;
+use crate::rows::{Rows, threads};
+use oboro_mining::{Dataset, Target};
 use pyo3::prelude::*;
+use pyo3::types::PyList;
+use std::env::temp_dir;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// An encrypted dataset. It holds the key that it was encrypted with: it is not pickled or printed.
+/// An encrypted dataset with the key to it, which is why it is neither pickled nor printed.
 #[pyclass(frozen, module = "oboro._oboro")]
-pub struct Encrypted {
-    dataset: Arc<Dataset>,
-}
+pub struct Encrypted(Mutex<Arc<Dataset>>);
 
 impl Encrypted {
-    /// The dataset, for work on another thread.
+    /// Its newest version, for work on another thread.
     pub fn dataset(&self) -> Arc<Dataset> {
-        Arc::clone(&self.dataset)
+        let newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&newest)
+    }
+}
+
+impl From<Dataset> for Encrypted {
+    fn from(dataset: Dataset) -> Self {
+        Self(Mutex::new(Arc::new(dataset)))
     }
 }
 
 #[pymethods]
 impl Encrypted {
-    /// Opens the directory that `oboro encrypt` wrote.
+    /// Encrypts rows into a new directory at `path`, or into a temporary one.
+    #[staticmethod]
+    #[pyo3(signature = (
+        rows, keys, *, max_len, check_columns = 0, path = None, threads = None, progress = None, interrupt = None
+    ))]
+    #[allow(clippy::too_many_arguments)]
+    fn create(
+        py: Python<'_>,
+        rows: &Rows,
+        keys: &Keys,
+        max_len: usize,
+        check_columns: usize,
+        path: Option<PathBuf>,
+        threads: Option<NonZeroUsize>,
+        progress: Option<Bound<'_, PyAny>>,
+        interrupt: Option<&Interrupt>,
+    ) -> PyResult<Self> {
+        let (rows, master) = (rows.take()?, keys.master());
+        let threads = self::threads(threads);
+        let dataset = call::run(py, progress, interrupt, |call| -> Result<_, Failure> {
+            let temporary = temp_dir();
+            let target = match &path {
+                Some(path) => Target::New(path),
+                None => Target::Temporary(&temporary),
+            };
+            let advance = |done, total| call.advance(done, total);
+            let dataset = Dataset::create(
+                rows,
+                &master,
+                target,
+                max_len,
+                check_columns,
+                threads,
+                &advance,
+            )?;
+            Ok(dataset)
+        })?;
+        Ok(dataset.into())
+    }
+
+    /// Opens a directory that `create` made at a path, with the key that it was encrypted with.
     #[staticmethod]
     fn open(py: Python<'_>, path: PathBuf, keys: &Keys) -> Result<Self, Failure> {
         let master = keys.master();
-        let dataset = py.detach(|| Dataset::open(&path, &master))?;
-        Ok(Self {
-            dataset: Arc::new(dataset),
-        })
+        Ok(py.detach(|| Dataset::open(&path, &master))?.into())
     }
 
-    /// The names of the items, in the order of their numbers.
+    /// Encrypts more transactions of the same items into it.
+    #[pyo3(signature = (rows, *, threads = None, progress = None, interrupt = None))]
+    fn append(
+        &self,
+        py: Python<'_>,
+        rows: &Rows,
+        threads: Option<NonZeroUsize>,
+        progress: Option<Bound<'_, PyAny>>,
+        interrupt: Option<&Interrupt>,
+    ) -> PyResult<()> {
+        let (rows, before) = (rows.take()?, self.dataset());
+        let threads = self::threads(threads);
+        let after = call::run(py, progress, interrupt, |call| -> Result<_, Failure> {
+            let advance = |done, total| call.advance(done, total);
+            Ok(before.append(rows, threads, &advance)?)
+        })?;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(after);
+        Ok(())
+    }
+
+    /// The items as their owner knows them, in the owner's order.
     #[getter]
-    fn columns(&self) -> Vec<String> {
-        let mut names = self.dataset.record().names.clone();
-        names.sort_by(|a, b| oboro_mining::transactions::compare_names(a, b));
-        names
+    fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let dataset = self.dataset();
+        let (record, names) = (dataset.record(), dataset.record().ordered_names());
+        match record.numbers {
+            true => {
+                let number = |name: &str| name.parse::<i64>().expect("checked with the record");
+                PyList::new(py, names.map(number))
+            }
+            false => PyList::new(py, names),
+        }
     }
 
-    /// The number of transactions.
     #[getter]
     fn transactions(&self) -> u64 {
-        self.dataset.record().transactions
+        self.dataset().record().transactions
     }
 
-    /// The longest itemsets that can be counted.
     #[getter]
     fn max_len(&self) -> u8 {
-        self.dataset.manifest().max_len
+        self.dataset().manifest().max_len
     }
 
-    /// Where it is.
+    #[getter]
+    fn check_columns(&self) -> usize {
+        self.dataset().record().checks.len()
+    }
+
+    #[getter]
+    fn stored_bytes(&self) -> u64 {
+        self.dataset().manifest().segment_bytes()
+    }
+
     #[getter]
     fn path(&self) -> PathBuf {
-        self.dataset.bundle().directory().to_owned()
+        self.dataset().bundle().directory().to_path_buf()
     }
 }

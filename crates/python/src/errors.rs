@@ -2,6 +2,7 @@
 
 use oboro_client::ClientError;
 use oboro_genome_panel::GenomeError;
+use oboro_mining::transactions::TransactionsError;
 use oboro_mining::{AprioriError, DatasetError, ItemsetsError, ReadError};
 use oboro_rlwe::KeyFileError;
 use oboro_server::ServeError;
@@ -119,6 +120,12 @@ impl From<DatasetError> for Failure {
 impl From<GenomeError> for Failure {
     fn from(error: GenomeError) -> Self {
         Self::of_kind(error.kind(), error.to_string())
+    }
+}
+
+impl From<TransactionsError> for Failure {
+    fn from(error: TransactionsError) -> Self {
+        Self::input(error)
     }
 }
 

@@ -10,6 +10,7 @@ mod errors;
 mod genome;
 mod keys;
 mod mine;
+mod rows;
 mod server;
 mod worker;
 
@@ -25,6 +26,8 @@ mod _oboro {
     use crate::keys::Keys;
     #[pymodule_export]
     use crate::mine::mine;
+    #[pymodule_export]
+    use crate::rows::Rows;
     #[pymodule_export]
     use crate::server::Server;
     #[pymodule_export]

@@ -4,7 +4,7 @@ use crate::call::{self, Interrupt};
 use crate::encrypted::Encrypted;
 use crate::errors::Failure;
 use crate::keys::Keys;
-use crate::server::{Server, thread_count};
+use crate::server::Server;
 use numpy::{IntoPyArray, PyArray1};
 use oboro_client::{Answers, EncryptedCounter, Level};
 use oboro_mining::{AprioriOptions, DatasetError, FrequentItemsets, MinSupport, apriori};
@@ -57,12 +57,13 @@ pub fn mine<'py>(
         .into());
     }
     let answers = parse(answers)?;
-    let threads = thread_count(threads);
+    let threads = crate::rows::threads(threads);
     let options = AprioriOptions::new(MinSupport::Count(min_support)).with_max_len(Some(max_len));
     let (frequent, levels) = call::run(py, progress, interrupt, |call| {
         let connection = connection.interrupted_by(call.interrupt());
         let received = Received::default();
         let mut counter = EncryptedCounter::new(&connection, &dataset, name, threads)
+            .in_owners_order()
             .with_answers(answers)
             .with_progress(|level, done, expected| {
                 let (done, expected) = received.add(level, done, expected);

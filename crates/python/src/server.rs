@@ -3,15 +3,16 @@
 use crate::call::{self, Call, Interrupt};
 use crate::encrypted::Encrypted;
 use crate::errors::Failure;
+use crate::rows::threads;
 use oboro_client::{Connection, upload};
 use oboro_server::{GenomeOptions, Limits, Local, Options};
-use oboro_store::Bundle;
+use oboro_store::{Bundle, Store};
 use pyo3::prelude::*;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
-use std::{fs, thread};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::fs;
 use tempfile::TempDir;
 
 /// What messages call a server that has no address.
@@ -97,10 +98,11 @@ impl Server {
         progress: Option<Bound<'_, PyAny>>,
         interrupt: Option<&Interrupt>,
     ) -> PyResult<(u64, u64)> {
-        let connection = self.connection()?;
         let dataset = encrypted.dataset();
-        call::run(py, progress, interrupt, |call| {
-            import(&connection, name, dataset.bundle(), call)
+        let (connection, store) = self.connection_and_store()?;
+        call::run(py, progress, interrupt, |call| match store {
+            Some(store) => import(&store, name, dataset.bundle()),
+            None => send(&connection, name, dataset.bundle(), call),
         })
     }
 
@@ -167,6 +169,17 @@ impl Server {
         }
     }
 
+    /// The same, and the store of a local server.
+    fn connection_and_store(&self) -> Result<(Connection, Option<Arc<Store>>), Failure> {
+        match &*self.link() {
+            Some(Link { connection, local }) => {
+                let store = local.as_ref().map(|(local, _)| local.store());
+                Ok((connection.clone(), store))
+            }
+            None => Err(Failure::closed()),
+        }
+    }
+
     /// Where a local server has its data.
     pub fn data(&self) -> Result<PathBuf, Failure> {
         match &*self.link() {
@@ -186,8 +199,14 @@ impl Server {
     }
 }
 
+/// Publishes a bundle in the store of a local server, where nothing has to be sent.
+fn import(store: &Store, name: &str, bundle: &Bundle) -> Result<(u64, u64), Failure> {
+    let published = store.import(name, bundle)?;
+    Ok((published.version, 0))
+}
+
 /// Publishes a bundle at the server; the version and the bytes that went there.
-fn import(
+fn send(
     connection: &Connection,
     name: &str,
     bundle: &Bundle,
@@ -211,13 +230,6 @@ fn certificates(path: &Path) -> Result<Vec<u8>, Failure> {
     })
 }
 
-/// As many threads as were asked for, or as there are processors.
-pub fn thread_count(wanted: Option<NonZeroUsize>) -> NonZeroUsize {
-    wanted
-        .or_else(|| thread::available_parallelism().ok())
-        .unwrap_or(NonZeroUsize::MIN)
-}
-
 fn options(data: &Path, wanted: Option<NonZeroUsize>, memory: Option<u64>) -> Options {
     let limits = Limits::default();
     Options {
@@ -225,7 +237,7 @@ fn options(data: &Path, wanted: Option<NonZeroUsize>, memory: Option<u64>) -> Op
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         tls: None,
         tokens: None,
-        threads: thread_count(wanted),
+        threads: threads(wanted),
         limits: Limits {
             queries_per_client: limits.queries,
             ..limits
