@@ -5,9 +5,9 @@ changing the import.
 >>> from oboro.frequent_patterns import apriori, association_rules
 >>> baskets = pd.DataFrame({"bread": [True, True, False], "milk": [True, True, True]})
 >>> itemsets = apriori(baskets, min_support=0.6, use_colnames=True)
->>> association_rules(itemsets, len(baskets))[["antecedents", "consequents", "confidence"]]
-  antecedents consequents  confidence
-0     (bread)      (milk)         1.0
+>>> rules = association_rules(itemsets)
+>>> [(set(rule.antecedents), set(rule.consequents)) for rule in rules.itertuples()]
+[({'bread'}, {'milk'})]
 """
 
 from __future__ import annotations
