@@ -39,5 +39,9 @@ class StorageError(OboroError, OSError):
     """A disk that is full or failing, or a file that something else uses."""
 
 
+class Interrupted(OboroError):
+    """A call that an `oboro.Interrupt` ended. Nothing of it counts."""
+
+
 class MissingExtraError(OboroError, ImportError):
     """A part of Oboro that needs packages which are not installed."""

@@ -1,6 +1,7 @@
 //! The exceptions of `oboro.errors`, with the sentences of the crates below.
 
 use oboro_client::ClientError;
+use oboro_mining::transactions::TransactionsError;
 use oboro_mining::{AprioriError, DatasetError, ItemsetsError, ReadError};
 use oboro_rlwe::KeyFileError;
 use oboro_server::ServeError;
@@ -20,6 +21,7 @@ mod python {
     import_exception!(oboro.errors, DamagedError);
     import_exception!(oboro.errors, FalseAnswerError);
     import_exception!(oboro.errors, StorageError);
+    import_exception!(oboro.errors, Interrupted);
 }
 
 /// An error on its way to Python, in the class that says what kind it is.
@@ -80,12 +82,19 @@ impl From<DatasetError> for Failure {
             DatasetError::Encrypt(_) | DatasetError::Randomness(_) => {
                 python::OboroError::new_err(sentence)
             }
+            DatasetError::Interrupted => python::Interrupted::new_err(sentence),
             DatasetError::Plan(_)
             | DatasetError::UnknownItems { .. }
             | DatasetError::MaxLen(_)
             | DatasetError::CheckColumns { .. }
             | DatasetError::Nothing { .. } => python::InputError::new_err(sentence),
         })
+    }
+}
+
+impl From<TransactionsError> for Failure {
+    fn from(error: TransactionsError) -> Self {
+        Self::input(error)
     }
 }
 

@@ -5,15 +5,21 @@
 //! this module; `_oboro.pyi` there says what they find. Long calls are [`call::run`].
 
 mod call;
+mod encrypted;
 mod errors;
 mod keys;
+mod rows;
 
 #[pyo3::pymodule]
 mod _oboro {
     #[pymodule_export]
     use crate::call::Interrupt;
     #[pymodule_export]
+    use crate::encrypted::Encrypted;
+    #[pymodule_export]
     use crate::keys::Keys;
+    #[pymodule_export]
+    use crate::rows::Rows;
 
     use pyo3::prelude::*;
 

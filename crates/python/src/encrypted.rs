@@ -1,0 +1,140 @@
+//! Encrypted datasets, as their owner has them.
+
+use crate::call::{self, Interrupt};
+use crate::errors::Failure;
+use crate::keys::Keys;
+use crate::rows::{Rows, threads};
+use oboro_mining::{Dataset, Target};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use std::env::temp_dir;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// An encrypted dataset with the key to it, which is why it is neither pickled nor printed.
+#[pyclass(frozen, module = "oboro._oboro")]
+pub struct Encrypted(Mutex<Arc<Dataset>>);
+
+impl Encrypted {
+    /// Its newest version, for work on another thread.
+    pub fn dataset(&self) -> Arc<Dataset> {
+        let newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&newest)
+    }
+}
+
+impl From<Dataset> for Encrypted {
+    fn from(dataset: Dataset) -> Self {
+        Self(Mutex::new(Arc::new(dataset)))
+    }
+}
+
+#[pymethods]
+impl Encrypted {
+    /// Encrypts rows into a new directory at `path`, or into a temporary one.
+    #[staticmethod]
+    #[pyo3(signature = (
+        rows, keys, *, max_len, check_columns = 0, path = None, threads = None, progress = None, interrupt = None
+    ))]
+    #[allow(clippy::too_many_arguments)]
+    fn create(
+        py: Python<'_>,
+        rows: &Rows,
+        keys: &Keys,
+        max_len: usize,
+        check_columns: usize,
+        path: Option<PathBuf>,
+        threads: Option<NonZeroUsize>,
+        progress: Option<Bound<'_, PyAny>>,
+        interrupt: Option<&Interrupt>,
+    ) -> PyResult<Self> {
+        let (rows, master) = (rows.take()?, keys.master());
+        let threads = self::threads(threads);
+        let dataset = call::run(py, progress, interrupt, |call| -> Result<_, Failure> {
+            let temporary = temp_dir();
+            let target = match &path {
+                Some(path) => Target::New(path),
+                None => Target::Temporary(&temporary),
+            };
+            let advance = |done, total| call.advance(done, total);
+            let dataset = Dataset::create(
+                rows,
+                &master,
+                target,
+                max_len,
+                check_columns,
+                threads,
+                &advance,
+            )?;
+            Ok(dataset)
+        })?;
+        Ok(dataset.into())
+    }
+
+    /// Opens a directory that `create` made at a path, with the key that it was encrypted with.
+    #[staticmethod]
+    fn open(py: Python<'_>, path: PathBuf, keys: &Keys) -> Result<Self, Failure> {
+        let master = keys.master();
+        Ok(py.detach(|| Dataset::open(&path, &master))?.into())
+    }
+
+    /// Encrypts more transactions of the same items into it.
+    #[pyo3(signature = (rows, *, threads = None, progress = None, interrupt = None))]
+    fn append(
+        &self,
+        py: Python<'_>,
+        rows: &Rows,
+        threads: Option<NonZeroUsize>,
+        progress: Option<Bound<'_, PyAny>>,
+        interrupt: Option<&Interrupt>,
+    ) -> PyResult<()> {
+        let (rows, before) = (rows.take()?, self.dataset());
+        let threads = self::threads(threads);
+        let after = call::run(py, progress, interrupt, |call| -> Result<_, Failure> {
+            let advance = |done, total| call.advance(done, total);
+            Ok(before.append(rows, threads, &advance)?)
+        })?;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(after);
+        Ok(())
+    }
+
+    /// The items as their owner knows them, in the owner's order.
+    #[getter]
+    fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let dataset = self.dataset();
+        let (record, names) = (dataset.record(), dataset.record().ordered_names());
+        match record.numbers {
+            true => {
+                let number = |name: &str| name.parse::<i64>().expect("checked with the record");
+                PyList::new(py, names.map(number))
+            }
+            false => PyList::new(py, names),
+        }
+    }
+
+    #[getter]
+    fn transactions(&self) -> u64 {
+        self.dataset().record().transactions
+    }
+
+    #[getter]
+    fn max_len(&self) -> u8 {
+        self.dataset().manifest().max_len
+    }
+
+    #[getter]
+    fn check_columns(&self) -> usize {
+        self.dataset().record().checks.len()
+    }
+
+    #[getter]
+    fn stored_bytes(&self) -> u64 {
+        self.dataset().manifest().segment_bytes()
+    }
+
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.dataset().bundle().directory().to_path_buf()
+    }
+}

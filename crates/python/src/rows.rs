@@ -1,0 +1,357 @@
+//! The owner's data on its way to encryption: columns in whatever form they have, baskets, files.
+
+use crate::errors::Failure;
+use numpy::PyReadonlyArray1;
+use numpy::ndarray::{ArrayView1, s};
+use oboro_mining::transactions::TransactionsError;
+use oboro_mining::{
+    Cells, Format, MinSupport, Shuffled, Shuffling, Transactions, TransactionsBuilder, read_path,
+};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyString};
+use std::cmp::Ordering;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// Transactions in random order, as bits: columns are added, then they are encrypted, once.
+#[pyclass(frozen, module = "oboro._oboro")]
+pub struct Rows {
+    state: Mutex<State>,
+    numbers: bool,
+}
+
+enum State {
+    Open(Shuffling),
+    Complete(Shuffled),
+    Encrypted,
+}
+
+/// As many threads as were asked for, else as many as there are processors for this process.
+pub fn threads(asked: Option<NonZeroUsize>) -> NonZeroUsize {
+    asked.unwrap_or_else(|| thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
+}
+
+impl Rows {
+    fn of(transactions: &Transactions, numbers: bool) -> Result<Self, TransactionsError> {
+        Ok(Self {
+            state: Mutex::new(State::Complete(Shuffled::of(transactions)?)),
+            numbers,
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is to be encrypted; these rows have it no more.
+    pub fn take(&self) -> Result<Shuffled, Failure> {
+        let rows = match std::mem::replace(&mut *self.state(), State::Encrypted) {
+            State::Open(rows) => rows.finish()?,
+            State::Complete(rows) => rows,
+            State::Encrypted => {
+                return Err(Failure::input(
+                    "these rows were encrypted, and their order must not be used again; read the data anew",
+                ));
+            }
+        };
+        Ok(match self.numbers {
+            true => rows.with_numbers(),
+            false => rows,
+        })
+    }
+
+    fn push<C: Cells>(&self, names: Vec<String>, columns: &[C]) -> Result<(), Failure> {
+        if names.len() != columns.len() {
+            let (names, columns) = (names.len(), columns.len());
+            return Err(Failure::input(format!(
+                "there are {columns} columns and {names} names; give each column one"
+            )));
+        }
+        match &mut *self.state() {
+            State::Open(rows) => {
+                let columns: Vec<_> = columns.iter().map(|column| column as &dyn Cells).collect();
+                rows.push(names, &columns);
+                Ok(())
+            }
+            _ => Err(Failure::input(
+                "these rows are complete; give all columns before they are used",
+            )),
+        }
+    }
+
+    fn transactions(&self) -> usize {
+        match &*self.state() {
+            State::Open(rows) => rows.transactions(),
+            State::Complete(rows) => rows.len(),
+            State::Encrypted => 0,
+        }
+    }
+
+    fn check_length(&self, name: &str, length: usize) -> Result<(), Failure> {
+        match self.transactions() {
+            transactions if transactions == length => Ok(()),
+            transactions => Err(Failure::input(format!(
+                "column {name:?} has {length} values where there are {transactions} transactions"
+            ))),
+        }
+    }
+}
+
+/// A byte for each transaction, not 0 if it contains the item.
+struct Bytes<'a>(ArrayView1<'a, u8>);
+
+impl Cells for Bytes<'_> {
+    fn mark(&self, rows: Range<usize>, bit: u32, bytes: &mut [u8]) {
+        let mark = |(byte, &cell): (&mut u8, &u8)| *byte |= u8::from(cell != 0) << bit;
+        match self.0.as_slice() {
+            Some(cells) => bytes.iter_mut().zip(&cells[rows]).for_each(mark),
+            None => bytes.iter_mut().zip(self.0.slice(s![rows])).for_each(mark),
+        }
+    }
+}
+
+/// A bit for each transaction, lowest first, from a bit on.
+struct Bits<'a> {
+    bytes: ArrayView1<'a, u8>,
+    first: usize,
+}
+
+impl Cells for Bits<'_> {
+    fn mark(&self, rows: Range<usize>, bit: u32, bytes: &mut [u8]) {
+        for (byte, row) in bytes.iter_mut().zip(rows) {
+            let at = self.first + row;
+            *byte |= (self.bytes[at / 8] >> (at % 8) & 1) << bit;
+        }
+    }
+}
+
+/// The transactions that contain the item, strictly ascending.
+struct Holders<'a>(&'a [u32]);
+
+impl Cells for Holders<'_> {
+    fn mark(&self, rows: Range<usize>, bit: u32, bytes: &mut [u8]) {
+        let before = |end: usize| self.0.partition_point(|&row| (row as usize) < end);
+        for &row in &self.0[before(rows.start)..before(rows.end)] {
+            bytes[row as usize - rows.start] |= 1 << bit;
+        }
+    }
+}
+
+#[pymethods]
+impl Rows {
+    /// So many transactions; `numbers` if the names of items will be the digits of whole numbers.
+    #[new]
+    #[pyo3(signature = (transactions, *, numbers = false, threads = None))]
+    fn new(
+        py: Python<'_>,
+        transactions: usize,
+        numbers: bool,
+        threads: Option<NonZeroUsize>,
+    ) -> Result<Self, Failure> {
+        let threads = self::threads(threads);
+        let rows = py.detach(|| Shuffled::begin(transactions, threads))?;
+        Ok(Self {
+            state: Mutex::new(State::Open(rows)),
+            numbers,
+        })
+    }
+
+    /// Adds columns of a byte for each transaction, not 0 if it contains the item; any strides.
+    fn push_bytes(
+        &self,
+        py: Python<'_>,
+        names: Vec<String>,
+        columns: Vec<PyReadonlyArray1<'_, u8>>,
+    ) -> Result<(), Failure> {
+        let columns: Vec<_> = columns.iter().map(|column| column.as_array()).collect();
+        for (name, column) in names.iter().zip(&columns) {
+            self.check_length(name, column.len())?;
+        }
+        let columns: Vec<_> = columns.into_iter().map(Bytes).collect();
+        py.detach(|| self.push(names, &columns))
+    }
+
+    /// Adds columns of a bit for each transaction, lowest first: each in an array of bytes, from a bit on.
+    fn push_bits(
+        &self,
+        py: Python<'_>,
+        names: Vec<String>,
+        columns: Vec<(PyReadonlyArray1<'_, u8>, usize)>,
+    ) -> Result<(), Failure> {
+        let columns: Vec<_> = columns
+            .iter()
+            .map(|(bytes, first)| Bits {
+                bytes: bytes.as_array(),
+                first: *first,
+            })
+            .collect();
+        for (name, column) in names.iter().zip(&columns) {
+            let there = (8 * column.bytes.len()).saturating_sub(column.first);
+            self.check_length(name, there.min(self.transactions()))?;
+        }
+        py.detach(|| self.push(names, &columns))
+    }
+
+    /// Adds columns by the transactions that contain the item, strictly ascending, numbered from 0.
+    fn push_holders(
+        &self,
+        py: Python<'_>,
+        names: Vec<String>,
+        columns: Vec<PyReadonlyArray1<'_, u32>>,
+    ) -> Result<(), Failure> {
+        let rows = |column| PyReadonlyArray1::as_slice(column);
+        let columns: Vec<&[u32]> = columns
+            .iter()
+            .map(rows)
+            .collect::<Result<_, _>>()
+            .map_err(|_| Failure::input("the numbers of transactions must lie side by side"))?;
+        let transactions = self.transactions();
+        for (name, column) in names.iter().zip(&columns) {
+            let ascending = column.windows(2).all(|pair| pair[0] < pair[1]);
+            if !ascending
+                || column
+                    .last()
+                    .is_some_and(|&row| row as usize >= transactions)
+            {
+                return Err(Failure::input(format!(
+                    "column {name:?} is given by numbers that are not ascending or not below {transactions}"
+                )));
+            }
+        }
+        let columns: Vec<_> = columns.into_iter().map(Holders).collect();
+        py.detach(|| self.push(names, &columns))
+    }
+
+    /// Baskets of items that are all text or all whole numbers, which are the columns in ascending order.
+    #[staticmethod]
+    fn from_baskets(py: Python<'_>, baskets: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let mut builder = TransactionsBuilder::new();
+        let mut kind = None;
+        for (number, basket) in baskets.try_iter()?.enumerate() {
+            py.check_signals()?;
+            let numbers = basket_items(&basket?, number, &mut builder, &mut kind)?;
+            builder.push(numbers).map_err(Failure::from)?;
+        }
+        let numbers = kind == Some(Kind::Number);
+        let rows = py.detach(|| {
+            let transactions = builder.finish();
+            let sorted = match numbers {
+                true => transactions.sorted_by(compare_numbers),
+                false => transactions.sorted_by(str::cmp),
+            };
+            Self::of(&sorted, numbers)
+        });
+        Ok(rows.map_err(Failure::from)?)
+    }
+
+    /// Reads a file of transactions, plain or packed with gzip or zstd.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, format = "auto"))]
+    fn read(py: Python<'_>, path: PathBuf, format: &str) -> Result<Self, Failure> {
+        let format: Format = format.parse().map_err(|error| Failure::input(error))?;
+        py.detach(|| Ok(Self::of(&read_path(&path, format)?, false)?))
+    }
+
+    /// Drops items below a minimum support: a fraction of all transactions, or a number of them.
+    fn restrict(&self, min_support: Bound<'_, PyAny>) -> PyResult<()> {
+        let min_support = min_support_of(&min_support)?;
+        let rows = self.take()?.restrict(min_support);
+        *self.state() = State::Complete(rows);
+        Ok(())
+    }
+
+    /// For each item, in order, the number of transactions that contain it.
+    fn supports(&self, py: Python<'_>) -> Result<Vec<u64>, Failure> {
+        py.detach(|| {
+            let rows = self.take()?;
+            let supports = rows.supports();
+            *self.state() = State::Complete(rows);
+            Ok(supports)
+        })
+    }
+
+    /// The names of the items, in order.
+    #[getter]
+    fn names(&self) -> Result<Vec<String>, Failure> {
+        let rows = self.take()?;
+        let names = rows.names().to_vec();
+        *self.state() = State::Complete(rows);
+        Ok(names)
+    }
+
+    fn __len__(&self) -> usize {
+        self.transactions()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Rows({} transactions)", self.transactions())
+    }
+}
+
+/// What the items of all baskets are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Number,
+}
+
+/// The numbers of a basket's items, which are all of one kind, that of the first of all.
+fn basket_items(
+    basket: &Bound<'_, PyAny>,
+    number: usize,
+    builder: &mut TransactionsBuilder,
+    kind: &mut Option<Kind>,
+) -> PyResult<Vec<u32>> {
+    let refused = |what: &str| Failure::input(format!("basket {number} {what}"));
+    if basket.is_instance_of::<PyString>() {
+        return Err(refused("is text; give each basket as a list of its items").into());
+    }
+    let items = basket
+        .try_iter()
+        .map_err(|_| refused("is no list of items; give each basket as one"))?;
+    let mut numbers = Vec::new();
+    for item in items {
+        let item = item?;
+        let (name, its_kind) = item_name(&item).ok_or_else(|| {
+            refused("has an item that is neither text nor a whole number of 64 bits; drop it or make it text")
+        })?;
+        if *kind.get_or_insert(its_kind) != its_kind {
+            return Err(refused(
+                "mixes items that are text with items that are numbers; make all of them text",
+            )
+            .into());
+        }
+        numbers.push(builder.item(&name).map_err(Failure::from)?);
+    }
+    Ok(numbers)
+}
+
+fn item_name(item: &Bound<'_, PyAny>) -> Option<(String, Kind)> {
+    if let Ok(text) = item.cast::<PyString>() {
+        return Some((text.extract().ok()?, Kind::Text));
+    }
+    if item.is_instance_of::<PyBool>() {
+        return None;
+    }
+    let number: i64 = item.extract().ok()?;
+    Some((number.to_string(), Kind::Number))
+}
+
+fn compare_numbers(a: &str, b: &str) -> Ordering {
+    let value = |name: &str| name.parse::<i64>().ok();
+    value(a).cmp(&value(b))
+}
+
+/// A minimum support as Python gives it: a float is a fraction, an int a number of transactions.
+fn min_support_of(given: &Bound<'_, PyAny>) -> PyResult<MinSupport> {
+    let min_support = match given.extract::<u64>() {
+        Ok(count) if !given.is_instance_of::<PyBool>() => MinSupport::Count(count),
+        _ => MinSupport::Fraction(given.extract()?),
+    };
+    Ok(min_support
+        .validated()
+        .map_err(|error| Failure::input(error))?)
+}

@@ -1,0 +1,166 @@
+"""Encryption of transactions, and encrypted datasets."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from oboro import _frames, _oboro, _progress
+from oboro._oboro import Interrupt, Keys
+from oboro.errors import InputError
+
+
+class Encrypted:
+    """An encrypted dataset, as `encrypt` makes it and `Encrypted.open` finds it again.
+
+    It holds the key to it, and so it is neither pickled nor sent anywhere; what `Server.upload`
+    sends is ciphertext. A temporary one, encrypted without a path, is removed from the disk when
+    nothing uses it any more.
+    """
+
+    def __init__(self, native: _oboro.Encrypted, temporary: bool) -> None:
+        self._native = native
+        self._temporary = temporary
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], keys: Keys) -> Encrypted:
+        """Opens a dataset that `encrypt`, or the command `oboro encrypt`, made at `path`.
+
+        Args:
+            path: its directory.
+            keys: the key that it was encrypted with.
+
+        Raises:
+            KeysError: another key.
+            DamagedError: files that are not what was written.
+            StorageError: nothing is at `path`.
+        """
+        return cls(_oboro.Encrypted.open(path, keys), temporary=False)
+
+    @property
+    def columns(self) -> list[str] | list[int]:
+        """The items, in the order of the columns that were encrypted."""
+        return self._native.columns
+
+    @property
+    def transactions(self) -> int:
+        """The number of transactions."""
+        return self._native.transactions
+
+    @property
+    def max_len(self) -> int:
+        """The length of the longest itemsets that can be counted."""
+        return self._native.max_len
+
+    @property
+    def check_columns(self) -> int:
+        """The number of columns planted to find out a server that answers wrongly."""
+        return self._native.check_columns
+
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes of ciphertext."""
+        return self._native.stored_bytes
+
+    @property
+    def path(self) -> Path:
+        """The directory that it is in."""
+        return Path(self._native.path)
+
+    def append(
+        self,
+        data: object,
+        *,
+        threads: int | None = None,
+        progress: bool | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> None:
+        """Encrypts more transactions of the same items. Upload the dataset again to count in them.
+
+        Args:
+            data: as of `encrypt`; columns in any order. Columns that it lacks are 0.
+            threads: how many threads encrypt; None for one a processor.
+            progress: whether to show a bar; None shows one on terminals and in notebooks.
+            interrupt: ends the call from another thread.
+
+        Raises:
+            InputError: an item that the dataset does not have. It stays as it was.
+        """
+        rows = _frames.rows(data, threads)
+        with _progress.bar("encrypting", "block", progress) as told:
+            self._native.append(rows, threads=threads, progress=told, interrupt=interrupt)
+
+    def __repr__(self) -> str:
+        where = "temporary" if self._temporary else str(self.path)
+        return (
+            f"Encrypted({self.transactions} transactions × {len(self.columns)} items, "
+            f"itemsets of up to {self.max_len}, {self.stored_bytes} bytes, {where})"
+        )
+
+
+def encrypt(
+    data: object,
+    keys: Keys,
+    *,
+    max_len: int = 4,
+    check_columns: int = 0,
+    min_item_support: float | None = None,
+    path: str | os.PathLike[str] | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+    interrupt: Interrupt | None = None,
+) -> Encrypted:
+    """Encrypts transactions. Items and transactions are shuffled before.
+
+    >>> import oboro
+    >>> keys = oboro.Keys.generate()
+    >>> enc = oboro.encrypt([["bread", "milk"], ["milk"]], keys, max_len=2)
+    >>> enc.columns, enc.transactions
+    (['bread', 'milk'], 2)
+
+    Args:
+        data: a table with a row for each transaction and a column for each item, of 0 and 1 or of
+            booleans (a DataFrame of pandas, dense or sparse, or of polars; a Table of pyarrow; a
+            sparse matrix of SciPy; a 2-D array of NumPy); an iterable of baskets, each the items of
+            a transaction, text or whole numbers; or the path of a file: Parquet (with pyarrow),
+            CSV, or the numbers of FIMI's data sets, plain or packed with gzip or zstd.
+        keys: what it will take to read any answer.
+        max_len: the length of the longest itemsets that will be counted, 1 to 16; longer ones need
+            larger ciphertexts. It is never more than there are items.
+        check_columns: plants so many columns, 0 or from `max_len` to 16, with which wrong answers
+            of a server are noticed.
+        min_item_support: leaves out the items below it: a float is a fraction of the transactions,
+            an int a number of them.
+        path: a directory to make, which stays; None for a temporary one.
+        threads: how many threads encrypt; None for one a processor.
+        progress: whether to show a bar; None shows one on terminals and in notebooks.
+        interrupt: ends the call from another thread.
+
+    Returns:
+        The encrypted dataset.
+
+    Raises:
+        InputError: data or arguments that cannot be used; the sentence says which and why.
+        MissingExtraError: a Parquet file, and pyarrow is not installed.
+        StorageError: a disk that is full or fails. Nothing is left behind.
+        Interrupted: `interrupt` was set. Nothing is left behind.
+    """
+    rows = _frames.rows(data, threads)
+    if min_item_support is not None:
+        rows.restrict(min_item_support)
+        if not rows.names:
+            raise InputError(
+                f"no item has the minimum support {min_item_support}; give a lower one"
+            )
+    with _progress.bar("encrypting", "block", progress) as told:
+        native = _oboro.Encrypted.create(
+            rows,
+            keys,
+            max_len=max_len,
+            check_columns=check_columns,
+            path=path,
+            threads=threads,
+            progress=told,
+            interrupt=interrupt,
+        )
+    return Encrypted(native, temporary=path is None)

@@ -1,0 +1,149 @@
+"""Encryption leaves a whole dataset or nothing, and says what it made without names."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import oboro
+from oboro import errors
+
+
+@pytest.fixture(scope="module")
+def keys() -> oboro.Keys:
+    return oboro.Keys.generate()
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that temporary datasets are made in, empty."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+def frame(rows: int = 500) -> Any:
+    numbers = np.arange(rows)
+    return pd.DataFrame({f"by {n}": numbers % n == 0 for n in (7, 2, 30)})
+
+
+def test_a_kept_dataset_opens_with_its_key_in_the_order_of_its_columns(
+    tmp_path: Path, keys: oboro.Keys
+) -> None:
+    made = oboro.encrypt(frame(), keys, max_len=2, check_columns=3, path=tmp_path / "d")
+    assert made.path == tmp_path / "d"
+    opened = oboro.Encrypted.open(str(tmp_path / "d"), keys)
+    for enc in (made, opened):
+        assert enc.columns == ["by 7", "by 2", "by 30"]
+        assert (enc.transactions, enc.max_len, enc.check_columns) == (500, 2, 3)
+        files = (tmp_path / "d" / "segments").iterdir()
+        assert enc.stored_bytes == sum(file.stat().st_size for file in files)
+    with pytest.raises(errors.KeysError, match="give the right key file"):
+        oboro.Encrypted.open(tmp_path / "d", oboro.Keys.generate())
+    with pytest.raises(errors.InputError, match="exists already"):
+        oboro.encrypt(frame(), keys, path=tmp_path / "d")
+
+
+def test_a_temporary_dataset_is_removed_with_its_last_use(
+    temporary: Path, keys: oboro.Keys
+) -> None:
+    enc = oboro.encrypt(frame(), keys)
+    assert enc.path.parent == temporary
+    assert enc.path.stat().st_mode & 0o777 == 0o700
+    enc.append(frame(20))
+    assert (enc.transactions, enc.path.exists()) == (520, True)
+    del enc
+    gc.collect()
+    assert list(temporary.iterdir()) == []
+
+
+def test_appending_takes_columns_in_any_order_and_no_others(
+    tmp_path: Path, keys: oboro.Keys
+) -> None:
+    enc = oboro.encrypt(frame(), keys, path=tmp_path / "d")
+    enc.append(frame(30)[["by 30", "by 7"]])
+    assert (enc.transactions, enc.columns) == (530, ["by 7", "by 2", "by 30"])
+    with pytest.raises(errors.InputError, match='are not columns of this dataset, "new"'):
+        enc.append(frame(30).assign(new=1))
+    assert oboro.Encrypted.open(tmp_path / "d", keys).transactions == 530
+
+
+def test_numbers_stay_numbers(tmp_path: Path, keys: oboro.Keys) -> None:
+    labels = [5, -3, 10]
+    numbered = frame().set_axis(labels, axis=1)
+    assert oboro.encrypt(numbered, keys, path=tmp_path / "d").columns == labels
+    assert oboro.Encrypted.open(tmp_path / "d", keys).columns == labels
+    assert oboro.encrypt([[3, 1], [2]], keys).columns == [1, 2, 3]
+    assert oboro.encrypt([["3", "1"], ["2"]], keys).columns == ["1", "2", "3"]
+
+
+def test_rare_items_can_be_left_out(keys: oboro.Keys) -> None:
+    assert oboro.encrypt(frame(), keys, min_item_support=0.1).columns == ["by 7", "by 2"]
+    assert oboro.encrypt(frame(), keys, min_item_support=250).columns == ["by 2"]
+    with pytest.raises(errors.InputError, match=r"no item has the minimum support 0\.9"):
+        oboro.encrypt(frame(), keys, min_item_support=0.9)
+    with pytest.raises(errors.InputError, match="minimum support"):
+        oboro.encrypt(frame(), keys, min_item_support=1.5)
+
+
+@pytest.mark.parametrize(
+    ("max_len", "check_columns", "sentence"),
+    [
+        (0, 0, "a maximum itemset length of 0 is not possible"),
+        (17, 0, "choose 1 to 16"),
+        (3, 2, "2 check columns are not possible here"),
+    ],
+)
+def test_impossible_arguments_leave_nothing(
+    max_len: int, check_columns: int, sentence: str, temporary: Path, keys: oboro.Keys
+) -> None:
+    with pytest.raises(errors.InputError, match=sentence):
+        oboro.encrypt(frame(), keys, max_len=max_len, check_columns=check_columns)
+    assert list(temporary.iterdir()) == []
+
+
+def test_an_interrupt_leaves_nothing(temporary: Path, keys: oboro.Keys) -> None:
+    interrupt = oboro.Interrupt()
+    interrupt.set()
+    for path in (None, temporary / "kept"):
+        with pytest.raises(errors.Interrupted, match="nothing is left of it"):
+            oboro.encrypt(frame(), keys, path=path, interrupt=interrupt)
+        assert list(temporary.iterdir()) == []
+
+
+def test_rows_are_encrypted_once(keys: oboro.Keys) -> None:
+    rows = oboro._oboro.Rows.from_baskets([["a"]])
+    oboro._oboro.Encrypted.create(rows, keys, max_len=1)
+    with pytest.raises(errors.InputError, match="must not be used again"):
+        oboro._oboro.Encrypted.create(rows, keys, max_len=1)
+
+
+def test_a_bar_counts_blocks(keys: oboro.Keys, capsys: pytest.CaptureFixture[str]) -> None:
+    oboro.encrypt(frame(), keys, progress=True)
+    assert "3/3" in capsys.readouterr().err
+    oboro.encrypt(frame(), keys)
+    assert capsys.readouterr().err == ""
+
+
+def test_neither_names_nor_keys_are_printed_or_pickled(keys: oboro.Keys) -> None:
+    enc = oboro.encrypt(frame(), keys, max_len=2)
+    size = enc.stored_bytes
+    assert repr(enc) == (
+        f"Encrypted(500 transactions × 3 items, itemsets of up to 2, {size} bytes, temporary)"
+    )
+    assert "by 7" not in repr(enc._native)
+    with pytest.raises(TypeError):
+        pickle.dumps(enc)
+
+
+def test_the_temporary_folder_is_the_usual_one(temporary: Path, keys: oboro.Keys) -> None:
+    tempfile.tempdir = None
+    assert Path(tempfile.gettempdir()) == oboro.encrypt(frame(), keys).path.parent
