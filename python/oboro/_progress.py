@@ -23,7 +23,7 @@ def bar(description: str, unit: str, wanted: bool | None) -> Iterator[Progress]:
         What is to be called with what is done so far, and the total.
     """
     disable = None if wanted is None else not wanted
-    with tqdm(desc=description, unit=unit, unit_scale=True, disable=disable) as shown:
+    with tqdm(desc=description, unit=unit, unit_scale=unit == "B", disable=disable) as shown:
 
         def tell(done: int, total: int) -> None:
             shown.total = total or None

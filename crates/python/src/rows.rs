@@ -251,7 +251,7 @@ impl Rows {
     #[staticmethod]
     #[pyo3(signature = (path, *, format = "auto"))]
     fn read(py: Python<'_>, path: PathBuf, format: &str) -> Result<Self, Failure> {
-        let format: Format = format.parse().map_err(Failure::input)?;
+        let format: Format = format.parse().map_err(|error| Failure::input(error))?;
         py.detach(|| Ok(Self::of(&read_path(&path, format)?, false)?))
     }
 
@@ -353,5 +353,5 @@ fn min_support_of(given: &Bound<'_, PyAny>) -> PyResult<MinSupport> {
     };
     Ok(min_support
         .validated()
-        .map_err(Failure::input)?)
+        .map_err(|error| Failure::input(error))?)
 }
