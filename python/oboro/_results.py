@@ -54,9 +54,11 @@ def frame(
     Returns:
         The columns ``support``, a float64 fraction, and ``itemsets``, of frozensets.
     """
-    numbers = items.tolist()
-    named = iter(numbers if labels is None else [labels[number] for number in numbers])
-    itemsets = pd.Series(list(_itemsets(lengths, named)), dtype="object")
+    numbered = _itemsets(lengths, iter(items.tolist()))
+    if labels is not None:
+        # Out of a set of numbers, as mlxtend does: the order of rules follows from that of sets.
+        numbered = (frozenset([labels[number] for number in itemset]) for itemset in numbered)
+    itemsets = pd.Series(list(numbered), dtype="object")
     found: pd.DataFrame = pd.DataFrame({"support": supports / transactions, "itemsets": itemsets})
     return found
 

@@ -294,8 +294,8 @@ class Dataset:
         Args:
             keys: the key that the dataset was encrypted with.
             min_support: the fraction of transactions that makes an itemset frequent.
-            max_len: the longest itemsets to look for; by default as long as the dataset was
-                encrypted for.
+            max_len: the longest itemsets to look for; by default any, or as long as the dataset was
+                encrypted for if ``answers="moments"``.
             use_colnames: whether itemsets have the names of columns instead of their numbers.
             answers: what the server sends: ``"moments"`` of itemsets, encrypted ``"columns"`` that
                 are counted in here, or what takes fewer bytes.
@@ -322,7 +322,7 @@ class Dataset:
                 keys,
                 self._name,
                 min_support=least_count(min_support, transactions),
-                max_len=self._possible(max_len),
+                max_len=self._possible(max_len, answers),
                 answers=answers,
                 progress=tell,
                 interrupt=interrupt,
@@ -336,18 +336,20 @@ class Dataset:
                 print(f"{level['candidates']} candidates of length {level['level']}")
         return found
 
-    def _possible(self, max_len: int | None) -> int:
-        """The longest itemsets to look for, if the dataset was encrypted for them."""
-        longest = self._encrypted.max_len
+    def _possible(self, max_len: int | None, answers: Answers) -> int:
+        """The longest itemsets to look for. Columns answer for any, moments for those that the
+        dataset was encrypted for."""
+        items = len(self._encrypted.columns)
+        longest = min(self._encrypted.max_len, items) if answers == "moments" else items
         if max_len is None:
             return longest
         if max_len < 1:
             raise InputError(f"itemsets have at least one item, not {max_len}; raise max_len")
         # Itemsets cannot be longer than there are items, whatever was asked.
-        if longest < max_len and longest < len(self._encrypted.columns):
+        if longest < min(max_len, items):
             raise InputError(
                 f"the dataset was encrypted for itemsets of up to {longest}, not {max_len}; "
-                f"choose max_len={longest}, or encrypt it again with max_len={max_len}"
+                f"choose max_len={longest}, or answers='auto'"
             )
         return min(max_len, longest)
 

@@ -37,7 +37,7 @@ def test_what_is_awaited_is_what_is_returned(encrypt: Encrypt) -> None:
             return found
 
     for frame, found in zip(frames, asyncio.run(main()), strict=True):
-        assert_frame_equal(found, apriori(frame, min_support=0.2, max_len=4))
+        assert_frame_equal(found, apriori(frame, min_support=0.2))
 
 
 @pytest.mark.timeout(60)
@@ -61,4 +61,4 @@ def test_a_cancelled_call_is_ended_and_the_next_succeeds(
         serving.thaw()
         return await dataset.apriori(keys, 0.2)
 
-    assert_frame_equal(asyncio.run(main()), apriori(frame, min_support=0.2, max_len=4))
+    assert_frame_equal(asyncio.run(main()), apriori(frame, min_support=0.2))

@@ -84,7 +84,7 @@ def test_ctrl_c_ends_a_call_and_the_next_succeeds(
         hear("interrupted")
         serving.thaw()
         owner.stdin.write("\n")
-        hear("frame" if work == "upload" else str(len(apriori(frame, 0.2, max_len=4))))
+        hear("frame" if work == "upload" else str(len(apriori(frame, 0.2))))
     assert owner.returncode == 0
 
 
@@ -112,4 +112,4 @@ def test_other_threads_run_meanwhile_and_may_end_a_call(
     with pytest.raises(Interrupted):
         server.datasets(interrupt=interrupt)
     found = dataset.apriori(keys, 0.2)
-    assert_frame_equal(found, apriori(frame, min_support=0.2, max_len=4))
+    assert_frame_equal(found, apriori(frame, min_support=0.2))
