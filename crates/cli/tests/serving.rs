@@ -485,8 +485,17 @@ fn a_cluster_is_given_the_options_of_the_server() {
     let python = home.path("python");
     fs::set_permissions(&python, Permissions::from_mode(0o755)).unwrap();
     home.set("OBORO_PYTHON", python.to_str().unwrap());
-    let said = home.done("serve --ray 10.0.0.1:6379 --data a,b --memory 1GiB --threads 3 --max-queries 7");
-    assert!(said.starts_with("-m oboro.ray 10.0.0.1:6379 --data a --data b "), "{said}");
-    let words = ["--memory 1073741824", "--threads 3", "--queries 7", "--listen 127.0.0.1:7171"];
+    let said =
+        home.done("serve --ray 10.0.0.1:6379 --data a,b --memory 1GiB --threads 3 --max-queries 7");
+    assert!(
+        said.starts_with("-m oboro.ray 10.0.0.1:6379 --data a --data b "),
+        "{said}"
+    );
+    let words = [
+        "--memory 1073741824",
+        "--threads 3",
+        "--queries 7",
+        "--listen 127.0.0.1:7171",
+    ];
     says(&said, &words);
 }

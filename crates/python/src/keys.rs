@@ -36,7 +36,12 @@ impl Keys {
 
     /// Writes the key to a new file that only its owner can read, under a passphrase if one is given.
     #[pyo3(signature = (path, *, passphrase = None))]
-    fn save(&self, py: Python<'_>, path: PathBuf, passphrase: Option<String>) -> Result<(), Failure> {
+    fn save(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        passphrase: Option<String>,
+    ) -> Result<(), Failure> {
         let passphrase = passphrase.map(Passphrase::new);
         Ok(py.detach(|| self.0.save(&path, passphrase.as_ref()))?)
     }

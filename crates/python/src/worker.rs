@@ -208,7 +208,9 @@ pub fn serve(
     };
     let scheme = if tls.is_some() { "https" } else { "http" };
     let listen: SocketAddr = listen.parse().map_err(|_| {
-        Failure::input(format!("{listen:?} is no ADDRESS:PORT; give one such as 127.0.0.1:7171"))
+        Failure::input(format!(
+            "{listen:?} is no ADDRESS:PORT; give one such as 127.0.0.1:7171"
+        ))
     })?;
     let options = Options {
         data: location(data, cache)?,
@@ -237,7 +239,9 @@ pub fn serve(
             Python::attach(|py| listening.call1(py, (url,))).map_err(Failure::raised)?;
             let server = server.counted_by(Arc::new(Function(start)));
             let interrupt = call.interrupt();
-            Ok(server.serve(async move { interrupt.cancelled().await }).await?)
+            Ok(server
+                .serve(async move { interrupt.cancelled().await })
+                .await?)
         });
         served
     })

@@ -53,13 +53,14 @@ impl Worker {
         threads: NonZero<usize>,
         memory: Option<u64>,
     ) -> Result<Self, ServeError> {
-        let budget = memory.map(|memory| memory::of_worker(memory, threads, &location));
+        let budget = memory
+            .map(|memory| memory::of_worker(memory, threads, &location))
+            .transpose()?;
         let topology = Topology::of_this_machine();
         let nodes = topology.nodes().iter().map(|node| node.number).collect();
         let open = |nodes| {
             let placement = Placement::on(nodes, Policy::default());
-            SharedStore::open(location.clone(), placement, budget.clone().transpose()?)
-                .map_err(ServeError::from)
+            SharedStore::open(location.clone(), placement, budget).map_err(ServeError::from)
         };
         let store = match open(nodes) {
             // Where memory cannot be placed, it lies wherever the kernel puts it.

@@ -50,7 +50,8 @@ fn not_started(python: &OsString, error: &io::Error) -> Failure {
 /// The options as `python -m oboro.ray` has them, sizes in bytes.
 fn options(arguments: &Arguments, output: Output) -> Vec<OsString> {
     let mut options = Vec::new();
-    let mut give = |name: &str, value: OsString| options.extend([format!("--{name}").into(), value]);
+    let mut give =
+        |name: &str, value: OsString| options.extend([format!("--{name}").into(), value]);
     for data in &arguments.data {
         give("data", data.into());
     }
