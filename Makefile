@@ -135,7 +135,8 @@ test-python: python-develop ## Run the tests of the Python package; PYTEST=-k=ke
 
 test-ray: python-develop .venv-python/ray-installed ## Run the tests about Ray, on clusters of this machine
 	cargo build --locked -p oboro
-	.venv-python/bin/pytest -m ray python/tests/test_ray.py $(PYTEST)
+	# Ray leaves files and sockets open.
+	.venv-python/bin/pytest -W default -m ray python/tests/test_ray.py $(PYTEST)
 
 .PHONY: python-develop
 python-develop: .venv-python/installed | toolchain-python

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-ray = pytest.importorskip("ray")
+pytest.importorskip("ray")
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(200)]
 
 T = TypeVar("T")
@@ -213,8 +213,9 @@ def test_nothing_of_the_key_is_in_the_cluster(setting: Setting) -> None:
     key = (setting.home / "oboro.key").read_bytes()
     # docs/formats.md, "Key file".
     secret = key[72:104]
-    session = Path(ray._private.utils.get_ray_temp_dir()) / "session_latest"
-    files = [path for path in session.resolve().rglob("*") if path.is_file()]
+    session = Path(setting.cluster.head_node.get_session_dir_path())
+    files = [path for path in session.rglob("*") if path.is_file()]
+    assert any(path.suffix == ".log" for path in files)
     files += [path for path in (setting.home / "store").rglob("*") if path.is_file()]
     assert any(path.suffix == ".seg" for path in files)
     for path in files:

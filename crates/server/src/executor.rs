@@ -385,15 +385,17 @@ mod tests {
 
     #[test]
     fn what_is_no_result_ends_the_query() {
-        for spoil in [
-            |group: &mut Vec<v1::Moments>| drop(group.pop()),
+        type Spoil = fn(&mut Vec<v1::Moments>);
+        let spoils: [Spoil; 7] = [
+            |group| drop(group.pop()),
             |group| drop(group.remove(0)),
             |group| group.push(group[0].clone()),
             |group| group[0].fractions = Bytes::from_static(b"short"),
             |group| group[0].first_moment += 1,
             |group| group[0].moments = u64::MAX,
             |group| group[0].group = 7,
-        ] {
+        ];
+        for spoil in spoils {
             let setting = Setting::new();
             let mut group = setting.group(1);
             spoil(&mut group);

@@ -116,8 +116,8 @@ class Query(threading.Thread):
         usual = self._seconds / max(1, len(self._arrived))
         for dealt in self._dealt.values():
             patience = max(LATE_SECONDS, LATE_TIMES * usual * len(dealt.groups))
-            is_late = dealt.node != node and now - dealt.since > patience
-            if is_late and self._copies(dealt.groups) == 1:
+            is_late = now - dealt.since > patience and not self._arrived.issuperset(dealt.groups)
+            if is_late and dealt.node != node and self._copies(dealt.groups) == 1:
                 log.info("groups %s are late on node %s", dealt.groups, dealt.node)
                 return dealt.groups
         return None

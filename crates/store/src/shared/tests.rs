@@ -95,7 +95,7 @@ fn what_is_missing_or_another_is_named() {
     let second = files(&home)
         .into_iter()
         .find(|it| it.ends_with("00000001.seg"));
-    fs::remove_file(second.unwrap()).unwrap();
+    fs::remove_file(home.join(second.unwrap())).unwrap();
     let missing = shared.snapshot("a", bundle.manifest().clone()).unwrap_err();
     assert!(
         missing.to_string().contains("segment 1 of dataset"),
