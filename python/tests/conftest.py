@@ -35,21 +35,11 @@ class Encrypt(Protocol):
 
 @pytest.fixture
 def encrypt(tmp_path_factory: pytest.TempPathFactory) -> Encrypt:
-    """Encrypts frames with the oboro command."""
+    """Encrypts frames into directories that stay until the end of the tests."""
 
     def encrypt(frame: pd.DataFrame, keys: oboro.Keys, *, max_len: int = 4) -> oboro.Encrypted:
-        directory = tmp_path_factory.mktemp("frame")
-        keys.save(directory / "key")
-        frame.astype(int).to_csv(directory / "frame.csv", index=False)
-        bundle = directory / "frame.oboro"
-        options = ["--key", "key", "--max-len", str(max_len), "--out", str(bundle)]
-        subprocess.run(
-            [oboro_command(), "encrypt", "frame.csv", "--format", "csv-onehot", *options],
-            cwd=directory,
-            check=True,
-            capture_output=True,
-        )
-        return oboro.Encrypted.open(bundle, keys)
+        path = tmp_path_factory.mktemp("frame") / "frame.oboro"
+        return oboro.encrypt(frame, keys, max_len=max_len, path=path)
 
     return encrypt
 

@@ -177,7 +177,11 @@ impl<'a> EncryptedCounter<'a> {
         let record = self.dataset.record();
         let columns = record.item_columns();
         Self {
-            columns: record.order.iter().map(|&place| columns[place as usize]).collect(),
+            columns: record
+                .order
+                .iter()
+                .map(|&place| columns[place as usize])
+                .collect(),
             names: record.ordered_names().map(str::to_owned).collect(),
             ..self
         }

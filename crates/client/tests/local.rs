@@ -6,13 +6,14 @@ use oboro_client::{
 use oboro_genome::Kind;
 use oboro_genome_query::Pattern;
 use oboro_mining::{
-    AprioriError, AprioriOptions, Dataset, ItemsetsDocument, MinSupport, Transactions, apriori,
-    eclat,
+    AprioriError, AprioriOptions, Dataset, ItemsetsDocument, MinSupport, Shuffled, Target,
+    Transactions, apriori, eclat,
 };
 use oboro_rlwe::MasterKey;
 use oboro_server::{GenomeOptions, Limits, Local, Options};
 use std::io;
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -56,7 +57,9 @@ fn transactions() -> Transactions {
 fn encrypted(directory: &Path) -> Dataset {
     let master = MasterKey::generate().unwrap();
     let path = directory.join("dataset");
-    Dataset::create(&transactions(), &master, &path, 2, 0, two(), &|_, _| {}).unwrap()
+    let rows = Shuffled::of(&transactions()).unwrap();
+    let go_on = |_, _| ControlFlow::Continue(());
+    Dataset::create(rows, &master, Target::New(&path), 2, 0, two(), &go_on).unwrap()
 }
 
 /// Mines with every support asked for; `progress` hears of each message.

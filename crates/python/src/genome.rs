@@ -57,7 +57,10 @@ pub fn genomes<'py>(
 #[pyfunction]
 #[pyo3(signature = (server, name, symbols, *, bases, position, chromosome, within, longest, count, decoys,
                     progress = None, interrupt = None))]
-#[expect(clippy::too_many_arguments, reason = "named by the caller, who is in Python")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "named by the caller, who is in Python"
+)]
 pub fn query_panel<'py>(
     py: Python<'py>,
     server: &Server,
@@ -101,7 +104,10 @@ pub fn query_panel<'py>(
 /// Searches all of a reference, on both strands.
 #[pyfunction]
 #[pyo3(signature = (server, name, pattern, *, within, count, progress = None, interrupt = None))]
-#[expect(clippy::too_many_arguments, reason = "named by the caller, who is in Python")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "named by the caller, who is in Python"
+)]
 pub fn find_in_reference<'py>(
     py: Python<'py>,
     server: &Server,

@@ -8,11 +8,11 @@ use oboro_client::{Connection, upload};
 use oboro_server::{GenomeOptions, Limits, Local, Options};
 use oboro_store::{Bundle, Store};
 use pyo3::prelude::*;
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::fs;
 use tempfile::TempDir;
 
 /// What messages call a server that has no address.
@@ -154,10 +154,7 @@ impl Server {
     fn new(url: String, connection: Connection, local: Option<(Local, TempDir)>) -> Self {
         Self {
             url,
-            link: Mutex::new(Some(Link {
-                connection,
-                local,
-            })),
+            link: Mutex::new(Some(Link { connection, local })),
         }
     }
 
