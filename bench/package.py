@@ -34,33 +34,43 @@ def since(begun: float) -> float:
 
 
 def encrypted_run(frame: pd.DataFrame, threads: int) -> tuple[dict[str, float], pd.DataFrame]:
-    """Everything once: a key, encryption, upload, mining; what each takes, and what was found."""
+    """Everything once: a key, encryption, upload, mining, and mining again; what each takes.
+
+    Nothing that was counted is kept, so that the second time counts everything anew, but on
+    ciphertext that is in memory.
+    """
     keys = oboro.Keys.generate()
     begun = time.perf_counter()
     encrypted = oboro.encrypt(frame, keys, max_len=2, threads=threads, progress=False)
     encrypting = since(begun)
-    with oboro.local(threads=threads) as server:
+    with oboro.local(threads=threads, moment_cache=0) as server:
         begun = time.perf_counter()
         dataset = server.upload(encrypted, name="frame", progress=False)
         uploading = since(begun)
-        begun = time.perf_counter()
-        found = dataset.apriori(
-            keys,
-            min_support=MIN_SUPPORT,
-            max_len=2,
-            use_colnames=True,
-            answers="moments",
-            progress=False,
-        )
-        mining = since(begun)
+
+        def mined() -> tuple[float, pd.DataFrame]:
+            begun = time.perf_counter()
+            found = dataset.apriori(
+                keys,
+                min_support=MIN_SUPPORT,
+                max_len=2,
+                use_colnames=True,
+                answers="moments",
+                progress=False,
+            )
+            return since(begun), found
+
+        first, _ = mined()
+        again, found = mined()
     pairs = found.attrs["oboro"]["levels"][1]
     return {
         "encrypt_seconds": encrypting,
         "upload_seconds": uploading,
-        "mine_seconds": mining,
+        "first_mining_seconds": first,
+        "next_mining_seconds": again,
         "count_pairs_seconds": pairs["seconds"],
         "server_pairs_seconds": pairs["server_seconds"],
-        "all_seconds": encrypting + uploading + mining,
+        "all_seconds": encrypting + uploading + first,
     }, found
 
 

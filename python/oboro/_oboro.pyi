@@ -103,7 +103,12 @@ class Server:
         interrupt: Interrupt | None = None,
     ) -> Server: ...
     @staticmethod
-    def local(*, threads: int | None = None, memory: int | None = None) -> Server: ...
+    def local(
+        *,
+        threads: int | None = None,
+        memory: int | None = None,
+        moment_cache: int | None = None,
+    ) -> Server: ...
     @property
     def url(self) -> str: ...
     def upload(

@@ -382,12 +382,16 @@ def connect(
     return Server(_oboro.Server.connect(url, token=token, tls=tls, interrupt=interrupt))
 
 
-def local(*, threads: int | None = None, memory: int | None = None) -> LocalServer:
+def local(
+    *, threads: int | None = None, memory: int | None = None, moment_cache: int | None = None
+) -> LocalServer:
     """Starts a server within this process, for data that need not leave it.
 
     Args:
         threads: threads that count; by default as many as there are processors.
         memory: bytes that the server may hold in memory; by default all that it uses stays there.
+        moment_cache: bytes of them for what it has computed, so that the next minimum support asks
+            only for what is new; by default 256 MiB, with 0 it computes everything anew.
 
     Raises:
         InputError: a number that is not possible.
@@ -402,7 +406,11 @@ def local(*, threads: int | None = None, memory: int | None = None) -> LocalServ
         raise InputError(f"a server cannot count on {threads} threads; give it one at least")
     if memory is not None and memory < 0:
         raise InputError(f"a server cannot hold {memory} bytes; give it more, or leave memory out")
-    return LocalServer(_oboro.Server.local(threads=threads, memory=memory))
+    if moment_cache is not None and moment_cache < 0:
+        raise InputError(f"a cache cannot hold {moment_cache} bytes; give 0 or more")
+    return LocalServer(
+        _oboro.Server.local(threads=threads, memory=memory, moment_cache=moment_cache)
+    )
 
 
 def _name_of(encrypted: Encrypted) -> str:

@@ -216,6 +216,9 @@ async def connect(
     return AsyncServer(await _on_a_thread(partial(_server.connect, url, token=token, tls=tls)))
 
 
-async def local(*, threads: int | None = None, memory: int | None = None) -> AsyncServer:
+async def local(
+    *, threads: int | None = None, memory: int | None = None, moment_cache: int | None = None
+) -> AsyncServer:
     """See :func:`oboro.local`."""
-    return AsyncServer(await asyncio.to_thread(_server.local, threads=threads, memory=memory))
+    start = partial(_server.local, threads=threads, memory=memory, moment_cache=moment_cache)
+    return AsyncServer(await asyncio.to_thread(start))

@@ -61,17 +61,23 @@ impl Server {
         Ok(Self::new(url, connection, None))
     }
 
-    /// Starts a server within this process, which counts on so many threads and holds so many bytes in memory.
+    /// Starts a server within this process, which counts on so many threads and holds so many bytes in memory,
+    /// of them so many of moments for later questions.
     #[staticmethod]
-    #[pyo3(signature = (*, threads = None, memory = None))]
+    #[pyo3(signature = (*, threads = None, memory = None, moment_cache = None))]
     fn local(
         py: Python<'_>,
         threads: Option<NonZeroUsize>,
         memory: Option<u64>,
+        moment_cache: Option<u64>,
     ) -> Result<Self, Failure> {
         py.detach(|| {
             let directory = TempDir::with_prefix("oboro-").map_err(Failure::storage)?;
-            let local = Local::start(options(directory.path(), threads, memory))?;
+            let local = Local::start(Options {
+                moment_cache: moment_cache.unwrap_or(MOMENT_CACHE),
+                memory,
+                ..options(directory.path(), threads)
+            })?;
             let connector = local.connector();
             let connection = Connection::through(LOCAL, move || connector.connect())?;
             Ok(Self::new(
@@ -227,7 +233,7 @@ fn certificates(path: &Path) -> Result<Vec<u8>, Failure> {
     })
 }
 
-fn options(data: &Path, wanted: Option<NonZeroUsize>, memory: Option<u64>) -> Options {
+fn options(data: &Path, wanted: Option<NonZeroUsize>) -> Options {
     let limits = Limits::default();
     Options {
         data: data.into(),
@@ -240,7 +246,7 @@ fn options(data: &Path, wanted: Option<NonZeroUsize>, memory: Option<u64>) -> Op
             ..limits
         },
         moment_cache: MOMENT_CACHE,
-        memory,
+        memory: None,
         genome: GenomeOptions::default(),
         placement: None,
         placements: Vec::new(),
