@@ -251,7 +251,7 @@ impl Rows {
     #[staticmethod]
     #[pyo3(signature = (path, *, format = "auto"))]
     fn read(py: Python<'_>, path: PathBuf, format: &str) -> Result<Self, Failure> {
-        let format: Format = format.parse().map_err(|error| Failure::input(error))?;
+        let format: Format = format.parse().map_err(Failure::input)?;
         py.detach(|| Ok(Self::of(&read_path(&path, format)?, false)?))
     }
 
@@ -351,7 +351,5 @@ fn min_support_of(given: &Bound<'_, PyAny>) -> PyResult<MinSupport> {
         Ok(count) if !given.is_instance_of::<PyBool>() => MinSupport::Count(count),
         _ => MinSupport::Fraction(given.extract()?),
     };
-    Ok(min_support
-        .validated()
-        .map_err(|error| Failure::input(error))?)
+    Ok(min_support.validated().map_err(Failure::input)?)
 }

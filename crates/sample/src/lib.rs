@@ -43,7 +43,8 @@ pub fn ternary(seed: &[u8; 32], out: &mut [i8]) {
 /// Fills `out` with centred binomial errors: 42 coins each, from ChaCha20 keyed by the seed.
 pub fn centred_binomial(seed: &[u8; 32], out: &mut [i32]) {
     const BYTES: usize = 6;
-    const COINS: u64 = (1 << ETA) - 1;
+    const HEADS: u64 = (1 << ETA) - 1;
+    const TAILS: u64 = HEADS << ETA;
     let mut stream = ChaCha20Rng::from_seed(*seed);
     let mut buffer = Zeroizing::new([0u8; 64 * BYTES]);
     for errors in out.chunks_mut(64) {
@@ -52,9 +53,9 @@ pub fn centred_binomial(seed: &[u8; 32], out: &mut [i32]) {
             let mut word = [0; 8];
             word[..BYTES].copy_from_slice(coins);
             let word = u64::from_le_bytes(word);
-            let heads = (word & COINS).count_ones() as i32;
-            let tails = (word >> ETA & COINS).count_ones() as i32;
-            *error = heads - tails;
+            // Ones of the lower half less ones of the upper: less `ETA`, plus zeros of the upper.
+            let coins = (word ^ TAILS) & (HEADS | TAILS);
+            *error = coins.count_ones() as i32 - MAX_ERROR;
         }
     }
 }
