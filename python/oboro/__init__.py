@@ -22,10 +22,10 @@ __all__ = [
     "Server",
     "__version__",
     "aio",
-    "connect",
-    "encrypt",
     "apriori",
     "association_rules",
+    "connect",
+    "encrypt",
     "errors",
     "local",
 ]

@@ -141,6 +141,7 @@ def mine(
     interrupt: Interrupt | None = None,
 ) -> tuple[list[int], npt.NDArray[np.uint32], npt.NDArray[np.uint64], str]:
     """How many itemsets of each length; all their items in a row; supports; levels, in JSON."""
+
 def genomes(
     server: Server, *, interrupt: Interrupt | None = None
 ) -> tuple[list[dict[str, Any]], list[str]]: ...

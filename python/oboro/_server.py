@@ -173,7 +173,8 @@ class Server:
                 return genome
         names = ", ".join(repr(it.name) for it in there) or "none"
         raise InputError(
-            f"the server has no {kind.__name__.lower()} named {name!r}; choose one of these: {names}"
+            f"the server has no {kind.__name__.lower()} named {name!r}; "
+            f"choose one of these: {names}"
         )
 
     def close(self) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import oboro
 import pytest
+
+import oboro
 
 SITES = 12
 FIRST = 1000

@@ -63,6 +63,18 @@ impl Failure {
         )))
     }
 
+    /// What a local server would not do, in the class that it has with others.
+    pub fn refused(error: StoreError) -> Self {
+        match error.kind() {
+            ErrorKind::NotFound
+            | ErrorKind::AlreadyExists
+            | ErrorKind::InvalidArgument
+            | ErrorKind::FailedPrecondition
+            | ErrorKind::DiskFull => Self(python::ServerError::new_err(error.to_string())),
+            _ => error.into(),
+        }
+    }
+
     /// A server that is used after it was closed.
     pub fn closed() -> Self {
         Self(python::ConnectionFailed::new_err(

@@ -107,7 +107,7 @@ impl Server {
         let dataset = encrypted.dataset();
         let (connection, store) = self.connection_and_store()?;
         call::run(py, progress, interrupt, |call| match store {
-            Some(store) => import(&store, name, dataset.bundle()),
+            Some(store) => import(&store, name, dataset.bundle(), call),
             None => send(&connection, name, dataset.bundle(), call),
         })
     }
@@ -203,8 +203,11 @@ impl Server {
 }
 
 /// Publishes a bundle in the store of a local server, where nothing has to be sent.
-fn import(store: &Store, name: &str, bundle: &Bundle) -> Result<(u64, u64), Failure> {
-    let published = store.import(name, bundle)?;
+fn import(store: &Store, name: &str, bundle: &Bundle, call: &Call) -> Result<(u64, u64), Failure> {
+    let published = store.import(name, bundle).map_err(Failure::refused)?;
+    let bytes = bundle.manifest().segment_bytes();
+    // It is done, whoever waits.
+    let _ = call.advance(bytes, bytes);
     Ok((published.version, 0))
 }
 
