@@ -146,6 +146,12 @@ def _zeros_and_ones(
     """Values of a column, of all rows or of `rows`, as bytes of 0 and 1: themselves if booleans."""
     if values.dtype == np.bool_:
         return values.view(np.uint8)
+    if values.dtype == object:
+        # Those of pandas are neither equal to anything nor different.
+        lacking = np.fromiter((value is pd.NA for value in values), dtype=np.bool_)
+        if lacking.any():
+            place = _first(lacking)
+            raise _missing(label, place if rows is None else int(rows[place]))
     ones = np.asarray(values == 1, dtype=np.bool_)
     known = ones | np.asarray(values == 0, dtype=np.bool_)
     if not known.all():

@@ -24,6 +24,8 @@ def least_count(min_support: float, transactions: int) -> int:
     Raises:
         InputError: a fraction that is not above 0 and at most 1.
     """
+    # A NumPy scalar of fewer bits would have the comparisons below made in as few.
+    min_support = float(min_support)
     if not 0.0 < min_support <= 1.0:
         raise InputError(
             "`min_support` must be a positive number within the interval `(0, 1]`. "

@@ -391,8 +391,8 @@ def local(
     Args:
         threads: threads that count; by default as many as there are processors.
         memory: bytes that the server may hold in memory; by default all that it uses stays there.
-        moment_cache: bytes of them for what it has computed, so that the next minimum support asks
-            only for what is new; by default 256 MiB, with 0 it computes everything anew.
+        moment_cache: bytes of them for what it has computed, so that for the next minimum
+            support only what is new is computed; by default 256 MiB, with 0 nothing is kept.
 
     Raises:
         InputError: a number that is not possible.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from mlxtend.frequent_patterns import apriori
 from pandas.testing import assert_frame_equal
@@ -113,3 +117,35 @@ def test_other_threads_run_meanwhile_and_may_end_a_call(
         server.datasets(interrupt=interrupt)
     found = dataset.apriori(keys, 0.2)
     assert_frame_equal(found, apriori(frame, min_support=0.2))
+
+
+def test_what_nothing_has_to_be_asked_for_is_interrupted_too() -> None:
+    frame = pd.DataFrame(np.ones((10, 40), dtype=bool))
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        oboro.apriori(frame, 0.5)
+    assert time.monotonic() - begun < 10
+
+
+@pytest.mark.timeout(60)
+def test_an_encryption_is_complete_or_leaves_nothing(tmp_path: Path) -> None:
+    keys = oboro.Keys.generate()
+    frame = random_frame(20_000, 8)
+    ended = 0
+    for attempt in range(12):
+        path = tmp_path / str(attempt)
+        timer = threading.Timer(0.002 * attempt, os.kill, (os.getpid(), signal.SIGINT))
+        try:
+            timer.start()
+            oboro.encrypt(frame, keys, path=path)
+            timer.join()
+            time.sleep(0.01)
+        except KeyboardInterrupt:
+            ended += 1
+        timer.join()
+        if path.exists():
+            assert oboro.Encrypted.open(path, keys).transactions == len(frame)
+        assert [it.name for it in tmp_path.iterdir() if it.name.startswith(".")] == []
+    assert ended

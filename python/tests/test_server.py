@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from mlxtend.frequent_patterns import apriori
@@ -256,3 +261,42 @@ def test_a_server_of_another_protocol_is_told_from_broken_ones() -> None:
         with pytest.raises(VersionError, match=r"speaks protocol 99.*update this Oboro"):
             server.datasets()
         server.close()
+
+
+def test_a_fork_leaves_servers_and_datasets_to_its_parent(encrypt: Encrypt) -> None:
+    keys = oboro.Keys.generate()
+    frame = random_frame(50, 5)
+    temporary = oboro.encrypt(frame, keys)
+    server = oboro.local()
+    dataset = server.upload(temporary)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        try:
+            dataset.apriori(keys)
+        except ConnectionFailed:
+            server.close()
+            del temporary, dataset, server
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert temporary.path.exists()
+    assert_frame_equal(dataset.apriori(keys), apriori(frame))
+    server.close()
+
+
+def test_the_folder_of_a_local_server_is_its_users_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with oboro.local():
+        (folder,) = tmp_path.iterdir()
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_supports_of_few_bits_are_compared_as_floats(encrypt: Encrypt) -> None:
+    frame = pd.DataFrame({"a": [1] * 3 + [0] * 7, "b": [1] * 2 + [0] * 8}).astype(bool)
+    least: Any
+    for least in (np.float32(0.3), np.float64(0.3), np.float16(0.2)):
+        assert_frame_equal(oboro.apriori(frame, least), apriori(frame, least))

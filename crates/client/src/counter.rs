@@ -591,6 +591,10 @@ impl SupportCounter for EncryptedCounter<'_> {
         self.columns.len() as u32
     }
 
+    fn go_on(&self) -> Result<(), ClientError> {
+        self.connection.check_interrupt()
+    }
+
     fn count(&mut self, level: usize, candidates: &[Itemset]) -> Result<Vec<u64>, ClientError> {
         let most = itemsets_per_question(&self.connection.limits()?, level);
         let most = most.min(self.itemsets_in_memory());

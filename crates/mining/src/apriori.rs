@@ -34,6 +34,14 @@ pub trait SupportCounter {
     /// # Errors
     /// Whatever keeps the counter from answering.
     fn count(&mut self, level: usize, candidates: &[Itemset]) -> Result<Vec<u64>, Self::Error>;
+
+    /// Whether to go on, which is asked now and then between questions.
+    ///
+    /// # Errors
+    /// Nobody waits for the result any more.
+    fn go_on(&self) -> Result<(), Self::Error> {
+        Ok(())
+    }
 }
 
 /// What [`apriori`] looks for and how far it goes.
@@ -179,7 +187,15 @@ pub fn apriori<C: SupportCounter>(
     let mut level = 1;
     while !candidates.is_empty() {
         let proposed = candidates.len();
-        let triage = triage(candidates, level, &known, threshold, options.deduction)?;
+        let go_on = || counter.go_on().map_err(AprioriError::Counter);
+        let triage = triage(
+            candidates,
+            level,
+            &known,
+            threshold,
+            options.deduction,
+            go_on,
+        )?;
         let (asked, deduced) = (triage.asked.len(), triage.deduced.len());
         let supports = ask(counter, level, &triage)?;
         let mut frequent = triage.deduced;
@@ -200,7 +216,8 @@ pub fn apriori<C: SupportCounter>(
         known.add_level(&frequent);
         let is_frequent = |subset: &Itemset| known.contains(subset.items());
         candidates = if level < longest {
-            candidates_from(&frequent, is_frequent, options.max_candidates)
+            let go_on = || counter.go_on().map_err(AprioriError::Counter);
+            candidates_from(&frequent, is_frequent, options.max_candidates, go_on)?
                 .ok_or_else(|| too_many(level + 1))?
         } else {
             Vec::new()
@@ -216,11 +233,15 @@ pub fn apriori<C: SupportCounter>(
 ///
 /// Join: two frequent itemsets that differ in the last item only. Prune: the
 /// candidate's other subsets must be frequent too.
-fn candidates_from(
+///
+/// # Errors
+/// Those of `go_on`, which is asked for each of `frequent`.
+fn candidates_from<E>(
     frequent: &[FrequentItemset],
     is_frequent: impl Fn(&Itemset) -> bool,
     limit: usize,
-) -> Option<Vec<Itemset>> {
+    go_on: impl Fn() -> Result<(), E>,
+) -> Result<Option<Vec<Itemset>>, E> {
     let mut candidates = Vec::new();
     let same_prefix = |a: &FrequentItemset, b: &FrequentItemset| {
         let prefix = a.itemset.len() - 1;
@@ -228,6 +249,7 @@ fn candidates_from(
     };
     for group in frequent.chunk_by(same_prefix) {
         for (place, first) in group.iter().enumerate() {
+            go_on()?;
             for second in &group[place + 1..] {
                 let last = second.itemset.items()[second.itemset.len() - 1];
                 let candidate = first.itemset.extended_by(last);
@@ -235,14 +257,14 @@ fn candidates_from(
                 let others = candidate.immediate_subsets().take(candidate.len() - 2);
                 if others.into_iter().all(|subset| is_frequent(&subset)) {
                     if candidates.len() == limit {
-                        return None;
+                        return Ok(None);
                     }
                     candidates.push(candidate);
                 }
             }
         }
     }
-    Some(candidates)
+    Ok(Some(candidates))
 }
 
 /// What the supports of their subsets say of a level's candidates. Those that
@@ -265,10 +287,12 @@ fn triage<E: std::error::Error + 'static>(
     known: &PrefixTree,
     threshold: u64,
     deduction: bool,
+    go_on: impl Fn() -> Result<(), AprioriError<E>>,
 ) -> Result<Triage, AprioriError<E>> {
     let mut triage = Triage::default();
     let mut subset_supports = vec![0; subsets_used(level)];
     for itemset in candidates {
+        go_on()?;
         known.subset_supports(itemset.items(), &mut subset_supports);
         let bounds = Bounds::from_subsets(&mut subset_supports).map_err(|contradiction| {
             AprioriError::Contradiction {
@@ -520,7 +544,8 @@ mod tests {
             known.add_level(&itemsets.into_iter().map(frequent).collect::<Vec<_>>());
         }
         let whole = with_the_first(u32::MAX);
-        let triage = triage::<Infallible>(vec![whole.clone()], 17, &known, 1, true).unwrap();
+        let triage =
+            triage::<Infallible>(vec![whole.clone()], 17, &known, 1, true, || Ok(())).unwrap();
         let itemset = whole;
         assert_eq!(triage.deduced, [FrequentItemset { itemset, support }]);
     }
@@ -560,7 +585,9 @@ mod tests {
             itemset,
             support: 1,
         });
-        let candidates = candidates_from(&frequent, |set| pairs.contains(set), 9).unwrap();
+        let go_on = || Ok::<_, Infallible>(());
+        let candidates = candidates_from(&frequent, |set| pairs.contains(set), 9, go_on);
+        let candidates = candidates.unwrap().unwrap();
         assert_eq!(candidates, [Itemset::new([0, 1, 2])]);
     }
 

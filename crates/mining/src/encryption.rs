@@ -9,7 +9,7 @@ use oboro_store::{
     BLOCKS_PER_SEGMENT, BundleWriter, Manifest, SegmentDescription, SegmentEntry, SegmentWriter,
 };
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -96,6 +96,8 @@ struct Queue<'a> {
 struct Segment<'a> {
     blocks: Vec<Block<'a>>,
     writer: SegmentWriter,
+    /// Columns whose panels are written: not all of them where a thread has failed.
+    written: AtomicU32,
 }
 
 #[derive(Default)]
@@ -141,7 +143,10 @@ impl<'a> Encryption<'a> {
             for (limb, panel) in limbs.iter().enumerate() {
                 segment.writer.write_panel(limb, column as usize, panel)?;
             }
-            let finished = Arc::into_inner(segment);
+            segment.written.fetch_add(1, Ordering::Relaxed);
+            let columns = self.manifest.columns;
+            let finished = Arc::into_inner(segment)
+                .filter(|segment| segment.written.load(Ordering::Relaxed) == columns);
             let entry = finished
                 .map(|segment| segment.writer.finish())
                 .transpose()?;
@@ -199,7 +204,11 @@ impl<'a> Encryption<'a> {
             parameters: self.manifest.parameters.clone(),
             seeds: blocks.iter().map(Block::seed).collect(),
         })?;
-        Ok(Segment { blocks, writer })
+        Ok(Segment {
+            blocks,
+            writer,
+            written: AtomicU32::new(0),
+        })
     }
 
     fn encrypt_column(

@@ -8,6 +8,8 @@
 use crate::bitmap::count_ones;
 use crate::transactions::{MinSupport, Transactions, TransactionsError};
 use oboro_ring::MAX_LOG_DEGREE;
+use rand::SeedableRng;
+use rand::rngs::ChaCha20Rng;
 use rand::seq::SliceRandom;
 use std::collections::HashSet;
 use std::fmt;
@@ -54,7 +56,7 @@ impl Shuffled {
     /// Puts transactions in random order. Items stay in theirs.
     ///
     /// # Errors
-    /// More transactions than can be shuffled.
+    /// More transactions than can be shuffled, no randomness.
     pub fn of(transactions: &Transactions) -> Result<Self, TransactionsError> {
         let order = random_order(transactions.len())?;
         let words = words(transactions.len());
@@ -85,7 +87,7 @@ impl Shuffled {
     /// which needs a byte for each transaction meanwhile.
     ///
     /// # Errors
-    /// More transactions than can be shuffled.
+    /// More transactions than can be shuffled, no randomness.
     pub fn begin(
         transactions: usize,
         threads: NonZeroUsize,
@@ -156,7 +158,10 @@ fn random_order(transactions: usize) -> Result<Zeroizing<Vec<u32>>, Transactions
     let count = u32::try_from(transactions)
         .map_err(|_| TransactionsError::TooManyTransactions { limit })?;
     let mut order = Zeroizing::new((0..count).collect::<Vec<_>>());
-    order.shuffle(&mut rand::rng());
+    // Seeded for this order alone: the generator of a thread repeats itself in a fork.
+    let mut seed = Zeroizing::new([0; 32]);
+    getrandom::fill(&mut *seed)?;
+    order.shuffle(&mut ChaCha20Rng::from_seed(*seed));
     Ok(order)
 }
 

@@ -182,6 +182,9 @@ pub fn compare_names(a: &str, b: &str) -> Ordering {
 /// What transactions cannot be built from.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransactionsError {
+    /// The operating system failed.
+    #[error("the operating system gave no randomness ({0}); nothing was shuffled, try again")]
+    Randomness(#[from] getrandom::Error),
     /// More distinct items than item numbers.
     #[error(
         "there are more than {limit} distinct items; drop rare items, or check that the column read holds items and not identifiers of transactions"

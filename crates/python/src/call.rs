@@ -1,6 +1,7 @@
 //! Calls that take long: Python's other threads go on meanwhile, Ctrl-C ends them, and a function of the
 //! caller's hears how far they are.
 
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -91,12 +92,12 @@ pub fn run<T: Send, E: Send + Into<PyErr>>(
         };
         thread::scope(|scope| {
             let (ended, end) = channel();
-            let worker = scope.spawn(move || {
+            let worker = thread::Builder::new().spawn_scoped(scope, move || {
                 let outcome = work(call);
                 // Nobody listens any more if the caller was interrupted.
                 let _ = ended.send(());
                 outcome
-            });
+            })?;
             let mut looked = Ok(());
             while looked.is_ok() && end.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
                 looked = look();
@@ -107,10 +108,33 @@ pub fn run<T: Send, E: Send + Into<PyErr>>(
             let outcome = worker
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            looked?;
-            let outcome = outcome.map_err(Into::into)?;
-            look()?;
-            Ok(outcome)
+            match (outcome.map_err(Into::into), looked) {
+                (Ok(outcome), Err(ended)) => Python::attach(|py| {
+                    keep_for_later(py, ended)?;
+                    Ok(outcome)
+                }),
+                (Ok(outcome), Ok(())) => {
+                    // Signals from here on are Python's own business.
+                    Python::attach(|py| match &progress {
+                        Some(progress) => call.tell(progress.bind(py)),
+                        None => Ok(()),
+                    })?;
+                    Ok(outcome)
+                }
+                (Err(_), Err(ended)) => Err(ended),
+                (Err(error), Ok(())) => Err(error),
+            }
         })
     })
+}
+
+/// What came too late to end work that is done: Ctrl-C is raised once its result has been returned.
+fn keep_for_later(py: Python<'_>, ended: PyErr) -> PyResult<()> {
+    match ended.is_instance_of::<PyKeyboardInterrupt>(py) {
+        true => py
+            .import("_thread")?
+            .call_method0("interrupt_main")
+            .map(drop),
+        false => Err(ended),
+    }
 }

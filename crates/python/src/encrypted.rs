@@ -91,12 +91,12 @@ impl Encrypted {
     ) -> PyResult<()> {
         let (rows, before) = (rows.take()?, self.dataset());
         let threads = self::threads(threads);
-        let after = call::run(py, progress, interrupt, |call| -> Result<_, Failure> {
+        call::run(py, progress, interrupt, |call| -> Result<_, Failure> {
             let advance = |done, total| call.advance(done, total);
-            Ok(before.append(rows, threads, &advance)?)
-        })?;
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(after);
-        Ok(())
+            let after = before.append(rows, threads, &advance)?;
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(after);
+            Ok(())
+        })
     }
 
     /// The items as their owner knows them, in the owner's order.

@@ -75,6 +75,13 @@ impl Failure {
         }
     }
 
+    /// A server that is used in a fork of the process that opened it.
+    pub fn forked() -> Self {
+        Self(python::ConnectionFailed::new_err(
+            "this server was opened before a fork, and works in the process that opened it; open one in this process",
+        ))
+    }
+
     /// A server that is used after it was closed.
     pub fn closed() -> Self {
         Self(python::ConnectionFailed::new_err(

@@ -8,7 +8,7 @@ use oboro_mining::{
     Cells, Format, MinSupport, Shuffled, Shuffling, Transactions, TransactionsBuilder, read_path,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyString};
+use pyo3::types::{PyBool, PyBytes, PyString};
 use std::cmp::Ordering;
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -30,8 +30,11 @@ enum State {
 }
 
 /// As many threads as were asked for, else as many as there are processors for this process.
+/// Never more than the command takes.
 pub fn threads(asked: Option<NonZeroUsize>) -> NonZeroUsize {
-    asked.unwrap_or_else(|| thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
+    const MOST: NonZeroUsize = NonZeroUsize::new(1024).expect("it is not 0");
+    let there = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    asked.unwrap_or_else(there).min(MOST)
 }
 
 impl Rows {
@@ -306,7 +309,7 @@ fn basket_items(
     kind: &mut Option<Kind>,
 ) -> PyResult<Vec<u32>> {
     let refused = |what: &str| Failure::input(format!("basket {number} {what}"));
-    if basket.is_instance_of::<PyString>() {
+    if basket.is_instance_of::<PyString>() || basket.is_instance_of::<PyBytes>() {
         return Err(refused("is text; give each basket as a list of its items").into());
     }
     let items = basket

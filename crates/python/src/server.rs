@@ -8,11 +8,14 @@ use oboro_client::{Connection, upload};
 use oboro_server::{GenomeOptions, Limits, Local, Options};
 use oboro_store::{Bundle, Store};
 use pyo3::prelude::*;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::{mem, process};
 use tempfile::TempDir;
 
 /// What messages call a server that has no address.
@@ -25,6 +28,8 @@ const MOMENT_CACHE: u64 = 256 << 20;
 pub struct Server {
     url: String,
     link: Mutex<Option<Link>>,
+    /// The process that it works in: a fork of that has no threads to answer.
+    process: u32,
 }
 
 /// What there is until the server is closed, dropped in this order.
@@ -72,7 +77,7 @@ impl Server {
         moment_cache: Option<u64>,
     ) -> Result<Self, Failure> {
         py.detach(|| {
-            let directory = TempDir::with_prefix("oboro-").map_err(Failure::storage)?;
+            let directory = private_directory().map_err(Failure::storage)?;
             let local = Local::start(Options {
                 moment_cache: moment_cache.unwrap_or(MOMENT_CACHE),
                 memory,
@@ -152,7 +157,18 @@ impl Server {
 
     /// Closes the connection once no call needs it. A local server stops at once, and its data go away.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| drop(self.link().take()));
+        match self.check_process() {
+            Ok(()) => py.detach(|| drop(self.link().take())),
+            Err(_) => self.forget(),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.check_process().is_err() {
+            self.forget();
+        }
     }
 }
 
@@ -161,11 +177,22 @@ impl Server {
         Self {
             url,
             link: Mutex::new(Some(Link { connection, local })),
+            process: process::id(),
+        }
+    }
+
+    /// # Errors
+    /// This is a fork of the process that the server was opened in.
+    fn check_process(&self) -> Result<(), Failure> {
+        match self.process == process::id() {
+            true => Ok(()),
+            false => Err(Failure::forked()),
         }
     }
 
     /// The connection, unless the server has been closed.
     pub fn connection(&self) -> Result<Connection, Failure> {
+        self.check_process()?;
         match &*self.link() {
             Some(link) => Ok(link.connection.clone()),
             None => Err(Failure::closed()),
@@ -174,12 +201,20 @@ impl Server {
 
     /// The same, and the store of a local server.
     fn connection_and_store(&self) -> Result<(Connection, Option<Arc<Store>>), Failure> {
+        self.check_process()?;
         match &*self.link() {
             Some(Link { connection, local }) => {
                 let store = local.as_ref().map(|(local, _)| local.store());
                 Ok((connection.clone(), store))
             }
             None => Err(Failure::closed()),
+        }
+    }
+
+    /// Leaves everything to the process that opened it. The lock may be held by a thread that only that has.
+    fn forget(&self) {
+        if let Ok(mut link) = self.link.try_lock() {
+            mem::forget(link.take());
         }
     }
 
@@ -225,6 +260,14 @@ fn send(
     };
     let uploaded = upload(&connection, bundle, name, &progress)?;
     Ok((uploaded.version, uploaded.sent_bytes))
+}
+
+/// A directory that only this user can look into; names of datasets are there in the clear.
+fn private_directory() -> io::Result<TempDir> {
+    tempfile::Builder::new()
+        .prefix("oboro-")
+        .permissions(Permissions::from_mode(0o700))
+        .tempdir()
 }
 
 fn certificates(path: &Path) -> Result<Vec<u8>, Failure> {

@@ -18,6 +18,7 @@ use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process;
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -81,7 +82,31 @@ pub struct Bundle {
     manifest: Manifest,
     sealed: Vec<u8>,
     /// The directory of a temporary bundle, which all its versions share.
-    temporary: Option<Arc<TempDir>>,
+    temporary: Option<Arc<OwnTempDir>>,
+}
+
+/// A temporary directory that only the process that made it removes, and no fork of that.
+#[derive(Debug)]
+struct OwnTempDir {
+    directory: Option<TempDir>,
+    process: u32,
+}
+
+impl OwnTempDir {
+    fn new(directory: TempDir) -> Self {
+        Self {
+            directory: Some(directory),
+            process: process::id(),
+        }
+    }
+}
+
+impl Drop for OwnTempDir {
+    fn drop(&mut self) {
+        if self.process != process::id() {
+            let _ = self.directory.take().map(TempDir::keep);
+        }
+    }
 }
 
 impl Bundle {
@@ -130,7 +155,7 @@ impl Bundle {
             directory: path,
             _lock: lock,
             target: Target::Temporary,
-            temporary: Some(Arc::new(directory)),
+            temporary: Some(Arc::new(OwnTempDir::new(directory))),
             committed: false,
         };
         writer.create_segments()?;
@@ -260,7 +285,7 @@ pub struct BundleWriter {
     directory: PathBuf,
     _lock: File,
     target: Target,
-    temporary: Option<Arc<TempDir>>,
+    temporary: Option<Arc<OwnTempDir>>,
     committed: bool,
 }
 

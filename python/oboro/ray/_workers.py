@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +65,8 @@ class Workers:
         self._lock = threading.Lock()
         self._beginning: dict[str, tuple[Any, Any]] = {}
         self._ready: dict[str, Any] = {}
+        # When a node on which no worker would begin is tried again.
+        self._not_before: dict[str, float] = {}
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._look_after, name="workers", daemon=True)
         self._thread.start()
@@ -90,7 +93,8 @@ class Workers:
         while not self._stopped.wait(LOOK):
             try:
                 self._look()
-            except RayError as error:
+            # Whatever it is, the workers that there are need looking after.
+            except Exception as error:
                 log.warning("the cluster does not answer: %s", error)
 
     def _look(self) -> None:
@@ -101,6 +105,8 @@ class Workers:
                 del self._ready[gone]
             missing = nodes.keys() - self._ready.keys() - self._beginning.keys()
         for node in missing:
+            if time.monotonic() < self._not_before.get(node, 0):
+                continue
             threads = self._storage.threads or int(nodes[node]["Resources"].get("CPU", 0))
             if threads and nodes[node]["Resources"].get("CPU", 0) >= 1:
                 self._begin(node, threads)
@@ -126,7 +132,7 @@ class Workers:
             process = ray.get(begun)
         except RayError as error:
             log.warning("node %s has no worker: %s", node, error)
-            self._stopped.wait(RETRY)
+            self._not_before[node] = time.monotonic() + RETRY
             return
         log.info("node %s has a worker, process %d", node, process)
         with self._lock:
