@@ -2,7 +2,7 @@
 //!
 //! Thin: each class holds what the owner's crates make and says it in Python's terms. Names, defaults and
 //! data frames are the business of the Python files in `python/oboro`, which are the only ones to call
-//! this module; `_oboro.pyi` there says what they find. Long calls are [`call::run`].
+//! this module; `_oboro.pyi` there says what they find. Long calls go through `call::run`.
 
 mod call;
 mod encrypted;
