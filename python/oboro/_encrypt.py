@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from numbers import Integral, Real
 from pathlib import Path
+from threading import Lock
 
 from oboro import _frames, _oboro, _progress
 from oboro._oboro import Interrupt, Keys
@@ -21,6 +23,7 @@ class Encrypted:
     def __init__(self, native: _oboro.Encrypted, temporary: bool) -> None:
         self._native = native
         self._temporary = temporary
+        self._appending = Lock()
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], keys: Keys) -> Encrypted:
@@ -91,8 +94,9 @@ class Encrypted:
         Raises:
             InputError: an item that the dataset does not have. It stays as it was.
         """
+        _check_counts(threads=(threads, 1))
         rows = _frames.rows(data, threads)
-        with _progress.bar("encrypting", "block", progress) as told:
+        with self._appending, _progress.bar("encrypting", "block", progress) as told:
             self._native.append(rows, threads=threads, progress=told, interrupt=interrupt)
 
     def __repr__(self) -> str:
@@ -101,6 +105,15 @@ class Encrypted:
             f"Encrypted({self.transactions} transactions × {len(self.columns)} items, "
             f"itemsets of up to {self.max_len}, {self.stored_bytes} bytes, {where})"
         )
+
+
+def _check_counts(**given: tuple[object, int]) -> None:
+    """Refuses arguments that are no whole numbers, or less than their least; None is a default."""
+    for name, (count, least) in given.items():
+        if count is None and name == "threads":
+            continue
+        if isinstance(count, bool) or not isinstance(count, Integral) or count < least:
+            raise InputError(f"{name} must be a whole number of {least} or more, not {count!r}")
 
 
 def encrypt(
@@ -150,8 +163,11 @@ def encrypt(
         StorageError: a disk that is full or fails. Nothing is left behind.
         Interrupted: `interrupt` was set. Nothing is left behind.
     """
+    _check_counts(max_len=(max_len, 0), check_columns=(check_columns, 0), threads=(threads, 1))
     rows = _frames.rows(data, threads)
     if min_item_support is not None:
+        if not isinstance(min_item_support, Real):
+            raise InputError(f"min_item_support must be a number, not {min_item_support!r}")
         rows.restrict(min_item_support)
         if not rows.names:
             raise InputError(

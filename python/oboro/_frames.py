@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from oboro._oboro import Rows
-from oboro.errors import InputError, MissingExtraError, StorageError
+from oboro.errors import InputError, MissingExtraError, OboroError, StorageError
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
@@ -33,6 +33,18 @@ def rows(data: Any, threads: int | None = None) -> Rows:
         InputError: data that is not 0 and 1, or in no form that is known.
         MissingExtraError: a Parquet file, and pyarrow is not installed.
     """
+    try:
+        return _of(data, threads)
+    except OboroError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"the data cannot be read as 0 and 1 or as baskets ({error}); give a frame of 0 and 1, "
+            "a list of baskets, or the path of a file"
+        ) from error
+
+
+def _of(data: Any, threads: int | None) -> Rows:
     if isinstance(data, (str, os.PathLike)):
         return _from_path(Path(data), threads)
     if isinstance(data, pd.DataFrame):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pandas as pd
 
-from oboro import _server
+from oboro import _encrypt, _server
 from oboro._encrypt import Encrypted
 from oboro._oboro import Interrupt, Keys
 from oboro._server import Answers, DatasetInfo
@@ -116,6 +116,41 @@ class AsyncServer:
         return f"AsyncServer({self._server!r})"
 
 
+class AsyncLocalServer(AsyncServer):
+    """A :class:`oboro.LocalServer` whose methods are awaited."""
+
+    def __init__(self, server: _server.LocalServer) -> None:
+        super().__init__(server)
+        self._local = server
+
+    async def load_panel(
+        self,
+        name: str,
+        path: str | PathLike[str],
+        *,
+        region: str | None = None,
+        skip_duplicates: bool = False,
+        replace: bool = False,
+    ) -> AsyncPanel:
+        """See :meth:`oboro.LocalServer.load_panel`."""
+        call = partial(
+            self._local.load_panel,
+            name,
+            path,
+            region=region,
+            skip_duplicates=skip_duplicates,
+            replace=replace,
+        )
+        return AsyncPanel(await asyncio.to_thread(call))
+
+    async def load_reference(
+        self, name: str, path: str | PathLike[str], *, replace: bool = False
+    ) -> AsyncReference:
+        """See :meth:`oboro.LocalServer.load_reference`."""
+        call = partial(self._local.load_reference, name, path, replace=replace)
+        return AsyncReference(await asyncio.to_thread(call))
+
+
 class AsyncDataset:
     """A :class:`oboro.Dataset` whose methods are awaited."""
 
@@ -209,6 +244,43 @@ class AsyncReference:
         return await _on_a_thread(partial(find, progress=progress))
 
 
+async def encrypt(
+    data: object,
+    keys: Keys,
+    *,
+    max_len: int = 4,
+    check_columns: int = 0,
+    min_item_support: float | None = None,
+    path: str | PathLike[str] | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> Encrypted:
+    """See :func:`oboro.encrypt`."""
+    call = partial(
+        _encrypt.encrypt,
+        data,
+        keys,
+        max_len=max_len,
+        check_columns=check_columns,
+        min_item_support=min_item_support,
+        path=path,
+        threads=threads,
+        progress=progress,
+    )
+    return await _on_a_thread(call)
+
+
+async def append(
+    encrypted: Encrypted,
+    data: object,
+    *,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> None:
+    """See :meth:`oboro.Encrypted.append`."""
+    await _on_a_thread(partial(encrypted.append, data, threads=threads, progress=progress))
+
+
 async def connect(
     url: str, *, token: str | None = None, tls: str | PathLike[str] | None = None
 ) -> AsyncServer:
@@ -218,7 +290,7 @@ async def connect(
 
 async def local(
     *, threads: int | None = None, memory: int | None = None, moment_cache: int | None = None
-) -> AsyncServer:
+) -> AsyncLocalServer:
     """See :func:`oboro.local`."""
     start = partial(_server.local, threads=threads, memory=memory, moment_cache=moment_cache)
-    return AsyncServer(await asyncio.to_thread(start))
+    return AsyncLocalServer(await asyncio.to_thread(start))

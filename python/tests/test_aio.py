@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -62,3 +63,22 @@ def test_a_cancelled_call_is_ended_and_the_next_succeeds(
         return await dataset.apriori(keys, 0.2)
 
     assert_frame_equal(asyncio.run(main()), apriori(frame, min_support=0.2))
+
+
+def test_encrypting_and_searching_are_awaited_too(tmp_path: Path) -> None:
+    frame = random_frame(60, 5)
+    (tmp_path / "virus.fa").write_text(">virus\nACGTTGCAACGGTATTTGCC\n")
+
+    async def main() -> tuple[pd.DataFrame, bool]:
+        keys = oboro.Keys.generate()
+        encrypted = await oboro.aio.encrypt(frame[:40], keys)
+        await oboro.aio.append(encrypted, frame[40:])
+        async with await oboro.aio.local() as server:
+            dataset = await server.upload(encrypted)
+            reference = await server.load_reference("virus", tmp_path / "virus.fa")
+            found = await reference.find("GCAACGG")
+            return await dataset.apriori(keys, 0.2), bool(found)
+
+    found, there = asyncio.run(main())
+    assert there
+    assert_frame_equal(found, apriori(frame, min_support=0.2))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 
 import oboro
 from oboro import errors
@@ -147,3 +148,30 @@ def test_neither_names_nor_keys_are_printed_or_pickled(keys: oboro.Keys) -> None
 def test_the_temporary_folder_is_the_usual_one(temporary: Path, keys: oboro.Keys) -> None:
     tempfile.tempdir = None
     assert Path(tempfile.gettempdir()) == oboro.encrypt(frame(), keys).path.parent
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"threads": 0},
+        {"threads": -1},
+        {"max_len": -1},
+        {"max_len": 2.5},
+        {"check_columns": -1},
+        {"min_item_support": "many"},
+    ],
+)
+def test_numbers_that_are_none_are_refused(keys: oboro.Keys, arguments: dict[str, Any]) -> None:
+    with pytest.raises(oboro.errors.InputError, match=next(iter(arguments))):
+        oboro.encrypt(frame(), keys, **arguments)
+
+
+def test_data_of_odd_forms_is_refused_in_words(keys: oboro.Keys) -> None:
+    lacking = pd.DataFrame({"a": [True, pd.NA]}, dtype=object)
+    with pytest.raises(oboro.errors.InputError, match="no value in row 1"):
+        oboro.encrypt(lacking, keys)
+    nested = pd.DataFrame({"a": [np.array([1, 0]), 1]}, dtype=object)
+    records = np.zeros(3, dtype=[("a", bool)])
+    for odd in (nested, records, [b"ab", b"c"], scipy.sparse.coo_array([1, 0, 1])):
+        with pytest.raises(oboro.errors.InputError):
+            oboro.encrypt(odd, keys)

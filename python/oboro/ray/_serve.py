@@ -77,6 +77,11 @@ def serve(
             f"there is no Ray cluster at {address!r} ({error}); start one with `ray start --head`, "
             "or give local"
         ) from error
+    except RuntimeError as error:
+        raise ServerError(
+            f"Ray does not begin in this process ({error}); if it is in use here already, call "
+            "ray.shutdown() first"
+        ) from error
     workers = Workers(Storage(places, own_cache, threads, memory))
     try:
         _oboro.serve(
