@@ -91,7 +91,7 @@ bench-engine: | toolchain-build ## Time the engine alone, and reading the same r
 	cargo bench --quiet --locked -p oboro-engine --bench engine
 
 bench-ray: build .venv-python/ray-installed | toolchain-python ## Count on one and on two nodes of one core each; RAY_BENCH=--quick for minutes
-	VIRTUAL_ENV="$(CURDIR)/.venv-python" .venv-python/bin/maturin develop --quiet --locked --release
+	$(IN_VENV_PYTHON) maturin develop --quiet --locked --release
 	.venv-python/bin/python bench/scaling.py --oboro "$(OBORO)" $(RAY_BENCH)
 
 bench-ring: | toolchain-build ## Time the transform and the vector kernels

@@ -3,6 +3,7 @@
 
 use crate::call::{Interrupt, run};
 use crate::errors::Failure;
+use crate::rows;
 use oboro_server::{Executor, GenomeOptions, Limits, Options, ServeError, Server, Tokens};
 use oboro_store::{Directories, Location};
 use pyo3::prelude::*;
@@ -13,7 +14,6 @@ use std::net::SocketAddr;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 /// Where a store is: directories, or object storage and the directory for its cache.
@@ -39,11 +39,9 @@ fn location(data: Vec<String>, cache: Option<PathBuf>) -> Result<Location, Failu
 }
 
 fn threads(given: Option<usize>) -> Result<NonZero<usize>, Failure> {
-    match given {
-        Some(given) => NonZero::new(given)
-            .ok_or_else(|| Failure::input("0 threads do nothing; give at least one")),
-        None => Ok(available_parallelism().unwrap_or(NonZero::<usize>::MIN)),
-    }
+    let nothing = || Failure::input("0 threads do nothing; give at least one");
+    let given = given.map(|given| NonZero::new(given).ok_or_else(nothing));
+    Ok(rows::threads(given.transpose()?))
 }
 
 /// Counts groups of blocks for a server with the same storage.
@@ -217,7 +215,7 @@ pub fn serve(
         listen,
         tls,
         tokens: token_file.as_ref().map(tokens).transpose()?,
-        threads: threads(None)?,
+        threads: rows::threads(None),
         limits: self::limits(limits.unwrap_or_default())?,
         moment_cache,
         memory: None,
