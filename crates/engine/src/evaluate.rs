@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Slots worked on at a time: 4 KiB of each factor.
-const CHUNK: usize = 1024;
+const CHUNK: usize = 512;
 /// Blocks whose products a polynomial sum takes in one pass.
 const BLOCKS: usize = 4;
 
@@ -35,6 +35,7 @@ pub struct Workspace {
     ahead: Vec<&'static [u32]>,
     /// Products over a chunk, for each of up to four blocks.
     products: Vec<Vec<u32>>,
+    /// In the order of the program's tiles.
     scalars: Vec<Sum>,
     /// Polynomial sums over one chunk.
     polynomials: Vec<u64>,
@@ -148,7 +149,7 @@ impl Workspace {
         }
         self.chunks = recycle(chunks);
         self.ahead = recycle(ahead);
-        for (i, sum) in self.scalars.iter().enumerate() {
+        for (i, sum) in tile.scalars.sums().zip(&self.scalars) {
             self.residues[i * self.limbs + limb] = sum.residue(q);
         }
         self.let_go();
@@ -184,12 +185,9 @@ fn add_scalars<'n>(
     chunks: &[&[u32]],
     next: &mut impl Iterator<Item = &'n &'n [u32]>,
     products: &mut [Vec<u32>],
-    sums: &mut [Sum],
+    mut sums: &mut [Sum],
 ) {
     for step in &program.steps {
-        if let Some(chunk) = next.next() {
-            vector::prefetch(chunk);
-        }
         match step {
             &Step::Multiply { a, b, out } => multiply(q, a, b, out, chunks, products),
             Step::Tile(tile) => {
@@ -201,17 +199,14 @@ fn add_scalars<'n>(
                 for (leaf, &factor) in leaves.iter_mut().zip(&tile.leaves) {
                     *leaf = chunks[factor];
                 }
-                let mut found = [[Sum::default(); LEAVES]; PREFIXES];
                 let (prefixes, leaves) = (
                     &prefixes[..tile.prefixes.len()],
                     &leaves[..tile.leaves.len()],
                 );
-                vector::dots(prefixes, leaves, &mut found);
-                for (row, places) in found.iter().zip(tile.sums.chunks_exact(leaves.len())) {
-                    for (&sum, &place) in row.iter().zip(places) {
-                        sums[place] += sum;
-                    }
-                }
+                let (found, rest) = sums.split_at_mut(tile.sums.len());
+                sums = rest;
+                let ahead = next.next().copied().unwrap_or_default();
+                vector::dots(prefixes, leaves, found, ahead);
             }
         }
     }

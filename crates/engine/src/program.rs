@@ -45,6 +45,17 @@ pub(crate) struct Tile {
     pub(crate) sums: Vec<usize>,
 }
 
+impl Program {
+    /// The numbers of all sums in the order in which the tiles come to them.
+    pub(crate) fn sums(&self) -> impl Iterator<Item = usize> {
+        let of_step = |step| match step {
+            &Step::Multiply { .. } => &[][..],
+            Step::Tile(tile) => &tile.sums,
+        };
+        self.steps.iter().flat_map(of_step).copied()
+    }
+}
+
 /// The steps that add a chunk of one block to all sums.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Program {

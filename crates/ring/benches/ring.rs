@@ -86,8 +86,8 @@ fn main() {
             black_box(vector::dot(&modulus, black_box(&a), black_box(&b)));
         }),
         Case::new("tile", || {
-            let mut sums = [[vector::Sum::default(); vector::LEAVES]; vector::PREFIXES];
-            vector::dots(black_box(&prefixes), black_box(&leaves), &mut sums);
+            let mut sums = [vector::Sum::default(); vector::LEAVES * vector::PREFIXES];
+            vector::dots(black_box(&prefixes), black_box(&leaves), &mut sums, &[]);
             black_box(sums);
         }),
         Case::new("accumulate_four_pairs", || {

@@ -27,7 +27,6 @@ pub const PREFIXES: usize = 4;
 pub const LEAVES: usize = 4;
 
 /// Residues in a cache line.
-#[cfg(target_arch = "x86_64")]
 const LINE: usize = 16;
 
 /// From this size on a modulus has room for sums reduced in registers.
@@ -184,9 +183,9 @@ pub fn sum(q: &Modulus, a: &[u32]) -> u32 {
 
 /// `Σ_j a[j]·b[j] mod q`; operands may be any values below `2^28`.
 pub fn dot(q: &Modulus, a: &[u32], b: &[u32]) -> u32 {
-    let mut sums = [[Sum::default(); LEAVES]; PREFIXES];
-    dots(&[a], &[b], &mut sums);
-    sums[0][0].residue(q)
+    let mut sum = Sum::default();
+    dots(&[a], &[b], std::slice::from_mut(&mut sum), &[]);
+    sum.residue(q)
 }
 
 /// `Σ_j a[j]·b[j] mod 2^64` of any signed words.
@@ -195,13 +194,15 @@ pub fn wrapping_dot(a: &[i32], b: &[i32]) -> u64 {
     dispatch!(Kernels::current(), wrapping_dot(a, b))
 }
 
-/// `sums[p][l] += Σ_j prefixes[p][j]·leaves[l][j]`; operands may be any values below `2^28`.
-/// At most [`PREFIXES`] by [`LEAVES`] of them, at least one of each.
-pub fn dots(prefixes: &[&[u32]], leaves: &[&[u32]], sums: &mut [[Sum; LEAVES]; PREFIXES]) {
+/// `sums[p·L + l] += Σ_j prefixes[p][j]·leaves[l][j]` for `L` leaves; operands may be any values
+/// below `2^28`. At most [`PREFIXES`] by [`LEAVES`] of them, at least one of each. Residues that come
+/// `ahead` are asked for meanwhile, if there are as many as in a prefix: only speed depends on it.
+pub fn dots(prefixes: &[&[u32]], leaves: &[&[u32]], sums: &mut [Sum], ahead: &[u32]) {
     assert!((1..=PREFIXES).contains(&prefixes.len()) && (1..=LEAVES).contains(&leaves.len()));
+    assert_eq!(sums.len(), prefixes.len() * leaves.len());
     let length = prefixes[0].len();
     assert!(prefixes.iter().chain(leaves).all(|x| x.len() == length));
-    dispatch!(Kernels::current(), dots(prefixes, leaves, sums))
+    dispatch!(Kernels::current(), dots(prefixes, leaves, sums, ahead))
 }
 
 /// Adds `Σ_i a_i[j]·b_i[j]` over the pairs to every entry `j` of the accumulator, unreduced, in one
@@ -221,11 +222,17 @@ pub fn accumulate_products(pairs: &[(&[u32], &[u32])], accumulator: &mut [u64]) 
 /// Asks for residues that will be read soon. Only speed depends on it.
 #[inline]
 pub fn prefetch(a: &[u32]) {
+    a.chunks(LINE).for_each(prefetch_line);
+}
+
+/// Asks for the line of the first residue.
+#[inline]
+fn prefetch_line(a: &[u32]) {
     #[cfg(target_arch = "x86_64")]
-    for line in a.chunks(LINE) {
+    {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         // SAFETY: every x86-64 processor has SSE; a prefetch reads nothing the program can see.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(a.as_ptr().cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = a;
@@ -351,20 +358,17 @@ mod tests {
             let of = |range: std::ops::Range<usize>| range.map(|i| &v[i][..]).collect::<Vec<_>>();
             let (prefixes, leaves) = (of(0..prefixes), of(4..4 + leaves));
             for kernels in Kernels::available() {
-                // What is there already stays in the sum, what is outside the tile as it is.
+                // What is there already stays in the sum, what comes after the tile as it is.
                 let start = Sum { low: 5, high: 7 };
-                let mut sums = [[start; LEAVES]; PREFIXES];
-                dispatch!(kernels, dots(&prefixes, &leaves, &mut sums));
-                for (p, row) in sums.iter().enumerate() {
-                    for (l, sum) in row.iter().enumerate() {
-                        match (prefixes.get(p), leaves.get(l)) {
-                            (Some(a), Some(b)) => {
-                                let total: u128 = wide(a, b).into_iter().map(u128::from).sum::<u128>() + 5 + (7 << 32);
-                                prop_assert_eq!(u128::from(sum.low) + (u128::from(sum.high) << 32), total, "{:?}", kernels);
-                                prop_assert_eq!(u128::from(sum.residue(&q)), total % u128::from(q.value()));
-                            }
-                            _ => prop_assert_eq!(*sum, start),
-                        }
+                let mut sums = vec![start; prefixes.len() * leaves.len() + 1];
+                let tile = sums.len() - 1;
+                dispatch!(kernels, dots(&prefixes, &leaves, &mut sums[..tile], &v[0]));
+                prop_assert_eq!(sums.pop(), Some(start));
+                for (a, sums) in prefixes.iter().zip(sums.chunks(leaves.len())) {
+                    for (b, sum) in leaves.iter().zip(sums) {
+                        let total: u128 = wide(a, b).into_iter().map(u128::from).sum::<u128>() + 5 + (7 << 32);
+                        prop_assert_eq!(u128::from(sum.low) + (u128::from(sum.high) << 32), total, "{:?}", kernels);
+                        prop_assert_eq!(u128::from(sum.residue(&q)), total % u128::from(q.value()));
                     }
                 }
             }
@@ -392,12 +396,12 @@ mod tests {
         let square = ((1u128 << 28) - 1).pow(2);
         let lowest = vec![i32::MIN; 70_001];
         for kernels in Kernels::available() {
-            let mut sums = [[Sum::default(); LEAVES]; PREFIXES];
+            let mut sums = [Sum::default(); LEAVES * PREFIXES];
             dispatch!(
                 kernels,
-                dots(&[&largest[..]; 4], &[&largest[..]; 4], &mut sums)
+                dots(&[&largest[..]; 4], &[&largest[..]; 4], &mut sums, &[])
             );
-            for sum in sums.as_flattened() {
+            for sum in sums {
                 let total = u128::from(sum.low) + (u128::from(sum.high) << 32);
                 assert_eq!(total, square * 70_001);
             }

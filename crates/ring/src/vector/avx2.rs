@@ -139,6 +139,21 @@ fn total(x: Wide) -> u64 {
     _mm_cvtsi128_si64(sum).cast_unsigned()
 }
 
+/// The sum of all lanes of each.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn totals(x: [Wide; 4]) -> [u64; 4] {
+    let pairs = |a, b| _mm256_add_epi64(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+    let (first, second) = (pairs(x[0], x[1]), pairs(x[2], x[3]));
+    let sums = _mm256_add_epi64(
+        _mm256_permute2x128_si256::<0x20>(first, second),
+        _mm256_permute2x128_si256::<0x31>(first, second),
+    );
+    let mut totals = [0; 4];
+    store_wide(&mut totals, sums);
+    totals
+}
+
 /// Four words as 64-bit integers.
 #[target_feature(enable = "avx2")]
 #[inline]

@@ -135,6 +135,28 @@ fn total(x: Wide) -> u64 {
     _mm512_reduce_add_epi64(x).cast_unsigned()
 }
 
+/// The sum of all lanes of each.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn totals(x: [Wide; 4]) -> [u64; 4] {
+    let pairs = |a, b| _mm512_add_epi64(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+    let (first, second) = (pairs(x[0], x[1]), pairs(x[2], x[3]));
+    // Lanes of 128 bits: two of the first, two of the second.
+    let even = _mm512_shuffle_i64x2::<0b10_00_10_00>(first, second);
+    let odd = _mm512_shuffle_i64x2::<0b11_01_11_01>(first, second);
+    let sums = _mm512_add_epi64(even, odd);
+    let low = _mm512_castsi512_si256(sums);
+    let high = _mm512_extracti64x4_epi64::<1>(sums);
+    let sums = _mm256_add_epi64(
+        _mm256_permute2x128_si256::<0x20>(low, high),
+        _mm256_permute2x128_si256::<0x31>(low, high),
+    );
+    let mut totals = [0; 4];
+    // SAFETY: 32 bytes are writable; the store is unaligned.
+    unsafe { _mm256_storeu_si256(totals.as_mut_ptr().cast(), sums) };
+    totals
+}
+
 /// Eight words as 64-bit integers.
 #[target_feature(enable = "avx512f")]
 #[inline]

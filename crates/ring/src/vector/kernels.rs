@@ -218,9 +218,17 @@ macro_rules! kernels {
         fn tile<const PREFIXES: usize, const LEAVES: usize>(
             mut prefixes: [&[u32]; PREFIXES],
             mut leaves: [&[u32]; LEAVES],
-            sums: &mut [[Sum; super::LEAVES]],
+            sums: &mut [Sum],
+            ahead: &[u32],
         ) {
+            let sums = &mut sums[..PREFIXES * LEAVES];
             let length = prefixes[0].len();
+            let ahead = if ahead.len() < length {
+                prefixes[0]
+            } else {
+                ahead
+            };
+            let ahead = &ahead[..length];
             for x in &mut prefixes {
                 *x = &x[..length];
             }
@@ -231,42 +239,84 @@ macro_rules! kernels {
             while i + WORDS <= length {
                 // Both halves of a register go to the same lanes, unless there are so few of them
                 // that one addition would wait for the other.
-                let mut lanes = [[zero(); LEAVES]; PREFIXES];
+                let mut lanes = [[zero(); PREFIXES]; LEAVES];
                 let mut more_lanes = lanes;
                 let few = PREFIXES * LEAVES <= 2;
                 let end = whole(length.min(i + LAZY_SUMS * WORDS / 2));
                 while i + WORDS <= end {
+                    super::prefetch_line(&ahead[i..]);
                     let mut halves = [split(load(&prefixes[0][i..i + WORDS])); PREFIXES];
                     for p in 1..PREFIXES {
                         halves[p] = split(load(&prefixes[p][i..i + WORDS]));
                     }
-                    for l in 0..LEAVES {
-                        let (y0, y1) = split(load(&leaves[l][i..i + WORDS]));
-                        for p in 0..PREFIXES {
-                            let (x0, x1) = halves[p];
-                            lanes[p][l] = add_wide(lanes[p][l], multiply_halves(x0, y0));
-                            let lanes = if few { &mut more_lanes } else { &mut lanes };
-                            lanes[p][l] = add_wide(lanes[p][l], multiply_halves(x1, y1));
+                    // Written out: the compiler leaves a loop of four rolled up, and then keeps all
+                    // lanes in memory.
+                    if few {
+                        for l in 0..LEAVES {
+                            let (y0, y1) = split(load(&leaves[l][i..i + WORDS]));
+                            for p in 0..PREFIXES {
+                                let (x0, x1) = halves[p];
+                                lanes[l][p] = add_wide(lanes[l][p], multiply_halves(x0, y0));
+                                more_lanes[l][p] =
+                                    add_wide(more_lanes[l][p], multiply_halves(x1, y1));
+                            }
+                        }
+                    } else {
+                        if LEAVES > 0 {
+                            add_leaf(&mut lanes[0], &halves, &leaves[0][i..i + WORDS]);
+                        }
+                        if LEAVES > 1 {
+                            add_leaf(&mut lanes[1], &halves, &leaves[1][i..i + WORDS]);
+                        }
+                        if LEAVES > 2 {
+                            add_leaf(&mut lanes[2], &halves, &leaves[2][i..i + WORDS]);
+                        }
+                        if LEAVES > 3 {
+                            add_leaf(&mut lanes[3], &halves, &leaves[3][i..i + WORDS]);
                         }
                     }
                     i += WORDS;
                 }
                 for p in 0..PREFIXES {
+                    let (mut low, mut high) = ([zero(); super::LEAVES], [zero(); super::LEAVES]);
                     for l in 0..LEAVES {
-                        let (mut low, mut high) = (low_words(lanes[p][l]), high_words(lanes[p][l]));
+                        (low[l], high[l]) = (low_words(lanes[l][p]), high_words(lanes[l][p]));
                         if few {
-                            low = add_wide(low, low_words(more_lanes[p][l]));
-                            high = add_wide(high, high_words(more_lanes[p][l]));
+                            low[l] = add_wide(low[l], low_words(more_lanes[l][p]));
+                            high[l] = add_wide(high[l], high_words(more_lanes[l][p]));
                         }
-                        sums[p][l].low += total(low);
-                        sums[p][l].high += total(high);
+                    }
+                    let (low, high) = (totals(low), totals(high));
+                    for l in 0..LEAVES {
+                        let sum = &mut sums[p * LEAVES + l];
+                        sum.low += low[l];
+                        sum.high += high[l];
                     }
                 }
             }
-            for (sums, prefix) in sums.iter_mut().zip(prefixes) {
-                for (sum, leaf) in sums.iter_mut().zip(leaves) {
-                    scalar::add_dot(&prefix[i..], &leaf[i..], sum);
-                }
+            if i < length {
+                scalar::dots(
+                    &prefixes.map(|x| &x[i..]),
+                    &leaves.map(|x| &x[i..]),
+                    sums,
+                    &[],
+                );
+            }
+        }
+
+        /// Adds the products of a register of a leaf with those of all prefixes.
+        #[$instructions]
+        #[inline]
+        fn add_leaf<const PREFIXES: usize>(
+            lanes: &mut [Wide; PREFIXES],
+            halves: &[(Half, Half); PREFIXES],
+            leaf: &[u32],
+        ) {
+            let (y0, y1) = split(load(leaf));
+            for p in 0..PREFIXES {
+                let (x0, x1) = halves[p];
+                lanes[p] = add_wide(lanes[p], multiply_halves(x0, y0));
+                lanes[p] = add_wide(lanes[p], multiply_halves(x1, y1));
             }
         }
 
@@ -275,17 +325,18 @@ macro_rules! kernels {
         pub(super) fn dots(
             prefixes: &[&[u32]],
             leaves: &[&[u32]],
-            sums: &mut [[Sum; super::LEAVES]; super::PREFIXES],
+            sums: &mut [Sum],
+            ahead: &[u32],
         ) {
             for (prefixes, sums) in prefixes
                 .chunks(TILE_PREFIXES)
-                .zip(sums.chunks_mut(TILE_PREFIXES))
+                .zip(sums.chunks_mut(TILE_PREFIXES * leaves.len()))
             {
                 match *prefixes {
-                    [a] => with_leaves([a], leaves, sums),
-                    [a, b] => with_leaves([a, b], leaves, sums),
-                    [a, b, c] => with_leaves([a, b, c], leaves, sums),
-                    [a, b, c, d] => with_leaves([a, b, c, d], leaves, sums),
+                    [a] => with_leaves([a], leaves, sums, ahead),
+                    [a, b] => with_leaves([a, b], leaves, sums, ahead),
+                    [a, b, c] => with_leaves([a, b, c], leaves, sums, ahead),
+                    [a, b, c, d] => with_leaves([a, b, c, d], leaves, sums, ahead),
                     _ => unreachable!("tiles have one to four prefixes"),
                 }
             }
@@ -296,14 +347,15 @@ macro_rules! kernels {
         fn with_leaves<const PREFIXES: usize>(
             prefixes: [&[u32]; PREFIXES],
             leaves: &[&[u32]],
-            sums: &mut [[Sum; super::LEAVES]],
+            sums: &mut [Sum],
+            ahead: &[u32],
         ) {
             match *leaves {
                 [] => {}
-                [a] => tile(prefixes, [a], sums),
-                [a, b] => tile(prefixes, [a, b], sums),
-                [a, b, c] => tile(prefixes, [a, b, c], sums),
-                [a, b, c, d] => tile(prefixes, [a, b, c, d], sums),
+                [a] => tile(prefixes, [a], sums, ahead),
+                [a, b] => tile(prefixes, [a, b], sums, ahead),
+                [a, b, c] => tile(prefixes, [a, b, c], sums, ahead),
+                [a, b, c, d] => tile(prefixes, [a, b, c, d], sums, ahead),
                 _ => unreachable!("a tile has at most four leaves"),
             }
         }

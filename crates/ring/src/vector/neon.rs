@@ -142,6 +142,13 @@ fn total(x: Wide) -> u64 {
     vaddvq_u64(x)
 }
 
+/// The sum of all lanes of each.
+#[cfg_attr(target_arch = "aarch64", target_feature(enable = "neon"))]
+#[inline]
+fn totals(x: [Wide; 4]) -> [u64; 4] {
+    [total(x[0]), total(x[1]), total(x[2]), total(x[3])]
+}
+
 /// Two words as 64-bit integers.
 #[cfg_attr(target_arch = "aarch64", target_feature(enable = "neon"))]
 #[inline]

@@ -1,6 +1,6 @@
 //! The reference: one residue at a time.
 
-use super::{LAZY_SUMS, LEAVES, PREFIXES, Sum};
+use super::{LAZY_SUMS, Sum};
 use crate::Modulus;
 
 pub(super) fn multiply(q: &Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
@@ -35,15 +35,15 @@ pub(super) fn reduce_into(q: &Modulus, accumulator: &[u64], out: &mut [u32]) {
     }
 }
 
-pub(super) fn dots(prefixes: &[&[u32]], leaves: &[&[u32]], sums: &mut [[Sum; LEAVES]; PREFIXES]) {
-    for (prefix, sums) in prefixes.iter().zip(sums) {
+pub(super) fn dots(prefixes: &[&[u32]], leaves: &[&[u32]], sums: &mut [Sum], _ahead: &[u32]) {
+    for (prefix, sums) in prefixes.iter().zip(sums.chunks_mut(leaves.len())) {
         for (leaf, sum) in leaves.iter().zip(sums) {
             add_dot(prefix, leaf, sum);
         }
     }
 }
 
-pub(super) fn add_dot(a: &[u32], b: &[u32], sum: &mut Sum) {
+fn add_dot(a: &[u32], b: &[u32], sum: &mut Sum) {
     for (a, b) in a.chunks(LAZY_SUMS).zip(b.chunks(LAZY_SUMS)) {
         let run: u64 = a
             .iter()
