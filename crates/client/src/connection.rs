@@ -87,9 +87,19 @@ pub struct Connection {
     interrupt: CancellationToken,
 }
 
+/// How far away a server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Distance {
+    /// In this process: bytes between it and its client cost next to nothing.
+    Memory,
+    /// At the other end of a socket.
+    Network,
+}
+
 /// What clones of a connection share.
 struct Line {
     url: String,
+    distance: Distance,
     /// Whether an Oboro server has ever answered.
     answered: AtomicBool,
     /// What the server takes, once asked.
@@ -205,7 +215,13 @@ impl Connection {
                 url: url.clone(),
                 cause,
             })?;
-        Ok(Self::over(channel, runtime, url, credentials))
+        Ok(Self::over(
+            channel,
+            runtime,
+            url,
+            credentials,
+            Distance::Network,
+        ))
     }
 
     /// Calls a server that is no address, over streams that `connect` opens, one now and another whenever one
@@ -227,10 +243,23 @@ impl Connection {
                 cause: describe(&error),
             })?;
         let credentials = Credentials { token: None };
-        Ok(Self::over(channel, runtime, name.to_owned(), credentials))
+        let name = name.to_owned();
+        Ok(Self::over(
+            channel,
+            runtime,
+            name,
+            credentials,
+            Distance::Memory,
+        ))
     }
 
-    fn over(channel: Channel, runtime: Runtime, url: String, credentials: Credentials) -> Self {
+    fn over(
+        channel: Channel,
+        runtime: Runtime,
+        url: String,
+        credentials: Credentials,
+        distance: Distance,
+    ) -> Self {
         let genomes = GenomeClient::with_interceptor(channel.clone(), credentials.clone())
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
@@ -240,6 +269,7 @@ impl Connection {
         Self {
             line: Arc::new(Line {
                 url,
+                distance,
                 answered: AtomicBool::new(false),
                 limits: OnceLock::new(),
                 client,
@@ -257,6 +287,11 @@ impl Connection {
             interrupt,
             ..self.clone()
         }
+    }
+
+    /// How far away the server is.
+    pub(crate) fn distance(&self) -> Distance {
+        self.line.distance
     }
 
     /// The server's address as it was given.

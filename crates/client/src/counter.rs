@@ -8,7 +8,7 @@
 //! before those known beforehand are verified.
 
 use crate::columns::Columns;
-use crate::connection::Connection;
+use crate::connection::{Connection, Distance};
 use crate::error::ClientError;
 use crate::workers::{Pieces, with_workers};
 use oboro_mining::{CheckColumns, Dataset, Itemset, SupportCounter, transactions::compare_names};
@@ -216,7 +216,10 @@ impl<'a> EncryptedCounter<'a> {
         let level = itemsets.length();
         let asked = itemsets.len();
         let blocks = self.dataset.manifest().block_count();
-        let combiner = Combiner::new(self.dataset.key().clone(), itemsets, blocks)?;
+        let mut combiner = Combiner::new(self.dataset.key().clone(), itemsets, blocks)?;
+        if self.connection.distance() == Distance::Memory {
+            combiner = combiner.with_whole_moments();
+        }
         let request = v1::CountRequest {
             name: self.name.clone(),
             root: self.dataset.manifest().root().0.to_vec().into(),
@@ -321,9 +324,12 @@ impl<'a> EncryptedCounter<'a> {
     /// carry the level: the question says so.
     fn moments_bytes(&self, questions: &Questions) -> Result<u64, ClientError> {
         let manifest = self.dataset.manifest();
-        let Some(precision) = Precision::new(&manifest.parameters, questions.level) else {
+        let Some(mut precision) = Precision::new(&manifest.parameters, questions.level) else {
             return Ok(0);
         };
+        if self.connection.distance() == Distance::Memory {
+            precision = precision.with_whole_moments(&manifest.parameters);
+        }
         let groups = manifest
             .block_count()
             .div_ceil(manifest.parameters.group_blocks());

@@ -7,15 +7,15 @@
 //! [`Workspace`] have grown.
 
 use crate::plan::Tile;
-use crate::program::{Operand, Program, Step};
-use oboro_ring::vector::{LEAVES, PREFIXES, Sum};
+use crate::program::{LEAVES_OF_STEP, Operand, Program, Step};
+use oboro_ring::vector::{AHEAD, LEAVES, PREFIXES, Sum};
 use oboro_ring::{Modulus, vector};
 use oboro_store::Panel;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Slots worked on at a time: 4 KiB of each factor.
-const CHUNK: usize = 512;
+const CHUNK: usize = 1024;
 /// Blocks whose products a polynomial sum takes in one pass.
 const BLOCKS: usize = 4;
 
@@ -114,16 +114,15 @@ impl Workspace {
             while !chunks.is_empty() {
                 read_some(&mut ahead);
                 for (i, block) in chunks.chunks_exact(factors).enumerate() {
-                    let mut next = ahead.iter().skip(i * factors).take(factors);
+                    let next = ahead.chunks_exact(factors).nth(i).unwrap_or_default();
                     add_scalars(
                         &tile.scalars,
                         q,
                         block,
-                        &mut next,
+                        next,
                         &mut self.products,
                         &mut self.scalars,
                     );
-                    next.for_each(|chunk| vector::prefetch(chunk));
                 }
                 if lazy + BLOCKS >= vector::LAZY_SUMS {
                     vector::fold(q, &mut self.polynomials);
@@ -177,25 +176,35 @@ fn recycle<'b>(mut references: Vec<&[u32]>) -> Vec<&'b [u32]> {
         .collect()
 }
 
-/// Adds a chunk of one block to the sums of the scalar moments. Chunks that come `next` are asked for
-/// one at a step: memory has time for them while a step computes.
-fn add_scalars<'n>(
+/// Adds a chunk of one block to the sums of the scalar moments. Chunks that come next are asked for a
+/// few at a step: memory has time for them while a step computes.
+fn add_scalars(
     program: &Program,
     q: &Modulus,
     chunks: &[&[u32]],
-    next: &mut impl Iterator<Item = &'n &'n [u32]>,
+    mut next: &[&[u32]],
     products: &mut [Vec<u32>],
     mut sums: &mut [Sum],
 ) {
     for step in &program.steps {
+        let tiles = match step {
+            &Step::Multiply { a, b, out } => {
+                multiply(q, a, b, out, chunks, products);
+                continue;
+            }
+            Step::Tile(tile) => tile.leaves.len().div_ceil(LEAVES),
+            Step::Pairs(_) => 1,
+        };
+        let (ahead, later) = next.split_at(next.len().min(AHEAD * tiles));
+        next = later;
         match step {
-            &Step::Multiply { a, b, out } => multiply(q, a, b, out, chunks, products),
+            Step::Multiply { .. } => {}
             Step::Tile(tile) => {
                 let mut prefixes: [&[u32]; PREFIXES] = [&[]; PREFIXES];
                 for (prefix, &operand) in prefixes.iter_mut().zip(&tile.prefixes) {
                     *prefix = value(operand, chunks, products);
                 }
-                let mut leaves: [&[u32]; LEAVES] = [&[]; LEAVES];
+                let mut leaves: [&[u32]; LEAVES_OF_STEP] = [&[]; LEAVES_OF_STEP];
                 for (leaf, &factor) in leaves.iter_mut().zip(&tile.leaves) {
                     *leaf = chunks[factor];
                 }
@@ -205,11 +214,18 @@ fn add_scalars<'n>(
                 );
                 let (found, rest) = sums.split_at_mut(tile.sums.len());
                 sums = rest;
-                let ahead = next.next().copied().unwrap_or_default();
                 vector::dots(prefixes, leaves, found, ahead);
+            }
+            Step::Pairs(pairs) => {
+                let (found, rest) = sums
+                    .split_first_chunk_mut()
+                    .expect("there is a sum for each pair");
+                sums = rest;
+                vector::pairs(pairs.factors.map(|factor| chunks[factor]), found, ahead);
             }
         }
     }
+    next.iter().for_each(|chunk| vector::prefetch(chunk));
 }
 
 /// Adds a chunk of up to four blocks to the sums of the polynomial moments.
@@ -231,6 +247,7 @@ fn add_polynomials(
                     multiply(q, a, b, out, chunks, products);
                 }
             }
+            Step::Pairs(_) => unreachable!("branches are compiled one by one"),
             Step::Tile(tile) => {
                 for (&leaf, &place) in tile.leaves.iter().zip(&tile.sums) {
                     let mut pairs: [(&[u32], &[u32]); BLOCKS] = [(&[], &[]); BLOCKS];

@@ -4,7 +4,10 @@
 //! neighbouring branches share, which buffers hold them, and which prefixes and leaves go
 //! through the register tile together.
 
-use oboro_ring::vector::LEAVES;
+use oboro_ring::vector::{LEAVES, PAIRS};
+
+/// The most leaves of one step: several register tiles.
+pub(crate) const LEAVES_OF_STEP: usize = 16;
 
 /// An inner node of the trie whose children are leaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,9 +36,11 @@ pub(crate) enum Step {
     Multiply { a: Operand, b: usize, out: usize },
     /// Adds every prefix times every leaf to its sum.
     Tile(Tile),
+    /// Adds each of four factors times those after it to their sums.
+    Pairs(Pairs),
 }
 
-/// Prefixes and leaves that all belong together: up to four of each.
+/// Prefixes and leaves that all belong together: up to four prefixes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tile {
     pub(crate) prefixes: Vec<Operand>,
@@ -51,9 +56,18 @@ impl Program {
         let of_step = |step| match step {
             &Step::Multiply { .. } => &[][..],
             Step::Tile(tile) => &tile.sums,
+            Step::Pairs(pairs) => &pairs.sums,
         };
         self.steps.iter().flat_map(of_step).copied()
     }
+}
+
+/// Four factors by position, each of which belongs with those after it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pairs {
+    pub(crate) factors: [usize; LEAVES],
+    /// The numbers of the sums, in lexicographic order.
+    pub(crate) sums: [usize; PAIRS],
 }
 
 /// The steps that add a chunk of one block to all sums.
@@ -103,12 +117,38 @@ impl Program {
                 .iter()
                 .map(|branch| products.of(&branch.prefix, &mut steps))
                 .collect();
-            steps.extend(tiles(group, &prefixes).into_iter().map(Step::Tile));
+            let mut group = group.to_vec();
+            steps.extend(Pairs::among(&mut group, &prefixes).map(Step::Pairs));
+            steps.extend(tiles(&group, &prefixes).into_iter().map(Step::Tile));
         }
         Self {
             steps,
             products: products.buffers(),
         }
+    }
+}
+
+impl Pairs {
+    /// Takes from four branches whose prefixes are single factors the leaves that are these factors.
+    fn among(group: &mut [Branch], prefixes: &[Operand]) -> Option<Self> {
+        let factors = prefixes.iter().map(|prefix| match *prefix {
+            Operand::Factor(factor) => Some(factor),
+            Operand::One | Operand::Product(_) => None,
+        });
+        let factors: [usize; LEAVES] = factors.collect::<Option<Vec<_>>>()?.try_into().ok()?;
+        let later = |b: usize| factors[b + 1..].iter().copied();
+        let sums = group
+            .iter()
+            .enumerate()
+            .flat_map(|(b, branch)| later(b).map(|factor| branch.sum(factor)))
+            .collect::<Option<Vec<_>>>()?;
+        for (b, branch) in group.iter_mut().enumerate() {
+            branch
+                .leaves
+                .retain(|&(leaf, _)| !factors[b + 1..].contains(&leaf));
+        }
+        let sums = sums.try_into().expect("each factor with those after it");
+        Some(Self { factors, sums })
     }
 }
 
@@ -145,7 +185,7 @@ fn tiles(group: &[Branch], prefixes: &[Operand]) -> Vec<Tile> {
     };
     leaves
         .chunk_by(|a, b| a.0 == b.0)
-        .flat_map(|alike| alike.chunks(LEAVES))
+        .flat_map(|alike| alike.chunks(LEAVES_OF_STEP))
         .map(tile)
         .collect()
 }
@@ -243,8 +283,18 @@ mod tests {
                     product.push(*b);
                     products[*out] = product;
                 }
+                Step::Pairs(pairs) => {
+                    let mut sums = pairs.sums.iter();
+                    for (i, &a) in pairs.factors.iter().enumerate() {
+                        for &b in &pairs.factors[i + 1..] {
+                            let sum = &mut found[*sums.next().unwrap()];
+                            assert!(sum.is_empty(), "a sum got two products");
+                            *sum = vec![a, b];
+                        }
+                    }
+                }
                 Step::Tile(tile) => {
-                    assert!(tile.leaves.len() <= LEAVES);
+                    assert!((1..=LEAVES_OF_STEP).contains(&tile.leaves.len()));
                     let mut sums = tile.sums.iter();
                     for prefix in &tile.prefixes {
                         for &leaf in &tile.leaves {
@@ -283,9 +333,16 @@ mod tests {
             .collect();
         let program = Program::new(&Branch::all(&paths), 4);
         assert_eq!(program.products, 0);
-        let full = |step: &&Step| matches!(step, Step::Tile(t) if t.sums.len() == 16);
-        // Branches 0–3, 4–7, 8–11 share 14, 10 and 6 leaves; the triangle above is cut smaller.
-        assert_eq!(program.steps.iter().filter(full).count(), 3 + 2 + 1);
+        let shape = |step: &Step| match step {
+            Step::Tile(tile) => (tile.prefixes.len(), tile.leaves.len()),
+            Step::Pairs(_) => (0, 0),
+            Step::Multiply { .. } => unreachable!("pairs need no products"),
+        };
+        let shapes: Vec<_> = program.steps.iter().map(shape).collect();
+        let pairs = (0, 0);
+        let first = [pairs, (4, 14), pairs, (4, 10), pairs, (4, 6), pairs, (4, 2)];
+        assert_eq!(shapes[..8], first);
+        assert_eq!(shapes[8..], [(1, 1)]);
     }
 
     #[test]

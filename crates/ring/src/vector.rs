@@ -23,8 +23,12 @@ pub const LAZY_SUMS: usize = 256;
 
 /// The most prefixes of one call of [`dots`].
 pub const PREFIXES: usize = 4;
-/// The most leaves of one call of [`dots`].
+/// The leaves that a register tile has at most.
 pub const LEAVES: usize = 4;
+/// The pairs of as many operands.
+pub const PAIRS: usize = LEAVES * (LEAVES - 1) / 2;
+/// The slices that are asked for while a register tile computes.
+pub const AHEAD: usize = 2;
 
 /// Residues in a cache line.
 const LINE: usize = 16;
@@ -181,6 +185,11 @@ pub fn sum(q: &Modulus, a: &[u32]) -> u32 {
     q.reduce(a.iter().map(|&x| u64::from(x)).sum())
 }
 
+/// The largest of any 32-bit values, 0 of none.
+pub fn largest(a: &[u32]) -> u32 {
+    a.iter().fold(0, |largest, &x| largest.max(x))
+}
+
 /// `Σ_j a[j]·b[j] mod q`; operands may be any values below `2^28`.
 pub fn dot(q: &Modulus, a: &[u32], b: &[u32]) -> u32 {
     let mut sum = Sum::default();
@@ -194,15 +203,22 @@ pub fn wrapping_dot(a: &[i32], b: &[i32]) -> u64 {
     dispatch!(Kernels::current(), wrapping_dot(a, b))
 }
 
-/// `sums[p·L + l] += Σ_j prefixes[p][j]·leaves[l][j]` for `L` leaves; operands may be any values
-/// below `2^28`. At most [`PREFIXES`] by [`LEAVES`] of them, at least one of each. Residues that come
-/// `ahead` are asked for meanwhile, if there are as many as in a prefix: only speed depends on it.
-pub fn dots(prefixes: &[&[u32]], leaves: &[&[u32]], sums: &mut [Sum], ahead: &[u32]) {
-    assert!((1..=PREFIXES).contains(&prefixes.len()) && (1..=LEAVES).contains(&leaves.len()));
+/// `sums[p·L + l] += Σ_j prefixes[p][j]·leaves[l][j]` for `L` leaves, at least one, and up to
+/// [`PREFIXES`] prefixes; operands may be any values below `2^28`. Slices that come `ahead` and are as
+/// long are asked for meanwhile, [`AHEAD`] of them for every four leaves: only speed depends on it.
+pub fn dots(prefixes: &[&[u32]], leaves: &[&[u32]], sums: &mut [Sum], ahead: &[&[u32]]) {
+    assert!((1..=PREFIXES).contains(&prefixes.len()) && !leaves.is_empty());
     assert_eq!(sums.len(), prefixes.len() * leaves.len());
     let length = prefixes[0].len();
     assert!(prefixes.iter().chain(leaves).all(|x| x.len() == length));
     dispatch!(Kernels::current(), dots(prefixes, leaves, sums, ahead))
+}
+
+/// Adds to `sums` the dot products of each operand with those after it, in lexicographic order;
+/// operands may be any values below `2^28`. [`AHEAD`] slices that come are asked for as by [`dots`].
+pub fn pairs(operands: [&[u32]; LEAVES], sums: &mut [Sum; PAIRS], ahead: &[&[u32]]) {
+    assert!(operands.iter().all(|x| x.len() == operands[0].len()));
+    dispatch!(Kernels::current(), pairs(operands, sums, ahead))
 }
 
 /// Adds `Σ_i a_i[j]·b_i[j]` over the pairs to every entry `j` of the accumulator, unreduced, in one
@@ -354,7 +370,7 @@ mod tests {
         }
 
         #[test]
-        fn all_kernels_sum_tiles((q, v) in vectors(8), prefixes in 1..=PREFIXES, leaves in 1..=LEAVES) {
+        fn all_kernels_sum_tiles((q, v) in vectors(15), prefixes in 1..=PREFIXES, leaves in 1..=11usize) {
             let of = |range: std::ops::Range<usize>| range.map(|i| &v[i][..]).collect::<Vec<_>>();
             let (prefixes, leaves) = (of(0..prefixes), of(4..4 + leaves));
             for kernels in Kernels::available() {
@@ -362,7 +378,7 @@ mod tests {
                 let start = Sum { low: 5, high: 7 };
                 let mut sums = vec![start; prefixes.len() * leaves.len() + 1];
                 let tile = sums.len() - 1;
-                dispatch!(kernels, dots(&prefixes, &leaves, &mut sums[..tile], &v[0]));
+                dispatch!(kernels, dots(&prefixes, &leaves, &mut sums[..tile], &prefixes));
                 prop_assert_eq!(sums.pop(), Some(start));
                 for (a, sums) in prefixes.iter().zip(sums.chunks(leaves.len())) {
                     for (b, sum) in leaves.iter().zip(sums) {
@@ -371,6 +387,21 @@ mod tests {
                         prop_assert_eq!(u128::from(sum.residue(&q)), total % u128::from(q.value()));
                     }
                 }
+            }
+        }
+
+        #[test]
+        fn all_kernels_sum_pairs((_, v) in vectors(4)) {
+            let operands = std::array::from_fn(|i| &v[i][..]);
+            let expected: Vec<u128> = (0..4)
+                .flat_map(|i| (i + 1..4).map(move |j| (i, j)))
+                .map(|(i, j)| wide(&v[i], &v[j]).into_iter().map(u128::from).sum::<u128>() + 5 + (7 << 32))
+                .collect();
+            for kernels in Kernels::available() {
+                let mut sums = [Sum { low: 5, high: 7 }; PAIRS];
+                dispatch!(kernels, pairs(operands, &mut sums, &[operands[0]]));
+                let found = sums.map(|sum| u128::from(sum.low) + (u128::from(sum.high) << 32));
+                prop_assert_eq!(&found[..], &expected[..], "{:?}", kernels);
             }
         }
 
@@ -401,7 +432,9 @@ mod tests {
                 kernels,
                 dots(&[&largest[..]; 4], &[&largest[..]; 4], &mut sums, &[])
             );
-            for sum in sums {
+            let mut pair_sums = [Sum::default(); PAIRS];
+            dispatch!(kernels, pairs([&largest[..]; 4], &mut pair_sums, &[]));
+            for sum in sums.into_iter().chain(pair_sums) {
                 let total = u128::from(sum.low) + (u128::from(sum.high) << 32);
                 assert_eq!(total, square * 70_001);
             }

@@ -12,6 +12,7 @@ use crate::precision::{Precision, relative_phase_bound};
 use crate::secrets::{Digits, SecretProducts};
 use oboro_ring::fraction::WHOLE;
 use oboro_ring::moment::{Itemsets, MomentIndex};
+use oboro_ring::vector::{LEAVES, Sum};
 use oboro_ring::{Fractions, Modulus, Parameters, pack, vector};
 use std::ops::Range;
 use thiserror::Error;
@@ -83,6 +84,13 @@ pub struct Combiner {
     first_secret_early: bool,
 }
 
+/// The bytes of a moment for each power of the mask.
+fn moment_bytes(precision: &Precision) -> Vec<usize> {
+    (0..precision.bits.len())
+        .map(|power| precision.moment_bytes(power))
+        .collect()
+}
+
 /// For each moment with a power of the mask: the itemsets that it helps to answer.
 struct Uses {
     starts: Vec<usize>,
@@ -121,9 +129,6 @@ impl Combiner {
                     .find(|&k| limbs_for_level(ring.parameters(), k).is_some())
                     .unwrap_or(0),
             })?;
-        let moment_bytes = (0..=level)
-            .map(|power| precision.moment_bytes(power))
-            .collect();
         let index = MomentIndex::new(&itemsets);
         let groups = blocks.div_ceil(ring.parameters().group_blocks());
         let mut firsts: Vec<u32> = itemsets.iter().map(|columns| columns[0]).collect();
@@ -138,10 +143,22 @@ impl Combiner {
             key,
             itemsets,
             index,
+            moment_bytes: moment_bytes(&precision),
             precision,
-            moment_bytes,
             blocks,
         })
+    }
+
+    /// Has moments travel whole ([`Precision::with_whole_moments`]).
+    #[must_use]
+    pub fn with_whole_moments(self) -> Self {
+        let parameters = self.key.ring().parameters();
+        let precision = self.precision.with_whole_moments(parameters);
+        Self {
+            moment_bytes: moment_bytes(&precision),
+            precision,
+            ..self
+        }
     }
 
     /// The limbs that must be asked for.
@@ -277,30 +294,98 @@ impl Combiner {
     ) -> Result<(), CombineError> {
         let ring = self.key.ring();
         let limbs = &ring.limbs()[..self.limbs()];
+        let degree = ring.degree();
         let fractions = Fractions::new(ring, limbs.len());
-        let mut residues = vec![0; limbs.len() * ring.degree()];
-        let mut slots = Zeroizing::new(vec![0; limbs.len()]);
+        let mut residues = vec![0; limbs.len() * degree];
         let each = partial.fractions.chunks_exact(self.moment_bytes[power]);
         for (bytes, moment) in each.zip(partial.moments.clone()) {
             pack::unpack(bytes, &mut residues);
-            let moduli = limbs.iter().map(|ntt| ntt.modulus());
-            let mut by_limb = moduli.zip(residues.chunks_exact(ring.degree()));
-            if by_limb.any(|(q, residues)| residues.iter().any(|&r| r >= q.value())) {
+            let mut by_limb = limbs.iter().zip(residues.chunks_exact(degree));
+            if by_limb.any(|(ntt, residues)| vector::largest(residues) >= ntt.modulus().value()) {
                 return Err(CombineError::Unexpected(
                     "a residue that is not below its modulus",
                 ));
             }
-            for entry in self.uses.of(moment) {
-                let (_, columns) = self.index.get(entry.secrets as usize);
-                for (limb, residues) in residues.chunks_exact(ring.degree()).enumerate() {
-                    let secrets = self.secrets.evaluation(limb, columns);
-                    slots[limb] = vector::dot(limbs[limb].modulus(), &secrets, residues);
-                }
-                let sum = &mut phases.sums[self.at(partial.group, entry.itemset as usize)];
-                *sum = sum.wrapping_add(fractions.of_slot_sum(&slots, 64));
+            if power == self.itemsets.length() && self.first_secret_early {
+                self.absorb_whole_power_of_mask(phases, partial.group, &residues, &fractions);
+            } else {
+                let uses = self.uses.of(moment).iter().map(|entry| {
+                    let (_, secrets) = self.index.get(entry.secrets as usize);
+                    (secrets, entry.itemset as usize)
+                });
+                self.add_slot_sums(phases, partial.group, &residues, &fractions, uses);
             }
         }
         Ok(())
+    }
+
+    /// As [`absorb_power_of_mask`](Self::absorb_power_of_mask), modulo every limb.
+    fn absorb_whole_power_of_mask(
+        &self,
+        phases: &mut Phases,
+        group: u64,
+        power: &[u32],
+        fractions: &Fractions<'_>,
+    ) {
+        let ring = self.key.ring();
+        let mut times = Zeroizing::new(vec![0; power.len()]);
+        let mut itemsets = self.itemsets.iter().enumerate().peekable();
+        while let Some(&(_, &[first, ..])) = itemsets.peek() {
+            let factors = power.chunks_exact(ring.degree());
+            let products = times.chunks_exact_mut(ring.degree());
+            for (limb, (factor, product)) in factors.zip(products).enumerate() {
+                let secret = self.secrets.evaluation(limb, &[first]);
+                let q = ring.limbs()[limb].modulus();
+                vector::multiply(q, &secret, factor, product);
+            }
+            let alike = std::iter::from_fn(|| itemsets.next_if(|(_, set)| set[0] == first));
+            let others = alike.map(|(itemset, columns)| (&columns[1..], itemset));
+            self.add_slot_sums(phases, group, &times, fractions, others);
+        }
+    }
+
+    /// Adds to the phase of each itemset the sum of the slots of a polynomial times its secrets, as a
+    /// fraction of `Q`. The polynomial is in evaluation form, limb after limb; some itemsets at a time
+    /// share what is loaded of it.
+    fn add_slot_sums<'s>(
+        &self,
+        phases: &mut Phases,
+        group: u64,
+        polynomial: &[u32],
+        fractions: &Fractions<'_>,
+        itemsets: impl Iterator<Item = (&'s [u32], usize)>,
+    ) {
+        let ring = self.key.ring();
+        let limbs = &ring.limbs()[..self.limbs()];
+        let mut slots = Zeroizing::new(vec![0; LEAVES * limbs.len()]);
+        let mut itemsets = itemsets.fuse();
+        loop {
+            let some: [_; LEAVES] = std::array::from_fn(|_| itemsets.next());
+            let count = some.iter().flatten().count();
+            if count == 0 {
+                return;
+            }
+            for (limb, residues) in polynomial.chunks_exact(ring.degree()).enumerate() {
+                let secrets =
+                    some.map(|it| it.map(|(secrets, _)| self.secrets.evaluation(limb, secrets)));
+                let leaves = secrets
+                    .each_ref()
+                    .map(|it| it.as_ref().map_or(&[][..], |it| &it[..]));
+                let mut sums = [Sum::default(); LEAVES];
+                vector::dots(&[residues], &leaves[..count], &mut sums[..count], &[]);
+                for (of_itemset, sum) in slots.chunks_exact_mut(limbs.len()).zip(sums) {
+                    of_itemset[limb] = sum.residue(limbs[limb].modulus());
+                }
+            }
+            for ((_, itemset), slots) in some
+                .into_iter()
+                .flatten()
+                .zip(slots.chunks_exact(limbs.len()))
+            {
+                let sum = &mut phases.sums[self.at(group, itemset)];
+                *sum = sum.wrapping_add(fractions.of_slot_sum(slots, 64));
+            }
+        }
     }
 
     /// Adds another thread's share.
@@ -744,6 +829,12 @@ mod tests {
         for level in 1..=5 {
             let itemsets = all_itemsets(5, level);
             let answer = count(&server, &key, &itemsets);
+            let whole = Combiner::new(key.clone(), itemsets.clone(), 2).unwrap();
+            let whole = whole.with_whole_moments();
+            assert!(whole.fraction_bits()[1..].iter().all(|&bits| bits == WHOLE));
+            let found = whole.finish(&phases(&server, &whole)).unwrap();
+            assert_eq!(found.supports, answer.supports);
+            assert!(found.log2_largest_phase <= found.log2_phase_bound);
             for (set, &support) in itemsets.iter().zip(&answer.supports) {
                 assert_eq!(support, plain_support(&columns, set), "{set:?}");
             }
@@ -815,12 +906,8 @@ mod tests {
             let itemsets = all_itemsets(9, level);
             let rounded = Combiner::new(key.clone(), itemsets.clone(), 1).unwrap();
             let mut exact = Combiner::new(key.clone(), itemsets, 1).unwrap();
-            exact.precision.bits[1..].fill(WHOLE);
             exact.precision.bits[0] = 64;
-            let fractions = Fractions::new(key.ring(), exact.limbs());
-            for (power, bytes) in exact.moment_bytes.iter_mut().enumerate() {
-                *bytes = fractions.packed_len(power, exact.precision.bits[power]);
-            }
+            let exact = exact.with_whole_moments();
             let (with, without) = (phases(&server, &rounded), phases(&server, &exact));
             let t = f64::from(key.ring().parameters().plaintext_modulus());
             let errors: Vec<f64> = with

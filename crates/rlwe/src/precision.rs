@@ -56,6 +56,16 @@ impl Precision {
         })
     }
 
+    /// The same with all polynomial moments travelling [`WHOLE`]: more bytes, and less work at both ends,
+    /// which neither transform them nor round.
+    #[must_use]
+    pub fn with_whole_moments(mut self, parameters: &Parameters) -> Self {
+        let level = self.bits.len() - 1;
+        self.bits[1..].fill(WHOLE);
+        self.error = Model { parameters, level }.error(&self.bits);
+        self
+    }
+
     /// The bytes of a moment with `power` factors of the mask.
     pub fn moment_bytes(&self, power: usize) -> usize {
         moment_bytes(self.degree, self.limbs, power, self.bits[power])

@@ -2,7 +2,7 @@
 //! halves of a register are its even and its odd lanes; the high 32 bits of a half are ignored.
 
 use super::kernels::kernels;
-use super::{LAZY_SUMS, Sum, scalar};
+use super::{AHEAD, LAZY_SUMS, Sum, scalar};
 use crate::Modulus;
 use crate::avx2::{load, load_signed, store};
 use std::arch::x86_64::*;

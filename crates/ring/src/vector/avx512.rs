@@ -1,7 +1,7 @@
 //! Sixteen residues at a time, halved like in the AVX2 twin; needs no more than AVX-512 F.
 
 use super::kernels::kernels;
-use super::{LAZY_SUMS, Sum, scalar};
+use super::{AHEAD, LAZY_SUMS, Sum, scalar};
 use crate::Modulus;
 use std::arch::x86_64::*;
 

@@ -212,29 +212,19 @@ macro_rules! kernels {
             sum.wrapping_add(scalar::wrapping_dot(&a[whole..], &b[whole..]))
         }
 
-        /// The register tile: every prefix with every leaf, each loaded once.
+        /// The register tile: every prefix with every leaf, each loaded once. The sums of a prefix are
+        /// `stride` after those of the one before.
         #[$instructions]
         #[inline]
         fn tile<const PREFIXES: usize, const LEAVES: usize>(
-            mut prefixes: [&[u32]; PREFIXES],
-            mut leaves: [&[u32]; LEAVES],
-            sums: &mut [Sum],
-            ahead: &[u32],
+            prefixes: [&[u32]; PREFIXES],
+            leaves: [&[u32]; LEAVES],
+            (sums, stride): (&mut [Sum], usize),
+            ahead: [&[u32]; AHEAD],
         ) {
-            let sums = &mut sums[..PREFIXES * LEAVES];
             let length = prefixes[0].len();
-            let ahead = if ahead.len() < length {
-                prefixes[0]
-            } else {
-                ahead
-            };
-            let ahead = &ahead[..length];
-            for x in &mut prefixes {
-                *x = &x[..length];
-            }
-            for x in &mut leaves {
-                *x = &x[..length];
-            }
+            let (prefixes, leaves) = (cut(prefixes, length), cut(leaves, length));
+            let ahead = in_bounds(ahead, prefixes[0]);
             let mut i = 0;
             while i + WORDS <= length {
                 // Both halves of a register go to the same lanes, unless there are so few of them
@@ -244,7 +234,7 @@ macro_rules! kernels {
                 let few = PREFIXES * LEAVES <= 2;
                 let end = whole(length.min(i + LAZY_SUMS * WORDS / 2));
                 while i + WORDS <= end {
-                    super::prefetch_line(&ahead[i..]);
+                    ask_for(ahead, i);
                     let mut halves = [split(load(&prefixes[0][i..i + WORDS])); PREFIXES];
                     for p in 1..PREFIXES {
                         halves[p] = split(load(&prefixes[p][i..i + WORDS]));
@@ -253,12 +243,12 @@ macro_rules! kernels {
                     // lanes in memory.
                     if few {
                         for l in 0..LEAVES {
-                            let (y0, y1) = split(load(&leaves[l][i..i + WORDS]));
+                            let y = split(load(&leaves[l][i..i + WORDS]));
                             for p in 0..PREFIXES {
                                 let (x0, x1) = halves[p];
-                                lanes[l][p] = add_wide(lanes[l][p], multiply_halves(x0, y0));
+                                lanes[l][p] = add_wide(lanes[l][p], multiply_halves(x0, y.0));
                                 more_lanes[l][p] =
-                                    add_wide(more_lanes[l][p], multiply_halves(x1, y1));
+                                    add_wide(more_lanes[l][p], multiply_halves(x1, y.1));
                             }
                         }
                     } else {
@@ -288,19 +278,18 @@ macro_rules! kernels {
                     }
                     let (low, high) = (totals(low), totals(high));
                     for l in 0..LEAVES {
-                        let sum = &mut sums[p * LEAVES + l];
-                        sum.low += low[l];
-                        sum.high += high[l];
+                        sums[p * stride + l] += Sum {
+                            low: low[l],
+                            high: high[l],
+                        };
                     }
                 }
             }
             if i < length {
-                scalar::dots(
-                    &prefixes.map(|x| &x[i..]),
-                    &leaves.map(|x| &x[i..]),
-                    sums,
-                    &[],
-                );
+                for p in 0..PREFIXES {
+                    let (leaves, sums) = (leaves.map(|x| &x[i..]), &mut sums[p * stride..]);
+                    scalar::dots(&[&prefixes[p][i..]], &leaves, sums, &[]);
+                }
             }
         }
 
@@ -312,12 +301,45 @@ macro_rules! kernels {
             halves: &[(Half, Half); PREFIXES],
             leaf: &[u32],
         ) {
-            let (y0, y1) = split(load(leaf));
+            let y = split(load(leaf));
             for p in 0..PREFIXES {
-                let (x0, x1) = halves[p];
-                lanes[p] = add_wide(lanes[p], multiply_halves(x0, y0));
-                lanes[p] = add_wide(lanes[p], multiply_halves(x1, y1));
+                add_product(&mut lanes[p], halves[p], y);
             }
+        }
+
+        #[$instructions]
+        #[inline]
+        fn add_product(lanes: &mut Wide, x: (Half, Half), y: (Half, Half)) {
+            *lanes = add_wide(*lanes, multiply_halves(x.0, y.0));
+            *lanes = add_wide(*lanes, multiply_halves(x.1, y.1));
+        }
+
+        /// The first `length` residues of each slice.
+        #[inline]
+        fn cut<const N: usize>(slices: [&[u32]; N], length: usize) -> [&[u32]; N] {
+            slices.map(|slice| &slice[..length])
+        }
+
+        /// As many residues of each slice that comes, or those of `here` where there are fewer.
+        #[inline]
+        fn in_bounds<'a>(ahead: [&'a [u32]; AHEAD], here: &'a [u32]) -> [&'a [u32]; AHEAD] {
+            ahead.map(|slice| slice.get(..here.len()).unwrap_or(here))
+        }
+
+        #[$instructions]
+        #[inline]
+        fn ask_for(ahead: [&[u32]; AHEAD], i: usize) {
+            for slice in ahead {
+                super::prefetch_line(&slice[i..]);
+            }
+        }
+
+        /// The slices to ask for next.
+        #[inline]
+        fn take_ahead<'a>(ahead: &mut &[&'a [u32]]) -> [&'a [u32]; AHEAD] {
+            let (now, later) = ahead.split_at(AHEAD.min(ahead.len()));
+            *ahead = later;
+            std::array::from_fn(|i| now.get(i).copied().unwrap_or_default())
         }
 
         /// Tiles of as many prefixes and leaves as registers hold.
@@ -326,18 +348,23 @@ macro_rules! kernels {
             prefixes: &[&[u32]],
             leaves: &[&[u32]],
             sums: &mut [Sum],
-            ahead: &[u32],
+            mut ahead: &[&[u32]],
         ) {
+            let stride = leaves.len();
             for (prefixes, sums) in prefixes
                 .chunks(TILE_PREFIXES)
-                .zip(sums.chunks_mut(TILE_PREFIXES * leaves.len()))
+                .zip(sums.chunks_mut(TILE_PREFIXES * stride))
             {
-                match *prefixes {
-                    [a] => with_leaves([a], leaves, sums, ahead),
-                    [a, b] => with_leaves([a, b], leaves, sums, ahead),
-                    [a, b, c] => with_leaves([a, b, c], leaves, sums, ahead),
-                    [a, b, c, d] => with_leaves([a, b, c, d], leaves, sums, ahead),
-                    _ => unreachable!("tiles have one to four prefixes"),
+                for (i, leaves) in leaves.chunks(super::LEAVES).enumerate() {
+                    let sums = (&mut sums[i * super::LEAVES..], stride);
+                    let ahead = take_ahead(&mut ahead);
+                    match *prefixes {
+                        [a] => with_leaves([a], leaves, sums, ahead),
+                        [a, b] => with_leaves([a, b], leaves, sums, ahead),
+                        [a, b, c] => with_leaves([a, b, c], leaves, sums, ahead),
+                        [a, b, c, d] => with_leaves([a, b, c, d], leaves, sums, ahead),
+                        _ => unreachable!("tiles have one to four prefixes"),
+                    }
                 }
             }
         }
@@ -347,8 +374,8 @@ macro_rules! kernels {
         fn with_leaves<const PREFIXES: usize>(
             prefixes: [&[u32]; PREFIXES],
             leaves: &[&[u32]],
-            sums: &mut [Sum],
-            ahead: &[u32],
+            sums: (&mut [Sum], usize),
+            ahead: [&[u32]; AHEAD],
         ) {
             match *leaves {
                 [] => {}
@@ -358,6 +385,42 @@ macro_rules! kernels {
                 [a, b, c, d] => tile(prefixes, [a, b, c, d], sums, ahead),
                 _ => unreachable!("a tile has at most four leaves"),
             }
+        }
+
+        /// The tile on the diagonal: each of four operands with those after it.
+        #[$instructions]
+        pub(super) fn pairs(
+            operands: [&[u32]; super::LEAVES],
+            sums: &mut [Sum; super::PAIRS],
+            mut ahead: &[&[u32]],
+        ) {
+            let length = operands[0].len();
+            let operands = cut(operands, length);
+            let ahead = in_bounds(take_ahead(&mut ahead), operands[0]);
+            let mut i = 0;
+            while i + WORDS <= length {
+                let mut lanes = [zero(); super::PAIRS];
+                let end = whole(length.min(i + LAZY_SUMS * WORDS / 2));
+                while i + WORDS <= end {
+                    ask_for(ahead, i);
+                    let a = split(load(&operands[0][i..i + WORDS]));
+                    let b = split(load(&operands[1][i..i + WORDS]));
+                    let c = split(load(&operands[2][i..i + WORDS]));
+                    let d = split(load(&operands[3][i..i + WORDS]));
+                    add_product(&mut lanes[0], a, b);
+                    add_product(&mut lanes[1], a, c);
+                    add_product(&mut lanes[2], a, d);
+                    add_product(&mut lanes[3], b, c);
+                    add_product(&mut lanes[4], b, d);
+                    add_product(&mut lanes[5], c, d);
+                    i += WORDS;
+                }
+                for (lanes, sum) in lanes.into_iter().zip(&mut *sums) {
+                    let (low, high) = (total(low_words(lanes)), total(high_words(lanes)));
+                    *sum += Sum { low, high };
+                }
+            }
+            scalar::pairs(operands.map(|x| &x[i..]), sums, &[]);
         }
     };
 }

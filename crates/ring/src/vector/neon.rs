@@ -3,7 +3,7 @@
 //! On other processors it is compiled for tests, over intrinsics written out in plain code.
 
 use super::kernels::kernels;
-use super::{LAZY_SUMS, Sum, scalar};
+use super::{AHEAD, LAZY_SUMS, Sum, scalar};
 use crate::Modulus;
 #[cfg(not(target_arch = "aarch64"))]
 use emulated::*;

@@ -1,6 +1,6 @@
 //! The reference: one residue at a time.
 
-use super::{LAZY_SUMS, Sum};
+use super::{LAZY_SUMS, LEAVES, PAIRS, Sum};
 use crate::Modulus;
 
 pub(super) fn multiply(q: &Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
@@ -35,11 +35,18 @@ pub(super) fn reduce_into(q: &Modulus, accumulator: &[u64], out: &mut [u32]) {
     }
 }
 
-pub(super) fn dots(prefixes: &[&[u32]], leaves: &[&[u32]], sums: &mut [Sum], _ahead: &[u32]) {
+pub(super) fn dots(prefixes: &[&[u32]], leaves: &[&[u32]], sums: &mut [Sum], _ahead: &[&[u32]]) {
     for (prefix, sums) in prefixes.iter().zip(sums.chunks_mut(leaves.len())) {
         for (leaf, sum) in leaves.iter().zip(sums) {
             add_dot(prefix, leaf, sum);
         }
+    }
+}
+
+pub(super) fn pairs(operands: [&[u32]; LEAVES], sums: &mut [Sum; PAIRS], _ahead: &[&[u32]]) {
+    let pairs = (0..LEAVES).flat_map(|i| (i + 1..LEAVES).map(move |j| (i, j)));
+    for ((i, j), sum) in pairs.zip(sums) {
+        add_dot(operands[i], operands[j], sum);
     }
 }
 
