@@ -424,9 +424,12 @@ impl<S: Source> Count<S> {
         self.note_traffic(workspace.node(), tile, group, &blocks);
         workspace.begin(tile, self.plan.limbs(), parameters.degree());
         if self.streaming.is_none() {
+            let (limbs, factors) = (self.plan.limbs(), &tile.factors);
             for segment in self.segments_with(&blocks) {
-                self.source
-                    .fetch_ahead(segment, self.plan.limbs(), &tile.factors);
+                self.source.fetch_ahead(segment, limbs, factors);
+            }
+            for segment in self.segments_with(&blocks) {
+                self.source.load_ahead(segment, limbs, factors);
             }
         }
         for limb in 0..self.plan.limbs() {

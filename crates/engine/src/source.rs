@@ -34,6 +34,9 @@ pub trait Source: Send + Sync {
     /// for next, where that takes long.
     fn fetch_ahead(&self, _segment: usize, _limbs: usize, _factors: &[Factor]) {}
 
+    /// Gets those of them that no other thread is getting: threads that need the same share the work.
+    fn load_ahead(&self, _segment: usize, _limbs: usize, _factors: &[Factor]) {}
+
     /// The bytes of panels that may be in memory at a time: one is while a [stream](Self::stream) has it
     /// in memory. `None` where every panel is there when it is asked for.
     fn room(&self) -> Option<u64> {
@@ -112,6 +115,18 @@ impl Source for Snapshot {
         };
         for limb in 0..limbs {
             Snapshot::fetch_ahead(self, segment, limb, factors.iter().filter_map(column));
+        }
+    }
+
+    fn load_ahead(&self, segment: usize, limbs: usize, factors: &[Factor]) {
+        for limb in 0..limbs {
+            for factor in factors {
+                let column = match factor {
+                    Factor::Mask => None,
+                    Factor::Column(column) => Some(*column),
+                };
+                Snapshot::load_ahead(self, segment, limb, column);
+            }
         }
     }
 

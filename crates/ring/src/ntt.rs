@@ -5,13 +5,16 @@
 //! `log2 N` bits. Products of polynomials become products entry by entry. The loops are
 //! Cooley–Tukey forward and Gentleman–Sande back with merged twists (Longa and Naehrig, 2016)
 //! on Harvey's lazy butterflies (2014): values stay below `4q < 2^30` forward, `2q` back.
-//! The AVX2 twin computes the same canonical result; both are constant-time in the data.
+//! The AVX2 and AVX-512 twins compute the same canonical result; all are constant-time in the data.
 
 use crate::Modulus;
+use crate::vector::Kernels;
 use thiserror::Error;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 
 /// The vector code works on two registers of eight residues, twice.
 const MIN_DEGREE: usize = 32;
@@ -92,12 +95,7 @@ impl Ntt {
     /// Panics if `values` does not hold `N` of them.
     pub fn forward(&self, values: &mut [u32]) {
         assert_eq!(values.len(), self.degree);
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") {
-            // SAFETY: AVX2 was just detected; the length was just checked.
-            return unsafe { avx2::forward(self, values) };
-        }
-        self.forward_scalar(values);
+        self.forward_by(Kernels::current(), values);
     }
 
     /// Evaluation form to coefficients, in place. Input and output canonical.
@@ -113,12 +111,31 @@ impl Ntt {
     pub fn inverse_times(&self, values: &mut [u32], factor: u32) {
         assert_eq!(values.len(), self.degree);
         let scale = self.modulus.mul(self.degree_inverse, factor);
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") {
-            // SAFETY: AVX2 was just detected; the length was just checked.
-            return unsafe { avx2::inverse(self, values, scale) };
+        self.inverse_by(Kernels::current(), values, scale);
+    }
+
+    fn forward_by(&self, kernels: Kernels, values: &mut [u32]) {
+        match kernels {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: AVX-512 F and AVX2 were detected; the caller checked the length.
+            Kernels::Avx512 => unsafe { avx512::forward(self, values) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: AVX2 was detected; the caller checked the length.
+            Kernels::Avx2 => unsafe { avx2::forward(self, values) },
+            _ => self.forward_scalar(values),
         }
-        self.inverse_scalar(values, scale);
+    }
+
+    fn inverse_by(&self, kernels: Kernels, values: &mut [u32], scale: u32) {
+        match kernels {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: AVX-512 F and AVX2 were detected; the caller checked the length.
+            Kernels::Avx512 => unsafe { avx512::inverse(self, values, scale) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: AVX2 was detected; the caller checked the length.
+            Kernels::Avx2 => unsafe { avx2::inverse(self, values, scale) },
+            _ => self.inverse_scalar(values, scale),
+        }
     }
 
     /// The reference of [`forward`](Self::forward).
@@ -280,17 +297,20 @@ mod tests {
             let ntt = Ntt::new(q, 1 << log_degree).unwrap();
             // Forward promises to take anything below 4q.
             let a = residues(if lazy { 4 * q.value() } else { q.value() }, 1 << log_degree, seed);
-            let (mut fast, mut reference) = (a.clone(), a.clone());
-            ntt.forward(&mut fast);
-            ntt.forward_scalar(&mut reference);
-            prop_assert_eq!(&fast, &reference);
-            prop_assert!(fast.iter().all(|&x| x < q.value()));
             let factor = seed as u32 % q.value();
-            ntt.inverse_times(&mut fast, factor);
-            ntt.inverse_scalar(&mut reference, q.mul(ntt.degree_inverse, factor));
-            prop_assert_eq!(&fast, &reference);
+            let scale = q.mul(ntt.degree_inverse, factor);
             let multiples: Vec<u32> = a.iter().map(|&x| q.mul(x % q.value(), factor)).collect();
-            prop_assert_eq!(fast, multiples);
+            for kernels in Kernels::available() {
+                let (mut fast, mut reference) = (a.clone(), a.clone());
+                ntt.forward_by(kernels, &mut fast);
+                ntt.forward_scalar(&mut reference);
+                prop_assert_eq!(&fast, &reference, "{:?}", kernels);
+                prop_assert!(fast.iter().all(|&x| x < q.value()));
+                ntt.inverse_by(kernels, &mut fast, scale);
+                ntt.inverse_scalar(&mut reference, scale);
+                prop_assert_eq!(&fast, &reference, "{:?}", kernels);
+                prop_assert_eq!(&fast, &multiples);
+            }
         }
 
         #[test]
@@ -300,16 +320,18 @@ mod tests {
             let ntt = Ntt::new(q, 1 << log_degree).unwrap();
             // The largest and the smallest values that are allowed, in any mixture.
             let mixed = |largest: u32| (0..1u32 << log_degree).map(|i| if pattern.rotate_left(i * 7) & 1 == 1 { largest } else { 0 }).collect::<Vec<_>>();
-            let (mut fast, mut reference) = (mixed(4 * t - 1), mixed(4 * t - 1));
-            ntt.forward(&mut fast);
-            ntt.forward_scalar(&mut reference);
-            prop_assert_eq!(&fast, &reference);
-            ntt.inverse(&mut fast);
-            prop_assert_eq!(fast, mixed((4 * t - 1) % t));
-            let (mut fast, mut reference) = (mixed(t - 1), mixed(t - 1));
-            ntt.inverse(&mut fast);
-            ntt.inverse_scalar(&mut reference, ntt.degree_inverse);
-            prop_assert_eq!(fast, reference);
+            for kernels in Kernels::available() {
+                let (mut fast, mut reference) = (mixed(4 * t - 1), mixed(4 * t - 1));
+                ntt.forward_by(kernels, &mut fast);
+                ntt.forward_scalar(&mut reference);
+                prop_assert_eq!(&fast, &reference, "{:?}", kernels);
+                ntt.inverse_by(kernels, &mut fast, ntt.degree_inverse);
+                prop_assert_eq!(fast, mixed((4 * t - 1) % t));
+                let (mut fast, mut reference) = (mixed(t - 1), mixed(t - 1));
+                ntt.inverse_by(kernels, &mut fast, ntt.degree_inverse);
+                ntt.inverse_scalar(&mut reference, ntt.degree_inverse);
+                prop_assert_eq!(fast, reference, "{:?}", kernels);
+            }
         }
 
         #[test]

@@ -89,7 +89,7 @@ impl Kernels {
             if is_x86_feature_detected!("avx2") {
                 all.push(Self::Avx2);
             }
-            if is_x86_feature_detected!("avx512f") {
+            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx2") {
                 all.push(Self::Avx512);
             }
         }
@@ -131,7 +131,7 @@ macro_rules! dispatch {
             // SAFETY: `Kernels::available` detected AVX2, the functions' only requirement.
             Kernels::Avx2 => unsafe { avx2::$name($($argument),*) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Kernels::available` detected AVX-512 F, the functions' only requirement.
+            // SAFETY: `Kernels::available` detected AVX-512 F (and AVX2), all that the functions require.
             Kernels::Avx512 => unsafe { avx512::$name($($argument),*) },
             #[cfg(target_arch = "aarch64")]
             // SAFETY: `Kernels::available` detected NEON, the functions' only requirement.

@@ -12,11 +12,14 @@ use crate::precision::{Precision, relative_phase_bound};
 use crate::secrets::{Digits, SecretProducts};
 use oboro_ring::fraction::WHOLE;
 use oboro_ring::moment::{Itemsets, MomentIndex};
-use oboro_ring::vector::{LEAVES, Sum};
+use oboro_ring::vector::{PREFIXES, Sum};
 use oboro_ring::{Fractions, Modulus, Parameters, pack, vector};
 use std::ops::Range;
 use thiserror::Error;
 use zeroize::Zeroizing;
+
+/// Products of secrets that meet whole moments at a time.
+const SECRETS_AT_ONCE: usize = 16;
 
 const TWICE: &str = "the same moment of a group twice";
 
@@ -285,7 +288,7 @@ impl Combiner {
     }
 
     /// Moments as residues: their products with secrets are made modulo every limb, and the sums of
-    /// their slots turned into fractions here.
+    /// their slots turned into fractions here. A few moments at a time meet their secrets.
     fn absorb_whole(
         &self,
         phases: &mut Phases,
@@ -294,98 +297,38 @@ impl Combiner {
     ) -> Result<(), CombineError> {
         let ring = self.key.ring();
         let limbs = &ring.limbs()[..self.limbs()];
-        let degree = ring.degree();
-        let fractions = Fractions::new(ring, limbs.len());
-        let mut residues = vec![0; limbs.len() * degree];
-        let each = partial.fractions.chunks_exact(self.moment_bytes[power]);
-        for (bytes, moment) in each.zip(partial.moments.clone()) {
-            pack::unpack(bytes, &mut residues);
-            let mut by_limb = limbs.iter().zip(residues.chunks_exact(degree));
-            if by_limb.any(|(ntt, residues)| vector::largest(residues) >= ntt.modulus().value()) {
-                return Err(CombineError::Unexpected(
-                    "a residue that is not below its modulus",
-                ));
+        let each = self.moment_bytes[power];
+        let len = limbs.len() * ring.degree();
+        let mut slot_sums = SlotSums::new(self, partial.group);
+        let mut residues = vec![0; partial.moments.len().min(PREFIXES) * len];
+        let mut moments = partial.moments.clone();
+        for packed in partial.fractions.chunks(PREFIXES * each) {
+            let polynomials = residues.chunks_exact_mut(len);
+            for (i, (bytes, residues)) in packed.chunks_exact(each).zip(polynomials).enumerate() {
+                pack::unpack(bytes, residues);
+                let mut by_limb = limbs.iter().zip(residues.chunks_exact(ring.degree()));
+                if by_limb.any(|(ntt, residues)| vector::largest(residues) >= ntt.modulus().value())
+                {
+                    return Err(CombineError::Unexpected(
+                        "a residue that is not below its modulus",
+                    ));
+                }
+                if power == self.itemsets.length() && self.first_secret_early {
+                    slot_sums.add_power_of_mask(phases, residues);
+                    continue;
+                }
+                let uses = moments
+                    .next()
+                    .map_or(&[][..], |moment| self.uses.of(moment));
+                slot_sums.wanted.extend(uses.iter().map(|entry| Wanted {
+                    secrets: self.index.get(entry.secrets as usize).1,
+                    polynomial: i,
+                    itemset: entry.itemset as usize,
+                }));
             }
-            if power == self.itemsets.length() && self.first_secret_early {
-                self.absorb_whole_power_of_mask(phases, partial.group, &residues, &fractions);
-            } else {
-                let uses = self.uses.of(moment).iter().map(|entry| {
-                    let (_, secrets) = self.index.get(entry.secrets as usize);
-                    (secrets, entry.itemset as usize)
-                });
-                self.add_slot_sums(phases, partial.group, &residues, &fractions, uses);
-            }
+            slot_sums.add(phases, &residues[..packed.len() / each * len]);
         }
         Ok(())
-    }
-
-    /// As [`absorb_power_of_mask`](Self::absorb_power_of_mask), modulo every limb.
-    fn absorb_whole_power_of_mask(
-        &self,
-        phases: &mut Phases,
-        group: u64,
-        power: &[u32],
-        fractions: &Fractions<'_>,
-    ) {
-        let ring = self.key.ring();
-        let mut times = Zeroizing::new(vec![0; power.len()]);
-        let mut itemsets = self.itemsets.iter().enumerate().peekable();
-        while let Some(&(_, &[first, ..])) = itemsets.peek() {
-            let factors = power.chunks_exact(ring.degree());
-            let products = times.chunks_exact_mut(ring.degree());
-            for (limb, (factor, product)) in factors.zip(products).enumerate() {
-                let secret = self.secrets.evaluation(limb, &[first]);
-                let q = ring.limbs()[limb].modulus();
-                vector::multiply(q, &secret, factor, product);
-            }
-            let alike = std::iter::from_fn(|| itemsets.next_if(|(_, set)| set[0] == first));
-            let others = alike.map(|(itemset, columns)| (&columns[1..], itemset));
-            self.add_slot_sums(phases, group, &times, fractions, others);
-        }
-    }
-
-    /// Adds to the phase of each itemset the sum of the slots of a polynomial times its secrets, as a
-    /// fraction of `Q`. The polynomial is in evaluation form, limb after limb; some itemsets at a time
-    /// share what is loaded of it.
-    fn add_slot_sums<'s>(
-        &self,
-        phases: &mut Phases,
-        group: u64,
-        polynomial: &[u32],
-        fractions: &Fractions<'_>,
-        itemsets: impl Iterator<Item = (&'s [u32], usize)>,
-    ) {
-        let ring = self.key.ring();
-        let limbs = &ring.limbs()[..self.limbs()];
-        let mut slots = Zeroizing::new(vec![0; LEAVES * limbs.len()]);
-        let mut itemsets = itemsets.fuse();
-        loop {
-            let some: [_; LEAVES] = std::array::from_fn(|_| itemsets.next());
-            let count = some.iter().flatten().count();
-            if count == 0 {
-                return;
-            }
-            for (limb, residues) in polynomial.chunks_exact(ring.degree()).enumerate() {
-                let secrets =
-                    some.map(|it| it.map(|(secrets, _)| self.secrets.evaluation(limb, secrets)));
-                let leaves = secrets
-                    .each_ref()
-                    .map(|it| it.as_ref().map_or(&[][..], |it| &it[..]));
-                let mut sums = [Sum::default(); LEAVES];
-                vector::dots(&[residues], &leaves[..count], &mut sums[..count], &[]);
-                for (of_itemset, sum) in slots.chunks_exact_mut(limbs.len()).zip(sums) {
-                    of_itemset[limb] = sum.residue(limbs[limb].modulus());
-                }
-            }
-            for ((_, itemset), slots) in some
-                .into_iter()
-                .flatten()
-                .zip(slots.chunks_exact(limbs.len()))
-            {
-                let sum = &mut phases.sums[self.at(group, itemset)];
-                *sum = sum.wrapping_add(fractions.of_slot_sum(slots, 64));
-            }
-        }
     }
 
     /// Adds another thread's share.
@@ -501,6 +444,117 @@ impl Combiner {
             return unexpected("moments of a wrong size");
         }
         Ok(power)
+    }
+}
+
+/// Sums of the slots of polynomials times secrets, in evaluation form modulo every limb: what whole
+/// moments add to phases.
+struct SlotSums<'c> {
+    combiner: &'c Combiner,
+    fractions: Fractions<'c>,
+    group: u64,
+    /// What the polynomials that come next are for.
+    wanted: Vec<Wanted<'c>>,
+    /// For each of them the sum modulo each limb.
+    slots: Zeroizing<Vec<u32>>,
+}
+
+/// The sum of the slots of a polynomial, by number, times some columns' secrets is a part of an itemset's
+/// phase.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Wanted<'c> {
+    secrets: &'c [u32],
+    polynomial: usize,
+    itemset: usize,
+}
+
+impl<'c> SlotSums<'c> {
+    fn new(combiner: &'c Combiner, group: u64) -> Self {
+        Self {
+            combiner,
+            fractions: Fractions::new(combiner.key.ring(), combiner.limbs()),
+            group,
+            wanted: Vec::new(),
+            slots: Zeroizing::default(),
+        }
+    }
+
+    /// As [`Combiner::absorb_power_of_mask`], with a few first secrets at a time.
+    fn add_power_of_mask(&mut self, phases: &mut Phases, power: &[u32]) {
+        let ring = self.combiner.key.ring();
+        let mut times = Zeroizing::new(vec![0; PREFIXES * power.len()]);
+        let all: Vec<(usize, &[u32])> = self.combiner.itemsets.iter().enumerate().collect();
+        let alike: Vec<_> = all.chunk_by(|(_, a), (_, b)| a[0] == b[0]).collect();
+        for some in alike.chunks(PREFIXES) {
+            let products = times.chunks_exact_mut(power.len());
+            for (i, (sets, product)) in some.iter().zip(products).enumerate() {
+                let factors = power.chunks_exact(ring.degree());
+                let by_limb = factors.zip(product.chunks_exact_mut(ring.degree()));
+                for (limb, (factor, product)) in by_limb.enumerate() {
+                    let secret = self.combiner.secrets.evaluation(limb, &sets[0].1[..1]);
+                    let q = ring.limbs()[limb].modulus();
+                    vector::multiply(q, &secret, factor, product);
+                }
+                self.wanted
+                    .extend(sets.iter().map(|&(itemset, columns)| Wanted {
+                        secrets: &columns[1..],
+                        polynomial: i,
+                        itemset,
+                    }));
+            }
+            self.add(phases, &times[..some.len() * power.len()]);
+        }
+    }
+
+    /// Adds to phases what is wanted of up to [`PREFIXES`] polynomials, each limb after limb.
+    fn add(&mut self, phases: &mut Phases, polynomials: &[u32]) {
+        let ring = self.combiner.key.ring();
+        let limbs = &ring.limbs()[..self.combiner.limbs()];
+        self.wanted.sort_unstable();
+        self.slots.clear();
+        self.slots.resize(self.wanted.len() * limbs.len(), 0);
+        let alike: Vec<_> = self
+            .wanted
+            .chunk_by(|a, b| a.secrets == b.secrets)
+            .collect();
+        let mut slots = self.slots.chunks_exact_mut(limbs.len());
+        for some in alike.chunks(SECRETS_AT_ONCE) {
+            let mut of_some: Vec<_> = some
+                .concat()
+                .iter()
+                .map(|it| it.polynomial)
+                .zip(&mut slots)
+                .collect();
+            for (limb, ntt) in limbs.iter().enumerate() {
+                let evaluation =
+                    |it: &&[Wanted<'_>]| self.combiner.secrets.evaluation(limb, it[0].secrets);
+                let secrets: Vec<_> = some.iter().map(evaluation).collect();
+                let leaves: Vec<&[u32]> = secrets.iter().map(|it| &it[..]).collect();
+                let limb_of_each = polynomials
+                    .chunks_exact(ring.degree())
+                    .skip(limb)
+                    .step_by(limbs.len());
+                let prefixes: Vec<&[u32]> = limb_of_each.collect();
+                let mut sums = vec![Sum::default(); prefixes.len() * leaves.len()];
+                vector::dots(&prefixes, &leaves, &mut sums, &[]);
+                let leaf_of_each = some
+                    .iter()
+                    .enumerate()
+                    .flat_map(|(l, it)| it.iter().map(move |_| l));
+                for ((polynomial, slots), leaf) in of_some.iter_mut().zip(leaf_of_each) {
+                    let sum = sums[*polynomial * leaves.len() + leaf];
+                    slots[limb] = sum.residue(ntt.modulus());
+                }
+            }
+        }
+        for (wanted, slots) in self
+            .wanted
+            .drain(..)
+            .zip(self.slots.chunks_exact(limbs.len()))
+        {
+            let sum = &mut phases.sums[self.combiner.at(self.group, wanted.itemset)];
+            *sum = sum.wrapping_add(self.fractions.of_slot_sum(slots, 64));
+        }
     }
 }
 

@@ -92,6 +92,9 @@ pub fn limbs_for_level(parameters: &Parameters, level: usize) -> Option<usize> {
     (1..=parameters.limb_count()).find(|&limbs| parameters.log2_q(limbs) > needed)
 }
 
+/// Sums that go on side by side.
+const LANES: usize = 8;
+
 /// Measures phase factors of one degree.
 pub(crate) struct NoiseMeter {
     fft: Arc<dyn Fft<f64>>,
@@ -132,17 +135,21 @@ impl NoiseMeter {
         }
         self.fft
             .process_with_scratch(&mut self.values, &mut self.scratch);
-        let peak = self
-            .values
-            .iter()
-            .map(Complex::norm_sqr)
-            .fold(0.0, f64::max)
-            .sqrt();
-        let norm = phase
-            .iter()
-            .map(|&x| f64::from(x) * f64::from(x))
-            .sum::<f64>()
-            .sqrt();
+        // Lanes do not wait for each other.
+        let mut peaks = [0.0; LANES];
+        for values in self.values.chunks(LANES) {
+            for (peak, value) in peaks.iter_mut().zip(values) {
+                *peak = f64::max(*peak, value.norm_sqr());
+            }
+        }
+        let mut sums = [0.0; LANES];
+        for phase in phase.chunks(LANES) {
+            for (sum, &x) in sums.iter_mut().zip(phase) {
+                *sum += f64::from(x) * f64::from(x);
+            }
+        }
+        let peak = peaks.into_iter().fold(0.0, f64::max).sqrt();
+        let norm = sums.iter().sum::<f64>().sqrt();
         let unit = f64::from(t) * (phase.len() as f64).sqrt();
         BlockNoise {
             norm: norm / unit,

@@ -5,10 +5,9 @@
 //! branches on what it keeps: those that reject branch on what they reject, which is not used. Numbers
 //! and orders are exactly uniform if the generator's words are.
 
-use chacha20::{
-    ChaCha20Rng,
-    rand_core::{Rng, SeedableRng},
-};
+use chacha20::ChaCha20Legacy;
+use chacha20::cipher::{KeyIvInit, StreamCipher};
+use chacha20::rand_core::Rng;
 use shake::{ExtendableOutput, Shake256, Update, XofReader};
 use zeroize::Zeroizing;
 
@@ -40,7 +39,8 @@ pub fn ternary(seed: &[u8; 32], out: &mut [i8]) {
     }
 }
 
-/// Fills `out` with centred binomial errors: 42 coins each, from ChaCha20 keyed by the seed.
+/// Fills `out` with centred binomial errors: 42 coins each, from the stream of ChaCha20 (of 64-bit nonce and
+/// counter, both from 0) keyed by the seed.
 pub fn centred_binomial(seed: &[u8; 32], out: &mut [i32]) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("popcnt") {
@@ -61,14 +61,16 @@ fn count_coins(seed: &[u8; 32], out: &mut [i32]) {
     const BYTES: usize = 6;
     const HEADS: u64 = (1 << ETA) - 1;
     const TAILS: u64 = HEADS << ETA;
-    let mut stream = ChaCha20Rng::from_seed(*seed);
-    let mut buffer = Zeroizing::new([0u8; 64 * BYTES]);
-    for errors in out.chunks_mut(64) {
-        stream.fill_bytes(&mut *buffer);
-        for (error, coins) in errors.iter_mut().zip(buffer.chunks_exact(BYTES)) {
-            let mut word = [0; 8];
-            word[..BYTES].copy_from_slice(coins);
-            let word = u64::from_le_bytes(word);
+    /// Errors at a time: whole blocks of the cipher, as many as its widest code makes at once, thrice.
+    const AT_ONCE: usize = 512;
+    let mut stream = ChaCha20Legacy::new(seed.into(), &[0; 8].into());
+    // A word is read where coins begin, and so beyond the last of them.
+    let mut buffer = Zeroizing::new([0u8; AT_ONCE * BYTES + (size_of::<u64>() - BYTES)]);
+    for errors in out.chunks_mut(AT_ONCE) {
+        stream.write_keystream(&mut buffer[..AT_ONCE * BYTES]);
+        let words = buffer.windows(size_of::<u64>()).step_by(BYTES);
+        for (error, coins) in errors.iter_mut().zip(words) {
+            let word = u64::from_le_bytes(coins.try_into().expect("eight bytes"));
             // Ones of the lower half less ones of the upper: less `ETA`, plus zeros of the upper.
             let coins = (word ^ TAILS) & (HEADS | TAILS);
             *error = coins.count_ones() as i32 - MAX_ERROR;
@@ -115,7 +117,8 @@ pub fn shuffle<T>(random: &mut impl Rng, items: &mut [T]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chacha20::rand_core::{TryRng, utils};
+    use chacha20::ChaCha20Rng;
+    use chacha20::rand_core::{SeedableRng, TryRng, utils};
     use std::collections::BTreeMap;
     use std::convert::Infallible;
 
@@ -198,5 +201,17 @@ mod tests {
         let mut portable = vec![0i32; all.len()];
         count_coins(&[5; 32], &mut portable);
         assert!(portable == all);
+        // All of them, and any number of them, are coins of the generator of the same name.
+        let mut coins = vec![0; 5000 * 6];
+        ChaCha20Rng::from_seed([5; 32]).fill_bytes(&mut coins);
+        let ones = |word: u64| (word % (1 << ETA)).count_ones() as i32;
+        let word = |c: &[u8]| u64::from_le_bytes([c[0], c[1], c[2], c[3], c[4], c[5], 0, 0]);
+        let words = coins.chunks_exact(6).map(word);
+        let expected: Vec<i32> = words.map(|word| ones(word) - ones(word >> ETA)).collect();
+        for count in [1, 511, 512, 513, 5000] {
+            let mut some = vec![0; count];
+            centred_binomial(&[5; 32], &mut some);
+            assert_eq!(some, expected[..count]);
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::id::{DatasetId, Digest};
 use crate::manifest::{MAX_COLUMNS, Manifest, SegmentEntry};
 use crate::objects::{Cache, CachedSegment};
 use file::{ReadError, SegmentFile, Unopened, directory_of};
-use oboro_ring::{MAX_LOG_DEGREE, MIN_LOG_DEGREE, Parameters, Seed, pack};
+use oboro_ring::{MAX_LOG_DEGREE, MIN_LOG_DEGREE, Parameters, Seed, pack, vector};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::iter;
@@ -975,7 +975,7 @@ impl SegmentWriter {
             return Err(misuse("was given with the wrong number of residues"));
         }
         let modulus = parameters.limb_moduli()[limb].value();
-        if residues.iter().any(|&residue| residue >= modulus) {
+        if vector::largest(residues) >= modulus {
             return Err(misuse(
                 "was given residues that are not below their modulus",
             ));

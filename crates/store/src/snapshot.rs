@@ -18,7 +18,7 @@ use crate::segment::Segment;
 use crate::tier::{Listener, Part, Stream, Tier, TieredSegment, Unit};
 use oboro_fcmalloc::{Arena, ArenaError, Backing};
 use oboro_ring::{Ring, mask};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 
 /// A panel that is loaded when first asked for. A failed load is tried again.
 #[derive(Default)]
@@ -41,6 +41,25 @@ impl Cell {
         }
         let panel = Arc::new(load()?);
         Ok(self.panel.get_or_init(|| panel).clone())
+    }
+
+    /// Loads it unless it is there or another thread is at it. Whoever asks for it hears of a failure.
+    fn load_unless_begun(&self, load: impl FnOnce() -> Result<Panel, StoreError>) {
+        if self.panel.get().is_some() {
+            return;
+        }
+        let loading = match self.loading.try_lock() {
+            Ok(loading) => loading,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        if self.panel.get().is_none()
+            && let Ok(panel) = load()
+        {
+            // Empty until now, and nobody else fills it while it is locked.
+            let _ = self.panel.set(Arc::new(panel));
+        }
+        drop(loading);
     }
 }
 
@@ -96,28 +115,45 @@ impl ResidentSegment {
         if limb >= description.parameters.limb_count() || column >= columns {
             return None;
         }
-        Some(self.panels[limb * columns + column].get(|| {
-            self.build(column, |pieces| {
-                self.segment.read_panel_in_pieces(limb, column, pieces)
-            })
-        }))
+        let cell = &self.panels[limb * columns + column];
+        Some(cell.get(|| self.read(limb, column)))
+    }
+
+    fn read(&self, limb: usize, column: usize) -> Result<Panel, StoreError> {
+        self.build(column, |pieces| {
+            self.segment.read_panel_in_pieces(limb, column, pieces)
+        })
     }
 
     fn mask(&self, limb: usize) -> Option<Result<Arc<Panel>, StoreError>> {
+        Some(self.masks.get(limb)?.get(|| self.expand(limb)))
+    }
+
+    fn expand(&self, limb: usize) -> Result<Panel, StoreError> {
         let description = self.segment.description();
         let degree = description.parameters.degree();
-        Some(self.masks.get(limb)?.get(|| {
-            // Placed after the columns: kernels treat the mask as one more item.
-            self.build(description.columns as usize, |pieces| {
-                let blocks = pieces
-                    .into_iter()
-                    .flat_map(|piece| piece.chunks_exact_mut(degree));
-                for (seed, block) in description.seeds.iter().zip(blocks) {
-                    mask::expand(seed, &description.parameters, limb, block);
-                }
-                Ok(())
-            })
-        }))
+        // Placed after the columns: kernels treat the mask as one more item.
+        self.build(description.columns as usize, |pieces| {
+            let blocks = pieces
+                .into_iter()
+                .flat_map(|piece| piece.chunks_exact_mut(degree));
+            for (seed, block) in description.seeds.iter().zip(blocks) {
+                mask::expand(seed, &description.parameters, limb, block);
+            }
+            Ok(())
+        })
+    }
+
+    /// Loads what is not there yet and no other thread is at: one limb of a column, or of the masks. Panics
+    /// if there is no such panel.
+    fn load_unless_begun(&self, limb: usize, column: Option<u32>) {
+        let columns = self.segment.description().columns as usize;
+        match column.map(|column| column as usize) {
+            None => self.masks[limb].load_unless_begun(|| self.expand(limb)),
+            Some(column) => {
+                self.panels[limb * columns + column].load_unless_begun(|| self.read(limb, column))
+            }
+        }
     }
 
     /// A panel of this column with its pieces where their homes are.
@@ -341,6 +377,17 @@ impl Snapshot {
             let is_absent = |column: &u32| !resident.has(limb, *column as usize);
             let absent = columns.into_iter().filter(is_absent);
             resident.segment.fetch_ahead(limb, absent);
+        }
+    }
+
+    /// Loads a panel of a column, or of the masks, that is to stay in memory, unless another thread is at it:
+    /// threads that need the same panels share the work by loading ahead what they ask for next.
+    ///
+    /// # Panics
+    /// If there is no such panel.
+    pub fn load_ahead(&self, segment: usize, limb: usize, column: Option<u32>) {
+        if let OpenSegment::Resident(resident) = &self.segments[segment] {
+            resident.load_unless_begun(limb, column);
         }
     }
 

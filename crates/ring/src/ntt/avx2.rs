@@ -178,9 +178,14 @@ fn join<const STAGE: usize>(low: __m256i, high: __m256i) -> (__m256i, __m256i) {
 /// See [`Ntt::forward`]. The length of `values` must be the degree.
 #[target_feature(enable = "avx2")]
 pub(super) fn forward(ntt: &Ntt, values: &mut [u32]) {
+    forward_from(ntt, values, ntt.degree / 2);
+}
+
+/// The stages of [`forward`] from that of a stride, at least 8, on.
+#[target_feature(enable = "avx2")]
+pub(super) fn forward_from(ntt: &Ntt, values: &mut [u32], mut stride: usize) {
     let lanes = Lanes::new(ntt.modulus.value());
-    let mut stride = ntt.degree / 2;
-    let mut first = 1;
+    let mut first = ntt.degree / (2 * stride);
     while stride >= 8 {
         for (block, i) in values.chunks_exact_mut(2 * stride).zip(first..) {
             let w = broadcast(&ntt.roots, i);
@@ -215,6 +220,23 @@ pub(super) fn forward(ntt: &Ntt, values: &mut [u32]) {
 /// the degree.
 #[target_feature(enable = "avx2")]
 pub(super) fn inverse(ntt: &Ntt, values: &mut [u32], scale: u32) {
+    inverse_to(ntt, values, ntt.degree);
+    let lanes = Lanes::new(ntt.modulus.value());
+    let scale = Factor {
+        value: _mm256_set1_epi32(scale as i32),
+        shoup: _mm256_set1_epi32(ntt.modulus.shoup(scale) as i32),
+    };
+    for x in values.chunks_exact_mut(8) {
+        store(
+            x,
+            subtract_if_reached(lanes.mul_lazy(load(x), scale), lanes.q),
+        );
+    }
+}
+
+/// The stages of [`inverse`] before that of a stride, at least 8, without the scale.
+#[target_feature(enable = "avx2")]
+pub(super) fn inverse_to(ntt: &Ntt, values: &mut [u32], end: usize) {
     let lanes = Lanes::new(ntt.modulus.value());
     let [w4, w2, w1] = &ntt.narrow.inverse;
     for (i, pair) in values.chunks_exact_mut(16).enumerate() {
@@ -232,7 +254,7 @@ pub(super) fn inverse(ntt: &Ntt, values: &mut [u32], scale: u32) {
     }
     let mut stride = 8;
     let mut first = ntt.degree / 16;
-    while stride < ntt.degree {
+    while stride < end {
         for (block, i) in values.chunks_exact_mut(2 * stride).zip(first..) {
             let w = broadcast(&ntt.inverse_roots, i);
             let (low, high) = block.split_at_mut(stride);
@@ -244,15 +266,5 @@ pub(super) fn inverse(ntt: &Ntt, values: &mut [u32], scale: u32) {
         }
         first /= 2;
         stride *= 2;
-    }
-    let scale = Factor {
-        value: _mm256_set1_epi32(scale as i32),
-        shoup: _mm256_set1_epi32(ntt.modulus.shoup(scale) as i32),
-    };
-    for x in values.chunks_exact_mut(8) {
-        store(
-            x,
-            subtract_if_reached(lanes.mul_lazy(load(x), scale), lanes.q),
-        );
     }
 }
