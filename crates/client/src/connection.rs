@@ -481,6 +481,7 @@ fn with_windows(endpoint: Endpoint) -> Endpoint {
     endpoint
         .initial_stream_window_size(4 << 20)
         .initial_connection_window_size(16 << 20)
+        .max_frame_size(1 << 20)
 }
 
 /// Certificates in PEM; one at least.

@@ -29,7 +29,9 @@ pub struct Workspace {
     blocks: Vec<Range<usize>>,
     /// For each such segment the panels of the tile's factors.
     panels: Vec<Arc<Panel>>,
-    /// A chunk of each factor of up to four blocks; empty between evaluations.
+    /// All residues of each factor of each block; empty between evaluations, as the next two.
+    rows: Vec<&'static [u32]>,
+    /// A chunk of each factor of up to four blocks.
     chunks: Vec<&'static [u32]>,
     /// The same of the blocks that come next.
     ahead: Vec<&'static [u32]>,
@@ -91,53 +93,50 @@ impl Workspace {
         self.scalars.clear();
         self.scalars.resize(tile.scalar_count, Sum::default());
         let degree = self.degree;
+        let mut rows = recycle(std::mem::take(&mut self.rows));
+        for (panels, blocks) in self.panels.chunks_exact(factors).zip(&self.blocks) {
+            for block in blocks.clone() {
+                rows.extend(panels.iter().map(|it| it.blocks(block..block + 1, degree)));
+            }
+        }
+        let slots_from = |start: usize| start..degree.min(start + CHUNK);
+        let of_some_blocks = |slots: Range<usize>, chunks: &mut Vec<_>, number: usize| {
+            let rows = rows
+                .chunks(BLOCKS * factors)
+                .nth(number)
+                .unwrap_or_default();
+            chunks.clear();
+            chunks.extend(rows.iter().map(|row| &row[slots.clone()]));
+        };
+        let batches = rows.len().div_ceil(BLOCKS * factors);
         let mut chunks = recycle(std::mem::take(&mut self.chunks));
         let mut ahead = recycle(std::mem::take(&mut self.ahead));
-        for start in (0..self.degree).step_by(CHUNK) {
-            let slots = start..self.degree.min(start + CHUNK);
+        of_some_blocks(slots_from(0), &mut chunks, 0);
+        for start in (0..degree).step_by(CHUNK) {
+            let slots = slots_from(start);
             let width = slots.len();
             self.polynomials.clear();
             self.polynomials.resize(polynomials * width, 0);
             let mut lazy = 0;
-            let segments = self.panels.chunks_exact(factors).zip(&self.blocks);
-            let mut blocks =
-                segments.flat_map(|(panels, blocks)| blocks.clone().map(move |b| (panels, b)));
-            let mut read_some = |chunks: &mut Vec<_>| {
-                chunks.clear();
-                for (panels, block) in blocks.by_ref().take(BLOCKS) {
-                    for panel in panels {
-                        chunks.push(&panel.blocks(block..block + 1, degree)[slots.clone()]);
-                    }
+            for batch in 0..batches {
+                // After the last blocks come the first ones, at the slots that are next.
+                match (batch + 1 < batches, slots.end < degree) {
+                    (true, _) => of_some_blocks(slots.clone(), &mut ahead, batch + 1),
+                    (false, true) => of_some_blocks(slots_from(slots.end), &mut ahead, 0),
+                    (false, false) => ahead.clear(),
                 }
-            };
-            read_some(&mut chunks);
-            while !chunks.is_empty() {
-                read_some(&mut ahead);
                 for (i, block) in chunks.chunks_exact(factors).enumerate() {
                     let next = ahead.chunks_exact(factors).nth(i).unwrap_or_default();
-                    add_scalars(
-                        &tile.scalars,
-                        q,
-                        block,
-                        next,
-                        &mut self.products,
-                        &mut self.scalars,
-                    );
+                    let (products, sums) = (&mut self.products, &mut self.scalars);
+                    add_scalars(&tile.scalars, q, block, next, products, sums);
                 }
                 if lazy + BLOCKS >= vector::LAZY_SUMS {
                     vector::fold(q, &mut self.polynomials);
                     lazy = 1;
                 }
                 lazy += BLOCKS;
-                let (program, products) = (&tile.polynomials, &mut self.products);
-                add_polynomials(
-                    program,
-                    q,
-                    &chunks,
-                    factors,
-                    products,
-                    &mut self.polynomials,
-                );
+                let (products, sums) = (&mut self.products, &mut self.polynomials);
+                add_polynomials(&tile.polynomials, q, &chunks, factors, products, sums);
                 std::mem::swap(&mut chunks, &mut ahead);
             }
             for (i, sums) in self.polynomials.chunks_exact(width).enumerate() {
@@ -146,6 +145,7 @@ impl Workspace {
                 vector::reduce_into(q, sums, residues);
             }
         }
+        self.rows = recycle(rows);
         self.chunks = recycle(chunks);
         self.ahead = recycle(ahead);
         for (i, sum) in tile.scalars.sums().zip(&self.scalars) {
