@@ -220,7 +220,7 @@ macro_rules! kernels {
             prefixes: [&[u32]; PREFIXES],
             leaves: [&[u32]; LEAVES],
             (sums, stride): (&mut [Sum], usize),
-            ahead: [&[u32]; AHEAD],
+            ahead: Option<[&[u32]; AHEAD]>,
         ) {
             let length = prefixes[0].len();
             let (prefixes, leaves) = (cut(prefixes, length), cut(leaves, length));
@@ -320,26 +320,31 @@ macro_rules! kernels {
             slices.map(|slice| &slice[..length])
         }
 
-        /// As many residues of each slice that comes, or those of `here` where there are fewer.
+        /// As many residues of each slice that comes, or those of `here` where there are fewer; nothing
+        /// if no slice does.
         #[inline]
-        fn in_bounds<'a>(ahead: [&'a [u32]; AHEAD], here: &'a [u32]) -> [&'a [u32]; AHEAD] {
-            ahead.map(|slice| slice.get(..here.len()).unwrap_or(here))
+        fn in_bounds<'a>(
+            ahead: Option<[&'a [u32]; AHEAD]>,
+            here: &'a [u32],
+        ) -> Option<[&'a [u32]; AHEAD]> {
+            ahead.map(|ahead| ahead.map(|slice| slice.get(..here.len()).unwrap_or(here)))
         }
 
         #[$instructions]
         #[inline]
-        fn ask_for(ahead: [&[u32]; AHEAD], i: usize) {
-            for slice in ahead {
+        fn ask_for(ahead: Option<[&[u32]; AHEAD]>, i: usize) {
+            for slice in ahead.into_iter().flatten() {
                 super::prefetch_line(&slice[i..]);
             }
         }
 
         /// The slices to ask for next.
         #[inline]
-        fn take_ahead<'a>(ahead: &mut &[&'a [u32]]) -> [&'a [u32]; AHEAD] {
+        fn take_ahead<'a>(ahead: &mut &[&'a [u32]]) -> Option<[&'a [u32]; AHEAD]> {
             let (now, later) = ahead.split_at(AHEAD.min(ahead.len()));
             *ahead = later;
-            std::array::from_fn(|i| now.get(i).copied().unwrap_or_default())
+            let slices = std::array::from_fn(|i| now.get(i).copied().unwrap_or_default());
+            (!now.is_empty()).then_some(slices)
         }
 
         /// Tiles of as many prefixes and leaves as registers hold.
@@ -375,7 +380,7 @@ macro_rules! kernels {
             prefixes: [&[u32]; PREFIXES],
             leaves: &[&[u32]],
             sums: (&mut [Sum], usize),
-            ahead: [&[u32]; AHEAD],
+            ahead: Option<[&[u32]; AHEAD]>,
         ) {
             match *leaves {
                 [] => {}
