@@ -235,7 +235,8 @@ impl Connection {
         C: Fn() -> io::Result<S> + Send + 'static,
     {
         let runtime = runtime()?;
-        let endpoint = with_windows(Endpoint::from_static(NOWHERE));
+        // Nobody waits behind a large frame in memory, and each takes a turn of both ends.
+        let endpoint = with_windows(Endpoint::from_static(NOWHERE)).max_frame_size(1 << 20);
         let channel = runtime
             .block_on(endpoint.connect_with_connector(Streams(connect)))
             .map_err(|error| ClientError::Unreachable {
@@ -481,7 +482,6 @@ fn with_windows(endpoint: Endpoint) -> Endpoint {
     endpoint
         .initial_stream_window_size(4 << 20)
         .initial_connection_window_size(16 << 20)
-        .max_frame_size(1 << 20)
 }
 
 /// Certificates in PEM; one at least.

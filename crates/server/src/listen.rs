@@ -377,8 +377,7 @@ fn transport(tls: Option<(Vec<u8>, Vec<u8>)>) -> Result<tonic::transport::Server
         .http2_keepalive_timeout(Some(KEEPALIVE))
         // Uploads are bound by the round trip unless the windows are larger than a chunk.
         .initial_stream_window_size(4 << 20)
-        .initial_connection_window_size(16 << 20)
-        .max_frame_size(1 << 20);
+        .initial_connection_window_size(16 << 20);
     let Some((certificate, key)) = tls else {
         return Ok(server);
     };
