@@ -224,7 +224,7 @@ impl Connection {
         ))
     }
 
-    /// Calls a server that is no address, over streams that `connect` opens, one now and another whenever one
+    /// Calls a server in this process, over streams that `connect` opens, one now and another whenever one
     /// broke. `name` stands where messages have the address.
     ///
     /// # Errors

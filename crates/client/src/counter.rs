@@ -320,16 +320,13 @@ impl<'a> EncryptedCounter<'a> {
         })
     }
 
-    /// What the moments of all questions take, without asking them. Nothing if the parameters do not
+    /// What the moments of all questions take between machines, without asking them. Nothing if the parameters do not
     /// carry the level: the question says so.
     fn moments_bytes(&self, questions: &Questions) -> Result<u64, ClientError> {
         let manifest = self.dataset.manifest();
-        let Some(mut precision) = Precision::new(&manifest.parameters, questions.level) else {
+        let Some(precision) = Precision::new(&manifest.parameters, questions.level) else {
             return Ok(0);
         };
-        if self.connection.distance() == Distance::Memory {
-            precision = precision.with_whole_moments(&manifest.parameters);
-        }
         let groups = manifest
             .block_count()
             .div_ceil(manifest.parameters.group_blocks());

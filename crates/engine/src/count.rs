@@ -429,7 +429,7 @@ impl<S: Source> Count<S> {
                 self.source.fetch_ahead(segment, limbs, factors);
             }
             for segment in self.segments_with(&blocks) {
-                self.source.load_ahead(segment, limbs, factors);
+                self.source.load_ahead(segment, limbs, factors)?;
             }
         }
         for limb in 0..self.plan.limbs() {

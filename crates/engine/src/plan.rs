@@ -174,8 +174,10 @@ impl Tile {
             .collect();
         let scalar_count = moments.partition_point(|&moment| index.get(moment).0 == 0);
         let (scalars, polynomials) = paths.split_at(scalar_count);
+        let program = Program::new(&Branch::all(scalars), PREFIXES);
+        debug_assert_eq!(program.sums().count(), scalar_count);
         Self {
-            scalars: Program::new(&Branch::all(scalars), PREFIXES),
+            scalars: program,
             polynomials: Program::new(&Branch::all(polynomials), 1),
             moments,
             scalar_count,

@@ -136,6 +136,9 @@ impl Pairs {
             Operand::One | Operand::Product(_) => None,
         });
         let factors: [usize; LEAVES] = factors.collect::<Option<Vec<_>>>()?.try_into().ok()?;
+        if (1..LEAVES).any(|b| factors[..b].contains(&factors[b])) {
+            return None;
+        }
         let later = |b: usize| factors[b + 1..].iter().copied();
         let sums = group
             .iter()

@@ -35,7 +35,17 @@ pub trait Source: Send + Sync {
     fn fetch_ahead(&self, _segment: usize, _limbs: usize, _factors: &[Factor]) {}
 
     /// Gets those of them that no other thread is getting: threads that need the same share the work.
-    fn load_ahead(&self, _segment: usize, _limbs: usize, _factors: &[Factor]) {}
+    ///
+    /// # Errors
+    /// The first that cannot be had.
+    fn load_ahead(
+        &self,
+        _segment: usize,
+        _limbs: usize,
+        _factors: &[Factor],
+    ) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// The bytes of panels that may be in memory at a time: one is while a [stream](Self::stream) has it
     /// in memory. `None` where every panel is there when it is asked for.
@@ -118,16 +128,22 @@ impl Source for Snapshot {
         }
     }
 
-    fn load_ahead(&self, segment: usize, limbs: usize, factors: &[Factor]) {
+    fn load_ahead(
+        &self,
+        segment: usize,
+        limbs: usize,
+        factors: &[Factor],
+    ) -> Result<(), StoreError> {
         for limb in 0..limbs {
             for factor in factors {
                 let column = match factor {
                     Factor::Mask => None,
                     Factor::Column(column) => Some(*column),
                 };
-                Snapshot::load_ahead(self, segment, limb, column);
+                Snapshot::load_ahead(self, segment, limb, column)?;
             }
         }
+        Ok(())
     }
 
     fn room(&self) -> Option<u64> {

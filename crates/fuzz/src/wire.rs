@@ -17,12 +17,15 @@ const COLUMNS: u32 = 64;
 /// Uses of moments up to which a question is planned.
 const USES: usize = 1 << 12;
 
-static COMBINER: LazyLock<Combiner> = LazyLock::new(|| {
+static COMBINER: LazyLock<Combiner> = LazyLock::new(combiner);
+static WHOLE: LazyLock<Combiner> = LazyLock::new(|| combiner().with_whole_moments());
+
+fn combiner() -> Combiner {
     let parameters = Parameters::new(11, 2, 12289).expect("they are secure");
     let key = DatasetKey::new(&master(), parameters, [1; 16], [2; 16]);
     let itemsets = Itemsets::new(2, vec![0, 1, 1, 2], 3).expect("they are in order");
     Combiner::new(key, itemsets, BLOCKS).expect("the parameters carry pairs")
-});
+}
 
 /// A message, which says the same when it is sent on.
 pub(crate) fn message<M: Message + Default + PartialEq>(bytes: &[u8]) -> Option<M> {
@@ -100,10 +103,16 @@ pub fn question(bytes: &[u8]) -> Option<()> {
 }
 
 /// The parts of an answer, six bytes each: group, first moment, moments, bytes of fractions (two),
-/// and a byte that these are made from. Every other part goes to a second share.
+/// and a byte that these are made from. Every other part goes to a second share. Bytes that are left over
+/// stand for moments that travel whole.
 pub fn answer(bytes: &[u8]) -> Option<()> {
-    let mut shares = [COMBINER.phases(), COMBINER.phases()];
-    for (i, part) in bytes.chunks_exact(6).enumerate() {
+    let parts = bytes.chunks_exact(6);
+    let combiner = match parts.remainder() {
+        [] => &COMBINER,
+        _ => &WHOLE,
+    };
+    let mut shares = [combiner.phases(), combiner.phases()];
+    for (i, part) in parts.enumerate() {
         let length = u16::from_le_bytes([part[3], part[4]]).into();
         let fractions: Vec<u8> = (0..length)
             .map(|at: usize| part[5].wrapping_mul(at as u8))
@@ -114,11 +123,11 @@ pub fn answer(bytes: &[u8]) -> Option<()> {
             moments: first..first + usize::from(part[2]),
             fractions: &fractions,
         };
-        decoded(COMBINER.absorb(&mut shares[i % 2], &partial))?;
+        decoded(combiner.absorb(&mut shares[i % 2], &partial))?;
     }
     let [mut all, other] = shares;
-    decoded(COMBINER.merge(&mut all, &other))?;
-    let answer = decoded(COMBINER.finish(&all))?;
+    decoded(combiner.merge(&mut all, &other))?;
+    let answer = decoded(combiner.finish(&all))?;
     let slots = BLOCKS << 11;
     assert!(answer.supports.iter().all(|&support| support <= slots));
     assert!(answer.log2_largest_phase <= answer.log2_phase_bound);

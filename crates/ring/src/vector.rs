@@ -43,6 +43,9 @@ pub struct Sum {
     high: u64,
 }
 
+/// Sums of products with secrets are wiped.
+impl zeroize::DefaultIsZeroes for Sum {}
+
 impl Sum {
     /// The sum modulo `q`.
     pub fn residue(self, q: &Modulus) -> u32 {
@@ -432,6 +435,12 @@ mod tests {
                 kernels,
                 dots(&[&largest[..]; 4], &[&largest[..]; 4], &mut sums, &[])
             );
+            for (prefixes, leaves) in [(1, 1), (1, 2), (2, 1)] {
+                let (prefixes, leaves) = (vec![&largest[..]; prefixes], vec![&largest[..]; leaves]);
+                let few = &mut sums[..prefixes.len() * leaves.len()];
+                few.fill(Sum::default());
+                dispatch!(kernels, dots(&prefixes, &leaves, few, &[&largest[1..]]));
+            }
             let mut pair_sums = [Sum::default(); PAIRS];
             dispatch!(kernels, pairs([&largest[..]; 4], &mut pair_sums, &[]));
             for sum in sums.into_iter().chain(pair_sums) {

@@ -20,7 +20,8 @@ pub struct Precision {
     /// The limbs to compute with, the first ones.
     pub limbs: usize,
     /// The bits of a fraction for each power of the mask, from 0 to the level: whole bytes for the
-    /// scalars of power 0, at most 60 for polynomials, or [`WHOLE`] where that is not enough.
+    /// scalars of power 0, at most 60 for polynomials, or [`WHOLE`] where that is not enough or
+    /// [not wanted](Self::with_whole_moments).
     pub bits: Vec<u32>,
     /// What rounding adds to `Φ_0/Q` at most, but for the probability that is allowed.
     pub error: f64,

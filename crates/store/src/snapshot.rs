@@ -43,23 +43,25 @@ impl Cell {
         Ok(self.panel.get_or_init(|| panel).clone())
     }
 
-    /// Loads it unless it is there or another thread is at it. Whoever asks for it hears of a failure.
-    fn load_unless_begun(&self, load: impl FnOnce() -> Result<Panel, StoreError>) {
+    /// Loads it unless it is there or another thread is at it.
+    fn load_unless_begun(
+        &self,
+        load: impl FnOnce() -> Result<Panel, StoreError>,
+    ) -> Result<(), StoreError> {
         if self.panel.get().is_some() {
-            return;
+            return Ok(());
         }
         let loading = match self.loading.try_lock() {
             Ok(loading) => loading,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
+            Err(TryLockError::WouldBlock) => return Ok(()),
         };
-        if self.panel.get().is_none()
-            && let Ok(panel) = load()
-        {
-            // Empty until now, and nobody else fills it while it is locked.
-            let _ = self.panel.set(Arc::new(panel));
+        if self.panel.get().is_none() {
+            // Nobody else fills it while it is locked.
+            let _ = self.panel.set(Arc::new(load()?));
         }
         drop(loading);
+        Ok(())
     }
 }
 
@@ -146,7 +148,7 @@ impl ResidentSegment {
 
     /// Loads what is not there yet and no other thread is at: one limb of a column, or of the masks. Panics
     /// if there is no such panel.
-    fn load_unless_begun(&self, limb: usize, column: Option<u32>) {
+    fn load_unless_begun(&self, limb: usize, column: Option<u32>) -> Result<(), StoreError> {
         let columns = self.segment.description().columns as usize;
         match column.map(|column| column as usize) {
             None => self.masks[limb].load_unless_begun(|| self.expand(limb)),
@@ -383,11 +385,20 @@ impl Snapshot {
     /// Loads a panel of a column, or of the masks, that is to stay in memory, unless another thread is at it:
     /// threads that need the same panels share the work by loading ahead what they ask for next.
     ///
+    /// # Errors
+    /// As [`panel`](Self::panel) of what this thread loads.
+    ///
     /// # Panics
     /// If there is no such panel.
-    pub fn load_ahead(&self, segment: usize, limb: usize, column: Option<u32>) {
-        if let OpenSegment::Resident(resident) = &self.segments[segment] {
-            resident.load_unless_begun(limb, column);
+    pub fn load_ahead(
+        &self,
+        segment: usize,
+        limb: usize,
+        column: Option<u32>,
+    ) -> Result<(), StoreError> {
+        match &self.segments[segment] {
+            OpenSegment::Resident(resident) => resident.load_unless_begun(limb, column),
+            OpenSegment::Tiered(_) => Ok(()),
         }
     }
 

@@ -76,6 +76,31 @@ fn panels_and_masks_are_what_was_written() {
 }
 
 #[test]
+fn what_another_thread_loads_is_left_to_it() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("a.seg");
+    let description = description(&one_limb(), 0, 0, 3);
+    write_segment(&path, description.clone());
+    let homes = Arc::new(Placement::default().homes("a", ID));
+    let resident = ResidentSegment::new(Segment::open(&path).unwrap(), homes).unwrap();
+    let loading = resident.panels[1].loading.lock().unwrap();
+    for column in [Some(0), Some(1), None] {
+        resident.load_unless_begun(0, column).unwrap();
+    }
+    assert!(resident.has(0, 0) && !resident.has(0, 1));
+    assert!(resident.masks[0].panel.get().is_some());
+    drop(loading);
+    resident.load_unless_begun(0, Some(1)).unwrap();
+    for column in 0..2 {
+        let loaded = resident.panels[column].panel.get().unwrap();
+        let asked = resident.panel(0, column).unwrap().unwrap();
+        assert!(Arc::ptr_eq(loaded, &asked));
+        let n = description.parameters.degree();
+        assert_eq!(asked.blocks(0..3, n), residues(&description, 0, column));
+    }
+}
+
+#[test]
 fn the_pieces_of_a_panel_are_where_its_groups_have_their_homes() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("a.seg");
@@ -139,6 +164,8 @@ fn no_piece_of_a_damaged_panel_is_used_or_kept() {
     std::fs::write(&path, damaged).unwrap();
     for _ in 0..3 {
         let error = resident.panel(0, 0).unwrap().unwrap_err();
+        assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+        let error = resident.load_unless_begun(0, Some(0)).unwrap_err();
         assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
     }
     // The arenas have room for one of each panel and no more.
