@@ -217,7 +217,8 @@ impl<'a> EncryptedCounter<'a> {
         let asked = itemsets.len();
         let blocks = self.dataset.manifest().block_count();
         let mut combiner = Combiner::new(self.dataset.key().clone(), itemsets, blocks)?;
-        if self.connection.distance() == Distance::Memory {
+        // Of longer itemsets there are more products of secrets than transforms saved.
+        if self.connection.distance() == Distance::Memory && level <= 2 {
             combiner = combiner.with_whole_moments();
         }
         let request = v1::CountRequest {
