@@ -19,9 +19,9 @@ from typing import Any
 
 from ray.cluster_utils import Cluster
 
-ITEMS = 18
+ITEMS = 40
 TRANSACTIONS = 1_943_424
-MAX_LEN = 4
+MAX_LEN = 3
 PROJECTED_NODES = 100
 
 
@@ -79,12 +79,12 @@ class Nodes:
         return float(seconds), json.loads(by_node)
 
 
-def measure(oboro: Path, home: Path, count: int, data: str) -> dict[str, Any]:
+def measure(oboro: Path, home: Path, count: int, data: str, max_len: int) -> dict[str, Any]:
     """The longest level of mining `data`, warm, on so many nodes."""
     nodes = Nodes(count, home, data)
     try:
         run(oboro, home, f"upload {data}.oboro --server {nodes.url}")
-        mine = f"mine {data}.oboro --min-support 1 --max-len {MAX_LEN} --answers moments"
+        mine = f"mine {data}.oboro --min-support 1 --max-len {max_len} --answers moments"
         mine += f" --no-deduction --verify {data}.dat --server {nodes.url}"
         run(oboro, home, mine)
         mined = run(oboro, home, mine)
@@ -121,6 +121,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--oboro", type=Path, required=True)
     parser.add_argument("--transactions", type=int, default=TRANSACTIONS)
+    parser.add_argument("--items", type=int, default=ITEMS)
+    parser.add_argument("--max-len", type=int, default=MAX_LEN)
     parser.add_argument("--quick", action="store_true", help="an eighth of the transactions")
     given = parser.parse_args()
     rows = given.transactions // (8 if given.quick else 1)
@@ -129,12 +131,12 @@ def main() -> None:
         home = Path(directory)
         run(oboro, home, "keygen")
         for data, count in [("whole", rows), ("half", rows // 2)]:
-            make = f"generate {data}.dat --transactions {count} --items {ITEMS} --seed 1"
+            make = f"generate {data}.dat --transactions {count} --items {given.items} --seed 1"
             run(oboro, home, f"{make} --transaction-length 6")
-            run(oboro, home, f"encrypt {data}.dat --max-len {MAX_LEN}")
+            run(oboro, home, f"encrypt {data}.dat --max-len {given.max_len}")
         measured = {}
         for nodes, data in [(1, "whole"), (2, "whole"), (1, "half")]:
-            found = measure(oboro, home, nodes, data)
+            found = measure(oboro, home, nodes, data, given.max_len)
             measured[nodes, data] = found
             print(json.dumps(found), flush=True)
     one, two, weak = measured[1, "whole"], measured[2, "whole"], measured[1, "half"]
