@@ -2,9 +2,9 @@
 //! stages are those of the AVX2 twin. Bounds on values and results are the same. Needs AVX-512 F and AVX2.
 
 use super::{Ntt, Twiddles, avx2};
+use crate::avx512::{WORDS, load, store};
 use std::arch::x86_64::*;
 
-const WORDS: usize = 16;
 /// The narrowest stride here.
 const NARROWEST: usize = WORDS;
 
@@ -87,24 +87,6 @@ impl Lanes {
 #[inline]
 fn subtract_if_reached(x: __m512i, bound: __m512i) -> __m512i {
     _mm512_min_epu32(x, _mm512_sub_epi32(x, bound))
-}
-
-/// Sixteen residues. Panics if there are fewer.
-#[target_feature(enable = "avx512f")]
-#[inline]
-fn load(from: &[u32]) -> __m512i {
-    assert!(from.len() >= WORDS);
-    // SAFETY: sixteen words are readable, just checked; the load is unaligned.
-    unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
-}
-
-/// Writes sixteen residues. Panics if there is no room.
-#[target_feature(enable = "avx512f")]
-#[inline]
-fn store(to: &mut [u32], x: __m512i) {
-    assert!(to.len() >= WORDS);
-    // SAFETY: sixteen words are writable, just checked; the store is unaligned.
-    unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), x) }
 }
 
 /// See [`Ntt::forward`]. The length of `values` must be the degree.

@@ -3,6 +3,7 @@
 use super::kernels::kernels;
 use super::{AHEAD, LAZY_SUMS, Sum, scalar};
 use crate::Modulus;
+use crate::avx512::{WORDS, load, load_signed, store};
 use std::arch::x86_64::*;
 
 type Words = __m512i;
@@ -10,7 +11,6 @@ type Half = __m512i;
 type Wide = __m512i;
 type Shift = __m128i;
 
-const WORDS: usize = 16;
 /// Four by four sums, four split prefixes and a leaf fit the thirty-two registers.
 const TILE_PREFIXES: usize = 4;
 
@@ -166,33 +166,6 @@ fn widen(x: &[u32]) -> Wide {
         *to = u64::from(from);
     }
     load_wide(&wide)
-}
-
-/// The first sixteen residues of a slice. Panics if there are fewer.
-#[target_feature(enable = "avx512f")]
-#[inline]
-fn load(from: &[u32]) -> Words {
-    assert!(from.len() >= WORDS);
-    // SAFETY: sixteen words are readable, just checked; the load is unaligned.
-    unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
-}
-
-/// As [`load`], of signed words.
-#[target_feature(enable = "avx512f")]
-#[inline]
-fn load_signed(from: &[i32]) -> Words {
-    assert!(from.len() >= WORDS);
-    // SAFETY: sixteen words are readable, just checked; the load is unaligned.
-    unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
-}
-
-/// Writes the first sixteen residues of a slice. Panics if there are fewer.
-#[target_feature(enable = "avx512f")]
-#[inline]
-fn store(to: &mut [u32], x: Words) {
-    assert!(to.len() >= WORDS);
-    // SAFETY: sixteen words are writable, just checked; the store is unaligned.
-    unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), x) }
 }
 
 #[target_feature(enable = "avx512f")]
