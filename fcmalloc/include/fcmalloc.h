@@ -62,7 +62,7 @@ struct fc_stats {
     uint64_t released;         // bytes given back by fc_trim, malloc_trim or decay
     uint64_t heaps;            // local heaps made
     uint64_t heaps_adopted;    // times that a thread took over the heap of a dead one
-    uint64_t remote_frees;     // blocks freed by a thread that does not own them
+    uint64_t remote_frees;     // blocks sent to the heaps that own them
     uint64_t batches;          // batches in which they were sent home
     uint64_t steals;           // runs that a heap took from another's free ones
     uint64_t contended_waits;  // times that a thread waited for a lock

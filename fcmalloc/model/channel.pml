@@ -1,18 +1,20 @@
 // The way home of freed blocks: src/channel.c and src/sub.c, model-checked by ./check.sh.
 //
 // A process is a heap together with the threads that hold it one after another, which the lock of
-// the registry sees to: a thread dies (flushing its sub heap) and the next one adopts what it left.
+// the registry sees to: a thread dies (sending its parcels) and the next one adopts what it left, also
+// what is in stock.
 // Heap 0 owns both spans at first. While it is dead, a thread of heap 1 may take hold of it, empty
 // its channels and make heap 1 the owner of a span, so that blocks on their way to heap 0 must be
 // sent on; heap 1 does not wait for that here, which only adds runs. (The allocator moves all spans
 // at once, and later threads of heap 0 make new ones.) Heap 2 owns nothing, and its last thread is
-// not followed by another. Any thread frees any block of the program, and an owner, or a thread that
-// has one in stock, allocates blocks again.
+// not followed by another, but by one that takes hold of the heap and empties its stock. Any thread
+// frees any block of the program, into its stock or not, and an owner, or a thread that has one in
+// stock, allocates blocks again.
 //
 // A thread that would need fresh memory intercepts the mail of another heap instead, at any time:
 // while the receiver, or another interceptor, empties the same inbox. Blocks that others own it
-// keeps in stock. It empties its stock when it dies, and whenever it likes, as fc_trim does. It
-// needs fresh memory a limited number of times, or blocks could be intercepted for ever.
+// keeps in stock. A thread empties its stock whenever it likes, as fc_trim does. It needs fresh memory
+// a limited number of times, or blocks could be intercepted for ever.
 //
 // A step is one access to memory that others write; what a thread does with memory of its own is
 // joined to it. Processes have no state outside the heaps but their place in the code.
@@ -31,7 +33,7 @@
 //   -DLOAD_AND_STORE        a channel is emptied by a load and a store
 //   -DCLEAR_AFTER_TAKE      mail is cleared after its channels were emptied
 //   -DDIE_WITHOUT_FLUSH     a thread leaves blocks in its parcels when it dies
-//   -DDIE_WITH_STOCK        a thread leaves blocks in its stock when it dies
+//   -DABSORB_WITHOUT_STOCK  a heap that no thread will have again keeps its stock
 //   -DKEEP_ABSORBED         a receiver takes home blocks of spans that it no longer owns
 //   -DKEEP_INTERCEPTED      an interceptor takes home blocks of others
 //   -DTAKE_FIRST_ONLY       an interceptor clears all mail and empties but one channel of it
@@ -93,7 +95,7 @@ inline NOT_UNSEEN(receiver, sender) {
 
 // ---- The allocator ----
 
-// Into the parcel of `self` for the heap that owns the block: fc_sub_forward.
+// Into the parcel of `self` for the heap that owns the block: forward in sub.c.
 inline forward(block, from) {
     MOVE(block, from, PARCEL);
     to = owner[SPAN(block)];
@@ -113,8 +115,8 @@ inline put_home(block, from) {
 }
 
 // fc_sub_keep.
-inline keep(block) {
-    MOVE(block, SENT, STOCK);
+inline keep(block, from) {
+    MOVE(block, from, STOCK);
     stock[self] = stock[self] | (1 << block);
     next[block] = NIL
 }
@@ -237,7 +239,7 @@ inline take() {
 #ifdef KEEP_INTERCEPTED
             :: owner[SPAN(block)] != self && box != self -> put_home(block, SENT)
 #else
-            :: owner[SPAN(block)] != self && box != self -> keep(block)
+            :: owner[SPAN(block)] != self && box != self -> keep(block, SENT)
 #endif
             fi;
             block = old
@@ -261,11 +263,12 @@ inline take() {
 #define IS_HOME(b) (place[b] == HOME)
 #define finished ALL(IS_HOME)
 
-// To the free list if the block is ours, else into the sub heap: fc_sub_put.
+// Into the stock, or to the free list if the block is ours and else into a parcel: fc_sub_put.
 inline free(b) {
     if
+    :: keep(b, LIVE)
     :: owner[SPAN(b)] == self -> put_home(b, LIVE)
-    :: else -> forward(b, LIVE)
+    :: owner[SPAN(b)] != self -> forward(b, LIVE)
     fi
 }
 
@@ -288,15 +291,14 @@ inline unstock(b) {
     fi
 }
 
-#ifdef DIE_WITH_STOCK
-#define MAY_DIE true
-#else
-// A dying thread has emptied its stock.
-#define MAY_DIE (stock[self] == 0)
-#endif
+// As unstock, for a heap that owns nothing.
+inline send_on(b) {
+    stock[self] = stock[self] & ~(1 << b);
+    forward(b, STOCK)
+}
 
-// Every parcel into its channel: the rest of fc_sub_flush.
-inline flush() {
+// Every parcel into its channel: fc_sub_send.
+inline send_all() {
     do
     :: atomic { HAS_PARCEL(0) -> to = 0 }; send()
     :: atomic { HAS_PARCEL(1) -> to = 1 }; send()
@@ -327,14 +329,14 @@ alive:
     :: mail[self] != 0 -> empty_inbox()
     :: atomic { CAN_INTERCEPT(0) -> box = 0; interceptions++ }; empty_inbox()
     :: atomic { CAN_INTERCEPT(1) -> box = 1; interceptions++ }; empty_inbox()
-    :: self != 1 && deaths < DEATHS && MAY_DIE -> deaths++; goto die
+    :: self != 1 && deaths < DEATHS -> deaths++; goto die
     // All that was freed is home: nothing is left to do.
     :: finished && allocations == ALLOCATIONS -> goto end
     od;
 
 die:
 #ifndef DIE_WITHOUT_FLUSH
-    flush();
+    send_all();
 #endif
     if
     :: atomic { emptied && owner[0] == 0 -> owner[0] = 1; emptied = false }
@@ -346,6 +348,20 @@ die:
     :: self == 0 || deaths < DEATHS -> goto alive
     :: else
     fi;
+#ifndef ABSORB_WITHOUT_STOCK
+    // For the stock alone a heap that owns nothing is taken hold of.
+    if
+    :: stock[self] != 0 ->
+        do
+        :: atomic { KEEPS(0) -> send_on(0) }
+        :: atomic { KEEPS(1) -> send_on(1) }
+        :: atomic { KEEPS(2) -> send_on(2) }
+        :: stock[self] == 0 -> break
+        od;
+        send_all()
+    :: else
+    fi;
+#endif
 
 end:
     skip

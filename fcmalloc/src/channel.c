@@ -41,20 +41,6 @@ bool fc_channel_has_mail(struct fc_heap *heap) {
 // Puts a block that arrived where it belongs.
 typedef void put_block(struct fc_heap *heap, struct fc_run *span, struct fc_block *block);
 
-static _Noreturn void die_freed(const struct fc_block *block) {
-    fc_die("block %p was freed already", block);
-}
-
-static void take_home(struct fc_heap *heap, struct fc_run *span, struct fc_block *block) {
-    struct fc_heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
-    if (owner != heap) {
-        // The span has moved to another heap since the block was sent.
-        fc_sub_forward(heap, owner, block, fc_run_stride(span));
-    } else if (!fc_span_put(heap, span, block)) {
-        die_freed(block);
-    }
-}
-
 static inline void receive(struct fc_heap *heap, struct fc_block *block, put_block *put) {
     while (block != NULL) {
         struct fc_block *next = fc_block_next(block);
@@ -86,22 +72,23 @@ static inline bool empty(struct fc_heap *heap, struct fc_inbox *inbox, put_block
     return any;
 }
 
-bool fc_channel_collect(struct fc_heap *heap) { return empty(heap, &heap->inbox, take_home); }
+// Spans may have moved to other heaps since their blocks were sent.
+bool fc_channel_collect(struct fc_heap *heap) { return empty(heap, &heap->inbox, fc_sub_put); }
 
 static void intercept(struct fc_heap *heap, struct fc_run *span, struct fc_block *block) {
     struct fc_heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
     if (owner == heap) {
-        take_home(heap, span, block);
-    } else if (!fc_span_lends(block)) {
-        die_freed(block);
+        fc_sub_put(heap, span, block);
+    } else if (!fc_block_is_lent(block)) {
+        fc_die("block %p was freed already", block);
     } else {
-        fc_sub_keep(heap, span, block);
+        fc_sub_keep(&heap->sub, span, block);
     }
 }
 
 bool fc_channel_intercept(struct fc_heap *heap, unsigned class) {
     size_t used = atomic_load_explicit(&heap->shelf.used, memory_order_relaxed);
-    if (heap->sub.stocked > FC_STOCK_BYTES + used / FC_STOCK_SHARE) {
+    if (fc_sub_stocked(&heap->sub) > FC_INTERCEPT_BYTES + used / FC_INTERCEPT_SHARE) {
         return false;
     }
     unsigned count = fc_heap_count();

@@ -62,6 +62,7 @@ static struct fc_heap *make(void) {
         heap->current[class] = &fc_no_span;
     }
     heap->inbox.channels = (struct fc_channel *)fc_round_up((uintptr_t)(heap + 1), FC_LINE);
+    fc_sub_open(heap);
     heap->sub.parcels = (struct fc_parcel *)(heap->inbox.channels + fc_space.heaps_max);
     registry.heaps[id] = heap;
     atomic_fetch_add_explicit(&fc_space.metadata, sizeof *heap, memory_order_relaxed);
@@ -95,7 +96,7 @@ static bool is_left_here(struct fc_heap *heap, uint64_t policy) {
 // What was made ahead of its thread is not for others.
 static bool leaves_something(struct fc_heap *heap, uint64_t policy) {
     return heap->state == FC_HEAP_DEAD && has_policy(heap, policy) &&
-           (heap->spans > 0 || fc_channel_has_mail(heap));
+           (heap->spans > 0 || fc_channel_has_mail(heap) || fc_sub_stocked(&heap->sub) > 0);
 }
 
 // Takes the first heap that suits off the list of the dead, for the calling thread alone. Under the
@@ -167,8 +168,9 @@ static void list_made(struct fc_heap *heap) {
     *link = heap;
 }
 
+// Leaves the heap to others. Small blocks in stock stay there for the next thread that gets it.
 static void release(struct fc_heap *heap) {
-    fc_sub_flush(heap);
+    fc_sub_send(heap);
     fc_lock_take(&registry.lock);
     heap->state = FC_HEAP_DEAD;
     heap->next_dead = registry.dead;
@@ -316,6 +318,7 @@ bool fc_heap_absorb(struct fc_heap *heap) {
     }
     // Blocks of spans that moved before reach their new owners by way of the dead heap's sub heap.
     fc_channel_collect(dead);
+    fc_sub_flush(dead);
     fc_span_inherit(heap, dead);
     release(dead);
     return true;
@@ -335,6 +338,7 @@ bool fc_heap_clear_others(struct fc_heap *heap) {
     for (; others != NULL; others = next) {
         next = others->next_dead;
         fc_channel_collect(others);
+        fc_sub_flush(others);
         any |= fc_span_retire(others);
         release(others);
     }

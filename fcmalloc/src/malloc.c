@@ -46,13 +46,17 @@ static void *large_alloc(struct fc_heap *heap, size_t size, size_t alignment, bo
     }
     bool staggered = alignment <= FC_LINE;
     uint32_t pages = large_pages(size + (staggered ? STAGGER_ROOM : 0));
-    struct fc_run *run = fc_span_take_run(heap, FC_RUN_LARGE, pages, alignment);
+    struct fc_run *run = alignment <= FC_PAGE ? fc_sub_take_row(&heap->sub, pages) : NULL;
     if (run == NULL) {
-        return no_memory();
-    }
-    if (!fc_guard(run)) {
-        fc_shelf_put(heap, run);
-        return no_memory();
+        fc_sub_extend_rows(&heap->sub, pages);
+        run = fc_span_take_run(heap, FC_RUN_LARGE, pages, alignment);
+        if (run == NULL) {
+            return no_memory();
+        }
+        if (!fc_guard(run)) {
+            fc_shelf_put(heap, run);
+            return no_memory();
+        }
     }
     size_t line = staggered ? heap->colour++ * STAGGER_LINES % (FC_PAGE / FC_LINE) : 0;
     run->payload = run->start + line * FC_LINE;
@@ -62,12 +66,8 @@ static void *large_alloc(struct fc_heap *heap, size_t size, size_t alignment, bo
 }
 
 static void large_free(struct fc_heap *heap, struct fc_run *run) {
-    fc_unguard(run);
-    if (fc_run_home(run) == heap) {
-        fc_shelf_put(heap, run);
-    } else {
-        fc_run_become(run, FC_RUN_TRANSIT);
-        fc_channel_send_run(heap, run);
+    if (!fc_heap_shares_policy(fc_run_home(run)) || !fc_sub_keep_row(&heap->sub, run)) {
+        fc_sub_put_row(heap, run);
     }
 }
 
@@ -90,21 +90,23 @@ static void *alloc_from(struct fc_heap *heap, size_t size, bool *zero) {
         return large_alloc(heap, size, FC_ALIGNMENT, zero);
     }
     unsigned class = fc_class_of(size);
-    struct fc_block *exchanged = fc_sub_take(heap, class);
-    if (exchanged == NULL && heap->current[class]->free == NULL && !fc_span_refill(heap, class)) {
-        // What others have not fetched is used before fresh memory.
-        exchanged = fc_channel_intercept(heap, class) ? fc_sub_take(heap, class) : NULL;
-        if (exchanged == NULL && !fc_span_add(heap, class)) {
-            return no_memory();
+    struct fc_block *stocked = fc_sub_take(&heap->sub, class);
+    if (stocked == NULL && heap->current[class]->free == NULL) {
+        fc_sub_extend(heap, class);
+        fc_sub_settle(heap);
+        if (!fc_span_refill(heap, class)) {
+            // What others have not fetched is used before fresh memory.
+            stocked =
+                fc_channel_intercept(heap, class) ? fc_sub_take(&heap->sub, class) : NULL;
+            if (stocked == NULL && !fc_span_add(heap, class)) {
+                return no_memory();
+            }
         }
     }
-    if (exchanged != NULL) {
-        return exchanged;
-    }
-    return fc_span_pop(heap->current[class]);
+    return stocked != NULL ? stocked : fc_span_pop(heap->current[class]);
 }
 
-static __attribute__((noinline)) void *alloc_slow(size_t size, bool *zero) {
+static void *alloc_slow(size_t size, bool *zero) {
     struct fc_heap *heap = fc_heap_enter();
     if (heap == NULL) {
         return no_memory();
@@ -114,15 +116,25 @@ static __attribute__((noinline)) void *alloc_slow(size_t size, bool *zero) {
     return block;
 }
 
+static __attribute__((noinline)) void *malloc_slow(size_t size) {
+    bool zero = false;
+    return alloc_slow(size, &zero);
+}
+
 void *fc_malloc(size_t size) {
     if (FC_LIKELY(size <= FC_SMALL_MAX)) {
-        struct fc_run *span = fc_self->current[fc_class_of(size)];
+        struct fc_heap *heap = fc_self;
+        unsigned class = fc_class_of(size);
+        struct fc_block *block = fc_sub_take(&heap->sub, class);
+        if (FC_UNLIKELY(block != NULL)) {
+            return given(block, size, false);
+        }
+        struct fc_run *span = heap->current[class];
         if (FC_LIKELY(span->free != NULL)) {
             return given(fc_span_pop(span), size, false);
         }
     }
-    bool zero = false;
-    return alloc_slow(size, &zero);
+    return malloc_slow(size);
 }
 
 void *fc_calloc(size_t count, size_t size) {
@@ -235,7 +247,7 @@ static struct fc_run *run_of(const void *p) {
     }
     switch (fc_run_kind(run)) {
         case FC_RUN_SPAN:
-            if (!fc_span_has_block(run, p, run->capacity)) {
+            if (!fc_block_begins(run, p, run->capacity)) {
                 die_interior(p);
             }
             if (fc_block_is_freed(p)) {
@@ -259,6 +271,23 @@ static struct fc_run *run_of(const void *p) {
     die_interior(p);
 }
 
+static struct fc_heap *owner_of(const struct fc_run *span) {
+    return atomic_load_explicit(&span->owner, memory_order_relaxed);
+}
+
+// Puts a block that is known to be in use, and that the main path did not keep, in stock, if its
+// memory lies where the heap's does, or else where it belongs.
+static void put_small(struct fc_heap *heap, struct fc_run *span, void *p) {
+    struct fc_heap *owner = owner_of(span);
+    bool room = owner != heap && fc_numa_matters() ? fc_sub_is_short(&heap->sub, span->class)
+                                                   : fc_sub_has_room(&heap->sub, span->class);
+    if (room && fc_heap_shares_policy(owner)) {
+        fc_sub_keep(&heap->sub, span, p);
+    } else {
+        fc_sub_put(heap, span, p);
+    }
+}
+
 static __attribute__((noinline)) void free_slow(void *p) {
     if (p == NULL) {
         return;
@@ -268,32 +297,38 @@ static __attribute__((noinline)) void free_slow(void *p) {
     if (heap == NULL) {
         return;  // memory is exhausted to the last descriptor: the block stays where it is
     }
-    struct fc_heap *owner = atomic_load_explicit(&run->owner, memory_order_relaxed);
-    if (owner == NULL) {
+    if (fc_run_kind(run) == FC_RUN_LARGE) {
         large_free(heap, run);
-    } else if (owner == heap) {
-        if (!fc_span_put(heap, run, p)) {
-            die_freed(p);
-        }
+    } else if (fc_block_is_lent(p)) {
+        put_small(heap, run, p);
     } else {
-        fc_sub_put(heap, run, p);
+        die_freed(p);
     }
     fc_heap_leave(heap);
+}
+
+// Frees a block that the stock has no room for.
+static __attribute__((noinline)) void free_full(struct fc_heap *heap, void *p) {
+    if (heap == &fc_no_heap || (fc_numa_matters() && owner_of(fc_space_run(p)) != heap)) {
+        free_slow(p);
+    } else {
+        fc_sub_queue(heap, p);
+    }
 }
 
 void fc_free(void *p) {
     if (FC_POISONS && p != NULL) {
         fc_poison_take(p, usable(run_of(p)));
     }
-    if (FC_LIKELY(fc_space_holds(p))) {
+    if (FC_LIKELY(fc_space_holds(p) && fc_block_is_lent(p))) {
         struct fc_run *span = fc_space_run(p);
         struct fc_heap *heap = fc_self;
-        if (FC_LIKELY(span != NULL &&
-                      atomic_load_explicit(&span->owner, memory_order_relaxed) == heap)) {
-            if (FC_UNLIKELY(!fc_span_put(heap, span, p))) {
-                run_of(p);
-                die_freed(p);
-            }
+        if (FC_UNLIKELY(!fc_sub_has_room(&heap->sub, span->class))) {
+            free_full(heap, p);
+            return;
+        }
+        if (FC_LIKELY(!fc_block_is_freed(p))) {
+            fc_sub_keep(&heap->sub, span, p);
             return;
         }
     }

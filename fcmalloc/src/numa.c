@@ -24,7 +24,7 @@ struct mask {
     unsigned long words[NODES_MAX / (8 * sizeof(unsigned long))];
 };
 
-static bool several_nodes;
+bool fc_numa_several;
 static uint16_t node_of_core[CORES_MAX];
 
 // What the thread asked for by set_mempolicy. Looked up once, and again after fc_numa_forget.
@@ -102,12 +102,10 @@ void fc_numa_open(void) {
     int saved = errno;
     unsigned with_memory = 0;
     read_list("/sys/devices/system/node/has_memory", count_node, &with_memory);
-    several_nodes = with_memory > 1;
+    fc_numa_several = with_memory > 1;
     read_list("/sys/devices/system/node/online", put_node, NULL);
     errno = saved;
 }
-
-bool fc_numa_matters(void) { return several_nodes; }
 
 void fc_numa_forget(void) { asked.known = false; }
 
@@ -158,10 +156,10 @@ static uint64_t policy_on(int core) {
 }
 
 static bool matters_by_node(void) {
-    if (several_nodes && !asked.known) {
+    if (fc_numa_several && !asked.known) {
         ask();
     }
-    return several_nodes && asked.by_node;
+    return fc_numa_several && asked.by_node;
 }
 
 uint64_t fc_numa_policy(void) { return policy_on(matters_by_node() ? sched_getcpu() : 0); }
@@ -171,7 +169,7 @@ uint64_t fc_numa_policy_on(unsigned core) {
 }
 
 void fc_numa_bring(void *start, size_t bytes, uint64_t policy) {
-    if (!several_nodes || bytes == 0) {
+    if (!fc_numa_several || bytes == 0) {
         return;
     }
     struct mask nodes = {0};

@@ -16,7 +16,8 @@
 void fc_numa_open(void);
 
 // Whether the machine has more than one node.
-bool fc_numa_matters(void);
+extern bool fc_numa_several;
+static inline bool fc_numa_matters(void) { return fc_numa_several; }
 
 // The calling thread's policy now.
 uint64_t fc_numa_policy(void);

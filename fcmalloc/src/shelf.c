@@ -97,19 +97,6 @@ static void undescribe(struct fc_shelf *shelf, struct fc_run *run) {
     shelf->spare = run;
 }
 
-// Shortens the run to `pages`; what is left becomes a free run. False without a descriptor.
-static bool cut(struct fc_heap *heap, struct fc_run *run, uint32_t pages) {
-    struct fc_run *rest =
-        describe(&heap->shelf, run->start + (size_t)pages * FC_PAGE, run->pages - pages, run->zero);
-    if (rest == NULL) {
-        return false;
-    }
-    rest->freed_at = run->freed_at;
-    run->pages = pages;
-    bin(heap, rest);
-    return true;
-}
-
 // The free run of this heap that the page belongs to, as its first or last.
 static struct fc_run *neighbour(struct fc_heap *heap, char *page) {
     if (!fc_space_holds(page)) {
@@ -120,23 +107,24 @@ static struct fc_run *neighbour(struct fc_heap *heap, char *page) {
     return mine && (page == run->start || page == fc_run_end(run) - FC_PAGE) ? run : NULL;
 }
 
-// Merges a free run with the free runs beside it.
+// As neighbour, if it can become one run with this one.
+static struct fc_run *mergeable(struct fc_heap *heap, const struct fc_run *run, char *page) {
+    struct fc_run *other = neighbour(heap, page);
+    return other != NULL && other->zero == run->zero ? other : NULL;
+}
+
+// Merges a free run with all free runs to both sides: those may have been waiting for it.
 static void merge(struct fc_heap *heap, struct fc_run *run) {
     struct fc_shelf *shelf = &heap->shelf;
-    struct fc_run *left = neighbour(heap, run->start - FC_PAGE);
-    struct fc_run *right = neighbour(heap, fc_run_end(run));
-    bool with_left = left != NULL && left->zero == run->zero;
-    bool with_right = right != NULL && right->zero == run->zero;
-    if (!with_left && !with_right) {
-        return;
-    }
+    struct fc_run *left;
+    struct fc_run *right;
     unbin(shelf, run);
-    if (with_right) {
+    while ((right = mergeable(heap, run, fc_run_end(run))) != NULL) {
         unbin(shelf, right);
         run->pages += right->pages;
         undescribe(shelf, right);
     }
-    if (with_left) {
+    while ((left = mergeable(heap, run, run->start - FC_PAGE)) != NULL) {
         unbin(shelf, left);
         left->pages += run->pages;
         left->freed_at = run->freed_at;
@@ -151,6 +139,29 @@ static void merge_at(struct fc_heap *heap, char *start) {
     if (run != NULL && run->start == start) {
         merge(heap, run);
     }
+}
+
+// Has the free run merged later, and the one merged for which that was put off longest.
+static void loosen(struct fc_heap *heap, const struct fc_run *run) {
+    struct fc_shelf *shelf = &heap->shelf;
+    char **slot = &shelf->loose[shelf->loose_next++ % FC_LOOSE];
+    char *oldest = *slot;
+    *slot = run->start;
+    merge_at(heap, oldest);
+}
+
+// Shortens the run to `pages`; what is left becomes a free run. False without a descriptor.
+static bool cut(struct fc_heap *heap, struct fc_run *run, uint32_t pages) {
+    struct fc_run *rest =
+        describe(&heap->shelf, run->start + (size_t)pages * FC_PAGE, run->pages - pages, run->zero);
+    if (rest == NULL) {
+        return false;
+    }
+    rest->freed_at = run->freed_at;
+    run->pages = pages;
+    bin(heap, rest);
+    loosen(heap, rest);
+    return true;
 }
 
 static void merge_loose(struct fc_heap *heap) {
@@ -190,10 +201,7 @@ static void put(struct fc_heap *heap, struct fc_run *run) {
         decay(heap, run->freed_at);
     }
     bin(heap, run);
-    char **slot = &shelf->loose[shelf->loose_next++ % FC_LOOSE];
-    char *oldest = *slot;
-    *slot = run->start;
-    merge_at(heap, oldest);
+    loosen(heap, run);
 }
 
 static void collect(struct fc_heap *heap) {

@@ -46,39 +46,36 @@ enum fc_run_kind {
 };
 
 // A run of pages. Fields change hands with the run: those of a span belong to the owner's thread,
-// those of a free run to who holds the lock of its home's shelf.
+// those of a free run to who holds the lock of its home's shelf. In the first cache line stands what
+// other threads read that free a block of the run: allocating from it does not change that.
 struct fc_run {
     // Spans: the heap whose thread may allocate from it. NULL for every other kind.
     _Atomic(struct fc_heap *) owner;
     char *start;
-    union {
-        struct fc_block *free;  // spans: blocks ready to hand out
-        char *payload;          // large: what the program was given
-    };
+    char *payload;  // large: what the program was given
     union {
         _Atomic uint64_t reciprocal;     // spans: 2^40 / stride, rounded up
         _Atomic(struct fc_heap *) home;  // others: the heap whose shelf it belongs to
     };
-    uint16_t steps;  // spans: bytes between blocks, in units of FC_ALIGNMENT
-    bool listed;     // spans: among those of its class with room
-    bool zero;       // reads as zeros and is not charged: never used, or given back
     uint32_t pages;
-    union {
-        struct {
-            uint16_t used;      // spans: blocks not on the free list, of those carved
-            uint16_t capacity;  // spans: blocks in all
-        };
-        uint32_t freed_at;  // free: milliseconds when it became free, where decay asks
-    };
-    uint16_t carved;  // spans: blocks that were ever put on the free list
+    uint16_t steps;     // spans: bytes between blocks, in units of FC_ALIGNMENT
+    uint16_t capacity;  // spans: blocks in all
     uint8_t class;
     _Atomic uint8_t kind;
+    bool zero;  // reads as zeros and is not charged: never used, or given back
+
+    // Spans: blocks ready to hand out.
+    _Alignas(FC_LINE) struct fc_block *free;
     // Neighbours in the list that the run is in.
     struct fc_run *next;
     struct fc_run *previous;
-} __attribute__((aligned(64)));
+    uint16_t used;      // spans: blocks not on the free list, of those carved
+    uint16_t carved;    // spans: blocks that were ever put on the free list
+    bool listed;        // spans: among those of its class with room
+    uint32_t freed_at;  // free: milliseconds when it became free, where decay asks
+};
 
-_Static_assert(sizeof(struct fc_run) == 64, "a descriptor fills one cache line");
+_Static_assert(sizeof(struct fc_run) == 2 * FC_LINE, "a descriptor fills two cache lines");
 
 struct fc_space {
     // Read by every free.

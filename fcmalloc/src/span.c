@@ -215,6 +215,7 @@ bool fc_span_retire(struct fc_heap *heap) {
 }
 
 static bool reclaim(struct fc_heap *heap) {
+    fc_sub_flush(heap);
     bool absorbed = fc_heap_absorb(heap);
     return fc_span_retire(heap) || absorbed;
 }

@@ -7,8 +7,6 @@
 #define FC_SPAN_H
 
 #include "heap.h"
-#include "poison.h"
-#include "report.h"
 
 // Makes a span of the class with a free block the current one. False where the heap has none.
 bool fc_span_refill(struct fc_heap *heap, unsigned class);
@@ -37,51 +35,6 @@ void fc_span_bring(struct fc_heap *heap);
 // Makes and first-touches spans for that many blocks more. False without memory.
 bool fc_span_prepare(struct fc_heap *heap, unsigned class, size_t blocks);
 
-static inline uint64_t fc_block_check(const struct fc_block *block, const struct fc_block *next) {
-    uint64_t at = (uint64_t)(uintptr_t)block;
-    return fc_space.secret ^ (at << 16 | at >> 48) ^ (uint64_t)(uintptr_t)next;
-}
-
-#if FC_SECURE
-// The link as stored does not show where blocks lie.
-static inline struct fc_block *fc_block_code(const struct fc_block *block, struct fc_block *link) {
-    return (struct fc_block *)((uintptr_t)link ^ (uintptr_t)(fc_space.secret >> 8) ^
-                               (uintptr_t)block);
-}
-#else
-static inline struct fc_block *fc_block_code(const struct fc_block *block, struct fc_block *link) {
-    (void)block;
-    return link;
-}
-#endif
-
-static inline void fc_block_link(struct fc_block *block, struct fc_block *next) {
-    block->next = fc_block_code(block, next);
-    block->check = fc_block_check(block, next);
-}
-
-static inline struct fc_block *fc_block_next(const struct fc_block *block) {
-    struct fc_block *next = fc_block_code(block, block->next);
-    if (FC_UNLIKELY(block->check != fc_block_check(block, next))) {
-        fc_die("block %p was written to after it was freed", block);
-    }
-    return next;
-}
-
-static inline bool fc_block_is_freed(const struct fc_block *block) {
-    struct fc_block held = *block;
-    fc_poison_open(&held, sizeof held);
-    return held.check == fc_block_check(block, fc_block_code(block, held.next));
-}
-
-// Whether a block of the span begins at `p`, of its first `blocks`.
-static inline bool fc_span_has_block(const struct fc_run *span, const void *p, uint32_t blocks) {
-    uint64_t offset = (uint64_t)((const char *)p - span->start);
-    uint64_t reciprocal = atomic_load_explicit(&span->reciprocal, memory_order_relaxed);
-    uint64_t index = offset * reciprocal >> 40;
-    return index < blocks && index * fc_run_stride(span) == offset;
-}
-
 // Takes a block off the list of a span that has one.
 static inline struct fc_block *fc_span_pop(struct fc_run *span) {
     struct fc_block *block = span->free;
@@ -92,19 +45,13 @@ static inline struct fc_block *fc_span_pop(struct fc_run *span) {
     return block;
 }
 
-// Whether a block that came from its owner is in use, as the owner sees it, which may be giving or
-// taking others meanwhile.
-FC_READS_WHILE_OTHERS_WRITE static inline bool fc_span_lends(const void *p) {
-    return (*fc_space_bits(p) & fc_space_bit(p)) != 0;
-}
-
 // Puts a freed block on its span's list. Only for the owner's thread. False where no block in use
 // begins there.
 static inline bool fc_span_put(struct fc_heap *heap, struct fc_run *span, void *p) {
     struct fc_block *block = p;
     uint64_t *bits = fc_space_bits(p);
     uint64_t bit = fc_space_bit(p);
-    if (FC_UNLIKELY((*bits & bit) == 0 || (uintptr_t)p % FC_ALIGNMENT != 0)) {
+    if (FC_UNLIKELY((*bits & bit) == 0)) {
         return false;
     }
     *bits &= ~bit;

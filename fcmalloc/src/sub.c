@@ -1,7 +1,99 @@
 #include "sub.h"
 
+#include "guard.h"
 #include "heap.h"
+#include "numa.h"
+#include "options.h"
 #include "span.h"
+
+// Blocks of the class that a stock may have room for at most.
+static uint32_t most_room(unsigned class) {
+    size_t blocks = FC_STOCK_BYTES / fc_class_stride(class);
+    blocks = blocks > 0 ? blocks : 1;
+    return (uint32_t)(blocks < FC_STOCK_BLOCKS ? blocks : FC_STOCK_BLOCKS);
+}
+
+bool fc_sub_is_short(const struct fc_sub *sub, unsigned class) {
+    return sub->stocks[class].count < most_room(class);
+}
+
+static void set_room(struct fc_heap *heap, unsigned class, uint32_t room) {
+    uint32_t most = most_room(class);
+    heap->sub.stocks[class].room = room < most ? room : most;
+}
+
+void fc_sub_open(struct fc_heap *heap) {
+    for (unsigned class = 0; class < FC_CLASSES; class++) {
+        set_room(heap, class, fc_numa_matters() ? 0 : FC_STOCK_BLOCKS_FIRST);
+    }
+}
+
+void fc_sub_extend(struct fc_heap *heap, unsigned class) {
+    set_room(heap, class, 2 * heap->sub.stocks[class].room);
+}
+
+FC_READS_WHILE_OTHERS_WRITE size_t fc_sub_stocked(const struct fc_sub *sub) {
+    size_t bytes = 0;
+    for (unsigned class = 0; class < FC_CLASSES; class++) {
+        bytes += sub->stocks[class].count * fc_class_stride(class);
+    }
+    for (unsigned i = 0; i < FC_QUEUE; i++) {
+        const struct fc_block *block = sub->queue[i];
+        bytes += block != NULL ? fc_run_stride(fc_space_run(block)) : 0;
+    }
+    return bytes;
+}
+
+bool fc_sub_keep_row(struct fc_sub *sub, struct fc_run *run) {
+    if (run->pages >= FC_ROW_PAGES || sub->row_pages + run->pages > sub->row_room ||
+        FC_UNLIKELY(fc_options.decay != 0)) {
+        return false;
+    }
+    fc_run_become(run, FC_RUN_TRANSIT);
+    run->next = sub->rows[run->pages];
+    sub->rows[run->pages] = run;
+    sub->row_pages += run->pages;
+    return true;
+}
+
+struct fc_run *fc_sub_take_row(struct fc_sub *sub, uint32_t pages) {
+    struct fc_run *run = pages < FC_ROW_PAGES ? sub->rows[pages] : NULL;
+    if (run != NULL) {
+        sub->rows[pages] = run->next;
+        sub->row_pages -= pages;
+        fc_run_become(run, FC_RUN_LARGE);
+    }
+    return run;
+}
+
+void fc_sub_extend_rows(struct fc_sub *sub, uint32_t pages) {
+    if (pages < FC_ROW_PAGES) {
+        size_t room = sub->row_room + FC_STOCK_ROWS * pages;
+        sub->row_room = room < FC_STOCK_PAGES ? room : FC_STOCK_PAGES;
+    }
+}
+
+void fc_sub_put_row(struct fc_heap *heap, struct fc_run *run) {
+    fc_unguard(run);
+    if (fc_run_home(run) == heap) {
+        fc_shelf_put(heap, run);
+    } else {
+        fc_run_become(run, FC_RUN_TRANSIT);
+        fc_channel_send_run(heap, run);
+    }
+}
+
+static void return_rows(struct fc_heap *heap) {
+    for (uint32_t pages = 0; pages < FC_ROW_PAGES; pages++) {
+        for (;;) {
+            struct fc_run *run = fc_sub_take_row(&heap->sub, pages);
+            if (run == NULL) {
+                break;
+            }
+            fc_sub_put_row(heap, run);
+        }
+    }
+}
 
 static void send(struct fc_heap *heap, unsigned receiver) {
     struct fc_parcel *parcel = &heap->sub.parcels[receiver];
@@ -10,7 +102,8 @@ static void send(struct fc_heap *heap, unsigned receiver) {
     *parcel = (struct fc_parcel){0};
 }
 
-void fc_sub_forward(struct fc_heap *heap, struct fc_heap *owner, struct fc_block *block,
+// Puts a block of `bytes` into the parcel for its owner.
+static void forward(struct fc_heap *heap, struct fc_heap *owner, struct fc_block *block,
                     uint32_t bytes) {
     struct fc_parcel *parcel = &heap->sub.parcels[owner->id];
     fc_block_link(block, parcel->first);
@@ -19,6 +112,7 @@ void fc_sub_forward(struct fc_heap *heap, struct fc_heap *owner, struct fc_block
         heap->sub.waiting[owner->id / 64] |= (uint64_t)1 << owner->id % 64;
     }
     parcel->first = block;
+    heap->remote_frees++;
     parcel->count++;
     parcel->bytes += bytes;
     heap->sent += bytes;
@@ -27,55 +121,63 @@ void fc_sub_forward(struct fc_heap *heap, struct fc_heap *owner, struct fc_block
     }
 }
 
-static void forward(struct fc_heap *heap, struct fc_run *span, struct fc_block *block) {
-    struct fc_heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
-    fc_sub_forward(heap, owner, block, fc_run_stride(span));
-}
-
 void fc_sub_put(struct fc_heap *heap, struct fc_run *span, struct fc_block *block) {
-    heap->remote_frees++;
-    forward(heap, span, block);
-}
-
-void fc_sub_keep(struct fc_heap *heap, struct fc_run *span, struct fc_block *block) {
-    struct fc_stock *stock = &heap->sub.stocks[span->class];
-    fc_block_link(block, stock->first);
-    stock->first = block;
-    stock->count++;
-    heap->sub.stocked += fc_run_stride(span);
-}
-
-struct fc_block *fc_sub_take(struct fc_heap *heap, unsigned class) {
-    struct fc_stock *stock = &heap->sub.stocks[class];
-    struct fc_block *block = stock->first;
-    if (block != NULL) {
-        stock->first = fc_block_next(block);
-        stock->count--;
-        heap->sub.stocked -= fc_class_stride(class);
-        block->check = 0;
+    struct fc_heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
+    if (owner != heap) {
+        forward(heap, owner, block, (uint32_t)fc_run_stride(span));
+    } else if (!fc_span_put(heap, span, block)) {
+        fc_die("block %p was freed already", block);
     }
-    return block;
 }
 
-void fc_sub_flush(struct fc_heap *heap) {
-    for (unsigned class = 0; class < FC_CLASSES; class++) {
-        for (;;) {
-            struct fc_block *block = fc_sub_take(heap, class);
-            if (block == NULL) {
-                break;
-            }
-            struct fc_run *span = fc_space_run(block);
-            struct fc_heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
-            if (owner != heap) {
-                forward(heap, span, block);
-            } else if (!fc_span_put(heap, span, block)) {
-                fc_die("block %p was freed already", block);
-            }
+static void put_queued(struct fc_heap *heap, struct fc_block *block) {
+    if (fc_block_is_freed(block)) {
+        fc_die("block %p was freed already", block);
+    }
+    fc_sub_put(heap, fc_space_run(block), block);
+}
+
+void fc_sub_queue(struct fc_heap *heap, struct fc_block *block) {
+    struct fc_sub *sub = &heap->sub;
+    struct fc_block **place = &sub->queue[sub->queued++ % FC_QUEUE];
+    struct fc_block *first = *place;
+    *place = block;
+    __builtin_prefetch(block, 1);
+    if (first != NULL) {
+        put_queued(heap, first);
+    }
+}
+
+void fc_sub_settle(struct fc_heap *heap) {
+    struct fc_sub *sub = &heap->sub;
+    for (unsigned i = 0; i < FC_QUEUE; i++) {
+        struct fc_block *block = sub->queue[i];
+        sub->queue[i] = NULL;
+        if (block != NULL) {
+            put_queued(heap, block);
         }
     }
+}
+
+void fc_sub_send(struct fc_heap *heap) {
+    fc_sub_settle(heap);
+    return_rows(heap);
     for (unsigned word = 0; word < (fc_heap_count() + 63) / 64; word++) {
         while (heap->sub.waiting[word] != 0) {
             send(heap, word * 64 + (unsigned)__builtin_ctzll(heap->sub.waiting[word]));
         }
     }
+}
+
+void fc_sub_flush(struct fc_heap *heap) {
+    for (unsigned class = 0; class < FC_CLASSES; class++) {
+        for (;;) {
+            struct fc_block *block = fc_sub_take(&heap->sub, class);
+            if (block == NULL) {
+                break;
+            }
+            fc_sub_put(heap, fc_space_run(block), block);
+        }
+    }
+    fc_sub_send(heap);
 }

@@ -1,26 +1,45 @@
 // The sub heap: blocks that a thread freed, or intercepted, and another heap owns.
 //
-// Freed blocks are collected in parcels, one for each owner, and a parcel is sent when it is full.
-// Intercepted blocks are kept in stock and handed out again; to its owner a block in stock is in
-// use.
+// Freed blocks are kept in stock, class by class, and handed out again before any others: what comes
+// and goes between threads stays where it was used last. To its owner a block in stock is in use.
+// What a class's stock has no room for is collected in parcels, one for each owner, and a parcel is
+// sent home when it is full. A stock has little room until the thread asks for more blocks of the
+// class than it finds, so that a thread that only frees keeps next to nothing.
 
 #ifndef FC_SUB_H
 #define FC_SUB_H
 
+#include "block.h"
 #include "channel.h"
 
 // A parcel is sent when it holds this many blocks or bytes.
 #define FC_PARCEL_BLOCKS 64
 #define FC_PARCEL_BYTES ((uint32_t)64 << 10)
 
+// Blocks that a class's stock has room for: at first, and at most. Never more than this many bytes,
+// but one block.
+#define FC_STOCK_BLOCKS_FIRST 32
+#define FC_STOCK_BLOCKS 128
+#define FC_STOCK_BYTES ((size_t)32 << 10)
+
+// Rows, large blocks of fewer pages than this, are kept likewise. There is room for none at first, for
+// as many pages more as these rows would have whenever a row is not found, and for so many at most.
+#define FC_ROW_PAGES 33
+#define FC_STOCK_ROWS 4
+#define FC_STOCK_PAGES 256
+
 // A heap intercepts nothing more while its stock is larger than this share of its own memory, and
 // this many bytes: what it keeps without need, the owners replace by fresh memory.
-#define FC_STOCK_SHARE 8
-#define FC_STOCK_BYTES ((size_t)1 << 20)
+#define FC_INTERCEPT_SHARE 8
+#define FC_INTERCEPT_BYTES ((size_t)1 << 20)
+
+// Blocks that wait for their cache line.
+#define FC_QUEUE 32
 
 struct fc_stock {
     struct fc_block *first;
-    size_t count;
+    uint32_t count;
+    uint32_t room;  // a freed block is kept while there are fewer
 };
 
 struct fc_parcel {
@@ -32,21 +51,70 @@ struct fc_parcel {
 
 struct fc_sub {
     struct fc_stock stocks[FC_CLASSES];
-    size_t stocked;                       // bytes in all of them
+    struct fc_run *rows[FC_ROW_PAGES];  // by length
+    size_t row_pages;                   // in all of them
+    size_t row_room;                    // what that may become
+    struct fc_block *queue[FC_QUEUE];     // a ring
+    unsigned queued;                      // blocks that ever were
     struct fc_parcel *parcels;            // one for each heap there may be
     uint64_t waiting[FC_HEAPS_MAX / 64];  // parcels that are not empty
 };
 
-// Puts a freed block of the span, which another heap owns, into the calling thread's sub heap.
+// Gives every stock its first room. Where memory has several nodes that is none, so that whoever frees
+// a block looks at whose it is.
+void fc_sub_open(struct fc_heap *heap);
+// Gives the stock of the class more room: it was empty when the heap had no block of its own.
+void fc_sub_extend(struct fc_heap *heap, unsigned class);
+// Whether the stock of the class may become larger, whatever room it has.
+bool fc_sub_is_short(const struct fc_sub *sub, unsigned class);
+
+// Puts a large block of the program, of any heap, in stock. False where there is no room.
+bool fc_sub_keep_row(struct fc_sub *sub, struct fc_run *run);
+// Takes a row of as many pages to hand out again, or NULL. What guards it stayed.
+struct fc_run *fc_sub_take_row(struct fc_sub *sub, uint32_t pages);
+// Gives rows more room: one of so many pages was not found.
+void fc_sub_extend_rows(struct fc_sub *sub, uint32_t pages);
+// Puts a large block that is free where it belongs: on its shelf, or on its way there.
+void fc_sub_put_row(struct fc_heap *heap, struct fc_run *run);
+
+// Takes a block of the class to hand out again, or NULL.
+static inline struct fc_block *fc_sub_take(struct fc_sub *sub, unsigned class) {
+    struct fc_stock *stock = &sub->stocks[class];
+    struct fc_block *block = stock->first;
+    if (block != NULL) {
+        stock->first = fc_block_next(block);
+        stock->count--;
+        block->check = 0;
+    }
+    return block;
+}
+
+static inline bool fc_sub_has_room(const struct fc_sub *sub, unsigned class) {
+    return sub->stocks[class].count < sub->stocks[class].room;
+}
+
+// Puts a block of the span, which another heap owns, in stock.
+static inline void fc_sub_keep(struct fc_sub *sub, const struct fc_run *span,
+                               struct fc_block *block) {
+    struct fc_stock *stock = &sub->stocks[span->class];
+    fc_block_link(block, stock->first);
+    stock->first = block;
+    stock->count++;
+}
+
+// Puts a freed block where it belongs: on the list of the span, or, where another heap owns that,
+// into the parcel for the owner.
 void fc_sub_put(struct fc_heap *heap, struct fc_run *span, struct fc_block *block);
-// Puts a block that was on its way to its owner in stock.
-void fc_sub_keep(struct fc_heap *heap, struct fc_run *span, struct fc_block *block);
-// Puts a block of `bytes` into the parcel for its owner.
-void fc_sub_forward(struct fc_heap *heap, struct fc_heap *owner, struct fc_block *block,
-                    uint32_t bytes);
-// A block of the class to hand out again, or NULL.
-struct fc_block *fc_sub_take(struct fc_heap *heap, unsigned class);
-// Sends everything.
+// As fc_sub_put for a block that may have been freed before; it is looked at only when FC_QUEUE more
+// have come, so that its cache line is there by then.
+void fc_sub_queue(struct fc_heap *heap, struct fc_block *block);
+// Empties the queue.
+void fc_sub_settle(struct fc_heap *heap);
+// Bytes of small blocks in stock and in the queue.
+size_t fc_sub_stocked(const struct fc_sub *sub);
+// Sends all parcels.
+void fc_sub_send(struct fc_heap *heap);
+// Sends everything, what is in stock too.
 void fc_sub_flush(struct fc_heap *heap);
 
 #endif

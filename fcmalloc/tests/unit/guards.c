@@ -16,7 +16,7 @@
 #define MADV_GUARD_REMOVE 103
 #endif
 
-enum { SMALL = 100, LARGE = 100000 };
+enum { SMALL = 100, LARGE = 1000000 };
 
 // Has the kernel refuse an advice and a protection. False where it cannot be had to.
 static bool are_refused(unsigned advice, unsigned protection) {
