@@ -96,8 +96,7 @@ static void *alloc_from(struct fc_heap *heap, size_t size, bool *zero) {
         fc_sub_settle(heap);
         if (!fc_span_refill(heap, class)) {
             // What others have not fetched is used before fresh memory.
-            stocked =
-                fc_channel_intercept(heap, class) ? fc_sub_take(&heap->sub, class) : NULL;
+            stocked = fc_channel_intercept(heap, class) ? fc_sub_take(&heap->sub, class) : NULL;
             if (stocked == NULL && !fc_span_add(heap, class)) {
                 return no_memory();
             }

@@ -46,8 +46,8 @@ enum fc_run_kind {
 };
 
 // A run of pages. Fields change hands with the run: those of a span belong to the owner's thread,
-// those of a free run to who holds the lock of its home's shelf. In the first cache line stands what
-// other threads read that free a block of the run: allocating from it does not change that.
+// those of a free run to who holds the lock of its home's shelf. In the first cache line stands
+// what other threads read that free a block of the run: allocating from it does not change that.
 struct fc_run {
     // Spans: the heap whose thread may allocate from it. NULL for every other kind.
     _Atomic(struct fc_heap *) owner;

@@ -1,10 +1,10 @@
 // The sub heap: blocks that a thread freed, or intercepted, and another heap owns.
 //
-// Freed blocks are kept in stock, class by class, and handed out again before any others: what comes
-// and goes between threads stays where it was used last. To its owner a block in stock is in use.
-// What a class's stock has no room for is collected in parcels, one for each owner, and a parcel is
-// sent home when it is full. A stock has little room until the thread asks for more blocks of the
-// class than it finds, so that a thread that only frees keeps next to nothing.
+// Freed blocks are kept in stock, class by class, and handed out again before any others: what
+// comes and goes between threads stays where it was used last. To its owner a block in stock is in
+// use. What a class's stock has no room for is collected in parcels, one for each owner, and a
+// parcel is sent home when it is full. A stock has little room until the thread asks for more
+// blocks of the class than it finds, so that a thread that only frees keeps next to nothing.
 
 #ifndef FC_SUB_H
 #define FC_SUB_H
@@ -22,8 +22,9 @@
 #define FC_STOCK_BLOCKS 128
 #define FC_STOCK_BYTES ((size_t)32 << 10)
 
-// Rows, large blocks of fewer pages than this, are kept likewise. There is room for none at first, for
-// as many pages more as these rows would have whenever a row is not found, and for so many at most.
+// Rows, large blocks of fewer pages than this, are kept likewise. There is room for none at first,
+// for as many pages more as these rows would have whenever a row is not found, and for so many at
+// most.
 #define FC_ROW_PAGES 33
 #define FC_STOCK_ROWS 4
 #define FC_STOCK_PAGES 256
@@ -51,17 +52,17 @@ struct fc_parcel {
 
 struct fc_sub {
     struct fc_stock stocks[FC_CLASSES];
-    struct fc_run *rows[FC_ROW_PAGES];  // by length
-    size_t row_pages;                   // in all of them
-    size_t row_room;                    // what that may become
+    struct fc_run *rows[FC_ROW_PAGES];    // by length
+    size_t row_pages;                     // in all of them
+    size_t row_room;                      // what that may become
     struct fc_block *queue[FC_QUEUE];     // a ring
     unsigned queued;                      // blocks that ever were
     struct fc_parcel *parcels;            // one for each heap there may be
     uint64_t waiting[FC_HEAPS_MAX / 64];  // parcels that are not empty
 };
 
-// Gives every stock its first room. Where memory has several nodes that is none, so that whoever frees
-// a block looks at whose it is.
+// Gives every stock its first room. Where memory has several nodes that is none, so that whoever
+// frees a block looks at whose it is.
 void fc_sub_open(struct fc_heap *heap);
 // Gives the stock of the class more room: it was empty when the heap had no block of its own.
 void fc_sub_extend(struct fc_heap *heap, unsigned class);
@@ -105,8 +106,8 @@ static inline void fc_sub_keep(struct fc_sub *sub, const struct fc_run *span,
 // Puts a freed block where it belongs: on the list of the span, or, where another heap owns that,
 // into the parcel for the owner.
 void fc_sub_put(struct fc_heap *heap, struct fc_run *span, struct fc_block *block);
-// As fc_sub_put for a block that may have been freed before; it is looked at only when FC_QUEUE more
-// have come, so that its cache line is there by then.
+// As fc_sub_put for a block that may have been freed before; it is looked at only when FC_QUEUE
+// more have come, so that its cache line is there by then.
 void fc_sub_queue(struct fc_heap *heap, struct fc_block *block);
 // Empties the queue.
 void fc_sub_settle(struct fc_heap *heap);

@@ -137,9 +137,7 @@ static void fill_the_stock(void) {
         fc_free(blocks[i]);
 }
 
-static void **last_blocks(void) {
-    return blocks + sizeof blocks / sizeof *blocks - 2 * FC_QUEUE;
-}
+static void **last_blocks(void) { return blocks + sizeof blocks / sizeof *blocks - 2 * FC_QUEUE; }
 
 static void free_twice_in_the_queue(void) {
     fill_the_stock();
@@ -150,9 +148,7 @@ static void free_twice_in_the_queue(void) {
         fc_free(last[i]);
 }
 
-TEST(a_block_in_the_queue_is_found_when_as_many_have_come) {
-    check_found(free_twice_in_the_queue);
-}
+TEST(a_block_in_the_queue_is_found_when_as_many_have_come) { check_found(free_twice_in_the_queue); }
 
 static void free_from_a_full_stock_again(void) {
     fill_the_stock();
