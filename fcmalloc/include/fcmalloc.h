@@ -54,7 +54,7 @@ struct fc_stats {
     uint64_t in_use_large;     // bytes in large blocks, handed to the program
     uint64_t free_small;       // bytes in spans that no block of the program occupies
     uint64_t free_large;       // bytes in free runs
-    uint64_t in_transit;       // bytes freed by other threads, waiting in sub heaps and channels
+    uint64_t in_transit;       // bytes under way to the heaps that own them
     uint64_t metadata;         // bytes of descriptors, heaps and the page map
     uint64_t footprint;        // bytes ever taken from the kernel and not given back
     uint64_t footprint_peak;   // most that `footprint` has been

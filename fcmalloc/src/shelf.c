@@ -16,7 +16,7 @@
 // Huge pages are used for what is asked for in such pieces, and for everything once the program is
 // so large that a half-used huge page in every heap is less than this share of it.
 #define HUGE_REQUEST ((size_t)4 << 20)
-#define HUGE_SHARE 2
+#define HUGE_SHARE 6
 
 // Bins of one length each up to 15 pages, then eight a doubling.
 static unsigned bin_of(uint32_t pages) {

@@ -6,8 +6,8 @@
 // map names, for every page that a pointer to the beginning of a block may lie in, the run that
 // the page belongs to. A pointer is ours exactly if it lies among the pages; entries of pages
 // inside a run may be out of date, and who reads one checks it against the run. The block bits say
-// for every 16 bytes whether a small block in use begins there: freeing looks at them instead of at
-// the block, which may lie far from every cache.
+// for every 16 bytes whether a small block in use begins there: they tell blocks
+// from other addresses without a look at what lies there.
 
 #ifndef FC_SPACE_H
 #define FC_SPACE_H

@@ -27,7 +27,7 @@ pub struct Stats {
     pub free_small: u64,
     /// Bytes in free runs.
     pub free_large: u64,
-    /// Bytes freed by other threads, waiting in sub heaps and channels.
+    /// Bytes under way to the heaps that own them.
     pub in_transit: u64,
     /// Bytes of descriptors, heaps and the page map.
     pub metadata: u64,
@@ -43,7 +43,7 @@ pub struct Stats {
     pub heaps: u64,
     /// Times that a thread took over the heap of a dead one.
     pub heaps_adopted: u64,
-    /// Blocks freed by a thread that does not own them.
+    /// Blocks sent to the heaps that own them.
     pub remote_frees: u64,
     /// Batches in which they were sent home.
     pub batches: u64,
