@@ -88,7 +88,7 @@ static void intercept(struct fc_heap *heap, struct fc_run *span, struct fc_block
 
 bool fc_channel_intercept(struct fc_heap *heap, unsigned class) {
     size_t used = atomic_load_explicit(&heap->shelf.used, memory_order_relaxed);
-    if (fc_sub_stocked(&heap->sub) > FC_INTERCEPT_BYTES + used / FC_INTERCEPT_SHARE) {
+    if (fc_sub_surplus(&heap->sub) > FC_INTERCEPT_BYTES + used / FC_INTERCEPT_SHARE) {
         return false;
     }
     unsigned count = fc_heap_count();

@@ -49,10 +49,11 @@ unsigned fc_heap_count(void) { return atomic_load_explicit(&registry.count, memo
 
 struct fc_heap *fc_heap_at(unsigned id) { return registry.heaps[id]; }
 
-// Under the lock.
-static struct fc_heap *make(void) {
+// The last heap is kept for threads that share one. Under the lock.
+static struct fc_heap *make(bool to_share) {
     unsigned id = fc_heap_count();
-    struct fc_heap *heap = id < fc_space.heaps_max ? fc_space_heap(id) : NULL;
+    unsigned most = to_share ? fc_space.heaps_max : fc_space.heaps_max - 1;
+    struct fc_heap *heap = id < most ? fc_space_heap(id) : NULL;
     if (heap == NULL) {
         return NULL;
     }
@@ -134,7 +135,7 @@ static void bring(struct fc_heap *heap, uint64_t policy) {
 }
 
 // A heap for a thread that begins, which is what heaps are made ahead for. Under the lock.
-static struct fc_heap *find_first(uint64_t policy) {
+static struct fc_heap *find_first(uint64_t policy, bool to_share) {
     struct fc_heap *heap = revive(is_ahead_here, policy);
     if (heap == NULL) {
         heap = revive(is_left_here, policy);
@@ -142,14 +143,14 @@ static struct fc_heap *find_first(uint64_t policy) {
     if (heap == NULL) {
         heap = revive(is_made, policy);
     }
-    return heap != NULL ? heap : make();
+    return heap != NULL ? heap : make(to_share);
 }
 
-// A heap whose memory lies where the calling thread's policy asks.
-static struct fc_heap *acquire(void) {
+// A heap whose memory lies where the calling thread's policy asks, for it alone or to share.
+static struct fc_heap *acquire(bool to_share) {
     uint64_t policy = fc_numa_policy();
     fc_lock_take(&registry.lock);
-    struct fc_heap *heap = find_first(policy);
+    struct fc_heap *heap = find_first(policy, to_share);
     fc_lock_drop(&registry.lock);
     if (heap != NULL) {
         bring(heap, policy);
@@ -204,7 +205,7 @@ struct fc_heap *fc_heap_here(void) {
     if (!fc_init() || farewells == FAREWELLS) {
         return NULL;
     }
-    struct fc_heap *heap = acquire();
+    struct fc_heap *heap = acquire(false);
     if (heap == NULL) {
         return NULL;
     }
@@ -224,7 +225,7 @@ static struct fc_heap *borrow(void) {
     fc_lock_take(&registry.common_lock);
     struct fc_heap *heap = common();
     if (heap == NULL) {
-        heap = acquire();
+        heap = acquire(true);
         atomic_store_explicit(&registry.common, heap, memory_order_relaxed);
     }
     if (heap == NULL) {
@@ -256,7 +257,7 @@ static struct fc_heap *find_next(struct fc_heap *heap, uint64_t policy) {
     if (other == NULL) {
         other = revive(is_left_here, policy);
     }
-    return other != NULL ? other : make();
+    return other != NULL ? other : make(false);
 }
 
 static struct fc_heap *follow_policy(struct fc_heap *heap) {
@@ -350,7 +351,7 @@ bool fc_heap_make(unsigned count) {
     unsigned first = fc_heap_count();
     bool made = true;
     while (made && fc_heap_count() < count) {
-        made = make() != NULL;
+        made = make(false) != NULL;
     }
     // Heap 0 is the main thread's, the others for one a core.
     for (unsigned id = first; id < fc_heap_count(); id++) {

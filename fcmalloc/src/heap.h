@@ -1,8 +1,8 @@
 // A local heap: everything that one thread allocates from.
 //
 // The main heap is what the thread allocates from itself: spans of its own and its shelf. The sub
-// heap collects blocks that it frees but that other heaps own, and sends them home through the
-// channel of its own that leads to each. A thread has one heap, and a heap
+// heap keeps what it frees at hand, and sends what other heaps own home through the channel of its
+// own that leads to each. A thread has one heap, and a heap
 // at most one thread. When a thread ends, its heap waits for the next thread that begins.
 
 #ifndef FC_HEAP_H

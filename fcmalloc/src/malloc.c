@@ -85,21 +85,28 @@ static inline void *given(void *block, size_t size, bool zero) {
     return block;
 }
 
+// Whether the current span of the class has a block, or another of the heap's that is made it.
+static bool has_free(struct fc_heap *heap, unsigned class) {
+    if (heap->current[class]->free != NULL) {
+        return true;
+    }
+    fc_sub_extend(heap, class);
+    return fc_span_refill(heap, class);
+}
+
 static void *alloc_from(struct fc_heap *heap, size_t size, bool *zero) {
     if (size > FC_SMALL_MAX) {
         return large_alloc(heap, size, FC_ALIGNMENT, zero);
     }
     unsigned class = fc_class_of(size);
+    fc_sub_settle(heap);
     struct fc_block *stocked = fc_sub_take(&heap->sub, class);
-    if (stocked == NULL && heap->current[class]->free == NULL) {
-        fc_sub_extend(heap, class);
-        fc_sub_settle(heap);
-        if (!fc_span_refill(heap, class)) {
-            // What others have not fetched is used before fresh memory.
-            stocked = fc_channel_intercept(heap, class) ? fc_sub_take(&heap->sub, class) : NULL;
-            if (stocked == NULL && !fc_span_add(heap, class)) {
-                return no_memory();
-            }
+    if (stocked == NULL && !has_free(heap, class)) {
+        // What others have not fetched is used before fresh memory.
+        if (fc_channel_intercept(heap, class)) {
+            stocked = fc_sub_take(&heap->sub, class);
+        } else if (!has_free(heap, class) && !fc_span_add(heap, class) && !has_free(heap, class)) {
+            return no_memory();
         }
     }
     return stocked != NULL ? stocked : fc_span_pop(heap->current[class]);
@@ -124,12 +131,13 @@ void *fc_malloc(size_t size) {
     if (FC_LIKELY(size <= FC_SMALL_MAX)) {
         struct fc_heap *heap = fc_self;
         unsigned class = fc_class_of(size);
-        struct fc_block *block = fc_sub_take(&heap->sub, class);
-        if (FC_UNLIKELY(block != NULL)) {
-            return given(block, size, false);
-        }
         struct fc_run *span = heap->current[class];
-        if (FC_LIKELY(span->free != NULL)) {
+        if (FC_LIKELY(heap->sub.stocks[class].first != NULL)) {
+            // When a stock was full, blocks that are in it may be in the queue, too.
+            if (FC_LIKELY(fc_sub_has_room(&heap->sub, class))) {
+                return given(fc_sub_take(&heap->sub, class), size, false);
+            }
+        } else if (FC_LIKELY(span->free != NULL)) {
             return given(fc_span_pop(span), size, false);
         }
     }
@@ -308,10 +316,10 @@ static __attribute__((noinline)) void free_slow(void *p) {
 
 // Frees a block that the stock has no room for.
 static __attribute__((noinline)) void free_full(struct fc_heap *heap, void *p) {
-    if (heap == &fc_no_heap || (fc_numa_matters() && owner_of(fc_space_run(p)) != heap)) {
-        free_slow(p);
-    } else {
+    if (owner_of(fc_space_run(p)) == heap) {
         fc_sub_queue(heap, p);
+    } else {
+        free_slow(p);
     }
 }
 
@@ -418,6 +426,7 @@ size_t fc_trim(void) {
     fc_channel_collect(here);
     while (fc_heap_absorb(here)) {
     }
+    fc_channel_collect(here);  // what dead heaps had in stock
     fc_span_retire(here);
     fc_heap_clear_others(here);
     size_t bytes = 0;

@@ -113,21 +113,28 @@ static struct fc_run *mergeable(struct fc_heap *heap, const struct fc_run *run, 
     return other != NULL && other->zero == run->zero ? other : NULL;
 }
 
+// Of two moments in milliseconds, which begin again at 0 every seven weeks.
+static uint32_t later(uint32_t a, uint32_t b) { return (int32_t)(a - b) > 0 ? a : b; }
+
 // Merges a free run with all free runs to both sides: those may have been waiting for it.
 static void merge(struct fc_heap *heap, struct fc_run *run) {
     struct fc_shelf *shelf = &heap->shelf;
-    struct fc_run *left;
-    struct fc_run *right;
+    struct fc_run *left = mergeable(heap, run, run->start - FC_PAGE);
+    struct fc_run *right = mergeable(heap, run, fc_run_end(run));
+    if (left == NULL && right == NULL) {
+        return;
+    }
     unbin(shelf, run);
-    while ((right = mergeable(heap, run, fc_run_end(run))) != NULL) {
+    for (; right != NULL; right = mergeable(heap, run, fc_run_end(run))) {
         unbin(shelf, right);
         run->pages += right->pages;
+        run->freed_at = later(run->freed_at, right->freed_at);
         undescribe(shelf, right);
     }
-    while ((left = mergeable(heap, run, run->start - FC_PAGE)) != NULL) {
+    for (; left != NULL; left = mergeable(heap, run, run->start - FC_PAGE)) {
         unbin(shelf, left);
         left->pages += run->pages;
-        left->freed_at = run->freed_at;
+        left->freed_at = later(left->freed_at, run->freed_at);
         undescribe(shelf, run);
         run = left;
     }
@@ -284,12 +291,13 @@ static struct fc_run *steal_from_elsewhere(struct fc_heap *heap, uint32_t pages)
     return run;
 }
 
-// Asks for huge pages for the rest of the region, should the program be large by now.
-static void consider_huge(struct fc_shelf *shelf) {
+// Asks for huge pages for the rest of the region, for a large piece or should the program be large
+// by now.
+static void consider_huge(struct fc_shelf *shelf, size_t bytes) {
     size_t footprint = atomic_load_explicit(&fc_space.footprint, memory_order_relaxed);
     char *start = (char *)fc_round_up((uintptr_t)shelf->top, FC_HUGE_PAGE);
-    if (shelf->huge || footprint / HUGE_SHARE < fc_heap_count() * FC_HUGE_PAGE ||
-        start >= shelf->end) {
+    bool large = bytes >= HUGE_REQUEST || footprint / HUGE_SHARE >= fc_heap_count() * FC_HUGE_PAGE;
+    if (shelf->huge || !large || start >= shelf->end) {
         return;
     }
     shelf->huge = true;
@@ -311,7 +319,7 @@ static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined) {
     if (have >= bytes || bytes - have > (size_t)(shelf->end - shelf->top)) {
         return NULL;
     }
-    consider_huge(shelf);
+    consider_huge(shelf, bytes);
     size_t more = bytes - have;
     size_t charged = more + (before != NULL && before->zero ? have : 0);
     if (!fc_space_charge(charged)) {

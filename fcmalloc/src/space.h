@@ -32,8 +32,8 @@ struct fc_heap;
 // Freed memory, as the lists of free blocks see it.
 struct fc_block {
     struct fc_block *next;
-    // fc_check of the block and `next`: tells a freed block from one in use, and a list that the
-    // program has written to from one that it has not.
+    // fc_block_check of the block and `next`: tells a freed block from one in use, and a list that
+    // the program has written to from one that it has not.
     uint64_t check;
 };
 
@@ -42,7 +42,7 @@ enum fc_run_kind {
     FC_RUN_FREE,     // in a shelf
     FC_RUN_SPAN,     // cut into blocks of one class
     FC_RUN_LARGE,    // one block of the program
-    FC_RUN_TRANSIT,  // a large block freed by another thread, on its way home
+    FC_RUN_TRANSIT,  // a freed large block in stock, or on its way home
 };
 
 // A run of pages. Fields change hands with the run: those of a span belong to the owner's thread,

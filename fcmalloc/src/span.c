@@ -215,9 +215,11 @@ bool fc_span_retire(struct fc_heap *heap) {
 }
 
 static bool reclaim(struct fc_heap *heap) {
+    bool rows = heap->sub.row_pages > 0;
     fc_sub_flush(heap);
     bool absorbed = fc_heap_absorb(heap);
-    return fc_span_retire(heap) || absorbed;
+    fc_channel_collect(heap);
+    return fc_span_retire(heap) || absorbed || rows;
 }
 
 // As reclaim, and what only the last resort may take.

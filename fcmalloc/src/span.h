@@ -45,6 +45,17 @@ static inline struct fc_block *fc_span_pop(struct fc_run *span) {
     return block;
 }
 
+// Puts a block whose bit is cleared already on its span's list. Only for the owner's thread.
+static inline void fc_span_link(struct fc_heap *heap, struct fc_run *span, struct fc_block *block) {
+    struct fc_block *next = span->free;
+    fc_block_link(block, next);
+    span->free = block;
+    span->used--;
+    if (FC_UNLIKELY(next == NULL)) {
+        fc_span_relist(heap, span);
+    }
+}
+
 // Puts a freed block on its span's list. Only for the owner's thread. False where no block in use
 // begins there.
 static inline bool fc_span_put(struct fc_heap *heap, struct fc_run *span, void *p) {
@@ -55,13 +66,7 @@ static inline bool fc_span_put(struct fc_heap *heap, struct fc_run *span, void *
         return false;
     }
     *bits &= ~bit;
-    struct fc_block *next = span->free;
-    fc_block_link(block, next);
-    span->free = block;
-    span->used--;
-    if (FC_UNLIKELY(next == NULL)) {
-        fc_span_relist(heap, span);
-    }
+    fc_span_link(heap, span, block);
     return true;
 }
 

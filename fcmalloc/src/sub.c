@@ -95,6 +95,16 @@ static void return_rows(struct fc_heap *heap) {
     }
 }
 
+size_t fc_sub_surplus(const struct fc_sub *sub) {
+    size_t bytes = 0;
+    for (unsigned class = 0; class < FC_CLASSES; class++) {
+        const struct fc_stock *stock = &sub->stocks[class];
+        uint32_t more = stock->count > stock->room ? stock->count - stock->room : 0;
+        bytes += more * fc_class_stride(class);
+    }
+    return bytes;
+}
+
 static void send(struct fc_heap *heap, unsigned receiver) {
     struct fc_parcel *parcel = &heap->sub.parcels[receiver];
     fc_channel_send(heap, fc_heap_at(receiver), parcel->first, parcel->last);
@@ -134,11 +144,12 @@ static void put_queued(struct fc_heap *heap, struct fc_block *block) {
     if (fc_block_is_freed(block)) {
         fc_die("block %p was freed already", block);
     }
-    fc_sub_put(heap, fc_space_run(block), block);
+    fc_span_link(heap, fc_space_run(block), block);
 }
 
 void fc_sub_queue(struct fc_heap *heap, struct fc_block *block) {
     struct fc_sub *sub = &heap->sub;
+    *fc_space_bits(block) &= ~fc_space_bit(block);
     struct fc_block **place = &sub->queue[sub->queued++ % FC_QUEUE];
     struct fc_block *first = *place;
     *place = block;
@@ -150,6 +161,10 @@ void fc_sub_queue(struct fc_heap *heap, struct fc_block *block) {
 
 void fc_sub_settle(struct fc_heap *heap) {
     struct fc_sub *sub = &heap->sub;
+    if (sub->queued == 0) {
+        return;
+    }
+    sub->queued = 0;
     for (unsigned i = 0; i < FC_QUEUE; i++) {
         struct fc_block *block = sub->queue[i];
         sub->queue[i] = NULL;
@@ -170,6 +185,7 @@ void fc_sub_send(struct fc_heap *heap) {
 }
 
 void fc_sub_flush(struct fc_heap *heap) {
+    fc_sub_settle(heap);
     for (unsigned class = 0; class < FC_CLASSES; class++) {
         for (;;) {
             struct fc_block *block = fc_sub_take(&heap->sub, class);

@@ -1,10 +1,11 @@
-// The sub heap: blocks that a thread freed, or intercepted, and another heap owns.
+// The sub heap: what a thread freed, or intercepted, and will hand out again or send home.
 //
-// Freed blocks are kept in stock, class by class, and handed out again before any others: what
-// comes and goes between threads stays where it was used last. To its owner a block in stock is in
-// use. What a class's stock has no room for is collected in parcels, one for each owner, and a
-// parcel is sent home when it is full. A stock has little room until the thread asks for more
-// blocks of the class than it finds, so that a thread that only frees keeps next to nothing.
+// Freed blocks, whoever owns them, are kept in stock, class by class, and handed out again before
+// any others: what comes and goes between threads stays where it was used last. To its owner a
+// block in stock is in use. What a class's stock has no room for goes to its span, if this heap
+// owns that, and else into a parcel for the owner, which is sent home when it is full. A stock has
+// little room until the thread asks for more blocks of the class than it finds, so that a thread
+// that only frees keeps next to nothing.
 
 #ifndef FC_SUB_H
 #define FC_SUB_H
@@ -56,7 +57,7 @@ struct fc_sub {
     size_t row_pages;                     // in all of them
     size_t row_room;                      // what that may become
     struct fc_block *queue[FC_QUEUE];     // a ring
-    unsigned queued;                      // blocks that ever were
+    unsigned queued;                      // blocks that came since it was empty
     struct fc_parcel *parcels;            // one for each heap there may be
     uint64_t waiting[FC_HEAPS_MAX / 64];  // parcels that are not empty
 };
@@ -94,7 +95,7 @@ static inline bool fc_sub_has_room(const struct fc_sub *sub, unsigned class) {
     return sub->stocks[class].count < sub->stocks[class].room;
 }
 
-// Puts a block of the span, which another heap owns, in stock.
+// Puts a block of the span in stock.
 static inline void fc_sub_keep(struct fc_sub *sub, const struct fc_run *span,
                                struct fc_block *block) {
     struct fc_stock *stock = &sub->stocks[span->class];
@@ -106,14 +107,18 @@ static inline void fc_sub_keep(struct fc_sub *sub, const struct fc_run *span,
 // Puts a freed block where it belongs: on the list of the span, or, where another heap owns that,
 // into the parcel for the owner.
 void fc_sub_put(struct fc_heap *heap, struct fc_run *span, struct fc_block *block);
-// As fc_sub_put for a block that may have been freed before; it is looked at only when FC_QUEUE
-// more have come, so that its cache line is there by then.
+// Puts a block of a span of the heap's own, which may be in stock already, on its way there. The
+// block is looked at later, when its cache line has come: when FC_QUEUE more are in the queue, or
+// when it is emptied, as it must be before a block is taken from a full stock. By then nobody gets
+// the block: its bit is cleared at once.
 void fc_sub_queue(struct fc_heap *heap, struct fc_block *block);
 // Empties the queue.
 void fc_sub_settle(struct fc_heap *heap);
 // Bytes of small blocks in stock and in the queue.
 size_t fc_sub_stocked(const struct fc_sub *sub);
-// Sends all parcels.
+// Bytes of blocks in stock for which there is no room: more were intercepted than were needed.
+size_t fc_sub_surplus(const struct fc_sub *sub);
+// Sends all parcels, and puts what is in the queue and all rows where they belong.
 void fc_sub_send(struct fc_heap *heap);
 // Sends everything, what is in stock too.
 void fc_sub_flush(struct fc_heap *heap);

@@ -5,8 +5,8 @@
 #include "fcmalloc.h"
 #include "heap.h"
 
-// What a thread that frees keeps at hand: its stock, and what waits in its queue.
-enum { KEPT = FC_STOCK_BLOCKS_FIRST + FC_QUEUE };
+// What a thread that frees keeps in stock.
+enum { KEPT = FC_STOCK_BLOCKS_FIRST };
 enum { COUNT = 10 * FC_PARCEL_BLOCKS, SIZE = 1000, OWN_SIZE = 64 };
 static void *blocks[COUNT];
 
