@@ -278,7 +278,7 @@ static struct fc_run *run_of(const void *p) {
     die_interior(p);
 }
 
-static struct fc_heap *owner_of(const struct fc_run *span) {
+static inline struct fc_heap *owner_of(const struct fc_run *span) {
     return atomic_load_explicit(&span->owner, memory_order_relaxed);
 }
 
@@ -327,8 +327,9 @@ void fc_free(void *p) {
     if (FC_POISONS && p != NULL) {
         fc_poison_take(p, usable(run_of(p)));
     }
-    if (FC_LIKELY(fc_space_holds(p) && fc_block_is_lent(p))) {
-        struct fc_run *span = fc_space_run(p);
+    struct fc_run *span = fc_space_holds(p) ? fc_space_run(p) : NULL;
+    // The bits of large blocks were never touched: reading them would be a page fault.
+    if (FC_LIKELY(span != NULL && owner_of(span) != NULL && fc_block_is_lent(p))) {
         struct fc_heap *heap = fc_self;
         if (FC_UNLIKELY(!fc_sub_has_room(&heap->sub, span->class))) {
             free_full(heap, p);
