@@ -291,6 +291,9 @@ static struct fc_run *steal_from_elsewhere(struct fc_heap *heap, uint32_t pages)
     return run;
 }
 
+// Whether a block of so many pages is worth huge ones.
+static bool is_huge(uint32_t pages) { return (size_t)pages << FC_PAGE_SHIFT >= HUGE_REQUEST; }
+
 // Asks for huge pages for the rest of the region, for a large piece or should the program be large
 // by now.
 static void consider_huge(struct fc_shelf *shelf, size_t bytes) {
@@ -308,7 +311,7 @@ static void consider_huge(struct fc_shelf *shelf, size_t bytes) {
 
 // A run from the part of the heap's region that was never used, preceded by the free run before
 // it if `joined` allows.
-static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined) {
+static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined, bool huge) {
     struct fc_shelf *shelf = &heap->shelf;
     size_t bytes = (size_t)pages << FC_PAGE_SHIFT;
     if (shelf->top == NULL) {
@@ -319,7 +322,7 @@ static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined) {
     if (have >= bytes || bytes - have > (size_t)(shelf->end - shelf->top)) {
         return NULL;
     }
-    consider_huge(shelf, bytes);
+    consider_huge(shelf, huge);
     size_t more = bytes - have;
     size_t charged = more + (before != NULL && before->zero ? have : 0);
     if (!fc_space_charge(charged)) {
@@ -359,12 +362,11 @@ static void bring(struct fc_heap *heap, char *start, char *end) {
 }
 
 // Takes more address space. What of it was first-touched ahead goes into the bins.
-static bool grow(struct fc_heap *heap, size_t bytes) {
+static bool grow(struct fc_heap *heap, size_t bytes, bool huge) {
     struct fc_shelf *shelf = &heap->shelf;
     size_t wish = shelf->taken < LARGEST_WISH ? shelf->taken : LARGEST_WISH;
     size_t least = fc_space.whole / REGIONS;
     wish = wish > least ? wish : least;
-    bool huge = bytes >= HUGE_REQUEST;
     size_t granted;
     char *touched;
     char *start = fc_space_grow(bytes, wish, huge, &granted, &touched);
@@ -386,7 +388,7 @@ static bool grow(struct fc_heap *heap, size_t bytes) {
 // A run from the heap's own shelf. Under the lock.
 static struct fc_run *take_own(struct fc_heap *heap, uint32_t pages) {
     struct fc_run *run = find_merging(heap, pages);
-    return run != NULL ? run : fresh(heap, pages, true);
+    return run != NULL ? run : fresh(heap, pages, true, is_huge(pages));
 }
 
 static void count_large(struct fc_shelf *shelf, size_t more) {
@@ -462,9 +464,9 @@ struct fc_run *fc_shelf_take(struct fc_heap *heap, enum fc_run_kind kind, uint32
     run = stealing ? steal(heap, all, true) : NULL;
     fc_lock_take(&shelf->lock);
     if (run == NULL) {
-        run = fresh(heap, all, true);
+        run = fresh(heap, all, true, is_huge(all));
     }
-    if (run == NULL && grow(heap, (size_t)all << FC_PAGE_SHIFT)) {
+    if (run == NULL && grow(heap, (size_t)all << FC_PAGE_SHIFT, is_huge(all))) {
         run = take_own(heap, all);
     }
     run = settle(heap, run, &wanted);
@@ -513,7 +515,7 @@ static bool extend(struct fc_heap *heap, struct fc_run *run, uint32_t pages) {
     if (!held && fc_run_end(run) != shelf->top) {
         return false;
     }
-    struct fc_run *rest = fresh(heap, more, held);
+    struct fc_run *rest = fresh(heap, more, held, is_huge(more));
     if (rest == NULL) {
         return false;
     }
@@ -565,7 +567,7 @@ size_t fc_shelf_purge(struct fc_heap *heap) {
 
 bool fc_shelf_claim(struct fc_heap *heap, size_t bytes) {
     fc_lock_take(&heap->shelf.lock);
-    bool done = grow(heap, bytes);
+    bool done = grow(heap, bytes, bytes >= HUGE_REQUEST);
     fc_lock_drop(&heap->shelf.lock);
     return done;
 }
@@ -586,10 +588,12 @@ void fc_shelf_bring(struct fc_heap *heap) {
 bool fc_shelf_prepare(struct fc_heap *heap, size_t bytes) {
     struct fc_shelf *shelf = &heap->shelf;
     uint32_t pages = (uint32_t)(bytes >> FC_PAGE_SHIFT);
+    // It is for many blocks, and every heap's last huge page would be used in part.
+    bool huge = bytes >= HUGE_SHARE * FC_HUGE_PAGE;
     fc_lock_take(&shelf->lock);
-    struct fc_run *run = fresh(heap, pages, false);
-    if (run == NULL && grow(heap, bytes)) {
-        run = fresh(heap, pages, false);
+    struct fc_run *run = fresh(heap, pages, false, huge);
+    if (run == NULL && grow(heap, bytes, huge)) {
+        run = fresh(heap, pages, false, huge);
     }
     fc_lock_drop(&shelf->lock);
     bool done = run != NULL && fc_os_populate(run->start, bytes);

@@ -57,7 +57,7 @@ struct fc_sub {
     size_t row_pages;                     // in all of them
     size_t row_room;                      // what that may become
     struct fc_block *queue[FC_QUEUE];     // a ring
-    unsigned queued;                      // blocks that came since it was empty
+    size_t queued;                        // blocks that came since it was empty
     struct fc_parcel *parcels;            // one for each heap there may be
     uint64_t waiting[FC_HEAPS_MAX / 64];  // parcels that are not empty
 };
