@@ -294,12 +294,12 @@ static struct fc_run *steal_from_elsewhere(struct fc_heap *heap, uint32_t pages)
 // Whether a block of so many pages is worth huge ones.
 static bool is_huge(uint32_t pages) { return (size_t)pages << FC_PAGE_SHIFT >= HUGE_REQUEST; }
 
-// Asks for huge pages for the rest of the region, for a large piece or should the program be large
-// by now.
-static void consider_huge(struct fc_shelf *shelf, size_t bytes) {
+// Asks for huge pages for the rest of the region, for a piece that is worth them or should the
+// program be large by now.
+static void consider_huge(struct fc_shelf *shelf, bool worth) {
     size_t footprint = atomic_load_explicit(&fc_space.footprint, memory_order_relaxed);
     char *start = (char *)fc_round_up((uintptr_t)shelf->top, FC_HUGE_PAGE);
-    bool large = bytes >= HUGE_REQUEST || footprint / HUGE_SHARE >= fc_heap_count() * FC_HUGE_PAGE;
+    bool large = worth || footprint / HUGE_SHARE >= fc_heap_count() * FC_HUGE_PAGE;
     if (shelf->huge || !large || start >= shelf->end) {
         return;
     }
