@@ -39,8 +39,8 @@ size_t fc_malloc_usable_size(const void *block);
 void fc_free_sized(void *block, size_t size);
 void fc_free_aligned_sized(void *block, size_t alignment, size_t size);
 
-// Gives the physical memory of everything free, in this and all idle heaps, back to the
-// kernel. Returns the number of bytes given back.
+// Gives the physical memory of what is free, but for what other running threads keep at hand, back
+// to the kernel. Returns the number of bytes given back.
 size_t fc_trim(void);
 
 // Maps and first-touches `bytes` more, in parallel, so that allocation up to that much faults no

@@ -76,7 +76,7 @@ static inline bool empty(struct fc_heap *heap, struct fc_inbox *inbox, put_block
 bool fc_channel_collect(struct fc_heap *heap) { return empty(heap, &heap->inbox, fc_sub_put); }
 
 static void intercept(struct fc_heap *heap, struct fc_run *span, struct fc_block *block) {
-    struct fc_heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
+    struct fc_heap *owner = fc_run_owner(span);
     if (owner == heap) {
         fc_sub_put(heap, span, block);
     } else if (!fc_block_is_lent(block)) {

@@ -278,14 +278,10 @@ static struct fc_run *run_of(const void *p) {
     die_interior(p);
 }
 
-static inline struct fc_heap *owner_of(const struct fc_run *span) {
-    return atomic_load_explicit(&span->owner, memory_order_relaxed);
-}
-
 // Puts a block that is known to be in use, and that the main path did not keep, in stock, if its
 // memory lies where the heap's does, or else where it belongs.
 static void put_small(struct fc_heap *heap, struct fc_run *span, void *p) {
-    struct fc_heap *owner = owner_of(span);
+    struct fc_heap *owner = fc_run_owner(span);
     bool room = owner != heap && fc_numa_matters() ? fc_sub_is_short(&heap->sub, span->class)
                                                    : fc_sub_has_room(&heap->sub, span->class);
     if (room && fc_heap_shares_policy(owner)) {
@@ -316,7 +312,7 @@ static __attribute__((noinline)) void free_slow(void *p) {
 
 // Frees a block that the stock has no room for.
 static __attribute__((noinline)) void free_full(struct fc_heap *heap, void *p) {
-    if (owner_of(fc_space_run(p)) == heap) {
+    if (fc_run_owner(fc_space_run(p)) == heap) {
         fc_sub_queue(heap, p);
     } else {
         free_slow(p);
@@ -329,7 +325,7 @@ void fc_free(void *p) {
     }
     struct fc_run *span = fc_space_holds(p) ? fc_space_run(p) : NULL;
     // The bits of large blocks were never touched: reading them would be a page fault.
-    if (FC_LIKELY(span != NULL && owner_of(span) != NULL && fc_block_is_lent(p))) {
+    if (FC_LIKELY(span != NULL && fc_run_owner(span) != NULL && fc_block_is_lent(p))) {
         struct fc_heap *heap = fc_self;
         if (FC_UNLIKELY(!fc_sub_has_room(&heap->sub, span->class))) {
             free_full(heap, p);

@@ -148,6 +148,10 @@ static inline void fc_run_become(struct fc_run *run, enum fc_run_kind kind) {
     atomic_store_explicit(&run->kind, (uint8_t)kind, memory_order_release);
 }
 
+static inline struct fc_heap *fc_run_owner(const struct fc_run *run) {
+    return atomic_load_explicit(&run->owner, memory_order_relaxed);
+}
+
 static inline struct fc_heap *fc_run_home(const struct fc_run *run) {
     return atomic_load_explicit(&run->home, memory_order_relaxed);
 }

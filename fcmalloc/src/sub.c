@@ -132,7 +132,7 @@ static void forward(struct fc_heap *heap, struct fc_heap *owner, struct fc_block
 }
 
 void fc_sub_put(struct fc_heap *heap, struct fc_run *span, struct fc_block *block) {
-    struct fc_heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
+    struct fc_heap *owner = fc_run_owner(span);
     if (owner != heap) {
         forward(heap, owner, block, (uint32_t)fc_run_stride(span));
     } else if (!fc_span_put(heap, span, block)) {
