@@ -9,6 +9,7 @@ from threading import Lock
 
 from oboro import _frames, _oboro, _progress
 from oboro._oboro import Interrupt, Keys
+from oboro._results import least_count
 from oboro.errors import InputError
 
 
@@ -54,6 +55,14 @@ class Encrypted:
     def max_len(self) -> int:
         """The length of the longest itemsets that can be counted."""
         return self._native.max_len
+
+    @property
+    def min_item_support(self) -> int:
+        """The number of transactions from which on no item is missing: 1 if none was left out.
+
+        Lower minimum supports are refused.
+        """
+        return self._native.min_item_support
 
     @property
     def check_columns(self) -> int:
@@ -116,6 +125,23 @@ def _check_counts(**given: tuple[object, int]) -> None:
             raise InputError(f"{name} must be a whole number of {least} or more, not {count!r}")
 
 
+def _least_item_count(min_item_support: object, transactions: int) -> int:
+    """The number of transactions that a minimum item support stands for."""
+    if isinstance(min_item_support, bool):
+        pass
+    elif isinstance(min_item_support, Integral):
+        count = int(min_item_support)
+        if count >= 1:
+            return count
+    elif isinstance(min_item_support, Real) and 0 < (fraction := float(min_item_support)) <= 1:
+        # As apriori rounds it, so that the same fraction is possible there.
+        return least_count(fraction, transactions)
+    raise InputError(
+        "min_item_support must be a fraction above 0 and up to 1.0, or a number of transactions, "
+        f"not {min_item_support!r}"
+    )
+
+
 def encrypt(
     data: object,
     keys: Keys,
@@ -148,7 +174,7 @@ def encrypt(
         check_columns: plants so many columns, 0 or from `max_len` to 16, with which wrong answers
             of a server are noticed.
         min_item_support: leaves out the items below it: a float is a fraction of the transactions,
-            an int a number of them.
+            an int a number of them. Minimum supports below it are refused later.
         path: a directory to make, which stays; None for a temporary one.
         threads: how many threads encrypt; None for one a processor.
         progress: whether to show a bar; None shows one on terminals and in notebooks.
@@ -166,9 +192,7 @@ def encrypt(
     _check_counts(max_len=(max_len, 0), check_columns=(check_columns, 0), threads=(threads, 1))
     rows = _frames.rows(data, threads)
     if min_item_support is not None:
-        if not isinstance(min_item_support, Real):
-            raise InputError(f"min_item_support must be a number, not {min_item_support!r}")
-        rows.restrict(min_item_support)
+        rows.restrict(_least_item_count(min_item_support, len(rows)))
         if not rows.names:
             raise InputError(
                 f"no item has the minimum support {min_item_support}; give a lower one"

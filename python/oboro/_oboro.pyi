@@ -62,6 +62,8 @@ class Encrypted:
     @property
     def check_columns(self) -> int: ...
     @property
+    def min_item_support(self) -> int: ...
+    @property
     def stored_bytes(self) -> int: ...
     @property
     def path(self) -> os.PathLike[str]: ...
@@ -139,8 +141,9 @@ def mine(
     threads: int | None = None,
     progress: _Progress | None = None,
     interrupt: Interrupt | None = None,
-) -> tuple[list[int], npt.NDArray[np.uint32], npt.NDArray[np.uint64], str]:
-    """How many itemsets of each length; all their items in a row; supports; levels, in JSON."""
+) -> tuple[list[int], npt.NDArray[np.uint32], npt.NDArray[np.uint64], int | None, str]:
+    """How many itemsets of each length; all their items in a row; supports; the length at which the
+    search ended though longer itemsets may be frequent; levels, in JSON."""
 
 def genomes(
     server: Server, *, interrupt: Interrupt | None = None

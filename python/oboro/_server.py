@@ -306,23 +306,27 @@ class Dataset:
 
         Returns:
             The columns, dtypes and rows that mlxtend returns: ``support`` and ``itemsets``, shorter
-            itemsets first. ``attrs["oboro"]`` has the number of transactions and what each length
-            has cost.
+            itemsets first. ``attrs["oboro"]`` has the number of ``transactions``, the least number
+            of them that was frequent (``min_support``), the length at which the search ended though
+            longer itemsets may be frequent (``max_len``, else ``None``), and what each length has
+            cost (``levels``).
 
         Raises:
-            InputError: a support or length that is not possible, too many candidates.
+            InputError: a support or length that is not possible, a support below that of items
+                left out when the data were encrypted, too many candidates.
             KeysError: another key.
             ConnectionFailed: the server stays away; call again.
             FalseAnswerError: the server answered what cannot be true.
         """
         transactions = self._encrypted.transactions
+        least = least_count(min_support, transactions)
         with bar("counting", "B", progress) as tell:
-            lengths, items, supports, levels = _oboro.mine(
+            lengths, items, supports, longest, levels = _oboro.mine(
                 self._server._native,
                 self._encrypted._native,
                 keys,
                 self._name,
-                min_support=least_count(min_support, transactions),
+                min_support=least,
                 max_len=self._possible(max_len, answers),
                 answers=answers,
                 progress=tell,
@@ -331,7 +335,12 @@ class Dataset:
         labels = self._encrypted.columns if use_colnames else None
         found = frame(lengths, items, supports, transactions, labels)
         costs = json.loads(levels)
-        found.attrs["oboro"] = {"transactions": transactions, "levels": costs}
+        found.attrs["oboro"] = {
+            "transactions": transactions,
+            "min_support": least,
+            "max_len": longest,
+            "levels": costs,
+        }
         if verbose:
             for level in costs:
                 print(f"{level['candidates']} candidates of length {level['level']}")

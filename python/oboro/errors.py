@@ -20,7 +20,7 @@ class ConnectionFailed(OboroError, ConnectionError):
 
 
 class VersionError(OboroError):
-    """Client and server do not speak the same protocol."""
+    """Client and server do not speak the same protocol, or data are of another version."""
 
 
 class ServerError(OboroError):

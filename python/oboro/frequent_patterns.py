@@ -97,7 +97,7 @@ def _worth_encrypting(df: pd.DataFrame, min_support: float) -> int | None:
     and at least one item; None for any."""
     most = max(int((df.iloc[:, place] == 1).sum()) for place in range(df.shape[1]))
     # What is frequent by rounding is less than one transaction short of it.
-    count = min(int(min_support * len(df)) - 1, most)
+    count = min(int(float(min_support) * len(df)) - 1, most)
     return count if count > 0 else None
 
 

@@ -91,8 +91,18 @@ def test_rare_items_can_be_left_out(keys: oboro.Keys) -> None:
     assert oboro.encrypt(frame(), keys, min_item_support=250).columns == ["by 2"]
     with pytest.raises(errors.InputError, match=r"no item has the minimum support 0\.9"):
         oboro.encrypt(frame(), keys, min_item_support=0.9)
-    with pytest.raises(errors.InputError, match="minimum support"):
-        oboro.encrypt(frame(), keys, min_item_support=1.5)
+    for wrong in (1.5, 0.0, -0.1, float("nan"), 0, True):
+        with pytest.raises(errors.InputError, match="min_item_support must be a fraction"):
+            oboro.encrypt(frame(), keys, min_item_support=wrong)
+
+
+def test_the_support_from_which_items_are_complete_is_told(
+    keys: oboro.Keys, tmp_path: Path
+) -> None:
+    assert oboro.encrypt(frame(), keys).min_item_support == 1
+    enc = oboro.encrypt(frame(), keys, min_item_support=0.1, path=tmp_path / "d")
+    assert enc.min_item_support == 50
+    assert oboro.Encrypted.open(tmp_path / "d", keys).min_item_support == 50
 
 
 @pytest.mark.parametrize(

@@ -61,12 +61,36 @@ def test_a_result_says_what_it_cost(encrypt: Encrypt, capsys: pytest.CaptureFixt
         dataset = server.upload(encrypt(random_frame(50, 5), keys))
         found = dataset.apriori(keys, 0.2, max_len=2, answers="moments", verbose=1, progress=False)
     costs = found.attrs["oboro"]
-    assert costs["transactions"] == 50
+    assert (costs["transactions"], costs["min_support"]) == (50, 10)
     assert [level["level"] for level in costs["levels"]] == [1, 2]
     assert all(level["answered"] == "moments" for level in costs["levels"])
     told = capsys.readouterr()
     assert told.out == "5 candidates of length 1\n10 candidates of length 2\n"
     assert told.err == ""
+
+
+def test_a_minimum_support_below_that_of_items_left_out_is_refused() -> None:
+    keys = oboro.Keys.generate()
+    frame = random_frame(300, 8)
+    for least in (1 / 3, 0.5, 0.6):
+        encrypted = oboro.encrypt(frame, keys, min_item_support=least)
+        with oboro.local() as server:
+            dataset = server.upload(encrypted)
+            for min_support in (1e-9, least - 0.01):
+                with pytest.raises(InputError, match="encrypt the data again"):
+                    dataset.apriori(keys, min_support)
+            found = dataset.apriori(keys, least, use_colnames=True)
+            assert_frame_equal(found, apriori(frame, min_support=least, use_colnames=True))
+
+
+def test_a_result_says_where_longer_itemsets_were_not_looked_for(encrypt: Encrypt) -> None:
+    keys = oboro.Keys.generate()
+    frame = pd.DataFrame({name: [True] * 20 for name in "abc"})
+    with oboro.local() as server:
+        dataset = server.upload(encrypt(frame, keys))
+        for max_len, told in ((1, 1), (2, 2), (3, None), (None, None)):
+            found = dataset.apriori(keys, 0.5, max_len)
+            assert found.attrs["oboro"]["max_len"] == told
 
 
 def test_bars_are_shown_on_request(encrypt: Encrypt, capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,6 +57,8 @@ fn every_command_prints_one_value() {
         "root",
         "transactions",
         "items",
+        "items_left_out",
+        "min_item_support",
         "check_columns",
         "blocks",
         "degree",
@@ -111,7 +113,7 @@ fn every_command_prints_one_value() {
     }
 
     let mined = owner.json("mine quest.oboro --min-support 0.2 --out found.json");
-    let result = ["transactions", "min_support", "itemsets"];
+    let result = ["transactions", "min_support", "max_len", "itemsets"];
     has_fields(&mined, &[&result[..], &["seconds", "levels"]].concat());
     let mined = owner.json("mine quest.oboro --min-support 0.2 --verify quest.dat");
     has_fields(
@@ -150,7 +152,18 @@ fn every_command_prints_one_value() {
         );
     }
     let rules = owner.json("rules found.json --min 0");
-    assert!(!rules.as_array().unwrap().is_empty());
+    has_fields(
+        &rules,
+        &[
+            "transactions",
+            "min_support",
+            "max_len",
+            "metric",
+            "min",
+            "rules",
+        ],
+    );
+    assert!(!rules["rules"].as_array().unwrap().is_empty());
 
     let inspected = owner.json("inspect oboro.key");
     assert_eq!(inspected["kind"], "key file");
@@ -195,12 +208,12 @@ fn certain_rules_have_an_infinite_conviction() {
     let owner = Home::new();
     owner.write(
         "found.json",
-        r#"{"transactions":4,"min_support":1,"itemsets":[
+        r#"{"transactions":4,"min_support":1,"max_len":null,"itemsets":[
             {"items":["a"],"support":2},{"items":["b"],"support":3},{"items":["a","b"],"support":2}]}"#,
     );
     let rules = owner.json("rules found.json");
-    assert_eq!(rules[0]["confidence"], 1.0);
-    assert_eq!(rules[0]["conviction"], "Infinity");
+    assert_eq!(rules["rules"][0]["confidence"], 1.0);
+    assert_eq!(rules["rules"][0]["conviction"], "Infinity");
 }
 
 #[test]

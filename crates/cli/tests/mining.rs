@@ -336,7 +336,7 @@ fn nothing_frequent_is_an_answer_too() {
     let mined = owner.json("mine rows.oboro --min-support 100% --verify rows.dat --out none.json");
     assert_eq!(mined["itemsets"].as_array().unwrap().len(), 0);
     let rules = owner.json("rules none.json");
-    assert_eq!(rules.as_array().unwrap().len(), 0);
+    assert_eq!(rules["rules"].as_array().unwrap().len(), 0);
 }
 
 #[test]
@@ -356,8 +356,8 @@ fn generated_data_from_file_to_rules() {
 
     // Each rule's numbers follow from the supports, which the test has counted itself.
     let truth = truth.frequent(100, 3);
-    let rules = owner.json("rules found.json --metric confidence --min 0.5");
-    let rules = rules.as_array().unwrap();
+    let document = owner.json("rules found.json --metric confidence --min 0.5");
+    let rules = document["rules"].as_array().unwrap();
     assert!(!rules.is_empty());
     for rule in rules {
         let names = |side: &str| -> Vec<String> {
@@ -459,4 +459,125 @@ fn verification_notices_other_data() {
     owner.json("upload rows.oboro");
     let message = owner.refused("mine rows.oboro --min-support 1 --verify others.dat");
     common::says(&message, &["differs from the plaintext", "--verify"]);
+}
+
+#[test]
+fn a_minimum_support_below_that_of_items_left_out_is_refused() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    // Item 0 everywhere, 1 in every other transaction, 2 in 10.
+    let baskets: Vec<Vec<u32>> = (0..300)
+        .map(|row| match row {
+            0..10 => vec![0, 2],
+            _ => (0..=u32::from(row % 2 == 0)).collect(),
+        })
+        .collect();
+    owner.write_fimi("rows.dat", &baskets);
+    let encrypted = owner.json("encrypt rows.dat --min-item-support 10%");
+    assert_eq!(encrypted["items"], 2);
+    assert_eq!(encrypted["items_left_out"], 1);
+    assert_eq!(encrypted["min_item_support"], 30);
+    owner.json("upload rows.oboro");
+    for options in ["", "--verify rows.dat"] {
+        for support in ["29", "9.5%", "1"] {
+            let message = owner.refused(&format!(
+                "mine rows.oboro --min-support {support} {options}"
+            ));
+            common::says(
+                &message,
+                &[
+                    "fewer than 30 of 300",
+                    "at least 30 transactions",
+                    "encrypt the data again",
+                ],
+            );
+        }
+        owner.done(&format!("mine rows.oboro --min-support 10% {options}"));
+    }
+    // What is appended does not lower it.
+    owner.write_fimi("more.dat", &vec![vec![0, 1]; 300]);
+    owner.json("encrypt more.dat --append-to rows.oboro");
+    owner.json("upload rows.oboro");
+    owner.refused("mine rows.oboro --min-support 29");
+    owner.done("mine rows.oboro --min-support 30");
+    let told = owner.done("encrypt rows.dat --out again.oboro --min-item-support 30");
+    common::says(&told, &["1 items in fewer than 30 transactions left out"]);
+}
+
+#[test]
+fn a_result_says_where_longer_itemsets_were_not_looked_for() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.write_fimi("rows.dat", &vec![vec![0, 1, 2]; 100]);
+    owner.json("encrypt rows.dat --max-len 3");
+    owner.json("upload rows.oboro");
+    let mine = "mine rows.oboro --min-support 50 --verify rows.dat --out found.json";
+    assert_eq!(owner.json(mine)["max_len"], Value::Null);
+    assert!(!owner.done(mine).contains("not looked for"));
+    for max_len in [1, 2] {
+        let mine = format!("{mine} --max-len {max_len}");
+        assert_eq!(owner.json(&mine)["max_len"], max_len);
+        let told = format!("itemsets of more than {max_len} items were not looked for (--max-len)");
+        common::says(&owner.done(&mine), &[&told]);
+        common::says(&owner.done("rules found.json"), &[&told]);
+        assert_eq!(owner.json("rules found.json")["max_len"], max_len);
+    }
+    // The dataset's own limit narrows what is looked for just as well.
+    owner.json("encrypt rows.dat --out short.oboro --max-len 2");
+    owner.json("upload short.oboro");
+    let mined = owner.json("mine short.oboro --min-support 50 --verify rows.dat");
+    assert_eq!(mined["max_len"], 2);
+}
+
+#[test]
+fn a_table_says_how_much_of_the_result_it_shows() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.write_fimi("rows.dat", &vec![vec![0, 1, 2, 3, 4]; 100]);
+    owner.json("encrypt rows.dat --max-len 4");
+    owner.json("upload rows.oboro");
+    let mined = owner.done("mine rows.oboro --min-support 50 --out found.json");
+    common::says(
+        &mined,
+        &["30 frequent itemsets", "the longest first, 20 of 30"],
+    );
+    let rules = owner.done("rules found.json --min 0 --top 7");
+    common::says(
+        &rules,
+        &[
+            "rules from 30 itemsets",
+            "confidence of at least 0",
+            "the best 7",
+        ],
+    );
+    let all = owner.json("rules found.json --min 0 --top 7");
+    assert!(all["rules"].as_array().unwrap().len() > 7);
+    assert_eq!(
+        (&all["metric"], &all["min"]),
+        (&"confidence".into(), &0.0.into())
+    );
+}
+
+#[test]
+fn an_append_that_was_not_uploaded_is_not_counted_in_silence() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.write_fimi("rows.dat", &vec![vec![0, 1]; 100]);
+    owner.write_fimi("more.dat", &vec![vec![0]; 50]);
+    owner.write_fimi(
+        "all.dat",
+        &[vec![vec![0, 1]; 100], vec![vec![0]; 50]].concat(),
+    );
+    owner.json("encrypt rows.dat");
+    owner.json("upload rows.oboro");
+    owner.json("encrypt more.dat --append-to rows.oboro");
+    let message = owner.refused("mine rows.oboro --min-support 1");
+    common::says(&message, &["upload"]);
+    owner.json("upload rows.oboro");
+    let mined = owner.json("mine rows.oboro --min-support 1 --verify all.dat");
+    assert_eq!(mined["transactions"], 150);
 }

@@ -321,7 +321,7 @@ fn servers_that_are_not_there() {
 #[test]
 fn itemsets_files_that_cannot_be_used() {
     let owner = Home::new();
-    let whole = r#"{"transactions":4,"min_support":1,"itemsets":[
+    let whole = r#"{"transactions":4,"min_support":1,"max_len":null,"itemsets":[
         {"items":["a"],"support":3},{"items":["b"],"support":2},{"items":["a","b"],"support":2}]}"#;
     owner.write("found.json", whole);
     assert!(owner.done("rules found.json --min 0").contains("b => a"));

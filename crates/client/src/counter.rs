@@ -595,6 +595,10 @@ impl SupportCounter for EncryptedCounter<'_> {
         self.columns.len() as u32
     }
 
+    fn min_item_support(&self) -> u64 {
+        self.dataset.record().min_item_support
+    }
+
     fn go_on(&self) -> Result<(), ClientError> {
         self.connection.check_interrupt()
     }

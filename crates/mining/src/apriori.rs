@@ -28,6 +28,9 @@ pub trait SupportCounter {
     /// The number of items, which are numbered from 0.
     fn items(&self) -> u32;
 
+    /// The support from which on no item is missing: 1 if none was left out.
+    fn min_item_support(&self) -> u64;
+
     /// The supports of `candidates`, at least one, in their order. `level` is the
     /// length of each candidate, from 1.
     ///
@@ -105,6 +108,18 @@ pub struct LevelReport {
 /// are not known here.
 #[derive(Debug, thiserror::Error)]
 pub enum AprioriError<E: std::error::Error + 'static> {
+    /// A minimum support at which items that were left out might be frequent.
+    #[error(
+        "the dataset lacks items that occur in fewer than {complete_from} of {transactions} transactions: they were left out when it was encrypted, and with a minimum support of {threshold} some could be frequent; choose a minimum support of at least {complete_from} transactions, or encrypt the data again with a minimum item support of {threshold} or less"
+    )]
+    ItemsLeftOut {
+        /// The minimum support, as a number of transactions.
+        threshold: u64,
+        /// The support from which on no item is missing.
+        complete_from: u64,
+        /// The number of transactions.
+        transactions: u64,
+    },
     /// The counter failed.
     #[error(transparent)]
     Counter(E),
@@ -164,8 +179,8 @@ pub enum AprioriError<E: std::error::Error + 'static> {
 /// `observer` hears of each level once it is counted and checked.
 ///
 /// # Errors
-/// The counter's own, answers that no transactions could give, or too many
-/// candidates.
+/// A minimum support below that of items left out; the counter's own, answers that
+/// no transactions could give, or too many candidates.
 pub fn apriori<C: SupportCounter>(
     counter: &mut C,
     options: AprioriOptions,
@@ -173,6 +188,14 @@ pub fn apriori<C: SupportCounter>(
 ) -> Result<FrequentItemsets, AprioriError<C::Error>> {
     let transactions = counter.transactions();
     let threshold = options.min_support.threshold(transactions);
+    let complete_from = counter.min_item_support();
+    if threshold < complete_from {
+        return Err(AprioriError::ItemsLeftOut {
+            threshold,
+            complete_from,
+            transactions,
+        });
+    }
     let longest = options.max_len.map_or(usize::MAX, NonZeroUsize::get);
     let too_many = |level| AprioriError::TooManyCandidates {
         level,
@@ -225,7 +248,12 @@ pub fn apriori<C: SupportCounter>(
         found.append(&mut frequent);
         level += 1;
     }
-    Ok(FrequentItemsets::collect(transactions, threshold, found))
+    Ok(FrequentItemsets::collect(
+        transactions,
+        threshold,
+        longest,
+        found,
+    ))
 }
 
 /// The itemsets one longer than `frequent` (all of one length, ascending) whose
@@ -236,7 +264,7 @@ pub fn apriori<C: SupportCounter>(
 ///
 /// # Errors
 /// Those of `go_on`, which is asked for each of `frequent`.
-fn candidates_from<E>(
+pub(crate) fn candidates_from<E>(
     frequent: &[FrequentItemset],
     is_frequent: impl Fn(&Itemset) -> bool,
     limit: usize,
@@ -381,6 +409,10 @@ mod tests {
             self.truth.items()
         }
 
+        fn min_item_support(&self) -> u64 {
+            1
+        }
+
         fn count(&mut self, level: usize, asked: &[Itemset]) -> Result<Vec<u64>, Self::Error> {
             let mut answers = self.truth.count(level, asked)?;
             for (itemset, answer) in asked.iter().zip(&mut answers) {
@@ -436,6 +468,10 @@ mod tests {
             3
         }
 
+        fn min_item_support(&self) -> u64 {
+            1
+        }
+
         fn count(&mut self, level: usize, _: &[Itemset]) -> Result<Vec<u64>, Infallible> {
             Ok(match level {
                 1 => vec![5, 5, 5],
@@ -468,6 +504,10 @@ mod tests {
             }
             fn items(&self) -> u32 {
                 2
+            }
+
+            fn min_item_support(&self) -> u64 {
+                1
             }
             fn count(&mut self, _: usize, _: &[Itemset]) -> Result<Vec<u64>, Infallible> {
                 Ok(vec![1])
@@ -647,6 +687,10 @@ mod tests {
                 }
                 fn items(&self) -> u32 {
                     5
+                }
+
+                fn min_item_support(&self) -> u64 {
+                    1
                 }
                 fn count(&mut self, _: usize, asked: &[Itemset]) -> Result<Vec<u64>, Infallible> {
                     Ok(self.0.iter().copied().cycle().take(asked.len()).collect())

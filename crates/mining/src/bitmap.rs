@@ -210,6 +210,10 @@ impl SupportCounter for PlaintextCounter<'_> {
         self.item_supports.len() as u32
     }
 
+    fn min_item_support(&self) -> u64 {
+        self.transactions.min_item_support()
+    }
+
     fn count(&mut self, _level: usize, candidates: &[Itemset]) -> Result<Vec<u64>, UnknownItem> {
         let items = self.item_supports.len();
         let known = |itemset: &&Itemset| {

@@ -42,9 +42,13 @@ pub enum DatasetError {
         wanted: KeyCheck,
     },
     #[error(
-        "{unknown} items are not columns of this dataset, {example:?} for one; append only items that it was made with (drop the others), or encrypt everything anew"
+        "{unknown} items are not columns of this dataset, {example:?} for one; what is left out here would be missing from later results, so encrypt everything anew"
     )]
     UnknownItems { unknown: usize, example: String },
+    #[error(
+        "items in fewer than {0} transactions were left out of what is to be appended, and the dataset may have them; append all items"
+    )]
+    ItemsLeftOut(u64),
     #[error("a maximum itemset length of {0} is not possible; choose 1 to {max}", max = moment::MAX_LENGTH)]
     MaxLen(usize),
     #[error(
@@ -192,7 +196,7 @@ impl Dataset {
     /// `rows` do not have are in none of these.
     ///
     /// # Errors
-    /// Items that the dataset does not have, or as [`Dataset::create`]; the bundle stays as it was.
+    /// Items that the dataset does not have, items left out, or as [`Dataset::create`]; the bundle stays as it was.
     pub fn append(
         &self,
         rows: Shuffled,
@@ -204,6 +208,9 @@ impl Dataset {
                 transactions: 0,
                 items: rows.names().len(),
             });
+        }
+        if rows.min_item_support() > 1 {
+            return Err(DatasetError::ItemsLeftOut(rows.min_item_support()));
         }
         let names = &self.record.names;
         let by_name: HashMap<&String, u32> = names.iter().zip(self.record.item_columns()).collect();
@@ -265,7 +272,7 @@ impl Dataset {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transactions::{Transactions, TransactionsBuilder};
+    use crate::transactions::{MinSupport, Transactions, TransactionsBuilder};
     use std::collections::HashSet;
     use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -372,6 +379,29 @@ mod tests {
             Dataset::open(&path, &master).unwrap().record().transactions,
             131
         );
+    }
+
+    #[test]
+    fn the_support_from_which_items_are_complete_is_recorded_and_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("d.oboro");
+        let master = MasterKey::generate().unwrap();
+        let some = rows(100).restrict(MinSupport::Count(50));
+        let target = Target::New(&path);
+        let made = Dataset::create(some, &master, target, 2, 0, threads(), &go_on).unwrap();
+        assert_eq!(made.record().min_item_support, 50);
+        let kept = Transactions::from_named([["always", "bit 0"]]).unwrap();
+        // An item that was left out before occurs in nothing that can be appended.
+        let more = Shuffled::of(&kept).unwrap();
+        let after = made.append(more, threads(), &go_on).unwrap();
+        let opened = Dataset::open(&path, &master).unwrap();
+        assert_eq!(opened.record(), after.record());
+        assert_eq!(opened.record().min_item_support, 50);
+        let restricted = Shuffled::of(&kept).unwrap().restrict(MinSupport::Count(2));
+        assert!(matches!(
+            after.append(restricted, threads(), &go_on),
+            Err(DatasetError::ItemsLeftOut(2))
+        ));
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub fn eclat(
         found: Vec::new(),
     };
     search.descend(class);
-    FrequentItemsets::collect(total, threshold, search.found)
+    FrequentItemsets::collect(total, threshold, search.max_len, search.found)
 }
 
 /// A frequent extension of the current prefix by one item.

@@ -6,9 +6,11 @@
 //! everything that later computations rely on.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 
 use serde::{Deserialize, Serialize};
 
+use crate::apriori::candidates_from;
 use crate::itemset::Itemset;
 use crate::transactions::compare_names;
 
@@ -28,17 +30,20 @@ pub struct FrequentItemset {
 pub struct FrequentItemsets {
     transactions: u64,
     min_support_count: u64,
+    /// The length at which the search ended though longer itemsets may be frequent.
+    max_len: Option<usize>,
     /// `levels[k - 1]` holds the itemsets of length `k`, ascending; the last
     /// level is not empty.
     levels: Vec<Vec<FrequentItemset>>,
 }
 
 impl FrequentItemsets {
-    /// Collects itemsets found in any order. The caller vouches that no itemset
-    /// is empty or occurs twice.
+    /// Collects itemsets found in any order by a search up to the length `longest`. The caller
+    /// vouches that no itemset is empty or occurs twice.
     pub(crate) fn collect(
         transactions: u64,
         min_support_count: u64,
+        longest: usize,
         found: impl IntoIterator<Item = FrequentItemset>,
     ) -> Self {
         let mut levels: Vec<Vec<FrequentItemset>> = Vec::new();
@@ -52,9 +57,13 @@ impl FrequentItemsets {
         for level in &mut levels {
             level.sort_unstable_by(|a, b| a.itemset.cmp(&b.itemset));
         }
+        let max_len = (levels.get(longest.wrapping_sub(1)))
+            .is_some_and(|level| have_candidates(level))
+            .then_some(longest);
         FrequentItemsets {
             transactions,
             min_support_count,
+            max_len,
             levels,
         }
     }
@@ -67,6 +76,12 @@ impl FrequentItemsets {
     /// The least support that counted as frequent.
     pub fn min_support_count(&self) -> u64 {
         self.min_support_count
+    }
+
+    /// The length at which the search ended though longer itemsets may be frequent; `None` if no
+    /// longer one is.
+    pub fn max_len(&self) -> Option<usize> {
+        self.max_len
     }
 
     /// The itemsets by length: those of length `k` at `k - 1`.
@@ -118,9 +133,22 @@ impl FrequentItemsets {
         Ok(ItemsetsDocument {
             transactions: self.transactions,
             min_support: self.min_support_count,
+            max_len: self.max_len,
             itemsets,
         })
     }
+}
+
+/// Whether some itemset one longer has no subset of this length but those in `level`, which is
+/// ascending.
+fn have_candidates(level: &[FrequentItemset]) -> bool {
+    let is_frequent = |subset: &Itemset| {
+        let found = level.binary_search_by(|frequent| frequent.itemset.cmp(subset));
+        found.is_ok()
+    };
+    let go_on = || Ok::<_, Infallible>(());
+    let Ok(candidates) = candidates_from(level, is_frequent, 0, go_on);
+    candidates.is_none()
 }
 
 /// The names of `itemset`'s items, in name order.
@@ -158,6 +186,7 @@ fn compare_name_lists(a: &[String], b: &[String]) -> std::cmp::Ordering {
 /// {
 ///   "transactions": 8124,
 ///   "min_support": 2438,
+///   "max_len": null,
 ///   "itemsets": [
 ///     {"items": ["81"], "support": 8124},
 ///     {"items": ["34", "81"], "support": 7914}
@@ -165,7 +194,8 @@ fn compare_name_lists(a: &[String], b: &[String]) -> std::cmp::Ordering {
 /// }
 /// ```
 ///
-/// `min_support` is a number of transactions. Order: itemsets by length, then
+/// `min_support` is a number of transactions; `max_len` the length at which the search ended
+/// though longer itemsets may be frequent, or null. Order: itemsets by length, then
 /// name by name, each itemset's names and the comparison in
 /// [name order](compare_names). The text thus depends on the data alone, not on
 /// how items were numbered. Readers accept any order and ignore fields they do
@@ -176,6 +206,10 @@ pub struct ItemsetsDocument {
     pub transactions: u64,
     /// The least support that counted as frequent, as a number of transactions.
     pub min_support: u64,
+    /// The length at which the search ended though longer itemsets may be frequent; `None` if no
+    /// longer one is. The field must be there.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub max_len: Option<usize>,
     /// The itemsets.
     pub itemsets: Vec<NamedItemset>,
 }
@@ -276,8 +310,16 @@ impl ItemsetsDocument {
         let found = supports
             .into_iter()
             .map(|(itemset, support)| FrequentItemset { itemset, support });
-        let itemsets = FrequentItemsets::collect(self.transactions, self.min_support, found);
-        Ok((names, itemsets))
+        let longest = self.max_len.unwrap_or(usize::MAX);
+        let itemsets =
+            FrequentItemsets::collect(self.transactions, self.min_support, longest, found);
+        let found = itemsets.levels.len();
+        match self.max_len {
+            Some(max_len) if itemsets.max_len.is_none() || found > max_len => {
+                Err(ItemsetsError::MaxLen { max_len, found })
+            }
+            _ => Ok((names, itemsets)),
+        }
     }
 }
 
@@ -340,6 +382,16 @@ pub enum ItemsetsError {
         /// The subset's support.
         subset_support: u64,
     },
+    /// A length at which the search cannot have ended.
+    #[error(
+        "the document says that the search ended at itemsets of {max_len} items, but its itemsets, of up to {found}, are not those of such a search; {MINE_AGAIN}"
+    )]
+    MaxLen {
+        /// The length claimed.
+        max_len: usize,
+        /// The length of the longest itemsets.
+        found: usize,
+    },
     /// An item number beyond the names.
     #[error(
         "item {item} has no name: there are {items} names; use the names of the dataset that was mined"
@@ -364,7 +416,7 @@ mod tests {
             itemset: Itemset::new(items),
             support,
         });
-        FrequentItemsets::collect(10, 2, found)
+        FrequentItemsets::collect(10, 2, usize::MAX, found)
     }
 
     fn names(names: &[&str]) -> Vec<String> {
@@ -395,11 +447,43 @@ mod tests {
         let compact = serde_json::to_string(&document).unwrap();
         assert_eq!(
             compact,
-            r#"{"transactions":10,"min_support":2,"itemsets":[{"items":["7"],"support":4},{"items":["milk"],"support":5},{"items":["7","milk"],"support":3}]}"#
+            r#"{"transactions":10,"min_support":2,"max_len":null,"itemsets":[{"items":["7"],"support":4},{"items":["milk"],"support":5},{"items":["7","milk"],"support":3}]}"#
         );
         let (read_names, read_itemsets) = read(&document.to_json()).unwrap();
         assert_eq!(read_names, ["7", "milk"]);
         assert_eq!(read_itemsets, other);
+    }
+
+    #[test]
+    fn where_the_search_ended_is_kept_if_longer_itemsets_may_be_frequent() {
+        let searched = |longest, sets: &[&[u32]]| {
+            let found = sets.iter().map(|&items| FrequentItemset {
+                itemset: Itemset::new(items),
+                support: 3,
+            });
+            FrequentItemsets::collect(10, 2, longest, found)
+        };
+        let pairs: [&[u32]; 6] = [&[0], &[1], &[2], &[0, 1], &[0, 2], &[1, 2]];
+        assert_eq!(searched(1, &pairs[..2]).max_len(), Some(1));
+        assert_eq!(searched(1, &pairs[..1]).max_len(), None);
+        assert_eq!(searched(2, &pairs).max_len(), Some(2));
+        assert_eq!(searched(2, &pairs[..5]).max_len(), None);
+        assert_eq!(searched(3, &pairs).max_len(), None);
+
+        let names = names(&["a", "b", "c"]);
+        let document = searched(2, &pairs).to_document(&names).unwrap();
+        let (_, again) = read(&document.to_json()).unwrap();
+        assert_eq!(again, searched(2, &pairs));
+        for max_len in [0, 1, 3] {
+            let claimed = ItemsetsDocument {
+                max_len: Some(max_len),
+                ..document.clone()
+            };
+            assert!(matches!(
+                claimed.into_itemsets(),
+                Err(ItemsetsError::MaxLen { found: 2, .. })
+            ));
+        }
     }
 
     #[test]
@@ -419,7 +503,7 @@ mod tests {
     fn impossible_documents_are_refused() {
         let document = |itemsets: &str| {
             read(&format!(
-                r#"{{"transactions":9,"min_support":2,"itemsets":[{itemsets}]}}"#
+                r#"{{"transactions":9,"min_support":2,"max_len":null,"itemsets":[{itemsets}]}}"#
             ))
         };
         assert!(document("").unwrap().1.is_empty());
@@ -451,11 +535,13 @@ mod tests {
             "",
             "[]",
             "{}",
-            r#"{"transactions":-1,"min_support":1,"itemsets":[]}"#,
+            r#"{"transactions":-1,"min_support":1,"max_len":null,"itemsets":[]}"#,
+            r#"{"transactions":9,"min_support":1,"itemsets":[]}"#,
         ] {
             assert!(matches!(read(json), Err(ItemsetsError::Json(_))), "{json}");
         }
-        let huge = r#"{"transactions":18446744073709551615,"min_support":1,"itemsets":[]}"#;
+        let huge =
+            r#"{"transactions":18446744073709551615,"min_support":1,"max_len":null,"itemsets":[]}"#;
         assert!(matches!(
             read(huge),
             Err(ItemsetsError::TooManyTransactions { .. })

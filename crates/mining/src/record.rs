@@ -7,7 +7,6 @@
 
 use crate::checks::CheckColumns;
 use crate::shuffled::Shuffled;
-use crate::transactions::compare_names;
 use oboro_rlwe::{DatasetKey, SealError};
 use oboro_store::{Digest, Manifest};
 use serde::{Deserialize, Serialize};
@@ -16,10 +15,7 @@ use std::fmt;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// Version 1 has no check columns, version 2 no order of items.
-const VERSION: u32 = 3;
-/// The first version with an order of items.
-const ORDERED: u32 = 3;
+const VERSION: u32 = 4;
 const CONTEXT: &str = "oboro owner record";
 
 /// The owner's record of one dataset, as JSON inside its seal.
@@ -32,18 +28,17 @@ pub struct OwnerRecord {
     pub transactions: u64,
     /// The item of each column that is no check column.
     pub names: Vec<String>,
+    /// The support from which on no item is missing: 1 if none was left out.
+    pub min_item_support: u64,
     /// The owner's order of items, as places in `names`: that of the columns that were encrypted.
-    #[serde(default)]
     pub order: Vec<u32>,
     /// Whether the owner knows the items by whole numbers, of which the names are the digits.
-    #[serde(default)]
     pub numbers: bool,
     /// The largest `ρ = ‖φ‖₂/(t·√N)` measured while encrypting.
     pub noise_norm: f64,
     /// The largest `κ = ‖φ̂‖_∞/(t·√N)` measured while encrypting.
     pub noise_peak: f64,
     /// The check columns.
-    #[serde(default)]
     pub checks: CheckColumns,
 }
 
@@ -52,6 +47,7 @@ pub(crate) struct Items {
     names: Vec<String>,
     order: Vec<u32>,
     numbers: bool,
+    min_support: u64,
 }
 
 impl Items {
@@ -64,6 +60,7 @@ impl Items {
             names: by_column.iter().map(name).collect(),
             order: places(&by_column),
             numbers: rows.are_numbers(),
+            min_support: rows.min_item_support(),
         }
     }
 }
@@ -77,13 +74,6 @@ fn places(numbers: &[u32]) -> Vec<u32> {
     places
 }
 
-/// The order that records without one stand for.
-fn order_by_name(names: &[String]) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..names.len() as u32).collect();
-    order.sort_by(|&a, &b| compare_names(&names[a as usize], &names[b as usize]));
-    order
-}
-
 /// A record that cannot be used.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
@@ -94,6 +84,10 @@ pub enum RecordError {
         "the owner record was written by a newer Oboro (version {0}, this one reads {VERSION}); update Oboro"
     )]
     Newer(u32),
+    #[error(
+        "the owner record is of version {0}, which does not say whether items were left out, and this Oboro reads version {VERSION} only; encrypt the data again"
+    )]
+    Older(u32),
     #[error("the owner record is damaged ({0}); restore the dataset's directory from your backup")]
     Damaged(String),
 }
@@ -126,6 +120,7 @@ impl OwnerRecord {
             names: items.names,
             order: items.order,
             numbers: items.numbers,
+            min_item_support: items.min_support,
             noise_norm: noise.norm,
             noise_peak: noise.peak,
             checks,
@@ -162,13 +157,12 @@ impl OwnerRecord {
         let json = key.open(CONTEXT, sealed)?;
         let damaged = |error: serde_json::Error| RecordError::Damaged(error.to_string());
         let Version { version } = serde_json::from_slice(&json).map_err(damaged)?;
-        if version > VERSION {
-            return Err(RecordError::Newer(version));
+        match version {
+            VERSION => {}
+            newer if newer > VERSION => return Err(RecordError::Newer(newer)),
+            older => return Err(RecordError::Older(older)),
         }
-        let mut record: Self = serde_json::from_slice(&json).map_err(damaged)?;
-        if version < ORDERED {
-            record.order = order_by_name(&record.names);
-        }
+        let record: Self = serde_json::from_slice(&json).map_err(damaged)?;
         record.check(manifest)?;
         Ok(record)
     }
@@ -184,6 +178,7 @@ impl OwnerRecord {
             names: self.names.clone(),
             order: self.order.clone(),
             numbers: self.numbers,
+            min_support: self.min_item_support,
         }
     }
 
@@ -229,6 +224,9 @@ impl OwnerRecord {
         if self.transactions == 0 || self.transactions > slots {
             return damaged("its number of transactions does not fit the blocks");
         }
+        if self.min_item_support == 0 {
+            return damaged("its minimum item support is 0");
+        }
         Ok(())
     }
 }
@@ -243,6 +241,8 @@ mod tests {
     use std::num::NonZeroUsize;
     use std::ops::ControlFlow;
 
+    const GOLDEN: &str = include_str!("../tests/golden/owner-record-4.json");
+
     fn dataset(directory: &std::path::Path) -> Dataset {
         let transactions = Transactions::from_named([vec!["a", "b"], vec!["a"]]).unwrap();
         let rows = Shuffled::of(&transactions).unwrap();
@@ -254,7 +254,7 @@ mod tests {
         .unwrap()
     }
 
-    /// What comes of opening the record with fields changed, and without those changed to null.
+    /// The outcome of opening the record with fields changed, and without those changed to null.
     fn reopened(dataset: &Dataset, changes: Value) -> Result<OwnerRecord, RecordError> {
         let mut fields = serde_json::to_value(dataset.record()).unwrap();
         for (name, value) in changes.as_object().unwrap() {
@@ -272,62 +272,36 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_version_1_opens_without_check_columns() {
+    fn records_of_older_versions_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let dataset = dataset(directory.path());
-        let names = ["a", "b", "c", "d"];
-        let old = json!({
-            "version": 1, "names": names, "checks": null, "order": null, "numbers": null,
-        });
-        let record = reopened(&dataset, old).unwrap();
-        assert!(record.checks.is_empty());
-        assert_eq!(
-            (record.names.len(), record.item_columns()),
-            (4, vec![0, 1, 2, 3])
-        );
-    }
-
-    #[test]
-    fn a_record_of_version_2_opens_with_items_in_the_order_of_their_names() {
-        let directory = tempfile::tempdir().unwrap();
-        let dataset = dataset(directory.path());
-        let old = json!({ "version": 2, "names": ["10", "9"], "order": null, "numbers": null });
-        let record = reopened(&dataset, old).unwrap();
-        assert_eq!((&record.order[..], record.numbers), (&[1, 0][..], false));
-        assert!(record.ordered_names().eq(["9", "10"]));
-    }
-
-    /// The JSON inside the seal of each version stays readable: names, order and what else it says.
-    #[test]
-    fn golden_records_open() {
-        let directory = tempfile::tempdir().unwrap();
-        let dataset = dataset(directory.path());
-        let open = |golden: &str| {
-            let mut fields: Value = serde_json::from_str(golden).unwrap();
-            fields["root"] = json!(dataset.manifest().root().to_string());
-            for later in ["order", "numbers"] {
-                let fields = fields.as_object_mut().unwrap();
-                fields.entry(later).or_insert(Value::Null);
-            }
-            reopened(&dataset, fields).unwrap()
-        };
-        let second = open(include_str!("../tests/golden/owner-record-2.json"));
-        let third = open(include_str!("../tests/golden/owner-record-3.json"));
-        assert!(second.ordered_names().eq(["7", "10"]));
-        assert!(third.ordered_names().eq(["10", "7"]));
-        assert!(third.numbers && !second.numbers);
-        for record in [second, third] {
-            assert_eq!((record.transactions, record.checks.len()), (3, 2));
-            assert_eq!(record.checks.known(&[2]), Some(1));
+        for version in 1..VERSION {
+            let old = json!({ "version": version, "min_item_support": null });
+            let error = reopened(&dataset, old).unwrap_err();
+            assert!(matches!(error, RecordError::Older(it) if it == version));
+            assert!(error.to_string().contains("encrypt the data again"));
         }
+    }
+
+    /// The JSON inside the seal stays readable: names, order and what else it says.
+    #[test]
+    fn the_golden_record_opens() {
+        let directory = tempfile::tempdir().unwrap();
+        let dataset = dataset(directory.path());
+        let mut fields: Value = serde_json::from_str(GOLDEN).unwrap();
+        fields["root"] = json!(dataset.manifest().root().to_string());
+        let record = reopened(&dataset, fields).unwrap();
+        assert!(record.ordered_names().eq(["10", "7"]) && record.numbers);
+        assert_eq!((record.transactions, record.min_item_support), (3, 2));
+        assert_eq!(record.checks.len(), 2);
+        assert_eq!(record.checks.known(&[2]), Some(1));
     }
 
     #[test]
     fn the_record_that_is_written_has_the_golden_fields() {
         let directory = tempfile::tempdir().unwrap();
         let dataset = dataset(directory.path());
-        let golden = include_str!("../tests/golden/owner-record-3.json");
-        let golden: Value = serde_json::from_str(golden).unwrap();
+        let golden: Value = serde_json::from_str(GOLDEN).unwrap();
         let written = serde_json::to_value(dataset.record()).unwrap();
         let fields = |value: &Value| {
             value
@@ -346,8 +320,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let dataset = dataset(directory.path());
         assert_eq!(&reopened(&dataset, json!({})).unwrap(), dataset.record());
-        let error = reopened(&dataset, json!({ "version": 4 })).unwrap_err();
-        assert!(matches!(error, RecordError::Newer(4)));
+        let error = reopened(&dataset, json!({ "version": VERSION + 1 })).unwrap_err();
+        assert!(matches!(error, RecordError::Newer(newer) if newer == VERSION + 1));
         for damage in [
             json!({ "checks": null }),
             json!({ "checks": { "columns": [0], "supports": [[0, 0, 0, 0], [0, 0, 0, 0]] } }),
@@ -355,6 +329,9 @@ mod tests {
             json!({ "names": ["a"] }),
             json!({ "names": ["a", "a"] }),
             json!({ "order": null }),
+            json!({ "numbers": null }),
+            json!({ "min_item_support": null }),
+            json!({ "min_item_support": 0 }),
             json!({ "order": [0] }),
             json!({ "order": [0, 2] }),
             json!({ "order": [1, 1] }),

@@ -34,6 +34,8 @@ pub struct Shuffled {
     names: Vec<String>,
     numbers: bool,
     columns: Vec<Column>,
+    /// Every item with at least this support is there.
+    min_item_support: u64,
 }
 
 /// Without names and bits, which must not reach a log by way of a `{:?}`.
@@ -71,6 +73,7 @@ impl Shuffled {
             names: transactions.names().to_vec(),
             numbers: false,
             columns,
+            min_item_support: transactions.min_item_support(),
         })
     }
 
@@ -100,6 +103,7 @@ impl Shuffled {
                 names: Vec::new(),
                 numbers: false,
                 columns: Vec::new(),
+                min_item_support: 1,
             },
         })
     }
@@ -135,14 +139,23 @@ impl Shuffled {
         self.columns.iter().map(support).collect()
     }
 
+    /// The support from which on no item is missing: 1, unless they were [restricted](Self::restrict).
+    pub fn min_item_support(&self) -> u64 {
+        self.min_item_support
+    }
+
     /// The same transactions without the items below `min_support`. No transaction is dropped.
     #[must_use]
     pub fn restrict(mut self, min_support: MinSupport) -> Self {
         let threshold = min_support.threshold(self.transactions as u64);
+        let items = self.names.len();
         let mut supports = self.supports().into_iter();
         let pairs = self.names.into_iter().zip(self.columns);
         let kept = pairs.filter(|_| supports.next().is_some_and(|support| support >= threshold));
         (self.names, self.columns) = kept.unzip();
+        if self.names.len() < items {
+            self.min_item_support = self.min_item_support.max(threshold);
+        }
         self
     }
 }
@@ -394,10 +407,18 @@ mod tests {
     fn restricting_drops_items_and_no_transactions() {
         let shuffled = shuffled();
         assert_eq!(shuffled.supports()[12], 5000 - 4096);
-        let restricted = shuffled.restrict(MinSupport::Count(1000));
+        let mut restricted = shuffled.restrict(MinSupport::Count(1000));
         assert_eq!((restricted.len(), restricted.names().len()), (5000, 12));
         assert_eq!(restricted.names()[11], "bit 11");
         assert!(restricted.supports().iter().all(|&support| support >= 1000));
+        assert_eq!(restricted.min_item_support(), 1000);
+        // Nothing more is left out.
+        for support in [10, 1001] {
+            let again = restricted.supports();
+            restricted = restricted.restrict(MinSupport::Count(support));
+            assert_eq!(restricted.supports(), again);
+            assert_eq!(restricted.min_item_support(), 1000);
+        }
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub struct Transactions {
     /// `items[offsets[b]..offsets[b + 1]]` is basket `b`; starts with 0.
     offsets: Vec<usize>,
     items: Vec<u32>,
+    /// Every item with at least this support is there.
+    min_item_support: u64,
 }
 
 impl Transactions {
@@ -93,6 +95,11 @@ impl Transactions {
             .map(|bounds| &self.items[bounds[0]..bounds[1]])
     }
 
+    /// The support from which on no item is missing: 1, unless they were [restricted](Self::restrict).
+    pub fn min_item_support(&self) -> u64 {
+        self.min_item_support
+    }
+
     /// For each item, the number of transactions that contain it.
     pub fn item_supports(&self) -> Vec<u64> {
         let mut supports = vec![0; self.names.len()];
@@ -121,6 +128,10 @@ impl Transactions {
                 })
             })
             .collect();
+        let min_item_support = match names.len() == self.names.len() {
+            true => self.min_item_support,
+            false => threshold.max(self.min_item_support),
+        };
         let mut offsets = Vec::with_capacity(self.offsets.len());
         let mut items = Vec::new();
         offsets.push(0);
@@ -132,6 +143,7 @@ impl Transactions {
             names,
             offsets,
             items,
+            min_item_support,
         }
     }
 
@@ -324,6 +336,7 @@ impl TransactionsBuilder {
             names: self.names,
             offsets: self.offsets,
             items: self.items,
+            min_item_support: 1,
         }
     }
 }

@@ -124,6 +124,11 @@ impl Encrypted {
     }
 
     #[getter]
+    fn min_item_support(&self) -> u64 {
+        self.dataset().record().min_item_support
+    }
+
+    #[getter]
     fn check_columns(&self) -> usize {
         self.dataset().record().checks.len()
     }

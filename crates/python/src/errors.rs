@@ -3,7 +3,7 @@
 use oboro_client::ClientError;
 use oboro_genome_panel::GenomeError;
 use oboro_mining::transactions::TransactionsError;
-use oboro_mining::{AprioriError, DatasetError, ItemsetsError, ReadError};
+use oboro_mining::{AprioriError, DatasetError, ItemsetsError, ReadError, RecordError};
 use oboro_rlwe::KeyFileError;
 use oboro_server::ServeError;
 use oboro_store::{ErrorKind, StoreError};
@@ -122,6 +122,9 @@ impl From<DatasetError> for Failure {
         Self(match error {
             DatasetError::Store(error) => return error.into(),
             DatasetError::WrongKey { .. } => python::KeysError::new_err(sentence),
+            DatasetError::Record(RecordError::Newer(_) | RecordError::Older(_)) => {
+                python::VersionError::new_err(sentence)
+            }
             DatasetError::Record(_) => python::DamagedError::new_err(sentence),
             DatasetError::Interrupted => python::Interrupted::new_err(sentence),
             DatasetError::Encrypt(_) | DatasetError::Randomness(_) => {
@@ -129,6 +132,7 @@ impl From<DatasetError> for Failure {
             }
             DatasetError::Plan(_)
             | DatasetError::UnknownItems { .. }
+            | DatasetError::ItemsLeftOut(_)
             | DatasetError::MaxLen(_)
             | DatasetError::CheckColumns { .. }
             | DatasetError::Nothing { .. } => python::InputError::new_err(sentence),
@@ -205,7 +209,9 @@ impl<E: Error + Into<Failure> + 'static> From<AprioriError<E>> for Failure {
         let sentence = error.to_string();
         match error {
             AprioriError::Counter(error) => error.into(),
-            AprioriError::TooManyCandidates { .. } => Self::input(sentence),
+            AprioriError::TooManyCandidates { .. } | AprioriError::ItemsLeftOut { .. } => {
+                Self::input(sentence)
+            }
             AprioriError::AnswerCount { .. }
             | AprioriError::Impossible { .. }
             | AprioriError::Contradiction { .. } => {

@@ -14,11 +14,13 @@ use std::num::NonZeroUsize;
 use std::sync::Mutex;
 
 /// The number of itemsets of each length from 1; the items of all of them in a row, by number, shorter
-/// itemsets first and then in order; their supports; the levels, in JSON.
+/// itemsets first and then in order; their supports; the length at which the search ended though longer
+/// itemsets may be frequent; the levels, in JSON.
 type Mined<'py> = (
     Vec<usize>,
     Bound<'py, PyArray1<u32>>,
     Bound<'py, PyArray1<u64>>,
+    Option<usize>,
     String,
 );
 
@@ -101,6 +103,7 @@ fn arrays<'py>(py: Python<'py>, frequent: &FrequentItemsets, levels: String) -> 
         lengths,
         items.into_pyarray(py),
         supports.into_pyarray(py),
+        frequent.max_len(),
         levels,
     )
 }

@@ -48,6 +48,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let key = arguments.key.load()?;
     let mut transactions = read_path(&arguments.input.input, arguments.input.format)?;
+    let items_read = transactions.item_count();
     if let Some(min_support) = arguments.min_item_support {
         transactions = transactions.restrict(min_support);
     }
@@ -59,6 +60,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     };
     let threads = arguments.threads.count();
     let rows = Shuffled::of(&transactions)?;
+    let left_out = items_read - transactions.item_count();
     drop(transactions);
     let dataset = match &arguments.append_to {
         Some(directory) => Dataset::open(directory, &key)?.append(rows, threads, &progress),
@@ -84,6 +86,8 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         "root": manifest.root().to_string(),
         "transactions": record.transactions,
         "items": record.names.len(),
+        "items_left_out": left_out,
+        "min_item_support": record.min_item_support,
         "check_columns": record.checks.len(),
         "blocks": manifest.block_count(),
         "degree": manifest.parameters.degree(),
@@ -97,7 +101,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     });
     output.result(&value, || {
         format!(
-            "encrypted {} transactions × {} items{} in {}\n  {} in {}: {} blocks of {} slots, {} limbs, itemsets of up to {}\n",
+            "encrypted {} transactions × {} items{} in {}\n  {} in {}: {} blocks of {} slots, {} limbs, itemsets of up to {}\n{}",
             record.transactions,
             record.names.len(),
             match record.checks.len() {
@@ -111,6 +115,13 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             manifest.parameters.degree(),
             manifest.parameters.limb_count(),
             manifest.max_len,
+            match left_out {
+                0 => String::new(),
+                _ => format!(
+                    "  {left_out} items in fewer than {0} transactions left out: minimum supports below {0} will be refused\n",
+                    record.min_item_support
+                ),
+            },
         )
     })
 }

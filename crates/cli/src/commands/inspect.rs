@@ -155,6 +155,7 @@ fn bundle(arguments: &Arguments, path: &Path) -> Result<Value, Failure> {
         let record = dataset.record();
         value["transactions"] = json!(record.transactions);
         value["items"] = json!(record.names);
+        value["min_item_support"] = json!(record.min_item_support);
         value["check_columns"] = json!(record.checks.len());
         value["noise"] = json!({
             "norm": record.noise_norm, "norm_limit": NORM_LIMIT, "peak": record.noise_peak, "peak_limit": PEAK_LIMIT,

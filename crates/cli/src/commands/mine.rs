@@ -6,11 +6,10 @@ use crate::output::{Failure, Output, OutputFile, Unit, bytes, seconds};
 use clap::ValueEnum;
 use oboro_client::{Answered, Answers, EncryptedCounter, Level, LevelTrace};
 use oboro_mining::{
-    AprioriOptions, Dataset, Format, ItemsetsDocument, MinSupport, Transactions,
-    TransactionsBuilder, apriori, eclat, read_path,
+    AprioriOptions, Dataset, Format, ItemsetsDocument, MinSupport, Transactions, apriori, eclat,
+    read_path,
 };
 use serde_json::json;
-use std::collections::HashSet;
 use std::fmt::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -113,15 +112,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let document = mined?.to_document(counter.names())?;
     let elapsed = begun.elapsed();
     let plaintext = plaintext
-        .map(|transactions| {
-            verify(
-                &transactions,
-                arguments,
-                max_len,
-                counter.names(),
-                &document,
-            )
-        })
+        .map(|transactions| verify(&transactions, arguments, max_len, &document))
         .transpose()?;
     if let Some(file) = out {
         file.write(document.to_json().as_bytes())?;
@@ -159,17 +150,15 @@ impl Arguments {
     }
 }
 
-/// Mines the plaintext, restricted to the dataset's items, by another algorithm; the time it took.
+/// Mines the plaintext by another algorithm; the time it took.
 fn verify(
     transactions: &Transactions,
     arguments: &Arguments,
     max_len: NonZeroUsize,
-    names: &[String],
     encrypted: &ItemsetsDocument,
 ) -> Result<Duration, Failure> {
-    let transactions = only_items(transactions, names)?;
     let begun = Instant::now();
-    let plaintext = eclat(&transactions, arguments.min_support, Some(max_len))
+    let plaintext = eclat(transactions, arguments.min_support, Some(max_len))
         .to_document(transactions.names())?;
     let elapsed = begun.elapsed();
     if plaintext != *encrypted {
@@ -183,24 +172,6 @@ fn verify(
         .into());
     }
     Ok(elapsed)
-}
-
-/// The same transactions without the items that were dropped before encryption.
-fn only_items(transactions: &Transactions, names: &[String]) -> Result<Transactions, Failure> {
-    let kept: HashSet<&str> = names.iter().map(String::as_str).collect();
-    let mut builder = TransactionsBuilder::new();
-    for basket in transactions.iter() {
-        let mut items = Vec::with_capacity(basket.len());
-        for name in basket
-            .iter()
-            .map(|&item| &transactions.names()[item as usize])
-            .filter(|name| kept.contains(name.as_str()))
-        {
-            items.push(builder.item(name)?);
-        }
-        builder.push(items)?;
-    }
-    Ok(builder.finish())
 }
 
 /// Why it was answered as it was, in a line.
@@ -250,6 +221,13 @@ fn table(levels: &[Level<'_>]) -> String {
     table
 }
 
+/// Says where the search ended, if longer itemsets may be frequent.
+pub fn beyond(max_len: Option<usize>) -> String {
+    max_len.map_or_else(String::new, |max_len| {
+        format!("itemsets of more than {max_len} items were not looked for (--max-len)\n")
+    })
+}
+
 fn text(document: &ItemsetsDocument, elapsed: Duration, plaintext: Option<Duration>) -> String {
     let mut text = String::new();
     let _ = writeln!(
@@ -260,6 +238,7 @@ fn text(document: &ItemsetsDocument, elapsed: Duration, plaintext: Option<Durati
         document.transactions,
         seconds(elapsed)
     );
+    text.push_str(&beyond(document.max_len));
     if let Some(plaintext) = plaintext {
         let _ = writeln!(
             text,

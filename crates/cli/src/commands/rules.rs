@@ -2,8 +2,12 @@
 
 use crate::Outcome;
 use crate::arguments::read;
+use crate::commands::mine::beyond;
 use crate::output::Output;
-use oboro_mining::{ItemsetsDocument, Metric, NamedRule, RuleOptions, association_rules};
+use oboro_mining::{
+    FrequentItemsets, ItemsetsDocument, Metric, NamedRule, RuleOptions, association_rules,
+};
+use serde_json::json;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -40,13 +44,24 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         .iter()
         .map(|rule| rule.to_named(&names))
         .collect::<Result<Vec<_>, _>>()?;
-    output.result(&rules, || text(&rules, arguments))
+    let value = json!({
+        "transactions": itemsets.transactions(),
+        "min_support": itemsets.min_support_count(),
+        "max_len": itemsets.max_len(),
+        "metric": arguments.metric.to_string(),
+        "min": arguments.min,
+        "rules": rules,
+    });
+    output.result(&value, || text(&itemsets, &rules, arguments))
 }
 
-fn text(rules: &[NamedRule], arguments: &Arguments) -> String {
+fn text(itemsets: &FrequentItemsets, rules: &[NamedRule], arguments: &Arguments) -> String {
     let mut text = format!(
-        "{} rules with {} of at least {}{}\n",
+        "{} rules from {} itemsets (support at least {} of {} transactions), with {} of at least {}{}\n",
         rules.len(),
+        itemsets.len(),
+        itemsets.min_support_count(),
+        itemsets.transactions(),
         arguments.metric,
         arguments.min,
         if rules.len() > arguments.top {
@@ -55,6 +70,7 @@ fn text(rules: &[NamedRule], arguments: &Arguments) -> String {
             String::new()
         }
     );
+    text.push_str(&beyond(itemsets.max_len()));
     if !rules.is_empty() {
         text.push_str("support  confidence     lift  leverage  conviction    Zhang  rule\n");
     }

@@ -135,7 +135,7 @@ fn metrics_are_called_by_name() {
 
 #[test]
 fn a_missing_subset_is_named() {
-    let json = r#"{"transactions":9,"min_support":2,"itemsets":[
+    let json = r#"{"transactions":9,"min_support":2,"max_len":null,"itemsets":[
         {"items":["tea"],"support":4},{"items":["tea","milk"],"support":3}]}"#;
     let document = ItemsetsDocument::from_json(json.as_bytes()).unwrap();
     let (names, itemsets) = document.into_itemsets().unwrap();
@@ -162,7 +162,7 @@ fn what_rules_cannot_be_made_from_is_refused() {
         let sets = [vec![0], vec![1], vec![0, 1]].map(Itemset::new);
         let found = sets.into_iter().zip(supports);
         let found = found.map(|(itemset, support)| FrequentItemset { itemset, support });
-        let itemsets = FrequentItemsets::collect(transactions, 1, found);
+        let itemsets = FrequentItemsets::collect(transactions, 1, usize::MAX, found);
         association_rules(&itemsets, &names, options).map(|rules| rules.len())
     };
     let all = RuleOptions::new(Metric::Support, 0.0);
