@@ -74,6 +74,30 @@ fn median(runs: impl IntoIterator<Item = Duration>) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::{Args, Command};
+
+    #[test]
+    fn every_bench_has_defaults_of_its_own_and_takes_them() {
+        let command = Arguments::augment_args(Command::new("bench"));
+        let default = |bench: &str, argument: &str| {
+            let bench = command.find_subcommand(bench).unwrap();
+            let argument = bench.get_arguments().find(|it| it.get_id() == argument);
+            argument.unwrap().get_default_values().to_vec()
+        };
+        for (bench, items, transactions) in [("support", "18", "1943424"), ("ssd", "30", "4800000")]
+        {
+            assert_eq!(default(bench, "items"), [items], "{bench}");
+            assert_eq!(default(bench, "transactions"), [transactions], "{bench}");
+        }
+        for bench in command.get_subcommands() {
+            let words = match bench.get_name() {
+                "read" => &["read", "FILE"][..],
+                name => &[name],
+            };
+            let parsed = bench.clone().try_get_matches_from(words);
+            parsed.unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
 
     #[test]
     fn the_largest_and_the_smallest_do_not_count() {

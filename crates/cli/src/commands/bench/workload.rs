@@ -25,10 +25,11 @@ pub const NAME: &str = "bench";
 #[derive(clap::Args)]
 pub struct Shape<const ITEMS: u32, const TRANSACTIONS: u64> {
     /// The number of items.
-    #[arg(long, default_value_t = ITEMS, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    // Not `default_value_t`: its text is made once for all shapes.
+    #[arg(long, default_value = ITEMS.to_string(), value_parser = clap::value_parser!(u32).range(1..=100_000))]
     items: u32,
     /// The number of transactions.
-    #[arg(long, default_value_t = TRANSACTIONS)]
+    #[arg(long, default_value = TRANSACTIONS.to_string())]
     transactions: u64,
     /// The length, or the greatest length, of the itemsets that are counted.
     #[arg(long, value_name = "N", default_value_t = 2)]
