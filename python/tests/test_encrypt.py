@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
+import json
+import os
 import pickle
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,6 +18,7 @@ import pytest
 import scipy.sparse
 
 import oboro
+from conftest import oboro_command
 from oboro import errors
 
 
@@ -51,6 +56,30 @@ def test_a_kept_dataset_opens_with_its_key_in_the_order_of_its_columns(
         oboro.Encrypted.open(tmp_path / "d", oboro.Keys.generate())
     with pytest.raises(errors.InputError, match="exists already"):
         oboro.encrypt(frame(), keys, path=tmp_path / "d")
+
+
+def test_forks_order_columns_differently(tmp_path: Path, keys: oboro.Keys) -> None:
+    items = pd.DataFrame(np.ones((2, 40), dtype=bool), columns=[f"item {n}" for n in range(40)])
+    keys.save(tmp_path / "key")
+    # Whatever generator this has left behind, the forks do not go on with it.
+    oboro.encrypt(items, keys, path=tmp_path / "parent", threads=1)
+    for child in ("first", "second"):
+        forked = os.fork()
+        if forked == 0:
+            faulthandler.dump_traceback_later(300, exit=True, file=2)
+            try:
+                oboro.encrypt(items, keys, path=tmp_path / child, threads=1)
+            finally:
+                os._exit(0)
+        os.waitpid(forked, 0)
+
+    def in_column_order(dataset: str) -> list[str]:
+        command = [oboro_command(), "--json", "inspect", dataset, "--key", "key"]
+        names: list[str] = json.loads(subprocess.check_output(command, cwd=tmp_path))["items"]
+        assert sorted(names) == sorted(items.columns)
+        return names
+
+    assert in_column_order("first") != in_column_order("second")
 
 
 def test_a_temporary_dataset_is_removed_with_its_last_use(

@@ -35,6 +35,15 @@ const LAYERS: &[&[&str]] = &[
 /// The only crate whose code touches secrets.
 const SECRETS: &str = "oboro-rlwe";
 
+/// What has a generator live on in the process: every fork of it would draw the same.
+const LASTING_GENERATORS: &[&str] = &[
+    "rng()",
+    "rand::random",
+    "ThreadRng",
+    "thread_rng",
+    "fastrand",
+];
+
 /// Crates that run on the server or describe what it is sent.
 const WITHOUT_SECRETS: &[&str] = &[
     "oboro-machine",
@@ -251,6 +260,20 @@ fn unsafe_stands_in_kernels_only() {
             found.contains_key(file),
             "{file} holds no unsafe: strike it from UNSAFE_FILES"
         );
+    }
+}
+
+#[test]
+fn no_generator_lives_on_in_the_process() {
+    for file in rust_sources() {
+        let code = code_of(&read(&file));
+        for name in LASTING_GENERATORS {
+            assert!(
+                !code.contains(name),
+                "{} uses {name}, which repeats itself in a fork: take oboro_sample::fresh_generator()",
+                file.display()
+            );
+        }
     }
 }
 

@@ -486,7 +486,7 @@ impl Questions {
         columns: &[u32],
         checks: &CheckColumns,
         most: usize,
-    ) -> Self {
+    ) -> Result<Self, getrandom::Error> {
         let columns_of = |candidate: &Itemset| {
             let items = candidate.items().iter();
             let mut columns: Vec<u32> = items.map(|&item| columns[item as usize]).collect();
@@ -504,11 +504,11 @@ impl Questions {
             candidate: Some(candidate),
         };
         let asked = asked.into_iter().enumerate().map(question).collect();
-        Self {
+        Ok(Self {
             level,
             candidates: candidates.len(),
-            requests: requests(asked, beside, most),
-        }
+            requests: requests(asked, beside, most)?,
+        })
     }
 
     fn itemsets(&self, request: &[Question], columns: u32) -> Result<Itemsets, RequestError> {
@@ -523,19 +523,23 @@ impl Questions {
 /// Without `checks` neighbours stay together, since they share moments. With them chance decides which
 /// request each belongs to, as if they were candidates too: an order, a number in each request or a
 /// repetition that candidates do not have would show which are checks.
-fn requests(candidates: Vec<Question>, checks: Vec<Question>, most: usize) -> Vec<Vec<Question>> {
+fn requests(
+    candidates: Vec<Question>,
+    checks: Vec<Question>,
+    most: usize,
+) -> Result<Vec<Vec<Question>>, getrandom::Error> {
     let neighbours = checks.is_empty();
     let mut questions = [candidates, checks].concat();
     if neighbours {
         questions.sort_unstable();
     } else {
-        questions.shuffle(&mut rand::rng());
+        questions.shuffle(&mut oboro_sample::fresh_generator()?);
     }
     let mut requests: Vec<_> = questions.chunks(most).map(<[_]>::to_vec).collect();
     for request in &mut requests {
         request.sort_unstable();
     }
-    requests
+    Ok(requests)
 }
 
 /// The most column numbers that one message to the server holds.
@@ -607,7 +611,7 @@ impl SupportCounter for EncryptedCounter<'_> {
         let most = itemsets_per_question(&self.connection.limits()?, level);
         let most = most.min(self.itemsets_in_memory());
         let checks = &self.dataset.record().checks;
-        let questions = Questions::new(level, candidates, &self.columns, checks, most);
+        let questions = Questions::new(level, candidates, &self.columns, checks, most)?;
         let lacking = self.lacking(&questions);
         let weighed = self.weigh(&questions, lacking.len())?;
         let (supports, trace) = match weighed.answered {
@@ -723,7 +727,7 @@ mod tests {
             (1000, 7, 16),
         ] {
             let planted = questions(candidates..candidates + checks, false);
-            let all = requests(questions(0..candidates, true), planted.clone(), most);
+            let all = requests(questions(0..candidates, true), planted.clone(), most).unwrap();
             let (last, others) = all.split_last().unwrap();
             assert!(others.iter().all(|request| request.len() == most) && last.len() <= most);
             assert!(all.iter().all(|request| request.is_sorted()));
@@ -739,7 +743,7 @@ mod tests {
     #[test]
     fn chance_decides_where_checks_are_asked() {
         let checks = questions(500..1000, false);
-        let all = requests(questions(0..500, true), checks, 500);
+        let all = requests(questions(0..500, true), checks, 500).unwrap();
         let in_first = all[0]
             .iter()
             .filter(|question| question.candidate.is_none());
@@ -749,7 +753,7 @@ mod tests {
 
     #[test]
     fn without_checks_neighbours_share_a_request() {
-        let all = requests(questions(0..10, true), Vec::new(), 4);
+        let all = requests(questions(0..10, true), Vec::new(), 4).unwrap();
         let lengths: Vec<usize> = all.iter().map(Vec::len).collect();
         assert_eq!(lengths, [4, 4, 2]);
         assert!(all.concat().is_sorted());

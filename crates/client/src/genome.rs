@@ -284,7 +284,7 @@ impl Connection {
                 there: others.len().min(MAX_WINDOWS - 1),
             });
         }
-        let mut random = rand::rng();
+        let mut random = oboro_sample::fresh_generator()?;
         let mut places: Vec<Place> = others.sample(&mut random, decoys).cloned().collect();
         others.clear();
         places.push(own.clone());

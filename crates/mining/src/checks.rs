@@ -86,19 +86,26 @@ impl CheckColumns {
     /// columns the `j`-th (from 1) holds each transaction with probability `(n + 1 − j)/(n + 1)`,
     /// and only such as those before it hold, too. So many `words` of bits for each check column, in their
     /// order; 64 slots to a word, lowest first.
-    pub(crate) fn draw(&self, transactions: usize, words: usize) -> Zeroizing<Vec<Vec<u64>>> {
+    ///
+    /// # Errors
+    /// The operating system gives no randomness.
+    pub(crate) fn draw(
+        &self,
+        transactions: usize,
+        words: usize,
+    ) -> Result<Zeroizing<Vec<Vec<u64>>>, getrandom::Error> {
         let mut bits = Zeroizing::new(vec![vec![0; words]; self.len()]);
         if self.is_empty() {
-            return bits;
+            return Ok(bits);
         }
-        let mut rng = rand::rng();
+        let mut rng = oboro_sample::fresh_generator()?;
         for slot in 0..transactions {
             let holding = rng.random_range(0..=self.len());
             for column in &mut bits[..holding] {
                 column[slot / 64] |= 1 << (slot % 64);
             }
         }
-        bits
+        Ok(bits)
     }
 
     /// Adds what new transactions contribute to the supports: the bits of every column.
@@ -227,7 +234,7 @@ mod tests {
                 bits[item as usize][slot / 64] |= 1 << (slot % 64);
             }
         }
-        let drawn = checks.draw(baskets.len(), bits[0].len());
+        let drawn = checks.draw(baskets.len(), bits[0].len()).unwrap();
         for (&column, drawn) in checks.columns.iter().zip(drawn.iter()) {
             bits[column as usize].clone_from(drawn);
         }

@@ -137,7 +137,7 @@ impl Dataset {
         let key = DatasetKey::fresh(master, parameters)?;
         let writer = target.create()?;
         let mut columns: Vec<u32> = (0..all as u32).collect();
-        columns.shuffle(&mut rand::rng());
+        columns.shuffle(&mut oboro_sample::fresh_generator()?);
         let (columns, check_columns) = columns.split_at(items);
         let mut checks = CheckColumns::plant(check_columns, all);
         let manifest = Manifest {

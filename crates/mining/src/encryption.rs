@@ -41,7 +41,7 @@ impl NewRows<'_> {
         for (&column, item) in self.columns.iter().zip(self.rows.columns()) {
             bits[column as usize] = &item[..words];
         }
-        let drawn = checks.draw(self.rows.len(), words);
+        let drawn = checks.draw(self.rows.len(), words)?;
         for (&column, check) in checks.columns().iter().zip(drawn.iter()) {
             bits[column as usize] = check;
         }

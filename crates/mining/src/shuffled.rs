@@ -8,8 +8,6 @@
 use crate::bitmap::count_ones;
 use crate::transactions::{MinSupport, Transactions, TransactionsError};
 use oboro_ring::MAX_LOG_DEGREE;
-use rand::SeedableRng;
-use rand::rngs::ChaCha20Rng;
 use rand::seq::SliceRandom;
 use std::collections::HashSet;
 use std::fmt;
@@ -171,10 +169,7 @@ fn random_order(transactions: usize) -> Result<Zeroizing<Vec<u32>>, Transactions
     let count = u32::try_from(transactions)
         .map_err(|_| TransactionsError::TooManyTransactions { limit })?;
     let mut order = Zeroizing::new((0..count).collect::<Vec<_>>());
-    // Seeded for this order alone: the generator of a thread repeats itself in a fork.
-    let mut seed = Zeroizing::new([0; 32]);
-    getrandom::fill(&mut *seed)?;
-    order.shuffle(&mut ChaCha20Rng::from_seed(*seed));
+    order.shuffle(&mut oboro_sample::fresh_generator()?);
     Ok(order)
 }
 

@@ -5,9 +5,9 @@
 //! branches on what it keeps: those that reject branch on what they reject, which is not used. Numbers
 //! and orders are exactly uniform if the generator's words are.
 
-use chacha20::ChaCha20Legacy;
 use chacha20::cipher::{KeyIvInit, StreamCipher};
-use chacha20::rand_core::Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
+use chacha20::{ChaCha20Legacy, ChaCha20Rng};
 use shake::{ExtendableOutput, Shake256, Update, XofReader};
 use zeroize::Zeroizing;
 
@@ -93,6 +93,17 @@ pub fn seed(randomness: &[u8; 32], purpose: &[&[u8; 32]]) -> Zeroizing<[u8; 32]>
     seed
 }
 
+/// A generator for one purpose, seeded by the operating system. One that stayed in the process, as a thread's
+/// does in `rand`, would repeat itself in every fork.
+///
+/// # Errors
+/// The operating system gives no randomness.
+pub fn fresh_generator() -> Result<ChaCha20Rng, getrandom::Error> {
+    let mut seed = Zeroizing::new([0; 32]);
+    getrandom::fill(&mut *seed)?;
+    Ok(ChaCha20Rng::from_seed(*seed))
+}
+
 /// A uniform number below `bound`: the high word of a product with a random word, but for the words
 /// that would make some numbers likelier (Lemire, ACM TOMACS 29, 2019).
 ///
@@ -117,8 +128,7 @@ pub fn shuffle<T>(random: &mut impl Rng, items: &mut [T]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chacha20::ChaCha20Rng;
-    use chacha20::rand_core::{SeedableRng, TryRng, utils};
+    use chacha20::rand_core::{TryRng, utils};
     use std::collections::BTreeMap;
     use std::convert::Infallible;
 
