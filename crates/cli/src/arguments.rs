@@ -4,9 +4,9 @@ use crate::output::Failure;
 use clap::Args;
 use oboro_client::{Connection, Options};
 use oboro_mining::Format;
-use oboro_rlwe::{MasterKey, Passphrase};
-use std::fs;
-use std::io::{IsTerminal, Read};
+use oboro_rlwe::{MasterKey, Passphrase, PrivateFileError, open_private};
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Read};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -29,8 +29,8 @@ pub struct KeyArguments {
 /// Where a passphrase comes from if one is needed.
 #[derive(Args)]
 pub struct PassphraseArguments {
-    /// Read the key's passphrase from the first line of this file. Without it, OBORO_PASSPHRASE or
-    /// a prompt.
+    /// Read the key's passphrase from the first line of this file, which only you may read.
+    /// Without it, OBORO_PASSPHRASE or a prompt.
     #[arg(long, value_name = "FILE")]
     pub passphrase_file: Option<PathBuf>,
 }
@@ -101,7 +101,11 @@ impl PassphraseArguments {
     /// From the file or the environment, if either is there.
     pub fn given(&self) -> Result<Option<Passphrase>, Failure> {
         if let Some(path) = &self.passphrase_file {
-            return first_line(path, "passphrase").map(Some);
+            let opened = match open_private(path) {
+                Err(PrivateFileError::Open(error)) => Err(error),
+                opened => Ok(opened?),
+            };
+            return first_line(opened, path, "passphrase").map(Some);
         }
         match std::env::var("OBORO_PASSPHRASE") {
             Ok(passphrase) if passphrase.is_empty() => {
@@ -121,7 +125,7 @@ impl ServerArguments {
         let token = self
             .token_file
             .as_deref()
-            .map(|path| first_line(path, "token"))
+            .map(|path| first_line(File::open(path), path, "token"))
             .transpose()?;
         let options = Options {
             url: self.server.clone(),
@@ -145,7 +149,7 @@ pub fn prompt(question: &str) -> Option<Passphrase> {
 }
 
 /// The first line of a small file: a token or a passphrase.
-pub fn first_line(path: &Path, what: &str) -> Result<Passphrase, Failure> {
+fn first_line(file: io::Result<File>, path: &Path, what: &str) -> Result<Passphrase, Failure> {
     const MOST: u64 = 4096;
     let failed = |problem: String| {
         Failure::from(format!(
@@ -155,9 +159,7 @@ pub fn first_line(path: &Path, what: &str) -> Result<Passphrase, Failure> {
     };
     // At once, so that growing leaves no copies behind.
     let mut text = Passphrase::new(String::with_capacity(MOST as usize));
-    let file = fs::File::open(path).map_err(|error| failed(error.to_string()))?;
-    file.take(MOST)
-        .read_to_string(&mut text)
+    file.and_then(|file| file.take(MOST).read_to_string(&mut text))
         .map_err(|error| failed(error.to_string()))?;
     match text.lines().next() {
         Some(line) if !line.is_empty() => Ok(line.to_owned().into()),

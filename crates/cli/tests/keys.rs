@@ -7,7 +7,7 @@ use common::{Home, flip, says};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
 /// Where a key file has the key (docs/formats.md, "Key file").
@@ -73,6 +73,58 @@ fn a_key_that_others_can_read_is_refused() {
         allow(&owner.path("oboro.key"), mode);
         owner.json("inspect oboro.key");
     }
+}
+
+#[test]
+fn a_key_may_come_through_a_pipe_of_its_owners() {
+    let owner = encrypted();
+    for (mode, status) in [("600", Some(0)), ("666", Some(1))] {
+        let script = format!(
+            "mkfifo -m {mode} pipe{mode}; cat oboro.key >pipe{mode} & \"$oboro\" inspect rows.oboro --key pipe{mode}"
+        );
+        let ended = owner.start_shell(&script).ended();
+        assert_eq!(ended.code, status, "{ended:?}");
+        assert_eq!(
+            ended.stderr.contains("can be read by others"),
+            status == Some(1)
+        );
+    }
+}
+
+#[test]
+fn a_passphrase_that_others_can_read_is_refused() {
+    let owner = Home::new();
+    owner.write("passphrase", "open sesame\n");
+    let keygen = "keygen --passphrase --passphrase-file passphrase";
+    for mode in [0o640, 0o604, 0o620] {
+        allow(&owner.path("passphrase"), mode);
+        let message = owner.refused(keygen);
+        says(&message, &["can be read by others", "chmod 600 passphrase"]);
+    }
+    assert!(!owner.path("oboro.key").exists());
+    allow(&owner.path("passphrase"), 0o600);
+    owner.json(keygen);
+}
+
+#[test]
+fn keys_and_passphrases_of_another_user_are_refused() {
+    let owner = Home::new();
+    owner.write("passphrase", "open sesame\n");
+    allow(&owner.path("passphrase"), 0o600);
+    owner.json("keygen --passphrase --passphrase-file passphrase");
+    owner.write("rows.dat", "1 2 3\n");
+    let encrypt = "encrypt rows.dat --passphrase-file passphrase";
+    for file in ["oboro.key", "passphrase"] {
+        if let Err(error) = chown(owner.path(file), Some(12_345), None) {
+            return eprintln!("skipped: only root can give files away ({error})");
+        }
+        let sentence = format!(
+            "{file} belongs to another user (uid 12345, and this process runs as 0), who can read and replace it; make it yours (chown 0 {file}), or use a copy of your own"
+        );
+        says(&owner.refused(encrypt), &[&sentence]);
+        chown(owner.path(file), Some(0), None).unwrap();
+    }
+    owner.json(encrypt);
 }
 
 #[test]
@@ -166,6 +218,9 @@ fn passphrases() {
     owner.write("wrong", "open barley\n");
     owner.write("empty", "\n");
     owner.write("rows.dat", "1 2 3\n");
+    for file in ["passphrase", "wrong", "empty"] {
+        allow(&owner.path(file), 0o600);
+    }
     let encrypt = "encrypt rows.dat";
 
     // There is no terminal to ask at.

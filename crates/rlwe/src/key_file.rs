@@ -4,11 +4,12 @@
 //! its place, so that an existing key is never replaced and a crash leaves no half of one.
 
 use crate::key::MasterKey;
+use crate::private_file::{PrivateFileError, open_private};
 use crate::seal::{NONCE_BYTES, TAG_BYTES, decrypt, encrypt};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use zeroize::{Zeroize, Zeroizing};
@@ -56,8 +57,8 @@ pub enum KeyFileError {
     Write { path: PathBuf, source: io::Error },
     #[error("cannot read the key file {}: {source}; check the path and that you own the file", path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("{path} can be read by others (mode {mode:o}); make it yours alone: chmod 600 {path}", path = path.display())]
-    Permissions { path: PathBuf, mode: u32 },
+    #[error(transparent)]
+    NotPrivate(PrivateFileError),
     #[error("{} is not an Oboro key file; make one with `oboro keygen`", .0.display())]
     Foreign(PathBuf),
     #[error("{path} is damaged: {what}; restore it from your backup", path = .0.display(), what = .1)]
@@ -96,15 +97,10 @@ impl MasterKey {
             path: path.to_owned(),
             source,
         };
-        let file = File::open(path).map_err(read)?;
-        let metadata = file.metadata().map_err(read)?;
-        let mode = metadata.permissions().mode() & 0o777;
-        if metadata.is_file() && mode & 0o077 != 0 {
-            return Err(KeyFileError::Permissions {
-                path: path.to_owned(),
-                mode,
-            });
-        }
+        let file = open_private(path).map_err(|error| match error {
+            PrivateFileError::Open(source) => read(source),
+            error => KeyFileError::NotPrivate(error),
+        })?;
         let mut bytes = Zeroizing::new(Vec::with_capacity(LENGTH + 1));
         file.take(LENGTH as u64 + 1)
             .read_to_end(&mut bytes)
@@ -271,6 +267,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> Result<(), KeyFileError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::{PermissionsExt, chown};
 
     fn key() -> MasterKey {
         MasterKey::take(&mut [0x5a; 32])
@@ -305,7 +302,9 @@ mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
             assert!(matches!(
                 MasterKey::load(&path, || None),
-                Err(KeyFileError::Permissions { .. })
+                Err(KeyFileError::NotPrivate(
+                    PrivateFileError::Permissions { .. }
+                ))
             ));
         }
         let empty = key().save(&directory.path().join("empty"), Some(&passphrase("")));
@@ -315,6 +314,22 @@ mod tests {
             2,
             "no temporary file is left"
         );
+    }
+
+    #[test]
+    fn a_key_of_another_user_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        key().save(&path, None).unwrap();
+        if let Err(error) = chown(&path, Some(12_345), None) {
+            return eprintln!("skipped: files can be given away by root only ({error})");
+        }
+        let refused = MasterKey::load(&path, || None).unwrap_err().to_string();
+        let sentence = format!(
+            "{0} belongs to another user (uid 12345, and this process runs as 0), who can read and replace it; make it yours (chown 0 {0}), or use a copy of your own",
+            path.display()
+        );
+        assert_eq!(refused, sentence);
     }
 
     #[test]

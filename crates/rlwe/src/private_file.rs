@@ -1,0 +1,55 @@
+//! Files that only their owner may read or write: keys and passphrases.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// A file with a secret that could not be opened, or is open to others.
+#[derive(Debug, Error)]
+#[allow(missing_docs)]
+pub enum PrivateFileError {
+    #[error("{0}")]
+    Open(#[from] io::Error),
+    #[error("{path} can be read by others (mode {mode:o}); make it yours alone: chmod 600 {path}", path = path.display())]
+    Permissions { path: PathBuf, mode: u32 },
+    #[error(
+        "{path} belongs to another user (uid {owner}, and this process runs as {user}), who can read and replace it; make it yours (chown {user} {path}), or use a copy of your own",
+        path = path.display()
+    )]
+    Owner {
+        path: PathBuf,
+        owner: u32,
+        user: u32,
+    },
+}
+
+/// Opens a file that belongs to this process's effective user, and that nobody else can read or write. Devices,
+/// such as a terminal, are taken as they are.
+///
+/// # Errors
+/// No such file, or one that others can read, write or replace.
+pub fn open_private(path: &Path) -> Result<File, PrivateFileError> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.file_type().is_char_device() {
+        return Ok(file);
+    }
+    let user = rustix::process::geteuid().as_raw();
+    if metadata.uid() != user {
+        return Err(PrivateFileError::Owner {
+            path: path.to_owned(),
+            owner: metadata.uid(),
+            user,
+        });
+    }
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(PrivateFileError::Permissions {
+            path: path.to_owned(),
+            mode,
+        });
+    }
+    Ok(file)
+}
