@@ -109,7 +109,7 @@ class Encrypted:
             self._native.append(rows, threads=threads, progress=told, interrupt=interrupt)
 
     def __repr__(self) -> str:
-        where = "temporary" if self._temporary else str(self.path)
+        where = "temporary" if self._temporary else _oboro.escaped(str(self.path))
         return (
             f"Encrypted({self.transactions} transactions × {len(self.columns)} items, "
             f"itemsets of up to {self.max_len}, {self.stored_bytes} bytes, {where})"

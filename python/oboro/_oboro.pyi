@@ -234,3 +234,8 @@ def serve(
     limits: Mapping[str, int] | None = None,
     interrupt: Interrupt | None = None,
 ) -> None: ...
+def escaped(text: str) -> str:
+    """`text` on one line, with escapes for what would steer a terminal."""
+
+def itemset(names: Sequence[str]) -> str:
+    """An itemset of these names, as `oboro mine` prints it."""

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from oboro._oboro import escaped
+
 
 class OboroError(Exception):
     """Any failure of Oboro; the other classes here are kinds of it."""
+
+    def __str__(self) -> str:
+        # Names from data and a server's words do not steer the terminal.
+        return escaped(super().__str__())
 
 
 class InputError(OboroError, ValueError):
@@ -54,5 +60,6 @@ class MissingArgumentError(InputError, TypeError):
 class NotGivenError(InputError, KeyError):
     """An itemset or item that others are about, and that is not among what was given."""
 
-    # KeyError quotes its message, as if it were a key.
-    __str__ = Exception.__str__
+    def __str__(self) -> str:
+        # KeyError quotes its message, as if it were a key.
+        return escaped(Exception.__str__(self))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
+from oboro import _oboro
 from oboro.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def supports(itemsets: pd.DataFrame, top: int = 20, *, ax: Axes | None = None) -
 
     Args:
         itemsets: The columns `support` and `itemsets`, as `apriori` returns them.
-        top: The most bars.
+        top: The most bars; the title says how many itemsets they are of.
         ax: Where to draw.
 
     Raises:
@@ -53,6 +54,8 @@ def supports(itemsets: pd.DataFrame, top: int = 20, *, ax: Axes | None = None) -
     ax.set_yticks(places, [_words(itemset) for itemset in shown["itemsets"]])
     ax.invert_yaxis()
     ax.set_xlabel("support (share of transactions)")
+    if len(shown) < len(itemsets):
+        ax.set_title(f"the {len(shown)} most frequent of {len(itemsets)} itemsets")
     return ax
 
 
@@ -227,7 +230,7 @@ def _values(lines: str | Iterable[str | Line]) -> list[Line]:
 
 
 def _words(itemset: Iterable[object]) -> str:
-    return ", ".join(sorted(map(str, itemset)))
+    return _oboro.itemset(sorted(map(str, itemset)))
 
 
 def _need(frame: pd.DataFrame, *columns: str) -> None:

@@ -32,6 +32,16 @@ def test_what_is_wrong_with_a_key_file_is_said(tmp_path: Path) -> None:
         oboro.Keys.load(tmp_path / "key", passphrase="wrong")
 
 
+def test_errors_do_not_steer_the_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "\x1b[31m\n\u202ekey"
+    with pytest.raises(oboro.errors.KeysError) as raised:
+        oboro.Keys.load(path)
+    assert f"{tmp_path}/\\u{{1b}}[31m\\n\\u{{202e}}key: " in str(raised.value)
+    with pytest.raises(oboro.errors.KeysError) as raised:
+        oboro.Keys.load(tmp_path / "key")
+    assert "/key: " in str(raised.value)
+
+
 def test_a_key_is_neither_pickled_nor_printed() -> None:
     keys = oboro.Keys.generate()
     with pytest.raises(TypeError):

@@ -51,9 +51,16 @@ def curve(line: Any) -> list[list[float]]:
 def test_supports_are_bars_from_the_largest_down() -> None:
     ax = plot.supports(itemsets())
     assert bars(ax, "width") == [0.75, 0.4, 0.25]
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["milk", "tea", "milk, tea"]
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert labels == ["{milk}", "{tea}", "{milk, tea}"]
     assert ax.yaxis_inverted()
-    assert len(plot.supports(itemsets(), top=2).patches) == 2
+    assert ax.get_title() == ""
+
+
+def test_a_figure_of_some_itemsets_says_of_how_many() -> None:
+    ax = plot.supports(itemsets(), top=2)
+    assert len(ax.patches) == 2
+    assert ax.get_title() == "the 2 most frequent of 3 itemsets"
 
 
 def test_a_figure_is_drawn_where_it_is_wanted() -> None:

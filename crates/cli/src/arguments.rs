@@ -19,6 +19,7 @@ pub struct KeyArguments {
         long,
         value_name = "FILE",
         env = "OBORO_KEY",
+        hide_env_values = true,
         default_value = "oboro.key"
     )]
     pub key: PathBuf,
@@ -43,6 +44,7 @@ pub struct ServerArguments {
         long,
         value_name = "URL",
         env = "OBORO_SERVER",
+        hide_env_values = true,
         default_value = "http://127.0.0.1:7171"
     )]
     pub server: String,

@@ -62,7 +62,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let Cli { json, command } = Cli::parse();
+    let Cli { json, command } = Cli::try_parse().unwrap_or_else(|error| output::misuse(&error));
     let output = Output::new(json);
     let outcome = match command {
         Command::Keygen(arguments) => commands::keygen::run(&arguments, output),

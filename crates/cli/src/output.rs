@@ -1,8 +1,12 @@
 //! How results, progress and failures reach a person or a program.
 
+use clap::error::ContextKind;
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use oboro_mining::{escaped, escaped_lines};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::error::Error;
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -59,7 +63,8 @@ impl Output {
         self.json
     }
 
-    /// Prints a result: `value` for programs, `text` for people.
+    /// Prints a result: `value` for programs, `text` for people. In the text the caller escapes what must
+    /// not end a line; nothing of it steers the terminal.
     pub fn result(
         self,
         value: &impl Serialize,
@@ -70,7 +75,7 @@ impl Output {
             true => serde_json::to_writer(&mut out, value)
                 .map_err(io::Error::from)
                 .and_then(|()| writeln!(out)),
-            false => write!(out, "{}", text()),
+            false => write!(out, "{}", escaped_lines(&text())),
         };
         match written.and_then(|()| out.flush()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!(
@@ -90,7 +95,7 @@ impl Output {
                 "{}",
                 serde_json::json!({ "error": failure.to_string() })
             ),
-            false => writeln!(io::stderr(), "error: {failure}"),
+            false => writeln!(io::stderr(), "error: {}", escaped(&failure.to_string())),
         };
     }
 
@@ -116,6 +121,27 @@ impl Output {
             shown: AtomicBool::new(false),
         }
     }
+}
+
+/// Prints what clap says of the arguments, and ends the program. Clap shows them as they are, and takes what
+/// steers a terminal for styles of its own: with such an argument only the problem is told.
+pub fn misuse(error: &clap::Error) -> ! {
+    let steers = |argument: OsString| {
+        let argument = argument.to_string_lossy();
+        matches!(escaped(&argument), Cow::Owned(_))
+    };
+    if error.exit_code() == 0 || !std::env::args_os().any(steers) {
+        error.exit();
+    }
+    let about = [ContextKind::InvalidArg, ContextKind::InvalidValue]
+        .into_iter()
+        .filter_map(|kind| error.get(kind))
+        .map(|what| format!(" '{}'", escaped(&what.to_string())));
+    let about: String = about.collect();
+    let kind = error.kind();
+    // Nothing can be done if standard error is closed.
+    let _ = writeln!(io::stderr(), "error: {kind}:{about}\n\nFor more information, try '--help'.");
+    std::process::exit(error.exit_code());
 }
 
 /// What a bar counts.

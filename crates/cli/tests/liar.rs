@@ -392,6 +392,29 @@ fn answers_that_cannot_be_are_refused() {
     scene.owner.json(mine);
 }
 
+#[test]
+fn a_servers_words_do_not_steer_the_terminal() {
+    let scene = Scene::new();
+    scene.lie(TRUTH);
+    scene.owner.json("upload rows.oboro");
+    scene.lie(Lies {
+        datasets: |datasets| datasets[0].name.push_str("\u{202e}slwo"),
+        count: |replies| {
+            let words = "out of\nluck\u{1b}[31m\u{9b}2J\u{202e}";
+            *replies = vec![Err(Status::new(Code::Internal, words))];
+        },
+        ..TRUTH
+    });
+    let mine = "mine rows.oboro --min-support 1 --answers moments";
+    assert_eq!(
+        scene.owner.refused(mine),
+        r"the server failed: out of\nluck\u{1b}[31m\u{9b}2J\u{202e}"
+    );
+    says(&scene.owner.done("datasets"), &[r"rows\u{202e}slwo  "]);
+    let listed = scene.owner.json("datasets");
+    assert_eq!(listed[0]["name"], "rows\u{202e}slwo");
+}
+
 /// The bytes of the reply at `at`.
 fn data(replies: &mut [Result<v1::FetchColumnsReply, Status>], at: usize) -> Vec<u8> {
     replies[at].as_ref().unwrap().data.to_vec()

@@ -3,7 +3,7 @@
 use oboro_genome::wire::WireError;
 use oboro_genome::{PlanError, QuestionError};
 use oboro_genome_query::{PatternError, ReadError};
-use oboro_mining::{DatasetError, FalseAnswer};
+use oboro_mining::{DatasetError, FalseAnswer, escaped};
 use oboro_protocol::{FieldError, PROTOCOL, PROTOCOL_KEY};
 use oboro_ring::moment::RequestError;
 use oboro_rlwe::{CombineError, DecryptError};
@@ -147,14 +147,14 @@ fn protocol_of(status: &Status) -> Option<u32> {
     said.parse().ok().filter(|&server| server != PROTOCOL)
 }
 
-/// A server's words on one line, without what would steer a terminal.
+/// A server's words on one line, shortened, with nothing that would steer a terminal.
 pub(crate) fn printable(words: &str) -> String {
     const MOST: usize = 1000;
-    words
-        .chars()
-        .take(MOST)
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
+    let end = words
+        .char_indices()
+        .nth(MOST)
+        .map_or(words.len(), |(at, _)| at);
+    escaped(&words[..end]).into_owned()
 }
 
 impl ClientError {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::apriori::candidates_from;
 use crate::itemset::Itemset;
+use crate::text::Names;
 use crate::transactions::compare_names;
 
 /// An itemset and the number of transactions that contain it.
@@ -343,20 +344,21 @@ pub enum ItemsetsError {
     #[error("the document has an itemset without items; {MINE_AGAIN}")]
     EmptyItemset,
     /// An itemset that names an item twice.
-    #[error("the itemset {items:?} names an item twice; {MINE_AGAIN}")]
+    #[error("the itemset {} names an item twice; {MINE_AGAIN}", Names(items))]
     RepeatedItem {
         /// The names.
         items: Vec<String>,
     },
     /// An itemset listed twice.
-    #[error("the itemset {items:?} is listed twice; {MINE_AGAIN}")]
+    #[error("the itemset {} is listed twice; {MINE_AGAIN}", Names(items))]
     RepeatedItemset {
         /// The names.
         items: Vec<String>,
     },
     /// A support that cannot be.
     #[error(
-        "the itemset {items:?} has support {support}, which is not between {least} and the number of transactions, {transactions}; {MINE_AGAIN}"
+        "the itemset {} has support {support}, which is not between {least} and the number of transactions, {transactions}; {MINE_AGAIN}",
+        Names(items)
     )]
     SupportOutOfRange {
         /// The names.
@@ -370,7 +372,9 @@ pub enum ItemsetsError {
     },
     /// A support above that of a subset.
     #[error(
-        "the itemset {items:?} has support {support}, more than its subset {subset:?} with {subset_support}; {MINE_AGAIN}"
+        "the itemset {} has support {support}, more than its subset {} with {subset_support}; {MINE_AGAIN}",
+        Names(items),
+        Names(subset)
     )]
     SupportAboveSubset {
         /// The names.
@@ -528,7 +532,7 @@ mod tests {
         let error = document(r#"{"items":["a"],"support":3},{"items":["a","b"],"support":4}"#);
         let text = error.unwrap_err().to_string();
         assert!(
-            text.contains(r#"["a", "b"]"#) && text.contains(r#"["a"] with 3"#),
+            text.contains("itemset {a, b} has") && text.contains("{a} with 3"),
             "{text}"
         );
         for json in [

@@ -22,6 +22,7 @@ pub mod readers;
 pub mod record;
 pub mod rules;
 pub mod shuffled;
+pub mod text;
 pub mod transactions;
 pub mod writers;
 
@@ -46,4 +47,5 @@ pub use readers::{Format, ReadError, read, read_path};
 pub use record::{OwnerRecord, RecordError};
 pub use rules::{Metric, NamedRule, Rule, RuleMetrics, RuleOptions, RulesError, association_rules};
 pub use shuffled::{Cells, Shuffled, Shuffling};
+pub use text::{Names, escaped, escaped_lines};
 pub use transactions::{MinSupport, Transactions, TransactionsBuilder};

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::frequent::{FrequentItemsets, ItemsetsError, MAX_TRANSACTIONS, name_items};
 use crate::itemset::Itemset;
+use crate::text::Names;
 
 /// The metrics of a rule `A → C`, with `supp` as a fraction of all transactions
 /// and `conf = supp(A∪C) / supp(A)`. Names and definitions are mlxtend's.
@@ -253,7 +254,9 @@ pub struct Rule {
 pub enum RulesError {
     /// An itemset is there, but not all its subsets.
     #[error(
-        "the itemsets are incomplete: {itemset:?} is among them, but its subset {subset:?} is not; mine again and keep all itemsets, short ones too"
+        "the itemsets are incomplete: {} is among them, but its subset {} is not; mine again and keep all itemsets, short ones too",
+        Names(itemset),
+        Names(subset)
     )]
     MissingSubset {
         /// The names of the itemset.
@@ -263,7 +266,9 @@ pub enum RulesError {
     },
     /// Supports that no transactions could give.
     #[error(
-        "the itemset {itemset:?} cannot have support {support} when its subset {subset:?} has {subset_support} of {transactions} transactions; mine again"
+        "the itemset {} cannot have support {support} when its subset {} has {subset_support} of {transactions} transactions; mine again",
+        Names(itemset),
+        Names(subset)
     )]
     ImpossibleSupport {
         /// The names of the itemset.

@@ -12,6 +12,7 @@ mod keys;
 mod mine;
 mod rows;
 mod server;
+mod text;
 mod worker;
 
 #[pyo3::pymodule]
@@ -30,6 +31,8 @@ mod _oboro {
     use crate::rows::Rows;
     #[pymodule_export]
     use crate::server::Server;
+    #[pymodule_export]
+    use crate::text::{escaped, itemset};
     #[pymodule_export]
     use crate::worker::{Work, Worker, serve};
 

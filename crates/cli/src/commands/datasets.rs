@@ -4,6 +4,7 @@ use crate::Outcome;
 use crate::arguments::ServerArguments;
 use crate::output::{Output, bytes};
 use oboro_client::Listing;
+use oboro_mining::escaped;
 use serde_json::json;
 use std::fmt::Write;
 
@@ -44,9 +45,10 @@ pub fn list(arguments: &Arguments, output: Output) -> Outcome {
         if value.is_empty() {
             return "no datasets\n".to_owned();
         }
-        let width = datasets
+        let names: Vec<_> = datasets.iter().map(|d| escaped(&d.name)).collect();
+        let width = names
             .iter()
-            .map(|d| d.name.len())
+            .map(|name| name.len())
             .max()
             .unwrap_or(0)
             .max(4);
@@ -54,12 +56,11 @@ pub fn list(arguments: &Arguments, output: Output) -> Outcome {
             "{:width$}  version  columns  blocks × slots  max len  stored\n",
             "name"
         );
-        for d in &datasets {
+        for (d, name) in datasets.iter().zip(&names) {
             let slots = format!("{} × {}", d.blocks, d.parameters.degree());
             let _ = writeln!(
                 text,
-                "{:width$}  {:>7}  {:>7}  {:>14}  {:>7}  {}",
-                d.name,
+                "{name:width$}  {:>7}  {:>7}  {:>14}  {:>7}  {}",
                 d.version,
                 d.columns,
                 slots,

@@ -3,7 +3,7 @@
 use crate::Outcome;
 use crate::arguments::{InputArguments, KeyArguments, ThreadArguments};
 use crate::output::{Output, Unit, bytes, seconds};
-use oboro_mining::{Dataset, MinSupport, Shuffled, Target, read_path};
+use oboro_mining::{Dataset, MinSupport, Shuffled, Target, escaped, read_path};
 use serde_json::json;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -110,7 +110,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             },
             seconds(elapsed),
             bytes(manifest.segment_bytes()),
-            directory.display(),
+            escaped(&directory.display().to_string()),
             manifest.block_count(),
             manifest.parameters.degree(),
             manifest.parameters.limb_count(),

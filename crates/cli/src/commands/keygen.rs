@@ -14,6 +14,7 @@ pub struct Arguments {
         long,
         value_name = "FILE",
         env = "OBORO_KEY",
+        hide_env_values = true,
         default_value = "oboro.key"
     )]
     key: PathBuf,

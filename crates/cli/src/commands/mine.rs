@@ -6,8 +6,8 @@ use crate::output::{Failure, Output, OutputFile, Unit, bytes, seconds};
 use clap::ValueEnum;
 use oboro_client::{Answered, Answers, EncryptedCounter, Level, LevelTrace};
 use oboro_mining::{
-    AprioriOptions, Dataset, Format, ItemsetsDocument, MinSupport, Transactions, apriori, eclat,
-    read_path,
+    AprioriOptions, Dataset, Format, ItemsetsDocument, MinSupport, Names, Transactions, apriori,
+    eclat, read_path,
 };
 use serde_json::json;
 use std::fmt::Write;
@@ -262,7 +262,7 @@ fn text(document: &ItemsetsDocument, elapsed: Duration, plaintext: Option<Durati
         );
     }
     for itemset in longest.iter().take(SHOWN) {
-        let _ = writeln!(text, "{:>7}  {}", itemset.support, itemset.items.join(" "));
+        let _ = writeln!(text, "{:>7}  {}", itemset.support, Names(&itemset.items));
     }
     text
 }

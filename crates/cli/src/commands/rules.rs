@@ -5,7 +5,7 @@ use crate::arguments::read;
 use crate::commands::mine::beyond;
 use crate::output::Output;
 use oboro_mining::{
-    FrequentItemsets, ItemsetsDocument, Metric, NamedRule, RuleOptions, association_rules,
+    FrequentItemsets, ItemsetsDocument, Metric, NamedRule, Names, RuleOptions, association_rules,
 };
 use serde_json::json;
 use std::fmt::Write;
@@ -85,8 +85,8 @@ fn text(itemsets: &FrequentItemsets, rules: &[NamedRule], arguments: &Arguments)
             m.leverage,
             m.conviction,
             m.zhangs_metric,
-            rule.antecedents.join(" "),
-            rule.consequents.join(" ")
+            Names(&rule.antecedents),
+            Names(&rule.consequents)
         );
     }
     text

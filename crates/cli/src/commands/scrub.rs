@@ -5,6 +5,7 @@ use crate::arguments::ServerArguments;
 use crate::output::{Bar, Failure, Output, Unit, bytes};
 use bytesize::ByteSize;
 use oboro_client::Scrubbing;
+use oboro_mining::escaped;
 use oboro_store::{Damage, Directories, Pace, Scrub, Scrubbed};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -130,11 +131,11 @@ fn text(scrubbed: &Scrubbed, damaged: &[Damage]) -> String {
     let mut text = String::new();
     for damage in damaged {
         let name = damage.name.as_deref().unwrap_or("the store");
-        let _ = write!(text, "{name}: {}", damage.problem);
-        let _ = match &damage.path {
-            Some(path) => writeln!(text, " ({})", path.display()),
-            None => writeln!(text),
-        };
+        let mut line = format!("{name}: {}", damage.problem);
+        if let Some(path) = &damage.path {
+            let _ = write!(line, " ({})", path.display());
+        }
+        let _ = writeln!(text, "{}", escaped(&line));
     }
     let listed = damaged.len() as u64;
     if scrubbed.damaged > listed {

@@ -142,7 +142,7 @@ fn a_missing_subset_is_named() {
     let error = association_rules(&itemsets, &names, RuleOptions::default()).unwrap_err();
     let text = error.to_string();
     assert!(
-        text.contains(r#"["milk", "tea"] is among them, but its subset ["milk"] is not"#),
+        text.contains("{milk, tea} is among them, but its subset {milk} is not"),
         "{text}"
     );
 }

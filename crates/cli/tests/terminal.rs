@@ -1,0 +1,69 @@
+//! What is printed for people: itemsets show where names begin and end, and no name steers the terminal.
+
+mod common;
+
+use common::{Home, Server, says};
+use serde_json::{Value, json};
+use std::fs;
+
+/// An owner with `rows.csv`, uploaded, and `found.json`, mined; its server.
+fn mined(rows: &str) -> (Home, Home, Server) {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.write("rows.csv", rows);
+    owner.json("encrypt rows.csv --format csv-basket");
+    owner.json("upload rows.oboro");
+    owner.json(&format!("{MINE} --out found.json"));
+    (owner, operator, server)
+}
+
+const MINE: &str = "mine rows.oboro --min-support 1";
+
+#[test]
+fn itemsets_show_where_names_begin_and_end() {
+    let (owner, _operator, _server) = mined("Käse,\"Milch, 3,5%\",Butter\nKäse,Butter\n");
+    let text = owner.done(MINE);
+    says(&text, &["      1  {Butter, Käse, \"Milch, 3,5%\"}\n"]);
+    says(&text, &["      2  {Butter, Käse}\n"]);
+    let rules = owner.done("rules found.json");
+    says(&rules, &["  {Käse, \"Milch, 3,5%\"} => {Butter}\n"]);
+    // For programs names are as they were.
+    let rules = owner.json("rules found.json");
+    let sides = |rule: &Value| (rule["antecedents"].clone(), rule["consequents"].clone());
+    let sought = (json!(["Käse", "Milch, 3,5%"]), json!(["Butter"]));
+    let mut rules = rules["rules"].as_array().unwrap().iter();
+    assert!(rules.any(|it| sides(it) == sought));
+}
+
+#[test]
+fn names_do_not_steer_the_terminal() {
+    const NAME: &str = "\u{1b}[31mred\u{9b}2J\u{202e}";
+    const SHOWN: &str = r"\u{1b}[31mred\u{9b}2J\u{202e}";
+    let (owner, _operator, _server) = mined(&format!("{NAME},tea\n{NAME}\n"));
+    let rules = "rules found.json --min 0";
+    for line in [MINE, rules] {
+        let text = owner.done(line);
+        says(&text, &[&format!("{{\"{SHOWN}\"")]);
+        let raw = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
+        assert!(!text.contains(raw), "{text:?}");
+    }
+    let found = owner.json(rules);
+    let mut rules = found["rules"].as_array().unwrap().iter();
+    assert!(rules.any(|it| it["antecedents"] == json!([NAME])));
+
+    // Of the environment, which help would show.
+    owner.set("OBORO_SERVER", NAME);
+    assert!(!owner.done("mine --help").contains('\u{9b}'));
+    owner.unset("OBORO_SERVER");
+
+    // Of files, in failures, in wrong usage and in results.
+    let message = owner.refused(&format!("encrypt {NAME}.dat"));
+    says(&message, &[&format!("{SHOWN}.dat")]);
+    let message = owner.misused(&format!("encrypt rows.csv {NAME}"));
+    says(&message, &[&format!("unexpected argument found: '{SHOWN}'")]);
+    fs::rename(owner.path("rows.csv"), owner.path(&format!("{NAME}.csv"))).unwrap();
+    let text = owner.done(&format!("encrypt {NAME}.csv --format csv-basket"));
+    says(&text, &[&format!(" in {SHOWN}.oboro: ")]);
+    assert!(owner.path(&format!("{NAME}.oboro")).exists());
+}

@@ -1,0 +1,95 @@
+//! Text for people that contains names from data, files or a peer: nothing in a name steers a terminal, ends
+//! a line or passes for what stands around it.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// Control characters, line separators, and what has the text around it read in another direction.
+fn is_unsafe(c: char) -> bool {
+    let of_direction = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') || of_direction
+}
+
+/// `text` on one line, its unsafe characters written as Rust writes them: `\n`, `\u{1b}`.
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unsafe) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match is_unsafe(c) {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown.into()
+}
+
+/// The same for text of several lines, which stay apart.
+pub fn escaped_lines(text: &str) -> String {
+    text.split('\n').map(escaped).collect::<Vec<_>>().join("\n")
+}
+
+/// The names of an itemset, as in `{Käse, "Milch, 3,5%"}`: those that could be taken for several, for something
+/// else or for nothing are quoted, with `\` before quotes and backslashes.
+#[derive(Clone, Copy, Debug)]
+pub struct Names<'a>(pub &'a [String]);
+
+impl fmt::Display for Names<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("{")?;
+        for (position, name) in self.0.iter().enumerate() {
+            let separator = if position == 0 { "" } else { ", " };
+            match is_plain(name) {
+                true => write!(f, "{separator}{name}")?,
+                false => {
+                    let name = name.replace('\\', r"\\").replace('"', "\\\"");
+                    write!(f, "{separator}\"{}\"", escaped(&name))?;
+                }
+            }
+        }
+        f.write_str("}")
+    }
+}
+
+fn is_plain(name: &str) -> bool {
+    !name.is_empty()
+        && name.trim() == name
+        && !name.contains(|c| is_unsafe(c) || matches!(c, ',' | '"' | '{' | '}'))
+        && !name.contains("=>")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_steers_a_terminal() {
+        assert_eq!(escaped("\x1b[31mred\r\n"), r"\u{1b}[31mred\r\n");
+        assert_eq!(escaped("\x7f\u{9b}2J"), r"\u{7f}\u{9b}2J");
+        assert_eq!(
+            escaped("a\u{202e}b\u{2066}c\u{2029}\u{61c}\u{200e}\u{200f}"),
+            r"a\u{202e}b\u{2066}c\u{2029}\u{61c}\u{200e}\u{200f}"
+        );
+        let harmless = "Käse 奶酪 \u{200d} גבינה";
+        assert!(matches!(escaped(harmless), Cow::Borrowed(shown) if shown == harmless));
+        assert_eq!(escaped_lines("a\nb\tc\n"), "a\nb\\tc\n");
+    }
+
+    #[test]
+    fn itemsets_show_where_names_begin_and_end() {
+        let shown = |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+            Names(&names).to_string()
+        };
+        assert_eq!(shown(&[]), "{}");
+        assert_eq!(shown(&["Käse", "Milch, 3,5%"]), r#"{Käse, "Milch, 3,5%"}"#);
+        assert_eq!(shown(&["rye bread", "1"]), "{rye bread, 1}");
+        assert_eq!(shown(&["", " a", "b "]), r#"{"", " a", "b "}"#);
+        assert_eq!(shown(&["{", "}", "a => b"]), r#"{"{", "}", "a => b"}"#);
+        assert_eq!(shown(&[r#"12" pan"#]), r#"{"12\" pan"}"#);
+        // Only between quotes is a backslash an escape.
+        assert_eq!(shown(&[r"C:\new", "C:\new"]), r#"{C:\new, "C:\new"}"#);
+        assert_eq!(shown(&["\\,\x1b[31m"]), r#"{"\\,\u{1b}[31m"}"#);
+    }
+}
