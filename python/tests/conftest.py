@@ -19,6 +19,10 @@ import pytest
 import oboro
 from oboro._progress import Progress
 
+# A shell starts what runs in its background with interrupts ignored. Tests take them, and so do
+# the programs that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def oboro_command() -> str:
     command = os.environ.get("OBORO_BIN")

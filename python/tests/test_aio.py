@@ -41,7 +41,6 @@ def test_what_is_awaited_is_what_is_returned(encrypt: Encrypt) -> None:
         assert_frame_equal(found, apriori(frame, min_support=0.2))
 
 
-@pytest.mark.timeout(60)
 def test_a_cancelled_call_is_ended_and_the_next_succeeds(
     encrypt: Encrypt, serving: Serving, under_way: threading.Event
 ) -> None:

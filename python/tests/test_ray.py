@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import pytest
 
 pytest.importorskip("ray")
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(200)]
+pytestmark = pytest.mark.ray
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]

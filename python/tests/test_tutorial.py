@@ -11,7 +11,6 @@ from nbclient import NotebookClient
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.ipynb"
 
 
-@pytest.mark.timeout(300)
 # What Jupyter's own packages warn of is not ours to mend.
 @pytest.mark.filterwarnings("default")
 def test_the_tutorial_runs_and_draws_its_rules() -> None:

@@ -139,7 +139,16 @@ impl Home {
 
     /// The one place where processes begin.
     fn spawn(&self, mut command: Command) -> Process {
-        for name in ["OBORO_KEY", "OBORO_SERVER", "OBORO_PASSPHRASE", "OBORO_LOG"] {
+        // What the caller's surroundings must not decide.
+        for name in [
+            "CLICOLOR_FORCE",
+            "COLUMNS",
+            "OBORO_KEY",
+            "OBORO_LOG",
+            "OBORO_PASSPHRASE",
+            "OBORO_PYTHON",
+            "OBORO_SERVER",
+        ] {
             command.env_remove(name);
         }
         let mut child = command
