@@ -163,6 +163,39 @@ fn dependencies_between_our_crates_point_downward() {
     }
 }
 
+/// A feature that only one of them has would compile everything above that crate twice.
+#[test]
+fn the_command_and_the_python_package_share_a_build() {
+    let features = |package| -> BTreeMap<String, BTreeSet<String>> {
+        let tree = cargo(&[
+            "tree",
+            "--offline",
+            "--locked",
+            "--edges=normal,build",
+            "--prefix=none",
+            "--format={p}|{f}",
+            "--package",
+            package,
+        ]);
+        let mut features = BTreeMap::<_, BTreeSet<_>>::new();
+        for line in tree.lines() {
+            let (package, enabled) = line.split_once('|').expect("as in --format");
+            let enabled = enabled.trim_end_matches(" (*)").to_owned();
+            features
+                .entry(package.to_owned())
+                .or_default()
+                .insert(enabled);
+        }
+        features
+    };
+    let command = features("oboro");
+    for (package, enabled) in features("oboro-python") {
+        if let Some(others) = command.get(&package) {
+            assert_eq!(&enabled, others, "{package}");
+        }
+    }
+}
+
 #[test]
 fn everything_shipped_has_a_permissive_licence() {
     let graph = Graph::of_workspace();

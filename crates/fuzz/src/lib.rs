@@ -100,7 +100,11 @@ mod tests {
         let targets = TARGETS.map(|(name, _)| name);
         assert_eq!(names("corpus"), targets);
         assert_eq!(names("fuzz_targets"), targets);
+        let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/Cargo.toml");
+        let manifest = fs::read_to_string(manifest).unwrap();
         for name in targets {
+            let path = format!("path = \"fuzz_targets/{name}.rs\"");
+            assert!(manifest.contains(&path), "fuzz/Cargo.toml lacks {name}");
             let program = files("fuzz_targets")
                 .into_iter()
                 .find(|path| path.file_stem().unwrap() == name)
