@@ -3,32 +3,26 @@
 # there, names what is missing, and keeps the Python checks in a virtual environment.
 
 .DEFAULT_GOAL := help
+# Options of the bench that is run.
+BENCH =
 # Where make bench-mining and make bench-genome look for data sets.
 BENCH_DATA ?= ../shared/data
 # What Oboro and its peers compute with in make bench-genome, make bench-support and make bench-table6.
 BENCH_THREADS ?= 2
-# Options of make bench-alloc that alloc.py and programs.py in fcmalloc/bench both know.
-ALLOC_BENCH ?=
-# Seconds that make fuzz gives each target, or the only one to run.
-FUZZ_SECONDS ?= 5
-FUZZ_TARGET ?=
-# Options of bench/genome.py.
-GENOME_BENCH ?=
-# Options of bench/package.py.
-PYTHON_BENCH ?=
-# Options of pytest in make test-python.
-PYTEST ?=
-# Options of bench/scaling.py.
-RAY_BENCH ?=
-# Options of oboro bench numa.
-NUMA_BENCH ?=
-# Options of oboro bench ssd, and where its figures go.
-SSD_BENCH ?=
+# Where the figures of make bench-ssd go.
 SSD_FIGURES ?= $(or $(CARGO_TARGET_DIR),target)/bench-ssd
 # Of the needed memory, what make bench-ssd-budgets gives a server; the summary is about the last.
 SSD_BUDGETS ?= 12.5% 37.5% 50% 62.5% 75% 87.5% 100% 125% 25%
+# Seconds that make fuzz gives each target, or the only one to run.
+FUZZ_SECONDS = 60
+FUZZ_TARGET =
+# Options of pytest in make test-python and make test-ray.
+PYTEST =
+# The only step of make nightly to run; FORCE=1 also runs steps that have passed on this tree.
+STEP =
+FORCE =
 
-.PHONY: help demo demo-genome docs bench-alloc bench-engine bench-genome bench-mining bench-numa bench-python bench-ray bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-rust test-alloc test-python test-ray test-numa test-s3 fuzz lint lint-rust lint-python lint-shell lint-c fmt build clean
+.PHONY: help demo demo-genome docs bench-smoke bench-full bench-alloc bench-engine bench-genome bench-mining bench-numa bench-python bench-ray bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-rust test-alloc test-alloc-long test-faults test-numa test-package test-python test-ray test-s3 fuzz nightly lint lint-rust lint-python lint-shell lint-c fmt build clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -50,7 +44,7 @@ S3_SERVER := scripts/s3-server.sh
 DOCS ?= $(or $(CARGO_TARGET_DIR),target)/docs
 # Runs a program of the package's environment.
 IN_VENV_PYTHON := VIRTUAL_ENV="$(CURDIR)/.venv-python" PATH="$(CURDIR)/.venv-python/bin:$$PATH"
-OBORO := $(or $(CARGO_TARGET_DIR),target)/release/oboro
+OBORO := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release/oboro
 
 # What git tracks or would track, so that build outputs are never checked.
 files = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- $(1) 2>/dev/null))
@@ -73,74 +67,82 @@ demo: build ## Encrypt, upload and mine between two processes, and compare with 
 demo-genome: build ## Search a panel of genomes between two processes, and compare with plaintext
 	OBORO="$(OBORO)" scripts/demo-genome.sh
 
-bench-alloc: | toolchain-alloc ## Compare fcmalloc with other allocators; ALLOC_BENCH=--quick for a smoke run
-	$(MAKE) -C fcmalloc
-	$(MAKE) -C fcmalloc/bench
-	$(PYTHON) fcmalloc/bench/alloc.py --build fcmalloc/build --table fcmalloc/build/bench/table.md $(ALLOC_BENCH)
-	$(PYTHON) fcmalloc/bench/programs.py --build fcmalloc/build $(ALLOC_BENCH)
+# Each bench prints one JSON object a line and nothing else on standard output; BENCH gives it options.
+bench-smoke: ## Run each bench that needs nothing built besides, in seconds, and check what it prints
+	$(PYTHON) scripts/benches.py smoke
+
+bench-full: ## Run every bench, those that take long with --quick, and check what it prints
+	$(PYTHON) scripts/benches.py full
+
+bench-alloc: | toolchain-alloc ## Compare fcmalloc with other allocators; BENCH=--quick for minutes
+	$(MAKE) -C fcmalloc >&2
+	$(MAKE) -C fcmalloc/bench >&2
+	$(PYTHON) fcmalloc/bench/alloc.py --build fcmalloc/build --table fcmalloc/build/bench/table.md $(BENCH)
+	$(PYTHON) fcmalloc/bench/programs.py --build fcmalloc/build $(BENCH)
 
 bench-mining: build ## Mine real data sets end to end and print times and sizes
-	$(PYTHON) bench/mining.py --oboro "$(OBORO)" --data "$(BENCH_DATA)"
+	$(PYTHON) bench/mining.py --oboro "$(OBORO)" --data "$(BENCH_DATA)" $(BENCH)
 
-bench-numa: build | toolchain-numa ## The NUMA paper's tables, and a model; NUMA_BENCH=--quick for a smoke run
-	$(MAKE) -C fcmalloc/bench fhe
-	"$(OBORO)" bench numa --json --library fcmalloc/build/bench/cargo/release/fhe-support $(NUMA_BENCH) \
+bench-numa: build | toolchain-numa ## The NUMA paper's tables, and a model; BENCH=--quick for a minute
+	$(MAKE) -C fcmalloc/bench fhe >&2
+	"$(OBORO)" bench numa --json --library fcmalloc/build/bench/cargo/release/fhe-support $(BENCH) \
 	    | $(PYTHON) bench/numa_model.py
 
+# The package oboro has no such bench: it is named so that features, and with them builds, are those of the command.
 bench-engine: | toolchain-build ## Time the engine alone, and reading the same residues
-	cargo bench --quiet --locked -p oboro-engine --bench engine
+	cargo bench --quiet --locked -p oboro -p oboro-engine --bench engine -- $(BENCH)
 
-bench-ray: build .venv-python/ray-installed | toolchain-python ## Count on one and on two nodes of one core each; RAY_BENCH=--quick for minutes
-	$(IN_VENV_PYTHON) maturin develop --quiet --locked --release
-	.venv-python/bin/python bench/scaling.py --oboro "$(OBORO)" $(RAY_BENCH)
+bench-ray: build python-develop .venv-python/ray-installed ## Count on one and on two nodes of one core each; BENCH=--quick for minutes
+	.venv-python/bin/python bench/scaling.py --oboro "$(OBORO)" $(BENCH)
 
 bench-ring: | toolchain-build ## Time the transform and the vector kernels
-	cargo bench --quiet --locked -p oboro-ring --bench ring
+	cargo bench --quiet --locked -p oboro-ring --bench ring -- $(BENCH)
 
 bench-tasks: | toolchain-build ## Time the scheduler, and show what its orders are worth
-	cargo bench --quiet --locked -p oboro-tasks --bench tasks
+	cargo bench --quiet --locked -p oboro -p oboro-tasks --bench tasks -- $(BENCH)
 
-bench-genome: build .venv-bench/installed ## Search genomes privately, also on SEAL; GENOME_BENCH=--quick for a minute
+bench-genome: build .venv-bench/installed ## Search genomes privately, also on SEAL; BENCH=--quick for a minute
 	.venv-bench/bin/python bench/genome.py --oboro "$(OBORO)" --data "$(BENCH_DATA)" \
-	    --threads $(BENCH_THREADS) $(GENOME_BENCH)
+	    --threads $(BENCH_THREADS) $(BENCH)
 
-bench-ssd: build .venv-bench/installed ## Data larger than memory, swapped and streamed; SSD_BENCH=--quick for minutes
-	"$(OBORO)" bench ssd --json $(SSD_BENCH) | .venv-bench/bin/python bench/ssd_plots.py --out "$(SSD_FIGURES)"
+bench-ssd: build .venv-bench/installed ## Data larger than memory, swapped and streamed; BENCH=--quick for minutes
+	"$(OBORO)" bench ssd --json $(BENCH) | .venv-bench/bin/python bench/ssd_plots.py --out "$(SSD_FIGURES)"
 
 bench-ssd-budgets: build .venv-bench/installed ## What more memory is worth to a server that streams
-	"$(OBORO)" bench ssd --json --mode streaming $(SSD_BUDGETS:%=--limit %) $(SSD_BENCH) \
+	"$(OBORO)" bench ssd --json --mode streaming $(SSD_BUDGETS:%=--limit %) $(BENCH) \
 	    | .venv-bench/bin/python bench/ssd_plots.py --out "$(SSD_FIGURES)/budgets"
 
-bench-python: .venv-python/installed | toolchain-python ## Mine a frame with the Python package, and with mlxtend
-	$(IN_VENV_PYTHON) maturin develop --quiet --locked --release
-	.venv-python/bin/python bench/package.py --threads $(BENCH_THREADS) $(PYTHON_BENCH)
+bench-python: python-develop ## Mine a frame with the Python package, and with mlxtend
+	.venv-python/bin/python bench/package.py --threads $(BENCH_THREADS) $(BENCH)
 
 bench-support: build .venv-bench/installed ## Count all pairs in large data, on ciphertext and by other means
-	.venv-bench/bin/python bench/support.py --oboro "$(OBORO)" --threads $(BENCH_THREADS)
+	.venv-bench/bin/python bench/support.py --oboro "$(OBORO)" --threads $(BENCH_THREADS) $(BENCH)
 
 bench-table6: build .venv-bench/installed ## Table 6 of the FCMalloc paper: phases and memory, by library
-	.venv-bench/bin/python bench/table6.py --oboro "$(OBORO)" --threads $(BENCH_THREADS)
+	.venv-bench/bin/python bench/table6.py --oboro "$(OBORO)" --threads $(BENCH_THREADS) $(BENCH)
 
-test: test-rust test-alloc test-python ## Run every test; needs no network once dependencies are fetched
+test: test-rust test-alloc test-python ## Run every test that needs nothing but this repository's tools
 
-test-rust: | toolchain-test ## Run the tests of the Rust crates
+test-rust: | toolchain-test ## Run the tests of the Rust crates, and the decoders on the seeds of fuzz/corpus
 	cargo test --workspace --locked
 
-test-alloc: | toolchain-test ## Run the tests of fcmalloc
+test-alloc: | toolchain-test ## Run the short tests of fcmalloc
 	$(MAKE) --directory fcmalloc check
 
-test-python: python-develop ## Run the tests of the Python package; PYTEST=-k=keys for some of them
-	cargo build --quiet --locked -p oboro
-	OBORO_BIN="$(DEBUG_OBORO)" .venv-python/bin/pytest -m "not ray" $(PYTEST)
+test-alloc-long: | toolchain-test ## Run all tests of fcmalloc: sanitizers, valgrind, the model, four nodes
+	$(MAKE) --directory fcmalloc check-long
 
-test-ray: python-develop .venv-python/ray-installed ## Run the tests about Ray, on clusters of this machine
-	cargo build --locked -p oboro
+test-python: build python-develop ## Run the tests of the Python package and of scripts/; PYTEST=-k=keys for some
+	OBORO_BIN="$(OBORO)" .venv-python/bin/pytest -m "not ray" $(PYTEST)
+
+test-ray: build python-develop .venv-python/ray-installed ## Run the tests about Ray, on clusters of this machine
 	# Ray leaves files and sockets open.
-	.venv-python/bin/pytest -W default -m ray python/tests/test_ray.py $(PYTEST)
+	OBORO_BIN="$(OBORO)" .venv-python/bin/pytest -W default -m ray python/tests/test_ray.py $(PYTEST)
 
+# The same profile as the command, whose build it shares.
 .PHONY: python-develop
 python-develop: .venv-python/installed | toolchain-python
-	$(IN_VENV_PYTHON) maturin develop --quiet --locked
+	$(IN_VENV_PYTHON) maturin develop --quiet --locked --release
 
 docs: python-develop ## Make the documentation site in target/docs; its notebook runs meanwhile
 	.venv-python/bin/sphinx-build -W --keep-going --quiet --builder html docs "$(DOCS)"
@@ -162,15 +164,25 @@ on-four-nodes:
 # scripts/s3-server.sh prints the path of the server. It ends with 77 where there is none.
 test-s3: | toolchain-test ## Run the tests about object storage against an S3 server
 	@if server=$$($(S3_SERVER)); then \
-	    OBORO_S3_SERVER="$$server" cargo test --locked -p oboro --test objects; \
+	    OBORO_S3_SERVER="$$server" cargo test --workspace --locked --test objects; \
 	else [ $$? -eq 77 ]; fi
 
-fuzz: $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION) | toolchain-fuzz ## Give every decoder made-up bytes for a few seconds
+test-faults: | toolchain-test ## Run the tests of the Rust crates with every fault, not a sample
+	OBORO_FAULTS=all cargo test --workspace --locked
+
+test-package: | toolchain-python ## Install command and package as README.md says, and run its commands
+	scripts/package.sh
+
+nightly: ## Run what takes too long for .ci/run, into docs/verification.md; STEP=fuzz for one
+	@$(PYTHON) scripts/nightly.py $(STEP) $(if $(FORCE),--force) \
+	    --settings "$(filter-out STEP=% FORCE=%,$(MAKEOVERRIDES))"
+
+fuzz: $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION) | toolchain-fuzz ## Give every decoder made-up bytes for a minute
 	CARGO_FUZZ="$(CURDIR)/$(CARGO_FUZZ)" FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz.sh $(FUZZ_TARGET)
 
 lint: lint-rust lint-python lint-shell lint-c ## Check format, lints, documentation and types
 
-lint-rust: | toolchain-lint
+lint-rust: | toolchain-lint ## Check format, Clippy and documentation of the crates
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo fmt --manifest-path fcmalloc/bench/fhe/Cargo.toml --check
@@ -178,7 +190,7 @@ lint-rust: | toolchain-lint
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked
 
-lint-python: $(if $(PYTHON_FILES),.venv/installed .venv-python/installed) | toolchain-lint
+lint-python: $(if $(PYTHON_FILES),.venv/installed .venv-python/installed) | toolchain-lint ## Check format, ruff and types of the Python files
 ifeq ($(PYTHON_FILES),)
 	@echo "no Python files to check"
 else
@@ -187,14 +199,10 @@ else
 	.venv/bin/mypy --strict --python-executable .venv-python/bin/python $(PYTHON_FILES)
 endif
 
-lint-shell:
-ifeq ($(and $(SHELL_FILES),$(shell sh -c "command -v shellcheck")),)
-	@echo "shellcheck is not installed: shell scripts are not checked"
-else
-	shellcheck $(SHELL_FILES)
-endif
+lint-shell: .venv/installed ## Check the shell scripts
+	.venv/bin/shellcheck $(SHELL_FILES)
 
-lint-c: .venv/installed
+lint-c: .venv/installed ## Check format and clang-tidy of fcmalloc
 	$(MAKE) --directory fcmalloc lint $(C_TOOLS)
 
 fmt: .venv/installed | toolchain-lint ## Format the sources

@@ -80,7 +80,7 @@ def modelled(
     reading = machine.reading_seconds(traffic)
     computing = machine.computing_seconds(traffic, line["multiply_adds"])
     return {
-        "model": "numa",
+        "bench": "numa model placement",
         "placement": placement,
         "near_share": sum(row[node] for node, row in enumerate(traffic)) / sum(map(sum, traffic)),
         "reading_seconds": reading,
@@ -113,7 +113,7 @@ def summary(found: list[dict[str, Any]], machine: Machine) -> dict[str, Any]:
         return over_transaction({line["placement"]: line[field] for line in found})
 
     return {
-        "model": "numa",
+        "bench": "numa model",
         "label": "a model: bytes counted by the engine times distances, not a measurement",
         "distances": machine.distances,
         "bytes_per_second": machine.bytes_per_second,

@@ -143,6 +143,7 @@ def main() -> None:
     projection = project(one, two)
     print(json.dumps(projection))
     summary = {
+        "bench": "ray",
         "verified": all(found["verified"] for found in measured.values()),
         "speedup_two_nodes": one["server_seconds"] / two["server_seconds"],
         # The same transactions for each node: 1 would be perfect.

@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 
 import pytest
 
+from conftest import oboro_command
+
 pytest.importorskip("ray")
 pytestmark = pytest.mark.ray
 
 T = TypeVar("T")
-ROOT = Path(__file__).parents[2]
-OBORO = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "oboro"
 MINE = "mine rows.oboro --min-support 1% --max-len 3 --verify rows.dat --answers moments"
 # So that every mining asks anew.
 SERVE = ["--moment-cache", "0", "--json"]
@@ -52,7 +52,7 @@ class Owner:
     def start(self, line: str) -> subprocess.Popen[str]:
         """Starts `oboro` with these arguments."""
         return subprocess.Popen(
-            [OBORO, *line.split(), "--json"],
+            [oboro_command(), *line.split(), "--json"],
             cwd=self.home,
             text=True,
             stdout=subprocess.PIPE,

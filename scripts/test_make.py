@@ -1,0 +1,67 @@
+"""Targets, their documentation and the lists that name them belong together."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import benches
+import nightly
+
+ROOT = Path(__file__).resolve().parents[1]
+MAKEFILE = (ROOT / "Makefile").read_text()
+DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "fcmalloc" / "README.md"]
+PUBLIC = set(re.findall(r"^\.PHONY: (help .*)", MAKEFILE, re.MULTILINE)[0].split())
+
+
+def named(document: Path) -> set[str]:
+    """The targets that a document names, in code or at the beginning of a line of it."""
+    return set(re.findall(r"(?:^|`)make ([a-z][a-z0-9-]*)", document.read_text(), re.MULTILINE))
+
+
+def test_help_lists_every_public_target() -> None:
+    listed = re.findall(r"^([a-z0-9-]+):.*## ", MAKEFILE, re.MULTILINE)
+    assert sorted(listed) == sorted(PUBLIC)
+
+
+def test_every_public_target_is_documented() -> None:
+    for_whom = named(ROOT / "CONTRIBUTING.md") | named(ROOT / "docs" / "performance.md")
+    assert PUBLIC - {"help"} <= for_whom
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_documents_name_targets_that_exist(document: Path) -> None:
+    assert named(document) <= PUBLIC
+
+
+def test_every_bench_is_checked() -> None:
+    runners = {"bench-smoke", "bench-full"}
+    assert set(benches.BENCHES) == {name for name in PUBLIC if name.startswith("bench-")} - runners
+
+
+def test_every_nightly_step_is_a_target_and_documented() -> None:
+    assert all(step.command[0] == "make" and step.command[1] in PUBLIC for step in nightly.STEPS)
+    contributing = (ROOT / "CONTRIBUTING.md").read_text()
+    assert all(f"| `{step.name}` |" in contributing for step in nightly.STEPS)
+
+
+SUMMARY = json.dumps({"bench": "ring", "verified": True})
+
+
+@pytest.mark.parametrize(
+    ("printed", "wrong"),
+    [
+        (f'{{"case": 1}}\n{SUMMARY}\n', None),
+        ("", "did not print the summary 'ring' last"),
+        (f'{SUMMARY}\n{{"case": 1}}\n', "did not print the summary 'ring' last"),
+        (f"building\n{SUMMARY}\n", "no JSON: 'building'"),
+        (f"3\n{SUMMARY}\n", "no object: '3'"),
+        ('{"bench": "ring", "verified": false}\n', "wrong about a result"),
+    ],
+)
+def test_what_a_bench_prints_is_checked(printed: str, wrong: str | None) -> None:
+    found = benches.problem(printed, "ring")
+    assert found is None if wrong is None else found is not None and wrong in found
