@@ -181,7 +181,9 @@ def load_panel(
     region: str | None,
     skip_duplicates: bool,
     replace: bool,
-) -> None: ...
+) -> tuple[int, int]:
+    """Lines that were left out because they are outside the region, and as duplicates."""
+
 def load_reference(
     server: Server,
     name: str,

@@ -6,6 +6,7 @@ import json
 import secrets
 import weakref
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -18,7 +19,7 @@ from oboro._oboro import Interrupt, Keys
 from oboro._progress import bar
 from oboro._results import frame, least_count
 from oboro.errors import DamagedError, InputError
-from oboro.genome import Panel, Reference
+from oboro.genome import LeftOut, Panel, Reference
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -227,11 +228,14 @@ class LocalServer(Server):
             skip_duplicates: where a VCF file has a position twice, keep the first line.
             replace: take the place of the panel that has the name.
 
+        Returns:
+            The panel; its ``left_out`` counts the lines of the file that it does not have.
+
         Raises:
             InputError: a file that cannot be used, with the line; a name that is taken.
             StorageError: no room for it.
         """
-        _oboro.load_panel(
+        left_out = _oboro.load_panel(
             self._native,
             name,
             path,
@@ -239,7 +243,7 @@ class LocalServer(Server):
             skip_duplicates=skip_duplicates,
             replace=replace,
         )
-        return self.panel(name)
+        return replaced(self.panel(name), left_out=LeftOut(*left_out))
 
     def load_reference(
         self, name: str, path: str | PathLike[str], *, replace: bool = False

@@ -44,6 +44,16 @@ class Found:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """Lines of a VCF file that are not in the panel that was loaded from it."""
+
+    outside_region: int
+    """Lines that are not in the region."""
+    duplicates: int
+    """Lines that repeat the position of the line before."""
+
+
+@dataclass(frozen=True)
 class Panel:
     """Aligned haplotypes on a server: see `Server.panel`."""
 
@@ -54,6 +64,8 @@ class Panel:
     largest_allele: int | None
     """The largest number of an allele; None where the symbols are bases."""
     stored_bytes: int
+    left_out: LeftOut | None = None
+    """What of its file it lacks, where it was just loaded from one."""
 
     def query(
         self,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import oboro
+from oboro.genome import LeftOut
 
 SITES = 12
 FIRST = 1000
@@ -97,6 +98,21 @@ def test_a_pattern_is_found_on_either_strand(server: oboro.LocalServer) -> None:
     assert reference.find(REFERENCE[7:19].translate(COMPLEMENT)[::-1])
     assert not reference.find("GGGGGGGGGGGG")
     assert reference.find("?" + REFERENCE[8:19], progress=False)
+
+
+def test_a_panel_says_what_its_file_has_and_it_has_not(
+    tmp_path: Path, haplotypes: np.ndarray[tuple[int, int], np.dtype[np.int64]]
+) -> None:
+    file = vcf(tmp_path / "people.vcf", haplotypes)
+    lines = file.read_text().splitlines(keepends=True)
+    lines.insert(len(lines) - 1, lines[-2])
+    file.write_text("".join(lines))
+    with oboro.local() as server:
+        panel = server.load_panel(
+            "people", file, region=f"20:{FIRST + 4}-{FIRST + SITES}", skip_duplicates=True
+        )
+        assert panel.left_out == LeftOut(outside_region=4, duplicates=1)
+        assert server.panel("people").left_out is None
 
 
 def test_what_cannot_be_asked_is_said(server: oboro.LocalServer, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ use oboro_protocol::v1::genome_server::{Genome, GenomeServer};
 use oboro_protocol::v1::search_reply::Reply;
 use oboro_protocol::v1::search_request::Request as Asked;
 use oboro_protocol::{PROTOCOL, PROTOCOL_KEY, nonce, v1};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -243,6 +243,42 @@ fn a_place_among_decoys_has_its_own_answer() {
     says(&message, &["no site 7:501", "choose another"]);
     // Debugging shows places, of which one is the true one, and nothing else does.
     assert!(!server.log().contains("position"));
+}
+
+#[test]
+fn what_a_file_has_and_its_panel_has_not_is_told() {
+    let scene = Scene::new();
+    let text = String::from_utf8(scene.operator.read("panel.vcf")).unwrap();
+    // The fifth site twice, and the first behind all others.
+    let mut lines: Vec<&str> = text.lines().collect();
+    let sites = lines.len() - SITES;
+    lines.insert(sites + 5, lines[sites + 4]);
+    let first = lines.remove(sites);
+    lines.push(first);
+    scene.operator.write("again.vcf", lines.join("\n") + "\n");
+    let load = "genome load --data data --replace --panel small";
+    let everything = scene.operator.json(&format!("{load} panel.vcf"));
+    assert_eq!(
+        everything["left_out"],
+        json!({ "outside_region": 0, "duplicates": 0 })
+    );
+    let part = format!("{load} again.vcf --region 7:100-600 --skip-duplicates");
+    let message = scene.operator.refused(&part);
+    says(
+        &message,
+        &["7:100 follows one at position 600", "bcftools sort"],
+    );
+    let part = part.replace("7:100-", "7:200-");
+    let loaded = scene.operator.json(&part);
+    assert_eq!(loaded["sites"], 5);
+    assert_eq!(
+        loaded["left_out"],
+        json!({ "outside_region": SITES - 5, "duplicates": 1 })
+    );
+    says(
+        &scene.operator.done(&part),
+        &["lines left out: 19 outside the region, 1 repeating a position"],
+    );
 }
 
 #[test]

@@ -62,6 +62,24 @@ pub enum Duplicates {
     Skip,
 }
 
+/// Sites of a file that did not become a part of the panel, as was asked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Lines of a VCF file that are not in the region.
+    pub outside_region: u64,
+    /// Lines of a VCF file that repeat the position of the line before.
+    pub duplicates: u64,
+}
+
+/// A panel that was loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported {
+    /// What a listing says about it.
+    pub info: Info,
+    /// What it lacks of the file.
+    pub left_out: LeftOut,
+}
+
 /// What of a file becomes a panel, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PanelOptions {
@@ -93,17 +111,23 @@ pub fn import_panel(
     name: &str,
     file: &Path,
     options: &PanelOptions,
-) -> Result<Info, GenomeError> {
+) -> Result<Imported, GenomeError> {
     let loading = collections.begin(Kind::Panel, name, options.existing)?;
     let mut lines = Lines::open(file)?;
-    match lines.format()? {
+    let left_out = match lines.format()? {
         Format::Vcf => vcf::read_panel(&mut lines, loading, options)?,
         Format::Fasta if options.region.is_some() => {
             return Err(lines.fault(InputFault::RegionOfAlignment));
         }
-        Format::Fasta => fasta::read_panel(&mut lines, loading)?,
-    }
-    collections.info(Kind::Panel, name)
+        Format::Fasta => {
+            fasta::read_panel(&mut lines, loading)?;
+            LeftOut::default()
+        }
+    };
+    Ok(Imported {
+        info: collections.info(Kind::Panel, name)?,
+        left_out,
+    })
 }
 
 /// Loads a reference from a FASTA file.

@@ -32,7 +32,9 @@ pub use collections::{Collections, Existing, Info, Kind, Listing, Shape};
 pub use error::{GenomeError, InputFault, RegionError};
 pub use evaluate::{Evaluation, ExpandedQuery, Multiplicity, Workspace};
 pub use generate::{Generated, generate_panel};
-pub use import::{Duplicates, PanelOptions, Region, import_panel, import_reference};
+pub use import::{
+    Duplicates, Imported, LeftOut, PanelOptions, Region, import_panel, import_reference,
+};
 pub use panel::{MAX_HAPLOTYPES, Panel};
 pub use reference::{MAX_BASES, Reference, Sequence, reverse_complement};
 pub use rows::{Rows, Window};

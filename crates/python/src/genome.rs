@@ -6,7 +6,8 @@ use crate::server::Server;
 use oboro_client::{Decoys, GenomeShape, Outcome, Place, Question, Symbols, Where};
 use oboro_genome::Kind;
 use oboro_genome_panel::{
-    Collections, Duplicates, Existing, PanelOptions, import_panel, import_reference,
+    Collections, Duplicates, Existing, Imported, LeftOut, PanelOptions, import_panel,
+    import_reference,
 };
 use oboro_genome_query::{Found, Pattern};
 use pyo3::prelude::*;
@@ -163,7 +164,8 @@ fn search<'py>(
     Ok(found)
 }
 
-/// Loads a panel from phased VCF or aligned FASTA into the data of a local server.
+/// Loads a panel from phased VCF or aligned FASTA into the data of a local server. Returns how many lines were
+/// left out because they are outside the region, and how many as duplicates.
 #[pyfunction]
 #[pyo3(signature = (server, name, file, *, region, skip_duplicates, replace))]
 pub fn load_panel(
@@ -174,7 +176,7 @@ pub fn load_panel(
     region: Option<String>,
     skip_duplicates: bool,
     replace: bool,
-) -> PyResult<()> {
+) -> PyResult<(u64, u64)> {
     let options = PanelOptions {
         region: region
             .map(|region| region.parse())
@@ -187,11 +189,14 @@ pub fn load_panel(
         existing: existing(replace),
     };
     let data = server.data()?;
-    run(py, None, None, |_| {
-        import_panel(&Collections::open(&data), &name, &file, &options)
-            .map(drop)
-            .map_err(Failure::from)
-    })
+    let Imported { left_out, .. } = run(py, None, None, |_| {
+        import_panel(&Collections::open(&data), &name, &file, &options).map_err(Failure::from)
+    })?;
+    let LeftOut {
+        outside_region,
+        duplicates,
+    } = left_out;
+    Ok((outside_region, duplicates))
 }
 
 /// Loads a reference from FASTA into the data of a local server.

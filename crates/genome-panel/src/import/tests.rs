@@ -12,6 +12,14 @@ use std::sync::Arc;
 
 /// Imports a file with this content as a panel.
 fn import(content: &[u8], options: &PanelOptions) -> Result<Arc<Panel>, GenomeError> {
+    Ok(import_counted(content, options)?.0)
+}
+
+/// The same, and what was left out.
+fn import_counted(
+    content: &[u8],
+    options: &PanelOptions,
+) -> Result<(Arc<Panel>, LeftOut), GenomeError> {
     let (directory, collections) = empty();
     let file = directory.path().join("genomes");
     fs::write(&file, content).unwrap();
@@ -21,7 +29,8 @@ fn import(content: &[u8], options: &PanelOptions) -> Result<Arc<Panel>, GenomeEr
         let names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
         assert_eq!(names, ["lock"], "a load that failed left something");
     }
-    result.and_then(|_| collections.panel("p"))
+    let left_out = result?.left_out;
+    Ok((collections.panel("p")?, left_out))
 }
 
 fn refusal(content: &[u8]) -> String {
@@ -101,6 +110,27 @@ fn a_region_is_all_that_is_read() {
     };
     let panel = with("20:6-12").unwrap();
     assert_eq!(all(&panel), [[1, 1], [0, 1], [0, 0]]);
+    // Wherever it goes on, and all that is elsewhere is counted.
+    let scattered = [
+        line(5, "G", "0|1", "1"),
+        line(50, "G", "1|1", "1"),
+        "X 7 . T G . PASS . GT 1|1 1".to_owned(),
+        line(9, "G", "1|0", "0"),
+        line(60, "G", "0|1", "0"),
+        line(12, "G", "0|0", "1"),
+    ];
+    let options = PanelOptions {
+        region: Some("20:6-12".parse().unwrap()),
+        ..PanelOptions::default()
+    };
+    let scattered = vcf(&scattered.each_ref().map(String::as_str));
+    let (panel, left_out) = import_counted(&scattered, &options).unwrap();
+    assert_eq!(all(&panel), [[1, 0], [0, 0], [0, 1]]);
+    let expected = LeftOut {
+        outside_region: 4,
+        duplicates: 0,
+    };
+    assert_eq!(left_out, expected);
     for empty in ["20:1-4", "20:6-8", "21:1-100"] {
         let text = with(empty).map(|_| ()).unwrap_err().to_string();
         assert!(text.contains(&format!("no site in {empty}")), "{text}");
@@ -121,8 +151,13 @@ fn a_position_that_is_repeated_is_refused_or_skipped() {
         duplicates: Duplicates::Skip,
         ..PanelOptions::default()
     };
-    let panel = import(&content, &options).unwrap();
+    let (panel, left_out) = import_counted(&content, &options).unwrap();
     assert_eq!(all(&panel), [[0], [1], [1], [1]]);
+    let expected = LeftOut {
+        outside_region: 0,
+        duplicates: 1,
+    };
+    assert_eq!(left_out, expected);
 }
 
 #[test]
@@ -306,7 +341,9 @@ fn the_omni_panel_has_every_allele_of_its_file() {
         return;
     };
     let (_directory, collections) = empty();
-    let info = import_panel(&collections, "omni", &file, &PanelOptions::default()).unwrap();
+    let imported = import_panel(&collections, "omni", &file, &PanelOptions::default());
+    let Imported { info, left_out } = imported.unwrap();
+    assert_eq!(left_out, LeftOut::default());
     let shape = Shape::Panel {
         haplotypes: 2752,
         sites: 38,

@@ -1,7 +1,7 @@
 //! VCF: every phased allele of every sample is a haplotype, every line a site.
 
 use super::lines::Lines;
-use super::{Duplicates, PanelOptions, Region};
+use super::{Duplicates, LeftOut, PanelOptions, Region};
 use crate::alphabet::{Alphabet, MAX_ALLELE};
 use crate::collections::Loading;
 use crate::error::{GenomeError, InputFault, excerpt};
@@ -17,12 +17,13 @@ pub(super) fn read_panel(
     lines: &mut Lines,
     loading: Loading,
     options: &PanelOptions,
-) -> Result<(), GenomeError> {
+) -> Result<LeftOut, GenomeError> {
     let samples = read_samples(lines)?;
     let mut reader = Reader {
         samples,
         region: options.region.as_ref(),
         duplicates: options.duplicates,
+        left_out: LeftOut::default(),
         ploidies: Vec::new(),
         sites: Positions::default(),
         largest: 1,
@@ -30,16 +31,14 @@ pub(super) fn read_panel(
     };
     let mut loading = Some(loading);
     let mut panel = None;
-    loop {
-        let read = match lines.next()? {
-            None => break,
-            Some([]) => Ok(Line::Skipped),
-            Some(line) => reader.read(line),
-        };
-        match read {
-            Ok(Line::Skipped) => continue,
-            Ok(Line::BehindRegion) => break,
+    // To the end, since a file need not be sorted: the region may go on behind lines that are not in it.
+    while let Some(line) = lines.next()? {
+        if line.is_empty() {
+            continue;
+        }
+        match reader.read(line) {
             Ok(Line::Site) => {}
+            Ok(Line::LeftOut) => continue,
             Err(fault) => return Err(lines.fault_here(fault)),
         }
         if let Some(loading) = loading.take() {
@@ -59,7 +58,8 @@ pub(super) fn read_panel(
     let alphabet = Alphabet::Alleles {
         largest: reader.largest,
     };
-    panel.finish(alphabet, &Sites::Positions(reader.sites))
+    panel.finish(alphabet, &Sites::Positions(reader.sites))?;
+    Ok(reader.left_out)
 }
 
 /// Reads the header; the names of the samples.
@@ -99,9 +99,8 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 enum Line {
     /// A site, with its symbols in [`Reader::symbols`].
     Site,
-    Skipped,
-    /// All that is wanted has been read.
-    BehindRegion,
+    /// Nothing, and it was counted in [`Reader::left_out`].
+    LeftOut,
 }
 
 /// What is known of the lines so far.
@@ -109,6 +108,7 @@ struct Reader<'a> {
     samples: Vec<String>,
     region: Option<&'a Region>,
     duplicates: Duplicates,
+    left_out: LeftOut,
     /// The alleles of each sample, from the first site on.
     ploidies: Vec<usize>,
     sites: Positions,
@@ -137,19 +137,19 @@ impl Reader<'_> {
             // Before the first base, where telomeres are said to be.
             None => 0,
         };
-        if let Some(region) = self.region {
-            if region.chromosome != chromosome || position < region.from {
-                return Ok(Line::Skipped);
-            }
-            if position > region.to {
-                return Ok(Line::BehindRegion);
-            }
+        let is_wanted = |region: &Region| {
+            region.chromosome == chromosome && (region.from..=region.to).contains(&position)
+        };
+        if !self.region.is_none_or(is_wanted) {
+            self.left_out.outside_region += 1;
+            return Ok(Line::LeftOut);
         }
         let site = format!("{}:{position}", chromosome.escape_debug());
         match self.sites.push(chromosome, position) {
             Ok(()) => {}
             Err(OutOfOrder::Duplicate) if self.duplicates == Duplicates::Skip => {
-                return Ok(Line::Skipped);
+                self.left_out.duplicates += 1;
+                return Ok(Line::LeftOut);
             }
             Err(OutOfOrder::Duplicate) => return Err(InputFault::Duplicate { site }),
             Err(OutOfOrder::Behind(before)) => return Err(InputFault::Unsorted { site, before }),

@@ -6,8 +6,8 @@ use crate::arguments::ServerArguments;
 use crate::output::{Failure, Output, bytes};
 use oboro_client::{GenomeInfo, GenomeListing, GenomeShape};
 use oboro_genome_panel::{
-    Alphabet, Budgets, Collections, Duplicates, Existing, Generated, Info, Kind, PanelOptions,
-    Region, Shape, generate_panel, import_panel, import_reference,
+    Alphabet, Budgets, Collections, Duplicates, Existing, Generated, Imported, Info, Kind, LeftOut,
+    PanelOptions, Region, Shape, generate_panel, import_panel, import_reference,
 };
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -138,7 +138,7 @@ pub fn load(arguments: &LoadArguments, output: Output) -> Outcome {
     let collections = Collections::open(&arguments.collection.data);
     let existing = existing(arguments.replace);
     let file = &arguments.file;
-    let info = match arguments.collection.name.get() {
+    match arguments.collection.name.get() {
         (Kind::Panel, name) => {
             let options = PanelOptions {
                 region: arguments.region.clone(),
@@ -148,11 +148,14 @@ pub fn load(arguments: &LoadArguments, output: Output) -> Outcome {
                 },
                 existing,
             };
-            import_panel(&collections, name, file, &options)?
+            let Imported { info, left_out } = import_panel(&collections, name, file, &options)?;
+            loaded_panel(info, left_out, output)
         }
-        (Kind::Reference, name) => import_reference(&collections, name, file, existing)?,
-    };
-    loaded(info, output)
+        (Kind::Reference, name) => {
+            let info = listed(import_reference(&collections, name, file, existing)?);
+            output.result(&json_of(&info), || format!("loaded {}\n", sentence(&info)))
+        }
+    }
 }
 
 pub fn generate(arguments: &GenerateArguments, output: Output) -> Outcome {
@@ -164,12 +167,28 @@ pub fn generate(arguments: &GenerateArguments, output: Output) -> Outcome {
     };
     let existing = existing(arguments.replace);
     let info = generate_panel(&collections, &arguments.panel, &parameters, existing)?;
-    loaded(info, output)
+    loaded_panel(info, LeftOut::default(), output)
 }
 
-fn loaded(info: Info, output: Output) -> Outcome {
+/// Says what was loaded and what was not.
+fn loaded_panel(info: Info, left_out: LeftOut, output: Output) -> Outcome {
     let info = listed(info);
-    output.result(&json_of(&info), || format!("loaded {}\n", sentence(&info)))
+    let LeftOut {
+        outside_region,
+        duplicates,
+    } = left_out;
+    let mut value = json_of(&info);
+    value["left_out"] = json!({ "outside_region": outside_region, "duplicates": duplicates });
+    output.result(&value, || {
+        let mut text = format!("loaded {}\n", sentence(&info));
+        if left_out != LeftOut::default() {
+            let _ = writeln!(
+                text,
+                "lines left out: {outside_region} outside the region, {duplicates} repeating a position"
+            );
+        }
+        text
+    })
 }
 
 /// As a server would list it.
