@@ -160,6 +160,7 @@ def query_panel(
     longest: bool,
     count: bool,
     decoys: int,
+    sites_digest: str | None,
     progress: _Progress | None = None,
     interrupt: Interrupt | None = None,
 ) -> dict[str, Any]: ...

@@ -207,6 +207,7 @@ class AsyncPanel:
         longest: bool = False,
         count: bool = False,
         decoys: int = 0,
+        sites_digest: str | None = None,
         progress: bool | None = None,
     ) -> Found:
         """See :meth:`oboro.genome.Panel.query`."""
@@ -220,6 +221,7 @@ class AsyncPanel:
             longest=longest,
             count=count,
             decoys=decoys,
+            sites_digest=sites_digest,
             progress=progress,
         )
         return await _on_a_thread(call)

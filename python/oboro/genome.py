@@ -33,6 +33,9 @@ class Found:
     """What it was compared with: haplotypes or places, padding included."""
     windows: int
     """Places that were searched, decoys among them."""
+    sites_digest: str | None
+    """The digest of the panel's sites, where the server listed them: with decoys, or to compare it.
+    Give it to later queries."""
     sent_bytes: int
     received_bytes: int
     seconds: float
@@ -78,6 +81,7 @@ class Panel:
         longest: bool = False,
         count: bool = False,
         decoys: int = 0,
+        sites_digest: str | None = None,
         progress: bool | None = None,
         interrupt: Interrupt | None = None,
     ) -> Found:
@@ -97,11 +101,15 @@ class Panel:
             count: Ask how many haplotypes match, if the server's operator allows that.
             decoys: Other places, chosen at random, that are searched as well, so that the server
                 does not learn which is meant; up to 63.
+            sites_digest: Refuse to ask unless the server lists sites with this digest, from an
+                earlier `Found.sites_digest` or from the operator: sites that are not real would
+                show which place is meant.
             progress: Show a bar: None on terminals and in notebooks only.
             interrupt: Ends the search from another thread.
 
         Raises:
             InputError: A query that does not fit the panel.
+            FalseAnswerError: Sites with another digest than `sites_digest`.
             ServerError: A server that refuses: a spent budget, counting that is not allowed.
         """
         if (alleles is None) == (sequence is None):
@@ -126,6 +134,7 @@ class Panel:
                 longest=longest,
                 count=count,
                 decoys=decoys,
+                sites_digest=sites_digest,
                 progress=advance,
                 interrupt=interrupt,
             )

@@ -100,6 +100,18 @@ def test_a_pattern_is_found_on_either_strand(server: oboro.LocalServer) -> None:
     assert reference.find("?" + REFERENCE[8:19], progress=False)
 
 
+def test_sites_that_are_not_the_pinned_ones_are_refused(server: oboro.LocalServer) -> None:
+    panel = server.panel("people")
+    assert panel.query(FIRST, "01").sites_digest is None
+    digest = panel.query(FIRST, "01", decoys=2).sites_digest
+    assert digest is not None
+    assert panel.query(FIRST, "01", sites_digest=digest).sites_digest == digest
+    with pytest.raises(oboro.errors.FalseAnswerError, match=f"{digest}.*{'0' * 64} is pinned"):
+        panel.query(FIRST, "01", sites_digest="0" * 64)
+    with pytest.raises(oboro.errors.InputError, match="64 hexadecimal digits"):
+        panel.query(FIRST, "01", sites_digest="0")
+
+
 def test_a_panel_says_what_its_file_has_and_it_has_not(
     tmp_path: Path, haplotypes: np.ndarray[tuple[int, int], np.dtype[np.int64]]
 ) -> None:

@@ -13,6 +13,8 @@ use oboro_protocol::v1::genome_server::{Genome, GenomeServer};
 use oboro_protocol::v1::search_reply::Reply;
 use oboro_protocol::v1::search_request::Request as Asked;
 use oboro_protocol::{PROTOCOL, PROTOCOL_KEY, nonce, v1};
+use oboro_ring::QuerySeed;
+use oboro_store::Digest;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -243,6 +245,98 @@ fn a_place_among_decoys_has_its_own_answer() {
     says(&message, &["no site 7:501", "choose another"]);
     // Debugging shows places, of which one is the true one, and nothing else does.
     assert!(!server.log().contains("position"));
+}
+
+#[test]
+fn sites_that_are_not_the_pinned_ones_are_refused_before_anything_of_the_query_is_sent() {
+    let scene = Scene::new();
+    scene.operator.set("OBORO_LOG", "debug");
+    let load = "genome load --data data --panel small --replace";
+    let loaded = scene.operator.json(&format!("{load} panel.vcf"));
+    let digest = loaded["sites_digest"].as_str().unwrap();
+    assert!(
+        scene
+            .operator
+            .done(&format!("{load} panel.vcf"))
+            .contains(digest)
+    );
+    let server = scene.serve("");
+    let query = "genome query --panel small --position 7:500 --alleles 0101";
+    let pinned = format!("--sites-digest {digest}");
+    let says_digest = |options: &str| {
+        let found = scene.client.json(&format!("{query} {options}"));
+        found["question"]["sites_digest"] == digest
+    };
+    // Told wherever the list was looked at, in text until it is pinned.
+    assert!(says_digest("--decoys 3") && says_digest(&pinned));
+    assert!(says_digest(&format!("--decoys 3 {pinned}")) && !says_digest(""));
+    let text = scene.client.done(&format!("{query} --decoys 3"));
+    says(&text, &[&pinned]);
+    let text = scene.client.done(&format!("{query} --decoys 3 {pinned}"));
+    assert!(!text.contains(digest), "{text}");
+
+    // A list with a site that nobody would ask about.
+    let mut lines = String::from_utf8(scene.operator.read("panel.vcf")).unwrap();
+    let last = lines.lines().last().unwrap().replacen("2400", "2401", 1);
+    lines += &(last + "\n");
+    scene.operator.write("junk.vcf", lines);
+    let junk = scene.operator.json(&format!("{load} junk.vcf"));
+    let junk = junk["sites_digest"].as_str().unwrap();
+    assert_ne!(junk, digest);
+    let searches = || server.log().matches("searches").count();
+    let before = searches();
+    for options in ["", "--decoys 3"] {
+        let message = scene.client.refused(&format!("{query} {options} {pinned}"));
+        says(
+            &message,
+            &[digest, junk, "nothing of the query was sent", "pin the new"],
+        );
+    }
+    assert_eq!(searches(), before);
+    scene.client.json(&format!("{query} --sites-digest {junk}"));
+    assert_eq!(searches(), before + 1);
+    // One that is replaced after it was listed is refused by the server.
+    let caller = Caller::to(&server);
+    let listed = |digest: &str| caller.open_listed(Some(digest.parse::<Digest>().unwrap()));
+    assert!(listed(junk).is_ok());
+    let status = listed(digest).unwrap_err();
+    assert_eq!(status.code(), Code::FailedPrecondition);
+    says(status.message(), &["other sites", junk, "ask again"]);
+    let misuse = scene.client.misused(&format!("{query} --sites-digest 12"));
+    says(&misuse, &["64 hexadecimal digits"]);
+}
+
+#[test]
+fn a_result_says_what_was_asked() {
+    let scene = Scene::new();
+    scene.operator.write("reference.fa", ">x\nACGTNAC\n");
+    scene
+        .operator
+        .json("genome load --data data --reference pieces reference.fa");
+    let _server = scene.serve("--genome-counts");
+    let question = |mut result: Value| result["question"].take();
+    assert_eq!(
+        question(scene.query(4, "01?1", "--within 1 --count")),
+        json!({
+            "kind": "match", "within": 1, "count": true, "length": 4, "panel": "small",
+            "position": "7:500", "symbols": "alleles", "decoys": 0, "sites_digest": null,
+        })
+    );
+    let longest = question(scene.query(4, "01?1", "--longest --decoys 2"));
+    assert_eq!(longest["kind"], "longest");
+    assert_eq!(
+        (&longest["within"], &longest["decoys"]),
+        (&Value::Null, &json!(2))
+    );
+    let found = scene
+        .client
+        .json("genome find --reference pieces --pattern ACGT");
+    assert_eq!(
+        question(found),
+        json!({
+            "kind": "match", "within": 0, "count": false, "length": 4, "reference": "pieces",
+        })
+    );
 }
 
 #[test]
@@ -701,6 +795,14 @@ impl Caller {
 
     /// Opens a search of 8 alleles in the small panel.
     fn open(&self) -> Result<(Requests, Streaming<v1::SearchReply>, v1::Opened), Status> {
+        self.open_listed(None)
+    }
+
+    /// The same in a panel whose sites have this digest.
+    fn open_listed(
+        &self,
+        sites: Option<Digest>,
+    ) -> Result<(Requests, Streaming<v1::SearchReply>, v1::Opened), Status> {
         let (sender, receiver) = mpsc::channel(100);
         let panel = v1::PanelSearch {
             windows: vec![v1::Place {
@@ -708,6 +810,7 @@ impl Caller {
                 position: 100,
             }],
             bases: false,
+            sites_digest: sites.map(|digest| digest.0.to_vec().into()),
         };
         let open = v1::OpenSearch {
             name: "small".to_owned(),
@@ -756,11 +859,14 @@ fn plan(opened: &v1::Opened) -> Plan {
     Plan::new(question.unwrap()).unwrap()
 }
 
-fn encrypted(plan: &Plan, opened: &v1::Opened) -> Vec<u8> {
+fn own_query(plan: &Plan, opened: &v1::Opened) -> OwnQuery {
     let pattern = Pattern::of_alleles("01010101").unwrap();
     let nonce = nonce(&opened.nonce).unwrap();
-    let own = OwnQuery::encrypt(Arc::new(plan.clone()), &pattern, &nonce).unwrap();
-    own.encrypted().encode(plan)
+    OwnQuery::encrypt(Arc::new(plan.clone()), &pattern, &nonce, &[]).unwrap()
+}
+
+fn encrypted(plan: &Plan, opened: &v1::Opened) -> Vec<u8> {
+    own_query(plan, opened).encrypted().encode(plan)
 }
 
 #[test]
@@ -784,7 +890,16 @@ fn malformed_queries_are_refused_and_the_server_stays() {
     });
     assert!(parts.is_ok());
     type Messages = fn(&Plan, &v1::Opened) -> Vec<Asked>;
-    let malformed: [(Messages, &str); 6] = [
+    let malformed: [(Messages, &str); 7] = [
+        (
+            // The nonce in place of the seed of the first ciphertext.
+            |plan, opened| {
+                let mut query = own_query(plan, opened).encrypted().clone();
+                query.ciphertexts[0].seed = QuerySeed(nonce(&opened.nonce).unwrap().0);
+                vec![Asked::Query(query.encode(plan).into())]
+            },
+            "uses a seed twice",
+        ),
         (|_, _| Vec::new(), "fewer"),
         (
             |plan, opened| vec![Asked::Query(encrypted(plan, opened)[1..].to_vec().into())],
@@ -997,7 +1112,7 @@ fn an_answer_says_nothing_to_whom_it_is_not_for() {
     let plan = Arc::new(plan(&opened));
     let nonce = nonce(&opened.nonce).unwrap();
     let wildcards = Pattern::of_alleles("????????").unwrap();
-    let encrypt = || OwnQuery::encrypt(Arc::clone(&plan), &wildcards, &nonce).unwrap();
+    let encrypt = || OwnQuery::encrypt(Arc::clone(&plan), &wildcards, &nonce, &[]).unwrap();
     let (own, other) = (encrypt(), encrypt());
     let bytes = own.encrypted().encode(&plan);
     sender.try_send(Asked::Query(bytes.into()).into()).unwrap();

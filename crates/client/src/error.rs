@@ -2,7 +2,7 @@
 
 use oboro_genome::wire::WireError;
 use oboro_genome::{PlanError, QuestionError};
-use oboro_genome_query::{PatternError, ReadError};
+use oboro_genome_query::{EncryptError, PatternError, ReadError};
 use oboro_mining::{DatasetError, FalseAnswer, escaped};
 use oboro_protocol::{FieldError, PROTOCOL, PROTOCOL_KEY};
 use oboro_ring::moment::RequestError;
@@ -84,8 +84,18 @@ pub enum ClientError {
     OutOfTurn(&'static str),
     #[error("the system gives no randomness: {0}; try again later")]
     Randomness(#[from] getrandom::Error),
+    #[error(transparent)]
+    Encrypt(#[from] EncryptError),
     #[error("the panel has no site {0} at which the query could begin; choose another position")]
     NoSite(String),
+    #[error(
+        "the server lists sites of panel {panel} with digest {found}, but digest {pinned} is pinned; nothing of the query was sent: if its operator confirms that the panel was replaced, pin the new digest, else do not ask there, since such a list may be made to show which place is meant"
+    )]
+    OtherSites {
+        panel: String,
+        pinned: Digest,
+        found: Digest,
+    },
     #[error(
         "the panel has only {there} places besides this one where the query could begin, too few for {wanted} decoys; ask for fewer"
     )]

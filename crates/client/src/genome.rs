@@ -3,13 +3,17 @@
 use crate::Connection;
 use crate::error::{ClientError, printable};
 use oboro_genome::wire::Answer;
-use oboro_genome::{Kind, Plan};
+use oboro_genome::{Kind, Plan, sites_digest};
 use oboro_genome_query::{Found, OwnQuery, Pattern};
 use oboro_protocol::v1::genome_info::Shape;
 use oboro_protocol::v1::search_reply::Reply;
 use oboro_protocol::v1::search_request::Request as Asked;
 use oboro_protocol::{MAX_WINDOWS, QUERY_CHUNK_BYTES, nonce, v1};
+use oboro_store::Digest;
+use prost::Message;
 use prost::bytes::Bytes;
+use rand::SeedableRng;
+use rand::rngs::ChaCha20Rng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -19,6 +23,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
+use zeroize::Zeroizing;
 
 const SEARCHING: &str = "searching";
 
@@ -116,6 +121,8 @@ pub enum Where {
         decoys: Decoys,
         /// What the panel should have.
         symbols: Symbols,
+        /// The digest of the sites that it should have; `None` to take the server's word for them.
+        sites_digest: Option<Digest>,
     },
     /// All offsets of a reference, on both strands.
     Reference {
@@ -145,6 +152,8 @@ pub struct Outcome {
     pub rows: u64,
     /// Windows that were searched, decoys among them.
     pub windows: usize,
+    /// The digest of the panel's sites, if they were listed: for decoys, or to compare it.
+    pub sites_digest: Option<Digest>,
     /// Bytes of the encrypted query.
     pub sent_bytes: u64,
     /// Bytes of answers, those of decoys among them.
@@ -186,8 +195,13 @@ impl Connection {
         progress: impl Fn(u64, u64),
     ) -> Result<Outcome, ClientError> {
         let begun = Instant::now();
-        let (open, own) = self.opening(question)?;
+        let Opening {
+            open,
+            own,
+            sites_digest,
+        } = self.opening(question)?;
         let windows = windows(&open);
+        let opening = open.encode_length_delimited_to_vec();
         self.wait(async {
             // One message waits while the next is made.
             let (sender, receiver) = mpsc::channel::<v1::SearchRequest>(1);
@@ -203,7 +217,7 @@ impl Connection {
                 ));
             };
             let planning = Instant::now();
-            let query = encrypt(question, &opened)?;
+            let query = encrypt(question, &opening, &opened)?;
             let encoded = Bytes::from(query.encrypted().encode(query.plan()));
             let mut client_time = planning.elapsed();
             let mut receiving = pin!(receive(&mut replies, query.plan(), windows, own, &progress));
@@ -219,6 +233,7 @@ impl Connection {
                 found,
                 rows: opened.rows,
                 windows,
+                sites_digest,
                 sent_bytes: encoded.len() as u64,
                 received_bytes: received.bytes,
                 elapsed: begun.elapsed(),
@@ -228,25 +243,52 @@ impl Connection {
         })
     }
 
-    /// The first message of a search, and which of its windows is meant.
-    fn opening(&self, question: &Question) -> Result<(v1::OpenSearch, usize), ClientError> {
-        let (name, r#where, own) = match &question.r#where {
+    /// How a search begins. A panel's sites are listed for decoys, and where they should be known ones.
+    fn opening(&self, question: &Question) -> Result<Opening, ClientError> {
+        let (name, r#where, own, sites_digest) = match &question.r#where {
             Where::Panel {
                 name,
                 place,
                 decoys,
                 symbols,
+                sites_digest: pinned,
             } => {
-                let (places, own) = self.hide(name, place, *decoys, question.pattern.len())?;
+                let listed = match (decoys, pinned) {
+                    (Decoys(0), None) => None,
+                    _ => Some(self.sites(name)?),
+                };
+                let digest = listed.as_ref().map(|sites| sites.digest());
+                if let (Some(pinned), Some(found)) = (*pinned, digest)
+                    && pinned != found
+                {
+                    let panel = printable(name);
+                    return Err(ClientError::OtherSites {
+                        panel,
+                        pinned,
+                        found,
+                    });
+                }
+                let (places, own) = match listed {
+                    Some(sites) => {
+                        let beginnings = sites.beginnings(question.pattern.len());
+                        let mut randomness = Zeroizing::new([0; 32]);
+                        getrandom::fill(&mut *randomness)?;
+                        hide(beginnings, place, *decoys, &randomness)?
+                    }
+                    None => (vec![place.clone()], 0),
+                };
                 let panel = v1::PanelSearch {
                     windows: places.into_iter().map(v1::Place::from).collect(),
                     bases: *symbols == Symbols::Bases,
+                    sites_digest: digest.map(|digest| digest.0.to_vec().into()),
                 };
-                (name, v1::open_search::Where::Panel(panel), own)
+                let r#where = v1::open_search::Where::Panel(panel);
+                (name, r#where, own, digest)
             }
             Where::Reference { name } => {
                 let reference = v1::ReferenceSearch {};
-                (name, v1::open_search::Where::Reference(reference), 0)
+                let r#where = v1::open_search::Where::Reference(reference);
+                (name, r#where, 0, None)
             }
         };
         let open = v1::OpenSearch {
@@ -256,45 +298,15 @@ impl Connection {
             kind: Some(question.kind.into()),
             count: question.count,
         };
-        Ok((open, own))
+        Ok(Opening {
+            open,
+            own,
+            sites_digest,
+        })
     }
 
-    /// Puts a place among decoys, all different and in random order; and its number there.
-    fn hide(
-        &self,
-        name: &str,
-        place: &Place,
-        Decoys(decoys): Decoys,
-        length: usize,
-    ) -> Result<(Vec<Place>, usize), ClientError> {
-        if decoys == 0 {
-            return Ok((vec![place.clone()], 0));
-        }
-        let (mut own, mut others): (Vec<_>, Vec<_>) = self
-            .beginnings(name, length)?
-            .into_iter()
-            .partition(|there| is_same(there, place));
-        let own = match (own.pop(), own.is_empty()) {
-            (Some(only), true) => only,
-            _ => return Err(ClientError::NoSite(printable(&place.to_string()))),
-        };
-        if decoys > others.len().min(MAX_WINDOWS - 1) {
-            return Err(ClientError::Decoys {
-                wanted: decoys,
-                there: others.len().min(MAX_WINDOWS - 1),
-            });
-        }
-        let mut random = oboro_sample::fresh_generator()?;
-        let mut places: Vec<Place> = others.sample(&mut random, decoys).cloned().collect();
-        others.clear();
-        places.push(own.clone());
-        places.shuffle(&mut random);
-        let number = places.iter().position(|there| *there == own);
-        Ok((places, number.unwrap_or_default()))
-    }
-
-    /// The sites of a panel at which a query of `length` symbols can begin.
-    fn beginnings(&self, name: &str, length: usize) -> Result<Vec<Place>, ClientError> {
+    /// All sites of a panel.
+    fn sites(&self, name: &str) -> Result<Sites, ClientError> {
         const DURING: &str = "listing sites";
         let request = v1::ListSitesRequest {
             name: name.to_owned(),
@@ -302,37 +314,93 @@ impl Connection {
         let mut client = self.genome_client();
         let mut replies =
             self.wait(async { self.answer(client.list_sites(request).await, DURING) })?;
-        let mut chromosomes: Vec<Vec<Place>> = Vec::new();
+        let mut sites = Sites::default();
         loop {
             let broken = |status| ClientError::from_status(&status, DURING);
             let reply = self.wait(async { replies.message().await.map_err(broken) })?;
             let Some(v1::SitesReply { chromosome, gaps }) = reply else {
-                break;
+                return Ok(sites);
             };
             let mut position = 0u64;
-            let sites: Vec<Place> = gaps
-                .into_iter()
-                .map(|gap| {
-                    position = position.saturating_add(gap);
-                    Place {
-                        chromosome: chromosome.clone(),
-                        position,
-                    }
-                })
-                .collect();
-            match chromosomes.last_mut() {
-                Some(last) if last.first().is_some_and(|it| it.chromosome == chromosome) => {
-                    last.extend(sites);
+            let places = gaps.into_iter().map(|gap| {
+                position = position.saturating_add(gap);
+                Place {
+                    chromosome: chromosome.clone(),
+                    position,
                 }
-                _ => chromosomes.push(sites),
+            });
+            match sites.0.last_mut() {
+                Some(last) if last.first().is_some_and(|it| it.chromosome == chromosome) => {
+                    last.extend(places);
+                }
+                _ => sites.0.push(places.collect()),
             }
         }
-        let beginnings = chromosomes.into_iter().flat_map(|mut sites| {
+    }
+}
+
+/// How a search begins.
+struct Opening {
+    /// Its first message.
+    open: v1::OpenSearch,
+    /// The number of the window that is meant.
+    own: usize,
+    /// That of the sites, if they were listed.
+    sites_digest: Option<Digest>,
+}
+
+/// The sites of a panel, chromosome after chromosome.
+#[derive(Default)]
+struct Sites(Vec<Vec<Place>>);
+
+impl Sites {
+    fn digest(&self) -> Digest {
+        let sites = self.0.iter().flatten();
+        Digest(sites_digest(
+            sites.map(|site| (site.chromosome.as_deref(), site.position)),
+        ))
+    }
+
+    /// Those at which a query of `length` symbols can begin.
+    fn beginnings(self, length: usize) -> Vec<Place> {
+        let of_chromosome = self.0.into_iter().flat_map(|mut sites| {
             sites.truncate((sites.len() + 1).saturating_sub(length));
             sites
         });
-        Ok(beginnings.collect())
+        of_chromosome.collect()
     }
+}
+
+/// Puts a place among decoys, all different and in random order; and its number there. The draw depends on
+/// the place, so that a generator that repeats its randomness, as after a rolled-back virtual machine, does
+/// not show two places by giving them the same decoys.
+fn hide(
+    beginnings: Vec<Place>,
+    place: &Place,
+    Decoys(decoys): Decoys,
+    randomness: &[u8; 32],
+) -> Result<(Vec<Place>, usize), ClientError> {
+    let (mut own, others): (Vec<_>, Vec<_>) = beginnings
+        .into_iter()
+        .partition(|there| is_same(there, place));
+    let own = match (own.pop(), own.is_empty()) {
+        (Some(only), true) => only,
+        _ => return Err(ClientError::NoSite(printable(&place.to_string()))),
+    };
+    let there = others.len().min(MAX_WINDOWS - 1);
+    if decoys > there {
+        return Err(ClientError::Decoys {
+            wanted: decoys,
+            there,
+        });
+    }
+    let purpose = Digest::of(own.to_string().as_bytes());
+    let mut random = ChaCha20Rng::from_seed(*oboro_sample::seed(randomness, &[&purpose.0]));
+    let mut places: Vec<Place> = others.sample(&mut random, decoys).cloned().collect();
+    places.push(own.clone());
+    places.shuffle(&mut random);
+    let number = places.iter().position(|there| *there == own);
+    Ok((places, number.unwrap_or_default()))
 }
 
 /// Whether a site is at a place that may leave its chromosome out.
@@ -392,8 +460,12 @@ async fn next(replies: &mut Streaming<v1::SearchReply>) -> Result<Option<Reply>,
     Ok(reply.and_then(|reply| reply.reply))
 }
 
-/// Plans as the server did, and encrypts under its nonce.
-fn encrypt(question: &Question, opened: &v1::Opened) -> Result<OwnQuery, ClientError> {
+/// Plans as the server did, and encrypts under its nonce; `opening` is how the search was opened.
+fn encrypt(
+    question: &Question,
+    opening: &[u8],
+    opened: &v1::Opened,
+) -> Result<OwnQuery, ClientError> {
     let unknown = ClientError::OutOfTurn("a number of symbols that no collection has");
     let symbols = u8::try_from(opened.symbols).map_err(|_| unknown)?;
     let length = u32::try_from(question.pattern.len()).unwrap_or(u32::MAX);
@@ -404,10 +476,12 @@ fn encrypt(question: &Question, opened: &v1::Opened) -> Result<OwnQuery, ClientE
         return Err(ClientError::OtherPlan);
     }
     let nonce = nonce(&opened.nonce)?;
+    let about = [opening, &opened.encode_length_delimited_to_vec()].concat();
     Ok(OwnQuery::encrypt(
         Arc::new(plan),
         &question.pattern,
         &nonce,
+        &about,
     )?)
 }
 
@@ -464,5 +538,79 @@ async fn receive(
             server: Duration::from_micros(done.microseconds),
         }),
         Some(_) => Err(ClientError::OutOfTurn("more after the end")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places() -> Vec<Place> {
+        let place = |position| Place {
+            chromosome: Some("7".to_owned()),
+            position,
+        };
+        (1..=1000).map(place).collect()
+    }
+
+    /// The decoys of the place at a position, in order, and where it is among them.
+    fn decoys(position: u64, randomness: u8) -> (Vec<u64>, usize) {
+        let place = Place {
+            chromosome: None,
+            position,
+        };
+        let hidden = hide(places(), &place, Decoys(20), &[randomness; 32]);
+        let (places, number) = hidden.unwrap();
+        assert_eq!(places[number].position, position);
+        let others = places.into_iter().map(|place| place.position);
+        let mut others: Vec<u64> = others.filter(|&other| other != position).collect();
+        others.sort_unstable();
+        others.dedup();
+        assert_eq!(others.len(), 20);
+        (others, number)
+    }
+
+    #[test]
+    fn a_rolled_back_client_draws_other_decoys_for_another_place() {
+        let first = decoys(500, 1);
+        // The same place again has the same, which tell nothing more.
+        assert_eq!(decoys(500, 1), first);
+        for other in [decoys(501, 1), decoys(999, 1), decoys(500, 2)] {
+            let common = other.0.iter().filter(|it| first.0.contains(it)).count();
+            assert!(common < 6, "{common} decoys in common");
+        }
+    }
+
+    #[test]
+    fn what_a_query_is_about_has_bytes_of_its_own() {
+        let open = |change: fn(&mut v1::OpenSearch, &mut v1::PanelSearch)| {
+            let mut open = v1::OpenSearch {
+                name: "small".to_owned(),
+                length: 8,
+                kind: Some(Kind::Match { within: 0 }.into()),
+                ..v1::OpenSearch::default()
+            };
+            let mut panel = v1::PanelSearch {
+                windows: vec![places()[9].clone().into()],
+                bases: false,
+                sites_digest: None,
+            };
+            change(&mut open, &mut panel);
+            open.r#where = Some(v1::open_search::Where::Panel(panel));
+            open.encode_length_delimited_to_vec()
+        };
+        let all = [
+            open(|_, _| {}),
+            open(|open, _| open.name = "other".to_owned()),
+            open(|open, _| open.length = 9),
+            open(|open, _| open.kind = Some(Kind::Longest.into())),
+            open(|open, _| open.count = true),
+            open(|_, panel| panel.windows[0].position = 11),
+            open(|_, panel| panel.windows[0].chromosome = Some("8".to_owned())),
+            open(|_, panel| panel.windows.push(places()[1].clone().into())),
+            open(|_, panel| panel.sites_digest = Some(vec![1; 32].into())),
+            open(|_, panel| panel.sites_digest = Some(vec![2; 32].into())),
+        ];
+        assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
     }
 }

@@ -169,6 +169,7 @@ fn no_call_waits_for_a_silent_server_longer_than_its_caller_does() {
                 place,
                 decoys: oboro_client::Decoys(0),
                 symbols: Symbols::Bases,
+                sites_digest: None,
             },
             kind: Kind::Longest,
             count: false,

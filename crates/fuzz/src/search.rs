@@ -7,26 +7,31 @@ use oboro_genome::{Kind, Plan, Question};
 use oboro_genome_panel::{Evaluation, ExpandedQuery, Multiplicity, Rows, Window, Workspace};
 use oboro_genome_query::{Found, OwnQuery, Pattern};
 use oboro_protocol::{kind, nonce, v1};
-use oboro_ring::Seed;
+use oboro_ring::Nonce;
 use std::sync::{Arc, LazyLock};
 
 /// Rows of the collection that is searched.
 const ROWS: u64 = 3;
 /// Symbols of a query up to which it is planned.
 const PLANNED: u32 = 64;
-const NONCE: Seed = Seed([5; 32]);
+const NONCE: Nonce = Nonce([5; 32]);
 
 static OWN: LazyLock<OwnQuery> = LazyLock::new(|| {
     let pattern = Pattern::of_alleles("01?10").expect("they are alleles");
     let exact = Kind::Match { within: 0 };
     let question = Question::new(pattern.len() as u32, 2, ROWS, exact).expect("it can be asked");
     let plan = Arc::new(Plan::new(question).expect("it has room"));
-    OwnQuery::encrypt(plan, &pattern, &NONCE).expect("there is randomness")
+    OwnQuery::encrypt(plan, &pattern, &NONCE, &[]).expect("there is randomness")
 });
 
 static WINDOW: LazyLock<Arc<Window>> = LazyLock::new(|| {
     let length = OWN.plan().question().length() as usize;
-    Arc::new(Window::new(Rows::new(length, 1, vec![0b01010, 0, 0b11111])))
+    Arc::new(Window::new(Rows::new(
+        [0; 32],
+        length,
+        1,
+        vec![0b01010, 0, 0b11111],
+    )))
 });
 
 /// The pattern again and again, as many bytes as belong somewhere, or a few more or less: as many as the
@@ -77,10 +82,10 @@ pub fn search(bytes: &[u8]) -> Option<()> {
 pub fn search_query(bytes: &[u8]) -> Option<()> {
     let plan = OWN.plan();
     let bytes = filled(bytes, EncryptedQuery::bytes(plan))?;
-    let query = decoded(EncryptedQuery::decode(&bytes, plan))?;
+    let query = decoded(EncryptedQuery::decode(&bytes, plan, &NONCE))?;
     assert_eq!(query.encode(plan), bytes);
-    let query = Arc::new(ExpandedQuery::new(Arc::clone(plan), query, NONCE));
-    let evaluation = Evaluation::new(query, Arc::clone(&WINDOW), Multiplicity::Each);
+    let query = decoded(ExpandedQuery::decode(Arc::clone(plan), bytes, NONCE))?;
+    let evaluation = Evaluation::new(Arc::new(query), Arc::clone(&WINDOW), Multiplicity::Each);
     let answer = decoded(evaluation)?.answer(0, &mut Workspace::default());
     assert_eq!(answer.values.len(), OWN.plan().tests_per_answer());
     Some(())

@@ -7,12 +7,16 @@
 //! an encryption of 0 under the query's public key, its values are hidden by uniform noise, and only
 //! then it is cut to the bits that are needed. The proof is in `docs/cryptography.md`, "Genome search".
 //!
-//! What is drawn is drawn for one query and window, from a seed of their own, and never kept.
+//! What is drawn is drawn for one query and window, and never kept. It comes from fresh randomness and from
+//! all that the answers depend on, so that a generator that repeats itself, as after a rolled-back virtual
+//! machine, blinds no two different answers alike.
 
 use crate::rows::Window;
-use oboro_genome::wire::{Answer, EncryptedQuery};
+use oboro_genome::wire::{Answer, EncryptedQuery, WireError};
 use oboro_genome::{Kind, Plan};
-use oboro_ring::{Fractions, Ntt, Seed, mask, vector};
+use oboro_ring::mask::{self, MaskSeed};
+use oboro_ring::{Fractions, Nonce, Ntt, vector};
+use oboro_store::Digest;
 use rand::rngs::ChaCha20Rng;
 use rand::{Rng, RngExt, SeedableRng};
 use std::sync::Arc;
@@ -53,8 +57,9 @@ enum Says {
 pub struct ExpandedQuery {
     plan: Arc<Plan>,
     query: EncryptedQuery,
-    /// That of the public key.
-    nonce: Seed,
+    nonce: Nonce,
+    /// That of the query's bytes.
+    digest: Digest,
     /// The masks of the query's ciphertexts, then that of the public key, in evaluation form.
     masks: Vec<Vec<u32>>,
 }
@@ -66,22 +71,24 @@ impl std::fmt::Debug for ExpandedQuery {
 }
 
 impl ExpandedQuery {
-    /// Expands the masks of a query of this plan, whose public key's mask has the seed `nonce`.
-    pub fn new(plan: Arc<Plan>, query: EncryptedQuery, nonce: Seed) -> Self {
-        let basis = plan.ring().basis();
-        let masks = seeds(&query, &nonce).map(|seed| {
-            let mut mask = vec![0; basis.degree() * basis.limbs().len()];
-            for (limb, out) in mask.chunks_exact_mut(basis.degree()).enumerate() {
-                mask::expand(seed, basis, limb, out);
-            }
-            mask
-        });
-        Self {
-            masks: masks.collect(),
+    /// Checks the bytes of a query of this plan, whose public key's mask has the seed `nonce`, and expands its
+    /// masks.
+    ///
+    /// # Errors
+    /// Bytes that are no such query.
+    pub fn decode(plan: Arc<Plan>, bytes: Vec<u8>, nonce: Nonce) -> Result<Self, WireError> {
+        let query = EncryptedQuery::decode(&bytes, &plan, &nonce)?;
+        let digest = Digest::of(&bytes);
+        drop(bytes);
+        let seeds = query.ciphertexts.iter().map(|ciphertext| &ciphertext.seed);
+        let masks = seeds.map(|seed| expanded(&plan, seed));
+        Ok(Self {
+            masks: masks.chain([expanded(&plan, &nonce)]).collect(),
             plan,
             query,
             nonce,
-        }
+            digest,
+        })
     }
 
     /// Bytes in memory of a query of this plan. The bytes that it is decoded from are fewer than its masks.
@@ -92,10 +99,14 @@ impl ExpandedQuery {
     }
 }
 
-/// The seeds of the masks of a query's ciphertexts, then that of the public key's.
-fn seeds<'q>(query: &'q EncryptedQuery, nonce: &'q Seed) -> impl Iterator<Item = &'q Seed> {
-    let seeds = query.ciphertexts.iter().map(|ciphertext| &ciphertext.seed);
-    seeds.chain([nonce])
+/// A mask in evaluation form, limb after limb.
+fn expanded(plan: &Plan, seed: &impl MaskSeed) -> Vec<u32> {
+    let basis = plan.ring().basis();
+    let mut mask = vec![0; basis.degree() * basis.limbs().len()];
+    for (limb, out) in mask.chunks_exact_mut(basis.degree()).enumerate() {
+        mask::expand(seed, basis, limb, out);
+    }
+    mask
 }
 
 /// The evaluation of one query on one window. Answers may be computed on any number of threads.
@@ -146,24 +157,16 @@ impl Evaluation {
     ) -> Result<Self, getrandom::Error> {
         let mut randomness = Zeroizing::new([0; 32]);
         getrandom::fill(&mut *randomness)?;
-        Ok(Self::with_randomness(
-            query,
-            window,
-            multiplicity,
-            &randomness,
-        ))
+        let seed = seed(&randomness, &query, &window, multiplicity);
+        Ok(Self::from_seed(query, window, multiplicity, seed))
     }
 
-    fn with_randomness(
+    fn from_seed(
         query: Arc<ExpandedQuery>,
         window: Arc<Window>,
         multiplicity: Multiplicity,
-        randomness: &[u8; 32],
+        seed: Zeroizing<[u8; 32]>,
     ) -> Self {
-        let purpose: Vec<_> = seeds(&query.query, &query.nonce)
-            .map(|seed| &seed.0)
-            .collect();
-        let seed = oboro_sample::seed(randomness, &purpose);
         let mut rng = ChaCha20Rng::from_seed(*seed);
         rng.set_stream(ORDER);
         Self {
@@ -337,6 +340,26 @@ impl Workspace {
     }
 }
 
+/// What the answers to a query on a window are blinded from: fresh randomness, what is asked, the whole query,
+/// and the rows with their collection and place.
+fn seed(
+    randomness: &[u8; 32],
+    query: &ExpandedQuery,
+    window: &Window,
+    multiplicity: Multiplicity,
+) -> Zeroizing<[u8; 32]> {
+    let mut asked = query.plan.encode();
+    asked.push(multiplicity as u8);
+    let ExpandedQuery { nonce, digest, .. } = query;
+    let purpose = [
+        &Digest::of(&asked).0,
+        &nonce.0,
+        &digest.0,
+        window.rows().origin(),
+    ];
+    oboro_sample::seed(randomness, &purpose)
+}
+
 /// The tests of a question in the order of their values: shuffled within each group.
 fn tests(
     plan: &Plan,
@@ -427,37 +450,170 @@ mod tests {
     use crate::Rows;
     use oboro_genome::Question;
     use oboro_genome::wire::Ciphertext;
-    use oboro_ring::{Basis, Scaled};
+    use oboro_ring::{Basis, QuerySeed, Scaled};
+    use std::collections::HashSet;
+
+    const LENGTH: usize = 38;
+    const ROWS: usize = 40;
+    const NONCE: Nonce = Nonce([200; 32]);
+    const RANDOMNESS: [u8; 32] = [3; 32];
+
+    fn plan() -> Arc<Plan> {
+        let exact = Kind::Match { within: 0 };
+        let question = Question::new(LENGTH as u32, 2, ROWS as u64, exact);
+        Arc::new(Plan::new(question.unwrap()).unwrap())
+    }
+
+    /// Rows of two alleles, a bit each.
+    fn rows() -> Vec<u64> {
+        let row = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - LENGTH);
+        (1..=ROWS as u64).map(row).collect()
+    }
+
+    fn window(origin: u8, rows: Vec<u64>) -> Arc<Window> {
+        Arc::new(Window::new(Rows::new([origin; 32], LENGTH, 1, rows)))
+    }
+
+    /// The bytes of a query of these terms from somebody who does not care that others could read it:
+    /// errors and secret are 0, so that an answer's values are what they decrypt to.
+    fn bare(plan: &Plan, terms: &[i32]) -> Vec<u8> {
+        let ring = plan.ring();
+        let polynomial = |terms: &[i32]| {
+            let limbs = ring.limbs().iter().enumerate();
+            let residues = limbs.flat_map(|(limb, ntt)| {
+                let mut values = vec![0; ring.basis().degree()];
+                for (value, &term) in values.iter_mut().zip(terms) {
+                    *value = ring.residue(ring.plaintext().reduce_signed(term.into()), limb);
+                }
+                ntt.forward(&mut values);
+                values
+            });
+            residues.collect::<Vec<u32>>()
+        };
+        let ciphertexts = (0..)
+            .zip(terms.chunks(plan.width()))
+            .map(|(number, terms)| Ciphertext {
+                seed: QuerySeed([number; 32]),
+                residues: polynomial(terms),
+            });
+        let query = EncryptedQuery {
+            ciphertexts: ciphertexts.collect(),
+            public_key: polynomial(&[]),
+        };
+        query.encode(plan)
+    }
+
+    fn expanded(plan: &Arc<Plan>, terms: &[i32]) -> Arc<ExpandedQuery> {
+        Arc::new(ExpandedQuery::decode(Arc::clone(plan), bare(plan, terms), NONCE).unwrap())
+    }
+
+    type SeedOf = fn(&ExpandedQuery, &Window) -> Zeroizing<[u8; 32]>;
+
+    /// On a machine whose generator gives the same again and again.
+    fn as_it_is(query: &ExpandedQuery, window: &Window) -> Zeroizing<[u8; 32]> {
+        seed(&RANDOMNESS, query, window, Multiplicity::Each)
+    }
+
+    /// As it once was: only the seeds of the masks went in.
+    fn of_masks_only(query: &ExpandedQuery, _: &Window) -> Zeroizing<[u8; 32]> {
+        let seeds = query.query.ciphertexts.iter().map(|it| &it.seed.0);
+        let purpose: Vec<_> = seeds.chain([&query.nonce.0]).collect();
+        oboro_sample::seed(&RANDOMNESS, &purpose)
+    }
+
+    /// The masks of all answers, and the values of all tests.
+    fn answers(
+        seed_of: SeedOf,
+        query: &Arc<ExpandedQuery>,
+        window: &Arc<Window>,
+    ) -> (Vec<Vec<u64>>, Vec<u64>) {
+        let seed = seed_of(query, window);
+        let (query, window) = (Arc::clone(query), Arc::clone(window));
+        let evaluation = Evaluation::from_seed(query, window, Multiplicity::Each, seed);
+        let mut workspace = Workspace::default();
+        let answers = (0..evaluation.answers()).map(|n| evaluation.answer(n, &mut workspace));
+        let (masks, values): (Vec<_>, Vec<_>) = answers.map(|it| (it.mask, it.values)).unzip();
+        (masks, values.concat()[..ROWS].to_vec())
+    }
+
+    /// A client asks a server that is rolled back again and again, under the same nonce, each time for
+    /// another of the terms. Where the tests are in the same order and have the same factors each time,
+    /// the answers together are the rows.
+    #[test]
+    fn queries_that_repeat_their_masks_are_not_blinded_alike() {
+        let plan = plan();
+        let window = window(1, rows());
+        let read = |seed_of: SeedOf| {
+            let nothing = expanded(&plan, &[0; LENGTH + 1]);
+            let (masks, without) = answers(seed_of, &nothing, &window);
+            let (mut read, mut repeated) = (vec![0u64; ROWS], 0);
+            for place in 0..LENGTH {
+                let mut terms = [0; LENGTH + 1];
+                terms[place + 1] = 1;
+                let (again, with) = answers(seed_of, &expanded(&plan, &terms), &window);
+                repeated += usize::from(again == masks);
+                for (row, (with, without)) in read.iter_mut().zip(with.iter().zip(&without)) {
+                    // A factor is at least a unit of 1/t, of eight or more in an answer's bits.
+                    let difference = with.wrapping_sub(*without) << (64 - plan.value_bits());
+                    let units = (difference as i64) >> (64 - plan.value_bits());
+                    *row |= u64::from(units.abs() > 2) << place;
+                }
+            }
+            let rows: HashSet<u64> = rows().into_iter().collect();
+            let read = read.into_iter().filter(|row| rows.contains(row));
+            (read.count(), repeated)
+        };
+        assert_eq!(read(of_masks_only), (ROWS, LENGTH));
+        assert_eq!(read(as_it_is), (0, 0));
+    }
+
+    /// The same, with the same query on a panel of which one row was replaced.
+    #[test]
+    fn collections_that_differ_in_a_row_are_not_blinded_alike() {
+        let plan = plan();
+        let query = expanded(&plan, &plan.question().encode(&[Some(0); LENGTH]));
+        let (before, mut changed) = (rows(), rows());
+        changed[17] ^= 1 << 5;
+        let (old, new) = (window(1, before), window(2, changed));
+        let differing = |seed_of| {
+            let [a, b] = [&old, &new].map(|window| answers(seed_of, &query, window).1);
+            a.iter().zip(b).filter(|(a, b)| *a != b).count()
+        };
+        assert_eq!(differing(of_masks_only), 1);
+        assert!(differing(as_it_is) > ROWS / 2);
+    }
 
     #[test]
-    fn a_generator_that_repeats_itself_repeats_a_seed_only_with_the_query() {
-        let question = Question::new(5, 2, 3, Kind::Match { within: 0 }).unwrap();
-        let plan = Arc::new(Plan::new(question).unwrap());
-        let window = Arc::new(Window::new(Rows::new(5, 1, vec![1, 2, 3])));
-        let basis = plan.ring().basis();
-        let polynomial = vec![0; basis.degree() * basis.limbs().len()];
-        let seed = |of_query: u8, nonce: u8, randomness: u8| {
-            let ciphertext = Ciphertext {
-                seed: Seed([of_query; 32]),
-                residues: polynomial.clone(),
-            };
-            let query = EncryptedQuery {
-                ciphertexts: vec![ciphertext; plan.ciphertexts()],
-                public_key: polynomial.clone(),
-            };
-            let query = ExpandedQuery::new(Arc::clone(&plan), query, Seed([nonce; 32]));
-            let evaluation = Evaluation::with_randomness(
-                Arc::new(query),
-                Arc::clone(&window),
-                Multiplicity::Once,
-                &[randomness; 32],
-            );
-            *evaluation.seed
+    fn a_generator_that_repeats_itself_repeats_a_seed_only_with_all_of_the_search() {
+        let exact = Kind::Match { within: 0 };
+        let question = |rows| Question::new(LENGTH as u32, 2, rows, exact).unwrap();
+        let plans = [ROWS as u64, ROWS as u64 + 1].map(|rows| Plan::new(question(rows)).unwrap());
+        let [plan, larger] = plans.map(Arc::new);
+        let window = |origin| window(origin, rows());
+        let terms = [0; LENGTH + 1];
+        let of = |plan: &Arc<Plan>, bytes: Vec<u8>, nonce, window: &Window, each, randomness| {
+            let query = ExpandedQuery::decode(Arc::clone(plan), bytes, Nonce([nonce; 32])).unwrap();
+            *seed(&[randomness; 32], &query, window, each)
         };
-        assert_eq!(seed(1, 2, 3), seed(1, 2, 3));
-        for other in [seed(4, 2, 3), seed(1, 4, 3), seed(1, 2, 4)] {
-            assert_ne!(seed(1, 2, 3), other);
-        }
+        let (once, each) = (Multiplicity::Once, Multiplicity::Each);
+        let bytes = bare(&plan, &terms);
+        let first = of(&plan, bytes.clone(), 200, &window(1), once, 3);
+        assert_eq!(of(&plan, bytes.clone(), 200, &window(1), once, 3), first);
+        // Of the first ciphertext's seed and residues, and of the public key.
+        let altered = [0, 40, bytes.len() - 8].map(|at| {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 16;
+            of(&plan, bytes, 200, &window(1), once, 3)
+        });
+        let others = [
+            of(&larger, bare(&larger, &terms), 200, &window(1), once, 3),
+            of(&plan, bytes.clone(), 201, &window(1), once, 3),
+            of(&plan, bytes.clone(), 200, &window(2), once, 3),
+            of(&plan, bytes.clone(), 200, &window(1), each, 3),
+            of(&plan, bytes, 200, &window(1), once, 4),
+        ];
+        let all: HashSet<_> = [first].into_iter().chain(altered).chain(others).collect();
+        assert_eq!(all.len(), 9);
     }
 
     #[test]

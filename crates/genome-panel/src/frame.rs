@@ -83,6 +83,7 @@ pub(crate) struct Frame {
     subject: String,
     pub(crate) numbers: Numbers,
     length: u64,
+    identity: Digest,
     index_offset: u64,
     index_digest: Digest,
 }
@@ -112,6 +113,7 @@ impl Frame {
             subject,
             numbers,
             length,
+            identity: Digest::of(&header),
             index_offset,
             index_digest,
         })
@@ -120,6 +122,11 @@ impl Frame {
     /// The length of the file.
     pub(crate) fn bytes(&self) -> u64 {
         self.length
+    }
+
+    /// The digest of the header, and so of all that the file says: of the index, which has the digests of blobs.
+    pub(crate) fn identity(&self) -> Digest {
+        self.identity
     }
 
     /// The file itself, for advice about it.

@@ -10,10 +10,12 @@ use crate::packing::{are_of, bits_for, pack, to_bytes, to_words, words_for};
 use crate::sites::{MAX_SITES, Sites};
 use crate::transpose::Transposing;
 use crate::{Alphabet, Kind, Rows, Site, Window};
+use oboro_genome::sites_digest;
 use oboro_store::codec::{Reader, Writer};
 use oboro_store::{Digest, Fault, forget_cached};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// The most haplotypes of a panel.
 pub const MAX_HAPLOTYPES: u32 = 1 << 24;
@@ -42,6 +44,7 @@ pub struct Panel {
     alphabet: Alphabet,
     haplotypes: usize,
     sites: Sites,
+    sites_digest: OnceLock<Digest>,
     chunks: Vec<Chunk>,
 }
 
@@ -59,6 +62,7 @@ impl Panel {
             alphabet,
             haplotypes,
             sites,
+            sites_digest: OnceLock::new(),
             chunks,
         })
     }
@@ -120,6 +124,20 @@ impl Panel {
         self.sites.get(index)
     }
 
+    /// The digest of all its sites, by which a client knows the list that it was sent.
+    pub fn sites_digest(&self) -> Digest {
+        let site = |index| {
+            let Site {
+                chromosome,
+                position,
+            } = self.site_at(index);
+            (chromosome, position)
+        };
+        *self
+            .sites_digest
+            .get_or_init(|| Digest(sites_digest((0..self.sites()).map(site))))
+    }
+
     /// The sites of a window of `length` sites that begins at a position and stays on its chromosome.
     ///
     /// # Errors
@@ -171,7 +189,9 @@ impl Panel {
                 rows.push(&to_words(&bytes[start..start + per_site]), bits);
             }
         }
-        Ok(rows.finish())
+        let place = [sites.start, sites.end].map(|site| (site as u64).to_le_bytes());
+        let origin = [&self.frame.identity().0[..], &place.concat()].concat();
+        Ok(rows.finish(Digest::of(&origin).0))
     }
 
     /// What reading a window of `length` sites and sorting it takes in memory, at most; what stays is

@@ -138,7 +138,12 @@ impl Reference {
             slide(strand, length, bits, &mut rows);
             slide(&reverse_complement(strand), length, bits, &mut rows);
         }
-        Rows::new(length, bits, rows)
+        let mut origin = Digest::of(&self.bases).0.to_vec();
+        for Sequence { range, .. } in &self.sequences {
+            origin.extend((range.end as u64).to_le_bytes());
+        }
+        origin.extend((length as u64).to_le_bytes());
+        Rows::new(Digest::of(&origin).0, length, bits, rows)
     }
 
     /// What cutting out all rows of `length` symbols and sorting them takes in memory, at most.

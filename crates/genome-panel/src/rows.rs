@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 /// Rows of one length, packed: symbol `j` of a row is at bit `j·bits` of its words, lowest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rows {
+    origin: [u8; 32],
     length: usize,
     bits: u32,
     words_per_row: usize,
@@ -13,19 +14,26 @@ pub struct Rows {
 
 impl Rows {
     /// Rows of `length` symbols of `bits` bits each, a divisor of 64; each begins with a word of its
-    /// own, and what is left of its last word is 0.
+    /// own, and what is left of its last word is 0. `origin` is a digest of the collection that they are
+    /// from, as it is now, and of the place there.
     ///
     /// Panics if the words are no whole number of rows.
-    pub fn new(length: usize, bits: u32, words: Vec<u64>) -> Self {
+    pub fn new(origin: [u8; 32], length: usize, bits: u32, words: Vec<u64>) -> Self {
         assert!(length > 0 && bits > 0 && u64::BITS.is_multiple_of(bits));
         let words_per_row = Self::words_per_row(length, bits);
         assert!(words.len().is_multiple_of(words_per_row));
         Self {
+            origin,
             length,
             bits,
             words_per_row,
             words,
         }
+    }
+
+    /// What tells them from the rows of other collections and places.
+    pub fn origin(&self) -> &[u8; 32] {
+        &self.origin
     }
 
     /// The words of a row.
@@ -155,7 +163,7 @@ mod tests {
                 words[at / 64] |= u64::from(symbol) << (at % 64);
             }
         }
-        Rows::new(length, bits, words)
+        Rows::new([0; 32], length, bits, words)
     }
 
     proptest! {

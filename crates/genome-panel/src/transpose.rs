@@ -55,17 +55,17 @@ impl Transposing {
         }
     }
 
-    /// Row by row, with the unknown symbol behind all others.
+    /// Row by row, with the unknown symbol behind all others; `origin` is theirs.
     ///
     /// # Panics
     /// If there were fewer sites, or more.
-    pub(crate) fn finish(mut self) -> Rows {
+    pub(crate) fn finish(mut self, origin: [u8; 32]) -> Rows {
         if !self.waiting.is_empty() {
             self.settle();
         }
         assert_eq!(self.place, words_for(self.sites, self.bits));
         number_unknown(&mut self.words, self.bits);
-        Rows::new(self.sites, self.bits, self.words)
+        Rows::new(origin, self.sites, self.bits, self.words)
     }
 
     fn words_per_site(&self) -> usize {

@@ -5,4 +5,4 @@ mod query;
 mod reading;
 
 pub use query::{Pattern, PatternError};
-pub use reading::{Found, OwnQuery, ReadError};
+pub use reading::{EncryptError, Found, OwnQuery, ReadError};

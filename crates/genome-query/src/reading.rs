@@ -3,7 +3,7 @@
 use crate::Pattern;
 use oboro_genome::wire::{Answer, Ciphertext, EncryptedQuery, WireError};
 use oboro_genome::{Kind, Plan};
-use oboro_ring::Seed;
+use oboro_ring::Nonce;
 use oboro_rlwe::QueryKey;
 use std::sync::Arc;
 use thiserror::Error;
@@ -20,6 +20,16 @@ impl std::fmt::Debug for OwnQuery {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("OwnQuery").finish_non_exhaustive()
     }
+}
+
+/// A query that cannot be encrypted.
+#[derive(Debug, Clone, Error)]
+#[allow(missing_docs)]
+pub enum EncryptError {
+    #[error("the system gives no randomness: {0}; try again later")]
+    Randomness(#[from] getrandom::Error),
+    #[error(transparent)]
+    Seeds(#[from] WireError),
 }
 
 /// Answers that say nothing.
@@ -46,31 +56,29 @@ pub enum Found {
 }
 
 impl OwnQuery {
-    /// Encrypts a pattern under the nonce that the server drew for it.
+    /// Encrypts a pattern under the nonce that the server drew for it. `asked` is what else the query is
+    /// about, the collection and the places in it: no two of them may have the same bytes.
     ///
     /// # Errors
-    /// No randomness.
+    /// No randomness, or such that no query can be made of it.
     ///
     /// # Panics
     /// If the pattern is not of the plan's question.
     pub fn encrypt(
         plan: Arc<Plan>,
         pattern: &Pattern,
-        nonce: &Seed,
-    ) -> Result<Self, getrandom::Error> {
+        nonce: &Nonce,
+        asked: &[u8],
+    ) -> Result<Self, EncryptError> {
         let terms = Zeroizing::new(plan.question().encode(pattern.symbols()));
-        let key = QueryKey::fresh(plan.ring(), nonce, &terms)?;
-        let ciphertext = |(number, terms)| {
-            let (seed, residues) = key.encrypt(number, terms);
-            Ciphertext { seed, residues }
-        };
+        let asked = [&*plan.encode(), asked];
+        let (key, query) = QueryKey::encrypt(plan.ring(), nonce, &asked, plan.width(), &terms)?;
+        let ciphertext = |(seed, residues)| Ciphertext { seed, residues };
         let encrypted = EncryptedQuery {
-            ciphertexts: (0..)
-                .zip(terms.chunks(plan.width()))
-                .map(ciphertext)
-                .collect(),
-            public_key: key.public_key(nonce),
+            ciphertexts: query.terms.into_iter().map(ciphertext).collect(),
+            public_key: query.public_key,
         };
+        encrypted.check_seeds(nonce)?;
         Ok(Self {
             plan,
             key,

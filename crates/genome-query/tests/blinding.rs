@@ -4,13 +4,13 @@
 use oboro_genome::{Kind, Plan, Question};
 use oboro_genome_panel::{Evaluation, ExpandedQuery, Multiplicity, Rows, Window, Workspace};
 use oboro_genome_query::{OwnQuery, Pattern};
-use oboro_ring::Seed;
+use oboro_ring::Nonce;
 use std::sync::Arc;
 
 const LENGTH: u32 = 10;
 /// The smallest prime above it.
 const T: usize = 11;
-const NONCE: Seed = Seed([5; 32]);
+const NONCE: Nonce = Nonce([5; 32]);
 
 /// The bound that a chi-square of so many degrees of freedom exceeds about once in 10^6: Wilson and
 /// Hilferty's approximation, at 4.9 standard deviations.
@@ -36,7 +36,12 @@ fn two_sample(a: &[u64], b: &[u64]) -> f64 {
 
 /// Rows of two alleles, a bit each.
 fn window(rows: &[u64]) -> Arc<Window> {
-    Arc::new(Window::new(Rows::new(LENGTH as usize, 1, rows.to_vec())))
+    Arc::new(Window::new(Rows::new(
+        [0; 32],
+        LENGTH as usize,
+        1,
+        rows.to_vec(),
+    )))
 }
 
 fn question(rows: usize) -> Question {
@@ -46,11 +51,12 @@ fn question(rows: usize) -> Question {
 /// Encrypts the query of reference alleles only: a row has as many mismatches as it has ones.
 fn own(plan: &Arc<Plan>) -> OwnQuery {
     let pattern = Pattern::of_alleles(&"0".repeat(LENGTH as usize)).unwrap();
-    OwnQuery::encrypt(Arc::clone(plan), &pattern, &NONCE).unwrap()
+    OwnQuery::encrypt(Arc::clone(plan), &pattern, &NONCE, &[]).unwrap()
 }
 
 fn evaluation(own: &OwnQuery, window: &Arc<Window>) -> Evaluation {
-    let query = ExpandedQuery::new(Arc::clone(own.plan()), own.encrypted().clone(), NONCE);
+    let sent = own.encrypted().encode(own.plan());
+    let query = ExpandedQuery::decode(Arc::clone(own.plan()), sent, NONCE).unwrap();
     Evaluation::new(Arc::new(query), Arc::clone(window), Multiplicity::Each).unwrap()
 }
 

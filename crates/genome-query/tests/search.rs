@@ -3,7 +3,7 @@
 use oboro_genome::{Kind, Plan, Question};
 use oboro_genome_panel::{Evaluation, ExpandedQuery, Multiplicity, Rows, Window, Workspace};
 use oboro_genome_query::{Found, OwnQuery, Pattern};
-use oboro_ring::Seed;
+use oboro_ring::Nonce;
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn window(rows: &[Vec<u8>]) -> Arc<Window> {
             words[j / 16] |= u64::from(symbol) << (j % 16 * BITS as usize);
         }
     }
-    Arc::new(Window::new(Rows::new(length, BITS, words)))
+    Arc::new(Window::new(Rows::new([0; 32], length, BITS, words)))
 }
 
 fn pattern(query: &[Option<u8>]) -> Pattern {
@@ -37,12 +37,11 @@ fn search(
 ) -> Found {
     let question = Question::new(query.len() as u32, symbols, rows.len() as u64 + extra, kind);
     let plan = Arc::new(Plan::new(question.unwrap()).unwrap());
-    let nonce = Seed([3; 32]);
-    let own = OwnQuery::encrypt(Arc::clone(&plan), &pattern(query), &nonce).unwrap();
+    let nonce = Nonce([3; 32]);
+    let own = OwnQuery::encrypt(Arc::clone(&plan), &pattern(query), &nonce, &[]).unwrap();
     let sent = own.encrypted().encode(&plan);
-    let received = oboro_genome::wire::EncryptedQuery::decode(&sent, &plan).unwrap();
-    let received = Arc::new(ExpandedQuery::new(Arc::clone(&plan), received, nonce));
-    let evaluation = Evaluation::new(received, window(rows), multiplicity).unwrap();
+    let received = ExpandedQuery::decode(Arc::clone(&plan), sent, nonce).unwrap();
+    let evaluation = Evaluation::new(Arc::new(received), window(rows), multiplicity).unwrap();
     let mut workspace = Workspace::default();
     let answers: Vec<_> = (0..evaluation.answers())
         .map(|number| {

@@ -6,7 +6,7 @@
 //! products is its linear form. Narrow places make few answers and many query ciphertexts; a plan
 //! takes the width that makes all of them together fewest bytes.
 
-use crate::Question;
+use crate::{Kind, Question};
 use oboro_ring::{Basis, MAX_LOG_DEGREE, Scaled, fraction, pack};
 use std::sync::{Arc, OnceLock};
 use thiserror::Error;
@@ -184,6 +184,40 @@ impl Plan {
         self.shape.value_bits
     }
 
+    /// All that it says, as bytes that no other plan has: the question's length (4 bytes), symbols (1),
+    /// rows (8) and kind (0 and the mismatches that are allowed, or 1 and 0); `log2 N` (1), `t` (4), the
+    /// number of limbs (1) and the prime of each (4); width, tests and tests of an answer (8 each); bits of
+    /// noise, masks and values (4 each).
+    pub fn encode(&self) -> Vec<u8> {
+        let (question, basis) = (&self.question, self.ring.basis());
+        let mut bytes = Vec::new();
+        bytes.extend(question.length().to_le_bytes());
+        bytes.push(question.symbols());
+        bytes.extend(question.rows().to_le_bytes());
+        bytes.extend(match question.kind() {
+            Kind::Match { within } => [0, within],
+            Kind::Longest => [1, 0],
+        });
+        bytes.push(basis.log_degree() as u8);
+        bytes.extend(self.ring.plaintext().value().to_le_bytes());
+        bytes.push(basis.limbs().len() as u8);
+        for limb in basis.limbs() {
+            bytes.extend(limb.value().to_le_bytes());
+        }
+        let shape = &self.shape;
+        for number in [
+            shape.width as u64,
+            shape.tests,
+            shape.tests_per_answer as u64,
+        ] {
+            bytes.extend(number.to_le_bytes());
+        }
+        for bits in [shape.flood_bits, shape.mask_bits, shape.value_bits] {
+            bytes.extend(bits.to_le_bytes());
+        }
+        bytes
+    }
+
     /// Bytes of the residues of one polynomial of a query.
     pub fn polynomial_bytes(&self) -> usize {
         polynomial_bytes(self.ring.basis())
@@ -309,7 +343,7 @@ fn fewest_bits(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Kind;
+    use std::collections::HashSet;
 
     fn plan(length: u32, symbols: u8, rows: u64, kind: Kind) -> Plan {
         Plan::new(Question::new(length, symbols, rows, kind).unwrap()).unwrap()
@@ -329,6 +363,35 @@ mod tests {
             assert!(plan.ciphertexts() * plan.width() >= plan.question().terms());
             assert!(plan.answers() * plan.tests_per_answer() as u64 >= plan.tests());
         }
+    }
+
+    #[test]
+    fn no_two_plans_have_the_same_bytes() {
+        let exact = Kind::Match { within: 0 };
+        let question =
+            |length, symbols, rows, kind| Question::new(length, symbols, rows, kind).unwrap();
+        let asked = question(38, 2, 2752, exact);
+        let plans = [
+            Plan::new(asked),
+            Plan::of_width(asked, 3),
+            Plan::of_width(asked, 39),
+            Plan::uncut(asked, 3),
+            Plan::new(question(38, 2, 2753, exact)),
+            Plan::new(question(38, 3, 2752, exact)),
+            Plan::new(question(37, 2, 2752, exact)),
+            Plan::new(question(38, 2, 2752, Kind::Match { within: 1 })),
+            Plan::new(question(38, 2, 2752, Kind::Longest)),
+        ];
+        let bytes = plans.map(|plan| plan.unwrap().encode());
+        assert_eq!(HashSet::from(bytes.clone()).len(), bytes.len());
+        // The first one's, field by field.
+        let [first, ..] = bytes;
+        assert_eq!(
+            first[..15],
+            [38, 0, 0, 0, 2, 192, 10, 0, 0, 0, 0, 0, 0, 0, 0]
+        );
+        assert_eq!(first[15..22], [12, 41, 0, 0, 0, 3, 1]);
+        assert_eq!(first.len(), 21 + 3 * 4 + 3 * 8 + 3 * 4);
     }
 
     #[test]

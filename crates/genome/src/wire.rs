@@ -2,14 +2,15 @@
 
 use crate::Plan;
 use crate::plan::SEED_BYTES;
-use oboro_ring::{Seed, pack};
+use oboro_ring::{Nonce, QuerySeed, pack};
+use std::collections::HashSet;
 use thiserror::Error;
 
 /// One ciphertext of a query: `(b, a)` with `a` expanded from the seed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ciphertext {
     /// The seed of `a`.
-    pub seed: Seed,
+    pub seed: QuerySeed,
     /// `b`: `N` residues in evaluation form modulo the first limb, then the next.
     pub residues: Vec<u32>,
 }
@@ -39,6 +40,10 @@ pub enum WireError {
         "{what} has a residue that is not below its modulus; it was altered on the way or made by another program"
     )]
     Residue { what: &'static str },
+    #[error(
+        "the encrypted query uses a seed twice, for two ciphertexts or for one and the public key, which would tell of what is encrypted; encrypt it again, and update the program that made it if that does not help"
+    )]
+    RepeatedSeed,
 }
 
 impl EncryptedQuery {
@@ -59,11 +64,11 @@ impl EncryptedQuery {
         bytes
     }
 
-    /// Checks and takes the bytes of a query of this plan.
+    /// Checks and takes the bytes of a query of this plan under this nonce.
     ///
     /// # Errors
-    /// Another length, residues that are none.
-    pub fn decode(bytes: &[u8], plan: &Plan) -> Result<Self, WireError> {
+    /// Another length, residues that are none, a seed that is there twice.
+    pub fn decode(bytes: &[u8], plan: &Plan, nonce: &Nonce) -> Result<Self, WireError> {
         const WHAT: &str = "the encrypted query";
         check_length(WHAT, Self::bytes(plan), bytes)?;
         let one = plan.polynomial_bytes();
@@ -71,17 +76,32 @@ impl EncryptedQuery {
         let ciphertext = |bytes: &[u8]| {
             let (seed, residues) = bytes.split_at(SEED_BYTES);
             Ok(Ciphertext {
-                seed: Seed(seed.try_into().expect("as long as a seed")),
+                seed: QuerySeed(seed.try_into().expect("as long as a seed")),
                 residues: polynomial(WHAT, residues, plan)?,
             })
         };
-        Ok(Self {
+        let query = Self {
             ciphertexts: ciphertexts
                 .chunks_exact(SEED_BYTES + one)
                 .map(ciphertext)
                 .collect::<Result<_, _>>()?,
             public_key: polynomial(WHAT, public_key, plan)?,
-        })
+        };
+        query.check_seeds(nonce)?;
+        Ok(query)
+    }
+
+    /// Checks that each mask has a seed of its own.
+    ///
+    /// # Errors
+    /// A seed that is there twice, the nonce counted.
+    pub fn check_seeds(&self, nonce: &Nonce) -> Result<(), WireError> {
+        let mut seen = HashSet::from([&nonce.0]);
+        let mut seeds = self.ciphertexts.iter().map(|it| &it.seed.0);
+        match seeds.all(|seed| seen.insert(seed)) {
+            true => Ok(()),
+            false => Err(WireError::RepeatedSeed),
+        }
     }
 }
 
@@ -166,28 +186,35 @@ mod tests {
         Plan::new(question).unwrap()
     }
 
-    #[test]
-    fn queries_and_answers_come_back() {
-        let plan = plan();
+    const NONCE: Nonce = Nonce([200; 32]);
+
+    fn query(plan: &Plan) -> EncryptedQuery {
         let basis = plan.ring().basis();
         let residues: Vec<u32> = (0..basis.limbs().len() * basis.degree())
             .map(|i| i as u32 * 7919 % (1 << 27))
             .collect();
-        let query = EncryptedQuery {
-            ciphertexts: vec![
-                Ciphertext {
-                    seed: Seed([9; 32]),
-                    residues: residues.clone(),
-                };
-                plan.ciphertexts()
-            ],
-            public_key: residues,
+        let ciphertext = |number| Ciphertext {
+            seed: QuerySeed([number; 32]),
+            residues: residues.clone(),
         };
+        EncryptedQuery {
+            ciphertexts: (0..plan.ciphertexts() as u8).map(ciphertext).collect(),
+            public_key: residues.clone(),
+        }
+    }
+
+    #[test]
+    fn queries_and_answers_come_back() {
+        let plan = plan();
+        let query = query(&plan);
         let mut bytes = query.encode(&plan);
         assert_eq!(bytes.len() as u64, EncryptedQuery::bytes(&plan));
-        assert_eq!(EncryptedQuery::decode(&bytes, &plan).as_ref(), Ok(&query));
+        let decode = |bytes: &[u8]| EncryptedQuery::decode(bytes, &plan, &NONCE);
+        assert_eq!(decode(&bytes).as_ref(), Ok(&query));
         let answer = Answer {
-            mask: (0..basis.degree() as u64).map(|i| i % 64).collect(),
+            mask: (0..plan.ring().basis().degree() as u64)
+                .map(|i| i % 64)
+                .collect(),
             values: vec![1; plan.tests_per_answer()],
         };
         let encoded = answer.encode(&plan);
@@ -200,15 +227,27 @@ mod tests {
 
         let last = bytes.len() - 1;
         assert!(matches!(
-            EncryptedQuery::decode(&bytes[..last], &plan),
+            decode(&bytes[..last]),
             Err(WireError::Length { .. })
         ));
         // 28 ones are above every limb.
         bytes[last - 6..].fill(0xff);
-        assert!(matches!(
-            EncryptedQuery::decode(&bytes, &plan),
-            Err(WireError::Residue { .. })
-        ));
+        assert!(matches!(decode(&bytes), Err(WireError::Residue { .. })));
         assert!(Answer::decode(&encoded[1..], &plan).is_err());
+    }
+
+    #[test]
+    fn a_query_that_repeats_a_seed_is_refused() {
+        let question = *plan().question();
+        let plan = Plan::of_width(question, 2).unwrap();
+        let good = query(&plan);
+        assert_eq!(good.ciphertexts.len(), 3);
+        assert_eq!(good.check_seeds(&NONCE), Ok(()));
+        for (ciphertext, seed) in [(2, [0; 32]), (0, [1; 32]), (1, NONCE.0)] {
+            let mut query = good.clone();
+            query.ciphertexts[ciphertext].seed = QuerySeed(seed);
+            let decoded = EncryptedQuery::decode(&query.encode(&plan), &plan, &NONCE);
+            assert_eq!(decoded, Err(WireError::RepeatedSeed));
+        }
     }
 }

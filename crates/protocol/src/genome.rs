@@ -2,18 +2,18 @@
 
 use crate::{FieldError, v1};
 use oboro_genome::{Kind, Plan};
-use oboro_ring::Seed;
+use oboro_ring::Nonce;
 
 /// The nonce in a field.
 ///
 /// # Errors
 /// Not 32 bytes.
-pub fn nonce(bytes: &[u8]) -> Result<Seed, FieldError> {
+pub fn nonce(bytes: &[u8]) -> Result<Nonce, FieldError> {
     let problem = FieldError {
         field: "nonce",
         problem: "is not 32 bytes",
     };
-    bytes.try_into().map(Seed).map_err(|_| problem)
+    bytes.try_into().map(Nonce).map_err(|_| problem)
 }
 
 /// How rows are to be compared; whether so many mismatches may be allowed is for the question to say.
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_nonce_has_32_bytes() {
-        assert_eq!(nonce(&[7; 32]), Ok(Seed([7; 32])));
+        assert_eq!(nonce(&[7; 32]), Ok(Nonce([7; 32])));
         assert!(nonce(&[7; 31]).is_err());
         assert!(nonce(&[]).is_err());
     }

@@ -186,7 +186,7 @@ impl From<ClientError> for Failure {
             Interrupted => python::Interrupted::new_err(sentence),
             Protocol { .. } | NoSuchCall | OtherPlan => python::VersionError::new_err(sentence),
             Damaged(_) | Altered(_) | Read { .. } => python::DamagedError::new_err(sentence),
-            FalseAnswer(_) | WrongRoot { .. } | TooMuch | OutOfTurn(_) => {
+            FalseAnswer(_) | WrongRoot { .. } | TooMuch | OutOfTurn(_) | OtherSites { .. } => {
                 python::FalseAnswerError::new_err(sentence)
             }
             Address { .. }

@@ -10,6 +10,7 @@ use oboro_genome_panel::{
     import_reference,
 };
 use oboro_genome_query::{Found, Pattern};
+use oboro_store::Digest;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
@@ -57,7 +58,7 @@ pub fn genomes<'py>(
 /// Searches a panel at a place.
 #[pyfunction]
 #[pyo3(signature = (server, name, symbols, *, bases, position, chromosome, within, longest, count, decoys,
-                    progress = None, interrupt = None))]
+                    sites_digest, progress = None, interrupt = None))]
 #[expect(
     clippy::too_many_arguments,
     reason = "named by the caller, who is in Python"
@@ -74,6 +75,7 @@ pub fn query_panel<'py>(
     longest: bool,
     count: bool,
     decoys: usize,
+    sites_digest: Option<String>,
     progress: Option<Bound<'py, PyAny>>,
     interrupt: Option<&Interrupt>,
 ) -> PyResult<Bound<'py, PyDict>> {
@@ -92,6 +94,10 @@ pub fn query_panel<'py>(
             },
             decoys: Decoys(decoys),
             symbols,
+            sites_digest: sites_digest
+                .map(|digest| digest.parse::<Digest>())
+                .transpose()
+                .map_err(Failure::input)?,
         },
         kind: match longest {
             true => Kind::Longest,
@@ -156,6 +162,8 @@ fn search<'py>(
     found.set_item("length", question.pattern.len())?;
     found.set_item("rows", outcome.rows)?;
     found.set_item("windows", outcome.windows)?;
+    let sites_digest = outcome.sites_digest.map(|digest| digest.to_string());
+    found.set_item("sites_digest", sites_digest)?;
     found.set_item("sent_bytes", outcome.sent_bytes)?;
     found.set_item("received_bytes", outcome.received_bytes)?;
     found.set_item("seconds", outcome.elapsed.as_secs_f64())?;

@@ -24,7 +24,7 @@ mod scaled;
 pub mod vector;
 
 pub use fraction::Fractions;
-pub use mask::Seed;
+pub use mask::{Nonce, QuerySeed, Seed};
 pub use modulus::{Modulus, ModulusError};
 pub use ntt::{Ntt, NttError};
 pub use parameters::{

@@ -1,41 +1,78 @@
 //! Public masks from seeds.
 //!
-//! `a_b` is uniform in `R_Q`, shared by all columns of block `b` and never stored: only
-//! its 32-byte seed is. Each limb is expanded on its own, by SHAKE128 (FIPS 202) with
-//! the domain, the seed, the ring and the limb absorbed, and exact rejection.
+//! A mask is uniform in `R_Q` and never stored: only its 32-byte seed is. Each limb is expanded
+//! on its own, by SHAKE128 (FIPS 202) with the domain, the seed, the ring and the limb absorbed,
+//! and exact rejection. Seeds of different purposes are different types with domains of their own:
+//! equal bytes do not make equal masks, so nobody can pass one off as the other.
 
 use crate::Basis;
 use shake::{ExtendableOutput, Shake128, Update, XofReader};
 
-const DOMAIN: &[u8] = b"oboro v1 mask";
 /// Bytes that one permutation of SHAKE128 yields.
 const RATE: usize = 168;
 
-/// The seed of one block's mask. Public; used for one block of one dataset, ever.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Seed(pub [u8; 32]);
+/// What a mask is expanded from.
+pub trait MaskSeed {
+    /// What is absorbed first. None is the beginning of another.
+    const DOMAIN: &'static [u8];
 
-impl std::fmt::Debug for Seed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Seed({:02x}{:02x}…)", self.0[0], self.0[1])
-    }
+    /// What tells masks of one domain apart.
+    fn bytes(&self) -> &[u8; 32];
 }
+
+macro_rules! mask_seed {
+    ($(#[$doc:meta])* $name:ident, $domain:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+        pub struct $name(pub [u8; 32]);
+
+        impl MaskSeed for $name {
+            const DOMAIN: &'static [u8] = $domain;
+
+            fn bytes(&self) -> &[u8; 32] {
+                &self.0
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "{}({:02x}{:02x}…)", stringify!($name), self.0[0], self.0[1])
+            }
+        }
+    };
+}
+
+mask_seed!(
+    /// The seed of one block's mask. Public; used for one block of one dataset, ever.
+    Seed,
+    b"oboro v1 mask"
+);
+mask_seed!(
+    /// The seed of the mask of one ciphertext of a query. Public; used for one query, ever.
+    QuerySeed,
+    b"oboro v1 query mask"
+);
+mask_seed!(
+    /// What the mask of a query's public key is expanded from. Public; drawn by the server for one query.
+    Nonce,
+    b"oboro v1 query key"
+);
 
 /// Writes limb `limb` of the mask: `N` uniform residues modulo `q_limb` in evaluation form.
 ///
-/// The stream is `SHAKE128("oboro v1 mask" ‖ seed ‖ log2 N (1 byte) ‖ limb (1 byte) ‖
+/// The stream is `SHAKE128(domain ‖ seed ‖ log2 N (1 byte) ‖ limb (1 byte) ‖
 /// q (4 bytes, little-endian))`; each 4 bytes, little-endian, lose their top bits down to
 /// the bit length of `q` and are taken if below `q`: every residue has equal probability.
 ///
 /// Panics if `out` does not hold `N` residues or the limb does not exist.
-pub fn expand(seed: &Seed, basis: &impl AsRef<Basis>, limb: usize, out: &mut [u32]) {
+pub fn expand<S: MaskSeed>(seed: &S, basis: &impl AsRef<Basis>, limb: usize, out: &mut [u32]) {
     let basis = basis.as_ref();
     assert_eq!(out.len(), basis.degree());
     let modulus = basis.limbs()[limb];
     let (q, keep) = (modulus.value(), u32::MAX >> (u32::BITS - modulus.bits()));
     let mut xof = Shake128::default();
-    xof.update(DOMAIN);
-    xof.update(&seed.0);
+    xof.update(S::DOMAIN);
+    xof.update(seed.bytes());
     xof.update(&[basis.log_degree() as u8, limb as u8]);
     xof.update(&q.to_le_bytes());
     let mut stream = xof.finalize_xof();
@@ -59,9 +96,13 @@ mod tests {
     use crate::Parameters;
 
     fn mask(seed: u8, limbs: usize, limb: usize) -> Vec<u32> {
+        expanded(&Seed([seed; 32]), limbs, limb)
+    }
+
+    fn expanded(seed: &impl MaskSeed, limbs: usize, limb: usize) -> Vec<u32> {
         let parameters = Parameters::new(12, limbs, 65537).unwrap();
         let mut out = vec![0; parameters.degree()];
-        expand(&Seed([seed; 32]), &parameters, limb, &mut out);
+        expand(seed, &parameters, limb, &mut out);
         out
     }
 
@@ -73,10 +114,35 @@ mod tests {
     }
 
     #[test]
-    fn golden_vector() {
-        // Pins the stream: a change here would orphan every stored dataset. Computed with
-        // Python's hashlib.shake_128 from the doc comment above.
+    fn golden_vectors() {
+        // They pin the streams: a change of the first would orphan every stored dataset, one of the
+        // others has client and server misunderstand each other. Computed with Python's
+        // hashlib.shake_128 from the doc comment above.
         assert_eq!(mask(7, 1, 0)[..4], [51975579, 23114242, 22853867, 63562228]);
+        let query = expanded(&QuerySeed([7; 32]), 1, 0);
+        assert_eq!(query[..4], [122417795, 208887482, 124452908, 249900616]);
+        let key = expanded(&Nonce([7; 32]), 1, 0);
+        assert_eq!(key[..4], [233958968, 207195507, 60765003, 108694665]);
+    }
+
+    #[test]
+    fn no_domain_makes_a_mask_of_another() {
+        let of = [
+            mask(7, 1, 0),
+            expanded(&QuerySeed([7; 32]), 1, 0),
+            expanded(&Nonce([7; 32]), 1, 0),
+        ];
+        for (i, x) in of.iter().enumerate() {
+            for y in &of[..i] {
+                assert!(x.iter().zip(y).all(|(x, y)| x != y));
+            }
+        }
+        let domains = [Seed::DOMAIN, QuerySeed::DOMAIN, Nonce::DOMAIN];
+        for (i, x) in domains.iter().enumerate() {
+            for (j, y) in domains.iter().enumerate() {
+                assert!(i == j || !x.starts_with(y));
+            }
+        }
     }
 
     #[test]

@@ -31,5 +31,5 @@ pub use noise::{BlockNoise, MIN_SLACK, NORM_LIMIT, PEAK_LIMIT, limbs_for_level, 
 pub use planner::{Alternative, PlanError, Verdict, alternatives, plan};
 pub use precision::Precision;
 pub use private_file::{PrivateFileError, open_private};
-pub use query::QueryKey;
+pub use query::{QueryCiphertexts, QueryKey};
 pub use seal::SealError;

@@ -1,12 +1,15 @@
 //! Queries: small numbers encrypted for one question, under a key that lives no longer.
 //!
-//! Everything secret about a query (its key, its errors) and its public seeds come from one root:
-//! `HMAC-SHA-256(randomness, "query", nonce, terms)`. So even a generator that repeats itself, as after
-//! a rolled-back virtual machine, repeats a seed only together with the whole query. Encoding in the
-//! most significant part, see [`Scaled`]; the argument is in `docs/cryptography.md`, "Genome search".
+//! Everything secret about a query (its key, its errors) and its public seeds come from one root: the
+//! PRF of fresh randomness and of all that the query is about. So even a generator that repeats itself,
+//! as after a rolled-back virtual machine, repeats a seed only together with the whole query: the same
+//! numbers, laid out in the same way in the same ring. A key encrypts one query, when it is made.
+//! Encoding in the most significant part, see [`Scaled`]; the argument is in `docs/cryptography.md`,
+//! "Genome search".
 
 use crate::prf::{Output, prf};
-use oboro_ring::{Scaled, Seed, mask, vector};
+use oboro_ring::mask::{self, MaskSeed};
+use oboro_ring::{Nonce, QuerySeed, Scaled, vector};
 use std::fmt;
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -14,7 +17,6 @@ use zeroize::Zeroizing;
 /// The key of one query.
 pub struct QueryKey {
     ring: Arc<Scaled>,
-    root: Output,
     /// In evaluation form, limb after limb.
     secret: Zeroizing<Vec<u32>>,
 }
@@ -25,58 +27,69 @@ impl fmt::Debug for QueryKey {
     }
 }
 
+/// A query as a server may see it, in evaluation form, limb after limb.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueryCiphertexts {
+    /// For each run of terms the seed of `a` and the residues of `b = round(Q·m/t) + e − a·s`.
+    pub terms: Vec<(QuerySeed, Vec<u32>)>,
+    /// An encryption of 0 whose `a` is expanded from the server's nonce.
+    pub public_key: Vec<u32>,
+}
+
 impl QueryKey {
-    /// A key for the query of these terms under the nonce that the server drew for it.
+    /// Encrypts terms, `width` to a ciphertext as its first coefficients, under the nonce that the server
+    /// drew for the query and a key of their own. `asked` is all else that the query is about: no two
+    /// different questions may have the same bytes.
     ///
     /// # Errors
     /// No randomness.
-    pub fn fresh(
+    ///
+    /// # Panics
+    /// If the width is 0 or above the ring's degree.
+    pub fn encrypt(
         ring: &Arc<Scaled>,
-        nonce: &Seed,
+        nonce: &Nonce,
+        asked: &[&[u8]],
+        width: usize,
         terms: &[i32],
-    ) -> Result<Self, getrandom::Error> {
+    ) -> Result<(Self, QueryCiphertexts), getrandom::Error> {
         let mut randomness = Zeroizing::new([0; 32]);
         getrandom::fill(&mut *randomness)?;
-        Ok(Self::with_randomness(ring, nonce, terms, &randomness))
+        let root = root(&randomness, ring, nonce, asked, width, terms);
+        Ok(Self::from_root(root, ring, nonce, width, terms))
     }
 
-    fn with_randomness(
+    fn from_root(
+        root: Output,
         ring: &Arc<Scaled>,
-        nonce: &Seed,
+        nonce: &Nonce,
+        width: usize,
         terms: &[i32],
-        randomness: &[u8; 32],
-    ) -> Self {
-        let bytes = terms.iter().flat_map(|term| term.to_le_bytes());
-        let bytes = Zeroizing::new(bytes.collect::<Vec<u8>>());
-        let root = prf(randomness, "query", &[&nonce.0, &bytes]);
+    ) -> (Self, QueryCiphertexts) {
         let mut coefficients = Zeroizing::new(vec![0i8; ring.basis().degree()]);
         oboro_sample::ternary(&prf(&root, "query secret", &[]), &mut coefficients);
-        Self {
+        let key = Self {
             secret: Zeroizing::new(evaluate(ring, &coefficients)),
             ring: Arc::clone(ring),
-            root,
-        }
+        };
+        let of_run = |(number, terms): (u32, &[i32])| {
+            let number = number.to_le_bytes();
+            let seed = QuerySeed(*prf(&root, "query mask", &[&number]));
+            let error = prf(&root, "query error", &[&number]);
+            (seed, key.encryption(&seed, &error, terms))
+        };
+        let terms = (0..).zip(terms.chunks(width)).map(of_run).collect();
+        let error = prf(&root, "query public key", &[]);
+        let public_key = key.encryption(nonce, &error, &[]);
+        (key, QueryCiphertexts { terms, public_key })
     }
 
-    /// The `number`-th ciphertext of the query, of terms as the first coefficients:
-    /// `b = round(Q·m/t) + e − a·s`, as the seed of `a` and the residues of `b`, in evaluation form,
-    /// limb after limb.
-    ///
-    /// Panics if there are more terms than coefficients.
-    pub fn encrypt(&self, number: u32, terms: &[i32]) -> (Seed, Vec<u32>) {
-        let number = number.to_le_bytes();
-        let seed = Seed(*prf(&self.root, "query mask", &[&number]));
-        let error = prf(&self.root, "query error", &[&number]);
-        (seed, self.encryption(&seed, &error, terms))
-    }
-
-    /// The public key under the server's nonce: an encryption of 0 whose `a` is expanded from it.
-    pub fn public_key(&self, nonce: &Seed) -> Vec<u32> {
-        let error = prf(&self.root, "query public key", &[]);
-        self.encryption(nonce, &error, &[])
-    }
-
-    fn encryption(&self, mask_seed: &Seed, error_seed: &[u8; 32], terms: &[i32]) -> Vec<u32> {
+    fn encryption(
+        &self,
+        mask_seed: &impl MaskSeed,
+        error_seed: &[u8; 32],
+        terms: &[i32],
+    ) -> Vec<u32> {
         let degree = self.ring.basis().degree();
         let mut errors = Zeroizing::new(vec![0; degree]);
         oboro_sample::centred_binomial(error_seed, &mut errors);
@@ -169,6 +182,29 @@ impl QueryKey {
     }
 }
 
+/// What all of a query is derived from: `PRF(randomness, "query root", ring, nonce, width, terms, asked…)`,
+/// where the ring is `log2 N` (1 byte), `t` (4) and the prime of each limb (4), and the width has 8 bytes and
+/// a term 4.
+fn root(
+    randomness: &[u8; 32],
+    ring: &Scaled,
+    nonce: &Nonce,
+    asked: &[&[u8]],
+    width: usize,
+    terms: &[i32],
+) -> Output {
+    let mut encoded = vec![ring.basis().log_degree() as u8];
+    encoded.extend(ring.plaintext().value().to_le_bytes());
+    for limb in ring.limbs() {
+        encoded.extend(limb.modulus().value().to_le_bytes());
+    }
+    let bytes = terms.iter().flat_map(|term| term.to_le_bytes());
+    let bytes = Zeroizing::new(bytes.collect::<Vec<u8>>());
+    let width = (width as u64).to_le_bytes();
+    let own: [&[u8]; 4] = [&encoded, &nonce.0, &width, &bytes];
+    prf(randomness, "query root", &[&own, asked].concat())
+}
+
 /// Residues of signed coefficients in evaluation form, limb after limb.
 fn evaluate(ring: &Scaled, coefficients: &[i8]) -> Vec<u32> {
     evaluate_with(ring, |limb, values| {
@@ -196,8 +232,10 @@ fn evaluate_with(ring: &Scaled, mut fill: impl FnMut(usize, &mut [u32])) -> Vec<
 mod tests {
     use super::*;
     use oboro_ring::{Basis, Fractions};
+    use std::collections::HashSet;
 
-    const NONCE: Seed = Seed([7; 32]);
+    const NONCE: Nonce = Nonce([7; 32]);
+    const RANDOMNESS: [u8; 32] = [2; 32];
 
     fn ring() -> Arc<Scaled> {
         Arc::new(Scaled::new(Basis::new(12, 3).unwrap(), 41))
@@ -210,7 +248,7 @@ mod tests {
     }
 
     /// All residues of `a`, in evaluation form.
-    fn expanded(ring: &Scaled, seed: &Seed) -> Vec<u32> {
+    fn expanded(ring: &Scaled, seed: &impl MaskSeed) -> Vec<u32> {
         let mut mask = vec![0; ring.basis().degree() * 3];
         for (limb, out) in mask.chunks_exact_mut(ring.basis().degree()).enumerate() {
             mask::expand(seed, ring.basis(), limb, out);
@@ -222,43 +260,158 @@ mod tests {
     fn small_numbers_come_back() {
         let ring = ring();
         let terms: Vec<i32> = (-41..200).map(|i| i % 41).collect();
-        let key = QueryKey::fresh(&ring, &NONCE, &terms).unwrap();
-        let (seed, residues) = key.encrypt(0, &terms);
-        for (mask_bits, value_bits) in [(14, 9), (40, 40)] {
-            let mask = fractions(&ring, expanded(&ring, &seed), mask_bits);
-            let values = fractions(&ring, residues.clone(), value_bits);
-            let values = values.into_iter().enumerate();
-            let decrypted = key.decrypt((&mask, mask_bits), values, value_bits);
-            for (j, value) in decrypted.into_iter().enumerate() {
-                let term = terms.get(j).copied().unwrap_or(0);
-                assert_eq!(value, term.rem_euclid(41) as u32, "coefficient {j}");
+        let (key, query) = QueryKey::encrypt(&ring, &NONCE, &[], 100, &terms).unwrap();
+        assert_eq!(query.terms.len(), 3);
+        for ((seed, residues), terms) in query.terms.iter().zip(terms.chunks(100)) {
+            for (mask_bits, value_bits) in [(14, 9), (40, 40)] {
+                let mask = fractions(&ring, expanded(&ring, seed), mask_bits);
+                let values = fractions(&ring, residues.clone(), value_bits);
+                let values = values.into_iter().enumerate();
+                let decrypted = key.decrypt((&mask, mask_bits), values, value_bits);
+                for (j, value) in decrypted.into_iter().enumerate() {
+                    let term = terms.get(j).copied().unwrap_or(0);
+                    assert_eq!(value, term.rem_euclid(41) as u32, "coefficient {j}");
+                }
             }
         }
+        assert_eq!(format!("{key:?}"), "QueryKey(secret)");
     }
 
     #[test]
     fn the_public_key_holds_zero() {
         let ring = ring();
-        let key = QueryKey::fresh(&ring, &NONCE, &[1]).unwrap();
+        let (key, query) = QueryKey::encrypt(&ring, &NONCE, &[], 1, &[1]).unwrap();
         let mask = fractions(&ring, expanded(&ring, &NONCE), 20);
-        let values = fractions(&ring, key.public_key(&NONCE), 20);
+        let values = fractions(&ring, query.public_key, 20);
         let values = key.decrypt((&mask, 20), values.into_iter().enumerate(), 20);
         assert!(values.into_iter().all(|value| value == 0));
     }
 
+    /// All that a query depends on.
+    #[derive(Clone)]
+    struct Asked {
+        ring: Arc<Scaled>,
+        nonce: Nonce,
+        asked: Vec<&'static [u8]>,
+        width: usize,
+        terms: Vec<i32>,
+        randomness: [u8; 32],
+    }
+
+    impl Asked {
+        fn root(&self) -> Output {
+            let Self { ring, nonce, .. } = self;
+            let (asked, width, terms) = (&self.asked, self.width, &self.terms);
+            root(&self.randomness, ring, nonce, asked, width, terms)
+        }
+
+        fn encrypted(&self, root: Output) -> (QueryKey, QueryCiphertexts) {
+            QueryKey::from_root(root, &self.ring, &self.nonce, self.width, &self.terms)
+        }
+    }
+
+    /// A query of 38 alleles: 39 numbers from −1 to 1, in one ciphertext.
+    fn asked() -> Asked {
+        Asked {
+            ring: ring(),
+            nonce: NONCE,
+            asked: vec![b"panel", b"7:100"],
+            width: 39,
+            terms: (0..39).map(|i| i * i % 7 % 3 - 1).collect(),
+            randomness: RANDOMNESS,
+        }
+    }
+
+    /// What a server sees in the first ciphertexts of two queries if they have the same secret, mask and
+    /// error: how many of the terms from number `from` on, which one of them has and the other has not.
+    fn read(ring: &Scaled, a: &[u32], b: &[u32], terms: &[i32], from: usize) -> usize {
+        let degree = ring.basis().degree();
+        let limbs = a.chunks(degree).zip(b.chunks(degree)).zip(ring.limbs());
+        let difference = limbs.flat_map(|((a, b), ntt)| {
+            let pairs = a.iter().zip(b);
+            pairs.map(|(&a, &b)| ntt.modulus().sub(a, b))
+        });
+        let shares = fractions(ring, difference.collect(), 40);
+        let t = u64::from(ring.plaintext().value());
+        let known = shares
+            .iter()
+            .zip(terms)
+            .skip(from)
+            .filter(|&(share, term)| {
+                let seen = ((share * t + (1 << 39)) >> 40) % t;
+                seen == term.rem_euclid(t as i32) as u64
+            });
+        known.count()
+    }
+
+    /// A machine that was rolled back asks the same again, and a server that replays its nonce has it
+    /// lay the query out in another way.
+    #[test]
+    fn a_rolled_back_client_shows_a_replaying_server_nothing() {
+        let wide = asked();
+        let narrow = Asked {
+            width: 3,
+            ..wide.clone()
+        };
+        let read_of = |[a, b]: [QueryCiphertexts; 2]| {
+            read(&wide.ring, &a.terms[0].1, &b.terms[0].1, &wide.terms, 3)
+        };
+        // The attack reads all that one ciphertext has beyond the other where the root does not depend
+        // on the layout, as it once did not.
+        let without_layout = |asked: &Asked| {
+            let bytes: Vec<u8> = asked.terms.iter().flat_map(|it| it.to_le_bytes()).collect();
+            let fields: [&[u8]; 2] = [&asked.nonce.0, &bytes];
+            let root = prf(&asked.randomness, "query root", &fields);
+            asked.encrypted(root).1
+        };
+        assert_eq!(read_of([&wide, &narrow].map(without_layout)), 36);
+        let read = read_of([&wide, &narrow].map(|asked| asked.encrypted(asked.root()).1));
+        // One in 41 by chance.
+        assert!(read < 8, "{read} terms of 36");
+    }
+
     #[test]
     fn nothing_repeats_but_with_the_whole_query() {
-        let ring = ring();
-        let key = |nonce: u8, terms: &[i32], randomness: u8| {
-            QueryKey::with_randomness(&ring, &Seed([nonce; 32]), terms, &[randomness; 32])
+        let first = asked();
+        assert_eq!(
+            first.encrypted(first.root()).1,
+            first.encrypted(first.root()).1
+        );
+        let mut all = vec![first.clone()];
+        let mut other = |change: fn(&mut Asked)| {
+            let mut asked = first.clone();
+            change(&mut asked);
+            all.push(asked);
         };
-        let (a, same) = (key(1, &[1, 0], 2), key(1, &[1, 0], 2));
-        assert_eq!(a.encrypt(0, &[1]), same.encrypt(0, &[1]));
-        assert_ne!(a.encrypt(0, &[1]).0, a.encrypt(1, &[1]).0);
-        for other in [key(2, &[1, 0], 2), key(1, &[1, 1], 2), key(1, &[1, 0], 3)] {
-            assert_ne!(a.encrypt(0, &[1]).0, other.encrypt(0, &[1]).0);
-            assert!(*a.secret != *other.secret);
+        fn of(log_degree: u32, limbs: usize, t: u32) -> Arc<Scaled> {
+            Arc::new(Scaled::new(Basis::new(log_degree, limbs).unwrap(), t))
         }
-        assert_eq!(format!("{a:?}"), "QueryKey(secret)");
+        other(|asked| asked.ring = of(12, 2, 41));
+        other(|asked| asked.ring = of(13, 3, 41));
+        other(|asked| asked.ring = of(12, 3, 43));
+        other(|asked| asked.width = 3);
+        other(|asked| asked.width = 38);
+        other(|asked| asked.nonce = Nonce([8; 32]));
+        other(|asked| asked.terms[38] = 9);
+        other(|asked| asked.terms.push(0));
+        other(|asked| asked.asked = vec![b"panel", b"7:200"]);
+        other(|asked| asked.asked = vec![b"other", b"7:100"]);
+        other(|asked| asked.asked = vec![b"panel7", b":100"]);
+        other(|asked| asked.asked = vec![b"panel"]);
+        other(|asked| asked.randomness = [3; 32]);
+        let mut seeds = HashSet::from([NONCE.0, [8; 32]]);
+        let mut secrets = HashSet::new();
+        for (number, asked) in all.iter().enumerate() {
+            let (key, query) = asked.encrypted(asked.root());
+            for (seed, _) in &query.terms {
+                assert!(seeds.insert(seed.0), "query {number} repeats a seed");
+            }
+            // Of the coefficients that rings of all degrees have.
+            let mut beginning = key.secret[..asked.ring.basis().degree()].to_vec();
+            asked.ring.limbs()[0].inverse(&mut beginning);
+            let signs = beginning[..1024].iter().map(|&x| x.min(2));
+            let secret: Vec<u32> = signs.collect();
+            assert!(secrets.insert(secret), "query {number} repeats a secret");
+        }
     }
 }

@@ -25,7 +25,7 @@ use oboro_genome_panel::{
 use oboro_protocol::v1::genome_server::Genome;
 use oboro_protocol::v1::open_search::Where;
 use oboro_protocol::{MAX_WINDOWS, SITES_PER_MESSAGE, kind, v1};
-use oboro_ring::Seed;
+use oboro_ring::Nonce;
 use search::Replies;
 use std::path::Path;
 use std::pin::Pin;
@@ -114,7 +114,7 @@ struct Search {
     /// One for each window.
     places: Vec<Place>,
     multiplicity: Multiplicity,
-    nonce: Seed,
+    nonce: Nonce,
     /// Bytes for the query, a window and its evaluation.
     memory: u64,
     account: Option<Account>,
@@ -181,7 +181,7 @@ impl Shared {
             collection,
             places,
             multiplicity,
-            nonce: Seed(nonce),
+            nonce: Nonce(nonce),
             account,
         })
     }
@@ -206,6 +206,7 @@ impl Shared {
             Some(Where::Panel(panel)) => {
                 let of = self.collections.panel(&request.name).map_err(failed)?;
                 check_alphabet(&of, panel.bases)?;
+                check_sites(&of, panel.sites_digest.as_deref())?;
                 check_windows(panel.windows.len())?;
                 let sites = panel.windows.iter().map(|place| {
                     let length = request.length as usize;
@@ -316,6 +317,17 @@ fn check_alphabet(panel: &Panel, bases: bool) -> Result<(), Status> {
         (Alphabet::Alleles { .. }, true) => Err(Status::invalid_argument(
             "the panel has alleles, not bases; ask with --alleles",
         )),
+    }
+}
+
+/// Refuses a caller that means a panel with other sites.
+fn check_sites(panel: &Panel, listed: Option<&[u8]>) -> Result<(), Status> {
+    let digest = panel.sites_digest();
+    match listed {
+        Some(listed) if listed != digest.0 => Err(Status::failed_precondition(format!(
+            "the panel has other sites than the caller listed, with digest {digest}: it was replaced meanwhile; ask again"
+        ))),
+        _ => Ok(()),
     }
 }
 

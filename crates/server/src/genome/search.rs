@@ -119,14 +119,13 @@ async fn conduct(
     let (nonce, held) = (search.nonce, Arc::clone(&memory));
     let query = blocking(move || {
         let _held = held;
-        let query = EncryptedQuery::decode(&bytes, &plan)
+        let query = ExpandedQuery::decode(plan, bytes, nonce)
             .map_err(|error| Status::invalid_argument(error.to_string()))?;
-        drop(bytes);
         if let Some(account) = account {
             let spent = account.spend(&shared_too.budgets);
             spent.map_err(|error| status::of_genome(&error))?;
         }
-        Ok(Arc::new(ExpandedQuery::new(plan, query, nonce)))
+        Ok(Arc::new(query))
     })
     .await?;
     let mut known_windows = 0;

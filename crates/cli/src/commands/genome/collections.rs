@@ -149,7 +149,7 @@ pub fn load(arguments: &LoadArguments, output: Output) -> Outcome {
                 existing,
             };
             let Imported { info, left_out } = import_panel(&collections, name, file, &options)?;
-            loaded_panel(info, left_out, output)
+            loaded_panel(&collections, info, left_out, output)
         }
         (Kind::Reference, name) => {
             let info = listed(import_reference(&collections, name, file, existing)?);
@@ -167,11 +167,17 @@ pub fn generate(arguments: &GenerateArguments, output: Output) -> Outcome {
     };
     let existing = existing(arguments.replace);
     let info = generate_panel(&collections, &arguments.panel, &parameters, existing)?;
-    loaded_panel(info, LeftOut::default(), output)
+    loaded_panel(&collections, info, LeftOut::default(), output)
 }
 
-/// Says what was loaded and what was not.
-fn loaded_panel(info: Info, left_out: LeftOut, output: Output) -> Outcome {
+/// Says what was loaded and what was not, and the digest by which clients may know the panel.
+fn loaded_panel(
+    collections: &Collections,
+    info: Info,
+    left_out: LeftOut,
+    output: Output,
+) -> Outcome {
+    let sites_digest = collections.panel(&info.name)?.sites_digest();
     let info = listed(info);
     let LeftOut {
         outside_region,
@@ -179,6 +185,7 @@ fn loaded_panel(info: Info, left_out: LeftOut, output: Output) -> Outcome {
     } = left_out;
     let mut value = json_of(&info);
     value["left_out"] = json!({ "outside_region": outside_region, "duplicates": duplicates });
+    value["sites_digest"] = json!(sites_digest.to_string());
     output.result(&value, || {
         let mut text = format!("loaded {}\n", sentence(&info));
         if left_out != LeftOut::default() {
@@ -187,6 +194,7 @@ fn loaded_panel(info: Info, left_out: LeftOut, output: Output) -> Outcome {
                 "lines left out: {outside_region} outside the region, {duplicates} repeating a position"
             );
         }
+        let _ = writeln!(text, "digest of its sites, for clients to pin: {sites_digest}");
         text
     })
 }

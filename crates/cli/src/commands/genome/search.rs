@@ -9,7 +9,8 @@ use oboro_client::{Decoys, Question, Symbols, Where};
 use oboro_genome::Kind;
 use oboro_genome_panel::{Collections, Rows};
 use oboro_genome_query::{Found, Pattern};
-use serde_json::json;
+use oboro_store::Digest;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{self, BufRead};
 use std::path::PathBuf;
@@ -38,6 +39,10 @@ pub struct QueryArguments {
     /// is meant; up to 63.
     #[arg(long, value_name = "K", default_value_t = 0, value_parser = value_parser!(u8).range(0..=63))]
     decoys: u8,
+    /// Refuse to ask unless the server lists sites with this digest, which a search with decoys and
+    /// `oboro genome load` print: sites that are not real would show which place is meant.
+    #[arg(long, value_name = "HEX")]
+    sites_digest: Option<Digest>,
     #[command(flatten)]
     asking: AskingArguments,
 }
@@ -111,6 +116,7 @@ pub fn query(arguments: &QueryArguments, output: Output) -> Outcome {
             place: arguments.position.clone(),
             decoys: Decoys(arguments.decoys.into()),
             symbols,
+            sites_digest: arguments.sites_digest,
         },
         kind: match arguments.longest {
             true => Kind::Longest,
@@ -166,12 +172,20 @@ fn ask(question: &Question, asking: &AskingArguments, output: Output) -> Outcome
         }
     });
     let verified = verified.transpose()?;
+    let pinned = matches!(
+        question.r#where,
+        Where::Panel {
+            sites_digest: Some(_),
+            ..
+        }
+    );
     let length = question.pattern.len();
     let (exists, count, longest) = match outcome.found {
         Found::Matches(rows) => (rows > 0, question.count.then_some(rows), None),
         Found::Longest(longest) => (longest > 0, None, Some(longest)),
     };
     let value = json!({
+        "question": question_of(question, outcome.sites_digest),
         "exists": exists,
         "count": count,
         "longest": longest,
@@ -206,8 +220,47 @@ fn ask(question: &Question, asking: &AskingArguments, output: Output) -> Outcome
             seconds(outcome.client),
             bytes(outcome.sent_bytes),
             bytes(outcome.received_bytes),
-        )
+        ) + &match (outcome.sites_digest, pinned) {
+            (Some(digest), false) => {
+                format!("the server's list of sites, to pin: --sites-digest {digest}\n")
+            }
+            _ => String::new(),
+        }
     })
+}
+
+/// What was asked, but for the pattern, so that an answer that was kept says to what.
+fn question_of(question: &Question, sites_digest: Option<Digest>) -> Value {
+    let (within, kind) = match question.kind {
+        Kind::Match { within } => (Some(within), "match"),
+        Kind::Longest => (None, "longest"),
+    };
+    let mut value = json!({
+        "kind": kind,
+        "within": within,
+        "count": question.count,
+        "length": question.pattern.len(),
+    });
+    match &question.r#where {
+        Where::Panel {
+            name,
+            place,
+            decoys: Decoys(decoys),
+            symbols,
+            ..
+        } => {
+            value["panel"] = json!(name);
+            value["position"] = json!(place.to_string());
+            value["symbols"] = json!(match symbols {
+                Symbols::Alleles => "alleles",
+                Symbols::Bases => "bases",
+            });
+            value["decoys"] = json!(decoys);
+            value["sites_digest"] = json!(sites_digest.map(|digest| digest.to_string()));
+        }
+        Where::Reference { name } => value["reference"] = json!(name),
+    }
+    value
 }
 
 /// What a search of the plaintext finds.

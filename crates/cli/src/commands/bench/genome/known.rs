@@ -69,6 +69,7 @@ impl Known {
                 place,
                 decoys: Decoys(0),
                 symbols: Symbols::Alleles,
+                sites_digest: None,
             },
             kind: asking.kind,
             count: asking.count,
