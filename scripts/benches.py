@@ -40,7 +40,7 @@ BENCHES = {
     "bench-ray": Bench("ray", None, "--quick"),
     # Builds another library, and what both need with other features.
     "bench-ring": Bench("ring", None),
-    "bench-ssd": Bench("ssd", f"--quick {SHAPE}", "--quick"),
+    "bench-ssd": Bench("ssd", f"--quick --mode streaming --limit 120MB {SHAPE}", "--quick"),
     # Of bench-ssd, what differs in its budgets.
     "bench-ssd-budgets": Bench("ssd", None, "--quick"),
     "bench-support": Bench("support", f"{SHAPE} --runs 1 --fhe-blocks 2"),
