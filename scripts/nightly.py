@@ -203,6 +203,8 @@ def main() -> int:
     parser.add_argument("--force", action="store_true", help="run steps that have passed, too")
     parser.add_argument("--settings", default="", help="variables of make that are not the default")
     given = parser.parse_args()
+    # Ended like that, it ends the step's processes, too.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     nightly = Nightly(Path(__file__).resolve().parents[1], STEPS, given.settings)
     return 1 if nightly.run([given.step] if given.step else names, given.force) else 0
 
