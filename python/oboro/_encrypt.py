@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 from numbers import Integral, Real
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 from oboro import _frames, _oboro, _progress
 from oboro._oboro import Interrupt, Keys
+from oboro._reading import Reading
 from oboro._results import least_count
 from oboro.errors import InputError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Encrypted:
@@ -52,6 +58,13 @@ class Encrypted:
         return self._native.transactions
 
     @property
+    def read(self) -> dict[str, Any] | None:
+        """How the file was read that it was made of: form, separator, header, encoding, columns
+        used and not used, transactions, items, the sparsest and the densest item. None if it was
+        made of no file of text."""
+        return _how_read(self._native)
+
+    @property
     def max_len(self) -> int:
         """The length of the longest itemsets that can be counted."""
         return self._native.max_len
@@ -91,22 +104,31 @@ class Encrypted:
         threads: int | None = None,
         progress: bool | None = None,
         interrupt: Interrupt | None = None,
-    ) -> None:
+        **reading: Unpack[Reading],
+    ) -> dict[str, Any] | None:
         """Encrypts more transactions of the same items. Upload the dataset again to count in them.
 
         Args:
-            data: as of `encrypt`; columns in any order. Columns that it lacks are 0.
+            data: as of `encrypt`; columns in any order. Columns that it lacks are 0. A file is read
+                as the one that the dataset was made of.
             threads: how many threads encrypt; None for one a processor.
             progress: whether to show a bar; None shows one on terminals and in notebooks.
             interrupt: ends the call from another thread.
+            **reading: as of `encrypt`, for a file of another form.
+
+        Returns:
+            How the file was read, as in `read`; None for other data.
 
         Raises:
-            InputError: an item that the dataset does not have. It stays as it was.
+            InputError: an item that the dataset does not have, a file of another form. The dataset
+                stays as it was.
         """
         _check_counts(threads=(threads, 1))
-        rows = _frames.rows(data, threads)
+        rows = _frames.rows(data, threads, reading, self._native)
+        how = _how_read(rows)
         with self._appending, _progress.bar("encrypting", "block", progress) as told:
             self._native.append(rows, threads=threads, progress=told, interrupt=interrupt)
+        return how
 
     def __repr__(self) -> str:
         where = "temporary" if self._temporary else _oboro.escaped(str(self.path))
@@ -114,6 +136,11 @@ class Encrypted:
             f"Encrypted({self.transactions} transactions × {len(self.columns)} items, "
             f"itemsets of up to {self.max_len}, {self.stored_bytes} bytes, {where})"
         )
+
+
+def _how_read(of: _oboro.Encrypted | _oboro.Rows) -> dict[str, Any] | None:
+    how: dict[str, Any] | None = json.loads(of.how_read or "null")
+    return how
 
 
 def _check_counts(**given: tuple[object, int]) -> None:
@@ -153,6 +180,7 @@ def encrypt(
     threads: int | None = None,
     progress: bool | None = None,
     interrupt: Interrupt | None = None,
+    **reading: Unpack[Reading],
 ) -> Encrypted:
     """Encrypts transactions. Items and transactions are shuffled before.
 
@@ -167,7 +195,9 @@ def encrypt(
             booleans (a DataFrame of pandas, dense or sparse, or of polars; a Table of pyarrow; a
             sparse matrix of SciPy; a 2-D array of NumPy); an iterable of baskets, each the items of
             a transaction, text or whole numbers; or the path of a file: Parquet (with pyarrow),
-            CSV, or the numbers of FIMI's data sets, plain or packed with gzip or zstd.
+            CSV, or the numbers of FIMI's data sets, plain or packed with gzip or zstd. A file of
+            text that could be read in several ways is refused, and the error names the arguments
+            that say which is right; `Encrypted.read` tells how it was read.
         keys: what it will take to read any answer.
         max_len: the length of the longest itemsets that will be counted, 1 to 16; longer ones need
             larger ciphertexts. It is never more than there are items.
@@ -179,6 +209,11 @@ def encrypt(
         threads: how many threads encrypt; None for one a processor.
         progress: whether to show a bar; None shows one on terminals and in notebooks.
         interrupt: ends the call from another thread.
+        **reading: how a file of text is read: `format` ("fimi", "csv-basket", "csv-long",
+            "csv-onehot" or "csv-counts"), `separator`, `header` (whether the first line is one),
+            `encoding` ("utf-8" or "latin-1"), `transaction_column` (a name, or several),
+            `item_column`, `drop_columns`, `spaces` around names ("trim" or "keep") and `missing`
+            (whether blank cells, NA and the like say that an item is "absent", or name an "item").
 
     Returns:
         The encrypted dataset.
@@ -186,11 +221,11 @@ def encrypt(
     Raises:
         InputError: data or arguments that cannot be used; the sentence says which and why.
         MissingExtraError: a Parquet file, and pyarrow is not installed.
-        StorageError: a disk that is full or fails. Nothing is left behind.
+        StorageError: a disk that has no room or fails. Nothing is left behind.
         Interrupted: `interrupt` was set. Nothing is left behind.
     """
     _check_counts(max_len=(max_len, 0), check_columns=(check_columns, 0), threads=(threads, 1))
-    rows = _frames.rows(data, threads)
+    rows = _frames.rows(data, threads, reading)
     if min_item_support is not None:
         rows.restrict(_least_item_count(min_item_support, len(rows)))
         if not rows.names:

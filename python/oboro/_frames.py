@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from oboro._oboro import Rows
+from oboro._oboro import Encrypted, Rows
+from oboro._reading import Reading, in_python, options
 from oboro.errors import InputError, MissingExtraError, OboroError, StorageError
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -22,17 +23,29 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 _AT_ONCE = 16
 
 
-def rows(data: Any, threads: int | None = None) -> Rows:
+def rows(
+    data: Any,
+    threads: int | None = None,
+    reading: Reading | None = None,
+    like: Encrypted | None = None,
+) -> Rows:
     """The transactions in `data`, in random order, as bits.
 
     Args:
         data: what `oboro.encrypt` takes.
         threads: how many threads put columns in order; None for one a processor.
+        reading: how a file of text is read.
+        like: a dataset, whose first file says it otherwise.
 
     Raises:
         InputError: data that is not 0 and 1, or in no form that is known.
         MissingExtraError: a Parquet file, and pyarrow is not installed.
     """
+    given = options(reading or {})
+    if isinstance(data, (str, os.PathLike)):
+        return _from_path(Path(data), threads, given, like)
+    if given:
+        raise InputError(f"{next(iter(given))} is about files of text, and this is no path of one")
     try:
         return _of(data, threads)
     except OboroError:
@@ -45,8 +58,6 @@ def rows(data: Any, threads: int | None = None) -> Rows:
 
 
 def _of(data: Any, threads: int | None) -> Rows:
-    if isinstance(data, (str, os.PathLike)):
-        return _from_path(Path(data), threads)
     if isinstance(data, pd.DataFrame):
         return _from_pandas(data, threads)
     if isinstance(data, np.ndarray):
@@ -278,16 +289,25 @@ def _from_sparse(matrix: Any, threads: int | None) -> Rows:
     return columns.finish()
 
 
-def _from_path(path: Path, threads: int | None) -> Rows:
+def _from_path(
+    path: Path, threads: int | None, given: dict[str, Any], like: Encrypted | None
+) -> Rows:
     try:
         with path.open("rb") as file:
             is_parquet = file.read(4) == b"PAR1"
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}; check the path") from error
-    return _from_parquet(path, threads) if is_parquet else Rows.read(path)
+    if is_parquet:
+        return _from_parquet(path, threads, given)
+    try:
+        return Rows.read(path, like=like, **given)
+    except InputError as error:
+        raise InputError(in_python(str(error))) from None
 
 
-def _from_parquet(path: Path, threads: int | None) -> Rows:
+def _from_parquet(path: Path, threads: int | None, given: dict[str, Any]) -> Rows:
+    if given:
+        raise InputError(f"{next(iter(given))} is about files of text, and {path} is Parquet")
     try:
         import pyarrow.parquet
     except ImportError as error:

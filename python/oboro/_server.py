@@ -312,8 +312,8 @@ class Dataset:
             The columns, dtypes and rows that mlxtend returns: ``support`` and ``itemsets``, shorter
             itemsets first. ``attrs["oboro"]`` has the number of ``transactions``, the least number
             of them that was frequent (``min_support``), the length at which the search ended though
-            longer itemsets may be frequent (``max_len``, else ``None``), and what each length has
-            cost (``levels``).
+            longer itemsets may be frequent (``max_len``, else ``None``), what each length has
+            cost (``levels``) and, as ``Encrypted.read``, how the file was read (``read``).
 
         Raises:
             InputError: a support or length that is not possible, a support below that of items
@@ -344,6 +344,7 @@ class Dataset:
             "min_support": least,
             "max_len": longest,
             "levels": costs,
+            "read": self._encrypted.read,
         }
         if verbose:
             for level in costs:

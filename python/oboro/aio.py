@@ -15,18 +15,19 @@ from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 
 from oboro import _encrypt, _server
 from oboro._encrypt import Encrypted
 from oboro._oboro import Interrupt, Keys
+from oboro._reading import Reading
 from oboro._server import Answers, DatasetInfo
 from oboro.genome import Found, Panel, Reference
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
 Returned = TypeVar("Returned")
 
@@ -256,6 +257,7 @@ async def encrypt(
     path: str | PathLike[str] | None = None,
     threads: int | None = None,
     progress: bool | None = None,
+    **reading: Unpack[Reading],
 ) -> Encrypted:
     """See :func:`oboro.encrypt`."""
     call = partial(
@@ -268,6 +270,7 @@ async def encrypt(
         path=path,
         threads=threads,
         progress=progress,
+        **reading,
     )
     return await _on_a_thread(call)
 
@@ -278,9 +281,11 @@ async def append(
     *,
     threads: int | None = None,
     progress: bool | None = None,
-) -> None:
+    **reading: Unpack[Reading],
+) -> dict[str, Any] | None:
     """See :meth:`oboro.Encrypted.append`."""
-    await _on_a_thread(partial(encrypted.append, data, threads=threads, progress=progress))
+    call = partial(encrypted.append, data, threads=threads, progress=progress, **reading)
+    return await _on_a_thread(call)
 
 
 async def connect(

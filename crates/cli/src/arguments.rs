@@ -1,9 +1,10 @@
 //! Arguments that several commands share.
 
 use crate::output::Failure;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use oboro_client::{Connection, Options};
-use oboro_mining::Format;
+use oboro_mining::readers::{Encoding, Missing, Separator, Spaces, columns_in};
+use oboro_mining::{Format, ReadOptions};
 use oboro_rlwe::{MasterKey, Passphrase, PrivateFileError, open_private};
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read};
@@ -62,9 +63,71 @@ pub struct InputArguments {
     /// Transactions: FIMI or CSV, plain, gzip or zstd.
     #[arg(value_name = "INPUT")]
     pub input: PathBuf,
-    /// How the file is written: auto, fimi, csv-basket, csv-long or csv-onehot.
+    #[command(flatten)]
+    pub reading: ReadArguments,
+}
+
+/// What settles how a file of transactions is read; what is not given is told by the file, or the
+/// file is refused.
+#[derive(Args)]
+#[command(next_help_heading = "How the file is read")]
+pub struct ReadArguments {
+    /// The form: auto, fimi, csv-basket, csv-long, csv-onehot or csv-counts (above 0: in it).
     #[arg(long, default_value = "auto")]
-    pub format: Format,
+    format: Format,
+    /// What stands between cells: comma, semicolon, tab, pipe, space or a punctuation mark.
+    #[arg(long, value_name = "MARK")]
+    separator: Option<Separator>,
+    /// Whether the first line names the columns; if not, they are called 1, 2 and so on.
+    #[arg(long, value_name = "YES|NO")]
+    header: Option<YesNo>,
+    /// How text is encoded: utf-8 or latin-1 [default: utf-8].
+    #[arg(long)]
+    encoding: Option<Encoding>,
+    /// The column that names the transaction; several times if it takes several.
+    #[arg(long, value_name = "NAME")]
+    transaction_column: Vec<String>,
+    /// The column that names the item.
+    #[arg(long, value_name = "NAME")]
+    item_column: Option<String>,
+    /// Columns to leave out, separated by commas.
+    #[arg(long, value_name = "NAMES", value_parser = columns)]
+    drop_columns: Vec<Columns>,
+    /// What spaces around names are: trim or keep.
+    #[arg(long)]
+    spaces: Option<Spaces>,
+    /// What blank cells and NA, NaN, None, null and the like say: absent, or that they name an item.
+    #[arg(long, value_name = "ABSENT|ITEM")]
+    missing: Option<Missing>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum YesNo {
+    Yes,
+    No,
+}
+
+/// A list of names, which clap would take for several values.
+type Columns = Vec<String>;
+
+fn columns(list: &str) -> Result<Columns, String> {
+    columns_in(list).map_err(|error| error.to_string())
+}
+
+impl ReadArguments {
+    pub fn options(&self) -> ReadOptions {
+        ReadOptions {
+            format: self.format,
+            separator: self.separator,
+            header: self.header.map(|it| matches!(it, YesNo::Yes)),
+            encoding: self.encoding,
+            transaction_columns: self.transaction_column.clone(),
+            item_column: self.item_column.clone(),
+            drop_columns: self.drop_columns.concat(),
+            spaces: self.spaces,
+            missing: self.missing,
+        }
+    }
 }
 
 /// How many threads compute.

@@ -86,6 +86,14 @@ impl Output {
         }
     }
 
+    /// Prints for people what is known before the result.
+    pub fn note(self, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        match self.json {
+            true => Ok(()),
+            false => self.result(&(), text),
+        }
+    }
+
     /// Prints a failure to standard error.
     pub fn failure(self, failure: &Failure) {
         // Nothing can be done if standard error is closed.

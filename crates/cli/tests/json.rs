@@ -48,6 +48,7 @@ fn every_command_prints_one_value() {
             "stored_bytes",
             "panel_bytes",
             "levels",
+            "read",
         ],
     );
     let encryption = [
@@ -69,9 +70,14 @@ fn every_command_prints_one_value() {
         "noise_norm",
         "noise_peak",
         "encrypt_seconds",
+        "expected_bytes",
+        "free_bytes",
+        "read",
     ];
     let encrypted = owner.json("encrypt quest.dat --max-len 2");
     has_fields(&encrypted, &encryption);
+    assert_eq!(encrypted["expected_bytes"], encrypted["stored_bytes"]);
+    assert_eq!(encrypted["read"]["format"], "fimi");
     let uploaded = owner.json("upload quest.oboro");
     has_fields(
         &uploaded,
@@ -120,7 +126,7 @@ fn every_command_prints_one_value() {
         &mined,
         &[
             &result[..],
-            &["seconds", "levels", "verified", "plaintext_seconds"],
+            &["seconds", "levels", "verified", "plaintext_seconds", "read"],
         ]
         .concat(),
     );
@@ -178,6 +184,7 @@ fn every_command_prints_one_value() {
         generated["items"]
     );
     assert_eq!(inspected["check_columns"], 0);
+    assert_eq!(inspected["read"], encrypted["read"]);
     let inspected = owner.json("inspect quest.oboro/segments/00000000.seg --verify");
     assert_eq!(inspected["kind"], "segment");
 

@@ -13,7 +13,7 @@ const INPUTS: &[Refusal] = &[
     (
         "none-of-it.dat",
         b"bread butter\n",
-        &["cannot tell the format", "give the format"],
+        &["cannot tell the format", "--separator space"],
     ),
     (
         "word.dat",
@@ -81,7 +81,7 @@ const INPUTS: &[Refusal] = &[
     (
         "onehot.csv",
         b"a,b\n1,0\n2,1\n",
-        &["line 3", "neither set nor clear"],
+        &["line 3", "column 1", "`--format csv-counts`"],
     ),
     (
         "pack.dat",
@@ -121,6 +121,42 @@ fn input_in_another_format_than_was_said() {
     says(&message, &["words.csv", "line 2"]);
     let message = owner.misused("encrypt words.csv --format parquet");
     says(&message, &["parquet"]);
+}
+
+#[test]
+fn a_file_that_is_not_like_the_first_of_its_dataset() {
+    let owner = Home::with_key();
+    owner.write("first.csv", "patient_id;a;b\n1;1;0\n2;1;1\n");
+    let message = owner.refused("encrypt first.csv");
+    says(
+        &message,
+        &["first.csv, line 1", "`--drop-columns patient_id`"],
+    );
+    let text = owner.done("encrypt first.csv --drop-columns patient_id");
+    says(
+        &text,
+        &[
+            "read first.csv as csv-onehot, separator semicolon, with a header",
+            "1 not used: \"patient_id\"",
+            "the ciphertext takes",
+        ],
+    );
+    owner.write("next.csv", "patient_id;b;a\n3;1;0\n");
+    let appended = owner.json("encrypt next.csv --append-to first.oboro");
+    assert_eq!(appended["transactions"], 3);
+    assert_eq!(appended["read"]["transactions"], 1);
+    assert_eq!(appended["read"]["densest"]["item"], "b");
+    owner.write("other.csv", "a,b\na\n");
+    let message = owner.refused("encrypt other.csv --append-to first.oboro");
+    says(
+        &message,
+        &[
+            "other.csv",
+            "first file was read as csv-onehot",
+            "`--format`",
+        ],
+    );
+    owner.json("encrypt other.csv --append-to first.oboro --format csv-basket --header no");
 }
 
 #[test]
@@ -413,7 +449,14 @@ fn a_full_disk_loses_nothing() {
             "\"$oboro\" encrypt rows.dat --max-len 3 --out small/rows.oboro || { ls -A small >left; exit 1; }",
         ))
         .ended();
-    says(&ended.refusal(), &["disk full", "Free some space"]);
+    says(
+        &ended.refusal(),
+        &[
+            "the ciphertext takes",
+            "small/rows.oboro has 3145728 free",
+            "--min-item-support",
+        ],
+    );
     assert_eq!(owner.read("left"), b"");
     let ended = owner
         .start_shell(&small(

@@ -3,8 +3,8 @@
 use crate::decoded;
 use oboro_mining::writers::write_fimi;
 use oboro_mining::{
-    Format, ItemsetsDocument, Metric, MinSupport, RuleOptions, Transactions, association_rules,
-    read,
+    Format, ItemsetsDocument, Metric, MinSupport, ReadOptions, RuleOptions, Transactions,
+    association_rules, read,
 };
 use oboro_server::Tokens;
 use oboro_store::{DatasetId, Digest};
@@ -18,7 +18,7 @@ const RULES: usize = 1 << 10;
 pub fn transactions(bytes: &[u8]) -> Option<()> {
     let (&format, bytes) = bytes.split_first()?;
     let (_, format) = Format::NAMES[usize::from(format) % Format::NAMES.len()];
-    let transactions = decoded(read(bytes, "file", format))?;
+    let transactions = decoded(read(bytes, "file", &ReadOptions::of(format)))?.0;
     let items = transactions.item_count();
     assert!(items > 0 && !transactions.is_empty());
     for basket in transactions.iter() {
@@ -27,7 +27,8 @@ pub fn transactions(bytes: &[u8]) -> Option<()> {
     }
     let mut text = Vec::new();
     if write_fimi(&transactions, &mut text).is_ok() {
-        let again = read(&text[..], "file", Format::Fimi).expect("it was written as FIMI");
+        let again = read(&text[..], "file", &ReadOptions::of(Format::Fimi));
+        let again = again.expect("it was written as FIMI").0;
         assert!(named(&again).eq(named(&transactions)));
     }
     Some(())

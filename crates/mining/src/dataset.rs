@@ -7,16 +7,19 @@ use crate::checks::CheckColumns;
 use crate::encryption::NewRows;
 use crate::record::{Items, OwnerRecord, RecordError};
 use crate::shuffled::Shuffled;
-use oboro_ring::moment;
+use oboro_ring::{Parameters, moment};
 use oboro_rlwe::{
     BlockNoise, DatasetKey, EncryptError, KeyCheck, MasterKey, PlanError, SealError, plan,
 };
-use oboro_store::{Bundle, BundleWriter, DatasetId, Manifest, StoreError};
+use oboro_store::files::free_bytes;
+use oboro_store::{
+    BLOCKS_PER_SEGMENT, Bundle, BundleWriter, DatasetId, Manifest, StoreError, segment_bytes,
+};
 use rand::seq::SliceRandom;
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// Why a dataset could not be encrypted or opened.
@@ -59,6 +62,18 @@ pub enum DatasetError {
         "nothing to encrypt: there are {transactions} transactions and {items} items; check the input and --min-item-support"
     )]
     Nothing { transactions: usize, items: usize },
+    #[error(
+        "{columns} items with {limbs} limbs are more than a segment holds (2^24 together); leave rare items out (--min-item-support), or choose a smaller --max-len"
+    )]
+    TooWide { columns: u32, limbs: usize },
+    #[error(
+        "the ciphertext takes {needed} bytes and {} has {free} free; make room, choose another disk, leave rare items out (--min-item-support) or choose a smaller --max-len", directory.display()
+    )]
+    NoRoom {
+        directory: PathBuf,
+        needed: u64,
+        free: u64,
+    },
     #[error("encryption was interrupted; nothing is left of it, run it again")]
     Interrupted,
 }
@@ -66,6 +81,102 @@ pub enum DatasetError {
 impl From<SealError> for DatasetError {
     fn from(error: SealError) -> Self {
         RecordError::from(error).into()
+    }
+}
+
+/// What encrypting transactions will make.
+#[derive(Debug, Clone)]
+pub struct DatasetPlan {
+    /// The ring.
+    pub parameters: Parameters,
+    /// The longest itemsets: no longer than there are items.
+    pub max_len: usize,
+    /// Items and check columns.
+    pub columns: u32,
+    /// The bytes of ciphertext.
+    pub bytes: u64,
+}
+
+impl DatasetPlan {
+    /// The plan for so many transactions of so many items, for itemsets of up to `max_len`.
+    ///
+    /// # Errors
+    /// Numbers for which there are no parameters.
+    pub fn new(
+        transactions: u64,
+        items: usize,
+        check_columns: usize,
+        max_len: usize,
+    ) -> Result<Self, DatasetError> {
+        if !(1..=moment::MAX_LENGTH).contains(&max_len) {
+            return Err(DatasetError::MaxLen(max_len));
+        }
+        let max_len = max_len.min(items.max(1));
+        if check_columns != 0 && !(max_len..=CheckColumns::MOST).contains(&check_columns) {
+            return Err(DatasetError::CheckColumns {
+                wanted: check_columns,
+                least: max_len,
+            });
+        }
+        let all = items + check_columns;
+        let parameters = plan(transactions, all as u64, max_len)?;
+        let columns = u32::try_from(all).unwrap_or(u32::MAX);
+        let bytes = ciphertext_bytes(&parameters, columns, transactions)?;
+        Ok(Self {
+            parameters,
+            max_len,
+            columns,
+            bytes,
+        })
+    }
+
+    /// The plan for these rows.
+    ///
+    /// # Errors
+    /// Nothing to encrypt, or as [`DatasetPlan::new`].
+    pub fn of(rows: &Shuffled, check_columns: usize, max_len: usize) -> Result<Self, DatasetError> {
+        let (transactions, items) = (rows.len(), rows.names().len());
+        if max_len > 0 && (transactions == 0 || items == 0) {
+            return Err(DatasetError::Nothing {
+                transactions,
+                items,
+            });
+        }
+        Self::new(transactions as u64, items, check_columns, max_len)
+    }
+}
+
+/// What so many transactions take, encrypted at once.
+fn ciphertext_bytes(
+    parameters: &Parameters,
+    columns: u32,
+    transactions: u64,
+) -> Result<u64, DatasetError> {
+    let blocks = transactions.div_ceil(parameters.degree() as u64);
+    let full = u64::from(BLOCKS_PER_SEGMENT);
+    let rest = (blocks % full) as u32;
+    let segment = |blocks: u32| {
+        segment_bytes(parameters, columns, blocks).ok_or(DatasetError::TooWide {
+            columns,
+            limbs: parameters.limb_count(),
+        })
+    };
+    let whole = segment(BLOCKS_PER_SEGMENT)?.saturating_mul(blocks / full);
+    Ok(match rest {
+        0 => whole,
+        rest => whole.saturating_add(segment(rest)?),
+    })
+}
+
+/// Refuses what is more than its file system has room for.
+fn check_room(directory: &Path, needed: u64, free: Option<u64>) -> Result<(), DatasetError> {
+    match free {
+        Some(free) if free < needed => Err(DatasetError::NoRoom {
+            directory: directory.to_path_buf(),
+            needed,
+            free,
+        }),
+        _ => Ok(()),
     }
 }
 
@@ -77,7 +188,8 @@ pub struct Dataset {
     key: DatasetKey,
 }
 
-/// Told of every encrypted block-column: how many are done, of how many. A break ends the encryption.
+/// Told of every encrypted block-column, and before the first: how many are done, of how many. A break
+/// ends the encryption.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) -> ControlFlow<()> + Sync);
 
 /// Where a new bundle goes.
@@ -90,6 +202,13 @@ pub enum Target<'a> {
 }
 
 impl Target<'_> {
+    /// The directory, or that in which it will be.
+    fn path(&self) -> &Path {
+        match self {
+            Self::New(directory) | Self::Temporary(directory) => directory,
+        }
+    }
+
     fn create(self) -> Result<BundleWriter, StoreError> {
         match self {
             Self::New(directory) => Bundle::create(directory),
@@ -103,8 +222,8 @@ impl Dataset {
     /// planted among those of the items: none, or at least `max_len`.
     ///
     /// # Errors
-    /// An existing directory, parameters that do not exist, a full disk, an interruption; nothing is left
-    /// behind.
+    /// An existing directory, parameters that do not exist, a disk without room, an interruption; nothing
+    /// is left behind.
     pub fn create(
         rows: Shuffled,
         master: &MasterKey,
@@ -114,27 +233,11 @@ impl Dataset {
         threads: NonZeroUsize,
         progress: Progress<'_>,
     ) -> Result<Self, DatasetError> {
-        if !(1..=moment::MAX_LENGTH).contains(&max_len) {
-            return Err(DatasetError::MaxLen(max_len));
-        }
         let items = rows.names().len();
-        if rows.is_empty() || items == 0 {
-            return Err(DatasetError::Nothing {
-                transactions: rows.len(),
-                items,
-            });
-        }
-        // No itemset is longer than there are items.
-        let max_len = max_len.min(items);
-        if check_columns != 0 && !(max_len..=CheckColumns::MOST).contains(&check_columns) {
-            return Err(DatasetError::CheckColumns {
-                wanted: check_columns,
-                least: max_len,
-            });
-        }
-        let all = items + check_columns;
-        let parameters = plan(rows.len() as u64, all as u64, max_len)?;
-        let key = DatasetKey::fresh(master, parameters)?;
+        let plan = DatasetPlan::of(&rows, check_columns, max_len)?;
+        let (all, max_len) = (plan.columns as usize, plan.max_len);
+        check_room(target.path(), plan.bytes, free_bytes(target.path()))?;
+        let key = DatasetKey::fresh(master, plan.parameters)?;
         let writer = target.create()?;
         let mut columns: Vec<u32> = (0..all as u32).collect();
         columns.shuffle(&mut oboro_sample::fresh_generator()?);
@@ -223,6 +326,9 @@ impl Dataset {
             });
         }
         let columns: Vec<u32> = rows.names().iter().filter_map(column).collect();
+        let directory = self.bundle.directory();
+        let needed = self.appended_bytes(rows.len() as u64)?;
+        check_room(directory, needed, free_bytes(directory))?;
         let writer = self.bundle.append()?;
         let new = NewRows {
             rows: &rows,
@@ -246,6 +352,15 @@ impl Dataset {
             record,
             key: self.key.clone(),
         })
+    }
+
+    /// The bytes of ciphertext that appending so many transactions adds.
+    ///
+    /// # Errors
+    /// None for a dataset that there is.
+    pub fn appended_bytes(&self, transactions: u64) -> Result<u64, DatasetError> {
+        let manifest = self.bundle.manifest();
+        ciphertext_bytes(&manifest.parameters, manifest.columns, transactions)
     }
 
     /// The bundle on disk.
@@ -555,6 +670,37 @@ mod tests {
         let segments = std::fs::read_dir(path.join("segments")).unwrap();
         assert_eq!(segments.count(), 1);
         made.append(rows(31), threads(), &go_on).unwrap();
+    }
+
+    #[test]
+    fn what_has_no_room_is_refused_before_anything_is_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("d.oboro");
+        let master = MasterKey::generate().unwrap();
+        let plan = DatasetPlan::new(5000, 6, 2, 2).unwrap();
+        let target = Target::New(&path);
+        let made = Dataset::create(rows(5000), &master, target, 2, 2, threads(), &go_on).unwrap();
+        assert_eq!(made.manifest().segment_bytes(), plan.bytes);
+        let more = made.appended_bytes(31).unwrap();
+        let after = made.append(rows(31), threads(), &go_on).unwrap();
+        assert_eq!(after.manifest().segment_bytes(), plan.bytes + more);
+
+        for free in [None, Some(plan.bytes)] {
+            check_room(&path, plan.bytes, free).unwrap();
+        }
+        let error = check_room(&path, plan.bytes, Some(plan.bytes - 1)).unwrap_err();
+        let message = error.to_string();
+        for part in [
+            plan.bytes.to_string(),
+            (plan.bytes - 1).to_string(),
+            "--min-item-support".to_owned(),
+        ] {
+            assert!(message.contains(&part), "{message}");
+        }
+        // Far more than any disk has: the check is there.
+        assert!(
+            free_bytes(&directory.path().join("none/below")).is_some_and(|it| it < u64::MAX / 2)
+        );
     }
 
     #[test]

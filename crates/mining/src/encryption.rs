@@ -113,6 +113,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl<'a> Encryption<'a> {
     /// The entries of all segments, in order, and the largest noise.
     fn run(&self, threads: NonZeroUsize) -> Result<(Vec<SegmentEntry>, BlockNoise), DatasetError> {
+        self.tell(0)?;
         let work = || self.work().inspect_err(|_| self.stop());
         thread::scope(|scope| {
             let workers: Vec<_> = (1..threads.get()).map(|_| scope.spawn(work)).collect();
@@ -219,7 +220,6 @@ impl<'a> Encryption<'a> {
         limbs: &mut [&mut [u32]],
     ) -> Result<BlockNoise, DatasetError> {
         let degree = self.key.ring().degree();
-        let total = self.blocks.len() as u64 * u64::from(self.manifest.columns);
         encryptor.begin_column(column);
         let mut noise = BlockNoise::default();
         for (i, block) in blocks.iter().enumerate() {
@@ -230,10 +230,17 @@ impl<'a> Encryption<'a> {
                 .collect();
             noise = noise.max(encryptor.encrypt(block, &mut out)?);
             let advanced = self.advanced.fetch_add(1, Ordering::Relaxed) + 1;
-            if (self.progress)(advanced, total).is_break() {
-                return Err(DatasetError::Interrupted);
-            }
+            self.tell(advanced)?;
         }
         Ok(noise)
+    }
+
+    /// Says how many block-columns are done.
+    fn tell(&self, done: u64) -> Result<(), DatasetError> {
+        let total = self.blocks.len() as u64 * u64::from(self.manifest.columns);
+        match (self.progress)(done, total).is_break() {
+            true => Err(DatasetError::Interrupted),
+            false => Ok(()),
+        }
     }
 }

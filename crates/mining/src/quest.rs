@@ -341,7 +341,7 @@ impl Random {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::readers::{Format, read};
+    use crate::readers::{Format, ReadOptions, read};
     use crate::transactions::MinSupport;
     use crate::writers::write_fimi;
     use proptest::prelude::*;
@@ -480,7 +480,7 @@ mod tests {
             .unwrap();
             let mut text = Vec::new();
             write_fimi(&data, &mut text).unwrap();
-            let read_back = read(&text[..], "generated", Format::Auto).unwrap();
+            let read_back = read(&text[..], "generated", &ReadOptions::of(Format::Fimi)).unwrap().0;
             prop_assert_eq!(read_back, data.restrict(MinSupport::Count(1)));
         }
     }

@@ -6,6 +6,7 @@
 //! nothing more than the server's.
 
 use crate::checks::CheckColumns;
+use crate::readers::HowRead;
 use crate::shuffled::Shuffled;
 use oboro_rlwe::{DatasetKey, SealError};
 use oboro_store::{Digest, Manifest};
@@ -40,6 +41,8 @@ pub struct OwnerRecord {
     pub noise_peak: f64,
     /// The check columns.
     pub checks: CheckColumns,
+    /// How the file that it was made of was read, so that others are read so; `None` if there was none.
+    pub read: Option<HowRead>,
 }
 
 /// The items of a dataset, as [`OwnerRecord`] has them.
@@ -48,6 +51,7 @@ pub(crate) struct Items {
     order: Vec<u32>,
     numbers: bool,
     min_support: u64,
+    read: Option<HowRead>,
 }
 
 impl Items {
@@ -61,6 +65,7 @@ impl Items {
             order: places(&by_column),
             numbers: rows.are_numbers(),
             min_support: rows.min_item_support(),
+            read: rows.how_read().cloned(),
         }
     }
 }
@@ -124,6 +129,7 @@ impl OwnerRecord {
             noise_norm: noise.norm,
             noise_peak: noise.peak,
             checks,
+            read: items.read,
         }
     }
 
@@ -133,7 +139,7 @@ impl OwnerRecord {
     /// No randomness.
     pub fn seal(&self, key: &DatasetKey) -> Result<Vec<u8>, SealError> {
         let mut json = Zeroizing::new(Vec::with_capacity(
-            256 + 2 * self.names_bytes() + self.checks.json_bytes(),
+            4096 + 2 * self.names_bytes() + self.checks.json_bytes(),
         ));
         serde_json::to_writer(&mut *json, self)
             .expect("names and finite numbers always have a JSON form");
@@ -142,7 +148,13 @@ impl OwnerRecord {
 
     fn names_bytes(&self) -> usize {
         // With the comma and the quotes of a name, and a number of the order.
-        self.names.iter().map(|name| name.len() + 12).sum()
+        let read = self.read.iter();
+        let columns = read.flat_map(|it| it.columns_dropped.iter().chain(&it.options.drop_columns));
+        self.names
+            .iter()
+            .chain(columns)
+            .map(|name| name.len() + 12)
+            .sum()
     }
 
     /// Opens a record and checks it against the manifest that lies beside it.
@@ -179,6 +191,7 @@ impl OwnerRecord {
             order: self.order.clone(),
             numbers: self.numbers,
             min_support: self.min_item_support,
+            read: self.read.clone(),
         }
     }
 
@@ -235,6 +248,7 @@ impl OwnerRecord {
 mod tests {
     use super::*;
     use crate::dataset::{Dataset, Target};
+    use crate::readers::Format;
     use crate::transactions::Transactions;
     use oboro_rlwe::MasterKey;
     use serde_json::{Value, json};
@@ -295,6 +309,9 @@ mod tests {
         assert_eq!((record.transactions, record.min_item_support), (3, 2));
         assert_eq!(record.checks.len(), 2);
         assert_eq!(record.checks.known(&[2]), Some(1));
+        let read = record.read.unwrap();
+        assert_eq!((read.options.format, read.items), (Format::CsvOneHot, 2));
+        assert_eq!(read.options.drop_columns, ["patient_id"]);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! order costs an eighth of what putting bits in order does.
 
 use crate::bitmap::count_ones;
+use crate::readers::HowRead;
 use crate::transactions::{MinSupport, Transactions, TransactionsError};
 use oboro_ring::MAX_LOG_DEGREE;
 use rand::seq::SliceRandom;
@@ -31,6 +32,7 @@ pub struct Shuffled {
     transactions: usize,
     names: Vec<String>,
     numbers: bool,
+    read: Option<HowRead>,
     columns: Vec<Column>,
     /// Every item with at least this support is there.
     min_item_support: u64,
@@ -70,6 +72,7 @@ impl Shuffled {
             transactions: transactions.len(),
             names: transactions.names().to_vec(),
             numbers: false,
+            read: None,
             columns,
             min_item_support: transactions.min_item_support(),
         })
@@ -82,6 +85,20 @@ impl Shuffled {
             numbers: true,
             ..self
         }
+    }
+
+    /// The same; they are those of a file that was read so.
+    #[must_use]
+    pub fn with_how_read(self, how: HowRead) -> Self {
+        Self {
+            read: Some(how),
+            ..self
+        }
+    }
+
+    /// How the file was read that the transactions are of.
+    pub fn how_read(&self) -> Option<&HowRead> {
+        self.read.as_ref()
     }
 
     /// Begins with so many transactions and no items. Columns are put in order on up to `threads` threads, each of
@@ -100,6 +117,7 @@ impl Shuffled {
                 transactions,
                 names: Vec::new(),
                 numbers: false,
+                read: None,
                 columns: Vec::new(),
                 min_item_support: 1,
             },

@@ -147,6 +147,14 @@ impl Transactions {
         }
     }
 
+    /// The same transactions with other names of the items, as different as before.
+    pub(crate) fn renamed(mut self, name: impl Fn(&str) -> String) -> Transactions {
+        for old in &mut self.names {
+            *old = name(old);
+        }
+        self
+    }
+
     /// The same transactions with items numbered in [name order](compare_names),
     /// so that numbers do not depend on which transaction came first.
     pub fn sorted_by_name(self) -> Transactions {

@@ -49,7 +49,7 @@ pub fn write_fimi(transactions: &Transactions, mut output: impl Write) -> io::Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::readers::{Format, read};
+    use crate::readers::{ReadOptions, read};
 
     fn written(data: &Transactions) -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
@@ -62,7 +62,10 @@ mod tests {
         let data = Transactions::from_named([vec!["10", "9"], vec![], vec!["0"]]).unwrap();
         let text = written(&data).unwrap();
         assert_eq!(text, b"9 10\n\n0\n");
-        assert_eq!(read(&text[..], "text", Format::Auto).unwrap(), data);
+        assert_eq!(
+            read(&text[..], "text", &ReadOptions::default()).unwrap().0,
+            data
+        );
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use oboro_mining::{
-    AprioriOptions, Format, ItemsetsDocument, PlaintextCounter, RuleOptions, Transactions, apriori,
-    association_rules, eclat, read_path,
+    AprioriOptions, ItemsetsDocument, PlaintextCounter, ReadOptions, RuleOptions, Transactions,
+    apriori, association_rules, eclat, read_path,
 };
 
 fn known_data(file: &str) -> Option<Transactions> {
@@ -18,7 +18,7 @@ fn known_data(file: &str) -> Option<Transactions> {
         println!("skipped: there is no {}", path.display());
         return None;
     }
-    Some(read_path(&path, Format::Auto).unwrap())
+    Some(read_path(&path, &ReadOptions::default()).unwrap().0)
 }
 
 fn check(file: &str, min_support: &str, max_len: usize, transactions: usize, counts: &[usize]) {

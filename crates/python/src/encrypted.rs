@@ -3,7 +3,7 @@
 use crate::call::{self, Interrupt};
 use crate::errors::Failure;
 use crate::keys::Keys;
-use crate::rows::{Rows, threads};
+use crate::rows::{Rows, json, threads};
 use oboro_mining::{Dataset, Target};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -116,6 +116,12 @@ impl Encrypted {
     #[getter]
     fn transactions(&self) -> u64 {
         self.dataset().record().transactions
+    }
+
+    /// How the file was read that it was made of, in JSON; `None` if there was none.
+    #[getter]
+    fn how_read(&self) -> Option<String> {
+        self.dataset().record().read.as_ref().map(json)
     }
 
     #[getter]

@@ -135,7 +135,9 @@ impl From<DatasetError> for Failure {
             | DatasetError::ItemsLeftOut(_)
             | DatasetError::MaxLen(_)
             | DatasetError::CheckColumns { .. }
+            | DatasetError::TooWide { .. }
             | DatasetError::Nothing { .. } => python::InputError::new_err(sentence),
+            DatasetError::NoRoom { .. } => python::StorageError::new_err(sentence),
         })
     }
 }

@@ -1,11 +1,14 @@
 //! The owner's data on its way to encryption: columns in whatever form they have, baskets, files.
 
+use crate::encrypted::Encrypted;
 use crate::errors::Failure;
 use numpy::PyReadonlyArray1;
 use numpy::ndarray::{ArrayView1, s};
+use oboro_mining::readers::UnknownOption;
 use oboro_mining::transactions::TransactionsError;
 use oboro_mining::{
-    Cells, Format, MinSupport, Shuffled, Shuffling, Transactions, TransactionsBuilder, read_path,
+    Cells, HowRead, MinSupport, ReadOptions, Shuffled, Shuffling, Transactions,
+    TransactionsBuilder, read_next,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyString};
@@ -13,6 +16,7 @@ use std::cmp::Ordering;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -250,12 +254,59 @@ impl Rows {
         Ok(rows.map_err(Failure::from)?)
     }
 
-    /// Reads a file of transactions, plain or packed with gzip or zstd.
+    /// Reads a file of transactions, plain or packed with gzip or zstd; as the first of a dataset, `like`,
+    /// was read.
     #[staticmethod]
-    #[pyo3(signature = (path, *, format = "auto"))]
-    fn read(py: Python<'_>, path: PathBuf, format: &str) -> Result<Self, Failure> {
-        let format: Format = format.parse().map_err(Failure::input)?;
-        py.detach(|| Ok(Self::of(&read_path(&path, format)?, false)?))
+    #[pyo3(signature = (
+        path, *, like = None, format = "auto", separator = None, header = None, encoding = None,
+        transaction_column = Vec::new(), item_column = None, drop_columns = Vec::new(), spaces = None,
+        missing = None
+    ))]
+    #[allow(clippy::too_many_arguments)]
+    fn read(
+        py: Python<'_>,
+        path: PathBuf,
+        like: Option<&Encrypted>,
+        format: &str,
+        separator: Option<&str>,
+        header: Option<bool>,
+        encoding: Option<&str>,
+        transaction_column: Vec<String>,
+        item_column: Option<String>,
+        drop_columns: Vec<String>,
+        spaces: Option<&str>,
+        missing: Option<&str>,
+    ) -> Result<Self, Failure> {
+        let options = ReadOptions {
+            format: format.parse().map_err(Failure::input)?,
+            separator: parsed(separator)?,
+            header,
+            encoding: parsed(encoding)?,
+            transaction_columns: transaction_column,
+            item_column,
+            drop_columns,
+            spaces: parsed(spaces)?,
+            missing: parsed(missing)?,
+        };
+        let like = like.map(Encrypted::dataset);
+        let before = like.as_ref().and_then(|it| it.record().read.as_ref());
+        py.detach(|| {
+            let (transactions, how) = read_next(&path, options, before)?;
+            let rows = Shuffled::of(&transactions)?.with_how_read(how);
+            Ok(Self {
+                state: Mutex::new(State::Complete(rows)),
+                numbers: false,
+            })
+        })
+    }
+
+    /// How the file was read that they are of, in JSON.
+    #[getter]
+    fn how_read(&self) -> Option<String> {
+        match &*self.state() {
+            State::Complete(rows) => rows.how_read().map(json),
+            State::Open(_) | State::Encrypted => None,
+        }
     }
 
     /// Drops items below a minimum support: a fraction of all transactions, or a number of them.
@@ -292,6 +343,16 @@ impl Rows {
     fn __repr__(&self) -> String {
         format!("Rows({} transactions)", self.transactions())
     }
+}
+
+/// How a file was read, in JSON.
+pub fn json(how: &HowRead) -> String {
+    serde_json::to_string(how).expect("names and numbers always have a JSON form")
+}
+
+/// An option, if it is given.
+fn parsed<T: FromStr<Err = UnknownOption>>(given: Option<&str>) -> Result<Option<T>, Failure> {
+    given.map(str::parse).transpose().map_err(Failure::input)
 }
 
 /// What the items of all baskets are.

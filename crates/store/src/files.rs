@@ -25,6 +25,14 @@ pub fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> 
     }
 }
 
+/// The bytes that may be written where `path` is, or will be; `None` if the file system does not say.
+pub fn free_bytes(path: &Path) -> Option<u64> {
+    let there = path.ancestors().find(|it| it.exists());
+    let there = there.unwrap_or(Path::new("."));
+    let about = rustix::fs::statvfs(there).ok()?;
+    (about.f_blocks > 0).then(|| about.f_bavail.saturating_mul(about.f_frsize))
+}
+
 /// Whether what is written outlasts a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {

@@ -3,7 +3,8 @@
 use crate::Outcome;
 use crate::arguments::{InputArguments, KeyArguments, ThreadArguments};
 use crate::output::{Output, Unit, bytes, seconds};
-use oboro_mining::{Dataset, MinSupport, Shuffled, Target, escaped, read_path};
+use oboro_mining::{Dataset, DatasetPlan, MinSupport, Shuffled, Target, escaped, read_next};
+use oboro_store::files::free_bytes;
 use serde_json::json;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -47,27 +48,55 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let key = arguments.key.load()?;
-    let mut transactions = read_path(&arguments.input.input, arguments.input.format)?;
+    let appended_to = arguments
+        .append_to
+        .as_deref()
+        .map(|directory| Dataset::open(directory, &key))
+        .transpose()?;
+    let before = appended_to
+        .as_ref()
+        .and_then(|it| it.record().read.as_ref());
+    let (input, options) = (&arguments.input.input, arguments.input.reading.options());
+    let (mut transactions, how) = read_next(input, options, before)?;
     let items_read = transactions.item_count();
     if let Some(min_support) = arguments.min_item_support {
         transactions = transactions.restrict(min_support);
     }
+    let left_out = items_read - transactions.item_count();
+    let rows = Shuffled::of(&transactions)?.with_how_read(how.clone());
+    drop(transactions);
+    let directory = arguments.directory();
+    let expected_bytes = match &appended_to {
+        Some(dataset) => dataset.appended_bytes(rows.len() as u64)?,
+        None => DatasetPlan::of(&rows, arguments.check_columns, arguments.max_len)?.bytes,
+    };
+    let free_bytes = free_bytes(&directory);
+    let announcement = || {
+        let free = free_bytes.map_or_else(String::new, |free| format!(", {} free", bytes(free)));
+        format!(
+            "read {} as {how}\nthe ciphertext takes {} in {}{free}\n",
+            escaped(&input.display().to_string()),
+            bytes(expected_bytes),
+            escaped(&directory.display().to_string()),
+        )
+    };
     let begun = Instant::now();
     let bar = output.bar("encrypting", Unit::BlockColumns);
     let progress = |done, total| {
+        if done == 0 {
+            // The result after it fails if this cannot be printed.
+            let _ = output.note(announcement);
+        }
         bar.set(done, total);
         ControlFlow::Continue(())
     };
     let threads = arguments.threads.count();
-    let rows = Shuffled::of(&transactions)?;
-    let left_out = items_read - transactions.item_count();
-    drop(transactions);
-    let dataset = match &arguments.append_to {
-        Some(directory) => Dataset::open(directory, &key)?.append(rows, threads, &progress),
+    let dataset = match &appended_to {
+        Some(dataset) => dataset.append(rows, threads, &progress),
         None => Dataset::create(
             rows,
             &key,
-            Target::New(&arguments.directory()),
+            Target::New(&directory),
             arguments.max_len,
             arguments.check_columns,
             threads,
@@ -98,6 +127,9 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         "noise_norm": record.noise_norm,
         "noise_peak": record.noise_peak,
         "encrypt_seconds": elapsed.as_secs_f64(),
+        "expected_bytes": expected_bytes,
+        "free_bytes": free_bytes,
+        "read": how,
     });
     output.result(&value, || {
         format!(
@@ -128,21 +160,24 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
 
 impl Arguments {
     fn directory(&self) -> PathBuf {
-        self.out.clone().unwrap_or_else(|| {
-            let name = self
-                .input
-                .input
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy();
-            let packed = [".gz", ".zst", ".zstd"]
-                .iter()
-                .find_map(|end| name.strip_suffix(end));
-            let plain = packed.unwrap_or(&name);
-            let stem = [".dat", ".csv", ".txt"]
-                .iter()
-                .find_map(|end| plain.strip_suffix(end));
-            PathBuf::from(format!("{}.oboro", stem.unwrap_or(plain)))
-        })
+        self.append_to
+            .clone()
+            .or_else(|| self.out.clone())
+            .unwrap_or_else(|| {
+                let name = self
+                    .input
+                    .input
+                    .file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy();
+                let packed = [".gz", ".zst", ".zstd"]
+                    .iter()
+                    .find_map(|end| name.strip_suffix(end));
+                let plain = packed.unwrap_or(&name);
+                let stem = [".dat", ".csv", ".txt"]
+                    .iter()
+                    .find_map(|end| plain.strip_suffix(end));
+                PathBuf::from(format!("{}.oboro", stem.unwrap_or(plain)))
+            })
     }
 }

@@ -4,9 +4,10 @@ use crate::Outcome;
 use crate::arguments::{PassphraseArguments, ServerArguments};
 use crate::output::{Failure, Output, bytes};
 use oboro_client::{NodePages, Placement};
-use oboro_mining::Dataset;
+use oboro_mining::{Dataset, HowRead};
 use oboro_rlwe::{KeyCheck, MasterKey, NORM_LIMIT, PEAK_LIMIT};
 use oboro_store::{Bundle, Directories, Segment, StoreError};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::fs::File;
@@ -156,6 +157,7 @@ fn bundle(arguments: &Arguments, path: &Path) -> Result<Value, Failure> {
         value["transactions"] = json!(record.transactions);
         value["items"] = json!(record.names);
         value["min_item_support"] = json!(record.min_item_support);
+        value["read"] = json!(record.read);
         value["check_columns"] = json!(record.checks.len());
         value["noise"] = json!({
             "norm": record.noise_norm, "norm_limit": NORM_LIMIT, "peak": record.noise_peak, "peak_limit": PEAK_LIMIT,
@@ -179,6 +181,10 @@ fn text(value: &Value) -> String {
                 "{name:>18}  {} (names in column order with --json)",
                 items.len()
             ),
+            ("read", Value::Object(_)) => match HowRead::deserialize(fact) {
+                Ok(how) => writeln!(text, "{name:>18}  {how}"),
+                Err(_) => Ok(()),
+            },
             ("segments", Value::Array(segments)) => {
                 writeln!(text, "{name:>18}  {}", segments.len())
             }

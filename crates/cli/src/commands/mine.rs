@@ -1,13 +1,15 @@
 //! `oboro mine`
 
 use crate::Outcome;
-use crate::arguments::{KeyArguments, ServerArguments, ThreadArguments, dataset_name};
+use crate::arguments::{
+    KeyArguments, ReadArguments, ServerArguments, ThreadArguments, dataset_name,
+};
 use crate::output::{Failure, Output, OutputFile, Unit, bytes, seconds};
 use clap::ValueEnum;
 use oboro_client::{Answered, Answers, EncryptedCounter, Level, LevelTrace};
 use oboro_mining::{
-    AprioriOptions, Dataset, Format, ItemsetsDocument, MinSupport, Names, Transactions, apriori,
-    eclat, read_path,
+    AprioriOptions, Dataset, ItemsetsDocument, MinSupport, Names, Transactions, apriori, eclat,
+    read_next,
 };
 use serde_json::json;
 use std::fmt::Write;
@@ -48,12 +50,12 @@ pub struct Arguments {
     /// Write the itemsets to this file, for `oboro rules`.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Compare with a plaintext miner on the transactions in this file.
+    /// Compare with a plaintext miner on the transactions in this file, which is read as the
+    /// dataset's own was unless --format says otherwise.
     #[arg(long, value_name = "INPUT")]
     verify: Option<PathBuf>,
-    /// How the file to compare with is written.
-    #[arg(long, default_value = "auto", requires = "verify")]
-    format: Format,
+    #[command(flatten)]
+    reading: ReadArguments,
     #[command(flatten)]
     threads: ThreadArguments,
 }
@@ -86,8 +88,13 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let plaintext = arguments
         .verify
         .as_deref()
-        .map(|path| read_path(path, arguments.format))
+        .map(|path| {
+            let before = dataset.record().read.as_ref();
+            read_next(path, arguments.reading.options(), before)
+        })
         .transpose()?;
+    let (plaintext, how) = plaintext.unzip();
+
     let out = arguments
         .out
         .as_deref()
@@ -123,6 +130,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     value["levels"] = levels.iter().map(Level::to_json).collect();
     if let Some(plaintext) = plaintext {
         value["verified"] = json!(true);
+        value["read"] = json!(how);
         value["plaintext_seconds"] = json!(plaintext.as_secs_f64());
     }
     output.result(&value, || {
@@ -130,7 +138,10 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             true => levels.iter().map(explain).collect(),
             false => String::new(),
         };
-        table(&levels) + &explained + &text(&document, elapsed, plaintext)
+        let read = how.map_or_else(String::new, |how| {
+            format!("\nthe plaintext was read as {how}\n")
+        });
+        table(&levels) + &explained + &text(&document, elapsed, plaintext) + &read
     })
 }
 

@@ -1,12 +1,13 @@
 //! `oboro plan`
 
 use crate::Outcome;
+use crate::arguments::ReadArguments;
 use crate::output::{Failure, Output, bytes};
 use oboro_client::{LevelForecast, Prospect};
-use oboro_mining::{DatasetError, Format, MinSupport, read_path};
-use oboro_ring::{fraction::WHOLE, moment, pack, security_bound};
-use oboro_rlwe::{Alternative, Verdict, alternatives, plan};
-use oboro_store::{BLOCKS_PER_SEGMENT, segment_bytes};
+use oboro_mining::{DatasetPlan, HowRead, MinSupport, read_path};
+use oboro_ring::{fraction::WHOLE, pack, security_bound};
+use oboro_rlwe::{Alternative, Verdict, alternatives};
+use oboro_store::BLOCKS_PER_SEGMENT;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -15,9 +16,8 @@ pub struct Arguments {
     /// Transactions to plan for: FIMI or CSV, plain, gzip or zstd.
     #[arg(value_name = "INPUT", required_unless_present_all = ["transactions", "items"])]
     input: Option<PathBuf>,
-    /// How the file is written: auto, fimi, csv-basket, csv-long or csv-onehot.
-    #[arg(long, default_value = "auto", requires = "input")]
-    format: Format,
+    #[command(flatten)]
+    reading: ReadArguments,
     /// Leave out items below this support: a fraction (0.01, 1%) or a count (250).
     #[arg(long, value_name = "SUPPORT", requires = "input")]
     min_item_support: Option<MinSupport>,
@@ -47,16 +47,12 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
-    let (transactions, items) = arguments.size()?;
-    if !(1..=moment::MAX_LENGTH).contains(&arguments.max_len) {
-        return Err(DatasetError::MaxLen(arguments.max_len).into());
-    }
-    // No itemset is longer than there are items.
-    let max_len = arguments.max_len.min(items.max(1) as usize);
-    let parameters = plan(transactions, items.into(), max_len)?;
+    let (transactions, items, how) = arguments.size()?;
+    let plan = DatasetPlan::new(transactions, items as usize, 0, arguments.max_len)?;
+    let (max_len, stored_bytes) = (plan.max_len, plan.bytes);
     let planned = Planned {
         prospect: Prospect {
-            parameters,
+            parameters: plan.parameters,
             transactions,
             columns: items,
             frequent: arguments.frequent_items.unwrap_or(items).min(items),
@@ -64,7 +60,6 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         },
         max_len,
     };
-    let stored_bytes = planned.stored_bytes()?;
     let levels = planned.prospect.levels(max_len);
     let rejected = match arguments.explain {
         true => alternatives(transactions, items.into(), max_len)?,
@@ -72,11 +67,13 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     };
     let mut value = planned.to_json(stored_bytes);
     value["levels"] = levels.iter().map(level_json).collect();
+    value["read"] = json!(how);
     if arguments.explain {
         value["alternatives"] = rejected.iter().map(alternative_json).collect();
     }
     output.result(&value, || {
-        let mut text = planned.text(stored_bytes);
+        let mut text = how.map_or_else(String::new, |how| format!("read as {how}\n"));
+        text += &planned.text(stored_bytes);
         text += "\nlength    itemsets  limbs  log2 phase  log2 Q     moments     columns  answered by  bits of fractions\n";
         text.extend(levels.iter().map(level_row));
         if arguments.explain {
@@ -88,16 +85,24 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
 }
 
 impl Arguments {
-    /// Transactions and items.
-    fn size(&self) -> Result<(u64, u32), Failure> {
+    /// Transactions and items, and how they were read.
+    fn size(&self) -> Result<(u64, u32, Option<HowRead>), Failure> {
         let Some(input) = &self.input else {
-            return Ok((self.transactions.unwrap_or(0), self.items.unwrap_or(0)));
+            return Ok((
+                self.transactions.unwrap_or(0),
+                self.items.unwrap_or(0),
+                None,
+            ));
         };
-        let mut transactions = read_path(input, self.format)?;
+        let (mut transactions, how) = read_path(input, &self.reading.options())?;
         if let Some(min_support) = self.min_item_support {
             transactions = transactions.restrict(min_support);
         }
-        Ok((transactions.len() as u64, transactions.item_count() as u32))
+        Ok((
+            transactions.len() as u64,
+            transactions.item_count() as u32,
+            Some(how),
+        ))
     }
 }
 
@@ -108,26 +113,6 @@ struct Planned {
 }
 
 impl Planned {
-    fn stored_bytes(&self) -> Result<u64, Failure> {
-        let Prospect {
-            parameters,
-            columns,
-            ..
-        } = &self.prospect;
-        let bytes = |(count, blocks)| {
-            segment_bytes(parameters, *columns, blocks).map(|each| each.saturating_mul(count))
-        };
-        let segments = self.prospect.segments().map(bytes);
-        let all: Option<Vec<u64>> = segments.into_iter().collect();
-        let all = all.ok_or_else(|| {
-            format!(
-                "{columns} items with {} limbs are more than a segment holds (2^24 together); leave rare items out (--min-item-support), or choose a smaller --max-len",
-                parameters.limb_count()
-            )
-        })?;
-        Ok(all.into_iter().fold(0, u64::saturating_add))
-    }
-
     /// The packed bytes of the largest panel.
     fn panel_bytes(&self) -> u64 {
         let blocks = self.prospect.blocks().min(BLOCKS_PER_SEGMENT.into());

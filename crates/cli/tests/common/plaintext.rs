@@ -1,7 +1,7 @@
 //! The truth to compare with: supports counted here, on bitmaps, by code that shares nothing with
 //! the product but the reader of files.
 
-use oboro_mining::{Format, Transactions, read_path};
+use oboro_mining::{ReadOptions, Transactions, read_path};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub struct Plaintext {
 
 impl Plaintext {
     pub fn read(path: &Path) -> Self {
-        Self::new(&read_path(path, Format::Auto).unwrap())
+        Self::new(&read_path(path, &ReadOptions::default()).unwrap().0)
     }
 
     fn new(transactions: &Transactions) -> Self {

@@ -6,10 +6,13 @@
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
+use serde::{Deserialize, Serialize};
+
 use super::error::ReadError;
 
 /// How a file is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Compression {
     /// Not at all.
     Plain,

@@ -1,112 +1,458 @@
-//! CSV in three forms: baskets, long form and one-hot.
+//! CSV in four forms: baskets, long form, one-hot and counts.
 //!
-//! A record is exactly one line: item names have no line breaks, and so a quote
-//! left open is found on its own line instead of swallowing the file.
+//! How a file is read is settled before ([`detect`](super::detect)); what of that was told by the first
+//! part of the file is verified here on all of it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use csv_core::ReadRecordResult;
-
-use super::error::{Excerpt, ReadError};
-use super::lines::{Line, Lines};
+use super::detect::Settled;
+use super::error::{Excerpt, ReadError, Remedy, flag};
+use super::lines::Lines;
+use super::options::{Encoding, Format, Missing, ReadOptions, Separator, Spaces};
+use super::record::{Cells, Records};
 use crate::transactions::{Transactions, TransactionsBuilder, TransactionsError};
 
-pub(super) fn read_basket(lines: &mut Lines<'_>) -> Result<Transactions, ReadError> {
-    let file = lines.file();
-    let mut record = Record::default();
-    let mut builder = TransactionsBuilder::new();
-    while let Some(line) = lines.next()? {
-        if line.is_blank() {
-            continue;
-        }
-        record.parse(&file, line)?;
-        add_basket(&mut builder, &record).map_err(|error| ReadError::Items {
-            file: file.clone(),
-            line: line.number,
-            error,
-        })?;
+/// What was read.
+pub(super) struct Table {
+    pub(super) transactions: Transactions,
+    /// How many columns were used, and the names of the others.
+    pub(super) columns: (usize, Vec<String>),
+}
+
+pub(super) fn read(lines: &mut Lines<'_>, settled: &Settled) -> Result<Table, ReadError> {
+    let options = &settled.options;
+    let separator = options.separator.unwrap_or(Separator::COMMA);
+    let encoding = options.encoding.unwrap_or(Encoding::Utf8);
+    let reader = Reader {
+        file: lines.file(),
+        records: Records::new(lines, separator, encoding),
+        settled,
+        options,
+    };
+    match options.format {
+        Format::CsvOneHot | Format::CsvCounts => reader.table(),
+        Format::CsvLong => reader.long(),
+        Format::Auto | Format::Fimi | Format::CsvBasket => reader.baskets(),
     }
-    Ok(builder.finish().sorted_by_name())
 }
 
-fn add_basket(builder: &mut TransactionsBuilder, cells: &Record) -> Result<(), TransactionsError> {
-    let names = cells.iter().filter(|name| !name.is_empty());
-    let basket: Vec<u32> = names
-        .map(|name| builder.item(name))
-        .collect::<Result<_, _>>()?;
-    builder.push(basket)
+struct Reader<'s, 'l, 'a> {
+    file: String,
+    records: Records<'l, 'a>,
+    settled: &'s Settled,
+    options: &'s ReadOptions,
 }
 
-pub(super) fn read_long(lines: &mut Lines<'_>) -> Result<Transactions, ReadError> {
-    let file = lines.file();
-    let mut record = Record::default();
-    let Some(header_line) = parse_header(lines, &file, &mut record)? else {
-        return Ok(TransactionsBuilder::new().finish());
-    };
-    let header: Vec<&str> = record.iter().collect();
-    let missing = |missing| ReadError::LongHeader {
-        file: file.clone(),
-        line: header_line,
-        header: Excerpt::new(header.join(",")),
-        missing,
-    };
-    let transaction_column =
-        find_column(&header, TRANSACTION_HEADERS).ok_or_else(|| missing("transaction"))?;
-    let item_column = find_column(&header, ITEM_HEADERS).ok_or_else(|| missing("item"))?;
-    let cells = header.len();
-
-    let mut builder = TransactionsBuilder::new();
-    let mut transactions: HashMap<String, u32> = HashMap::new();
-    let mut entries: Vec<Entry> = Vec::new();
-    while let Some(line) = lines.next()? {
-        if line.is_blank() {
-            continue;
-        }
-        record.parse(&file, line)?;
-        record.check_cells(&file, line, cells)?;
-        let id = record.cell(transaction_column);
-        if id.is_empty() {
-            let line = line.number;
-            return Err(ReadError::MissingTransaction { file, line });
-        }
-        let transaction = match transactions.get(id) {
-            Some(&transaction) => transaction,
-            None => {
-                let next = transactions.len();
-                let transaction =
-                    u32::try_from(next).map_err(|_| ReadError::TooManyTransactions {
-                        file: file.clone(),
-                        line: line.number,
-                    })?;
-                transactions.insert(id.to_owned(), transaction);
-                transaction
-            }
+impl Reader<'_, '_, '_> {
+    fn baskets(mut self) -> Result<Table, ReadError> {
+        let Some((header, first)) = self.header()? else {
+            return Ok(Table::default());
         };
-        let name = record.cell(item_column);
-        if !name.is_empty() {
-            let item = builder.item(name).map_err(|error| ReadError::Items {
-                file: file.clone(),
-                line: line.number,
-                error,
-            })?;
-            entries.push(Entry { transaction, item });
+        let dropped = header.all(&self.file, "--drop-columns", &self.options.drop_columns)?;
+        let mut builder = TransactionsBuilder::new();
+        let mut next = first;
+        while let Some(line) = next {
+            let mut basket = Vec::new();
+            for place in (0..self.records.cells.len()).filter(|place| !dropped.contains(place)) {
+                if let Some(name) = self.item(place, line)? {
+                    basket.push(builder.item(name).map_err(self.items_error(line))?);
+                }
+            }
+            builder.push(basket).map_err(self.items_error(line))?;
+            next = self.records.next()?;
+        }
+        let transactions = self.trimmed(builder.finish())?;
+        if self.settled.told_header {
+            self.check_first(&transactions, header.line)?;
+        }
+        if self.settled.told_format {
+            self.check_pairs(&transactions, "if each line is a transaction nevertheless")?;
+        }
+        Ok(Table {
+            transactions: transactions.sorted_by_name(),
+            columns: (
+                0,
+                dropped.iter().map(|&it| header.names[it].clone()).collect(),
+            ),
+        })
+    }
+
+    fn long(mut self) -> Result<Table, ReadError> {
+        let Some((header, first)) = self.header()? else {
+            return Ok(Table::default());
+        };
+        let file = self.file.clone();
+        let ids = &self.options.transaction_columns;
+        let ids = header.all(&file, "--transaction-column", ids)?;
+        let wanted = self.options.item_column.as_deref().unwrap_or_default();
+        let item_column = header.find(&file, "--item-column", wanted)?;
+        header.all(&file, "--drop-columns", &self.options.drop_columns)?;
+
+        let mut builder = TransactionsBuilder::new();
+        let mut transactions: HashMap<String, u32> = HashMap::new();
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut id = String::new();
+        let mut next = first;
+        while let Some(line) = next {
+            self.check_cells(line, header.names.len())?;
+            self.id(&ids, line, &mut id)?;
+            let transaction = match transactions.get(&id) {
+                Some(&transaction) => transaction,
+                None => {
+                    let next = transactions.len();
+                    let transaction =
+                        u32::try_from(next).map_err(|_| ReadError::TooManyTransactions {
+                            file: file.clone(),
+                            line,
+                        })?;
+                    transactions.insert(id.clone(), transaction);
+                    transaction
+                }
+            };
+            if let Some(name) = self.item(item_column, line)? {
+                let item = builder.item(name).map_err(self.items_error(line))?;
+                entries.push(Entry { transaction, item });
+            }
+            next = self.records.next()?;
+        }
+        self.settle_spaces(transactions.keys().map(String::as_str), "transaction")?;
+        entries.sort_unstable();
+        let mut rest = entries.as_slice();
+        for transaction in 0..transactions.len() as u32 {
+            let length = rest.partition_point(|entry| entry.transaction == transaction);
+            let (basket, others) = rest.split_at(length);
+            rest = others;
+            let basket = basket.iter().map(|entry| entry.item);
+            builder
+                .push(basket)
+                .map_err(self.items_error(header.line))?;
+        }
+        let transactions = self.trimmed(builder.finish())?;
+        if self.settled.told_format {
+            self.check_pairs(
+                &transactions,
+                "if each line is one item of a transaction nevertheless",
+            )?;
+        }
+        Ok(Table {
+            transactions: transactions.sorted_by_name(),
+            columns: header.used(|place| place == item_column || ids.contains(&place)),
+        })
+    }
+
+    fn table(mut self) -> Result<Table, ReadError> {
+        let Some((header, first)) = self.header()? else {
+            return Ok(Table::default());
+        };
+        let file = self.file.clone();
+        let ids = &self.options.transaction_columns;
+        let ids = header.all(&file, "--transaction-column", ids)?;
+        let dropped = header.all(&file, "--drop-columns", &self.options.drop_columns)?;
+        let mut items: Vec<usize> = (0..header.names.len()).collect();
+        items.retain(|place| !dropped.contains(place) && !ids.contains(place));
+        let mut names: Vec<String> = items.iter().map(|&it| header.raw[it].clone()).collect();
+        self.settle_spaces(names.iter().map(String::as_str), "column")?;
+        if self.options.spaces != Some(Spaces::Keep) {
+            names = items.iter().map(|&it| header.names[it].clone()).collect();
+        }
+        let unnamed: Vec<&str> = (items.iter().filter(|&&it| header.raw[it].trim().is_empty()))
+            .map(|&it| header.names[it].as_str())
+            .collect();
+        if !unnamed.is_empty() {
+            return Err(self.doubt(
+                Some(header.line),
+                "a column of the header has no name".to_owned(),
+                [Remedy::new(drop_flag(&unnamed), "if it holds no item")],
+            ));
+        }
+        let mut builder =
+            TransactionsBuilder::with_items(names).map_err(self.items_error(header.line))?;
+        let mut seen = HashSet::new();
+        let mut id = String::new();
+        let mut next = first;
+        while let Some(line) = next {
+            self.check_cells(line, header.names.len())?;
+            if !ids.is_empty() {
+                self.id(&ids, line, &mut id)?;
+                if !seen.insert(id.clone()) {
+                    let transaction = Excerpt::new(&id);
+                    return Err(ReadError::RepeatedTransaction {
+                        file,
+                        line,
+                        transaction,
+                    });
+                }
+            }
+            let mut basket = Vec::new();
+            for (item, &place) in (0u32..).zip(&items) {
+                let cell = self.records.cells.cell(place);
+                let set = match self.options.format {
+                    Format::CsvCounts => count(cell).map(|count| count > 0),
+                    _ => one_hot(cell).map(|(set, _)| set),
+                };
+                match set {
+                    Some(true) => basket.push(item),
+                    Some(false) => {}
+                    None if is_missing(cell) && self.options.missing == Some(Missing::Absent) => {}
+                    None => return Err(self.cell_error(line, place, &header.names[place])),
+                }
+            }
+            builder.push(basket).map_err(self.items_error(line))?;
+            next = match items.len() {
+                // A blank line is the blank cell of a single item's column.
+                1 if header.names.len() == 1 => self.records.next_or_blank()?,
+                _ => self.records.next()?,
+            };
+        }
+        Ok(Table {
+            transactions: builder.finish(),
+            columns: header.used(|place| items.contains(&place)),
+        })
+    }
+
+    /// The header, and the line of the record behind it, which is in the cells then. `None` if
+    /// there is nothing.
+    #[allow(clippy::type_complexity)]
+    fn header(&mut self) -> Result<Option<(Header, Option<u64>)>, ReadError> {
+        let Some(line) = self.records.next()? else {
+            return Ok(None);
+        };
+        let is_header = self.options.header == Some(true);
+        let header = Header::new(&self.records.cells, is_header, line);
+        let first = match is_header {
+            true if header.names.len() == 1 => self.records.next_or_blank()?,
+            true => self.records.next()?,
+            false => Some(line),
+        };
+        Ok(Some((header, first)))
+    }
+
+    /// The name of the item in a cell; `None` if there is none.
+    fn item(&self, place: usize, line: u64) -> Result<Option<&str>, ReadError> {
+        let cells = &self.records.cells;
+        let raw = cells.raw(place);
+        let name = match self.options.spaces {
+            Some(Spaces::Trim) => raw.trim(),
+            Some(Spaces::Keep) | None => raw,
+        };
+        let shown = || Excerpt::new(name);
+        if name.is_empty() {
+            return Ok(None);
+        }
+        if name.trim().is_empty() && self.options.spaces.is_none() {
+            return Err(self.doubt(
+                Some(line),
+                format!("the item {} is only spaces", shown()),
+                spaces_remedies("if there is none", "if it is one"),
+            ));
+        }
+        if !name.trim().is_empty() && is_missing(name) {
+            match self.options.missing {
+                Some(Missing::Absent) => return Ok(None),
+                Some(Missing::Item) => {}
+                None => {
+                    let remedies = [
+                        Remedy::new(flag("missing", "absent"), "if no item is there"),
+                        Remedy::new(flag("missing", "item"), "if that is an item's name"),
+                    ];
+                    let what = format!("{} may be an item or say that none is there", shown());
+                    return Err(self.doubt(Some(line), what, remedies));
+                }
+            }
+        }
+        let own = self.options.separator.unwrap_or(Separator::COMMA);
+        // Where each row has one item, a comma is a part of its name.
+        let settled = |it: Separator| {
+            it == own || it == Separator::COMMA && self.options.format == Format::CsvLong
+        };
+        let rival = |it: &&Separator| !settled(**it) && name.as_bytes().contains(&it.byte());
+        if self.settled.told_separator
+            && !cells.is_quoted(place)
+            && let Some(rival) = Separator::TOLD.iter().find(rival)
+        {
+            return Err(self.doubt(
+                Some(line),
+                format!(
+                    "the item {} has a {rival} in it, which may separate items",
+                    shown()
+                ),
+                [own, *rival].map(|it| Remedy::new(flag("separator", &it.to_string()), "")),
+            ));
+        }
+        Ok(Some(name))
+    }
+
+    /// Sets `id` to what names the transaction of a row.
+    fn id(&self, columns: &[usize], line: u64, id: &mut String) -> Result<(), ReadError> {
+        id.clear();
+        for (number, &place) in columns.iter().enumerate() {
+            if number > 0 {
+                id.push('\u{1f}');
+            }
+            let cell = self.records.cells.raw(place);
+            if cell.trim().is_empty() || is_missing(cell) {
+                let file = self.file.clone();
+                return Err(ReadError::MissingTransaction { file, line });
+            }
+            id.push_str(match self.options.spaces {
+                Some(Spaces::Trim) => cell.trim(),
+                Some(Spaces::Keep) | None => cell,
+            });
+        }
+        Ok(())
+    }
+
+    fn check_cells(&self, line: u64, expected: usize) -> Result<(), ReadError> {
+        match self.records.cells.len() {
+            found if found == expected => Ok(()),
+            found => Err(ReadError::CellCount {
+                file: self.file.clone(),
+                line,
+                found,
+                expected,
+            }),
         }
     }
-    entries.sort_unstable();
-    let mut rest = entries.as_slice();
-    for transaction in 0..transactions.len() as u32 {
-        let length = rest.partition_point(|entry| entry.transaction == transaction);
-        let (basket, others) = rest.split_at(length);
-        rest = others;
-        builder
-            .push(basket.iter().map(|entry| entry.item))
-            .map_err(|error| ReadError::Items {
-                file: file.clone(),
-                line: header_line,
-                error,
-            })?;
+
+    /// Refuses a cell of a table that is not one of its kind.
+    fn cell_error(&self, line: u64, place: usize, column: &str) -> ReadError {
+        let cell = self.records.cells.cell(place);
+        let column_shown = Excerpt::new(column);
+        let number = place + 1;
+        if is_missing(cell) {
+            return self.doubt(
+                Some(line),
+                format!(
+                    "column {number} ({column_shown}) has no value: {}",
+                    Excerpt::new(cell)
+                ),
+                [Remedy::new(
+                    flag("missing", "absent"),
+                    "if such items are not in their transactions",
+                )],
+            );
+        }
+        let drop = Remedy::new(drop_flag(&[column]), "if the column holds no item");
+        let counts = Remedy::new(
+            flag("format", "csv-counts"),
+            "if items are in transactions where their count is above 0",
+        );
+        let remedies = match count(cell) {
+            Some(_) => vec![counts, drop],
+            None => vec![drop],
+        };
+        let what = format!(
+            "column {number} ({column_shown}) has {}, which says neither that an item is there nor that it is not",
+            Excerpt::new(cell)
+        );
+        self.doubt(Some(line), what, remedies)
     }
-    Ok(builder.finish().sorted_by_name())
+
+    /// The transactions with names without spaces around them, unless these are to be kept.
+    fn trimmed(&self, transactions: Transactions) -> Result<Transactions, ReadError> {
+        if self.options.spaces.is_some() {
+            return Ok(transactions);
+        }
+        self.settle_spaces(transactions.names().iter().map(String::as_str), "item")?;
+        Ok(transactions.renamed(|name| name.trim().to_owned()))
+    }
+
+    /// Refuses names that differ only in the spaces around them, unless it was said what those are.
+    fn settle_spaces<'n>(
+        &self,
+        names: impl Iterator<Item = &'n str> + Clone,
+        what: &str,
+    ) -> Result<(), ReadError> {
+        let trim = |name: &'n str| -> String {
+            let parts: Vec<&str> = name.split('\u{1f}').map(str::trim).collect();
+            parts.join("\u{1f}")
+        };
+        let spaced = names.clone().filter(|name| trim(name) != **name);
+        if self.options.spaces.is_some() || spaced.clone().next().is_none() {
+            return Ok(());
+        }
+        let mut plain: HashSet<String> = names
+            .filter(|name| trim(name) == **name)
+            .map(str::to_owned)
+            .collect();
+        for name in spaced {
+            if !plain.insert(trim(name)) {
+                let shown = (Excerpt::new(name), Excerpt::new(trim(name)));
+                return Err(self.doubt(
+                    None,
+                    format!(
+                        "the {what} {} is also written without or with other spaces, {}",
+                        shown.0, shown.1
+                    ),
+                    spaces_remedies("if they are one", "if they are different"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a first line that has nothing in common with others, while all of them have.
+    fn check_first(&self, transactions: &Transactions, line: u64) -> Result<(), ReadError> {
+        let supports = transactions.item_supports();
+        let alone = |basket: &[u32]| {
+            !basket.is_empty() && basket.iter().all(|&item| supports[item as usize] == 1)
+        };
+        let mut baskets = transactions.iter();
+        let first_is_alone = baskets.next().is_some_and(alone);
+        if transactions.len() < 4 || !first_is_alone || baskets.any(alone) {
+            return Ok(());
+        }
+        Err(self.doubt(
+            Some(line),
+            "no other line has an item of this one, which may be a header".to_owned(),
+            header_remedies(),
+        ))
+    }
+
+    /// Refuses transactions of which none has two items, of which no itemsets come.
+    fn check_pairs(&self, transactions: &Transactions, when: &str) -> Result<(), ReadError> {
+        if transactions.is_empty() || transactions.iter().any(|basket| basket.len() > 1) {
+            return Ok(());
+        }
+        let format = self.options.format;
+        Err(self.doubt(
+            None,
+            format!("read as {format}, it has no transaction of two items"),
+            [Remedy::new(flag("format", &format.to_string()), when)],
+        ))
+    }
+
+    fn items_error(&self, line: u64) -> impl Fn(TransactionsError) -> ReadError + use<> {
+        let file = self.file.clone();
+        move |error| ReadError::Items {
+            file: file.clone(),
+            line,
+            error,
+        }
+    }
+
+    fn doubt(
+        &self,
+        line: Option<u64>,
+        what: String,
+        remedies: impl Into<Vec<Remedy>>,
+    ) -> ReadError {
+        ReadError::Doubtful {
+            file: self.file.clone(),
+            line,
+            what,
+            remedies: remedies.into(),
+        }
+    }
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self {
+            transactions: TransactionsBuilder::new().finish(),
+            columns: (0, Vec::new()),
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -115,235 +461,150 @@ struct Entry {
     item: u32,
 }
 
-pub(super) fn read_one_hot(lines: &mut Lines<'_>) -> Result<Transactions, ReadError> {
-    let file = lines.file();
-    let mut record = Record::default();
-    let Some(header_line) = parse_header(lines, &file, &mut record)? else {
-        return Ok(TransactionsBuilder::new().finish());
-    };
-    let names: Vec<String> = record.iter().map(str::to_owned).collect();
-    if let Some(place) = names.iter().position(String::is_empty) {
-        return Err(ReadError::UnnamedColumn {
-            file,
-            line: header_line,
-            column: place + 1,
-        });
+/// The names of columns.
+pub(super) struct Header {
+    line: u64,
+    /// As they are written.
+    raw: Vec<String>,
+    /// As they are called: without spaces around them, and as pandas does where there are none.
+    pub(super) names: Vec<String>,
+}
+
+impl Header {
+    /// The names in a first record, or numbers from 1 if it is no header.
+    pub(super) fn new(cells: &Cells, is_header: bool, line: u64) -> Self {
+        let places = 0..cells.len();
+        let raw: Vec<String> = match is_header {
+            true => places.map(|place| cells.raw(place).to_owned()).collect(),
+            false => places.map(|place| (place + 1).to_string()).collect(),
+        };
+        let name = |(place, raw): (usize, &String)| match raw.trim() {
+            "" => format!("Unnamed: {place}"),
+            name => name.to_owned(),
+        };
+        let names = raw.iter().enumerate().map(name).collect();
+        Self { line, raw, names }
     }
-    let items_error = |line, error| ReadError::Items {
-        file: file.clone(),
-        line,
-        error,
-    };
-    let mut builder = TransactionsBuilder::with_items(names.clone())
-        .map_err(|error| items_error(header_line, error))?;
-    while let Some(line) = lines.next()? {
-        // A blank line is the empty cell of a single item's column.
-        if line.is_blank() && names.len() > 1 {
-            continue;
+
+    fn find(&self, file: &str, flag: &'static str, wanted: &str) -> Result<usize, ReadError> {
+        let mut found = (0..self.names.len()).filter(|&it| self.names[it] == wanted.trim());
+        let (first, second) = (found.next(), found.next());
+        match (first, second) {
+            (Some(place), None) => Ok(place),
+            _ => Err(ReadError::NoColumn {
+                file: file.to_owned(),
+                line: self.line,
+                column: Excerpt::new(wanted),
+                flag,
+                found: if first.is_some() { "several" } else { "no" },
+                header: Excerpt::new(self.names.join(", ")),
+            }),
         }
-        record.parse(&file, line)?;
-        record.check_cells(&file, line, names.len())?;
-        let mut basket = Vec::new();
-        for (item, cell) in (0u32..).zip(record.iter()) {
-            match one_hot(cell) {
-                Some(true) => basket.push(item),
-                Some(false) => {}
-                None => {
-                    return Err(ReadError::OneHotCell {
-                        file,
-                        line: line.number,
-                        column: item as usize + 1,
-                        item: Excerpt::new(&names[item as usize]),
-                        cell: Excerpt::new(cell),
-                    });
-                }
-            }
-        }
-        builder
-            .push(basket)
-            .map_err(|error| items_error(line.number, error))?;
     }
-    Ok(builder.finish())
+
+    fn all(
+        &self,
+        file: &str,
+        flag: &'static str,
+        wanted: &[String],
+    ) -> Result<Vec<usize>, ReadError> {
+        wanted
+            .iter()
+            .map(|name| self.find(file, flag, name))
+            .collect()
+    }
+
+    /// How many columns are used, and the names of the others.
+    fn used(&self, is_used: impl Fn(usize) -> bool) -> (usize, Vec<String>) {
+        let (used, others): (Vec<usize>, Vec<usize>) =
+            (0..self.names.len()).partition(|&it| is_used(it));
+        (
+            used.len(),
+            others
+                .into_iter()
+                .map(|it| self.names[it].clone())
+                .collect(),
+        )
+    }
+}
+
+/// How cells of a one-hot table are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Writing {
+    /// 1 and 0, true and false.
+    Plain,
+    YesNo,
+    /// One letter.
+    TrueFalse,
+    YN,
 }
 
 /// Whether a one-hot cell is set, or `None` if it is no such cell.
-pub(super) fn one_hot(cell: &str) -> Option<bool> {
-    match cell {
-        "1" | "true" | "True" | "TRUE" => Some(true),
-        "0" | "false" | "False" | "FALSE" | "" => Some(false),
-        _ => None,
+pub(super) fn one_hot(cell: &str) -> Option<(bool, Writing)> {
+    match count(cell) {
+        Some(count @ (0 | 1)) => return Some((count == 1, Writing::Plain)),
+        Some(_) => return None,
+        None => {}
     }
-}
-
-/// Parses the first line that is not blank; its number, or `None` if there is none.
-fn parse_header(
-    lines: &mut Lines<'_>,
-    file: &str,
-    record: &mut Record,
-) -> Result<Option<u64>, ReadError> {
-    while let Some(line) = lines.next()? {
-        if !line.is_blank() {
-            record.parse(file, line)?;
-            return Ok(Some(line.number));
-        }
-    }
-    Ok(None)
-}
-
-const TRANSACTION_HEADERS: &[&str] = &[
-    "transaction",
-    "transactionid",
-    "transactionno",
-    "transid",
-    "tid",
-    "order",
-    "orderid",
-    "orderno",
-    "basket",
-    "basketid",
-    "invoice",
-    "invoiceid",
-    "invoiceno",
-    "receipt",
-    "receiptid",
-    "receiptno",
-];
-
-const ITEM_HEADERS: &[&str] = &[
-    "item",
-    "itemid",
-    "itemname",
-    "items",
-    "product",
-    "productid",
-    "productname",
-    "article",
-    "articleid",
-    "sku",
-    "stockcode",
-];
-
-/// Whether a header names a transaction column and an item column.
-pub(super) fn is_long_header(header: &[&str]) -> bool {
-    find_column(header, TRANSACTION_HEADERS).is_some()
-        && find_column(header, ITEM_HEADERS).is_some()
-}
-
-/// The first column of one of these names, however it is written.
-fn find_column(header: &[&str], names: &[&str]) -> Option<usize> {
-    header.iter().position(|cell| {
-        let plain: String = cell
-            .chars()
-            .filter(|c| !matches!(c, ' ' | '_' | '-' | '.'))
-            .map(|c| c.to_ascii_lowercase())
-            .collect();
-        names.contains(&plain.as_str())
+    let words = [
+        ("true", "false", Writing::Plain),
+        ("yes", "no", Writing::YesNo),
+        ("t", "f", Writing::TrueFalse),
+        ("y", "n", Writing::YN),
+    ];
+    words.iter().find_map(|&(set, clear, writing)| {
+        let set = cell.eq_ignore_ascii_case(set);
+        (set || cell.eq_ignore_ascii_case(clear)).then_some((set, writing))
     })
 }
 
-/// The cells of one line, unquoted; kept to be filled again without allocating.
-pub(super) struct Record {
-    text: String,
-    /// Where each cell ends in `text`.
-    ends: Vec<usize>,
-    parser: csv_core::Reader,
-    input: Vec<u8>,
-    output: Vec<u8>,
+/// A whole number from 0, with zeros behind a point or comma at most.
+pub(super) fn count(cell: &str) -> Option<u64> {
+    let (whole, decimals) = cell.split_once(['.', ',']).unwrap_or((cell, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+    // Three zeros behind a comma may be those of a thousand.
+    let thousands = cell.contains(',') && decimals.len() > 2;
+    if !digits(whole) || !digits(decimals) || decimals.bytes().any(|it| it != b'0') || thousands {
+        return None;
+    }
+    Some(whole.parse().unwrap_or(u64::MAX))
 }
 
-impl Default for Record {
-    fn default() -> Self {
-        Record {
-            text: String::new(),
-            ends: Vec::new(),
-            // Not its `default`, whose tables are not built.
-            parser: csv_core::Reader::new(),
-            input: Vec::new(),
-            output: Vec::new(),
-        }
-    }
+/// Whether a cell says that there is no value: what pandas takes for that.
+pub(super) fn is_missing(cell: &str) -> bool {
+    const WORDS: [&str; 18] = [
+        "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
+        "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
+    ];
+    let cell = cell.trim();
+    cell.is_empty() || WORDS.contains(&cell)
 }
 
-impl Record {
-    /// Takes the cells of `line`.
-    pub(super) fn parse(&mut self, file: &str, line: Line<'_>) -> Result<(), ReadError> {
-        let file = || file.to_owned();
-        let number = line.number;
-        let text = std::str::from_utf8(line.bytes).map_err(|_| ReadError::InvalidUtf8 {
-            file: file(),
-            line: number,
-        })?;
-        if text.contains('\r') {
-            return Err(ReadError::CarriageReturn {
-                file: file(),
-                line: number,
-            });
-        }
-        self.ends.clear();
-        self.text.clear();
-        if !text.contains('"') {
-            self.text.extend(text.split(','));
-            let mut end = 0;
-            self.ends.extend(text.split(',').map(|cell| {
-                end += cell.len();
-                end
-            }));
-            return Ok(());
-        }
-        self.parse_quoted(text)
-            .ok_or_else(|| ReadError::UnclosedQuote {
-                file: file(),
-                line: number,
-            })
-    }
+pub(super) fn header_remedies() -> Vec<Remedy> {
+    vec![
+        Remedy::new(
+            "--format csv-basket --header yes",
+            "if it is a header of baskets",
+        ),
+        Remedy::new("--format csv-basket --header no", "if it is a transaction"),
+    ]
+}
 
-    /// Takes the cells of a line with quotes; `None` if one is not closed.
-    fn parse_quoted(&mut self, text: &str) -> Option<()> {
-        self.input.clear();
-        self.input.extend_from_slice(text.as_bytes());
-        self.input.push(b'\n');
-        // Unquoting only removes bytes. One more place each, since the parser
-        // stops when there is none left.
-        let commas = text.bytes().filter(|&byte| byte == b',').count();
-        self.output.clear();
-        self.output.resize(self.input.len() + 1, 0);
-        self.ends.resize(commas + 2, 0);
-        let (result, _, written, cells) =
-            (self.parser).read_record(&self.input, &mut self.output, &mut self.ends);
-        if !matches!(result, ReadRecordResult::Record) {
-            return None;
-        }
-        self.ends.truncate(cells);
-        self.text
-            .push_str(std::str::from_utf8(&self.output[..written]).ok()?);
-        Some(())
-    }
+fn spaces_remedies(trim: &str, keep: &str) -> Vec<Remedy> {
+    vec![
+        Remedy::new(flag("spaces", "trim"), trim),
+        Remedy::new(flag("spaces", "keep"), keep),
+    ]
+}
 
-    /// The number of cells.
-    pub(super) fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// A cell without the spaces around it. `place` is below [`len`](Self::len).
-    fn cell(&self, place: usize) -> &str {
-        let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
-        self.text[start..self.ends[place]].trim()
-    }
-
-    /// The cells without the spaces around them.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
-        (0..self.len()).map(|place| self.cell(place))
-    }
-
-    fn check_cells(&self, file: &str, line: Line<'_>, expected: usize) -> Result<(), ReadError> {
-        if self.len() == expected {
-            return Ok(());
-        }
-        Err(ReadError::CellCount {
-            file: file.to_owned(),
-            line: line.number,
-            found: self.len(),
-            expected,
-        })
-    }
+/// `--drop-columns` for these.
+pub(super) fn drop_flag(columns: &[&str]) -> String {
+    let quoted = |name: &&str| match name.contains([',', '"']) {
+        true => format!("\"{}\"", name.replace('"', "\"\"")),
+        false => (*name).to_owned(),
+    };
+    flag(
+        "drop-columns",
+        &columns.iter().map(quoted).collect::<Vec<_>>().join(","),
+    )
 }

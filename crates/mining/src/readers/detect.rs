@@ -1,63 +1,964 @@
-//! Telling the format by the first lines. The rules are those documented at
-//! [`Format::Auto`](super::Format::Auto); where they do not decide, the user must.
+//! Telling how a file is read by its first part. What that part says is verified on the rest while it
+//! is read; what it does not say plainly is refused, with the options that say it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use super::Format;
-use super::csv::{Record, is_long_header, one_hot};
-use super::error::ReadError;
+use super::csv::{Header, Writing, count, drop_flag, header_remedies, is_missing, one_hot};
+use super::error::{Excerpt, ReadError, Remedy, flag};
 use super::fimi::tokens;
-use super::lines::{Line, Lines, sample_lines};
+use super::lines::{BYTE_ORDER_MARK, Line, Lines, sample_lines};
+use super::options::{Encoding, Format, Missing, ReadOptions, Separator};
+use super::record::{Cells, Split, decode, is_blank};
 
-/// How much is looked at in search of a comma.
-const SAMPLE_BYTES: usize = 1 << 16;
+/// How much is looked at.
+const SAMPLE_BYTES: usize = 1 << 20;
+/// The least number of lines that are looked at, if there are as many.
+const SAMPLE_LINES: usize = 4;
 
-pub(super) fn detect(lines: &mut Lines<'_>) -> Result<Format, ReadError> {
+/// How a file is read, and what of that was told by its first part instead of given.
+pub(super) struct Settled {
+    pub(super) options: ReadOptions,
+    pub(super) told_format: bool,
+    pub(super) told_separator: bool,
+    pub(super) told_header: bool,
+}
+
+pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settled, ReadError> {
     let file = lines.file();
-    let sample = lines.sample(SAMPLE_BYTES, 2)?;
-    let mut first_lines = sample_lines(&sample);
-    // A file of nothing is no transactions in any format.
-    let Some(first) = first_lines.next() else {
-        return Ok(Format::Fimi);
-    };
-    if looks_like_numbers(first) {
-        return Ok(Format::Fimi);
+    let (sample, whole) = lines.sample(SAMPLE_BYTES, SAMPLE_LINES)?;
+    if sample.starts_with(b"\xff\xfe") || sample.starts_with(b"\xfe\xff") {
+        return Err(ReadError::Utf16 { file });
     }
-    let head = &sample[..sample.len().min(SAMPLE_BYTES)];
-    let separates = |byte: &u8| matches!(byte, b' ' | b'\t' | b';');
-    if !sample.contains(&b',') && head.iter().any(separates) {
-        return Err(ReadError::UndecidableFormat { file });
+    let encoding = given.encoding.unwrap_or(Encoding::Utf8);
+    if encoding == Encoding::Latin1 && sample.starts_with(BYTE_ORDER_MARK) {
+        return Err(ReadError::Utf8Mark { file });
     }
-    // Errors are left to the reader, which knows the line.
-    let cells = |bytes| {
-        let mut record = Record::default();
-        let parsed = record.parse(&file, Line { number: 0, bytes });
-        parsed.is_ok().then_some(record)
+    let fimi = |told_format| Settled {
+        options: ReadOptions::of(Format::Fimi),
+        told_format,
+        told_separator: false,
+        told_header: false,
     };
-    let Some(first) = cells(first) else {
-        return Ok(Format::CsvBasket);
-    };
-    let header: Vec<&str> = first.iter().collect();
-    if is_long_header(&header) {
-        return Ok(Format::CsvLong);
+    check_options(&file, given)?;
+    if given.format == Format::Fimi {
+        return Ok(fimi(false));
     }
-    let Some(second) = first_lines.next().and_then(cells) else {
-        return Ok(Format::CsvBasket);
+    let first = sample_lines(&sample).find(|line| !line.is_blank());
+    let Some(first) = first else {
+        // A file of nothing is no transactions in any format.
+        return Ok(fimi(false));
     };
-    let distinct: HashSet<&&str> = header.iter().collect();
-    let is_one_hot = second.len() == header.len()
-        && second.iter().all(|cell| one_hot(cell).is_some())
-        && second.iter().any(|cell| !cell.is_empty())
-        && distinct.len() == header.len();
-    Ok(if is_one_hot {
-        Format::CsvOneHot
-    } else {
-        Format::CsvBasket
+    // Numbers between tabs may be the names of columns.
+    let numbers = |line: &Line<'_>| line.is_blank() || looks_like_numbers(line.bytes);
+    let is_header = || {
+        first.bytes.contains(&b'\t') && sample_lines(&sample).filter(|it| !numbers(it)).count() > 1
+    };
+    if given.format == Format::Auto
+        && !given.are_of_csv()
+        && looks_like_numbers(first.bytes)
+        && !is_header()
+    {
+        check_numbers(&file, &sample, whole)?;
+        return Ok(fimi(true));
+    }
+    let mut text = Vec::new();
+    let count = sample_lines(&sample).count();
+    for line in sample_lines(&sample).take(if whole { count } else { count - 1 }) {
+        if line.bytes.contains(&0) {
+            let line = line.number;
+            return Err(ReadError::ZeroByte { file, line });
+        }
+        let mut decoded = String::new();
+        decode(&file, line, encoding, &mut decoded)?;
+        text.push(decoded);
+    }
+    let told_separator = given.separator.is_none();
+    let separator = match given.separator {
+        Some(separator) => separator,
+        None => separator_of(&file, &text, given)?,
+    };
+    let (records, open) = records(&text, separator.byte()).unwrap_or_default();
+    if let (Some(line), true) = (open, whole) {
+        return Err(ReadError::UnclosedQuote { file, line });
+    }
+    let sampled = Sampled {
+        file,
+        first_line: first.number,
+        records,
+        given,
+    };
+    let form = sampled.form()?;
+    Ok(Settled {
+        told_format: given.format == Format::Auto,
+        told_separator,
+        told_header: given.header.is_none(),
+        options: ReadOptions {
+            format: form.format,
+            separator: Some(separator),
+            header: Some(form.header),
+            encoding: Some(encoding),
+            transaction_columns: form.transaction_columns,
+            item_column: form.item_column,
+            ..given.clone()
+        },
     })
+}
+
+fn doubt(
+    file: &str,
+    line: Option<u64>,
+    what: impl Into<String>,
+    remedies: Vec<Remedy>,
+) -> ReadError {
+    ReadError::Doubtful {
+        file: file.to_owned(),
+        line,
+        what: what.into(),
+        remedies,
+    }
+}
+
+/// Refuses options that the format has no use for.
+fn check_options(file: &str, given: &ReadOptions) -> Result<(), ReadError> {
+    let item = given.item_column.is_some();
+    let transaction = !given.transaction_columns.is_empty();
+    let useless = match given.format {
+        Format::Fimi => given.are_of_csv(),
+        Format::CsvBasket => item || transaction,
+        Format::CsvOneHot | Format::CsvCounts => item,
+        Format::Auto | Format::CsvLong => false,
+    };
+    match useless {
+        true => Err(doubt(
+            file,
+            None,
+            format!("{} has no use for all of the options given", given.format),
+            vec![Remedy::new(
+                "--format",
+                "with another form, or leave them out",
+            )],
+        )),
+        false => Ok(()),
+    }
 }
 
 fn looks_like_numbers(line: &[u8]) -> bool {
     let numeric = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.');
     let has_digit = |token: &[u8]| token.iter().any(u8::is_ascii_digit);
     tokens(line).all(|token| token.iter().all(numeric) && has_digit(token))
+}
+
+/// Refuses numbers that may be a table: with as many on every line, and then some twice on a line, tabs
+/// between all of them, or two on a line of which the first are repeated.
+fn check_numbers(file: &str, sample: &[u8], whole: bool) -> Result<(), ReadError> {
+    let count = sample_lines(sample).count();
+    let complete = sample_lines(sample).take(if whole { count } else { count - 1 });
+    let rows: Vec<(&[u8], Vec<&[u8]>)> = complete
+        .filter(|line| !line.is_blank())
+        .map(|line| (line.bytes, tokens(line.bytes).collect()))
+        .collect();
+    let width = rows.first().map_or(0, |(_, row)| row.len());
+    if rows.len() < 2 || width < 2 || rows.iter().any(|(_, row)| row.len() != width) {
+        return Ok(());
+    }
+    let tabs = rows.iter().all(|(line, _)| !line.contains(&b' '));
+    let distinct = |row: &[&[u8]]| row.iter().collect::<HashSet<_>>().len();
+    let repeated = rows.iter().any(|(_, row)| distinct(row) < width);
+    let firsts: HashSet<&[u8]> = rows.iter().map(|(_, row)| row[0]).collect();
+    let pairs = width == 2 && rows.len() > 4 && firsts.len() < rows.len();
+    if !tabs && !repeated && !pairs {
+        return Ok(());
+    }
+    let separator = flag("separator", if tabs { "tab" } else { "space" });
+    Err(doubt(
+        file,
+        None,
+        format!("every line has {width} numbers, so it may be a table"),
+        vec![
+            Remedy::new("--format fimi", "if each line is a transaction"),
+            Remedy::new(
+                format!(
+                    "--format csv-long {separator} --header no --transaction-column 1 --item-column 2"
+                ),
+                "if each line is one item of a transaction (columns count from 1)",
+            ),
+            Remedy::new(
+                format!("--format csv-onehot {separator}"),
+                "if each column is an item",
+            ),
+        ],
+    ))
+}
+
+/// The records in the lines, and the number of the line where one begins that is not complete; `None` if
+/// this cannot be what separates cells.
+fn records(lines: &[String], separator: u8) -> Option<(Vec<Cells>, Option<u64>)> {
+    let mut records = Vec::new();
+    let mut open = String::new();
+    let mut begun = None;
+    for (line, number) in lines.iter().zip(1..) {
+        if open.is_empty() && is_blank(line, separator) {
+            continue;
+        }
+        open.push_str(line);
+        let mut cells = Cells::default();
+        match cells.split(&open, separator) {
+            Split::Whole => {
+                records.push(cells);
+                open.clear();
+                begun = None;
+            }
+            Split::Open => {
+                open.push('\n');
+                begun = begun.or(Some(number));
+            }
+            Split::AfterQuote => return None,
+        }
+    }
+    Some((records, begun))
+}
+
+/// The one character that separates cells, or of several the one that gives every record as many.
+fn separator_of(file: &str, lines: &[String], given: &ReadOptions) -> Result<Separator, ReadError> {
+    let mut present = Vec::new();
+    let mut regular = Vec::new();
+    for separator in Separator::TOLD {
+        let Some((records, _)) = records(lines, separator.byte()) else {
+            continue;
+        };
+        let width = records.first().map_or(0, Cells::len);
+        if records.iter().any(|record| record.len() > 1) {
+            present.push(separator);
+            if records.iter().all(|record| record.len() == width) {
+                regular.push(separator);
+            }
+        }
+    }
+    match (&present[..], &regular[..]) {
+        (&[only], _) | (_, &[only]) => return Ok(only),
+        ([], _) if given.format != Format::Auto || lines.iter().any(|line| line.contains('"')) => {
+            return Ok(Separator::COMMA);
+        }
+        ([], _) => {
+            let mut remedies = vec![Remedy::new(
+                "--format csv-basket",
+                "if each line is one item, or has items separated by what `--separator` gives",
+            )];
+            if lines.iter().any(|line| line.trim().contains(' ')) {
+                remedies.push(Remedy::new(
+                    flag("separator", &Separator::SPACE.to_string()),
+                    "if spaces separate items",
+                ));
+            }
+            let what = "cannot tell the format: there is nothing that separates items";
+            return Err(doubt(file, None, what, remedies));
+        }
+        _ => {}
+    }
+    let all: Vec<String> = present.iter().map(ToString::to_string).collect();
+    Err(doubt(
+        file,
+        None,
+        format!("{} may separate cells", all.join(" and ")),
+        all.iter()
+            .map(|it| Remedy::new(flag("separator", it), ""))
+            .collect(),
+    ))
+}
+
+/// What is settled about the form.
+struct Form {
+    format: Format,
+    header: bool,
+    transaction_columns: Vec<String>,
+    item_column: Option<String>,
+}
+
+/// The first records of a file.
+struct Sampled<'g> {
+    file: String,
+    first_line: u64,
+    records: Vec<Cells>,
+    given: &'g ReadOptions,
+}
+
+impl Sampled<'_> {
+    fn form(&self) -> Result<Form, ReadError> {
+        let given = self.given;
+        let form = |format, header: bool| Form {
+            format,
+            header: given.header.unwrap_or(header),
+            transaction_columns: given.transaction_columns.clone(),
+            item_column: given.item_column.clone(),
+        };
+        match given.format {
+            Format::CsvOneHot | Format::CsvCounts => {
+                self.check_one_hot_header(given.format)?;
+                return Ok(form(given.format, true));
+            }
+            Format::CsvLong => return self.long(),
+            Format::CsvBasket => {
+                self.check_basket_header()?;
+                return Ok(form(Format::CsvBasket, false));
+            }
+            Format::Auto | Format::Fimi => {}
+        }
+        if given.item_column.is_some() {
+            return self.long();
+        }
+        let table = self.table()?;
+        if self.is_long_header() {
+            if table {
+                let what = "it may be a table of 0 and 1 or one of transactions and items";
+                let one_hot = Remedy::new("--format csv-onehot", "if each column is an item");
+                let long = Remedy::new(
+                    "--format csv-long",
+                    "if each line is one item of a transaction",
+                );
+                return Err(self.doubt(what, vec![one_hot, long]));
+            }
+            return self.long();
+        }
+        if table {
+            return Ok(form(Format::CsvOneHot, true));
+        }
+        if !given.transaction_columns.is_empty() {
+            return self.long();
+        }
+        self.check_baskets()?;
+        Ok(form(Format::CsvBasket, false))
+    }
+
+    fn doubt(&self, what: impl Into<String>, remedies: Vec<Remedy>) -> ReadError {
+        doubt(&self.file, Some(self.first_line), what, remedies)
+    }
+
+    /// The header, if there is one as far as is known.
+    fn header(&self) -> Header {
+        let none = Cells::default();
+        let first = self.records.first().unwrap_or(&none);
+        Header::new(first, self.given.header != Some(false), self.first_line)
+    }
+
+    /// The records that are no header.
+    fn rows(&self) -> &[Cells] {
+        let header = usize::from(self.given.header != Some(false));
+        self.records.get(header..).unwrap_or_default()
+    }
+
+    fn is_rectangular(&self) -> bool {
+        let width = self.records.first().map_or(0, Cells::len);
+        self.records.iter().all(|record| record.len() == width)
+    }
+
+    /// Whether this is a table of 0 and 1 with nothing doubtful about it. One with something doubtful is
+    /// refused, and what is not like a table at all is not one.
+    fn table(&self) -> Result<bool, ReadError> {
+        let (header, rows) = (self.header(), self.rows());
+        if rows.is_empty() || !self.is_rectangular() {
+            return Ok(false);
+        }
+        let is_dropped = |name: &String| {
+            let columns = self.given.drop_columns.iter();
+            columns
+                .chain(&self.given.transaction_columns)
+                .any(|it| it.trim() == *name)
+        };
+        let kinds: Vec<Kind> = (0..header.names.len())
+            .filter(|&place| !is_dropped(&header.names[place]))
+            .map(|place| Kind::of(&header.names[place], place, rows))
+            .collect();
+        let mut no_items: Vec<&Kind> = kinds.iter().filter(|it| it.is_no_item()).collect();
+        let items: Vec<&Kind> = kinds.iter().filter(|it| !it.is_no_item()).collect();
+        let bits = items
+            .iter()
+            .filter(|it| it.counts == 0 && it.bits > 0)
+            .count();
+        let counted = items.iter().filter(|it| it.counts > 0).count();
+        // Other tables have a column of 0 and 1, or of numbers, too.
+        let enough = match (no_items.len(), counted) {
+            (0, 0) => bits > 0 && bits == items.len(),
+            (0, _) => true,
+            (others, 0) => bits >= 2 && bits == items.len() && bits >= others,
+            (others, _) => bits + counted == items.len() && counted + bits >= 2 && others == 1,
+        };
+        let is_long = self.is_long_header() && (counted > 0 || !no_items.is_empty());
+        if items.is_empty() || !enough || is_long {
+            return Ok(false);
+        }
+        let first = &self.records[0];
+        let all_numbers = |cells: &Cells| cells.iter().all(|cell| one_hot(cell).is_some());
+        if self.given.header.is_none()
+            && (all_numbers(first) || counted > 0 && first.iter().all(|it| count(it).is_some()))
+        {
+            return Err(self.doubt(
+                "the first line may be a header or, like the others, a transaction",
+                vec![
+                    Remedy::new(
+                        "--format csv-basket --header no",
+                        "if each line lists the items of a transaction",
+                    ),
+                    Remedy::new(
+                        "--format csv-onehot --header yes",
+                        "if the first line names items",
+                    ),
+                    Remedy::new(
+                        "--format csv-onehot --header no",
+                        "if each column is an item without a name",
+                    ),
+                ],
+            ));
+        }
+        let mut flags = Vec::new();
+        let mut reasons = Vec::new();
+        if counted > 0 {
+            flags.push("--format csv-counts".to_owned());
+            reasons.push("cells that are counts".to_owned());
+        }
+        no_items.truncate(100);
+        if !no_items.is_empty() {
+            let names: Vec<&str> = no_items.iter().map(|it| it.name.as_str()).collect();
+            flags.push(drop_flag(&names));
+            reasons.push(format!(
+                "columns that seem to be no items, {} for one",
+                Excerpt::new(names[0])
+            ));
+        }
+        let missing = items.iter().find(|it| it.missing > 0);
+        if let Some(column) = missing.filter(|_| self.given.missing != Some(Missing::Absent)) {
+            flags.push(flag("missing", "absent"));
+            reasons.push(format!(
+                "cells without a value, in column {} for one",
+                Excerpt::new(&column.name)
+            ));
+        }
+        let writings: HashSet<Writing> =
+            items.iter().flat_map(|it| &it.writings).copied().collect();
+        if writings.len() > 1 {
+            flags.push("--format csv-onehot".to_owned());
+            reasons.push("several ways of writing yes and no".to_owned());
+        }
+        if flags.is_empty() {
+            return Ok(true);
+        }
+        let mut remedies = vec![Remedy::new(
+            flags.join(" "),
+            match counted {
+                0 => "to read it so",
+                _ => "if an item is in the transactions where its count is above 0",
+            },
+        )];
+        if let [id] = no_items[..]
+            && id.is_id
+            && id.others == 0
+        {
+            remedies.push(Remedy::new("--format csv-onehot", "if that is an item"));
+        }
+        Err(self.doubt(
+            format!("it is a table of items with {}", reasons.join(" and ")),
+            remedies,
+        ))
+    }
+
+    /// Refuses a first line of a table that may be a transaction.
+    fn check_one_hot_header(&self, format: Format) -> Result<(), ReadError> {
+        let Some(first) = self.records.first() else {
+            return Ok(());
+        };
+        let is_cell = |cell: &str| match format {
+            Format::CsvCounts => count(cell).is_some(),
+            _ => one_hot(cell).is_some(),
+        };
+        if self.given.header.is_some() || !first.iter().all(is_cell) {
+            return Ok(());
+        }
+        Err(self.doubt(
+            "the first line may be a header or, like the others, a transaction",
+            vec![
+                Remedy::new("--header yes", "if it names items"),
+                Remedy::new("--header no", "if it is a transaction"),
+            ],
+        ))
+    }
+
+    /// Whether the header names something that transactions are known by, and items.
+    fn is_long_header(&self) -> bool {
+        let header = self.header();
+        let named = |names: fn(&str) -> bool| header.names.iter().any(|it| names(it));
+        self.given.header != Some(false) && named(is_transaction_name) && named(is_item_name)
+    }
+
+    /// The columns of a file with an item of a transaction in each row, as they are given or named.
+    fn long(&self) -> Result<Form, ReadError> {
+        let given = self.given;
+        let header = self.header();
+        let all = |is: fn(&str) -> bool| -> Vec<String> {
+            let names = header
+                .names
+                .iter()
+                .filter(|name| !given.drop_columns.contains(name));
+            names.filter(|name| is(name)).cloned().collect()
+        };
+        let has_names = given.header != Some(false);
+        let named = |is: fn(&str) -> bool| if has_names { all(is) } else { Vec::new() };
+        let items = match &given.item_column {
+            Some(item) => vec![item.clone()],
+            None => named(is_item_name),
+        };
+        let mut transactions: Vec<Vec<String>> = match &given.transaction_columns[..] {
+            [] => named(is_transaction_name)
+                .into_iter()
+                .map(|it| vec![it])
+                .collect(),
+            columns => vec![columns.to_vec()],
+        };
+        transactions.retain(|it| given.item_column.is_none() || *it != items);
+        if given.transaction_columns.is_empty() {
+            // A person's rows may be of one transaction or of several on different days.
+            let dates = named(is_date_name);
+            let people: Vec<String> = transactions
+                .iter()
+                .flatten()
+                .filter(|it| is_person_name(it))
+                .cloned()
+                .collect();
+            transactions.extend(
+                people
+                    .iter()
+                    .flat_map(|it| dates.iter().map(|date| vec![it.clone(), date.clone()])),
+            );
+        }
+        let form = |transaction: &[String], item: &str| Form {
+            format: Format::CsvLong,
+            header: has_names,
+            transaction_columns: transaction.to_vec(),
+            item_column: Some(item.to_owned()),
+        };
+        if let ([transaction], [item]) = (&transactions[..], &items[..]) {
+            return Ok(form(transaction, item));
+        }
+        // Where nothing has a name that is known, any column may be it.
+        let others = |of: Vec<String>| if of.is_empty() { all(|_| true) } else { of };
+        let items = others(items);
+        let mut transactions = match transactions.is_empty() {
+            true => others(Vec::new()).into_iter().map(|it| vec![it]).collect(),
+            false => transactions,
+        };
+        transactions.truncate(MOST_COLUMNS);
+        let mut remedies = Vec::new();
+        for transaction in &transactions {
+            for item in items
+                .iter()
+                .filter(|item| !transaction.contains(item))
+                .take(MOST_COLUMNS)
+            {
+                let ids = transaction.iter().map(|it| flag("transaction-column", it));
+                let ids: Vec<String> = ids.collect();
+                let flags = format!("{} {}", ids.join(" "), flag("item-column", item));
+                remedies.push(Remedy::new(flags, ""));
+            }
+        }
+        if remedies.is_empty() {
+            remedies.push(Remedy::new(
+                "--transaction-column",
+                "and `--item-column` with their names",
+            ));
+        }
+        Err(self.doubt(
+            format!(
+                "the header {} does not say which columns name the transaction and the item",
+                Excerpt::new(header.names.join(","))
+            ),
+            remedies,
+        ))
+    }
+
+    /// Refuses what may be another table than one of baskets, or baskets with more than items.
+    fn check_baskets(&self) -> Result<(), ReadError> {
+        let given = self.given;
+        if self.records.is_empty() {
+            return Ok(());
+        }
+        let is_header = self.is_basket_header();
+        let columns = Header::new(&self.records[0], is_header, self.first_line);
+        let rows = &self.records[usize::from(is_header)..];
+        let numbered = given.drop_columns.is_empty() && has_numbered_rows(rows);
+        let header_flag = match given.header {
+            None => {
+                if is_header {
+                    " --header yes"
+                } else {
+                    " --header no"
+                }
+            }
+            Some(_) => "",
+        };
+        if numbered {
+            let drop = drop_flag(&[&columns.names[0]]);
+            let mut remedies = vec![
+                Remedy::new(
+                    format!("--format csv-basket{header_flag} {drop}"),
+                    "to leave it out",
+                ),
+                Remedy::new(
+                    format!("--format csv-basket{header_flag}"),
+                    "if it is an item",
+                ),
+            ];
+            if self.is_rectangular() {
+                remedies.extend(self.long_remedies());
+            }
+            return Err(self.doubt(
+                "the first cell of each line seems to be no item, but to number the line, name it or count its items",
+                remedies,
+            ));
+        }
+        if is_header && given.header.is_none() {
+            return Err(self.doubt("the first line may be a header", header_remedies()));
+        }
+        let other_rows = self.records.get(1..).unwrap_or_default();
+        let width = other_rows.first().map_or(0, Cells::len);
+        let rest: HashSet<&str> = other_rows.iter().flat_map(Cells::iter).collect();
+        let first_differs = width > 1
+            && !self.records[0].iter().any(|name| rest.contains(name))
+            && self.records[0].len() != width
+            && other_rows.iter().all(|row| row.len() == width)
+            && (other_rows.len() > 1 || other_rows[0].iter().all(|it| one_hot(it).is_some()));
+        if first_differs {
+            return Err(self.doubt(
+                format!(
+                    "the first line has {} cells and all others {width}, so it may be a header that does not fit them",
+                    self.records[0].len()
+                ),
+                vec![Remedy::new("--format csv-basket --header no", "if each line is a transaction")],
+            ));
+        }
+        if self.is_rectangular() && !self.are_sets() {
+            return Err(self.undecidable());
+        }
+        Ok(())
+    }
+
+    /// Refuses a first line of baskets that may be a header.
+    fn check_basket_header(&self) -> Result<(), ReadError> {
+        match self.given.header.is_none() && self.is_basket_header() {
+            true => Err(self.doubt("the first line may be a header", header_remedies())),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the first line is a header of baskets: it has nothing that other lines have, and words that
+    /// headers have or numbers of columns.
+    fn is_basket_header(&self) -> bool {
+        if let Some(header) = self.given.header {
+            return header;
+        }
+        let Some((first, rows)) = self.records.split_first() else {
+            return false;
+        };
+        let names: Vec<&str> = first.iter().filter(|name| !name.is_empty()).collect();
+        let rest: HashSet<&str> = rows.iter().flat_map(Cells::iter).collect();
+        if rows.is_empty() || names.iter().any(|name| rest.contains(name)) {
+            return false;
+        }
+        let word = |name: &&str| {
+            is_transaction_name(name)
+                || is_item_name(name)
+                || is_date_name(name)
+                || is_id_name(name)
+        };
+        let mut stems: HashMap<&str, usize> = HashMap::new();
+        for name in &names {
+            let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+            if !stem.is_empty() && stem.len() < name.len() {
+                *stems.entry(stem).or_default() += 1;
+            }
+        }
+        let numbers = |from: usize| {
+            names
+                .iter()
+                .zip(from..)
+                .all(|(name, number)| **name == *number.to_string())
+        };
+        names.iter().any(word)
+            || stems
+                .values()
+                .any(|&count| count > 1 && 2 * count >= names.len())
+            || names.len() > 1 && (numbers(0) || numbers(1)) && rest.iter().any(|it| is_name(it))
+    }
+
+    /// Whether names that are no numbers are in several columns, three of which there are at least.
+    fn are_sets(&self) -> bool {
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        let mut seen_in_two = false;
+        for record in &self.records {
+            for (place, name) in record.iter().enumerate() {
+                if is_name(name) {
+                    seen_in_two |= *places.entry(name).or_insert(place) != place;
+                }
+            }
+        }
+        seen_in_two && self.records[0].len() > 2
+    }
+
+    /// For records of as many cells each: that each is one item of a transaction.
+    fn long_remedies(&self) -> Vec<Remedy> {
+        let header = self.header();
+        let when = "if each line is one item of a transaction";
+        let [transaction, item] = &header.names[..] else {
+            return vec![Remedy::new("--format csv-long", when)];
+        };
+        let columns = |header: &str, [transaction, item]: [&str; 2]| {
+            let columns = [
+                flag("transaction-column", transaction),
+                flag("item-column", item),
+            ];
+            format!("--format csv-long --header {header} {}", columns.join(" "))
+        };
+        let mut remedies = Vec::new();
+        if self.given.header != Some(false) {
+            remedies.push(Remedy::new(columns("yes", [transaction, item]), when));
+        }
+        if self.given.header != Some(true) {
+            let when = "if it is so from the first line on";
+            remedies.push(Remedy::new(columns("no", ["1", "2"]), when));
+        }
+        remedies
+    }
+
+    fn undecidable(&self) -> ReadError {
+        let width = self.records[0].len();
+        let mut remedies = vec![Remedy::new(
+            "--format csv-basket --header no",
+            "if each line lists the items of a transaction",
+        )];
+        if width > 1 {
+            remedies.extend(self.long_remedies());
+            remedies.push(Remedy::new(
+                "--format csv-onehot",
+                "if each column is an item",
+            ));
+        }
+        let lines = match self.records.len() {
+            1 => "the only line may be a header".to_owned(),
+            _ => format!("every line has {width} cells, so it may be a table"),
+        };
+        self.doubt(lines, remedies)
+    }
+}
+
+/// Whether it can be nothing but a name: no number, no yes or no, not missing.
+fn is_name(cell: &str) -> bool {
+    !is_missing(cell) && cell.parse::<f64>().is_err() && one_hot(cell).is_none()
+}
+
+/// The most columns of a kind that a message names.
+const MOST_COLUMNS: usize = 4;
+
+/// Whether the first cell of all lines is something else than the other cells: a number where those are
+/// none, or has digits where those have none, or the next number, or the number of the others.
+fn has_numbered_rows(rows: &[Cells]) -> bool {
+    let firsts: Vec<&str> = rows.iter().map(|row| row.cell(0)).collect();
+    let others = || {
+        rows.iter()
+            .flat_map(|row| (1..row.len()).map(|place| row.cell(place)))
+    };
+    if rows.len() < 2 || others().all(str::is_empty) {
+        return false;
+    }
+    let is_number = |cell: &str| cell.parse::<f64>().is_ok();
+    let has_digit = |cell: &str| cell.contains(|c: char| c.is_ascii_digit());
+    let number = |cell: &str| cell.parse::<usize>().ok();
+    let all_numbers = firsts.iter().all(|first| is_number(first));
+    let in_order = number(firsts[0]).is_some_and(|first| {
+        firsts.len() > 2
+            && firsts
+                .iter()
+                .zip(first..)
+                .all(|(cell, next)| number(cell) == Some(next))
+    });
+    let counts = rows.len() > 2
+        && rows.iter().all(|row| {
+            number(row.cell(0)) == Some(row.iter().skip(1).filter(|it| !it.is_empty()).count())
+        });
+    all_numbers && !others().any(is_number)
+        || firsts.iter().all(|first| has_digit(first)) && !others().any(has_digit)
+        || in_order
+        || counts
+}
+
+/// What the cells of a column are.
+struct Kind {
+    name: String,
+    /// Whether the name or, in a first column of different numbers, the cells say that it numbers rows.
+    is_id: bool,
+    bits: usize,
+    /// Whole numbers above 1.
+    counts: usize,
+    missing: usize,
+    others: usize,
+    writings: HashSet<Writing>,
+}
+
+impl Kind {
+    fn of(name: &str, place: usize, rows: &[Cells]) -> Self {
+        let mut kind = Self {
+            name: name.to_owned(),
+            is_id: is_id_name(name) || is_person_name(name),
+            bits: 0,
+            counts: 0,
+            missing: 0,
+            others: 0,
+            writings: HashSet::new(),
+        };
+        let mut different = HashSet::new();
+        for row in rows {
+            let cell = row.cell(place);
+            match (one_hot(cell), count(cell)) {
+                (Some((_, writing)), _) => {
+                    kind.bits += 1;
+                    kind.writings.insert(writing);
+                }
+                (None, Some(_)) => kind.counts += 1,
+                (None, None) if is_missing(cell) => kind.missing += 1,
+                (None, None) => kind.others += 1,
+            }
+            if place == 0 {
+                different.insert(cell);
+            }
+        }
+        kind.is_id |= place == 0 && rows.len() > 4 && different.len() == rows.len();
+        kind
+    }
+
+    /// Whether it seems to hold no item.
+    fn is_no_item(&self) -> bool {
+        self.others > 0 || self.is_id || self.bits + self.counts == 0
+    }
+}
+
+/// A name in small letters, without what separates words.
+fn plain(name: &str) -> String {
+    let letters = name.chars().filter(|c| !" _-.()#".contains(*c));
+    letters.flat_map(char::to_lowercase).collect()
+}
+
+/// Whether a column of this name may tell transactions from each other.
+fn is_transaction_name(name: &str) -> bool {
+    const WHAT: [&str; 18] = [
+        "transaction",
+        "trans",
+        "t",
+        "order",
+        "basket",
+        "cart",
+        "invoice",
+        "receipt",
+        "ticket",
+        "bill",
+        "session",
+        "visit",
+        "encounter",
+        "admission",
+        "hadm",
+        "stay",
+        "case",
+        "sample",
+    ];
+    let written = name;
+    let name = plain(name);
+    let stem = ["id", "no", "nr", "num", "number", "code"]
+        .iter()
+        .find_map(|end| name.strip_suffix(end));
+    WHAT[..15].contains(&name.as_str()) && name != "t"
+        || stem.is_some_and(|stem| WHAT.contains(&stem))
+        || is_person(&name)
+        || name == "id"
+        || ends_in_id(written) && !is_item(&name)
+}
+
+/// Whether the last word is id: not that of acid.
+fn ends_in_id(name: &str) -> bool {
+    let end = name.len().saturating_sub(2);
+    let (Some(stem), Some(end)) = (name.get(..end), name.get(end..)) else {
+        return false;
+    };
+    end.eq_ignore_ascii_case("id")
+        && (stem.ends_with([' ', '_', '-', '.'])
+            || end.starts_with('I') && stem.ends_with(char::is_lowercase))
+}
+
+/// Whether it names people, who may have several transactions.
+fn is_person_name(name: &str) -> bool {
+    is_person(&plain(name))
+}
+
+fn is_person(name: &str) -> bool {
+    const WHO: [&str; 9] = [
+        "patient",
+        "subject",
+        "member",
+        "customer",
+        "client",
+        "user",
+        "person",
+        "household",
+        "participant",
+    ];
+    let stem = ["id", "no", "nr", "num", "number"]
+        .iter()
+        .find_map(|end| name.strip_suffix(end));
+    WHO.contains(&stem.unwrap_or(name))
+}
+
+fn is_item_name(name: &str) -> bool {
+    is_item(&plain(name))
+}
+
+fn is_item(name: &str) -> bool {
+    const WHAT: [&str; 20] = [
+        "item",
+        "items",
+        "product",
+        "products",
+        "article",
+        "articles",
+        "sku",
+        "stock",
+        "icd",
+        "icd9",
+        "icd10",
+        "diagnosis",
+        "dx",
+        "drug",
+        "medication",
+        "ndc",
+        "procedure",
+        "movie",
+        "gene",
+        "variant",
+    ];
+    let stem = ["id", "no", "code", "name", "description"]
+        .iter()
+        .find_map(|end| name.strip_suffix(end));
+    WHAT.contains(&name)
+        || stem.is_some_and(|stem| {
+            stem.is_empty() && name != "id" && name != "no" || WHAT.contains(&stem)
+        })
+}
+
+fn is_date_name(name: &str) -> bool {
+    let name = plain(name);
+    ["date", "time", "day", "month", "year"]
+        .iter()
+        .any(|it| name.starts_with(it) || name.ends_with(it))
+}
+
+/// Whether it numbers rows or names what they are about.
+fn is_id_name(name: &str) -> bool {
+    let plain = plain(name);
+    ["id", "index", "rowid", "row", "rownames", "nr", "no"].contains(&plain.as_str())
+        || name.starts_with("Unnamed: ")
+        || ends_in_id(name)
+        || is_transaction_name(name)
 }

@@ -6,6 +6,7 @@ use std::io;
 
 use super::compression::Compression;
 use super::lines::MAX_LINE_BYTES;
+use super::options::Format;
 use crate::transactions::TransactionsError;
 
 /// Why transactions could not be read. Lines and columns count from 1.
@@ -69,13 +70,35 @@ pub enum ReadError {
     },
     /// Not UTF-8.
     #[error(
-        "{file}, line {line}: the text is not UTF-8; convert the file, for instance with `iconv -t UTF-8`"
+        "{file}, line {line}: the text is not UTF-8; give `--encoding latin-1` if it is Latin-1 (ISO 8859-1), or convert the file, for instance with `iconv -t UTF-8`"
     )]
     InvalidUtf8 {
         /// The file.
         file: String,
         /// The line.
         line: u64,
+    },
+    /// Not Latin-1.
+    #[error(
+        "{file}, line {line}: the text has characters that Latin-1 does not have; convert the file, for instance with `iconv -f WINDOWS-1252 -t UTF-8`"
+    )]
+    NotLatin1 {
+        /// The file.
+        file: String,
+        /// The line.
+        line: u64,
+    },
+    /// A byte order mark of UTF-8 where Latin-1 was given.
+    #[error("{file} begins with the byte order mark of UTF-8; give `--encoding utf-8`, or none")]
+    Utf8Mark {
+        /// The file.
+        file: String,
+    },
+    /// UTF-16.
+    #[error("{file} is UTF-16; convert it, for instance with `iconv -f UTF-16 -t UTF-8`")]
+    Utf16 {
+        /// The file.
+        file: String,
     },
     /// Something else than an item number in FIMI text.
     #[error("{file}, line {line}: {token} is {problem}")]
@@ -89,18 +112,31 @@ pub enum ReadError {
         /// What is wrong with it.
         problem: ItemProblem,
     },
-    /// No format fits.
-    #[error(
-        "{file}: cannot tell the format: no line of numbers, and no commas; give the format, and separate items by commas (spaces in FIMI)"
-    )]
-    UndecidableFormat {
+    /// What could be read in several ways, or in none without being told how.
+    #[error("{file}{}: {what}; {}", place(*.line), sentence(.remedies))]
+    Doubtful {
         /// The file.
         file: String,
+        /// The line, if it is about one.
+        line: Option<u64>,
+        /// What is doubtful.
+        what: String,
+        /// The options that settle it, one way or another.
+        remedies: Vec<Remedy>,
     },
-    /// A quote that is not closed on its line.
+    /// A file that is not read as the first of its dataset was.
     #[error(
-        "{file}, line {line}: a quoted cell is not closed on its line; close the quote, and remove line breaks within cells"
+        "{error} (the dataset's first file was read as {format}; for another form give `--format`)"
     )]
+    Remembered {
+        /// What is wrong.
+        #[source]
+        error: Box<ReadError>,
+        /// The form of the first file.
+        format: Format,
+    },
+    /// A quote that is not closed.
+    #[error("{file}, line {line}: a quoted cell is not closed; close the quote")]
     UnclosedQuote {
         /// The file.
         file: String,
@@ -117,19 +153,45 @@ pub enum ReadError {
         /// The line.
         line: u64,
     },
-    /// A header without a transaction or an item column.
+    /// Text behind a closing quote.
     #[error(
-        "{file}, line {line}: the header {header} names no {missing} column; call one column `transaction` and one `item`, or give another format"
+        "{file}, line {line}: a quote ends within a cell; double the quotes within quoted cells, and close each quote"
     )]
-    LongHeader {
+    AfterQuote {
         /// The file.
         file: String,
         /// The line.
         line: u64,
-        /// The header, quoted.
+    },
+    /// A column that was named and is not there.
+    #[error(
+        "{file}, line {line}: {found} columns are called {column}, named by `{flag}`; the columns are {header}"
+    )]
+    NoColumn {
+        /// The file.
+        file: String,
+        /// The line of the header.
+        line: u64,
+        /// What was named, quoted.
+        column: Excerpt,
+        /// The option that named it.
+        flag: &'static str,
+        /// How many are called that.
+        found: &'static str,
+        /// All of them.
         header: Excerpt,
-        /// The column that was not found: transaction or item.
-        missing: &'static str,
+    },
+    /// A transaction with two rows in a table of a row for each.
+    #[error(
+        "{file}, line {line}: the transaction {transaction} has two rows; give `--drop-columns` instead of `--transaction-column` if each row is a transaction"
+    )]
+    RepeatedTransaction {
+        /// The file.
+        file: String,
+        /// The line.
+        line: u64,
+        /// The transaction, quoted.
+        transaction: Excerpt,
     },
     /// A row without its transaction.
     #[error("{file}, line {line}: the row names no transaction; fill in the transaction column")]
@@ -141,7 +203,7 @@ pub enum ReadError {
     },
     /// A row with more or fewer cells than the header.
     #[error(
-        "{file}, line {line}: the row has {found} cells, but the header has {expected}; quote names that contain commas, and give every row as many cells as the header"
+        "{file}, line {line}: the row has {found} cells, but the header has {expected}; quote names that contain the separator, and give every row as many cells as the header"
     )]
     CellCount {
         /// The file.
@@ -152,34 +214,6 @@ pub enum ReadError {
         found: usize,
         /// The header's number of cells.
         expected: usize,
-    },
-    /// An item without a name in a one-hot header.
-    #[error(
-        "{file}, line {line}: column {column} of the header has no name; name each item, and drop an index column (pandas: `to_csv(…, index=False)`)"
-    )]
-    UnnamedColumn {
-        /// The file.
-        file: String,
-        /// The line of the header.
-        line: u64,
-        /// The column.
-        column: usize,
-    },
-    /// A one-hot cell that is neither set nor clear.
-    #[error(
-        "{file}, line {line}, column {column} (item {item}): {cell} is neither set nor clear; write 1 or true, 0 or false, or nothing"
-    )]
-    OneHotCell {
-        /// The file.
-        file: String,
-        /// The line.
-        line: u64,
-        /// The column.
-        column: usize,
-        /// The item of the column, quoted.
-        item: Excerpt,
-        /// What stands there, quoted.
-        cell: Excerpt,
     },
     /// The items cannot be numbered.
     #[error("{file}, line {line}: {error}")]
@@ -212,6 +246,50 @@ pub enum ReadError {
         /// The file.
         file: String,
     },
+}
+
+/// Options that settle a doubt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remedy {
+    /// As on a command line.
+    pub flags: String,
+    /// When they are right; may be empty.
+    pub when: String,
+}
+
+impl Remedy {
+    pub(super) fn new(flags: impl Into<String>, when: impl Into<String>) -> Self {
+        let (flags, when) = (flags.into(), when.into());
+        Self { flags, when }
+    }
+}
+
+/// An option with its value, as in a shell.
+pub(super) fn flag(name: &str, value: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_-.,:/".contains(c);
+    if !value.is_empty() && value.chars().all(plain) {
+        return format!("--{name} {value}");
+    }
+    // A message has no control characters, and `-quotes around options.
+    let shown = value.replace(|c: char| c.is_control() || c == '`', "?");
+    format!("--{name} '{}'", shown.replace('\'', "'\\''"))
+}
+
+fn place(line: Option<u64>) -> String {
+    line.map_or_else(String::new, |line| format!(", line {line}"))
+}
+
+fn sentence(remedies: &[Remedy]) -> String {
+    let one = |it: &Remedy| match it.when.as_str() {
+        "" => format!("`{}`", it.flags),
+        when => format!("`{}` {when}", it.flags),
+    };
+    let all: Vec<String> = remedies.iter().map(one).collect();
+    match all.split_last() {
+        None => "mend the file".to_owned(),
+        Some((only, [])) => format!("give {only}"),
+        Some((last, first)) => format!("give {}, or {last}", first.join(", ")),
+    }
 }
 
 /// What is wrong with a token of FIMI text.

@@ -12,7 +12,7 @@ use super::error::ReadError;
 /// compressed file from filling the memory with one endless line.
 pub const MAX_LINE_BYTES: usize = 64 << 20;
 
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Reads a text line by line.
 pub(super) struct Lines<'a> {
@@ -22,6 +22,7 @@ pub(super) struct Lines<'a> {
     /// The number of the line read last, from 1.
     number: u64,
     line: Vec<u8>,
+    has_mark: bool,
 }
 
 /// A line without its end.
@@ -49,7 +50,18 @@ impl<'a> Lines<'a> {
             file: file.to_owned(),
             number: 0,
             line: Vec::new(),
+            has_mark: false,
         }
+    }
+
+    /// How the file is compressed.
+    pub(super) fn compression(&self) -> Compression {
+        self.compression
+    }
+
+    /// Whether the text began with a byte order mark, once a line was read.
+    pub(super) fn has_mark(&self) -> bool {
+        self.has_mark
     }
 
     /// What messages call the file.
@@ -78,6 +90,7 @@ impl<'a> Lines<'a> {
                 line: self.number,
             });
         }
+        self.has_mark |= self.number == 1 && self.line.starts_with(BYTE_ORDER_MARK);
         let bytes = without_marks(&self.line, self.number == 1);
         Ok(Some(Line {
             number: self.number,
@@ -87,37 +100,48 @@ impl<'a> Lines<'a> {
 
     /// The first `size` bytes of the text, or more: as many as hold `lines`
     /// lines that are not blank, short of the end of the text and the longest
-    /// lines allowed. They will be read again. Only for use before the first
-    /// line is read.
-    pub(super) fn sample(&mut self, size: usize, lines: usize) -> Result<Vec<u8>, ReadError> {
-        let limit = lines * MAX_LINE_BYTES;
+    /// lines allowed; and whether that is all of it. They will be read again.
+    /// Only for use before the first line is read.
+    pub(super) fn sample(
+        &mut self,
+        size: usize,
+        lines: usize,
+    ) -> Result<(Vec<u8>, bool), ReadError> {
+        let limit = 2 * MAX_LINE_BYTES;
         let mut sample = Vec::new();
         let mut wanted = size;
+        let mut whole;
         loop {
             let missing = (wanted - sample.len()) as u64;
             let read = (self.text.by_ref().take(missing))
                 .read_to_end(&mut sample)
                 .map_err(|error| read_error(error, &self.file, self.compression))?;
             let complete = sample.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
-            let seen = sample_lines(&sample[..complete]).take(lines).count();
-            if (read as u64) < missing || seen == lines || wanted >= limit {
+            let seen = sample_lines(&sample[..complete])
+                .filter(|line| !line.is_blank())
+                .take(lines)
+                .count();
+            whole = (read as u64) < missing;
+            if whole || seen == lines || wanted >= limit {
                 break;
             }
             wanted = (2 * wanted).min(limit);
         }
         let rest = std::mem::replace(&mut self.text, Box::new(std::io::empty()));
         self.text = Box::new(Cursor::new(sample.clone()).chain(rest));
-        Ok(sample)
+        Ok((sample, whole))
     }
 }
 
-/// The lines of a sample that are not blank; the last may be cut off.
-pub(super) fn sample_lines(sample: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// The lines of a sample; the last may be cut off.
+pub(super) fn sample_lines(sample: &[u8]) -> impl Iterator<Item = Line<'_>> {
     sample
         .split_inclusive(|&byte| byte == b'\n')
-        .enumerate()
-        .map(|(place, line)| without_marks(line, place == 0))
-        .filter(|line| !is_blank(line))
+        .zip(1..)
+        .map(|(line, number)| Line {
+            number,
+            bytes: without_marks(line, number == 1),
+        })
 }
 
 /// Appends a line with its end to `line`, but at most one byte beyond the limit.

@@ -8,7 +8,11 @@ use crate::transactions::MinSupport;
 use proptest::prelude::*;
 
 fn read_as(text: impl AsRef<[u8]>, format: Format) -> Result<Transactions, ReadError> {
-    read(text.as_ref(), "data", format)
+    read_with(text, &ReadOptions::of(format))
+}
+
+fn read_with(text: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Transactions, ReadError> {
+    read(text.as_ref(), "data", options).map(|(transactions, _)| transactions)
 }
 
 fn message(text: impl AsRef<[u8]>, format: Format) -> String {
@@ -130,8 +134,8 @@ fn csv_baskets_are_names_separated_by_commas() {
         &[],
     ];
     assert_baskets(text, Format::Auto, expected);
-    assert_baskets("茶,ミルク\n", Format::Auto, &[&["ミルク", "茶"]]);
-    assert_baskets("tea\nmilk\n", Format::Auto, &[&["tea"], &["milk"]]);
+    assert_baskets("茶,ミルク\n", Format::CsvBasket, &[&["ミルク", "茶"]]);
+    assert_baskets("tea\nmilk\n", Format::CsvBasket, &[&["tea"], &["milk"]]);
 }
 
 #[test]
@@ -139,6 +143,10 @@ fn csv_that_cannot_be_is_refused() {
     let refused = |text: &[u8], parts: &[&str]| assert_refused(text, Format::CsvBasket, parts);
     refused(b"a,b\n\"c,d\ne\n", &["line 2: a quoted cell is not closed"]);
     refused(b"a\n\"", &["line 2: a quoted cell is not closed"]);
+    refused(
+        b"a,b\n\"c,d\ne,\"f\"\n",
+        &["line 2: a quote ends within a cell", "double the quotes"],
+    );
     refused(b"a,b\rc\n", &["line 1: there is a carriage return"]);
     refused(b"a,b\n\nb,\xc3\n", &["line 3: the text is not UTF-8"]);
 }
@@ -156,9 +164,15 @@ fn long_form_needs_its_columns_filled() {
     let refused = |text: &str, parts: &[&str]| assert_refused(text, Format::CsvLong, parts);
     refused(
         "a,b\n1,2\n",
-        &["line 1: the header \"a,b\" names no transaction column"],
+        &[
+            "line 1: the header \"a,b\" does not say which columns",
+            "`--transaction-column a --item-column b`",
+        ],
     );
-    refused("tid,b\n1,2\n", &["names no item column", "`item`"]);
+    refused(
+        "tid,b\n1,2\n",
+        &["`--transaction-column tid --item-column b`"],
+    );
     refused(
         "tid,item\n1,2\n ,3\n",
         &["line 3: the row names no transaction"],
@@ -171,15 +185,24 @@ fn long_form_needs_its_columns_filled() {
 }
 
 #[test]
+fn quoted_cells_go_on_over_lines() {
+    let text = "tid,item\n1,\"six\r\npack\"\n1,milk\n";
+    assert_baskets(text, Format::CsvLong, &[&["milk", "six\npack"]]);
+}
+
+#[test]
 fn one_hot_rows_are_transactions_even_when_zero() {
-    let text = "tea,milk,salt\n1,0,\nTrue,False,true\n\n0,0,0\nfalse,TRUE,FALSE\n";
+    let text = "tea,milk,salt\n1,0,1.0\nTrue,False,true\n\n0,0,0\nfalse,TRUE,FALSE\n";
     let data = read_as(text, Format::Auto).unwrap();
     assert_eq!(data.names(), ["tea", "milk", "salt"]);
-    assert_eq!(
-        baskets(&data),
-        [&["tea"][..], &["tea", "salt"], &[], &["milk"]]
-    );
-    assert_baskets("tea\n1\n\n0\n", Format::CsvOneHot, &[&["tea"], &[], &[]]);
+    let expected: [&[&str]; 4] = [&["tea", "salt"], &["tea", "salt"], &[], &["milk"]];
+    assert_eq!(baskets(&data), expected);
+    let absent = ReadOptions {
+        missing: Some(Missing::Absent),
+        ..ReadOptions::of(Format::CsvOneHot)
+    };
+    let data = read_with("tea\n1\n\n0\nNA\n", &absent).unwrap();
+    assert_eq!(baskets(&data), [&["tea"][..], &[], &[], &[]]);
 }
 
 #[test]
@@ -187,48 +210,209 @@ fn one_hot_cells_are_checked() {
     let refused = |text: &str, parts: &[&str]| assert_refused(text, Format::CsvOneHot, parts);
     refused(
         "tea,milk\n1,0\n0,2\n",
-        &["data, line 3, column 2 (item \"milk\"): \"2\" is neither set nor clear"],
+        &[
+            "data, line 3: column 2 (\"milk\") has \"2\"",
+            "`--format csv-counts` if",
+            "`--drop-columns milk` if",
+        ],
     );
-    refused("tea,milk\n1,yes\n", &["\"yes\" is neither"]);
+    refused(
+        "tea,milk\n1,maybe\n",
+        &["has \"maybe\"", "`--drop-columns milk`"],
+    );
+    refused(
+        "tea,milk\n1,\n",
+        &["column 2 (\"milk\") has no value", "`--missing absent`"],
+    );
     refused(
         "tea,milk\n1\n",
         &["line 2: the row has 1 cells, but the header has 2"],
     );
     refused(
         ",tea\n0,1\n",
-        &["column 1 of the header has no name", "index=False"],
+        &[
+            "column of the header has no name",
+            "`--drop-columns 'Unnamed: 0'`",
+        ],
     );
     refused(
         "tea,tea\n0,1\n",
         &["line 1: the item name \"tea\" occurs twice"],
     );
+    refused("1,0\n0,1\n", &["`--header yes`", "`--header no`"]);
 }
 
 #[test]
-fn formats_are_told_by_the_first_lines() {
+fn each_layout_is_read_or_refused_with_its_options() {
     let detected = |text: &str| {
-        let mut lines = Lines::new(compression::open(text.as_bytes(), "data").unwrap(), "data");
-        detect::detect(&mut lines)
+        let read = read(text.as_bytes(), "data", &ReadOptions::default());
+        read.map(|(_, how)| how.options)
     };
-    assert_eq!(detected("\n\n1 2 3\n").unwrap(), Format::Fimi);
-    assert_eq!(detected("12\n").unwrap(), Format::Fimi);
-    assert_eq!(detected("1,2\n3\n").unwrap(), Format::CsvBasket);
-    assert_eq!(detected("basket,item\n").unwrap(), Format::CsvLong);
-    assert_eq!(detected("a,b\n0,1\n").unwrap(), Format::CsvOneHot);
-    assert_eq!(detected("a,b\n0,1,1\n").unwrap(), Format::CsvBasket);
-    assert_eq!(detected("a,b\n,\n").unwrap(), Format::CsvBasket);
-    assert_eq!(detected("1,0,1\n0,1,1\n").unwrap(), Format::CsvBasket);
-    assert_eq!(
-        detected("whole milk\nwhite bread,tea\n").unwrap(),
-        Format::CsvBasket
-    );
-    for text in ["milk bread\ntea\n", "a;b\n", "a\tb\n"] {
-        assert_refused(
-            text,
-            Format::Auto,
-            &["cannot tell the format", "give the format"],
-        );
+    let read: [(&str, &str); 13] = [
+        ("\n\n1 2 3\n", "fimi"),
+        ("12\n", "fimi"),
+        ("1,2\n3\n", "csv-basket"),
+        ("milk,tea\nsalt\nmilk,salt,tea\n", "csv-basket"),
+        ("basket,item\n1,milk\n1,tea\n", "csv-long"),
+        ("patient_id;code;price\n1;I10;1,5\n1;E11;2,0\n", "csv-long"),
+        ("a,b\n0,1\n", "csv-onehot"),
+        ("a;b\nyes;no\n", "csv-onehot"),
+        ("a\tb\n1,0\t0,0\n", "csv-onehot"),
+        ("\"a\",\"b;c\"\n\"T\",\"F\"\n", "csv-onehot"),
+        ("5,7\n0,1\n1,1\n", "csv-onehot"),
+        ("COVID,acid\n0,1\n1,1\n", "csv-onehot"),
+        ("a,b,,\nb,c,a,\n,,,\n", "csv-basket"),
+    ];
+    for (text, format) in read {
+        let options = detected(text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
+        assert_eq!(options.format.to_string(), format, "{text:?}");
     }
+    let refused: [(&str, &str); 25] = [
+        ("milk bread\ntea\n", "--separator space"),
+        ("tea\nmilk\n", "--format csv-basket"),
+        ("a;b,c\nd,e;f\n", "--separator semicolon"),
+        ("tid,item\n1,a;b\n1,c\n", "--separator comma"),
+        ("a,b\n", "--format csv-basket --header no"),
+        ("a,b\n0,1,1\n", "--format csv-basket --header no"),
+        ("a,b\n,\n", "--format csv-basket --header no"),
+        ("1,0,1\n0,1,1\n", "--format csv-onehot --header no"),
+        (
+            "x,y\n1,milk\n1,tea\n",
+            "--header yes --transaction-column x --item-column y",
+        ),
+        (
+            "patient_id,a,b\n71,1,0\n72,0,1\n",
+            "--drop-columns patient_id",
+        ),
+        (",a,b\n0,1,0\n1,0,1\n", "--drop-columns 'Unnamed: 0'"),
+        ("a,b\n4,0\n0,2\n", "--format csv-counts"),
+        ("a,b\n1,\n0,1\n", "--missing absent"),
+        ("a,b\n1,yes\n0,no\n", "--format csv-onehot"),
+        (
+            "subject_id,hadm_id,seq_num,icd_code\n1,2,1,I10\n1,2,2,E11\n",
+            "--transaction-column hadm_id --item-column icd_code",
+        ),
+        (
+            "Member_number,Date,itemDescription\n1,1-7-2015,tea\n1,1-7-2015,milk\n",
+            "--transaction-column Member_number --transaction-column Date --item-column itemDescription",
+        ),
+        ("patient_id,code\n1,a\n2,b\n", "--format csv-long"),
+        (
+            "Item(s),Item 1,Item 2\n1,tea,\n2,milk,tea\n",
+            "--format csv-basket --header yes --drop-columns 'Item(s)'",
+        ),
+        (
+            "items\nmilk,tea\ntea,milk,salt\n",
+            "--format csv-basket --header yes",
+        ),
+        (
+            "1,milk,tea\n2,tea\n3,milk\n",
+            "--format csv-basket --header no --drop-columns 1",
+        ),
+        (
+            "x,y\na\na,b,c\nb,c\nc,a,b\n",
+            "--format csv-basket --header yes",
+        ),
+        ("tid,item\n1,NA\n1,tea\n", "--missing item"),
+        ("tid,item\n1,tea\n1, tea\n", "--spaces keep"),
+        (
+            "196\t242\n186\t302\n196\t377\n",
+            "--format csv-long --separator tab",
+        ),
+        ("1 0 1\n0 1 1\n", "--format csv-onehot --separator space"),
+    ];
+    for (text, flags) in refused {
+        let Err(ReadError::Doubtful { remedies, .. }) = detected(text) else {
+            panic!("{text:?}: {:?}", detected(text));
+        };
+        let named = remedies
+            .iter()
+            .any(|remedy| remedy.flags.starts_with(flags) || remedy.flags.contains(flags));
+        assert!(named, "{text:?}: {remedies:?}");
+    }
+}
+
+#[test]
+fn options_without_a_use_are_refused() {
+    let refused = |options: ReadOptions| {
+        let message = read_with("1,2\n3\n", &options).unwrap_err().to_string();
+        assert!(message.contains("has no use for"), "{message}");
+    };
+    refused(ReadOptions {
+        header: Some(false),
+        ..ReadOptions::of(Format::Fimi)
+    });
+    for format in [Format::CsvBasket, Format::CsvOneHot, Format::CsvCounts] {
+        refused(ReadOptions {
+            item_column: Some("item".to_owned()),
+            ..ReadOptions::of(format)
+        });
+    }
+}
+
+#[test]
+fn text_in_latin_1_is_read_when_that_is_said() {
+    let text = b"tid,item\n1,caf\xe9\n1,tea\n";
+    assert_refused(
+        text,
+        Format::Auto,
+        &["line 2", "not UTF-8", "`--encoding latin-1`"],
+    );
+    let latin = ReadOptions {
+        encoding: Some(Encoding::Latin1),
+        ..ReadOptions::default()
+    };
+    let data = read_with(text, &latin).unwrap();
+    assert_eq!(baskets(&data), [["café", "tea"]]);
+    let message = |text: &[u8]| read_with(text, &latin).unwrap_err().to_string();
+    assert!(message(b"tid,item\n1,\x93tea\x94\n").contains("WINDOWS-1252"));
+    assert!(message("\u{feff}tid,item\n1,tea\n".as_bytes()).contains("byte order mark"));
+    assert_refused(
+        b"\xff\xfea\0,\0b\0\n\0",
+        Format::Auto,
+        &["data is UTF-16", "iconv"],
+    );
+}
+
+#[test]
+fn how_a_file_was_read_is_told_and_reads_another_the_same_way() {
+    let text = "\u{feff}id;a;b;c\r\n1;1;0;0\r\n2;0;0;0\r\n3;1;1;0\r\n";
+    let options = ReadOptions {
+        drop_columns: vec!["id".to_owned()],
+        ..ReadOptions::default()
+    };
+    let (_, how) = read(text.as_bytes(), "data", &options).unwrap();
+    assert_eq!(
+        how.to_string(),
+        "csv-onehot, separator semicolon, with a header, utf-8 with a byte order mark, 3 columns used, 1 not used: \"id\"\n  3 transactions, 1 of them empty; 3 items, from \"c\" in 0 transactions to \"a\" in 2"
+    );
+    let json = serde_json::to_string(&how).unwrap();
+    assert_eq!(serde_json::from_str::<HowRead>(&json).unwrap(), how);
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("next");
+    let next = |text: &str, options| {
+        std::fs::write(&path, text).unwrap();
+        read_next(&path, options, Some(&how))
+    };
+    // Alone it would be doubtful.
+    let (data, _) = next("id;c;a\n7;1;1\n", ReadOptions::default()).unwrap();
+    assert_eq!(baskets(&data), [["c", "a"]]);
+    let message = next("a,b\na\n", ReadOptions::default())
+        .unwrap_err()
+        .to_string();
+    for part in [
+        "`--drop-columns`",
+        "first file was read as csv-onehot",
+        "`--format`",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+    let basket = ReadOptions {
+        header: Some(false),
+        ..ReadOptions::of(Format::CsvBasket)
+    };
+    assert_eq!(next("a,b\na\n", basket).unwrap().0.len(), 2);
 }
 
 #[test]
@@ -316,14 +500,19 @@ fn endless_lines_are_refused_before_they_fill_the_memory() {
 fn a_missing_file_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("none.dat");
-    let message = read_path(&path, Format::Auto).unwrap_err().to_string();
+    let message = read_path(&path, &ReadOptions::default())
+        .unwrap_err()
+        .to_string();
     assert!(message.contains("none.dat") && message.contains("check that the file exists"));
-    let message = read_path(folder.path(), Format::Auto)
+    let message = read_path(folder.path(), &ReadOptions::default())
         .unwrap_err()
         .to_string();
     assert!(message.contains("cannot read"), "{message}");
     std::fs::write(&path, "1 2\n").unwrap();
-    assert_eq!(read_path(&path, Format::Auto).unwrap().len(), 1);
+    assert_eq!(
+        read_path(&path, &ReadOptions::default()).unwrap().0.len(),
+        1
+    );
 }
 
 #[test]
@@ -338,7 +527,7 @@ fn an_error_of_the_disk_is_no_damage() {
     let error = read(
         packed[..packed.len() / 2].chain(Failing),
         "data",
-        Format::Fimi,
+        &ReadOptions::of(Format::Fimi),
     );
     assert!(matches!(error, Err(ReadError::Io { .. })), "{error:?}");
 }
@@ -366,7 +555,12 @@ proptest! {
             format!("{},\n", cells.join(","))
         };
         let text: String = data.iter().map(basket_line).collect();
-        prop_assert_eq!(&read_as(text, Format::CsvBasket).unwrap(), &expected);
+        let with_header = |format, header| ReadOptions {
+            header: Some(header),
+            ..ReadOptions::of(format)
+        };
+        let options = with_header(Format::CsvBasket, false);
+        prop_assert_eq!(&read_with(text, &options).unwrap(), &expected);
 
         let mut text = String::from("tid,item\n");
         for tid in 0..data.len() {
@@ -380,7 +574,7 @@ proptest! {
                 }
             }
         }
-        prop_assert_eq!(&read_as(text, Format::Auto).unwrap(), &expected);
+        prop_assert_eq!(&read_as(text, Format::CsvLong).unwrap(), &expected);
 
         let header: Vec<String> = expected.names().iter().map(|name| quoted(name)).collect();
         let mut text = header.join(",") + "\r\n";
@@ -389,7 +583,8 @@ proptest! {
             let cells = items.map(|item| if basket.contains(&item) { "1" } else { "0" });
             text += &(cells.collect::<Vec<_>>().join(",") + "\r\n");
         }
-        prop_assert_eq!(&read_as(text, Format::CsvOneHot).unwrap(), &expected);
+        let options = with_header(Format::CsvOneHot, true);
+        prop_assert_eq!(&read_with(text, &options).unwrap(), &expected);
     }
 
     #[test]
@@ -412,7 +607,7 @@ proptest! {
     fn no_bytes_make_a_reader_panic(
         bytes in prop_oneof![
             prop::collection::vec(any::<u8>(), 0..200),
-            "([01,\"\r\n \t;x-]|tid|item|\u{feff}|true){0,60}".prop_map(String::into_bytes),
+            "([012,\"\r\n \t;x-]|tid|item|\u{feff}|true|NA){0,60}".prop_map(String::into_bytes),
         ],
         magic in prop::sample::select(vec![&b""[..], b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"\x50\x2a\x4d\x18"]),
     ) {

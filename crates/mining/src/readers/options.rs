@@ -1,0 +1,426 @@
+//! What settles how a file is read, and the account of how one was.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::compression::Compression;
+use super::record::{Cells, Split};
+use crate::transactions::Transactions;
+
+/// The form of a file of transactions.
+///
+/// Common to all: a byte order mark and carriage returns at line ends are dropped, a line has at
+/// most [`MAX_LINE_BYTES`](super::MAX_LINE_BYTES), a repeated item counts once in its transaction.
+/// Common to all but FIMI: cells are quoted where need be, blank lines are skipped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Format {
+    /// Told by the content; what could be read in two ways is refused.
+    #[default]
+    Auto,
+    /// One transaction a line: item numbers below 2^32, separated by spaces and
+    /// tabs, as in the FIMI repository. An item's name is its number in decimal;
+    /// items are numbered by value. A blank line is an empty transaction, as it
+    /// is to the FIMI repository's own reader, so that a fraction of all
+    /// transactions stays what it was; but blank lines that end the file are
+    /// taken for an editor's doing and ignored.
+    Fimi,
+    /// One transaction a line: item names. Empty cells are padding; a line of
+    /// empty cells only is an empty transaction.
+    CsvBasket,
+    /// One item of one transaction a row. Other columns are ignored. Rows of a
+    /// transaction need not be together; transactions keep the order in which
+    /// they first occur. A row without an item says only that the transaction
+    /// exists.
+    CsvLong,
+    /// One transaction a row, one item a column: 1, true, t, yes or y where the
+    /// item is in it, 0, false, f, no or n where it is not. Items keep the
+    /// header's order.
+    #[serde(rename = "csv-onehot")]
+    CsvOneHot,
+    /// The same with counts: an item is in a transaction where its count is
+    /// above 0.
+    CsvCounts,
+}
+
+impl Format {
+    /// All formats by their names on a command line.
+    pub const NAMES: [(&'static str, Format); 6] = [
+        ("auto", Format::Auto),
+        ("fimi", Format::Fimi),
+        ("csv-basket", Format::CsvBasket),
+        ("csv-long", Format::CsvLong),
+        ("csv-onehot", Format::CsvOneHot),
+        ("csv-counts", Format::CsvCounts),
+    ];
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = Format::NAMES.iter().find(|(_, format)| format == self);
+        f.write_str(named.map_or("auto", |(name, _)| name))
+    }
+}
+
+/// A text that is none of the possible values.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{given:?} is not {what}; give {choices}")]
+pub struct UnknownOption {
+    given: String,
+    what: &'static str,
+    choices: &'static str,
+}
+
+impl FromStr for Format {
+    type Err = UnknownOption;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let named = Format::NAMES.iter().find(|(name, _)| *name == text);
+        named.map(|&(_, format)| format).ok_or(UnknownOption {
+            given: text.to_owned(),
+            what: "a format",
+            choices: "auto, fimi, csv-basket, csv-long, csv-onehot or csv-counts",
+        })
+    }
+}
+
+/// What stands between cells: an ASCII character.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "char", try_from = "char")]
+pub struct Separator(u8);
+
+impl Separator {
+    /// Those that are looked for, and their names.
+    const NAMES: [(&'static str, u8); 5] = [
+        ("comma", b','),
+        ("semicolon", b';'),
+        ("tab", b'\t'),
+        ("pipe", b'|'),
+        ("space", b' '),
+    ];
+    pub(super) const COMMA: Self = Self(b',');
+    pub(super) const SPACE: Self = Self(b' ');
+    /// Those that a file may have without being told to.
+    pub(super) const TOLD: [Self; 4] = [Self(b','), Self(b';'), Self(b'\t'), Self(b'|')];
+
+    pub(super) fn byte(self) -> u8 {
+        self.0
+    }
+}
+
+impl From<Separator> for char {
+    fn from(separator: Separator) -> Self {
+        separator.0.into()
+    }
+}
+
+impl TryFrom<char> for Separator {
+    type Error = UnknownOption;
+
+    fn try_from(character: char) -> Result<Self, Self::Error> {
+        let possible = character == '\t'
+            || (character == ' ' || character.is_ascii_punctuation()) && character != '"';
+        match u8::try_from(character) {
+            Ok(byte) if possible => Ok(Self(byte)),
+            _ => Err(UnknownOption {
+                given: character.into(),
+                what: "a separator",
+                choices: "comma, semicolon, tab, pipe, space or another punctuation mark of ASCII",
+            }),
+        }
+    }
+}
+
+impl FromStr for Separator {
+    type Err = UnknownOption;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(&(_, byte)) = Self::NAMES.iter().find(|(name, _)| *name == text) {
+            return Ok(Self(byte));
+        }
+        let mut characters = text.chars();
+        match (characters.next(), characters.next()) {
+            (Some(character), None) => character.try_into(),
+            _ => Err(UnknownOption {
+                given: text.to_owned(),
+                ..Self::try_from('"').unwrap_err()
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Separator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Self::NAMES.iter().find(|(_, byte)| *byte == self.0) {
+            Some((name, _)) => f.write_str(name),
+            None => write!(f, "{}", char::from(self.0)),
+        }
+    }
+}
+
+/// Makes an enumeration of two values with their names.
+macro_rules! choice {
+    ($(#[$doc:meta])* $name:ident, $what:literal, $choices:literal,
+     $($(#[$one_doc:meta])* $one:ident = $text:literal),+) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        pub enum $name {
+            $($(#[$one_doc])* #[serde(rename = $text)] $one),+
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $(Self::$one => $text),+ })
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = UnknownOption;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                match text {
+                    $($text => Ok(Self::$one),)+
+                    _ => Err(UnknownOption { given: text.to_owned(), what: $what, choices: $choices }),
+                }
+            }
+        }
+    };
+}
+
+choice!(
+    /// How text is encoded.
+    Encoding, "an encoding that is read", "utf-8 or latin-1, or convert the file with iconv",
+    /// UTF-8, with a byte order mark or without.
+    Utf8 = "utf-8",
+    /// ISO 8859-1.
+    Latin1 = "latin-1"
+);
+
+choice!(
+    /// What spaces around names are.
+    Spaces, "a treatment of spaces", "trim or keep",
+    /// No part of them.
+    Trim = "trim",
+    /// A part of them.
+    Keep = "keep"
+);
+
+choice!(
+    /// What a blank cell, or one of NA, NaN, None, null and the like, says.
+    Missing, "a meaning of cells without a value", "absent or item",
+    /// That no item is there.
+    Absent = "absent",
+    /// That an item of that name is there; blank cells have none.
+    Item = "item"
+);
+
+/// What settles how a file is read. What is not given is told by the content, or refused as
+/// doubtful.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadOptions {
+    /// The form.
+    pub format: Format,
+    /// What stands between cells.
+    pub separator: Option<Separator>,
+    /// Whether the first line names the columns; otherwise their names are 1, 2 and so on.
+    pub header: Option<bool>,
+    /// How text is encoded; UTF-8 unless given.
+    pub encoding: Option<Encoding>,
+    /// The columns that together name the transaction. In a table of a row for each transaction,
+    /// they are no items.
+    pub transaction_columns: Vec<String>,
+    /// The column that names the item.
+    pub item_column: Option<String>,
+    /// Columns that are left out.
+    pub drop_columns: Vec<String>,
+    /// What spaces around names are; where it makes no difference they are dropped.
+    pub spaces: Option<Spaces>,
+    /// What cells without a value say.
+    pub missing: Option<Missing>,
+}
+
+impl ReadOptions {
+    /// Only a format.
+    pub fn of(format: Format) -> Self {
+        Self {
+            format,
+            ..Self::default()
+        }
+    }
+
+    /// These, completed by those that an earlier file was read with, unless another form is given.
+    #[must_use]
+    pub fn or(self, before: &Self) -> Self {
+        if self.format != Format::Auto {
+            return self;
+        }
+        let columns = |given: Vec<String>, before: &Vec<String>| match given.is_empty() {
+            true => before.clone(),
+            false => given,
+        };
+        Self {
+            format: before.format,
+            separator: self.separator.or(before.separator),
+            header: self.header.or(before.header),
+            encoding: self.encoding.or(before.encoding),
+            transaction_columns: columns(self.transaction_columns, &before.transaction_columns),
+            item_column: self.item_column.or_else(|| before.item_column.clone()),
+            drop_columns: columns(self.drop_columns, &before.drop_columns),
+            spaces: self.spaces.or(before.spaces),
+            missing: self.missing.or(before.missing),
+        }
+    }
+
+    /// Whether something is given that only CSV has.
+    pub(super) fn are_of_csv(&self) -> bool {
+        let without = Self {
+            format: Format::Auto,
+            encoding: None,
+            ..self.clone()
+        };
+        without != Self::default()
+    }
+}
+
+/// The names in a list as `--drop-columns` takes it: separated by commas, quoted where need be.
+///
+/// # Errors
+/// A quote that is not closed, or that ends within a name.
+pub fn columns_in(list: &str) -> Result<Vec<String>, UnknownOption> {
+    let mut cells = Cells::default();
+    match cells.split(list, b',') {
+        Split::Whole => Ok(cells.iter().map(str::to_owned).collect()),
+        Split::Open | Split::AfterQuote => Err(UnknownOption {
+            given: list.to_owned(),
+            what: "a list of columns",
+            choices: "their names, separated by commas, with double quotes around one that has a comma",
+        }),
+    }
+}
+
+/// How a file was read. It has names of items and columns: for the owner only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HowRead {
+    /// What was given, and what was told by the content: the same for the next file of its kind.
+    #[serde(flatten)]
+    pub options: ReadOptions,
+    /// How it was compressed.
+    pub compression: Compression,
+    /// Whether it began with a byte order mark.
+    pub byte_order_mark: bool,
+    /// How many columns were used; in baskets, which have none, 0.
+    pub columns_used: usize,
+    /// The columns that were not used.
+    pub columns_dropped: Vec<String>,
+    /// The number of transactions.
+    pub transactions: usize,
+    /// How many of them have no item.
+    pub empty_transactions: usize,
+    /// The number of items.
+    pub items: usize,
+    /// The item in the fewest transactions, the first of several.
+    pub sparsest: ItemSupport,
+    /// The item in the most transactions, the first of several.
+    pub densest: ItemSupport,
+}
+
+/// An item and in how many transactions it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ItemSupport {
+    /// Its name.
+    pub item: String,
+    /// The number of transactions.
+    pub transactions: u64,
+}
+
+impl HowRead {
+    /// The account of a reading. `transactions` have at least one item.
+    pub(super) fn new(
+        options: ReadOptions,
+        (compression, byte_order_mark): (Compression, bool),
+        (columns_used, columns_dropped): (usize, Vec<String>),
+        transactions: &Transactions,
+    ) -> Self {
+        let supports = transactions.item_supports();
+        let item = |place: usize| ItemSupport {
+            item: transactions.names()[place].clone(),
+            transactions: supports[place],
+        };
+        let places = || 0..supports.len();
+        Self {
+            options,
+            compression,
+            byte_order_mark,
+            columns_used,
+            columns_dropped,
+            transactions: transactions.len(),
+            empty_transactions: transactions.iter().filter(|it| it.is_empty()).count(),
+            items: supports.len(),
+            sparsest: item(places().min_by_key(|&it| supports[it]).unwrap_or(0)),
+            densest: item(places().rev().max_by_key(|&it| supports[it]).unwrap_or(0)),
+        }
+    }
+}
+
+/// Names for people: the first few, quoted.
+fn few(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let shown: Vec<String> = names
+        .iter()
+        .take(SHOWN)
+        .map(|it| format!("{it:?}"))
+        .collect();
+    match names.len() {
+        0..=SHOWN => shown.join(", "),
+        more => format!("{} and {} more", shown.join(", "), more - SHOWN),
+    }
+}
+
+/// Two lines for people.
+impl fmt::Display for HowRead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let options = &self.options;
+        write!(f, "{}", options.format)?;
+        if let (Some(separator), Some(header), Some(encoding)) =
+            (options.separator, options.header, options.encoding)
+        {
+            let header = if header { "with" } else { "without" };
+            let mark = if self.byte_order_mark {
+                " with a byte order mark"
+            } else {
+                ""
+            };
+            write!(
+                f,
+                ", separator {separator}, {header} a header, {encoding}{mark}"
+            )?;
+        }
+        if let Some(item) = &options.item_column {
+            let transaction = few(&options.transaction_columns);
+            write!(f, ", transactions by {transaction}, items by {item:?}")?;
+        }
+        if self.columns_used > 0 {
+            write!(f, ", {} columns used", self.columns_used)?;
+        }
+        if !self.columns_dropped.is_empty() {
+            let dropped = &self.columns_dropped;
+            write!(f, ", {} not used: {}", dropped.len(), few(dropped))?;
+        }
+        let Self {
+            sparsest, densest, ..
+        } = self;
+        write!(
+            f,
+            "\n  {} transactions, {} of them empty; {} items, from {:?} in {} transactions to {:?} in {}",
+            self.transactions,
+            self.empty_transactions,
+            self.items,
+            sparsest.item,
+            sparsest.transactions,
+            densest.item,
+            densest.transactions
+        )
+    }
+}
