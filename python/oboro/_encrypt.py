@@ -59,9 +59,9 @@ class Encrypted:
 
     @property
     def read(self) -> dict[str, Any] | None:
-        """How the file was read that it was made of: form, separator, header, encoding, columns
+        """How the file was read that it was made from: form, separator, header, encoding, columns
         used and not used, transactions, items, the sparsest and the densest item. None if it was
-        made of no file of text."""
+        not made from a text file."""
         return _how_read(self._native)
 
     @property
@@ -109,8 +109,8 @@ class Encrypted:
         """Encrypts more transactions of the same items. Upload the dataset again to count in them.
 
         Args:
-            data: as of `encrypt`; columns in any order. Columns that it lacks are 0. A file is read
-                as the one that the dataset was made of.
+            data: as for `encrypt`; columns in any order. Columns that it lacks are 0. A file is
+                read in the same way as the one that the dataset was made from.
             threads: how many threads encrypt; None for one a processor.
             progress: whether to show a bar; None shows one on terminals and in notebooks.
             interrupt: ends the call from another thread.
@@ -182,7 +182,7 @@ def encrypt(
     interrupt: Interrupt | None = None,
     **reading: Unpack[Reading],
 ) -> Encrypted:
-    """Encrypts transactions. Items and transactions are shuffled before.
+    """Encrypts transactions. Items and transactions are shuffled first.
 
     >>> import oboro
     >>> keys = oboro.Keys.generate()
@@ -198,11 +198,11 @@ def encrypt(
             CSV, or the numbers of FIMI's data sets, plain or packed with gzip or zstd. A file of
             text that could be read in several ways is refused, and the error names the arguments
             that say which is right; `Encrypted.read` tells how it was read.
-        keys: what it will take to read any answer.
+        keys: the key to encrypt with; without it no answer can be read.
         max_len: the length of the longest itemsets that will be counted, 1 to 16; longer ones need
             larger ciphertexts. It is never more than there are items.
-        check_columns: plants so many columns, 0 or from `max_len` to 16, with which wrong answers
-            of a server are noticed.
+        check_columns: how many check columns to add, 0 or from `max_len` to 16; with them most
+            wrong answers of a server are detected.
         min_item_support: leaves out the items below it: a float is a fraction of the transactions,
             an int a number of them. Minimum supports below it are refused later.
         path: a directory to make, which stays; None for a temporary one.

@@ -99,11 +99,11 @@ class Panel:
             within: Mismatches that are allowed, 0 to 2.
             longest: Ask for the longest beginning of the query that some haplotype has instead.
             count: Ask how many haplotypes match, if the server's operator allows that.
-            decoys: Other places, chosen at random, that are searched as well, so that the server
-                does not learn which is meant; up to 63.
-            sites_digest: Refuse to ask unless the server lists sites with this digest, from an
-                earlier `Found.sites_digest` or from the operator: sites that are not real would
-                show which place is meant.
+            decoys: How many other places, chosen at random, are searched as well, so that the
+                server does not learn which one is meant; up to 63.
+            sites_digest: Send the query only if the server's list of sites has this digest, from
+                an earlier `Found.sites_digest` or from the operator: made-up sites would reveal
+                which place is meant.
             progress: Show a bar: None on terminals and in notebooks only.
             interrupt: Ends the search from another thread.
 

@@ -72,10 +72,10 @@ pub struct InputArguments {
 #[derive(Args)]
 #[command(next_help_heading = "How the file is read")]
 pub struct ReadArguments {
-    /// The form: auto, fimi, csv-basket, csv-long, csv-onehot or csv-counts (above 0: in it).
+    /// The form: auto, fimi, csv-basket, csv-long, csv-onehot or csv-counts (counts of items).
     #[arg(long, default_value = "auto")]
     format: Format,
-    /// What stands between cells: comma, semicolon, tab, pipe, space or a punctuation mark.
+    /// The separator of cells: comma, semicolon, tab, pipe, space or another punctuation mark.
     #[arg(long, value_name = "MARK")]
     separator: Option<Separator>,
     /// Whether the first line names the columns; if not, they are called 1, 2 and so on.
@@ -84,7 +84,7 @@ pub struct ReadArguments {
     /// How text is encoded: utf-8 or latin-1 [default: utf-8].
     #[arg(long)]
     encoding: Option<Encoding>,
-    /// The column that names the transaction; several times if it takes several.
+    /// The column that identifies the transaction; repeat the option if several together do.
     #[arg(long, value_name = "NAME")]
     transaction_column: Vec<String>,
     /// The column that names the item.
@@ -93,10 +93,11 @@ pub struct ReadArguments {
     /// Columns to leave out, separated by commas.
     #[arg(long, value_name = "NAMES", value_parser = columns)]
     drop_columns: Vec<Columns>,
-    /// What spaces around names are: trim or keep.
+    /// Spaces around names: trim or keep [default: trim, unless names differ only in them].
     #[arg(long)]
     spaces: Option<Spaces>,
-    /// What blank cells and NA, NaN, None, null and the like say: absent, or that they name an item.
+    /// What NA, NaN, None, null and the like mean: absent (no item; so do blank cells then), or item
+    /// (an item of that name).
     #[arg(long, value_name = "ABSENT|ITEM")]
     missing: Option<Missing>,
 }

@@ -29,18 +29,18 @@ pub struct QueryArguments {
     /// Mismatches that are allowed, 0 to 2.
     #[arg(long, value_name = "D", default_value_t = 0, value_parser = value_parser!(u8).range(0..=2))]
     within: u8,
-    /// Ask instead for the longest beginning of the query that some haplotype has.
+    /// Ask instead for the longest prefix of the query that some haplotype has.
     #[arg(long, conflicts_with_all = ["within", "count"])]
     longest: bool,
     /// Ask how many haplotypes match, if the server's operator allows that.
     #[arg(long)]
     count: bool,
-    /// Have the server search at so many other random places as well, so that it does not learn which
-    /// is meant; up to 63.
+    /// Have the server also search this many other places, chosen at random, so that it does not
+    /// learn which one is meant; up to 63.
     #[arg(long, value_name = "K", default_value_t = 0, value_parser = value_parser!(u8).range(0..=63))]
     decoys: u8,
-    /// Refuse to ask unless the server lists sites with this digest, which a search with decoys and
-    /// `oboro genome load` print: sites that are not real would show which place is meant.
+    /// Send the query only if the server's list of sites has this digest, as `oboro genome load` and
+    /// queries with decoys print it: made-up sites would reveal which place is meant.
     #[arg(long, value_name = "HEX")]
     sites_digest: Option<Digest>,
     #[command(flatten)]
