@@ -101,7 +101,7 @@ class Nightly:
 
     def _step(self, step: Step, force: bool) -> str:
         known = self.lines().get(step.name)
-        if known is not None and not force and self._has_passed(known):
+        if known is not None and not force and not self.settings and self._has_passed(known):
             return f"{PASSED} on {known.commit}; FORCE=1 runs it again"
         log = self.root / "target" / "nightly" / f"{step.name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)

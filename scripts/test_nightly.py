@@ -151,6 +151,9 @@ def test_a_step_with_other_settings_is_not_the_whole_step(root: Path) -> None:
     assert repository.lines() == [("a", "passed with SECONDS=1", commit)]
     repository.run()
     assert repository.lines() == [("a", "passed", commit)]
+    assert repository.ran() == ["a", "a"]
+    repository.run(settings="SECONDS=2")
+    assert repository.ran() == ["a"]
 
 
 @pytest.mark.timeout(100)

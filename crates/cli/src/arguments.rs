@@ -67,38 +67,40 @@ pub struct InputArguments {
     pub reading: ReadArguments,
 }
 
+/// The heading of the options by which a file is read.
+const READING: &str = "How the file is read";
+
 /// What settles how a file of transactions is read; what is not given is told by the file, or the
 /// file is refused.
 #[derive(Args)]
-#[command(next_help_heading = "How the file is read")]
 pub struct ReadArguments {
     /// The form: auto, fimi, csv-basket, csv-long, csv-onehot or csv-counts (counts of items).
-    #[arg(long, default_value = "auto")]
+    #[arg(long, help_heading = READING, default_value = "auto")]
     format: Format,
     /// The separator of cells: comma, semicolon, tab, pipe, space or another punctuation mark.
-    #[arg(long, value_name = "MARK")]
+    #[arg(long, help_heading = READING, value_name = "MARK")]
     separator: Option<Separator>,
     /// Whether the first line names the columns; if not, they are called 1, 2 and so on.
-    #[arg(long, value_name = "YES|NO")]
+    #[arg(long, help_heading = READING, value_name = "YES|NO")]
     header: Option<YesNo>,
     /// How text is encoded: utf-8 or latin-1 [default: utf-8].
-    #[arg(long)]
+    #[arg(long, help_heading = READING)]
     encoding: Option<Encoding>,
     /// The column that identifies the transaction; repeat the option if several together do.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, help_heading = READING, value_name = "NAME")]
     transaction_column: Vec<String>,
     /// The column that names the item.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, help_heading = READING, value_name = "NAME")]
     item_column: Option<String>,
     /// Columns to leave out, separated by commas.
-    #[arg(long, value_name = "NAMES", value_parser = columns)]
+    #[arg(long, help_heading = READING, value_name = "NAMES", value_parser = columns)]
     drop_columns: Vec<Columns>,
     /// Spaces around names: trim or keep [default: trim, unless names differ only in them].
-    #[arg(long)]
+    #[arg(long, help_heading = READING)]
     spaces: Option<Spaces>,
     /// What NA, NaN, None, null and the like mean: absent (no item; so do blank cells then), or item
     /// (an item of that name).
-    #[arg(long, value_name = "ABSENT|ITEM")]
+    #[arg(long, help_heading = READING, value_name = "ABSENT|ITEM")]
     missing: Option<Missing>,
 }
 
@@ -116,6 +118,17 @@ fn columns(list: &str) -> Result<Columns, String> {
 }
 
 impl ReadArguments {
+    /// Refuses options where there is no file, which `file` would name.
+    pub fn need(&self, file: &str, given: bool) -> Result<(), Failure> {
+        match given || self.options() == ReadOptions::default() {
+            true => Ok(()),
+            false => Err(format!(
+                "options say how a file is read, but no file is given; give {file}, or leave them out"
+            )
+            .into()),
+        }
+    }
+
     pub fn options(&self) -> ReadOptions {
         ReadOptions {
             format: self.format,

@@ -5,6 +5,8 @@
 
 mod arguments;
 mod commands;
+#[cfg(test)]
+mod narrowing;
 mod output;
 
 use clap::{Parser, Subcommand};

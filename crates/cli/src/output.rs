@@ -148,7 +148,10 @@ pub fn misuse(error: &clap::Error) -> ! {
     let about: String = about.collect();
     let kind = error.kind();
     // Nothing can be done if standard error is closed.
-    let _ = writeln!(io::stderr(), "error: {kind}:{about}\n\nFor more information, try '--help'.");
+    let _ = writeln!(
+        io::stderr(),
+        "error: {kind}:{about}\n\nFor more information, try '--help'."
+    );
     std::process::exit(error.exit_code());
 }
 

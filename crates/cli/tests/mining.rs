@@ -566,13 +566,11 @@ fn an_append_that_was_not_uploaded_is_not_counted_in_silence() {
     let (owner, operator) = (Home::with_key(), Home::new());
     let server = operator.serve("");
     owner.talk_to(server.url());
-    owner.write_fimi("rows.dat", &vec![vec![0, 1]; 100]);
-    owner.write_fimi("more.dat", &vec![vec![0]; 50]);
-    owner.write_fimi(
-        "all.dat",
-        &[vec![vec![0, 1]; 100], vec![vec![0]; 50]].concat(),
-    );
-    owner.json("encrypt rows.dat");
+    let (rows, more) = (vec![vec![0, 1]; 100], vec![vec![0]; 50]);
+    owner.write_fimi("rows.dat", &rows);
+    owner.write_fimi("more.dat", &more);
+    owner.write_fimi("all.dat", &[rows, more].concat());
+    owner.json("encrypt rows.dat --format fimi");
     owner.json("upload rows.oboro");
     owner.json("encrypt more.dat --append-to rows.oboro");
     let message = owner.refused("mine rows.oboro --min-support 1");

@@ -59,6 +59,15 @@ fn numbers_and_files_give_the_same_plan() {
         of_file,
         owner.json("plan --transactions 300 --items 6 --max-len 2")
     );
+    owner.write_fimi(
+        "rare.dat",
+        &[vec![vec![1, 2]; 9], vec![vec![1, 2, 3]]].concat(),
+    );
+    let rare = owner.json("plan rare.dat --min-item-support 2");
+    assert_eq!(
+        (&rare["items"], &rare["read"]["items"]),
+        (&2.into(), &3.into())
+    );
     let fewer = owner.json("plan rows.dat --max-len 3 --frequent-items 4 --itemsets 3");
     let itemsets: Vec<_> = fewer["levels"]
         .as_array()

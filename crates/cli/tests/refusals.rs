@@ -157,6 +157,13 @@ fn a_file_that_is_not_like_the_first_of_its_dataset() {
         ],
     );
     owner.json("encrypt other.csv --append-to first.oboro --format csv-basket --header no");
+    for line in [
+        "mine first.oboro --min-support 1 --format csv-onehot",
+        "plan --transactions 10 --items 3 --drop-columns patient_id",
+    ] {
+        let message = owner.refused(line);
+        says(&message, &["no file is given; give", "leave them out"]);
+    }
 }
 
 #[test]
@@ -360,7 +367,11 @@ fn itemsets_files_that_cannot_be_used() {
     let whole = r#"{"transactions":4,"min_support":1,"max_len":null,"itemsets":[
         {"items":["a"],"support":3},{"items":["b"],"support":2},{"items":["a","b"],"support":2}]}"#;
     owner.write("found.json", whole);
-    assert!(owner.done("rules found.json --min 0").contains("{b} => {a}"));
+    assert!(
+        owner
+            .done("rules found.json --min 0")
+            .contains("{b} => {a}")
+    );
     owner.misused("rules found.json --metric beauty");
     owner.misused("rules found.json --min often");
     for (from, to) in [

@@ -61,7 +61,10 @@ fn names_do_not_steer_the_terminal() {
     let message = owner.refused(&format!("encrypt {NAME}.dat"));
     says(&message, &[&format!("{SHOWN}.dat")]);
     let message = owner.misused(&format!("encrypt rows.csv {NAME}"));
-    says(&message, &[&format!("unexpected argument found: '{SHOWN}'")]);
+    says(
+        &message,
+        &[&format!("unexpected argument found: '{SHOWN}'")],
+    );
     fs::rename(owner.path("rows.csv"), owner.path(&format!("{NAME}.csv"))).unwrap();
     let text = owner.done(&format!("encrypt {NAME}.csv --format csv-basket"));
     says(&text, &[&format!(" in {SHOWN}.oboro: ")]);

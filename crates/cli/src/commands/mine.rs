@@ -8,8 +8,8 @@ use crate::output::{Failure, Output, OutputFile, Unit, bytes, seconds};
 use clap::ValueEnum;
 use oboro_client::{Answered, Answers, EncryptedCounter, Level, LevelTrace};
 use oboro_mining::{
-    AprioriOptions, Dataset, ItemsetsDocument, MinSupport, Names, Transactions, apriori, eclat,
-    read_next,
+    AprioriOptions, Dataset, HowRead, ItemsetsDocument, MinSupport, Names, Transactions, apriori,
+    eclat, read_next,
 };
 use serde_json::json;
 use std::fmt::Write;
@@ -81,6 +81,9 @@ impl From<AnswersArgument> for Answers {
 }
 
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
+    arguments
+        .reading
+        .need("--verify", arguments.verify.is_some())?;
     let key = arguments.key.load()?;
     let dataset = Dataset::open(&arguments.bundle, &key)?;
     let max_len = arguments.max_len(&dataset)?;
@@ -94,7 +97,6 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         })
         .transpose()?;
     let (plaintext, how) = plaintext.unzip();
-
     let out = arguments
         .out
         .as_deref()
@@ -119,7 +121,8 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let document = mined?.to_document(counter.names())?;
     let elapsed = begun.elapsed();
     let plaintext = plaintext
-        .map(|transactions| verify(&transactions, arguments, max_len, &document))
+        .zip(how.as_ref())
+        .map(|(transactions, how)| verify(&transactions, how, arguments, max_len, &document))
         .transpose()?;
     if let Some(file) = out {
         file.write(document.to_json().as_bytes())?;
@@ -164,6 +167,7 @@ impl Arguments {
 /// Mines the plaintext by another algorithm; the time it took.
 fn verify(
     transactions: &Transactions,
+    how: &HowRead,
     arguments: &Arguments,
     max_len: NonZeroUsize,
     encrypted: &ItemsetsDocument,
@@ -174,7 +178,7 @@ fn verify(
     let elapsed = begun.elapsed();
     if plaintext != *encrypted {
         return Err(format!(
-            "the encrypted result differs from the plaintext one: {} itemsets of {} transactions against {} of {}; give --verify the file that was encrypted",
+            "the encrypted result differs from the plaintext one: {} itemsets of {} transactions against {} of {}, read as {how}; give --verify the file that was encrypted, or after appends all of them in one",
             encrypted.itemsets.len(),
             encrypted.transactions,
             plaintext.itemsets.len(),

@@ -87,6 +87,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
 impl Arguments {
     /// Transactions and items, and how they were read.
     fn size(&self) -> Result<(u64, u32, Option<HowRead>), Failure> {
+        self.reading.need("INPUT", self.input.is_some())?;
         let Some(input) = &self.input else {
             return Ok((
                 self.transactions.unwrap_or(0),

@@ -1,0 +1,687 @@
+//! What a result does not contain: every option, stored field and rule of the program by which less is counted,
+//! read or shown than there is, with what the result says of it and the test that shows so.
+//!
+//! `docs/results.md` is made from these tables; with `OBORO_BLESS=1` the test writes it anew. An option of the
+//! command line or a stored field without a line fails the test, and so does a line without an option or a test.
+
+use clap::{Arg, Command, CommandFactory};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What an option or field may do to a result.
+enum Effect {
+    /// Something is left out.
+    Narrows {
+        left_out: &'static str,
+        said: &'static str,
+        /// `FILE::NAME`, the file in the workspace.
+        test: &'static str,
+    },
+    /// What goes beyond is refused or ended with an error; no part of a result is returned.
+    Refuses {
+        what: &'static str,
+        test: &'static str,
+    },
+    /// The result is the same, or is about what the option names.
+    Nothing,
+}
+use Effect::{Narrows, Nothing, Refuses};
+
+/// An option that is a part of the question that a search answers.
+const QUESTION: Effect = Narrows {
+    left_out: "whatever else the collection holds",
+    said: "`question` says it again",
+    test: "crates/cli/tests/genome.rs::a_result_says_what_was_asked",
+};
+
+/// An option by which a file is read.
+const READING: Effect = Narrows {
+    left_out: "what the file would say if read in another way",
+    said: "`read`: the form, separator, header, encoding, columns used and dropped, transactions (those that are empty, too), items",
+    test: "crates/mining/src/readers/tests.rs::how_a_file_was_read_is_told_and_reads_another_the_same_way",
+};
+
+/// Options as `command --option`; `* --option` for the commands that read files. `oboro bench` has no lines: it measures,
+/// and its results are about no data.
+const OPTIONS: &[(&str, Effect)] = &[
+    (
+        "encrypt --min-item-support",
+        Narrows {
+            left_out: "items below the threshold",
+            said: "`items_left_out` and `min_item_support`; the dataset remembers the threshold, and `mine` refuses a lower minimum support",
+            test: "crates/cli/tests/mining.rs::a_minimum_support_below_that_of_items_left_out_is_refused",
+        },
+    ),
+    (
+        "plan --min-item-support",
+        Narrows {
+            left_out: "items below the threshold",
+            said: "`items` are those planned for, `read.items` all",
+            test: "crates/cli/tests/plan.rs::numbers_and_files_give_the_same_plan",
+        },
+    ),
+    ("* --format", READING),
+    ("* --separator", READING),
+    ("* --header", READING),
+    ("* --encoding", READING),
+    ("* --transaction-column", READING),
+    ("* --item-column", READING),
+    ("* --spaces", READING),
+    ("* --missing", READING),
+    (
+        "* --drop-columns",
+        Narrows {
+            left_out: "the columns named",
+            said: "`read.columns_dropped`",
+            test: "python/tests/test_reading.py::test_the_command_reads_them_so_too",
+        },
+    ),
+    (
+        "encrypt --max-len",
+        Narrows {
+            left_out: "itemsets that are longer",
+            said: "`max_len`; `mine` refuses to look for longer ones, and its own `max_len` says where the search ended",
+            test: "crates/cli/tests/mining.rs::a_result_says_where_longer_itemsets_were_not_looked_for",
+        },
+    ),
+    (
+        "plan --max-len",
+        Narrows {
+            left_out: "itemsets that are longer",
+            said: "`max_len`",
+            test: "crates/cli/tests/json.rs::every_command_prints_one_value",
+        },
+    ),
+    (
+        "plan --frequent-items",
+        Narrows {
+            left_out: "itemsets of two and more with other items",
+            said: "`frequent_items`",
+            test: "crates/cli/tests/plan.rs::numbers_and_files_give_the_same_plan",
+        },
+    ),
+    (
+        "plan --itemsets",
+        Narrows {
+            left_out: "itemsets beyond this number of a length",
+            said: "`itemsets` of each length",
+            test: "crates/cli/tests/plan.rs::numbers_and_files_give_the_same_plan",
+        },
+    ),
+    (
+        "mine --min-support",
+        Narrows {
+            left_out: "itemsets of fewer transactions",
+            said: "`min_support`, a number of transactions, also in the file for `oboro rules`",
+            test: "crates/cli/tests/mining.rs::every_form_of_csv_gives_what_fimi_gives",
+        },
+    ),
+    (
+        "mine --max-len",
+        Narrows {
+            left_out: "itemsets that are longer",
+            said: "`max_len`, null if no longer itemset is frequent; a sentence in text",
+            test: "crates/cli/tests/mining.rs::a_result_says_where_longer_itemsets_were_not_looked_for",
+        },
+    ),
+    (
+        "rules --metric",
+        Narrows {
+            left_out: "rules below `--min` in this metric",
+            said: "`metric`; the first line in text",
+            test: "crates/cli/tests/mining.rs::a_table_says_how_much_of_the_result_it_shows",
+        },
+    ),
+    (
+        "rules --min",
+        Narrows {
+            left_out: "rules below this value",
+            said: "`min`; the first line in text",
+            test: "crates/cli/tests/mining.rs::a_table_says_how_much_of_the_result_it_shows",
+        },
+    ),
+    (
+        "rules --top",
+        Narrows {
+            left_out: "rules beyond this number, in text only",
+            said: "the number of all rules, and \"the best N\", in the first line",
+            test: "crates/cli/tests/mining.rs::a_table_says_how_much_of_the_result_it_shows",
+        },
+    ),
+    (
+        "genome load --region",
+        Narrows {
+            left_out: "sites elsewhere",
+            said: "`left_out.outside_region` counts their lines",
+            test: "crates/cli/tests/genome.rs::what_a_file_has_and_its_panel_has_not_is_told",
+        },
+    ),
+    (
+        "genome load --skip-duplicates",
+        Narrows {
+            left_out: "of lines at one position all but the first",
+            said: "`left_out.duplicates` counts them",
+            test: "crates/cli/tests/genome.rs::what_a_file_has_and_its_panel_has_not_is_told",
+        },
+    ),
+    (
+        "genome query --sites-digest",
+        Refuses {
+            what: "panels with other sites",
+            test: "crates/cli/tests/genome.rs::sites_that_are_not_the_pinned_ones_are_refused_before_anything_of_the_query_is_sent",
+        },
+    ),
+    (
+        "serve --max-message",
+        Refuses {
+            what: "messages that are larger",
+            test: "crates/cli/tests/clients.rs::what_goes_beyond_a_limit_is_refused_with_the_limit",
+        },
+    ),
+    (
+        "serve --max-dataset",
+        Refuses {
+            what: "datasets that are larger",
+            test: "crates/cli/tests/clients.rs::what_goes_beyond_a_limit_is_refused_with_the_limit",
+        },
+    ),
+    (
+        "serve --max-itemsets",
+        Refuses {
+            what: "questions of more itemsets; `mine` divides them",
+            test: "crates/cli/tests/clients.rs::what_goes_beyond_a_limit_is_refused_with_the_limit",
+        },
+    ),
+    (
+        "serve --max-queries",
+        Refuses {
+            what: "questions beyond this number at a time",
+            test: "crates/cli/tests/clients.rs::a_small_query_ends_before_any_of_a_flood",
+        },
+    ),
+    (
+        "serve --max-queries-per-client",
+        Refuses {
+            what: "questions of one client beyond this number at a time",
+            test: "crates/cli/tests/serving.rs::one_client_is_one_however_many_connections_it_has",
+        },
+    ),
+    (
+        "serve --query-timeout",
+        Refuses {
+            what: "questions that take longer",
+            test: "crates/cli/tests/serving.rs::a_query_that_takes_too_long_is_ended",
+        },
+    ),
+    (
+        "serve --max-search",
+        Refuses {
+            what: "genome queries that are larger",
+            test: "crates/cli/tests/genome.rs::searches_keep_to_the_memory_that_they_have",
+        },
+    ),
+    (
+        "serve --genome-budget",
+        Refuses {
+            what: "genome queries beyond a client's budget",
+            test: "crates/cli/tests/genome.rs::budgets_are_counted_through_a_power_cut_until_they_are_reset",
+        },
+    ),
+    (
+        "serve --genome-reference-limit",
+        Refuses {
+            what: "references that are longer",
+            test: "crates/cli/tests/genome.rs::what_is_not_there_or_not_allowed_is_refused_with_the_reason",
+        },
+    ),
+    (
+        "serve --genome-counts",
+        Refuses {
+            what: "without it, counts of matches",
+            test: "crates/cli/tests/genome.rs::what_is_not_there_or_not_allowed_is_refused_with_the_reason",
+        },
+    ),
+    // What is asked about; the result says it again.
+    ("genome query --position", QUESTION),
+    ("genome query --within", QUESTION),
+    ("genome query --longest", QUESTION),
+    ("genome query --count", QUESTION),
+    ("genome find --within", QUESTION),
+    ("genome find --count", QUESTION),
+    ("* TARGET", Nothing),
+];
+
+/// Options by which nothing is left out, by command: where things are, who asks, what is asked about, and how the
+/// work is done.
+const HARMLESS: &[(&str, &[&str])] = &[
+    ("backup", &["DIR[,DIR...]", "TARGET"]),
+    ("datasets", &["--ca", "--server", "--token-file"]),
+    ("delete", &["--ca", "--server", "--token-file", "NAME"]),
+    (
+        "encrypt",
+        &[
+            "--append-to",
+            "--check-columns",
+            "--key",
+            "--out",
+            "--passphrase-file",
+            "--threads",
+            "INPUT",
+        ],
+    ),
+    (
+        "generate",
+        &[
+            "--items",
+            "--pattern-length",
+            "--patterns",
+            "--seed",
+            "--transaction-length",
+            "--transactions",
+            "OUTPUT",
+        ],
+    ),
+    (
+        "genome find",
+        &[
+            "--ca",
+            "--pattern",
+            "--reference",
+            "--server",
+            "--token-file",
+            "--verify",
+        ],
+    ),
+    (
+        "genome generate",
+        &[
+            "--data",
+            "--haplotypes",
+            "--panel",
+            "--replace",
+            "--seed",
+            "--sites",
+        ],
+    ),
+    (
+        "genome list",
+        &["--ca", "--data", "--server", "--token-file"],
+    ),
+    (
+        "genome load",
+        &["--data", "--panel", "--reference", "--replace", "FILE"],
+    ),
+    (
+        "genome query",
+        &[
+            "--alleles",
+            "--ca",
+            "--decoys",
+            "--panel",
+            "--sequence",
+            "--server",
+            "--token-file",
+            "--verify",
+        ],
+    ),
+    ("genome remove", &["--data", "--panel", "--reference"]),
+    ("genome reset", &["--client", "--data"]),
+    (
+        "genome show",
+        &["--haplotype", "--length", "--position", "--data", "--panel"],
+    ),
+    (
+        "inspect",
+        &[
+            "--ca",
+            "--key",
+            "--passphrase-file",
+            "--placement",
+            "--server",
+            "--token-file",
+            "--verify",
+            "PATH",
+        ],
+    ),
+    ("keygen", &["--key", "--passphrase", "--passphrase-file"]),
+    (
+        "mine",
+        &[
+            "--answers",
+            "--ca",
+            "--explain",
+            "--key",
+            "--name",
+            "--no-deduction",
+            "--out",
+            "--passphrase-file",
+            "--server",
+            "--threads",
+            "--token-file",
+            "--verify",
+            "DIR",
+        ],
+    ),
+    ("plan", &["--items", "--transactions", "--explain", "INPUT"]),
+    ("rules", &["ITEMSETS"]),
+    (
+        "scrub",
+        &[
+            "--ca",
+            "--rate",
+            "--server",
+            "--token-file",
+            "DIR[,DIR...]|NAME",
+        ],
+    ),
+    (
+        "serve",
+        &[
+            "--cache",
+            "--cache-size",
+            "--data",
+            "--genome-cache",
+            "--listen",
+            "--log-format",
+            "--memory",
+            "--moment-cache",
+            "--pin",
+            "--placement",
+            "--ray",
+            "--threads",
+            "--tls-cert",
+            "--tls-key",
+            "--token-file",
+        ],
+    ),
+    (
+        "upload",
+        &[
+            "--ca",
+            "--cancel",
+            "--name",
+            "--server",
+            "--token-file",
+            "DIR",
+        ],
+    ),
+];
+
+/// What is stored about a dataset, and what a file of itemsets holds, by field.
+const OWNER_RECORD: &[(&str, Effect)] = &[
+    (
+        "version",
+        Refuses {
+            what: "records of another version",
+            test: "crates/mining/src/record.rs::records_of_older_versions_are_refused",
+        },
+    ),
+    (
+        "root",
+        Refuses {
+            what: "records beside other data",
+            test: "crates/mining/src/record.rs::records_that_do_not_fit_are_refused",
+        },
+    ),
+    (
+        "min_item_support",
+        Narrows {
+            left_out: "items below it",
+            said: "a lower minimum support is refused; `oboro inspect --key` and `Encrypted.min_item_support` show it",
+            test: "crates/mining/src/dataset.rs::the_support_from_which_items_are_complete_is_recorded_and_stays",
+        },
+    ),
+    ("transactions", Nothing),
+    ("names", Nothing),
+    ("order", Nothing),
+    ("numbers", Nothing),
+    ("read", READING),
+    ("noise_norm", Nothing),
+    ("noise_peak", Nothing),
+    ("checks", Nothing),
+];
+
+/// A file of frequent itemsets, by field.
+const ITEMSETS: &[(&str, Effect)] = &[
+    ("transactions", Nothing),
+    ("itemsets", Nothing),
+    (
+        "min_support",
+        Narrows {
+            left_out: "itemsets of fewer transactions, and rules that need them",
+            said: "`min_support` of `oboro rules`",
+            test: "crates/cli/tests/mining.rs::a_table_says_how_much_of_the_result_it_shows",
+        },
+    ),
+    (
+        "max_len",
+        Narrows {
+            left_out: "itemsets that are longer, and rules of them",
+            said: "`max_len` of `oboro rules`; a sentence in text",
+            test: "crates/cli/tests/mining.rs::a_result_says_where_longer_itemsets_were_not_looked_for",
+        },
+    ),
+];
+
+/// What no option or field stands for.
+const OTHERS: &[(&str, Effect)] = &[
+    (
+        "transactions appended and not uploaded yet",
+        Refuses {
+            what: "mining the dataset until they are uploaded",
+            test: "crates/cli/tests/mining.rs::an_append_that_was_not_uploaded_is_not_counted_in_silence",
+        },
+    ),
+    (
+        "moments that the server has kept",
+        Refuses {
+            what: "those of another version: each version has its own",
+            test: "crates/cli/tests/uploading.rs::the_old_version_serves_until_the_new_one_is_complete",
+        },
+    ),
+    (
+        "a figure of supports in Python",
+        Narrows {
+            left_out: "itemsets beyond the `top` most frequent",
+            said: "the number shown and of all, in the title",
+            test: "python/tests/test_plot.py::test_a_figure_of_some_itemsets_says_of_how_many",
+        },
+    ),
+    (
+        "the table of itemsets in text",
+        Narrows {
+            left_out: "itemsets beyond the 20 longest",
+            said: "the number shown and of all, above the table; `--out` and `--json` have all",
+            test: "crates/cli/tests/mining.rs::a_table_says_how_much_of_the_result_it_shows",
+        },
+    ),
+    (
+        "damaged parts of a dataset",
+        Refuses {
+            what: "what would be counted in them",
+            test: "crates/cli/tests/scrubbing.rs::damage_is_named_and_only_what_touches_it_is_refused",
+        },
+    ),
+    (
+        "an answer that breaks off",
+        Refuses {
+            what: "the whole result",
+            test: "crates/cli/tests/serving.rs::a_server_killed_during_a_query",
+        },
+    ),
+    (
+        "a minimum support given as a fraction",
+        Narrows {
+            left_out: "itemsets of fewer transactions than the fraction, rounded up",
+            said: "`min_support`, a number of transactions",
+            test: "crates/cli/tests/mining.rs::every_form_of_csv_gives_what_fimi_gives",
+        },
+    ),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// As the tables name an argument.
+fn name(command: &str, argument: &Arg) -> String {
+    match argument.get_long() {
+        Some(long) => format!("{command} --{long}"),
+        None => {
+            let value = argument.get_value_names().and_then(<[_]>::first);
+            format!("{command} {}", value.map_or("?", |value| value.as_str()))
+        }
+    }
+}
+
+/// The options of a command and of those below it.
+fn options_of(command: &Command, path: &str, all: &mut BTreeSet<String>) {
+    for argument in command.get_arguments() {
+        if !matches!(argument.get_id().as_str(), "help" | "version" | "json") {
+            all.insert(name(path, argument));
+        }
+    }
+    for below in command.get_subcommands() {
+        if !matches!(below.get_name(), "help" | "bench") {
+            let path = format!("{path} {}", below.get_name());
+            options_of(below, path.trim_start(), all);
+        }
+    }
+}
+
+fn options() -> BTreeSet<String> {
+    let mut command = crate::Cli::command();
+    command.build();
+    let mut all = BTreeSet::new();
+    options_of(&command, "", &mut all);
+    all
+}
+
+/// The line of the table that an option has.
+fn line_of(option: &str) -> Option<&'static str> {
+    let (command, last) = option.rsplit_once(' ')?;
+    let any = format!("* {last}");
+    let line = OPTIONS.iter().map(|(name, _)| *name);
+    let harmless = HARMLESS.iter().filter(|(name, _)| *name == command);
+    let harmless = harmless.flat_map(|(_, options)| *options);
+    line.into_iter()
+        .find(|name| *name == option || *name == any)
+        .or_else(|| harmless.copied().find(|name| *name == last))
+}
+
+fn fields(json: &str) -> BTreeSet<String> {
+    let value: serde_json::Value = serde_json::from_str(json).unwrap();
+    value.as_object().unwrap().keys().cloned().collect()
+}
+
+#[test]
+fn every_option_has_a_line_and_every_line_an_option() {
+    let options = options();
+    let missing: Vec<_> = options.iter().filter(|it| line_of(it).is_none()).collect();
+    assert!(missing.is_empty(), "no line for {missing:#?}");
+    let harmless = HARMLESS.iter().flat_map(|(command, options)| {
+        let option = move |option: &&str| format!("{command} {option}");
+        options.iter().map(option)
+    });
+    let lines = OPTIONS.iter().map(|(name, _)| (*name).to_owned());
+    let is_stale = |line: &String| match line.strip_prefix('*') {
+        Some(option) => !options.iter().any(|it| it.ends_with(option)),
+        None => !options.contains(line),
+    };
+    let stale: Vec<_> = lines.chain(harmless).filter(is_stale).collect();
+    assert!(stale.is_empty(), "no option for the lines {stale:#?}");
+}
+
+#[test]
+fn every_stored_field_has_a_line() {
+    let record = include_str!("../../mining/tests/golden/owner-record-4.json");
+    let itemsets = include_str!("../../../fuzz/corpus/itemsets/rules");
+    for (table, json) in [(OWNER_RECORD, record), (ITEMSETS, itemsets)] {
+        let lines: BTreeSet<String> = table.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(lines, fields(json));
+    }
+}
+
+#[test]
+fn every_line_has_its_test() {
+    for (name, effect) in [OPTIONS, OWNER_RECORD, ITEMSETS, OTHERS]
+        .into_iter()
+        .flatten()
+    {
+        let (Narrows { test, .. } | Refuses { test, .. }) = effect else {
+            continue;
+        };
+        let (file, function) = test.split_once("::").unwrap();
+        let text = fs::read_to_string(root().join(file)).unwrap_or_default();
+        let found = [format!("fn {function}("), format!("def {function}(")];
+        assert!(
+            found.iter().any(|it| text.contains(it)),
+            "{name}: there is no {test}"
+        );
+    }
+}
+
+/// Neighbours of which the same is said are one row.
+fn rows(text: &mut String, table: &[(&str, Effect)]) {
+    text.push_str("| | what is left out | what the result says | test |\n| -- | -- | -- | -- |\n");
+    let said = |(_, effect): &(&str, Effect)| match effect {
+        Narrows {
+            left_out,
+            said,
+            test,
+        } => Some((*left_out, *said, *test)),
+        Refuses { what, test } => Some((*what, "refused, with the reason; nothing in part", *test)),
+        Nothing => None,
+    };
+    for same in table.chunk_by(|a, b| said(a) == said(b)) {
+        let Some((left_out, said, test)) = said(&same[0]) else {
+            continue;
+        };
+        let names: Vec<String> = same.iter().map(|(name, _)| code(name)).collect();
+        let names = names.join(", ");
+        let test = test.rsplit_once("::").map_or(test, |(_, name)| name);
+        let _ = writeln!(text, "| {names} | {left_out} | {said} | `{test}` |");
+    }
+    text.push('\n');
+}
+
+/// Options and fields as code, sentences as they are.
+fn code(name: &str) -> String {
+    match name.contains("--") || !name.contains(' ') {
+        true => format!("`{}`", name.trim_start_matches("* ")),
+        false => name.to_owned(),
+    }
+}
+
+fn page() -> String {
+    let mut text = String::from(
+        "# What a result does not contain\n\n\
+         Results are exact for what was counted. This page lists everything by which less is counted, read or shown\n\
+         than there is, what the result says of it, and the test that shows so. It is made from\n\
+         `crates/cli/src/narrowing.rs`, whose tests fail when an option or a stored field has no line.\n\n\
+         ## Options\n\n",
+    );
+    rows(&mut text, OPTIONS);
+    text.push_str("## The owner's record of a dataset\n\n");
+    rows(&mut text, OWNER_RECORD);
+    text.push_str("## A file of frequent itemsets\n\n");
+    rows(&mut text, ITEMSETS);
+    text.push_str("## Without an option\n\n");
+    rows(&mut text, OTHERS);
+    text
+}
+
+#[test]
+fn the_page_is_made_from_the_tables() {
+    let path = root().join("docs/results.md");
+    if std::env::var_os("OBORO_BLESS").is_some() {
+        fs::write(&path, page()).unwrap();
+    }
+    let written = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        written == page(),
+        "docs/results.md is not what the tables say; run OBORO_BLESS=1 cargo test -p oboro --bin oboro narrowing"
+    );
+}
