@@ -957,10 +957,17 @@ fn a_caller_that_goes_away_leaves_its_place() {
 /// Stands between client and server and alters replies.
 struct Liar {
     server: GenomeClient<Channel>,
-    lie: fn(&mut Vec<Result<v1::SearchReply, Status>>),
-    opened: fn(&mut v1::Opened),
+    lie: Lie,
+    opened: Opening,
+    sites: Listing,
 }
 
+/// What passes honestly.
+const TRUTH: (Lie, Opening, Listing) = (|_| {}, |_| {}, |reply| vec![reply]);
+
+type Lie = fn(&mut Vec<Result<v1::SearchReply, Status>>);
+type Opening = fn(&mut v1::Opened);
+type Listing = fn(v1::SitesReply) -> Vec<v1::SitesReply>;
 type Answers = tokio_stream::wrappers::ReceiverStream<Result<v1::SearchReply, Status>>;
 
 #[tonic::async_trait]
@@ -972,13 +979,20 @@ impl Genome for Liar {
         self.server.clone().list_genomes(request).await
     }
 
-    type ListSitesStream = Streaming<v1::SitesReply>;
+    type ListSitesStream = ReceiverStream<Result<v1::SitesReply, Status>>;
 
     async fn list_sites(
         &self,
         request: Request<v1::ListSitesRequest>,
     ) -> Result<Response<Self::ListSitesStream>, Status> {
-        self.server.clone().list_sites(request).await
+        let mut replies = self.server.clone().list_sites(request).await?.into_inner();
+        let (telling, told) = mpsc::channel(1000);
+        while let Some(reply) = replies.message().await? {
+            for reply in (self.sites)(reply) {
+                telling.try_send(Ok(reply)).unwrap();
+            }
+        }
+        Ok(Response::new(ReceiverStream::new(told)))
     }
 
     type SearchGenomeStream = Answers;
@@ -1036,6 +1050,32 @@ fn answers(replies: &mut [Result<v1::SearchReply, Status>]) -> Vec<&mut v1::Sear
     replies.iter_mut().filter_map(answer).collect()
 }
 
+/// The address of a liar before this server.
+fn deceive(
+    runtime: &Runtime,
+    server: &Server,
+    (lie, opened, sites): (Lie, Opening, Listing),
+) -> String {
+    let _context = runtime.enter();
+    let channel = Channel::from_shared(server.url().to_owned()).unwrap();
+    let liar = Liar {
+        server: GenomeClient::new(channel.connect_lazy()),
+        lie,
+        opened,
+        sites,
+    };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+    runtime.spawn(
+        tonic::transport::Server::builder()
+            .add_service(GenomeServer::new(liar))
+            .serve_with_incoming(TcpListenerStream::new(listener)),
+    );
+    address
+}
+
 #[test]
 fn a_server_that_lies_about_a_search_is_found_out() {
     let scene = Scene::new();
@@ -1043,28 +1083,12 @@ fn a_server_that_lies_about_a_search_is_found_out() {
     let runtime = Runtime::new().unwrap();
     let query = "genome query --panel small --position 100 --alleles 01010101 --decoys 2";
     let ask = |lie, opened| {
-        let _context = runtime.enter();
-        let channel = Channel::from_shared(server.url().to_owned()).unwrap();
-        let liar = Liar {
-            server: GenomeClient::new(channel.connect_lazy()),
-            lie,
-            opened,
-        };
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
         scene
             .client
-            .talk_to(&format!("http://{}", listener.local_addr().unwrap()));
-        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-        runtime.spawn(
-            tonic::transport::Server::builder()
-                .add_service(GenomeServer::new(liar))
-                .serve_with_incoming(TcpListenerStream::new(listener)),
-        );
+            .talk_to(&deceive(&runtime, &server, (lie, opened, TRUTH.2)));
         scene.client.run(query)
     };
     assert_eq!(ask(|_| {}, |_| {}).code, Some(0));
-    type Lie = fn(&mut Vec<Result<v1::SearchReply, Status>>);
     let lies: [(Lie, &str); 9] = [
         (|replies| replies.clear(), "ended early"),
         (|replies| drop(replies.pop()), "ended early"),
@@ -1088,7 +1112,6 @@ fn a_server_that_lies_about_a_search_is_found_out() {
     for (lie, phrase) in lies {
         says(&ask(lie, |_| {}).refusal(), &[phrase]);
     }
-    type Opening = fn(&mut v1::Opened);
     let openings: [(Opening, &str); 6] = [
         (|opened| opened.nonce = vec![1; 31].into(), "nonce"),
         (|opened| opened.rows += 1000, "other numbers"),
@@ -1099,6 +1122,74 @@ fn a_server_that_lies_about_a_search_is_found_out() {
     ];
     for (opened, phrase) in openings {
         says(&ask(|_| {}, opened).refusal(), &[phrase]);
+    }
+}
+
+/// Sites in the order of the operator's list have its digest, wherever messages end.
+#[test]
+fn a_server_cannot_choose_decoys_under_a_pinned_digest() {
+    // Queries of 8 sites could begin at the first site of each part only.
+    fn parts(reply: v1::SitesReply, chromosome: Option<&str>) -> Vec<v1::SitesReply> {
+        let mut before = 0;
+        let positions = reply.gaps.iter().map(|gap| {
+            before += gap;
+            before
+        });
+        let positions: Vec<u64> = positions.collect();
+        let parts = positions.chunks(8).flat_map(|part| {
+            let gaps = std::iter::once(part[0]).chain(part.windows(2).map(|two| two[1] - two[0]));
+            let own = v1::SitesReply {
+                chromosome: reply.chromosome.clone(),
+                gaps: gaps.collect(),
+            };
+            let end = v1::SitesReply {
+                chromosome: chromosome.map(str::to_owned),
+                gaps: Vec::new(),
+            };
+            [own, end]
+        });
+        parts.collect()
+    }
+    let scene = Scene::new();
+    let server = scene.serve("");
+    let fasta: String = (0..4)
+        .map(|row| format!(">{row}\n{}\n", "ACGT".repeat(6)))
+        .collect();
+    scene.operator.write("aligned.fa", fasta);
+    let load = "genome load --data data --panel aligned aligned.fa";
+    let aligned = scene.operator.json(load);
+    let small = scene.query(0, "0101", "--decoys 1");
+    let pins = [&small["question"]["sites_digest"], &aligned["sites_digest"]];
+    let [small, aligned] = pins.map(|pin| pin.as_str().unwrap());
+    let runtime = Runtime::new().unwrap();
+    let (truth, opened, _) = TRUTH;
+    let ask = |query: &str, pin: &str, sites: Listing| {
+        scene
+            .client
+            .talk_to(&deceive(&runtime, &server, (truth, opened, sites)));
+        scene.client.run(&format!(
+            "genome query {query} --decoys 16 --sites-digest {pin}"
+        ))
+    };
+    let alleles = "--panel small --position 7:200 --alleles 01010101";
+    let bases = "--panel aligned --position 2 --sequence ACGTACGT";
+    assert_eq!(ask(alleles, small, TRUTH.2).code, Some(0));
+    assert_eq!(ask(bases, aligned, TRUTH.2).code, Some(0));
+    let lies: [(&str, &str, Listing); 2] = [
+        (alleles, small, |reply| parts(reply, Some("8"))),
+        // No chromosome and one without a name have the same digest.
+        (bases, aligned, |reply| {
+            let mut parts = parts(reply, None);
+            parts.retain(|part| !part.gaps.is_empty());
+            parts[1].chromosome = Some(String::new());
+            parts
+        }),
+    ];
+    for (query, pin, sites) in lies {
+        says(
+            &ask(query, pin, sites).refusal(),
+            &["a list of sites that no panel has"],
+        );
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::Connection;
 use crate::error::{ClientError, printable};
 use oboro_genome::wire::Answer;
-use oboro_genome::{Kind, Plan, sites_digest};
+use oboro_genome::{Kind, MAX_SITES, Plan, sites_digest};
 use oboro_genome_query::{Found, OwnQuery, Pattern};
 use oboro_protocol::v1::genome_info::Shape;
 use oboro_protocol::v1::search_reply::Reply;
@@ -308,19 +308,31 @@ impl Connection {
     /// All sites of a panel.
     fn sites(&self, name: &str) -> Result<Sites, ClientError> {
         const DURING: &str = "listing sites";
+        /// Bytes of a chromosome's name.
+        const MAX_NAME: usize = 255;
         let request = v1::ListSitesRequest {
             name: name.to_owned(),
         };
         let mut client = self.genome_client();
         let mut replies =
             self.wait(async { self.answer(client.list_sites(request).await, DURING) })?;
-        let mut sites = Sites::default();
+        let (mut sites, mut there) = (Sites::default(), 0);
         loop {
             let broken = |status| ClientError::from_status(&status, DURING);
             let reply = self.wait(async { replies.message().await.map_err(broken) })?;
             let Some(v1::SitesReply { chromosome, gaps }) = reply else {
                 return Ok(sites);
             };
+            // Either would end a chromosome where the server likes, under the same digest: it would choose
+            // the places where a query can begin, and so the decoys.
+            let is_no_name = |name: &str| name.is_empty() || name.len() > MAX_NAME;
+            there += gaps.len();
+            if gaps.is_empty()
+                || chromosome.as_deref().is_some_and(is_no_name)
+                || there > MAX_SITES as usize
+            {
+                return Err(ClientError::OutOfTurn("a list of sites that no panel has"));
+            }
             let mut position = 0u64;
             let places = gaps.into_iter().map(|gap| {
                 position = position.saturating_add(gap);

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 /// The most sites of a panel.
-pub const MAX_SITES: u32 = 1 << 24;
+pub use oboro_genome::MAX_SITES;
 
 /// The longest name of a chromosome or sequence, in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 255;

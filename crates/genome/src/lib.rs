@@ -17,7 +17,7 @@ pub mod wire;
 
 pub use plan::{Plan, PlanError, STATISTICAL_BITS};
 pub use question::{Kind, MAX_LENGTH, MAX_ROWS, MAX_SYMBOLS, MAX_WITHIN, Question, QuestionError};
-pub use sites::sites_digest;
+pub use sites::{MAX_SITES, sites_digest};
 
 /// A row's symbol that matches no symbol of a query, only a wildcard: a base that is not known.
 pub const UNKNOWN: u8 = u8::MAX;
