@@ -8,8 +8,9 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -311,18 +312,14 @@ impl OutputFile {
     fn replace(&self, content: &[u8]) -> io::Result<()> {
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        let temporary = directory.join(format!(".{name}.{}", std::process::id()));
-        let written = (|| {
-            let mut file = File::create(&temporary)?;
-            file.write_all(content)?;
-            file.sync_all()?;
-            fs::rename(&temporary, &self.path)
-        })();
-        if written.is_err() {
-            // The original is untouched; a leftover temporary file would only confuse.
-            let _ = fs::remove_file(&temporary);
-        }
-        written?;
+        // Removed unless it gets its name.
+        let mut file = tempfile::Builder::new()
+            .prefix(&format!(".{name}."))
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(directory)?;
+        file.write_all(content)?;
+        file.as_file().sync_all()?;
+        file.persist(&self.path)?;
         File::open(directory)?.sync_all()
     }
 }
