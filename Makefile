@@ -142,7 +142,7 @@ test-ray: build python-develop .venv-python/ray-installed ## Run the tests about
 # The same profile as the command, whose build it shares.
 .PHONY: python-develop
 python-develop: .venv-python/installed | toolchain-python
-	$(IN_VENV_PYTHON) maturin develop --quiet --locked --release
+	$(IN_VENV_PYTHON) maturin develop --quiet --locked --release >&2
 
 docs: python-develop ## Make the documentation site in target/docs; its notebook runs meanwhile
 	.venv-python/bin/sphinx-build -W --keep-going --quiet --builder html docs "$(DOCS)"
