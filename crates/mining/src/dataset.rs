@@ -5,6 +5,7 @@
 
 use crate::checks::CheckColumns;
 use crate::encryption::NewRows;
+use crate::readers::Missing;
 use crate::record::{Items, OwnerRecord, RecordError};
 use crate::shuffled::Shuffled;
 use oboro_ring::{Parameters, moment};
@@ -16,7 +17,7 @@ use oboro_store::{
     BLOCKS_PER_SEGMENT, Bundle, BundleWriter, DatasetId, Manifest, StoreError, segment_bytes,
 };
 use rand::seq::SliceRandom;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -48,6 +49,10 @@ pub enum DatasetError {
         "{unknown} items are not columns of this dataset, {example:?} for one; what is left out here would be missing from later results, so encrypt everything anew"
     )]
     UnknownItems { unknown: usize, example: String },
+    #[error(
+        "{lacking} items of this dataset have no column in this table, {example:?} for one; add their columns, or give `--missing absent` if the items are in none of its transactions"
+    )]
+    LackingItems { lacking: usize, example: String },
     #[error(
         "items in fewer than {0} transactions were left out of what is to be appended, and the dataset may have them; append all items"
     )]
@@ -296,7 +301,7 @@ impl Dataset {
     }
 
     /// Encrypts more transactions of the same items into new segments; the dataset with them. Items that
-    /// `rows` do not have are in none of these.
+    /// `rows` do not have are in none of these; in those of a file that is a table, all must be.
     ///
     /// # Errors
     /// Items that the dataset does not have, items left out, or as [`Dataset::create`]; the bundle stays as it was.
@@ -324,6 +329,17 @@ impl Dataset {
                 unknown: 1 + unknown.count(),
                 example: example.clone(),
             });
+        }
+        let options = rows.how_read().map(|it| &it.options);
+        if options.is_some_and(|it| it.format.is_table() && it.missing != Some(Missing::Absent)) {
+            let here: HashSet<&String> = rows.names().iter().collect();
+            let mut lacking = names.iter().filter(|name| !here.contains(name));
+            if let Some(example) = lacking.next() {
+                return Err(DatasetError::LackingItems {
+                    lacking: 1 + lacking.count(),
+                    example: example.clone(),
+                });
+            }
         }
         let columns: Vec<u32> = rows.names().iter().filter_map(column).collect();
         let directory = self.bundle.directory();
@@ -388,7 +404,6 @@ impl Dataset {
 mod tests {
     use super::*;
     use crate::transactions::{MinSupport, Transactions, TransactionsBuilder};
-    use std::collections::HashSet;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     fn transactions(count: usize) -> Transactions {
@@ -493,6 +508,38 @@ mod tests {
         assert_eq!(
             Dataset::open(&path, &master).unwrap().record().transactions,
             131
+        );
+    }
+
+    #[test]
+    fn a_table_that_is_appended_has_all_columns() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("d.oboro");
+        let master = MasterKey::generate().unwrap();
+        let table = |text: &str, missing| {
+            let options = crate::readers::ReadOptions {
+                missing,
+                ..Default::default()
+            };
+            let (data, how) = crate::readers::read(text.as_bytes(), "data", &options).unwrap();
+            Shuffled::of(&data).unwrap().with_how_read(how)
+        };
+        let rows = table("milk,tea,salt\n1,0,1\n0,1,1\n", None);
+        let target = Target::New(&path);
+        let made = Dataset::create(rows, &master, target, 2, 0, threads(), &go_on).unwrap();
+        let narrow = |missing| table("tea,milk\n1,0\n1,1\n", missing);
+        let error = made.append(narrow(None), threads(), &go_on).unwrap_err();
+        assert!(
+            matches!(&error, DatasetError::LackingItems { lacking: 1, example } if example == "salt"),
+            "{error}"
+        );
+        let absent = narrow(Some(Missing::Absent));
+        assert_eq!(
+            made.append(absent, threads(), &go_on)
+                .unwrap()
+                .record()
+                .transactions,
+            4
         );
     }
 

@@ -3,9 +3,9 @@
 //! How a file is read is settled before ([`detect`](super::detect)); what of that was told by the first
 //! part of the file is verified here on all of it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::detect::Settled;
+use super::detect::{Settled, is_amount_name};
 use super::error::{Excerpt, ReadError, Remedy, flag};
 use super::lines::Lines;
 use super::options::{Encoding, Format, Missing, ReadOptions, Separator, Spaces};
@@ -86,7 +86,12 @@ impl Reader<'_, '_, '_> {
         let ids = header.all(&file, "--transaction-column", ids)?;
         let wanted = self.options.item_column.as_deref().unwrap_or_default();
         let item_column = header.find(&file, "--item-column", wanted)?;
-        header.all(&file, "--drop-columns", &self.options.drop_columns)?;
+        let dropped = header.all(&file, "--drop-columns", &self.options.drop_columns)?;
+        let is_used = |place: usize| place == item_column || ids.contains(&place);
+        let mut unused: Vec<Unused> = (0..header.names.len())
+            .filter(|&place| !is_used(place) && !dropped.contains(&place))
+            .map(|place| Unused::new(place, &header.names[place]))
+            .collect();
 
         let mut builder = TransactionsBuilder::new();
         let mut transactions: HashMap<String, u32> = HashMap::new();
@@ -109,12 +114,16 @@ impl Reader<'_, '_, '_> {
                     transaction
                 }
             };
+            for column in &mut unused {
+                column.look(self.records.cells.cell(column.place), line);
+            }
             if let Some(name) = self.item(item_column, line)? {
                 let item = builder.item(name).map_err(self.items_error(line))?;
                 entries.push(Entry { transaction, item });
             }
             next = self.records.next()?;
         }
+        self.check_unused(&unused, &header)?;
         self.settle_spaces(transactions.keys().map(String::as_str), "transaction")?;
         entries.sort_unstable();
         let mut rest = entries.as_slice();
@@ -136,7 +145,7 @@ impl Reader<'_, '_, '_> {
         }
         Ok(Table {
             transactions: transactions.sorted_by_name(),
-            columns: header.used(|place| place == item_column || ids.contains(&place)),
+            columns: header.used(is_used),
         })
     }
 
@@ -168,6 +177,7 @@ impl Reader<'_, '_, '_> {
         let mut builder =
             TransactionsBuilder::with_items(names).map_err(self.items_error(header.line))?;
         let mut seen = HashSet::new();
+        let mut written = None;
         let mut id = String::new();
         let mut next = first;
         while let Some(line) = next {
@@ -183,13 +193,31 @@ impl Reader<'_, '_, '_> {
                     });
                 }
             }
-            let mut basket = Vec::new();
+            let (mut basket, mut mixed) = (Vec::new(), false);
             for (item, &place) in (0u32..).zip(&items) {
                 let cell = self.records.cells.cell(place);
                 let set = match self.options.format {
                     Format::CsvCounts => count(cell).map(|count| count > 0),
-                    _ => one_hot(cell).map(|(set, _)| set),
+                    _ => one_hot(cell).map(|(set, writing)| {
+                        if *written.get_or_insert(writing) != writing && self.settled.told_format {
+                            mixed = true;
+                        }
+                        set
+                    }),
                 };
+                if mixed {
+                    return Err(self.doubt(
+                        Some(line),
+                        format!(
+                            "{} says yes or no in another way than the cells before it",
+                            Excerpt::new(cell)
+                        ),
+                        [Remedy::new(
+                            "--format csv-onehot",
+                            "if both ways mean the same",
+                        )],
+                    ));
+                }
                 match set {
                     Some(true) => basket.push(item),
                     Some(false) => {}
@@ -206,7 +234,7 @@ impl Reader<'_, '_, '_> {
         }
         Ok(Table {
             transactions: builder.finish(),
-            columns: header.used(|place| items.contains(&place)),
+            columns: header.used(|place| items.binary_search(&place).is_ok()),
         })
     }
 
@@ -283,11 +311,11 @@ impl Reader<'_, '_, '_> {
     }
 
     /// Sets `id` to what names the transaction of a row.
-    fn id(&self, columns: &[usize], line: u64, id: &mut String) -> Result<(), ReadError> {
+    fn id(&self, columns: &BTreeSet<usize>, line: u64, id: &mut String) -> Result<(), ReadError> {
         id.clear();
         for (number, &place) in columns.iter().enumerate() {
             if number > 0 {
-                id.push('\u{1f}');
+                id.push('\0');
             }
             let cell = self.records.cells.raw(place);
             if cell.trim().is_empty() || is_missing(cell) {
@@ -314,6 +342,28 @@ impl Reader<'_, '_, '_> {
         }
     }
 
+    /// Refuses columns of a file in long form that may say of some rows that the item is not there.
+    fn check_unused(&self, unused: &[Unused], header: &Header) -> Result<(), ReadError> {
+        let mut doubtful = unused.iter().filter_map(|it| Some((it, it.says_no()?)));
+        let Some((first, line)) = doubtful.next() else {
+            return Ok(());
+        };
+        let name = |it: &Unused| header.names[it.place].as_str();
+        let given = self.options.drop_columns.iter().map(String::as_str);
+        let all: Vec<&str> = given
+            .chain([name(first)])
+            .chain(doubtful.map(|(it, _)| name(it)))
+            .collect();
+        Err(self.doubt(
+            Some(line),
+            format!(
+                "the column {} may say that the item of this row is not there; if so, take such rows out of the file",
+                Excerpt::new(name(first))
+            ),
+            [Remedy::new(drop_flag(&all), "if it does not say that")],
+        ))
+    }
+
     /// Refuses a cell of a table that is not one of its kind.
     fn cell_error(&self, line: u64, place: usize, column: &str) -> ReadError {
         let cell = self.records.cells.cell(place);
@@ -332,7 +382,23 @@ impl Reader<'_, '_, '_> {
                 )],
             );
         }
-        let drop = Remedy::new(drop_flag(&[column]), "if the column holds no item");
+        let mut drops: Vec<&str> = self
+            .options
+            .drop_columns
+            .iter()
+            .map(String::as_str)
+            .collect();
+        let others = self.settled.no_items.iter().map(String::as_str);
+        for name in std::iter::once(column).chain(others) {
+            if !drops.contains(&name) {
+                drops.push(name);
+            }
+        }
+        let when = match drops.len() {
+            1 => "if the column holds no item",
+            _ => "if these columns hold no items",
+        };
+        let drop = Remedy::new(drop_flag(&drops), when);
         let counts = Remedy::new(
             flag("format", "csv-counts"),
             "if items are in transactions where their count is above 0",
@@ -342,7 +408,7 @@ impl Reader<'_, '_, '_> {
             None => vec![drop],
         };
         let what = format!(
-            "column {number} ({column_shown}) has {}, which says neither that an item is there nor that it is not",
+            "column {number} ({column_shown}) has {}, which is not a one-hot value (1/0, true/false, yes/no)",
             Excerpt::new(cell)
         );
         self.doubt(Some(line), what, remedies)
@@ -364,8 +430,8 @@ impl Reader<'_, '_, '_> {
         what: &str,
     ) -> Result<(), ReadError> {
         let trim = |name: &'n str| -> String {
-            let parts: Vec<&str> = name.split('\u{1f}').map(str::trim).collect();
-            parts.join("\u{1f}")
+            let parts: Vec<&str> = name.split('\0').map(str::trim).collect();
+            parts.join("\0")
         };
         let spaced = names.clone().filter(|name| trim(name) != **name);
         if self.options.spaces.is_some() || spaced.clone().next().is_none() {
@@ -455,6 +521,55 @@ impl Default for Table {
     }
 }
 
+/// A column in long form that is not used, and what its cells say.
+struct Unused {
+    place: usize,
+    is_amount: bool,
+    /// Whether all cells with a value are one-hot.
+    is_one_hot: bool,
+    /// The first row with a cell that says no.
+    no: Option<u64>,
+    /// The first row without an amount, or with one that is not above 0.
+    nothing: Option<u64>,
+}
+
+impl Unused {
+    fn new(place: usize, name: &str) -> Self {
+        Self {
+            place,
+            is_amount: is_amount_name(name),
+            is_one_hot: true,
+            no: None,
+            nothing: None,
+        }
+    }
+
+    fn look(&mut self, cell: &str, line: u64) {
+        if self.is_one_hot && !is_missing(cell) {
+            match one_hot(cell) {
+                Some((set, _)) if !set => self.no = self.no.or(Some(line)),
+                Some(_) => {}
+                None => self.is_one_hot = false,
+            }
+        }
+        let is_nothing = || {
+            is_missing(cell)
+                || cell
+                    .replace(',', ".")
+                    .parse::<f64>()
+                    .is_ok_and(|it| it <= 0.0)
+        };
+        if self.is_amount && self.nothing.is_none() && is_nothing() {
+            self.nothing = Some(line);
+        }
+    }
+
+    /// The first row of which it may say that the item is not there.
+    fn says_no(&self) -> Option<u64> {
+        self.nothing.or(self.no.filter(|_| self.is_one_hot))
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     transaction: u32,
@@ -507,7 +622,7 @@ impl Header {
         file: &str,
         flag: &'static str,
         wanted: &[String],
-    ) -> Result<Vec<usize>, ReadError> {
+    ) -> Result<BTreeSet<usize>, ReadError> {
         wanted
             .iter()
             .map(|name| self.find(file, flag, name))

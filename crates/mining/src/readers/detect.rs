@@ -21,6 +21,8 @@ pub(super) struct Settled {
     pub(super) told_format: bool,
     pub(super) told_separator: bool,
     pub(super) told_header: bool,
+    /// The columns of a table that have something else than 0 and 1 in the first part of the file.
+    pub(super) no_items: Vec<String>,
 }
 
 pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settled, ReadError> {
@@ -38,6 +40,7 @@ pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settl
         told_format,
         told_separator: false,
         told_header: false,
+        no_items: Vec::new(),
     };
     check_options(&file, given)?;
     if given.format == Format::Fimi {
@@ -77,7 +80,7 @@ pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settl
         Some(separator) => separator,
         None => separator_of(&file, &text, given)?,
     };
-    let (records, open) = records(&text, separator.byte()).unwrap_or_default();
+    let (records, open) = records(&file, &text, separator.byte())?.unwrap_or_default();
     if let (Some(line), true) = (open, whole) {
         return Err(ReadError::UnclosedQuote { file, line });
     }
@@ -89,6 +92,7 @@ pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settl
     };
     let form = sampled.form()?;
     Ok(Settled {
+        no_items: sampled.no_items(form.format),
         told_format: given.format == Format::Auto,
         told_separator,
         told_header: given.header.is_none(),
@@ -148,8 +152,8 @@ fn looks_like_numbers(line: &[u8]) -> bool {
     tokens(line).all(|token| token.iter().all(numeric) && has_digit(token))
 }
 
-/// Refuses numbers that may be a table: with as many on every line, and then some twice on a line, tabs
-/// between all of them, or two on a line of which the first are repeated.
+/// Refuses numbers that may be a table, with as many on every line: tabs between all of them, a line that
+/// does not ascend, or first numbers that are repeated in order. Refuses lines that are numbered or counted.
 fn check_numbers(file: &str, sample: &[u8], whole: bool) -> Result<(), ReadError> {
     let count = sample_lines(sample).count();
     let complete = sample_lines(sample).take(if whole { count } else { count - 1 });
@@ -157,19 +161,35 @@ fn check_numbers(file: &str, sample: &[u8], whole: bool) -> Result<(), ReadError
         .filter(|line| !line.is_blank())
         .map(|line| (line.bytes, tokens(line.bytes).collect()))
         .collect();
+    let tabs = rows.iter().all(|(line, _)| !line.contains(&b' '));
+    let separator = flag("separator", if tabs { "tab" } else { "space" });
+    let number = |token: &[u8]| std::str::from_utf8(token).ok()?.parse::<usize>().ok();
+    let firsts: Vec<Option<usize>> = rows.iter().map(|(_, row)| number(row[0])).collect();
+    let others = rows.iter().map(|(_, row)| row.len() - 1);
+    if is_numbering(&firsts, others) {
+        return Err(doubt(
+            file,
+            None,
+            "the first number of each line seems to be no item, but to number the line or count its items",
+            vec![
+                Remedy::new(
+                    format!("--format csv-basket {separator} --header no --drop-columns 1"),
+                    "to leave it out",
+                ),
+                Remedy::new("--format fimi", "if it is an item"),
+            ],
+        ));
+    }
     let width = rows.first().map_or(0, |(_, row)| row.len());
     if rows.len() < 2 || width < 2 || rows.iter().any(|(_, row)| row.len() != width) {
         return Ok(());
     }
-    let tabs = rows.iter().all(|(line, _)| !line.contains(&b' '));
-    let distinct = |row: &[&[u8]]| row.iter().collect::<HashSet<_>>().len();
-    let repeated = rows.iter().any(|(_, row)| distinct(row) < width);
-    let firsts: HashSet<&[u8]> = rows.iter().map(|(_, row)| row[0]).collect();
-    let pairs = width == 2 && rows.len() > 4 && firsts.len() < rows.len();
-    if !tabs && !repeated && !pairs {
+    let ascends = |row: &[&[u8]]| row.is_sorted_by(|a, b| number(a) < number(b));
+    let ascend = rows.iter().all(|(_, row)| ascends(row));
+    let repeated = firsts.is_sorted() && firsts.iter().collect::<HashSet<_>>().len() < firsts.len();
+    if !tabs && ascend && !repeated {
         return Ok(());
     }
-    let separator = flag("separator", if tabs { "tab" } else { "space" });
     Err(doubt(
         file,
         None,
@@ -192,7 +212,12 @@ fn check_numbers(file: &str, sample: &[u8], whole: bool) -> Result<(), ReadError
 
 /// The records in the lines, and the number of the line where one begins that is not complete; `None` if
 /// this cannot be what separates cells.
-fn records(lines: &[String], separator: u8) -> Option<(Vec<Cells>, Option<u64>)> {
+#[allow(clippy::type_complexity)]
+fn records(
+    file: &str,
+    lines: &[String],
+    separator: u8,
+) -> Result<Option<(Vec<Cells>, Option<u64>)>, ReadError> {
     let mut records = Vec::new();
     let mut open = String::new();
     let mut begun = None;
@@ -212,10 +237,16 @@ fn records(lines: &[String], separator: u8) -> Option<(Vec<Cells>, Option<u64>)>
                 open.push('\n');
                 begun = begun.or(Some(number));
             }
-            Split::AfterQuote => return None,
+            Split::AfterQuote => return Ok(None),
+            Split::TooMany => {
+                return Err(ReadError::TooManyCells {
+                    file: file.to_owned(),
+                    line: number,
+                });
+            }
         }
     }
-    Some((records, begun))
+    Ok(Some((records, begun)))
 }
 
 /// The one character that separates cells, or of several the one that gives every record as many.
@@ -223,7 +254,7 @@ fn separator_of(file: &str, lines: &[String], given: &ReadOptions) -> Result<Sep
     let mut present = Vec::new();
     let mut regular = Vec::new();
     for separator in Separator::TOLD {
-        let Some((records, _)) = records(lines, separator.byte()) else {
+        let Some((records, _)) = records(file, lines, separator.byte())? else {
             continue;
         };
         let width = records.first().map_or(0, Cells::len);
@@ -358,17 +389,8 @@ impl Sampled<'_> {
         if rows.is_empty() || !self.is_rectangular() {
             return Ok(false);
         }
-        let is_dropped = |name: &String| {
-            let columns = self.given.drop_columns.iter();
-            columns
-                .chain(&self.given.transaction_columns)
-                .any(|it| it.trim() == *name)
-        };
-        let kinds: Vec<Kind> = (0..header.names.len())
-            .filter(|&place| !is_dropped(&header.names[place]))
-            .map(|place| Kind::of(&header.names[place], place, rows))
-            .collect();
-        let mut no_items: Vec<&Kind> = kinds.iter().filter(|it| it.is_no_item()).collect();
+        let kinds = self.kinds(&header);
+        let no_items: Vec<&Kind> = kinds.iter().filter(|it| it.is_no_item()).collect();
         let items: Vec<&Kind> = kinds.iter().filter(|it| !it.is_no_item()).collect();
         let bits = items
             .iter()
@@ -379,18 +401,32 @@ impl Sampled<'_> {
         let enough = match (no_items.len(), counted) {
             (0, 0) => bits > 0 && bits == items.len(),
             (0, _) => true,
-            (others, 0) => bits >= 2 && bits == items.len() && bits >= others,
-            (others, _) => bits + counted == items.len() && counted + bits >= 2 && others == 1,
+            (_, 0) => bits >= 2,
+            (others, _) => bits >= 2 || counted + bits >= 2 && others == 1,
         };
-        let is_long = self.is_long_header() && (counted > 0 || !no_items.is_empty());
+        let bits_only = |it: &Kind| it.bits > 0 && it.counts + it.missing + it.others == 0;
+        let has_items = kinds
+            .iter()
+            .any(|it| is_item_name(&it.name) && !bits_only(it));
+        let is_long = self.is_long_header() && has_items && (counted > 0 || !no_items.is_empty());
         if items.is_empty() || !enough || is_long {
             return Ok(false);
         }
         let first = &self.records[0];
-        let all_numbers = |cells: &Cells| cells.iter().all(|cell| one_hot(cell).is_some());
+        let all = |is: fn(&str) -> bool| items.iter().all(|it| is(first.cell(it.place)));
+        let is_number = |cell: &str| count(cell).is_some();
         if self.given.header.is_none()
-            && (all_numbers(first) || counted > 0 && first.iter().all(|it| count(it).is_some()))
+            && (all(|cell| one_hot(cell).is_some()) || counted > 0 && all(is_number))
         {
+            let (named, numbered): (Vec<&str>, Vec<String>) = no_items
+                .iter()
+                .map(|it| (it.name.as_str(), (it.place + 1).to_string()))
+                .unzip();
+            let numbered: Vec<&str> = numbered.iter().map(String::as_str).collect();
+            let dropping = |names: &[&str]| match names {
+                [] => String::new(),
+                names => format!(" {}", drop_flag(names)),
+            };
             return Err(self.doubt(
                 "the first line may be a header or, like the others, a transaction",
                 vec![
@@ -399,11 +435,11 @@ impl Sampled<'_> {
                         "if each line lists the items of a transaction",
                     ),
                     Remedy::new(
-                        "--format csv-onehot --header yes",
+                        format!("--format csv-onehot --header yes{}", dropping(&named)),
                         "if the first line names items",
                     ),
                     Remedy::new(
-                        "--format csv-onehot --header no",
+                        format!("--format csv-onehot --header no{}", dropping(&numbered)),
                         "if each column is an item without a name",
                     ),
                 ],
@@ -411,17 +447,38 @@ impl Sampled<'_> {
         }
         let mut flags = Vec::new();
         let mut reasons = Vec::new();
+        let mut remedies = Vec::new();
+        let counts: Vec<&Kind> = items.iter().copied().filter(|it| it.counts > 0).collect();
+        let never_0 = counts.iter().find(|it| it.zeros == 0);
+        if counted > 0 && (bits > 0 || never_0.is_some()) {
+            let drops = no_items.iter().chain(&counts).map(|it| it.name.as_str());
+            let drops: Vec<&str> = self.dropped().chain(drops).collect();
+            if bits > 0 {
+                remedies.push(Remedy::new(
+                    format!("--format csv-onehot {}", drop_flag(&drops)),
+                    "to leave out the columns that are not 0 and 1",
+                ));
+            }
+            if let Some(column) = never_0 {
+                return Err(self.doubt(
+                    format!(
+                        "the numbers in column {} do not look like counts, which are sometimes 0; if they are codes of yes and no, write them as 1 and 0",
+                        Excerpt::new(&column.name)
+                    ),
+                    remedies,
+                ));
+            }
+        }
         if counted > 0 {
             flags.push("--format csv-counts".to_owned());
             reasons.push("cells that are counts".to_owned());
         }
-        no_items.truncate(100);
-        if !no_items.is_empty() {
-            let names: Vec<&str> = no_items.iter().map(|it| it.name.as_str()).collect();
-            flags.push(drop_flag(&names));
+        if let Some(first) = no_items.first() {
+            let names = no_items.iter().map(|it| it.name.as_str());
+            flags.push(drop_flag(&self.dropped().chain(names).collect::<Vec<_>>()));
             reasons.push(format!(
-                "columns that seem to be no items, {} for one",
-                Excerpt::new(names[0])
+                "columns that do not look like items, e.g. {}",
+                Excerpt::new(&first.name)
             ));
         }
         let missing = items.iter().find(|it| it.missing > 0);
@@ -441,23 +498,52 @@ impl Sampled<'_> {
         if flags.is_empty() {
             return Ok(true);
         }
-        let mut remedies = vec![Remedy::new(
+        remedies.push(Remedy::new(
             flags.join(" "),
             match counted {
                 0 => "to read it so",
                 _ => "if an item is in the transactions where its count is above 0",
             },
-        )];
+        ));
         if let [id] = no_items[..]
             && id.is_id
-            && id.others == 0
+            && id.others + id.counts + id.missing == 0
         {
             remedies.push(Remedy::new("--format csv-onehot", "if that is an item"));
         }
         Err(self.doubt(
-            format!("it is a table of items with {}", reasons.join(" and ")),
+            format!(
+                "it looks like a one-hot table with {}",
+                reasons.join(" and ")
+            ),
             remedies,
         ))
+    }
+
+    /// The columns that were given to be dropped.
+    fn dropped(&self) -> impl Iterator<Item = &str> {
+        self.given.drop_columns.iter().map(|it| it.trim())
+    }
+
+    /// What the columns are that may hold items.
+    fn kinds(&self, header: &Header) -> Vec<Kind> {
+        let ids = self.given.transaction_columns.iter().map(|it| it.trim());
+        let left_out: HashSet<&str> = self.dropped().chain(ids).collect();
+        (0..header.names.len())
+            .filter(|&place| !left_out.contains(header.names[place].as_str()))
+            .map(|place| Kind::of(&header.names[place], place, self.rows()))
+            .collect()
+    }
+
+    /// The columns of a table with cells that are not of its form.
+    fn no_items(&self, format: Format) -> Vec<String> {
+        let is_table = [Format::CsvOneHot, Format::CsvCounts].contains(&format);
+        if !is_table || !self.is_rectangular() {
+            return Vec::new();
+        }
+        let is_other = |it: &Kind| it.others > 0 || it.counts > 0 && format == Format::CsvOneHot;
+        let kinds = self.kinds(&self.header()).into_iter().filter(is_other);
+        kinds.map(|it| it.name).collect()
     }
 
     /// Refuses a first line of a table that may be a transaction.
@@ -469,7 +555,11 @@ impl Sampled<'_> {
             Format::CsvCounts => count(cell).is_some(),
             _ => one_hot(cell).is_some(),
         };
-        if self.given.header.is_some() || !first.iter().all(is_cell) {
+        let kept = self.kinds(&self.header());
+        if self.given.header.is_some()
+            || kept.is_empty()
+            || !kept.iter().all(|it| is_cell(first.cell(it.place)))
+        {
             return Ok(());
         }
         Err(self.doubt(
@@ -514,19 +604,17 @@ impl Sampled<'_> {
         };
         transactions.retain(|it| given.item_column.is_none() || *it != items);
         if given.transaction_columns.is_empty() {
-            // A person's rows may be of one transaction or of several on different days.
+            // Rows of one person, or of one number in a shop or on a day, may be of several transactions.
+            let alone = transactions.clone();
             let dates = named(is_date_name);
-            let people: Vec<String> = transactions
-                .iter()
-                .flatten()
-                .filter(|it| is_person_name(it))
-                .cloned()
-                .collect();
-            transactions.extend(
-                people
+            if alone.len() > 1 {
+                transactions.push(alone.concat());
+            }
+            transactions.extend(alone.iter().flat_map(|it| {
+                dates
                     .iter()
-                    .flat_map(|it| dates.iter().map(|date| vec![it.clone(), date.clone()])),
-            );
+                    .map(|date| [it.clone(), vec![date.clone()]].concat())
+            }));
         }
         let form = |transaction: &[String], item: &str| Form {
             format: Format::CsvLong,
@@ -544,7 +632,21 @@ impl Sampled<'_> {
             true => others(Vec::new()).into_iter().map(|it| vec![it]).collect(),
             false => transactions,
         };
-        transactions.truncate(MOST_COLUMNS);
+        let is_unique = |columns: &Vec<String>| {
+            let places: Vec<usize> = (0..header.names.len())
+                .filter(|&it| columns.contains(&header.names[it]))
+                .collect();
+            let id = |row: &Cells| -> Vec<String> {
+                let cells = places.iter().filter(|&&it| it < row.len());
+                cells.map(|&it| row.cell(it).to_owned()).collect()
+            };
+            let rows = self.rows();
+            rows.len() > 4 && rows.iter().map(id).collect::<HashSet<_>>().len() == rows.len()
+        };
+        if transactions.iter().any(|it| !is_unique(it)) {
+            transactions.retain(|it| !is_unique(it));
+        }
+        transactions.truncate(2 * MOST_COLUMNS);
         let mut remedies = Vec::new();
         for transaction in &transactions {
             for item in items
@@ -687,18 +789,29 @@ impl Sampled<'_> {
             || names.len() > 1 && (numbers(0) || numbers(1)) && rest.iter().any(|it| is_name(it))
     }
 
-    /// Whether names that are no numbers are in several columns, three of which there are at least.
+    /// Whether there are three columns at least, each has a name that another has, too, and no line has one
+    /// twice: sets do, and attributes, of which each column has its own, do not.
     fn are_sets(&self) -> bool {
-        let mut places: HashMap<&str, usize> = HashMap::new();
-        let mut seen_in_two = false;
+        let width = self.records[0].len();
+        let mut places: HashMap<&str, HashSet<usize>> = HashMap::new();
         for record in &self.records {
-            for (place, name) in record.iter().enumerate() {
+            let mut seen = HashSet::new();
+            for (place, name) in record.iter().enumerate().filter(|it| !it.1.is_empty()) {
+                if !seen.insert(name) {
+                    return false;
+                }
                 if is_name(name) {
-                    seen_in_two |= *places.entry(name).or_insert(place) != place;
+                    places.entry(name).or_default().insert(place);
                 }
             }
         }
-        seen_in_two && self.records[0].len() > 2
+        let shared: HashSet<usize> = places
+            .into_values()
+            .filter(|it| it.len() > 1)
+            .flatten()
+            .collect();
+        let is_used = |&place: &usize| self.records.iter().any(|it| !it.cell(place).is_empty());
+        width > 2 && !shared.is_empty() && (0..width).filter(is_used).all(|it| shared.contains(&it))
     }
 
     /// For records of as many cells each: that each is one item of a transaction.
@@ -720,7 +833,7 @@ impl Sampled<'_> {
             remedies.push(Remedy::new(columns("yes", [transaction, item]), when));
         }
         if self.given.header != Some(true) {
-            let when = "if it is so from the first line on";
+            let when = "if there is no header";
             remedies.push(Remedy::new(columns("no", ["1", "2"]), when));
         }
         remedies
@@ -741,7 +854,9 @@ impl Sampled<'_> {
         }
         let lines = match self.records.len() {
             1 => "the only line may be a header".to_owned(),
-            _ => format!("every line has {width} cells, so it may be a table"),
+            _ => format!(
+                "every line has {width} cells, so it may be a table (one of attributes must be made one of 0 and 1 first)"
+            ),
         };
         self.doubt(lines, remedies)
     }
@@ -770,26 +885,26 @@ fn has_numbered_rows(rows: &[Cells]) -> bool {
     let has_digit = |cell: &str| cell.contains(|c: char| c.is_ascii_digit());
     let number = |cell: &str| cell.parse::<usize>().ok();
     let all_numbers = firsts.iter().all(|first| is_number(first));
-    let in_order = number(firsts[0]).is_some_and(|first| {
-        firsts.len() > 2
-            && firsts
-                .iter()
-                .zip(first..)
-                .all(|(cell, next)| number(cell) == Some(next))
-    });
-    let counts = rows.len() > 2
-        && rows.iter().all(|row| {
-            number(row.cell(0)) == Some(row.iter().skip(1).filter(|it| !it.is_empty()).count())
-        });
+    let numbers: Vec<Option<usize>> = firsts.iter().map(|it| number(it)).collect();
+    let items = |row: &Cells| row.iter().skip(1).filter(|it| !it.is_empty()).count();
     all_numbers && !others().any(is_number)
         || firsts.iter().all(|first| has_digit(first)) && !others().any(has_digit)
-        || in_order
-        || counts
+        || is_numbering(&numbers, rows.iter().map(items))
+}
+
+/// Whether the first numbers of lines follow each other, or are how many `others` there are.
+fn is_numbering(firsts: &[Option<usize>], others: impl Iterator<Item = usize>) -> bool {
+    let in_order = firsts.first().copied().flatten();
+    let in_order =
+        in_order.is_some_and(|first| firsts.iter().zip(first..).all(|it| *it.0 == Some(it.1)));
+    firsts.len() > 2 && (in_order || firsts.iter().zip(others).all(|it| *it.0 == Some(it.1)))
 }
 
 /// What the cells of a column are.
 struct Kind {
+    place: usize,
     name: String,
+    zeros: usize,
     /// Whether the name or, in a first column of different numbers, the cells say that it numbers rows.
     is_id: bool,
     bits: usize,
@@ -803,6 +918,8 @@ struct Kind {
 impl Kind {
     fn of(name: &str, place: usize, rows: &[Cells]) -> Self {
         let mut kind = Self {
+            place,
+            zeros: 0,
             name: name.to_owned(),
             is_id: is_id_name(name) || is_person_name(name),
             bits: 0,
@@ -812,11 +929,12 @@ impl Kind {
             writings: HashSet::new(),
         };
         let mut different = HashSet::new();
-        for row in rows {
+        for row in rows.iter().filter(|row| place < row.len()) {
             let cell = row.cell(place);
             match (one_hot(cell), count(cell)) {
-                (Some((_, writing)), _) => {
+                (Some((set, writing)), _) => {
                     kind.bits += 1;
+                    kind.zeros += usize::from(!set);
                     kind.writings.insert(writing);
                 }
                 (None, Some(_)) => kind.counts += 1,
@@ -873,6 +991,9 @@ fn is_transaction_name(name: &str) -> bool {
     WHAT[..15].contains(&name.as_str()) && name != "t"
         || stem.is_some_and(|stem| WHAT.contains(&stem))
         || is_person(&name)
+        || stem
+            .or(Some(&name))
+            .is_some_and(|it| ["store", "shop", "branch"].contains(&it))
         || name == "id"
         || ends_in_id(written) && !is_item(&name)
 }
@@ -945,6 +1066,15 @@ fn is_item(name: &str) -> bool {
         || stem.is_some_and(|stem| {
             stem.is_empty() && name != "id" && name != "no" || WHAT.contains(&stem)
         })
+}
+
+/// Whether it may say how many of the item there are, or whether there are any.
+pub(super) fn is_amount_name(name: &str) -> bool {
+    const WHAT: [&str; 10] = [
+        "quantity", "qty", "value", "count", "amount", "present", "active", "status", "result",
+        "flag",
+    ];
+    WHAT.contains(&plain(name).as_str())
 }
 
 fn is_date_name(name: &str) -> bool {

@@ -7,6 +7,7 @@ use std::io;
 use super::compression::Compression;
 use super::lines::MAX_LINE_BYTES;
 use super::options::Format;
+use super::record::MAX_CELLS;
 use crate::transactions::TransactionsError;
 
 /// Why transactions could not be read. Lines and columns count from 1.
@@ -196,6 +197,16 @@ pub enum ReadError {
     /// A row without its transaction.
     #[error("{file}, line {line}: the row names no transaction; fill in the transaction column")]
     MissingTransaction {
+        /// The file.
+        file: String,
+        /// The line.
+        line: u64,
+    },
+    /// More cells than a record may have.
+    #[error(
+        "{file}, line {line}: the line has more than {MAX_CELLS} cells; check that the file holds one transaction or row a line"
+    )]
+    TooManyCells {
         /// The file.
         file: String,
         /// The line.

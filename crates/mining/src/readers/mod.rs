@@ -42,8 +42,9 @@ pub fn read_path(path: &Path, options: &ReadOptions) -> Result<(Transactions, Ho
     }
 }
 
-/// The same for a file that belongs to a dataset, whose first was read as `before` says: in that
-/// form, unless the options give another.
+/// The same for a file that belongs to a dataset, whose first was read as `before` says: with what was
+/// given for that, and what was told of it by its content must be the same here, unless the options give
+/// another form.
 ///
 /// # Errors
 /// As [`read_path`]; a file of another form than the first.
@@ -52,10 +53,33 @@ pub fn read_next(
     options: ReadOptions,
     before: Option<&HowRead>,
 ) -> Result<(Transactions, HowRead), ReadError> {
-    let Some(before) = before.filter(|_| options.format == Format::Auto) else {
+    let has_form = |it: &&HowRead| [Format::Auto, it.options.format].contains(&options.format);
+    let Some(before) = before.filter(has_form) else {
         return read_path(path, &options);
     };
-    read_path(path, &options.or(&before.options)).map_err(|error| match error {
+    let given = options.or(&before.given);
+    let read = read_path(path, &given).and_then(|(transactions, how)| {
+        let (here, there) = (&how.options, &before.options);
+        let columns = |it: &ReadOptions| (it.transaction_columns.clone(), it.item_column.clone());
+        let are_given = given.item_column.is_some() || !given.transaction_columns.is_empty();
+        if here.format == there.format && (are_given || columns(here) == columns(there)) {
+            return Ok((transactions, how));
+        }
+        let mut flags = error::flag("format", &here.format.to_string());
+        for column in &here.transaction_columns {
+            flags += &format!(" {}", error::flag("transaction-column", column));
+        }
+        if let Some(column) = &here.item_column {
+            flags += &format!(" {}", error::flag("item-column", column));
+        }
+        Err(ReadError::Doubtful {
+            file: path.display().to_string(),
+            line: None,
+            what: "it looks as if it has another form than the first file".to_owned(),
+            remedies: vec![Remedy::new(flags, "if that is right")],
+        })
+    });
+    read.map_err(|error| match error {
         error @ ReadError::Io { .. } => error,
         error => ReadError::Remembered {
             error: Box::new(error),
@@ -92,7 +116,12 @@ pub fn read(
         return Err(ReadError::NoItems { file });
     }
     let packed = (lines.compression(), lines.has_mark());
-    let how = HowRead::new(settled.options, packed, columns, &transactions);
+    let how = HowRead::new(
+        (settled.options, options.clone()),
+        packed,
+        columns,
+        &transactions,
+    );
     Ok((transactions, how))
 }
 

@@ -46,6 +46,11 @@ pub enum Format {
 }
 
 impl Format {
+    /// Whether it has a column for each item.
+    pub(crate) fn is_table(self) -> bool {
+        matches!(self, Self::CsvOneHot | Self::CsvCounts)
+    }
+
     /// All formats by their names on a command line.
     pub const NAMES: [(&'static str, Format); 6] = [
         ("auto", Format::Auto),
@@ -250,18 +255,18 @@ impl ReadOptions {
         }
     }
 
-    /// These, completed by those that an earlier file was read with, unless another form is given.
+    /// These, completed by those that were given for an earlier file.
     #[must_use]
     pub fn or(self, before: &Self) -> Self {
-        if self.format != Format::Auto {
-            return self;
-        }
         let columns = |given: Vec<String>, before: &Vec<String>| match given.is_empty() {
             true => before.clone(),
             false => given,
         };
         Self {
-            format: before.format,
+            format: match self.format {
+                Format::Auto => before.format,
+                format => format,
+            },
             separator: self.separator.or(before.separator),
             header: self.header.or(before.header),
             encoding: self.encoding.or(before.encoding),
@@ -292,7 +297,7 @@ pub fn columns_in(list: &str) -> Result<Vec<String>, UnknownOption> {
     let mut cells = Cells::default();
     match cells.split(list, b',') {
         Split::Whole => Ok(cells.iter().map(str::to_owned).collect()),
-        Split::Open | Split::AfterQuote => Err(UnknownOption {
+        Split::Open | Split::AfterQuote | Split::TooMany => Err(UnknownOption {
             given: list.to_owned(),
             what: "a list of columns",
             choices: "their names, separated by commas, with double quotes around one that has a comma",
@@ -306,6 +311,8 @@ pub struct HowRead {
     /// What was given, and what was told by the content: the same for the next file of its kind.
     #[serde(flatten)]
     pub options: ReadOptions,
+    /// What of that was given.
+    pub given: ReadOptions,
     /// How it was compressed.
     pub compression: Compression,
     /// Whether it began with a byte order mark.
@@ -338,7 +345,7 @@ pub struct ItemSupport {
 impl HowRead {
     /// The account of a reading. `transactions` have at least one item.
     pub(super) fn new(
-        options: ReadOptions,
+        (options, given): (ReadOptions, ReadOptions),
         (compression, byte_order_mark): (Compression, bool),
         (columns_used, columns_dropped): (usize, Vec<String>),
         transactions: &Transactions,
@@ -351,6 +358,7 @@ impl HowRead {
         let places = || 0..supports.len();
         Self {
             options,
+            given,
             compression,
             byte_order_mark,
             columns_used,

@@ -10,6 +10,9 @@ use super::options::{Encoding, Separator};
 /// The most lines of a record.
 const MAX_RECORD_LINES: usize = 100;
 
+/// The most cells of a record: a small compressed file may have a line of nothing but separators.
+pub(super) const MAX_CELLS: usize = 1 << 22;
+
 /// The cells of one record, unquoted; kept to be filled again without allocating.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cells {
@@ -26,6 +29,8 @@ pub(super) enum Split {
     Open,
     /// Something stands between a closing quote and the end of its cell.
     AfterQuote,
+    /// There are more than [`MAX_CELLS`].
+    TooMany,
 }
 
 impl Cells {
@@ -57,6 +62,9 @@ impl Cells {
                 let (cell, behind) = rest.split_at(end.unwrap_or(rest.len()));
                 self.text.push_str(cell);
                 rest = behind;
+            }
+            if self.len() == MAX_CELLS {
+                return Split::TooMany;
             }
             self.ends.push((self.text.len(), quoted));
             match rest.as_bytes().first() {
@@ -137,6 +145,7 @@ impl<'l, 'a> Records<'l, 'a> {
             match self.cells.split(&self.text, self.separator) {
                 Split::Whole => return Ok(Some(number)),
                 Split::AfterQuote => return Err(ReadError::AfterQuote { file, line: number }),
+                Split::TooMany => return Err(ReadError::TooManyCells { file, line: number }),
                 Split::Open => {}
             }
             let Some(line) = self.lines.next()? else {

@@ -267,7 +267,7 @@ fn each_layout_is_read_or_refused_with_its_options() {
         let options = detected(text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
         assert_eq!(options.format.to_string(), format, "{text:?}");
     }
-    let refused: [(&str, &str); 25] = [
+    let refused: [(&str, &str); 40] = [
         ("milk bread\ntea\n", "--separator space"),
         ("tea\nmilk\n", "--format csv-basket"),
         ("a;b,c\nd,e;f\n", "--separator semicolon"),
@@ -320,6 +320,68 @@ fn each_layout_is_read_or_refused_with_its_options() {
             "--format csv-long --separator tab",
         ),
         ("1 0 1\n0 1 1\n", "--format csv-onehot --separator space"),
+        // Attributes.
+        (
+            "e,f,y,t\np,f,f,y\ne,y,y,f\n",
+            "--format csv-basket --header no",
+        ),
+        ("milk,bread,eggs\nx,,x\n,x,x\n", "--format csv-onehot"),
+        (
+            "anna,beer,tea\nbob,tea,beer\nanna,tea,ham\n",
+            "--format csv-long",
+        ),
+        // Numbers that are no sets.
+        (
+            "1 17 23 45\n2 2 16\n3 4\n",
+            "--format csv-basket --separator space --header no --drop-columns 1",
+        ),
+        (
+            "3 4 10 24\n1 9\n2 4 9\n",
+            "--format csv-basket --separator space",
+        ),
+        (
+            "1000 20036 7\n1000 20040 2\n",
+            "--format csv-long --separator space",
+        ),
+        (
+            "1 10\n1 11\n2 10\n2 11\n",
+            "--format csv-long --separator space",
+        ),
+        // Rows that say that the item is not there.
+        (
+            "patient_id,item,value\n1,a,1\n1,b,0\n2,a,1\n",
+            "--drop-columns value",
+        ),
+        (
+            "visit,drug,taken\n1,a,yes\n1,b,no\n",
+            "--drop-columns taken",
+        ),
+        (
+            "InvoiceNo,StockCode,Quantity\n1,a,6\n1,b,2\n1,b,-2\n",
+            "--drop-columns Quantity",
+        ),
+        // Tables of patients.
+        (
+            "patient_id,age,sex,flu,gout\n7,34,m,1,0\n7,36,f,0,1\n",
+            "--format csv-onehot --drop-columns patient_id,sex,age",
+        ),
+        (
+            "age,flu,gout\n34,1,0\n50,0,1\n",
+            "--format csv-onehot --drop-columns age",
+        ),
+        (
+            "patient_id,flu,gout,drug\n7,1,0,1\n7,0,1,1\n",
+            "--drop-columns patient_id",
+        ),
+        (
+            "P0,0,1\nP1,1,0\n",
+            "--format csv-onehot --header no --drop-columns 1",
+        ),
+        // Numbers of transactions that begin anew.
+        (
+            "store,order_no,sku\n1,1,a\n1,1,b\n2,1,c\n",
+            "--transaction-column store --transaction-column order_no --item-column sku",
+        ),
     ];
     for (text, flags) in refused {
         let Err(ReadError::Doubtful { remedies, .. }) = detected(text) else {
@@ -413,6 +475,106 @@ fn how_a_file_was_read_is_told_and_reads_another_the_same_way() {
         ..ReadOptions::of(Format::CsvBasket)
     };
     assert_eq!(next("a,b\na\n", basket).unwrap().0.len(), 2);
+}
+
+#[test]
+fn a_file_is_not_read_in_a_form_that_was_only_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("next");
+    let refused = |first: &str, next: &str, flags: &str| {
+        let (_, how) = read(first.as_bytes(), "data", &ReadOptions::default()).unwrap();
+        std::fs::write(&path, next).unwrap();
+        let error = read_next(&path, ReadOptions::default(), Some(&how)).unwrap_err();
+        assert!(error.to_string().contains(flags), "{next:?}: {error}");
+    };
+    let fimi = "1 2 3 0\n2 3\n1 3\n1 0\n";
+    refused(
+        fimi,
+        "0 1 1\n1 0 0\n",
+        "--format csv-onehot --separator space",
+    );
+    refused(
+        fimi,
+        "1 2\n1 3\n2 3\n",
+        "--format csv-long --separator space",
+    );
+    refused(fimi, "0 1 2\n1 3\n2 0\n", "--header no --drop-columns 1");
+    let baskets = "milk,tea\nmilk,product,1,order_id\ntea,0,2\n";
+    refused(
+        baskets,
+        "1,milk,tea\n2,tea\n",
+        "--header no --drop-columns 1",
+    );
+    refused(baskets, "milk,tea\n1,0\n0,1\n", "--format csv-onehot");
+    refused(
+        baskets,
+        "order_id,product\n1,milk\n1,tea\n",
+        "--format csv-long",
+    );
+}
+
+#[test]
+fn columns_of_a_transaction_are_told_apart_whatever_is_in_them() {
+    let text = "a,b,item\nx\u{1f}y,z,tea\nx,y\u{1f}z,milk\n";
+    let options = ReadOptions {
+        transaction_columns: vec!["a".to_owned(), "b".to_owned()],
+        item_column: Some("item".to_owned()),
+        ..ReadOptions::of(Format::CsvLong)
+    };
+    assert_eq!(read_with(text, &options).unwrap().len(), 2);
+}
+
+#[test]
+fn yes_and_no_are_written_in_one_way_in_all_of_a_file() {
+    let text = format!("a,b\n{}yes,no\n", "1,0\n".repeat(300_000));
+    assert_refused(
+        text,
+        Format::Auto,
+        &["line 300002", "`--format csv-onehot`"],
+    );
+}
+
+#[test]
+fn a_line_of_separators_is_refused_before_it_fills_the_memory() {
+    let line = ",".repeat(5 << 20);
+    for format in [Format::Auto, Format::CsvBasket, Format::CsvOneHot] {
+        assert_refused(
+            &line,
+            format,
+            &["line 1: the line has more than 4194304 cells"],
+        );
+    }
+}
+
+#[test]
+fn following_a_refusal_loses_no_row() {
+    let table = |options: &ReadOptions| read_with("P0,0,1\nP1,1,0\nP2,1,1\n", options);
+    let drop = |format, header, column: &str| ReadOptions {
+        header,
+        drop_columns: vec![column.to_owned()],
+        ..ReadOptions::of(format)
+    };
+    for format in [Format::Auto, Format::CsvOneHot, Format::CsvCounts] {
+        assert!(table(&drop(format, None, "P0")).is_err());
+    }
+    let data = table(&drop(Format::CsvOneHot, Some(false), "1")).unwrap();
+    assert_eq!((data.len(), data.item_count()), (3, 2));
+    let text = "patient_id,age,sex,flu,gout\n7,34,m,1,0\n7,36,f,0,1\n";
+    let named = ["patient_id", "sex", "age"].map(str::to_owned);
+    let options = ReadOptions {
+        drop_columns: named.to_vec(),
+        ..ReadOptions::of(Format::CsvOneHot)
+    };
+    assert_eq!(
+        baskets(&read_with(text, &options).unwrap()),
+        [["flu"], ["gout"]]
+    );
+    // What one run names is all there is to name.
+    assert_refused(
+        text,
+        Format::CsvOneHot,
+        &["`--drop-columns patient_id,age,sex`"],
+    );
 }
 
 #[test]
