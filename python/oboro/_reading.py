@@ -45,7 +45,10 @@ def in_python(sentence: str) -> str:
 
 
 def _arguments(flags: str) -> str:
-    words = shlex.split(flags)
+    try:
+        words = shlex.split(flags)
+    except ValueError:
+        return flags  # Text of the file between backticks.
     arguments: dict[str, Any] = {}
     for flag, value in zip(words[::2], words[1::2], strict=False):
         name = flag.removeprefix("--").replace("-", "_")

@@ -497,7 +497,7 @@ fn a_minimum_support_below_that_of_items_left_out_is_refused() {
     }
     // What is appended does not lower it.
     owner.write_fimi("more.dat", &vec![vec![0, 1]; 300]);
-    owner.json("encrypt more.dat --append-to rows.oboro");
+    owner.json("encrypt more.dat --append-to rows.oboro --format fimi");
     owner.json("upload rows.oboro");
     owner.refused("mine rows.oboro --min-support 29");
     owner.done("mine rows.oboro --min-support 30");
@@ -511,7 +511,7 @@ fn a_result_says_where_longer_itemsets_were_not_looked_for() {
     let server = operator.serve("");
     owner.talk_to(server.url());
     owner.write_fimi("rows.dat", &vec![vec![0, 1, 2]; 100]);
-    owner.json("encrypt rows.dat --max-len 3");
+    owner.json("encrypt rows.dat --format fimi --max-len 3");
     owner.json("upload rows.oboro");
     let mine = "mine rows.oboro --min-support 50 --verify rows.dat --out found.json";
     assert_eq!(owner.json(mine)["max_len"], Value::Null);
@@ -525,7 +525,7 @@ fn a_result_says_where_longer_itemsets_were_not_looked_for() {
         assert_eq!(owner.json("rules found.json")["max_len"], max_len);
     }
     // The dataset's own limit narrows what is looked for just as well.
-    owner.json("encrypt rows.dat --out short.oboro --max-len 2");
+    owner.json("encrypt rows.dat --format fimi --out short.oboro --max-len 2");
     owner.json("upload short.oboro");
     let mined = owner.json("mine short.oboro --min-support 50 --verify rows.dat");
     assert_eq!(mined["max_len"], 2);
@@ -537,7 +537,7 @@ fn a_table_says_how_much_of_the_result_it_shows() {
     let server = operator.serve("");
     owner.talk_to(server.url());
     owner.write_fimi("rows.dat", &vec![vec![0, 1, 2, 3, 4]; 100]);
-    owner.json("encrypt rows.dat --max-len 4");
+    owner.json("encrypt rows.dat --format fimi --max-len 4");
     owner.json("upload rows.oboro");
     let mined = owner.done("mine rows.oboro --min-support 50 --out found.json");
     common::says(

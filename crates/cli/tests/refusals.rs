@@ -17,8 +17,8 @@ const INPUTS: &[Refusal] = &[
     ),
     (
         "word.dat",
-        b"1 2 3\n4 five 6\n",
-        &["line 2", "\"five\" is not an item number", "csv-basket"],
+        b"1 2 3\n1 4\n4 five 6\n",
+        &["line 3", "\"five\" is not an item number", "csv-basket"],
     ),
     (
         "point.dat",
@@ -27,7 +27,7 @@ const INPUTS: &[Refusal] = &[
     ),
     (
         "negative.dat",
-        b"1 2\n3 4\n5 -6\n",
+        b"1 2\n3 4 7\n5 -6\n",
         &["line 3", "\"-6\" is a negative number", "number them anew"],
     ),
     (

@@ -382,7 +382,10 @@ fn an_append_needs_the_same_items_and_the_same_key() {
     let owner = &parties.owner;
     owner.write("new.dat", "1 2 3\n4 99 100\n");
     let message = owner.refused("encrypt new.dat --append-to rows.oboro");
-    says(&message, &["2 items are not columns", "encrypt everything anew"]);
+    says(
+        &message,
+        &["2 items are not columns", "encrypt everything anew"],
+    );
     owner.json("keygen --key other.key");
     let message = owner.refused("encrypt rows.dat --append-to rows.oboro --key other.key");
     says(&message, &["is not the one", "give the right key file"]);

@@ -133,6 +133,7 @@ impl From<DatasetError> for Failure {
             DatasetError::Plan(_)
             | DatasetError::UnknownItems { .. }
             | DatasetError::ItemsLeftOut(_)
+            | DatasetError::LackingItems { .. }
             | DatasetError::MaxLen(_)
             | DatasetError::CheckColumns { .. }
             | DatasetError::TooWide { .. }

@@ -100,6 +100,9 @@ impl Reader<'_, '_, '_> {
         let mut next = first;
         while let Some(line) = next {
             self.check_cells(line, header.names.len())?;
+            if (0..header.raw.len()).all(|it| header.raw[it] == self.records.cells.raw(it)) {
+                return Err(ReadError::RepeatedHeader { file, line });
+            }
             self.id(&ids, line, &mut id)?;
             let transaction = match transactions.get(&id) {
                 Some(&transaction) => transaction,
@@ -266,6 +269,16 @@ impl Reader<'_, '_, '_> {
         let shown = || Excerpt::new(name);
         if name.is_empty() {
             return Ok(None);
+        }
+        let invisible = |c: char| {
+            c.is_control() && !"\n\t".contains(c) || "\u{feff}\u{200b}\u{2060}".contains(c)
+        };
+        if name.contains(invisible) {
+            return Err(ReadError::Invisible {
+                file: self.file.clone(),
+                line,
+                name: shown(),
+            });
         }
         if name.trim().is_empty() && self.options.spaces.is_none() {
             return Err(self.doubt(

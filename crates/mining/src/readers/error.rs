@@ -202,6 +202,28 @@ pub enum ReadError {
         /// The line.
         line: u64,
     },
+    /// A name with a character that nobody sees.
+    #[error(
+        "{file}, line {line}: {name} has a control character or one of no width in it; take it out of the file"
+    )]
+    Invisible {
+        /// The file.
+        file: String,
+        /// The line.
+        line: u64,
+        /// The name, quoted.
+        name: Excerpt,
+    },
+    /// The header again, below it.
+    #[error(
+        "{file}, line {line}: this is the header again; take it out, and check that one file was not put behind another"
+    )]
+    RepeatedHeader {
+        /// The file.
+        file: String,
+        /// The line.
+        line: u64,
+    },
     /// More cells than a record may have.
     #[error(
         "{file}, line {line}: the line has more than {MAX_CELLS} cells; check that the file holds one transaction or row a line"
@@ -310,6 +332,8 @@ pub enum ItemProblem {
     Negative,
     /// A number of 2^32 or more.
     TooLarge,
+    /// A number with zeros before it.
+    LeadingZero,
     /// No whole number.
     NotANumber,
 }
@@ -322,6 +346,9 @@ impl fmt::Display for ItemProblem {
             }
             ItemProblem::TooLarge => {
                 "larger than 4294967295, the largest item number; number the items anew or give them names and the format csv-basket"
+            }
+            ItemProblem::LeadingZero => {
+                "a number with zeros before it, which FIMI cannot tell from one without; give `--format csv-basket --separator space --header no` if it is a name"
             }
             ItemProblem::NotANumber => {
                 "not an item number; write whole numbers separated by spaces, or give the format (csv-basket for names separated by commas)"

@@ -59,6 +59,9 @@ fn parse_item(token: &[u8]) -> Result<u32, ItemProblem> {
     if !is_number(token) {
         return Err(ItemProblem::NotANumber);
     }
+    if token.len() > 1 && token[0] == b'0' {
+        return Err(ItemProblem::LeadingZero);
+    }
     token
         .iter()
         .try_fold(0u32, |value, digit| {

@@ -102,7 +102,22 @@ pub fn read(
     let mut lines = Lines::new(opened, file);
     let settled = detect::settle(&mut lines, options)?;
     let (transactions, columns) = match settled.options.format {
-        Format::Fimi => (fimi::read(&mut lines)?, (0, Vec::new())),
+        Format::Fimi => {
+            let transactions = fimi::read(&mut lines)?;
+            let singles = transactions.len() > 1 && transactions.iter().all(|it| it.len() < 2);
+            if settled.told_format && singles && transactions.item_count() > 0 {
+                return Err(ReadError::Doubtful {
+                    file: file.to_owned(),
+                    line: None,
+                    what: "read as fimi, it has no transaction of two items".to_owned(),
+                    remedies: vec![Remedy::new(
+                        "--format fimi",
+                        "if each line is a transaction nevertheless",
+                    )],
+                });
+            }
+            (transactions, (0, Vec::new()))
+        }
         _ => {
             let table = csv::read(&mut lines, &settled)?;
             (table.transactions, table.columns)
