@@ -267,6 +267,22 @@ fn separator_of(file: &str, lines: &[String], given: &ReadOptions) -> Result<Sep
     }
     match (&present[..], &regular[..]) {
         (&[only], _) | (_, &[only]) => return Ok(only),
+        ([], _)
+            if given.format == Format::CsvBasket
+                && lines
+                    .iter()
+                    .any(|line| line.trim().contains(' ') && !line.contains('"')) =>
+        {
+            return Err(doubt(
+                file,
+                None,
+                "spaces may separate items",
+                vec![
+                    Remedy::new(flag("separator", "space"), "if they do"),
+                    Remedy::new(flag("separator", "comma"), "if each line is one item"),
+                ],
+            ));
+        }
         ([], _) if given.format != Format::Auto || lines.iter().any(|line| line.contains('"')) => {
             return Ok(Separator::COMMA);
         }
@@ -277,7 +293,7 @@ fn separator_of(file: &str, lines: &[String], given: &ReadOptions) -> Result<Sep
             )];
             if lines.iter().any(|line| line.trim().contains(' ')) {
                 remedies.push(Remedy::new(
-                    flag("separator", &Separator::SPACE.to_string()),
+                    "--format csv-basket --separator space",
                     "if spaces separate items",
                 ));
             }

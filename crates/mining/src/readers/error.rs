@@ -342,16 +342,16 @@ impl fmt::Display for ItemProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             ItemProblem::Negative => {
-                "a negative number; items are numbered from 0, so number them anew or give them names and the format csv-basket"
+                "a negative number; items are numbered from 0, so number them anew or if they are names, give `--format csv-basket --separator space`"
             }
             ItemProblem::TooLarge => {
-                "larger than 4294967295, the largest item number; number the items anew or give them names and the format csv-basket"
+                "larger than 4294967295, the largest item number; number the items anew or if they are names, give `--format csv-basket --separator space`"
             }
             ItemProblem::LeadingZero => {
                 "a number with zeros before it, which FIMI cannot tell from one without; give `--format csv-basket --separator space --header no` if it is a name"
             }
             ItemProblem::NotANumber => {
-                "not an item number; write whole numbers separated by spaces, or give the format (csv-basket for names separated by commas)"
+                "not an item number; write whole numbers separated by spaces, or give `--format csv-basket` for names separated by commas, `--format csv-basket --separator space` for names separated by spaces"
             }
         })
     }

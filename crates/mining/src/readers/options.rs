@@ -106,7 +106,6 @@ impl Separator {
         ("space", b' '),
     ];
     pub(super) const COMMA: Self = Self(b',');
-    pub(super) const SPACE: Self = Self(b' ');
     /// Those that a file may have without being told to.
     pub(super) const TOLD: [Self; 4] = [Self(b','), Self(b';'), Self(b'\t'), Self(b'|')];
 

@@ -551,6 +551,27 @@ fn text_that_is_no_data_is_refused() {
 }
 
 #[test]
+fn spaces_that_may_separate_items_are_not_taken_for_names() {
+    let codes = "250.00 401.9\n250.00\n";
+    assert_refused(
+        codes,
+        Format::Auto,
+        &["`--format csv-basket", "--separator space"],
+    );
+    assert_refused(
+        codes,
+        Format::CsvBasket,
+        &["`--separator space`", "`--separator comma`"],
+    );
+    let options = ReadOptions {
+        separator: Some("space".parse().unwrap()),
+        ..ReadOptions::of(Format::CsvBasket)
+    };
+    let data = read_with(codes, &options).unwrap();
+    assert_eq!(baskets(&data), [&["250.00", "401.9"][..], &["250.00"]]);
+}
+
+#[test]
 fn yes_and_no_are_written_in_one_way_in_all_of_a_file() {
     let text = format!("a,b\n{}yes,no\n", "1,0\n".repeat(300_000));
     assert_refused(
