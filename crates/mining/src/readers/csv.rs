@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::detect::{Settled, is_amount_name};
+use super::column_names::is_amount_name;
+use super::detect::Settled;
 use super::error::{Excerpt, ReadError, Remedy, flag};
 use super::lines::Lines;
 use super::options::{Encoding, Format, Missing, ReadOptions, Separator, Spaces};

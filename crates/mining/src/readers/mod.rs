@@ -5,6 +5,7 @@
 //! it panic or guess: input that is not plainly one thing is an error with the
 //! line, the cause and the options that settle it. `docs/input.md` has the rules.
 
+mod column_names;
 mod compression;
 mod csv;
 mod detect;

@@ -1,0 +1,137 @@
+//! What the names of columns say: which may tell transactions from each other, which hold items, people, dates or
+//! amounts. A name only ever raises or settles a doubt; what is in the column is looked at as well.
+
+/// Names of a transaction, by themselves or before a word like "id".
+const TRANSACTIONS: [&str; 14] = [
+    "transaction",
+    "trans",
+    "order",
+    "basket",
+    "cart",
+    "invoice",
+    "receipt",
+    "ticket",
+    "bill",
+    "session",
+    "visit",
+    "encounter",
+    "admission",
+    "hadm",
+];
+/// Names of a transaction before a word like "id" only.
+const NUMBERED: [&str; 4] = ["t", "stay", "case", "sample"];
+/// Places whose transactions are numbered each by itself.
+const PLACES: [&str; 3] = ["store", "shop", "branch"];
+const PEOPLE: [&str; 9] = [
+    "patient",
+    "subject",
+    "member",
+    "customer",
+    "client",
+    "user",
+    "person",
+    "household",
+    "participant",
+];
+const ITEMS: [&str; 20] = [
+    "item",
+    "items",
+    "product",
+    "products",
+    "article",
+    "articles",
+    "sku",
+    "stock",
+    "icd",
+    "icd9",
+    "icd10",
+    "diagnosis",
+    "dx",
+    "drug",
+    "medication",
+    "ndc",
+    "procedure",
+    "movie",
+    "gene",
+    "variant",
+];
+const AMOUNTS: [&str; 10] = [
+    "quantity", "qty", "value", "count", "amount", "present", "active", "status", "result", "flag",
+];
+
+/// A name in small letters, without what separates words.
+fn plain(name: &str) -> String {
+    let letters = name.chars().filter(|c| !" _-.()#".contains(*c));
+    letters.flat_map(char::to_lowercase).collect()
+}
+
+/// What stands before the first of these ends.
+fn before<'a>(name: &'a str, ends: &[&str]) -> Option<&'a str> {
+    ends.iter().find_map(|end| name.strip_suffix(end))
+}
+
+/// Whether a column of this name may tell transactions from each other.
+pub(super) fn is_transaction_name(name: &str) -> bool {
+    let plain = plain(name);
+    let stem = before(&plain, &["id", "no", "nr", "num", "number", "code"]);
+    TRANSACTIONS.contains(&plain.as_str())
+        || stem.is_some_and(|stem| TRANSACTIONS.contains(&stem) || NUMBERED.contains(&stem))
+        || PLACES.contains(&stem.unwrap_or(&plain))
+        || is_person(&plain)
+        || plain == "id"
+        || ends_in_id(name) && !is_item(&plain)
+}
+
+/// Whether the last word is id: not that of acid.
+fn ends_in_id(name: &str) -> bool {
+    let end = name.len().saturating_sub(2);
+    let (Some(stem), Some(end)) = (name.get(..end), name.get(end..)) else {
+        return false;
+    };
+    end.eq_ignore_ascii_case("id")
+        && (stem.ends_with([' ', '_', '-', '.'])
+            || end.starts_with('I') && stem.ends_with(char::is_lowercase))
+}
+
+/// Whether it names people, who may have several transactions.
+pub(super) fn is_person_name(name: &str) -> bool {
+    is_person(&plain(name))
+}
+
+fn is_person(plain: &str) -> bool {
+    let stem = before(plain, &["id", "no", "nr", "num", "number"]);
+    PEOPLE.contains(&stem.unwrap_or(plain))
+}
+
+pub(super) fn is_item_name(name: &str) -> bool {
+    is_item(&plain(name))
+}
+
+fn is_item(plain: &str) -> bool {
+    let stem = before(plain, &["id", "no", "code", "name", "description"]);
+    ITEMS.contains(&plain)
+        || stem.is_some_and(|stem| {
+            stem.is_empty() && plain != "id" && plain != "no" || ITEMS.contains(&stem)
+        })
+}
+
+/// Whether it may say how many of the item there are, or whether there are any.
+pub(super) fn is_amount_name(name: &str) -> bool {
+    AMOUNTS.contains(&plain(name).as_str())
+}
+
+pub(super) fn is_date_name(name: &str) -> bool {
+    let name = plain(name);
+    ["date", "time", "day", "month", "year"]
+        .iter()
+        .any(|it| name.starts_with(it) || name.ends_with(it))
+}
+
+/// Whether it numbers rows or names what they are about.
+pub(super) fn is_id_name(name: &str) -> bool {
+    let plain = plain(name);
+    ["id", "index", "rowid", "row", "rownames", "nr", "no"].contains(&plain.as_str())
+        || name.starts_with("Unnamed: ")
+        || ends_in_id(name)
+        || is_transaction_name(name)
+}
