@@ -22,7 +22,7 @@ PYTEST =
 STEP =
 FORCE =
 
-.PHONY: help demo demo-genome docs bench-smoke bench-full bench-alloc bench-engine bench-genome bench-mining bench-numa bench-python bench-ray bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-rust test-alloc test-alloc-long test-faults test-numa test-package test-python test-ray test-s3 fuzz nightly lint lint-rust lint-python lint-shell lint-c fmt build clean
+.PHONY: help demo demo-genome docs bench-smoke bench-full bench-alloc bench-engine bench-genome bench-mining bench-numa bench-python bench-ray bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-abuse test-rust test-alloc test-alloc-long test-faults test-numa test-package test-python test-ray test-s3 fuzz nightly lint lint-rust lint-python lint-shell lint-c fmt build clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -169,6 +169,9 @@ test-s3: | toolchain-test ## Run the tests about object storage against an S3 se
 
 test-faults: | toolchain-test ## Run the tests of the Rust crates with every fault, not a sample
 	OBORO_FAULTS=all cargo test --workspace --locked
+
+test-abuse: | toolchain-test ## Try ten thousand answers of a lying server
+	OBORO_TRIALS=10000 cargo test --workspace --locked --test liar a_liar_sees
 
 test-package: | toolchain-python ## Install command and package as README.md says, and run its commands
 	scripts/package.sh

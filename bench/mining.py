@@ -1,6 +1,7 @@
-"""Mines real data sets end to end, as two processes over loopback, and says what it took: answered
-in whatever takes fewer bytes, by moments alone and by columns alone, with supports deduced where
-they can be; and by moments with every support asked for.
+"""Mines real data sets end to end, as two processes over loopback, and says what it took: by sealed
+cells, which are fetched, verified and counted at home; by those that were kept; by moments, which
+the server is trusted to count, with supports deduced where they can be; and by moments with every
+support asked for.
 
 Prints one JSON object for each data set, the summary last. Run by `make bench-mining`; the files
 are those of the FIMI repository (mushroom, chess, T10I4D100K, retail), looked for in the
@@ -80,7 +81,7 @@ class Oboro:
 
 def response_bytes(run: dict[str, Any]) -> int:
     """What the server sent in a run."""
-    return sum(level["received_bytes"] for level in run["levels"])
+    return int(run["received_bytes"])
 
 
 def server_seconds(run: dict[str, Any]) -> float:
@@ -96,8 +97,8 @@ def moments(run: dict[str, Any], which: str) -> int:
 def measure(binary: Path, data: Path, case: Case, repetitions: int) -> dict[str, Any]:
     """Encrypts and uploads once, mines each way `repetitions` times and takes the medians.
 
-    No moments are kept for these; then a server that keeps them is mined with a higher minimum
-    support, and again with this one.
+    Neither cells nor moments are kept for these. Then both are, and it is mined with a higher
+    minimum support, with this one, and by cells with this one again.
     """
     with tempfile.TemporaryDirectory(prefix="oboro-bench-") as directory:
         oboro = Oboro(binary, Path(directory))
@@ -120,19 +121,21 @@ def measure(binary: Path, data: Path, case: Case, repetitions: int) -> dict[str,
             def mine(*options: str) -> list[dict[str, Any]]:
                 return [oboro.run(*query, *options) for _ in range(repetitions)]
 
-            runs = mine()
-            by_moments = mine("--answers", "moments")
+            runs = mine("--keep-cells", "0")
+            by_moments = mine("--trust-server")
             server_peak = peak_bytes(server)
-            by_columns = mine("--answers", "columns")
-            asking_all = mine("--answers", "moments", "--no-deduction")
+            asking_all = mine("--trust-server", "--no-deduction")
         with oboro.serve():
             support = float(case.min_support)
             higher = f"{min(1.25 * support, (1 + support) / 2):.6f}"
-            by_moments_only = ["--answers", "moments"]
-            oboro.run("mine", bundle, "--min-support", higher, *by_moments_only)
-            again = oboro.run(*query, *by_moments_only)
+            oboro.run("mine", bundle, "--min-support", higher)
+            lower = oboro.run(*query)
+            kept = mine()
+            oboro.run("mine", bundle, "--min-support", higher, "--trust-server")
+            again = oboro.run(*query, "--trust-server")
     levels = runs[0]["levels"]
-    every_run = [*runs, *by_moments, *by_columns, *asking_all, again]
+    by_cells = [*runs, lower, *kept]
+    trusting = [*by_moments, *asking_all, again]
     return {
         "data": case.file,
         "min_support": case.min_support,
@@ -143,21 +146,26 @@ def measure(binary: Path, data: Path, case: Case, repetitions: int) -> dict[str,
         "itemsets_by_length": [level["frequent"] for level in levels],
         "candidates_by_length": [level["candidates"] for level in levels],
         "asked_by_length": [level["asked"] for level in levels],
-        "answered_by_length": [level["answered"] for level in levels],
-        "verified": all(run["verified"] for run in every_run),
+        "columns": runs[0]["columns"],
+        "new_columns_after_higher_support": lower["new_columns"],
+        "verified": all(run["matches_plaintext"] for run in [*by_cells, *trusting])
+        and all(run["answers"] == "verified" for run in by_cells)
+        and all(run["answers"] == "unverified" for run in trusting),
         "plaintext_file_bytes": data.stat().st_size,
         "stored_bytes": encrypted["stored_bytes"],
         "response_bytes": response_bytes(runs[0]),
+        "response_bytes_cells_after_higher_support": response_bytes(lower),
+        "response_bytes_kept": response_bytes(kept[0]),
         "response_bytes_moments": response_bytes(by_moments[0]),
-        "response_bytes_columns": response_bytes(by_columns[0]),
         "response_bytes_asking_all": response_bytes(asking_all[0]),
         "encrypt_seconds": encrypted["encrypt_seconds"],
         "upload_seconds": uploaded["upload_seconds"],
         "first_mine_seconds": runs[0]["seconds"],
         "mine_seconds": median(run["seconds"] for run in runs),
+        "mine_seconds_kept": median(run["seconds"] for run in kept),
         "mine_seconds_moments": median(run["seconds"] for run in by_moments),
-        "mine_seconds_columns": median(run["seconds"] for run in by_columns),
         "mine_seconds_asking_all": median(run["seconds"] for run in asking_all),
+        "mine_seconds_cells_after_higher_support": lower["seconds"],
         "mine_seconds_after_higher_support": again["seconds"],
         "server_seconds_moments": median(server_seconds(run) for run in by_moments),
         "server_seconds_after_higher_support": server_seconds(again),

@@ -12,8 +12,9 @@ agree and that phases and errors keep their bounds, and then counts one itemset 
 and three columns the way the server and the owner do together: from moments of the ciphertexts.
 The result is printed as JSON; a check that fails ends the program with a message and status 1.
 
-Not checked, for want of BLAKE3 and XChaCha20-Poly1305 in the standard library: the digests, and
-the sealed record of the owner. Key files under a passphrase are refused for want of Argon2id.
+Not checked, for want of BLAKE3 and XChaCha20-Poly1305 in the standard library: the digests, the
+sealed cells, and the sealed record of the owner. Key files under a passphrase are refused for want
+of Argon2id.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-FORMAT_VERSION = 1
+KEY_VERSION = BUNDLE_VERSION = 1
+MANIFEST_VERSION = SEGMENT_VERSION = 2
+CELL_BITS = 1
+CELL_SEAL_BYTES = 24 + 16
 PAGE = 4096
 MAX_ERROR = 21
 NOISE_NORM = 4  # ρ
@@ -168,7 +172,7 @@ def read_key(path: Path) -> tuple[bytes, bytes]:
     magic, version, protection, memory, passes, lanes, zero, salt, nonce, master, check = (
         struct.unpack("<8s6I16s24s32s16s", data)
     )
-    require(magic == b"OBOROKEY" and version == FORMAT_VERSION, "a key file of version 1")
+    require(magic == b"OBOROKEY" and version == KEY_VERSION, "a key file of version 1")
     require(protection == 0, "the key file has no passphrase")
     require((memory, passes, lanes, zero) == (0, 0, 0, 0), "no costs without passphrase")
     require(not any(salt + nonce), "no salt and nonce without passphrase")
@@ -216,10 +220,10 @@ def parse_manifest(data: bytes) -> Manifest:
         "<8sI16s16s16sIIIIIQI", data
     )
     log_degree, limbs, modulus, columns, max_len, _, count = numbers
-    require(magic == b"OBOROMAN" and version == FORMAT_VERSION, "a manifest of version 1")
-    require(len(data) == 92 + 52 * count + 32, "length of the manifest")
+    require(magic == b"OBOROMAN" and version == MANIFEST_VERSION, "a manifest of version 2")
+    require(len(data) == 92 + 84 * count + 32, "length of the manifest")
     segments, next_block = [], 0
-    for _, first_block, blocks, length in struct.iter_unpack("<32sQIQ", data[92:-32]):
+    for _, _, first_block, blocks, length in struct.iter_unpack("<32s32sQIQ", data[92:-32]):
         require(first_block == next_block, "segments follow each other")
         segments.append(Listed(first_block, blocks, length))
         next_block += blocks
@@ -231,7 +235,7 @@ def parse_manifest(data: bytes) -> Manifest:
 def read_manifest(bundle: Path) -> Manifest:
     head = (bundle / "head").read_bytes()
     magic, version, manifest, record = struct.unpack_from("<8sIQQ", head)
-    require(magic == b"OBOROBND" and version == FORMAT_VERSION, "a bundle of version 1")
+    require(magic == b"OBOROBND" and version == BUNDLE_VERSION, "a bundle of version 1")
     require(len(head) == 28 + manifest + record + 32, "length of the head")
     return parse_manifest(head[28 : 28 + manifest])
 
@@ -257,8 +261,8 @@ class Segment:
         listed = manifest.segments[index]
         self.blocks = listed.blocks
         limbs, columns = manifest.limbs, manifest.columns
-        magic, version, self.header, *named = struct.unpack_from("<8sII16sIIQIIII", data)
-        require(magic == b"OBOROSEG" and version == FORMAT_VERSION, "a segment of version 1")
+        magic, version, self.header, *named = struct.unpack_from("<8sII16sIIQIIIII", data)
+        require(magic == b"OBOROSEG" and version == SEGMENT_VERSION, "a segment of version 2")
         require(
             named
             == [
@@ -270,19 +274,25 @@ class Segment:
                 manifest.log_degree,
                 limbs,
                 manifest.plaintext_modulus,
+                CELL_BITS,
             ],
             "the header of a segment agrees with the manifest",
         )
-        seeds = 64 + 4 * limbs
+        seeds = 68 + 4 * limbs
         digests = seeds + 32 * self.blocks
-        end = digests + 32 * limbs * columns + 32
-        self.primes = list(struct.unpack_from(f"<{limbs}I", data, 64))
+        end = digests + 32 * (limbs + 1) * columns + 32
+        self.primes = list(struct.unpack_from(f"<{limbs}I", data, 68))
         self.seeds = [data[at : at + 32] for at in range(seeds, digests, 32)]
         self.packed = 7 * self.blocks * manifest.degree // 2
         require(self.header == rounded_up(end), "length of a segment's header")
         require(not any(data[end : self.header]), "zeros behind a header")
-        size = self.header + limbs * columns * rounded_up(self.packed)
+        cells = self.header + limbs * columns * rounded_up(self.packed)
+        sealed = self.blocks * manifest.degree // 8 + CELL_SEAL_BYTES
+        size = cells + columns * rounded_up(sealed)
         require(len(data) == size == listed.length, "length of a segment")
+        for part in range(cells, size, rounded_up(sealed)):
+            end = part + rounded_up(sealed)
+            require(not any(data[part + sealed : end]), "zeros behind sealed cells")
 
     def panel(self, limb: int, column: int) -> list[list[int]]:
         """One column's ciphertexts modulo one limb, block after block."""
@@ -526,7 +536,7 @@ def report(owner: Owner, columns: int) -> dict[str, object]:
         "error_variance": owner.errors.variance(),
         "largest_error": owner.errors.largest,
         "moments": counts,
-        "not_checked": ["BLAKE3 digests", "sealed owner record"],
+        "not_checked": ["BLAKE3 digests", "sealed cells", "sealed owner record"],
     }
 
 

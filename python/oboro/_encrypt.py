@@ -66,7 +66,7 @@ class Encrypted:
 
     @property
     def max_len(self) -> int:
-        """The length of the longest itemsets that can be counted."""
+        """The length of the longest itemsets that a server can count."""
         return self._native.max_len
 
     @property
@@ -78,9 +78,20 @@ class Encrypted:
         return self._native.min_item_support
 
     @property
-    def check_columns(self) -> int:
-        """The number of columns planted to find out a server that answers wrongly."""
-        return self._native.check_columns
+    def trust(self) -> dict[str, Any]:
+        """What became of trust in the server: whether it was ever taken at its word with
+        ``trust_server`` (``relied_on``), and the answer that was found to be false and on which no
+        decision was taken (``failure``, else None): ``unix_seconds`` and ``what``."""
+        trust: dict[str, Any] = json.loads(self._native.trust())
+        return trust
+
+    def reset_trust(self) -> None:
+        """Decides to ask the server again after an answer was found to be false.
+
+        Raises:
+            StorageError: the dataset's directory cannot be written.
+        """
+        self._native.reset_trust()
 
     @property
     def stored_bytes(self) -> int:
@@ -174,7 +185,6 @@ def encrypt(
     keys: Keys,
     *,
     max_len: int = 4,
-    check_columns: int = 0,
     min_item_support: float | None = None,
     path: str | os.PathLike[str] | None = None,
     threads: int | None = None,
@@ -199,10 +209,8 @@ def encrypt(
             text that could be read in several ways is refused, and the error names the arguments
             that say which is right; `Encrypted.read` tells how it was read.
         keys: the key to encrypt with; without it no answer can be read.
-        max_len: the length of the longest itemsets that will be counted, 1 to 16; longer ones need
-            larger ciphertexts. It is never more than there are items.
-        check_columns: how many check columns to add, 0 or from `max_len` to 16; with them most
-            wrong answers of a server are detected.
+        max_len: the length of the longest itemsets that a server can count, 1 to 16; longer ones
+            need larger ciphertexts. It is never more than there are items.
         min_item_support: leaves out the items below it: a float is a fraction of the transactions,
             an int a number of them. Minimum supports below it are refused later.
         path: a directory to make, which stays; None for a temporary one.
@@ -224,7 +232,7 @@ def encrypt(
         StorageError: a disk that has no room or fails. Nothing is left behind.
         Interrupted: `interrupt` was set. Nothing is left behind.
     """
-    _check_counts(max_len=(max_len, 0), check_columns=(check_columns, 0), threads=(threads, 1))
+    _check_counts(max_len=(max_len, 0), threads=(threads, 1))
     rows = _frames.rows(data, threads, reading)
     if min_item_support is not None:
         rows.restrict(_least_item_count(min_item_support, len(rows)))
@@ -237,7 +245,6 @@ def encrypt(
             rows,
             keys,
             max_len=max_len,
-            check_columns=check_columns,
             path=path,
             threads=threads,
             progress=told,

@@ -37,7 +37,6 @@ class Encrypted:
         keys: Keys,
         *,
         max_len: int,
-        check_columns: int = 0,
         path: str | os.PathLike[str] | None = None,
         threads: int | None = None,
         progress: _Progress | None = None,
@@ -61,8 +60,8 @@ class Encrypted:
     def how_read(self) -> str | None: ...
     @property
     def max_len(self) -> int: ...
-    @property
-    def check_columns(self) -> int: ...
+    def trust(self) -> str: ...
+    def reset_trust(self) -> None: ...
     @property
     def min_item_support(self) -> int: ...
     @property
@@ -154,13 +153,14 @@ def mine(
     *,
     min_support: int,
     max_len: int,
-    answers: str = "auto",
+    trust_server: bool = False,
+    keep_cells: int = ...,
     threads: int | None = None,
     progress: _Progress | None = None,
     interrupt: Interrupt | None = None,
 ) -> tuple[list[int], npt.NDArray[np.uint32], npt.NDArray[np.uint64], int | None, str]:
     """How many itemsets of each length; all their items in a row; supports; the length at which the
-    search ended though longer itemsets may be frequent; levels, in JSON."""
+    search ended though longer itemsets may be frequent; what they rest on and took, in JSON."""
 
 def genomes(
     server: Server, *, interrupt: Interrupt | None = None

@@ -7,9 +7,10 @@ import secrets
 import weakref
 from dataclasses import dataclass
 from dataclasses import replace as replaced
+from numbers import Integral
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pandas as pd
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Genome = TypeVar("Genome", Panel, Reference)
-Answers = Literal["auto", "moments", "columns"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class DatasetInfo:
     root: str
     """The hash that stands for all of its bytes."""
     columns: int
-    """Items and check columns; the server cannot tell which is which."""
+    """One for each item."""
     blocks: int
     """Blocks of transactions."""
     stored_bytes: int
@@ -286,24 +286,29 @@ class Dataset:
         max_len: int | None = None,
         use_colnames: bool = False,
         *,
-        answers: Answers = "auto",
+        trust_server: bool = False,
+        keep_cells: int = 1 << 30,
         verbose: int = 0,
         progress: bool | None = None,
         interrupt: Interrupt | None = None,
     ) -> pd.DataFrame:
         """Finds frequent itemsets, as ``mlxtend.frequent_patterns.apriori`` does on plaintext.
 
-        The server learns which columns are counted together, by numbers that mean nothing to it,
-        but neither transactions, names nor supports.
+        The columns of frequent items are fetched, sealed, and counted in here. The server learns
+        which columns these are, by numbers that mean nothing to it, and nothing else, even if it
+        lies.
 
         Args:
             keys: the key that the dataset was encrypted with.
             min_support: the fraction of transactions that makes an itemset frequent.
-            max_len: the longest itemsets to look for; by default any, or as long as the dataset was
-                encrypted for if ``answers="moments"``.
+            max_len: the longest itemsets to look for; by default any, or with ``trust_server`` as
+                long as the dataset was encrypted for.
             use_colnames: whether itemsets have the names of columns instead of their numbers.
-            answers: what the server sends: ``"moments"`` of itemsets, encrypted ``"columns"`` that
-                are counted in here, or what takes fewer bytes.
+            trust_server: has the server count, and takes what it answers for true: for a server
+                that is curious but follows the protocol. One that lies reads the data in the
+                questions, and nothing in the result is verified.
+            keep_cells: bytes of sealed cells to keep in the dataset's directory for later calls;
+                0 neither keeps nor uses any. Nothing is kept of a temporary dataset.
             verbose: if 1 or more, says how many itemsets of each length were candidates.
             progress: whether to show a bar; ``None`` for a terminal or a notebook only.
             interrupt: ends the call from another thread.
@@ -313,49 +318,59 @@ class Dataset:
             itemsets first. ``attrs["oboro"]`` has the number of ``transactions``, the least number
             of them that was frequent (``min_support``), the length at which the search ended though
             longer itemsets may be frequent (``max_len``, else ``None``), what each length has
-            cost (``levels``) and, as ``Encrypted.read``, how the file was read (``read``).
+            cost (``levels``) and, as ``Encrypted.read``, how the file was read (``read``). What the
+            itemsets rest on is in ``answers``: ``"verified"``, ``"unverified"`` (with
+            ``trust_server``) or ``"local"`` (the server is this process). ``columns`` were needed
+            for it, and of ``new_columns`` nothing was kept here.
 
         Raises:
             InputError: a support or length that is not possible, a support below that of items
                 left out when the data were encrypted, too many candidates.
             KeysError: another key.
             ConnectionFailed: the server stays away; call again.
-            FalseAnswerError: the server answered what cannot be true.
+            FalseAnswerError: the server answered what was not encrypted, now or in an earlier call;
+                see ``Encrypted.trust``.
         """
+        if (
+            isinstance(keep_cells, bool)
+            or not isinstance(keep_cells, Integral)
+            or not 0 <= keep_cells < 1 << 64
+        ):
+            raise InputError(f"keep_cells must be a number of bytes, not {keep_cells!r}")
         transactions = self._encrypted.transactions
         least = least_count(min_support, transactions)
         with bar("counting", "B", progress) as tell:
-            lengths, items, supports, longest, levels = _oboro.mine(
+            lengths, items, supports, longest, took = _oboro.mine(
                 self._server._native,
                 self._encrypted._native,
                 keys,
                 self._name,
                 min_support=least,
-                max_len=self._possible(max_len, answers),
-                answers=answers,
+                max_len=self._possible(max_len, trust_server),
+                trust_server=trust_server,
+                keep_cells=int(keep_cells),
                 progress=tell,
                 interrupt=interrupt,
             )
         labels = self._encrypted.columns if use_colnames else None
         found = frame(lengths, items, supports, transactions, labels)
-        costs = json.loads(levels)
         found.attrs["oboro"] = {
             "transactions": transactions,
             "min_support": least,
             "max_len": longest,
-            "levels": costs,
+            **json.loads(took),
             "read": self._encrypted.read,
         }
         if verbose:
-            for level in costs:
+            for level in found.attrs["oboro"]["levels"]:
                 print(f"{level['candidates']} candidates of length {level['level']}")
         return found
 
-    def _possible(self, max_len: int | None, answers: Answers) -> int:
-        """The longest itemsets to look for. Columns answer for any, moments for those that the
+    def _possible(self, max_len: int | None, trust_server: bool) -> int:
+        """The longest itemsets to look for. In here any are counted, by the server those that the
         dataset was encrypted for."""
         items = len(self._encrypted.columns)
-        longest = min(self._encrypted.max_len, items) if answers == "moments" else items
+        longest = min(self._encrypted.max_len, items) if trust_server else items
         if max_len is None:
             return longest
         if max_len < 1:
@@ -364,7 +379,7 @@ class Dataset:
         if longest < min(max_len, items):
             raise InputError(
                 f"the dataset was encrypted for itemsets of up to {longest}, not {max_len}; "
-                f"choose max_len={longest}, or answers='auto'"
+                f"choose max_len={longest}, or leave trust_server out"
             )
         return min(max_len, longest)
 

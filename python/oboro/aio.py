@@ -23,7 +23,7 @@ from oboro import _encrypt, _server
 from oboro._encrypt import Encrypted
 from oboro._oboro import Interrupt, Keys
 from oboro._reading import Reading
-from oboro._server import Answers, DatasetInfo
+from oboro._server import DatasetInfo
 from oboro.genome import Found, Panel, Reference
 
 if TYPE_CHECKING:
@@ -170,7 +170,8 @@ class AsyncDataset:
         max_len: int | None = None,
         use_colnames: bool = False,
         *,
-        answers: Answers = "auto",
+        trust_server: bool = False,
+        keep_cells: int = 1 << 30,
         verbose: int = 0,
         progress: bool | None = None,
     ) -> pd.DataFrame:
@@ -181,7 +182,8 @@ class AsyncDataset:
             min_support,
             max_len,
             use_colnames,
-            answers=answers,
+            trust_server=trust_server,
+            keep_cells=keep_cells,
             verbose=verbose,
             progress=progress,
         )
@@ -252,7 +254,6 @@ async def encrypt(
     keys: Keys,
     *,
     max_len: int = 4,
-    check_columns: int = 0,
     min_item_support: float | None = None,
     path: str | PathLike[str] | None = None,
     threads: int | None = None,
@@ -265,7 +266,6 @@ async def encrypt(
         data,
         keys,
         max_len=max_len,
-        check_columns=check_columns,
         min_item_support=min_item_support,
         path=path,
         threads=threads,

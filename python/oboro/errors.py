@@ -38,7 +38,7 @@ class DamagedError(OboroError):
 
 
 class FalseAnswerError(OboroError):
-    """A server that answers what cannot be true. None of its answers were used."""
+    """A server that answered what is not true. None of its answers were used."""
 
 
 class StorageError(OboroError, OSError):

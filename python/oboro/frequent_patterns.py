@@ -25,10 +25,6 @@ from oboro.errors import InputError, MissingArgumentError
 
 __all__ = ["apriori", "association_rules"]
 
-# What is counted under encryption. For longer itemsets, columns are fetched, decrypted and counted
-# in: that takes one limb of them, where counting would need more limbs of all.
-_LONGEST_COUNTED = 4
-
 
 def apriori(
     df: pd.DataFrame,
@@ -39,19 +35,19 @@ def apriori(
     low_memory: bool = False,
     n_jobs: int | None = None,
 ) -> pd.DataFrame:
-    """Finds the frequent itemsets of a one-hot frame, counted under encryption.
+    """Finds the frequent itemsets of a one-hot frame, on a server within this process.
 
-    The frame is encrypted under a key of this call's own, uploaded to a server within this process
-    and counted there, all of which is gone afterwards. It shows what Oboro does in one line; where
-    somebody else is to count, use `oboro.encrypt`, `oboro.connect` and `Dataset.apriori`.
+    The frame is encrypted under a key of this call's own and uploaded, and its frequent columns are
+    fetched, verified and counted in; all of it is gone afterwards. It shows what Oboro does in one
+    line; where somebody else is to hold the data, use `oboro.encrypt`, `oboro.connect` and
+    `Dataset.apriori`.
 
     Args:
         df: A row for each transaction, a column for each item: bool, 0 and 1, or pandas' sparse
             types. Labels are text, or integers.
         min_support: The share of transactions that makes an itemset frequent, above 0 and up to 1.
         use_colnames: Whether itemsets hold labels instead of numbers of columns.
-        max_len: The length of the longest itemsets looked for; None, or 0, for any length. Those of
-            more than 4 items are counted in columns that are fetched and decrypted.
+        max_len: The length of the longest itemsets looked for; None, or 0, for any length.
         verbose: 1 shows bars of progress.
         low_memory: Makes no difference: a bit for each entry is all that is held beside `df`.
         n_jobs: Makes no difference: all processors are used.
@@ -77,7 +73,8 @@ def apriori(
         encrypted = oboro.encrypt(
             df,
             keys,
-            max_len=min(max_len or _LONGEST_COUNTED, _LONGEST_COUNTED),
+            # What the server could count. Sealed cells are counted in at any length.
+            max_len=1,
             min_item_support=_worth_encrypting(df, min_support),
             progress=progress,
         )
@@ -128,7 +125,8 @@ def association_rules(
 
     Returns:
         The columns `antecedents` and `consequents`, frozensets, and one for each measure. It equals
-        what mlxtend returns, row by row.
+        what mlxtend returns, row by row. What `attrs["oboro"]` of `df` says that its itemsets rest
+        on (`answers`), that of the rules says, too.
 
     Raises:
         InputError: there are no itemsets, a column or measure does not exist, or an entry of
@@ -147,7 +145,8 @@ def association_rules(
         raise InputError(f"{name!r} is no measure; there are {', '.join(MEASURES)}")
     itemsets, supports = _itemsets_of(df)
     if support_only:
-        return _rules_by_support(itemsets, supports, min_threshold, return_metrics)
+        rules_by_support = _rules_by_support(itemsets, supports, min_threshold, return_metrics)
+        return _resting_on(df, rules_by_support)
     lacking = Lacking(df_orig, itemsets) if null_values and df_orig is not None else None
     antecedents, consequents, terms = [], [], []
     for rules in Itemsets(itemsets).rules():
@@ -158,13 +157,21 @@ def association_rules(
         terms.append(Terms(*(term[chosen] for term in all_terms)))
     measures = Terms(*map(np.concatenate, zip(*terms, strict=True)))
     if not measures.union.size:
-        return _no_rules(return_metrics)
+        return _resting_on(df, _no_rules(return_metrics))
     members = _objects(itemsets)
-    return _frame(
+    found = _frame(
         members[np.concatenate(antecedents)],
         members[np.concatenate(consequents)],
         {name: measured(name, measures, num_itemsets) for name in return_metrics},
     )
+    return _resting_on(df, found)
+
+
+def _resting_on(itemsets: pd.DataFrame, rules: pd.DataFrame) -> pd.DataFrame:
+    """The rules, which say of themselves what the itemsets say that they rest on."""
+    if answers := itemsets.attrs.get("oboro", {}).get("answers"):
+        rules.attrs["oboro"] = {"answers": answers}
+    return rules
 
 
 def _itemsets_of(df: pd.DataFrame) -> tuple[list[Itemset], Floats]:

@@ -31,6 +31,14 @@ def oboro_command() -> str:
     return command
 
 
+def public_data(name: str) -> Path:
+    """A large public data set, which is beside the repository where it is at all."""
+    path = Path(__file__).parents[3] / "shared" / "data" / name
+    if not path.exists():
+        pytest.skip(f"{path} is not there")
+    return path
+
+
 class Encrypt(Protocol):
     def __call__(
         self, frame: pd.DataFrame, keys: oboro.Keys, *, max_len: int = 4

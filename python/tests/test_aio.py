@@ -30,8 +30,10 @@ def test_what_is_awaited_is_what_is_returned(encrypt: Encrypt) -> None:
             calls = [upload_and_mine(server, number) for number in range(3)]
             found = await asyncio.gather(*calls)
             assert [info.name for info in await server.datasets()] == ["0", "1", "2"]
-            again = await (await server.dataset("1", encrypted[1])).apriori(keys, 0.2)
-            assert_frame_equal(again, found[1])
+            dataset = await server.dataset("1", encrypted[1])
+            assert_frame_equal(await dataset.apriori(keys, 0.2), found[1])
+            trusting = await dataset.apriori(keys, 0.2, 4, trust_server=True, keep_cells=0)
+            assert trusting.attrs["oboro"]["levels"][1]["route"] == "trusted"
             await server.delete("0")
             with pytest.raises(InputError, match="no dataset '0'"):
                 await server.dataset("0", encrypted[0])

@@ -44,12 +44,12 @@ def frame(rows: int = 500) -> Any:
 def test_a_kept_dataset_opens_with_its_key_in_the_order_of_its_columns(
     tmp_path: Path, keys: oboro.Keys
 ) -> None:
-    made = oboro.encrypt(frame(), keys, max_len=2, check_columns=3, path=tmp_path / "d")
+    made = oboro.encrypt(frame(), keys, max_len=2, path=tmp_path / "d")
     assert made.path == tmp_path / "d"
     opened = oboro.Encrypted.open(str(tmp_path / "d"), keys)
     for enc in (made, opened):
         assert enc.columns == ["by 7", "by 2", "by 30"]
-        assert (enc.transactions, enc.max_len, enc.check_columns) == (500, 2, 3)
+        assert (enc.transactions, enc.max_len) == (500, 2)
         files = (tmp_path / "d" / "segments").iterdir()
         assert enc.stored_bytes == sum(file.stat().st_size for file in files)
     with pytest.raises(errors.KeysError, match="give the right key file"):
@@ -135,18 +135,14 @@ def test_the_support_from_which_items_are_complete_is_told(
 
 
 @pytest.mark.parametrize(
-    ("max_len", "check_columns", "sentence"),
-    [
-        (0, 0, "a maximum itemset length of 0 is not possible"),
-        (17, 0, "choose 1 to 16"),
-        (3, 2, "2 check columns are not possible here"),
-    ],
+    ("max_len", "sentence"),
+    [(0, "a maximum itemset length of 0 is not possible"), (17, "choose 1 to 16")],
 )
 def test_impossible_arguments_leave_nothing(
-    max_len: int, check_columns: int, sentence: str, temporary: Path, keys: oboro.Keys
+    max_len: int, sentence: str, temporary: Path, keys: oboro.Keys
 ) -> None:
     with pytest.raises(errors.InputError, match=sentence):
-        oboro.encrypt(frame(), keys, max_len=max_len, check_columns=check_columns)
+        oboro.encrypt(frame(), keys, max_len=max_len)
     assert list(temporary.iterdir()) == []
 
 
@@ -196,7 +192,6 @@ def test_the_temporary_folder_is_the_usual_one(temporary: Path, keys: oboro.Keys
         {"threads": -1},
         {"max_len": -1},
         {"max_len": 2.5},
-        {"check_columns": -1},
         {"min_item_support": "many"},
     ],
 )

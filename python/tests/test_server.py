@@ -24,10 +24,10 @@ from conftest import Encrypt, Serving, random_frame
 from oboro.errors import ConnectionFailed, InputError, KeysError, ServerError, VersionError
 
 
-@pytest.mark.parametrize("answers", ["auto", "moments", "columns"])
+@pytest.mark.parametrize("trust_server", [False, True])
 @pytest.mark.parametrize("use_colnames", [False, True])
 def test_what_is_found_is_what_mlxtend_finds(
-    encrypt: Encrypt, answers: oboro._server.Answers, use_colnames: bool
+    encrypt: Encrypt, trust_server: bool, use_colnames: bool
 ) -> None:
     keys = oboro.Keys.generate()
     frame = random_frame(300, 8)
@@ -38,8 +38,12 @@ def test_what_is_found_is_what_mlxtend_finds(
                 expected = apriori(
                     frame, min_support=min_support, max_len=max_len, use_colnames=use_colnames
                 )
-                found = dataset.apriori(keys, min_support, max_len, use_colnames, answers=answers)
+                found = dataset.apriori(
+                    keys, min_support, max_len, use_colnames, trust_server=trust_server
+                )
                 assert_frame_equal(found, expected)
+                # The server is the owner, whatever it is asked for.
+                assert found.attrs["oboro"]["answers"] == "local"
 
 
 def test_a_fraction_that_floats_make_is_met_as_in_mlxtend(encrypt: Encrypt) -> None:
@@ -55,15 +59,27 @@ def test_a_fraction_that_floats_make_is_met_as_in_mlxtend(encrypt: Encrypt) -> N
             assert_frame_equal(found, apriori(frame, min_support=min_support))
 
 
-def test_a_result_says_what_it_cost(encrypt: Encrypt, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("trust_server", [False, True])
+def test_a_result_says_what_it_cost(
+    encrypt: Encrypt, capsys: pytest.CaptureFixture[str], trust_server: bool
+) -> None:
     keys = oboro.Keys.generate()
     with oboro.local(threads=1) as server:
         dataset = server.upload(encrypt(random_frame(50, 5), keys))
-        found = dataset.apriori(keys, 0.2, max_len=2, answers="moments", verbose=1, progress=False)
+        found = dataset.apriori(
+            keys, 0.2, max_len=2, trust_server=trust_server, verbose=1, progress=False
+        )
     costs = found.attrs["oboro"]
     assert (costs["transactions"], costs["min_support"]) == (50, 10)
-    assert [level["level"] for level in costs["levels"]] == [1, 2]
-    assert all(level["answered"] == "moments" for level in costs["levels"])
+    assert (costs["columns"], costs["new_columns"]) == ((0, 0) if trust_server else (5, 5))
+    items, pairs = costs["levels"]
+    assert (items["level"], pairs["level"]) == (1, 2)
+    # Supports of items are in the owner's record.
+    assert (items["asked"], items["deduced"], items["excluded"]) == (0, 5, 0)
+    assert (items["route"], items["received_bytes"]) == (None, 0)
+    assert pairs["route"] == ("trusted" if trust_server else "cells")
+    assert pairs["asked"] > 0 and pairs["received_bytes"] > 0
+    assert (pairs["moments"] > 0) == trust_server
     told = capsys.readouterr()
     assert told.out == "5 candidates of length 1\n10 candidates of length 2\n"
     assert told.err == ""
@@ -115,11 +131,13 @@ def test_what_is_not_possible_is_refused(encrypt: Encrypt) -> None:
                 dataset.apriori(keys, min_support)
             assert isinstance(refused.value, InputError)
         with pytest.raises(InputError, match="up to 2, not 3; choose max_len=2"):
-            dataset.apriori(keys, max_len=3, answers="moments")
+            dataset.apriori(keys, max_len=3, trust_server=True)
         with pytest.raises(InputError, match="at least one item"):
             dataset.apriori(keys, max_len=0)
-        with pytest.raises(InputError, match='choose "auto"'):
-            dataset.apriori(keys, answers="supports")  # type: ignore[arg-type]
+        no_bytes: list[Any] = [-1, 1 << 64, True, 1.5, "1 GiB"]
+        for keep_cells in no_bytes:
+            with pytest.raises(InputError, match="keep_cells must be a number of bytes"):
+                dataset.apriori(keys, keep_cells=keep_cells)
         with pytest.raises(KeysError, match="give the right key"):
             dataset.apriori(oboro.Keys.generate())
     with pytest.raises(InputError, match="one at least"):
@@ -219,16 +237,21 @@ def test_servers_that_cannot_be_called_are_refused(tmp_path: Path) -> None:
         oboro.connect(f"http://127.0.0.1:{unused}")
 
 
-def test_a_server_elsewhere_counts_and_comes_back(
-    encrypt: Encrypt, serving: Serving, under_way: threading.Event
+@pytest.mark.parametrize("trust_server", [False, True])
+def test_a_server_elsewhere_answers_and_comes_back(
+    encrypt: Encrypt, serving: Serving, under_way: threading.Event, trust_server: bool
 ) -> None:
     keys = oboro.Keys.generate()
     frame = random_frame(100, 6)
     server = oboro.connect(serving.url)
     assert repr(server) == f"Server({serving.url!r})"
     dataset = server.upload(encrypt(frame, keys))
-    expected = apriori(frame, min_support=0.2)
-    assert_frame_equal(dataset.apriori(keys, 0.2), expected)
+    expected = apriori(frame, min_support=0.2, max_len=4)
+
+    def mine() -> pd.DataFrame:
+        return dataset.apriori(keys, 0.2, 4, trust_server=trust_server, keep_cells=0)
+
+    assert_frame_equal(mine(), expected)
     serving.freeze()
     under_way.clear()
 
@@ -238,10 +261,10 @@ def test_a_server_elsewhere_counts_and_comes_back(
 
     threading.Thread(target=kill_in_the_middle, daemon=True).start()
     with pytest.raises(ConnectionFailed, match="broke while"):
-        dataset.apriori(keys, 0.2)
+        mine()
     again = serving.restarted()
     try:
-        assert_frame_equal(dataset.apriori(keys, 0.2), expected)
+        assert_frame_equal(mine(), expected)
     finally:
         again.kill()
 

@@ -201,12 +201,17 @@ impl PassphraseArguments {
 
 impl ServerArguments {
     pub fn connect(&self) -> Result<Connection, Failure> {
+        Ok(Connection::open(&self.options()?)?)
+    }
+
+    /// What it takes to connect.
+    pub fn options(&self) -> Result<Options, Failure> {
         let token = self
             .token_file
             .as_deref()
             .map(|path| first_line(File::open(path), path, "token"))
             .transpose()?;
-        let options = Options {
+        Ok(Options {
             url: self.server.clone(),
             token: token.map(|token| token.to_string()),
             certificates: self
@@ -214,8 +219,7 @@ impl ServerArguments {
                 .as_deref()
                 .map(|path| read(path, "certificates"))
                 .transpose()?,
-        };
-        Ok(Connection::open(&options)?)
+        })
     }
 }
 

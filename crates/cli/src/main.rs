@@ -42,6 +42,9 @@ enum Command {
     Upload(commands::upload::Arguments),
     /// Find the frequent itemsets of an uploaded dataset.
     Mine(commands::mine::Arguments),
+    /// Show whether a dataset's server was trusted or answered falsely; have it asked again.
+    #[command(subcommand)]
+    Trust(commands::trust::Command),
     /// Make association rules from mined itemsets.
     Rules(commands::rules::Arguments),
     /// Store and count encrypted datasets for others.
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Encrypt(arguments) => commands::encrypt::run(&arguments, output),
         Command::Upload(arguments) => commands::upload::run(&arguments, output),
         Command::Mine(arguments) => commands::mine::run(&arguments, output),
+        Command::Trust(command) => commands::trust::run(&command, output),
         Command::Rules(arguments) => commands::rules::run(&arguments, output),
         Command::Serve(arguments) => commands::serve::run(&arguments, output),
         Command::Datasets(arguments) => commands::datasets::list(&arguments, output),

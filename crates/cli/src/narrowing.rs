@@ -82,7 +82,7 @@ const OPTIONS: &[(&str, Effect)] = &[
         "encrypt --max-len",
         Narrows {
             left_out: "itemsets that are longer",
-            said: "`max_len`; `mine` refuses to look for longer ones, and its own `max_len` says where the search ended",
+            said: "`max_len`; `mine` looks for longer ones only if told to, and its own `max_len` says where the search ended",
             test: "crates/cli/tests/mining.rs::a_result_says_where_longer_itemsets_were_not_looked_for",
         },
     ),
@@ -263,7 +263,6 @@ const HARMLESS: &[(&str, &[&str])] = &[
         "encrypt",
         &[
             "--append-to",
-            "--check-columns",
             "--key",
             "--out",
             "--passphrase-file",
@@ -349,9 +348,8 @@ const HARMLESS: &[(&str, &[&str])] = &[
     (
         "mine",
         &[
-            "--answers",
             "--ca",
-            "--explain",
+            "--keep-cells",
             "--key",
             "--name",
             "--no-deduction",
@@ -360,6 +358,7 @@ const HARMLESS: &[(&str, &[&str])] = &[
             "--server",
             "--threads",
             "--token-file",
+            "--trust-server",
             "--verify",
             "DIR",
         ],
@@ -396,6 +395,8 @@ const HARMLESS: &[(&str, &[&str])] = &[
             "--token-file",
         ],
     ),
+    ("trust reset", &["--key", "--passphrase-file", "DIR"]),
+    ("trust show", &["--key", "--passphrase-file", "DIR"]),
     (
         "upload",
         &[
@@ -440,7 +441,8 @@ const OWNER_RECORD: &[(&str, Effect)] = &[
     ("read", READING),
     ("noise_norm", Nothing),
     ("noise_peak", Nothing),
-    ("checks", Nothing),
+    ("supports", Nothing),
+    ("relied_on", Nothing),
 ];
 
 /// A file of frequent itemsets, by field.
@@ -502,6 +504,13 @@ const OTHERS: &[(&str, Effect)] = &[
         Refuses {
             what: "what would be counted in them",
             test: "crates/cli/tests/scrubbing.rs::damage_is_named_and_only_what_touches_it_is_refused",
+        },
+    ),
+    (
+        "an answer that was found to be false",
+        Refuses {
+            what: "any further question about the dataset, until `oboro trust reset`",
+            test: "crates/cli/tests/liar.rs::a_false_answer_is_remembered_until_the_owner_decides",
         },
     ),
     (
@@ -596,7 +605,7 @@ fn every_option_has_a_line_and_every_line_an_option() {
 
 #[test]
 fn every_stored_field_has_a_line() {
-    let record = include_str!("../../mining/tests/golden/owner-record-4.json");
+    let record = include_str!("../../mining/tests/golden/owner-record-5.json");
     let itemsets = include_str!("../../../fuzz/corpus/itemsets/rules");
     for (table, json) in [(OWNER_RECORD, record), (ITEMSETS, itemsets)] {
         let lines: BTreeSet<String> = table.iter().map(|(name, _)| (*name).to_owned()).collect();

@@ -47,6 +47,7 @@ fn every_command_prints_one_value() {
             "group_blocks",
             "stored_bytes",
             "panel_bytes",
+            "cells_bytes",
             "levels",
             "read",
         ],
@@ -60,7 +61,6 @@ fn every_command_prints_one_value() {
         "items",
         "items_left_out",
         "min_item_support",
-        "check_columns",
         "blocks",
         "degree",
         "limbs",
@@ -70,6 +70,7 @@ fn every_command_prints_one_value() {
         "noise_norm",
         "noise_peak",
         "encrypt_seconds",
+        "relied_on",
         "expected_bytes",
         "free_bytes",
         "read",
@@ -118,15 +119,24 @@ fn every_command_prints_one_value() {
         assert_eq!(dataset[field], encrypted[field], "{field}");
     }
 
+    const MINING: [&str; 6] = [
+        "seconds",
+        "answers",
+        "columns",
+        "new_columns",
+        "received_bytes",
+        "levels",
+    ];
     let mined = owner.json("mine quest.oboro --min-support 0.2 --out found.json");
     let result = ["transactions", "min_support", "max_len", "itemsets"];
-    has_fields(&mined, &[&result[..], &["seconds", "levels"]].concat());
+    has_fields(&mined, &[&result[..], &MINING].concat());
     let mined = owner.json("mine quest.oboro --min-support 0.2 --verify quest.dat");
     has_fields(
         &mined,
         &[
             &result[..],
-            &["seconds", "levels", "verified", "plaintext_seconds", "read"],
+            &MINING,
+            &["matches_plaintext", "plaintext_seconds", "read"],
         ]
         .concat(),
     );
@@ -141,13 +151,10 @@ fn every_command_prints_one_value() {
                 "known_moments",
                 "combining_seconds",
                 "asked",
-                "checks",
                 "deduced",
                 "excluded",
                 "frequent",
-                "answered",
-                "moments_bytes",
-                "columns_bytes",
+                "route",
                 "limbs",
                 "received_bytes",
                 "seconds",
@@ -164,6 +171,7 @@ fn every_command_prints_one_value() {
             "transactions",
             "min_support",
             "max_len",
+            "unverified",
             "metric",
             "min",
             "rules",
@@ -183,7 +191,7 @@ fn every_command_prints_one_value() {
         inspected["items"].as_array().unwrap().len() as u64,
         generated["items"]
     );
-    assert_eq!(inspected["check_columns"], 0);
+    assert_eq!(inspected["trust"]["relied_on"], false);
     assert_eq!(inspected["read"], encrypted["read"]);
     let inspected = owner.json("inspect quest.oboro/segments/00000000.seg --verify");
     assert_eq!(inspected["kind"], "segment");
@@ -193,7 +201,7 @@ fn every_command_prints_one_value() {
     let scrubbed = [
         "datasets",
         "segments",
-        "panels",
+        "parts",
         "bytes",
         "damaged_parts",
         "damaged",

@@ -1,102 +1,78 @@
-//! A server that does not keep to the protocol is found out: an error, never a panic, a hang or a
-//! wrong support that the protocol rules out.
+//! A server that lies learns nothing and changes nothing: whatever it answers, it sees the requests of an honest run,
+//! or the run ends with an error, and no support is reported that was not verified.
 //!
-//! The liar stands between the real client and a real server and alters the answers.
+//! The liar stands between the real client and a real server, writes down what is asked and alters the answers.
 
 mod common;
 
-use common::plaintext::{Plaintext, random_baskets, supports};
-use common::{Home, Server, says};
+use common::plaintext::random_baskets;
+use common::{Ended, Home, Server, says};
 use oboro_protocol::v1;
 use oboro_protocol::v1::count_reply::Reply;
 use oboro_protocol::v1::mining_client::MiningClient;
 use oboro_protocol::v1::mining_server::{Mining, MiningServer};
-use oboro_ring::Parameters;
+use prost::Message;
+use rand::prelude::*;
+use rand::rngs::ChaCha20Rng;
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status, Streaming};
 
+/// An answer of sealed cells, in messages.
+type Cells = Vec<Result<v1::FetchColumnsReply, Status>>;
+/// What a liar makes of an answer of moments.
+type AboutMoments = fn(&mut Vec<Result<v1::CountReply, Status>>);
+/// What a liar makes of an answer of cells, by its request.
+type AboutCells = Arc<dyn Fn(&v1::FetchColumnsRequest, &mut Cells) + Send + Sync>;
+
 /// What the liar does to the answers that pass it.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Lies {
     info: fn(v1::ServerInfoReply) -> Result<v1::ServerInfoReply, Status>,
     status: fn(&mut v1::UploadStatus),
     published: fn(&mut v1::Published),
     datasets: fn(&mut Vec<v1::DatasetInfo>),
-    count: fn(&mut Vec<Result<v1::CountReply, Status>>),
-    added: Option<Addition>,
-    old: Option<OldVersion>,
-    columns: fn(&mut Vec<Result<v1::FetchColumnsReply, Status>>),
+    count: AboutMoments,
+    columns: AboutCells,
 }
 
-const TRUTH: Lies = Lies {
-    info: Ok,
-    status: |_| {},
-    published: |_| {},
-    datasets: |_| {},
-    count: |_| {},
-    added: None,
-    old: None,
-    columns: |_| {},
-};
-
-/// One more transaction for one of the itemsets of a length: a lie that no bound on noise shows.
-#[derive(Clone, Copy)]
-struct Addition {
-    length: usize,
-    /// Which of the itemsets, counted from 0.
-    itemset: usize,
-    log_degree: u32,
-    limbs: usize,
-    plaintext_modulus: u32,
-}
-
-impl Addition {
-    /// With `d` the inverse of `N` modulo `t`, the support grows by one if the phase grows by `d`, hence
-    /// its fraction by `−d·Q^{-1}/t` modulo 1 (docs/cryptography.md, "Fractions").
-    fn tell(&self, question: &v1::CountRequest, replies: &mut [Result<v1::CountReply, Status>]) {
-        if question.length as usize != self.length {
-            return;
-        }
-        let asked = question.columns.len() / self.length;
-        let ring = Parameters::new(self.log_degree, self.limbs, self.plaintext_modulus).unwrap();
-        let t = ring.plaintext();
-        let moduli = ring.limb_moduli()[..question.limbs as usize].iter();
-        let denominator = moduli.fold(1u32 << self.log_degree, |product, q| {
-            t.mul(t.reduce(product.into()), t.reduce(q.value().into()))
-        });
-        let numerator = t.neg(t.inverse(denominator));
-        let bits = question.fraction_bits[0];
-        let unit = 1u128 << bits;
-        let term = unit * u128::from(numerator) / u128::from(t.value());
-        let mut told = 0;
-        for part in moments(replies) {
-            let scalars = part.first_moment as usize..(part.first_moment + part.moments) as usize;
-            if part.group == 0 && scalars.end <= asked && scalars.contains(&self.itemset) {
-                let size = bits as usize / 8;
-                let mut fractions = part.fractions.to_vec();
-                let scalar = &mut fractions[(self.itemset - scalars.start) * size..][..size];
-                let mut whole = [0; 16];
-                whole[..size].copy_from_slice(scalar);
-                let sum = (u128::from_le_bytes(whole) + term) % unit;
-                scalar.copy_from_slice(&sum.to_le_bytes()[..size]);
-                part.fractions = fractions.into();
-                told += 1;
-            }
-        }
-        assert_eq!(told, 1);
+/// No lies.
+fn truth() -> Lies {
+    Lies {
+        info: Ok,
+        status: |_| {},
+        published: |_| {},
+        datasets: |_| {},
+        count: |_| {},
+        columns: Arc::new(|_, _| {}),
     }
 }
 
-/// Counts in an older version of the dataset, which had fewer blocks in the same group.
-#[derive(Clone, Copy)]
-struct OldVersion {
-    root: [u8; 32],
+/// Lies about cells only.
+fn about_cells(lie: impl Fn(&v1::FetchColumnsRequest, &mut Cells) + Send + Sync + 'static) -> Lies {
+    Lies {
+        columns: Arc::new(lie),
+        ..truth()
+    }
 }
+
+/// What was asked, in order: the name of the call and its bytes.
+type Asked = Arc<Mutex<Vec<(&'static str, Vec<u8>)>>>;
 
 struct Liar {
     server: MiningClient<Channel>,
     lies: Lies,
+    asked: Asked,
+}
+
+impl Liar {
+    fn write_down(&self, call: &'static str, request: &impl Message) {
+        let asked = (call, request.encode_to_vec());
+        self.asked.lock().unwrap().push(asked);
+    }
 }
 
 /// Passes a call on with everything that came with it.
@@ -112,6 +88,7 @@ impl Mining for Liar {
         &self,
         request: Request<v1::ServerInfoRequest>,
     ) -> Result<Response<v1::ServerInfoReply>, Status> {
+        self.write_down("server_info", request.get_ref());
         let reply = pass!(self, server_info, request);
         (self.lies.info)(reply).map(Response::new)
     }
@@ -182,21 +159,15 @@ impl Mining for Liar {
 
     async fn count(
         &self,
-        mut request: Request<v1::CountRequest>,
+        request: Request<v1::CountRequest>,
     ) -> Result<Response<Self::CountStream>, Status> {
-        if let Some(old) = self.lies.old {
-            request.get_mut().root = old.root.to_vec().into();
-        }
-        let question = request.get_ref().clone();
+        self.write_down("count", request.get_ref());
         let mut replies = pass!(self, count, request);
         let mut all = Vec::new();
         while let Some(reply) = replies.message().await? {
             all.push(Ok(reply));
         }
         (self.lies.count)(&mut all);
-        if let Some(added) = self.lies.added {
-            added.tell(&question, &mut all);
-        }
         Ok(Response::new(tokio_stream::iter(all)))
     }
 
@@ -207,12 +178,20 @@ impl Mining for Liar {
         &self,
         request: Request<v1::FetchColumnsRequest>,
     ) -> Result<Response<Self::FetchColumnsStream>, Status> {
+        self.write_down("fetch_columns", request.get_ref());
+        let question = request.get_ref().clone();
         let mut replies = pass!(self, fetch_columns, request);
         let mut all = Vec::new();
         while let Some(reply) = replies.message().await? {
             all.push(Ok(reply));
         }
-        (self.lies.columns)(&mut all);
+        // A lie may take its time.
+        let lie = Arc::clone(&self.lies.columns);
+        let told = tokio::task::spawn_blocking(move || {
+            lie(&question, &mut all);
+            all
+        });
+        let all = told.await.unwrap();
         Ok(Response::new(tokio_stream::iter(all)))
     }
 
@@ -232,6 +211,7 @@ struct Scene {
     server: Server,
     _operator: Home,
     runtime: tokio::runtime::Runtime,
+    asked: Asked,
 }
 
 impl Scene {
@@ -246,6 +226,7 @@ impl Scene {
             server,
             _operator: operator,
             runtime: tokio::runtime::Runtime::new().unwrap(),
+            asked: Asked::default(),
         }
     }
 
@@ -261,11 +242,31 @@ impl Scene {
         self.runtime.spawn(
             tonic::transport::Server::builder()
                 .add_service(
-                    MiningServer::new(Liar { server, lies }).max_decoding_message_size(1 << 28),
+                    MiningServer::new(Liar {
+                        server,
+                        lies,
+                        asked: Arc::clone(&self.asked),
+                    })
+                    .max_decoding_message_size(1 << 28),
                 )
                 .serve_with_incoming(TcpListenerStream::new(listener)),
         );
         self.owner.talk_to(&url);
+    }
+
+    /// What was asked since the last time.
+    fn asked(&self) -> Vec<(&'static str, Vec<u8>)> {
+        std::mem::take(&mut self.asked.lock().unwrap())
+    }
+
+    /// Runs a command that must be refused in one sentence, which may be noted in the owner's record.
+    fn ends(&self, line: &str) -> String {
+        self.owner.run(line).refusal()
+    }
+
+    /// Has the owner ask again if a false answer was found.
+    fn forgive(&self) {
+        self.owner.json("trust reset rows.oboro");
     }
 }
 
@@ -290,9 +291,9 @@ fn fill(moments: &mut v1::Moments, byte: u8) {
 #[test]
 fn answers_that_cannot_be_are_refused() {
     let scene = Scene::new();
-    scene.lie(TRUTH);
+    scene.lie(truth());
     scene.owner.json("upload rows.oboro");
-    let mine = "mine rows.oboro --min-support 1 --verify rows.dat --answers moments";
+    let mine = "mine rows.oboro --min-support 1 --verify rows.dat --trust-server";
     scene.owner.json(mine);
 
     type Lie = (&'static str, fn(&mut Vec<Result<v1::CountReply, Status>>));
@@ -370,13 +371,13 @@ fn answers_that_cannot_be_are_refused() {
     for (what, count) in lies {
         scene.lie(Lies {
             count: *count,
-            ..TRUTH
+            ..truth()
         });
         for command in [
-            "mine rows.oboro --min-support 1 --answers moments",
-            "mine rows.oboro --min-support 1 --answers moments --threads 1",
+            "mine rows.oboro --min-support 1 --trust-server",
+            "mine rows.oboro --min-support 1 --trust-server --threads 1",
         ] {
-            let message = scene.owner.refused(command);
+            let message = scene.ends(command);
             println!("{what}: {message}");
         }
     }
@@ -387,7 +388,7 @@ fn answers_that_cannot_be_are_refused() {
                 replies.insert(1, Ok(v1::CountReply { reply: None }));
             }
         },
-        ..TRUTH
+        ..truth()
     });
     scene.owner.json(mine);
 }
@@ -395,7 +396,7 @@ fn answers_that_cannot_be_are_refused() {
 #[test]
 fn a_servers_words_do_not_steer_the_terminal() {
     let scene = Scene::new();
-    scene.lie(TRUTH);
+    scene.lie(truth());
     scene.owner.json("upload rows.oboro");
     scene.lie(Lies {
         datasets: |datasets| datasets[0].name.push_str("\u{202e}slwo"),
@@ -403,11 +404,11 @@ fn a_servers_words_do_not_steer_the_terminal() {
             let words = "out of\nluck\u{1b}[31m\u{9b}2J\u{202e}";
             *replies = vec![Err(Status::new(Code::Internal, words))];
         },
-        ..TRUTH
+        ..truth()
     });
-    let mine = "mine rows.oboro --min-support 1 --answers moments";
+    let mine = "mine rows.oboro --min-support 1 --trust-server";
     assert_eq!(
-        scene.owner.refused(mine),
+        scene.ends(mine),
         r"the server failed: out of\nluck\u{1b}[31m\u{9b}2J\u{202e}"
     );
     says(&scene.owner.done("datasets"), &[r"rows\u{202e}slwo  "]);
@@ -415,165 +416,411 @@ fn a_servers_words_do_not_steer_the_terminal() {
     assert_eq!(listed[0]["name"], "rows\u{202e}slwo");
 }
 
-/// The bytes of the reply at `at`.
-fn data(replies: &mut [Result<v1::FetchColumnsReply, Status>], at: usize) -> Vec<u8> {
-    replies[at].as_ref().unwrap().data.to_vec()
+/// All bytes of an answer of cells.
+fn bytes(replies: &Cells) -> Vec<u8> {
+    let told = replies.iter().flat_map(|reply| reply.as_ref().ok());
+    told.flat_map(|reply| reply.data.to_vec()).collect()
 }
 
-/// Flips one bit of the reply at `at`.
-fn flip(replies: &mut [Result<v1::FetchColumnsReply, Status>], at: usize, byte: usize) {
-    let mut data = data(replies, at);
-    data[byte] ^= 1;
-    replies[at] = Ok(v1::FetchColumnsReply { data: data.into() });
+/// An answer of these bytes.
+fn answer(bytes: &[u8]) -> Cells {
+    let reply = |data: &[u8]| {
+        Ok(v1::FetchColumnsReply {
+            data: data.to_vec().into(),
+        })
+    };
+    bytes.chunks(1013).map(reply).collect()
 }
+
+/// The sealed cells of a column in the one block that `rows.dat` has: a bit for each of 4096 slots, and the seal.
+const PART: usize = 4096 / 8 + 40;
+/// The items of `rows.dat`.
+const ITEMS: usize = 6;
+
+const MINE: &str = "mine rows.oboro --min-support 1 --keep-cells 0";
+const ALTERED: &str = "the server sent other cells than were encrypted";
 
 #[test]
-fn columns_that_were_not_uploaded_are_refused() {
+fn cells_that_were_not_sealed_end_the_run() {
     let scene = Scene::new();
-    scene.lie(TRUTH);
+    scene.lie(truth());
     scene.owner.json("upload rows.oboro");
-    let mine = "mine rows.oboro --min-support 1 --verify rows.dat";
-    let mined = scene.owner.json(mine);
-    assert_eq!(mined["levels"][1]["answered"], "columns");
+    scene.asked();
+    let mined = scene.owner.json(&format!("{MINE} --verify rows.dat"));
+    assert_eq!(mined["answers"], "verified");
+    assert_eq!(mined["received_bytes"], ITEMS * PART);
+    let honest = scene.asked();
+    assert_eq!(honest.len(), 1);
+    assert_eq!(honest[0].0, "fetch_columns");
 
-    const ALTERED: &str = "something else than was uploaded";
-    const ENDED: &str = "the answer ended early";
-    type Lie = (
-        &'static str,
-        &'static str,
-        fn(&mut Vec<Result<v1::FetchColumnsReply, Status>>),
-    );
-    // A message with the header, then one for each of the six columns.
+    type Lie = (&'static str, fn(&mut Vec<u8>));
     let lies: &[Lie] = &[
-        ("nothing", ENDED, |replies| replies.clear()),
-        ("no end", ENDED, |replies| replies.truncate(6)),
-        ("a column missing", ALTERED, |replies| {
-            drop(replies.remove(3))
+        ("nothing", Vec::clear),
+        ("the last byte missing", |cells| {
+            cells.pop();
         }),
-        ("the last byte missing", ENDED, |replies| {
-            let mut data = data(replies, 6);
-            data.pop();
-            replies[6] = Ok(v1::FetchColumnsReply { data: data.into() });
+        ("a column missing", |cells| drop(cells.drain(..PART))),
+        ("a byte more", |cells| cells.push(0)),
+        ("all of it twice", |cells| cells.extend_from_within(..)),
+        ("columns exchanged", |cells| cells.rotate_left(PART)),
+        ("one column for another", |cells| {
+            cells.copy_within(..PART, PART)
         }),
-        ("a column twice", "", |replies| {
-            replies.push(replies[6].clone())
+        ("the first bit altered", |cells| cells[0] ^= 1),
+        ("a cell altered", |cells| cells[4 * PART + 100] ^= 1),
+        ("the last bit altered", |cells| {
+            *cells.last_mut().unwrap() ^= 0x80
         }),
-        ("columns exchanged", ALTERED, |replies| replies.swap(1, 2)),
-        ("a seed altered", ALTERED, |replies| flip(replies, 0, 80)),
-        ("the padding of the header altered", ALTERED, |replies| {
-            flip(replies, 0, 4095)
-        }),
-        ("a bit of a column altered", ALTERED, |replies| {
-            flip(replies, 4, 7000)
-        }),
-        ("the last bit altered", ALTERED, |replies| {
-            flip(replies, 6, 14335)
-        }),
-        ("no header", ALTERED, |replies| drop(replies.remove(0))),
-        ("much of what makes no sense", ALTERED, |replies| {
-            let nonsense = v1::FetchColumnsReply {
-                data: vec![0xa5; 1 << 20].into(),
-            };
-            *replies = vec![Ok(nonsense); 100];
-        }),
-        (
-            "more than was asked for",
-            "more than was asked for",
-            |replies| {
-                replies.push(Ok(v1::FetchColumnsReply {
-                    data: vec![0].into(),
-                }));
-            },
-        ),
-        ("an error at the end", "out of luck", |replies| {
-            replies.push(Err(Status::new(Code::Internal, "out of luck")));
-        }),
+        ("what makes no sense", |cells| cells.fill(0xa5)),
     ];
-    for (what, phrase, columns) in lies {
-        scene.lie(Lies {
-            columns: *columns,
-            ..TRUTH
-        });
-        for options in ["", "--answers columns", "--answers columns --threads 1"] {
-            let message = scene
-                .owner
-                .refused(&format!("mine rows.oboro --min-support 1 {options}"));
-            says(&message, &[phrase]);
+    for &(what, lie) in lies {
+        scene.lie(about_cells(move |_, replies| {
+            let mut cells = bytes(replies);
+            lie(&mut cells);
+            *replies = answer(&cells);
+        }));
+        for options in ["", "--threads 1"] {
+            let message = scene.ends(&format!("{MINE} {options}"));
             println!("{what}: {message}");
+            says(
+                &message,
+                &[ALTERED, "nothing is reported", "says so from now on"],
+            );
+            assert_eq!(scene.asked(), honest, "{what}");
+            scene.forgive();
         }
     }
-
     // In other pieces they are the same.
-    scene.lie(Lies {
-        columns: |replies| {
-            let all: Vec<u8> = (0..7).flat_map(|at| data(replies, at)).collect();
-            let pieces = all.chunks(1013).map(|piece| v1::FetchColumnsReply {
-                data: piece.to_vec().into(),
-            });
-            *replies = std::iter::once(v1::FetchColumnsReply::default())
-                .chain(pieces)
-                .map(Ok)
-                .collect();
-        },
-        ..TRUTH
-    });
-    scene.owner.json(mine);
+    scene.lie(about_cells(|_, replies| {
+        let all = bytes(replies);
+        *replies = vec![Ok(v1::FetchColumnsReply::default())];
+        replies.extend(answer(&all));
+    }));
+    scene.owner.json(&format!("{MINE} --verify rows.dat"));
 }
 
 #[test]
-fn a_server_without_columns_has_moments() {
+fn a_false_answer_is_remembered_until_the_owner_decides() {
     let scene = Scene::new();
+    scene.lie(truth());
     scene.owner.json("upload rows.oboro");
-    scene.lie(Lies {
-        columns: |replies| *replies = vec![Err(Status::unimplemented(""))],
-        ..TRUTH
-    });
-    let mined = scene
-        .owner
-        .json("mine rows.oboro --min-support 1 --verify rows.dat");
-    for level in mined["levels"].as_array().unwrap() {
-        assert_eq!(level["answered"], "moments", "{level}");
+    let mine = "mine rows.oboro --min-support 1";
+    let shown = scene.owner.json("trust show rows.oboro");
+    assert_eq!(
+        (&shown["relied_on"], &shown["failure"]),
+        (&json!(false), &Value::Null)
+    );
+    scene.lie(about_cells(|_, replies| *replies = answer(&[0; PART])));
+    says(&scene.ends(mine), &[ALTERED]);
+    scene.asked();
+    // Nothing is asked from then on, not of an honest server either, nor by moments, nor after an append.
+    scene.lie(truth());
+    for command in [mine, &format!("{mine} --trust-server")] {
+        let message = scene.ends(command);
+        says(
+            &message,
+            &["nothing was asked", ALTERED, "oboro trust reset"],
+        );
     }
-    let message = scene
-        .owner
-        .refused("mine rows.oboro --min-support 1 --answers columns");
-    says(&message, &["does not know this call", "an older one"]);
+    assert_eq!(scene.asked(), []);
+    scene.owner.json("encrypt rows.dat --append-to rows.oboro");
+    scene.owner.json("upload rows.oboro");
+    scene.asked();
+    says(&scene.ends(mine), &["nothing was asked"]);
+    assert_eq!(scene.asked(), []);
+    let shown = scene.owner.json("trust show rows.oboro");
+    says(shown["failure"]["what"].as_str().unwrap(), &[ALTERED]);
+    says(
+        shown["failure"]["time"].as_str().unwrap(),
+        &["20", ":", "UTC"],
+    );
+    let text = scene.owner.done("trust reset rows.oboro");
+    says(&text, &["from now on the server is asked again"]);
+    assert_eq!(
+        scene.owner.json("trust show rows.oboro")["failure"],
+        Value::Null
+    );
+    // False it stays, however the answer went on.
+    for ending in [Status::unavailable(""), Status::internal("out of luck")] {
+        scene.lie(about_cells(move |_, replies| {
+            *replies = answer(&vec![0; ITEMS * PART]);
+            replies.push(Err(ending.clone()));
+        }));
+        says(&scene.ends(mine), &[ALTERED]);
+        scene.forgive();
+    }
+    scene.lie(truth());
+    // What was false was not kept.
+    let mined = scene.owner.json(mine);
+    assert_eq!(mined["new_columns"], ITEMS);
 }
 
 #[test]
-fn limits_that_nobody_tells_or_that_make_no_sense() {
+fn trust_in_the_server_is_noted_before_it_is_asked_and_said_of_results() {
     let scene = Scene::new();
+    scene.lie(truth());
     scene.owner.json("upload rows.oboro");
-    // A server that does not know the call, or has none, has the protocol's limits.
-    for info in [
-        |_| Err(Status::unimplemented("")),
-        |_| Ok(v1::ServerInfoReply::default()),
-    ] {
-        scene.lie(Lies { info, ..TRUTH });
-        let mined = scene.owner.json("mine rows.oboro --min-support 1");
-        assert_eq!(mined["levels"].as_array().unwrap().len(), 3);
-    }
-    // One that takes nothing is asked for the least that can be asked.
     scene.lie(Lies {
-        info: |mut reply| {
-            reply.limits = Some(v1::Limits::default());
-            Ok(reply)
-        },
-        ..TRUTH
+        count: |replies| *replies = vec![Err(Status::internal("out of luck"))],
+        ..truth()
     });
-    let mined = scene
+    scene.ends("mine rows.oboro --min-support 1 --trust-server");
+    assert_eq!(scene.owner.json("trust show rows.oboro")["relied_on"], true);
+    scene.lie(truth());
+    let mine = "mine rows.oboro --min-support 1 --trust-server --out found.json";
+    let mined = scene.owner.json(mine);
+    assert_eq!(
+        (&mined["answers"], &mined["unverified"]),
+        (&json!("unverified"), &json!(true))
+    );
+    says(&scene.owner.done(mine), &["UNVERIFIED"]);
+    assert_eq!(scene.owner.json("rules found.json")["unverified"], true);
+    says(&scene.owner.done("rules found.json"), &["UNVERIFIED"]);
+    // Whoever appends is told what that means.
+    says(
+        &scene.owner.done("encrypt rows.dat --append-to rows.oboro"),
+        &["taken at its word", "the same secrets"],
+    );
+    scene.owner.json("upload rows.oboro");
+    // Verified results say so, too, and the dataset can still be mined so.
+    let verified = scene
         .owner
-        .json("mine rows.oboro --min-support 1 --max-len 1 --verify rows.dat --answers moments");
-    assert_eq!(mined["levels"][0]["questions"], 6);
-    scene
-        .owner
-        .json("mine rows.oboro --min-support 1 --verify rows.dat --answers columns");
+        .done("mine rows.oboro --min-support 1 --out found.json");
+    says(&verified, &["every answer of the server was verified"]);
+    assert_eq!(scene.owner.json("rules found.json")["unverified"], false);
+}
+
+#[test]
+fn no_answer_has_another_call_made_instead() {
+    let scene = Scene::new();
+    scene.lie(truth());
+    scene.owner.json("upload rows.oboro");
+    scene.owner.json(MINE);
+    let honest: Vec<_> = scene
+        .asked()
+        .into_iter()
+        .filter(|(call, _)| *call == "fetch_columns")
+        .collect();
+    for code in 1..17 {
+        scene.lie(about_cells(move |_, replies| {
+            *replies = vec![Err(Status::new(Code::from(code), "out of luck"))];
+        }));
+        let message = scene.ends(MINE);
+        println!("{code}: {message}");
+        // What may be a broken connection is asked again, with the same bytes, three times in all.
+        let is_broken = [Code::Unavailable, Code::Cancelled, Code::Unknown].contains(&code.into());
+        let times = if is_broken { 3 } else { 1 };
+        assert_eq!(scene.asked(), vec![honest[0].clone(); times], "{code}");
+        // Whatever a server says of itself, it is no false answer.
+        assert_eq!(
+            scene.owner.json("trust show rows.oboro")["failure"],
+            Value::Null
+        );
+    }
+    // Nor do limits decide what is asked.
     scene.lie(Lies {
         info: |_| Err(Status::internal("out of luck")),
-        ..TRUTH
+        count: |replies| replies.clear(),
+        ..truth()
     });
-    let message = scene.owner.refused("mine rows.oboro --min-support 1");
-    says(&message, &["the server failed", "out of luck"]);
+    scene.owner.json(&format!("{MINE} --verify rows.dat"));
+    assert_eq!(scene.asked(), honest);
+}
+
+#[test]
+fn cells_of_another_version_segment_column_or_dataset_are_refused() {
+    let scene = Scene::new();
+    let owner = &scene.owner;
+    scene.lie(truth());
+    owner.json("upload rows.oboro");
+    owner.json("encrypt rows.dat --out other.oboro --max-len 3");
+    owner.json("upload other.oboro");
+    let heard: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
+    let listening = Arc::clone(&heard);
+    scene.lie(about_cells(move |_, replies| {
+        listening.lock().unwrap().push(bytes(replies));
+    }));
+    owner.json(MINE);
+    owner.json("mine other.oboro --min-support 1 --keep-cells 0");
+    owner.json("encrypt rows.dat --append-to rows.oboro");
+    owner.json("upload rows.oboro");
+    owner.json(MINE);
+    let heard = std::mem::take(&mut *heard.lock().unwrap());
+    let [first, other, both] = &heard[..] else {
+        panic!("{}", heard.len());
+    };
+    assert_eq!(both.len(), 2 * first.len());
+    assert_eq!(&both[..first.len()], first);
+    let later = &both[first.len()..];
+    for (what, cells) in [
+        ("the version before", first.clone()),
+        ("the version before, twice", [&first[..], first].concat()),
+        ("segments exchanged", [later, first].concat()),
+        ("another dataset's", [&other[..], later].concat()),
+        ("another column in one segment", {
+            let mut cells = both.clone();
+            cells[first.len()..].rotate_left(PART);
+            cells
+        }),
+    ] {
+        scene.lie(about_cells(move |_, replies| *replies = answer(&cells)));
+        let message = scene.ends(MINE);
+        println!("{what}: {message}");
+        says(&message, &[ALTERED]);
+        scene.forgive();
+    }
+    scene.lie(truth());
+    owner.json(MINE);
+}
+
+/// The lies that read plaintext while a client asked by moments whatever it was told (SECURITY.md, "A server that
+/// lies"): about moments, and about columns so that moments are asked for. None of them is heard any more.
+#[test]
+fn lies_about_moments_reach_nobody_who_did_not_ask_for_them() {
+    let scene = Scene::new();
+    scene.lie(truth());
+    scene.owner.json("upload rows.oboro");
+    let honest = scene.owner.json(MINE);
+    let questions = scene.asked();
+    let forged: [AboutMoments; 3] = [
+        |replies| moments(replies).into_iter().for_each(|part| fill(part, 0)),
+        |replies| {
+            moments(replies)
+                .into_iter()
+                .for_each(|part| fill(part, 0x80))
+        },
+        |replies| replies.clear(),
+    ];
+    for count in forged {
+        scene.lie(Lies { count, ..truth() });
+        let mined = scene.owner.json(MINE);
+        assert_eq!(mined["itemsets"], honest["itemsets"]);
+        let asked = scene.asked();
+        assert!(asked.iter().all(|(call, _)| *call == "fetch_columns"));
+        assert_eq!(asked.last(), questions.last());
+    }
+    for status in [Code::Unimplemented, Code::ResourceExhausted] {
+        scene.lie(about_cells(move |_, replies| {
+            *replies = vec![Err(Status::new(status, ""))];
+        }));
+        scene.ends(MINE);
+        assert!(
+            scene
+                .asked()
+                .iter()
+                .all(|(call, _)| *call == "fetch_columns")
+        );
+    }
+}
+
+/// How many random answers are tried: OBORO_TRIALS, or a hundredth of what `make nightly` tries.
+fn trials() -> u64 {
+    let given = std::env::var("OBORO_TRIALS").ok();
+    given.map_or(100, |given| given.parse().unwrap())
+}
+
+/// Whatever is answered: the server sees the requests of the honest run, some of them again if it says that the
+/// connection broke, and the owner gets the honest result or an error.
+#[test]
+fn a_liar_sees_the_honest_requests_or_a_failed_run() {
+    let scene = Scene::new();
+    let owner = &scene.owner;
+    scene.lie(truth());
+    owner.json("encrypt rows.dat --append-to rows.oboro");
+    owner.json("upload rows.oboro");
+    scene.asked();
+    let honest_result = owner.json(MINE);
+    let honest = scene.asked();
+    let old: Arc<Mutex<Vec<u8>>> = Arc::default();
+    for trial in 0..trials() {
+        let old = Arc::clone(&old);
+        let chance = Mutex::new(ChaCha20Rng::seed_from_u64(trial));
+        scene.lie(about_cells(move |_, replies| {
+            let rng = &mut *chance.lock().unwrap();
+            *replies = random_answer(rng, replies, &mut old.lock().unwrap());
+        }));
+        let ended = owner.run(&format!("{MINE} --json"));
+        let asked = scene.asked();
+        check_requests(&asked, &honest, &ended, trial);
+        if ended.code == Some(0) {
+            let mined: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+            assert_eq!(
+                mined["itemsets"], honest_result["itemsets"],
+                "trial {trial}"
+            );
+            let mut once = asked;
+            once.dedup();
+            assert_eq!(once, honest, "trial {trial}");
+        } else {
+            assert_eq!(
+                (ended.code, ended.stdout.as_str()),
+                (Some(1), ""),
+                "trial {trial}"
+            );
+            let shown = owner.json("trust show rows.oboro");
+            assert_eq!(shown["failure"].is_null(), !ended.stderr.contains(ALTERED));
+            scene.forgive();
+        }
+    }
+}
+
+/// Each request is the next one of the honest run, or the one before once more; never a fourth time.
+fn check_requests(
+    asked: &[(&'static str, Vec<u8>)],
+    honest: &[(&'static str, Vec<u8>)],
+    ended: &Ended,
+    trial: u64,
+) {
+    for (place, run) in asked.chunk_by(|a, b| a == b).enumerate() {
+        assert_eq!(
+            Some(&run[0]),
+            honest.get(place),
+            "trial {trial}: {}",
+            ended.stderr
+        );
+        assert!(run.len() <= 3, "trial {trial}: {}", ended.stderr);
+    }
+}
+
+/// An answer made of the honest one.
+fn random_answer(rng: &mut ChaCha20Rng, honest: &Cells, old: &mut Vec<u8>) -> Cells {
+    let truth = bytes(honest);
+    let mut cells = truth.clone();
+    let parts = cells.len() / PART;
+    let part = |rng: &mut ChaCha20Rng| rng.random_range(0..parts) * PART;
+    match rng.random_range(0..12) {
+        0 => rng.fill_bytes(&mut cells),
+        1 => {
+            let at = part(rng);
+            rng.fill_bytes(&mut cells[at..at + PART]);
+        }
+        2 => {
+            for _ in 0..rng.random_range(1..9) {
+                let bit = rng.random_range(0..8 * cells.len());
+                cells[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+        3 => {
+            let (from, to) = (part(rng), part(rng));
+            cells.copy_within(from..from + PART, to);
+        }
+        4 => cells.truncate(rng.random_range(0..cells.len())),
+        5 => cells.extend_from_slice(&truth[..rng.random_range(1..truth.len())]),
+        6 => cells.rotate_left(rng.random_range(0..truth.len())),
+        // A replay of some earlier answer.
+        7 if !old.is_empty() => cells.clone_from(old),
+        8 => {
+            let code = Code::from(rng.random_range(0..17));
+            let mut replies = answer(&cells);
+            replies.truncate(rng.random_range(0..=replies.len()));
+            replies.push(Err(Status::new(code, "out of luck")));
+            return replies;
+        }
+        9 => std::thread::sleep(Duration::from_millis(rng.random_range(0..60))),
+        _ => {}
+    }
+    *old = cells.clone();
+    answer(&cells)
 }
 
 #[test]
@@ -610,7 +857,7 @@ fn uploads_that_cannot_be_are_refused() {
     for (what, status) in lies {
         scene.lie(Lies {
             status: *status,
-            ..TRUTH
+            ..truth()
         });
         let message = scene.owner.refused("upload rows.oboro");
         println!("{what}: {message}");
@@ -620,7 +867,7 @@ fn uploads_that_cannot_be_are_refused() {
 
     scene.lie(Lies {
         published: |published| published.root = vec![1; 32].into(),
-        ..TRUTH
+        ..truth()
     });
     let message = scene.owner.refused("upload rows.oboro");
     says(
@@ -632,7 +879,7 @@ fn uploads_that_cannot_be_are_refused() {
     );
     scene.lie(Lies {
         published: |published| published.root = vec![1; 31].into(),
-        ..TRUTH
+        ..truth()
     });
     let message = scene.owner.refused("upload rows.oboro");
     says(&message, &["malformed message", "another version of Oboro"]);
@@ -650,97 +897,11 @@ fn listings_that_cannot_be_are_refused() {
         |datasets| datasets[0].root = Vec::new().into(),
     ];
     for datasets in lies {
-        scene.lie(Lies { datasets, ..TRUTH });
+        scene.lie(Lies {
+            datasets,
+            ..truth()
+        });
         let message = scene.owner.refused("datasets");
         says(&message, &["malformed message"]);
     }
-}
-
-/// What check columns tell the owner of a lie.
-const FOUND_OUT: [&str; 3] = [
-    "check columns show that an answer about itemsets of length",
-    "the server altered or lost data",
-    "nothing is reported",
-];
-
-#[test]
-fn a_small_lie_is_found_out_wherever_the_support_is_known_beforehand() {
-    let scene = Scene::new();
-    let owner = &scene.owner;
-    owner.write_fimi("few.dat", &random_baskets(300, 4, 128));
-    let encrypted = owner.json("encrypt few.dat --out checked.oboro --max-len 3 --check-columns 4");
-    owner.json("upload checked.oboro");
-    let truth = Plaintext::read(&owner.path("few.dat")).frequent(1, 3);
-    let number = |name: &str| encrypted[name].as_u64().unwrap();
-    // All columns are known, all pairs but those of the 4 items, and of the triples all but the 4 of
-    // items.
-    for (length, asked, known) in [(1, 8, 8), (2, 28, 22), (3, 10, 6)] {
-        let mut found_out = 0;
-        for itemset in 0..asked {
-            let added = Some(Addition {
-                length,
-                itemset,
-                log_degree: number("degree").ilog2(),
-                limbs: number("limbs") as usize,
-                plaintext_modulus: number("plaintext_modulus") as u32,
-            });
-            scene.lie(Lies { added, ..TRUTH });
-            let mine =
-                format!("mine checked.oboro --min-support 1 --max-len {length} --answers moments");
-            let ended = owner.run(&format!("{mine} --json"));
-            if ended.code == Some(1) {
-                says(&ended.stderr, &FOUND_OUT);
-                says(&ended.stderr, &[&format!("of length {length} is false")]);
-                assert_eq!(ended.stdout, "");
-                found_out += 1;
-                continue;
-            }
-            let mined = serde_json::from_str(&ended.stdout).unwrap();
-            let wrong: Vec<_> = supports(&mined)
-                .into_iter()
-                .filter(|(itemset, support)| truth[itemset] != *support)
-                .collect();
-            let (itemset, support) = &wrong[0];
-            assert_eq!((wrong.len(), itemset.len()), (1, length));
-            assert_eq!(*support, truth[itemset] + 1);
-        }
-        assert_eq!(found_out, known, "length {length}");
-    }
-}
-
-#[test]
-fn counting_in_an_old_version_is_found_out() {
-    let scene = Scene::new();
-    let owner = &scene.owner;
-    owner.json("encrypt rows.dat --out checked.oboro --max-len 2 --check-columns 2");
-    let outcome = |name: &str| {
-        owner.talk_to(scene.server.url());
-        let uploaded = owner.json(&format!("upload {name}"));
-        let root = uploaded["root"].as_str().unwrap();
-        let byte = |i: usize| u8::from_str_radix(&root[2 * i..2 * i + 2], 16).unwrap();
-        let old = Some(OldVersion {
-            root: std::array::from_fn(byte),
-        });
-        let mine = format!("mine {name} --min-support 1 --max-len 2");
-        let before = supports(&owner.json(&mine));
-        owner.json(&format!("encrypt rows.dat --append-to {name}"));
-        owner.json(&format!("upload {name}"));
-        let after = supports(&owner.json(&mine));
-        assert!(
-            after
-                .iter()
-                .all(|(itemset, support)| *support == 2 * before[itemset])
-        );
-        scene.lie(Lies { old, ..TRUTH });
-        (owner.run(&format!("{mine} --json")), before)
-    };
-    let (without, before) = outcome("rows.oboro");
-    assert_eq!(
-        supports(&serde_json::from_str(&without.stdout).unwrap()),
-        before
-    );
-    let (with, _) = outcome("checked.oboro");
-    assert_eq!((with.code, with.stdout.as_str()), (Some(1), ""));
-    says(&with.stderr, &FOUND_OUT);
-    says(&with.stderr, &["of length 1 is false"]);
 }

@@ -9,9 +9,9 @@ use serde_json::Value;
 use std::path::Path;
 
 /// With this the server counts, and what could be deduced, too.
-const ASK_ALL: &str = "--no-deduction --answers moments";
-const MOMENTS: &str = "--answers moments";
-const COLUMNS: &str = "--answers columns";
+const ASK_ALL: &str = "--no-deduction --trust-server";
+const MOMENTS: &str = "--trust-server";
+const CELLS: &str = "--keep-cells 0";
 
 /// Encrypts `input`, uploads it to a server process, mines it there; what `oboro mine` printed.
 fn mine(
@@ -40,22 +40,22 @@ fn by_level(mined: &Value, name: &str) -> Vec<u64> {
     levels.map(|level| level[name].as_u64().unwrap()).collect()
 }
 
-/// How each level was answered.
-fn answered(mined: &Value) -> Vec<&str> {
+/// How the supports of each level were obtained.
+fn routes(mined: &Value) -> Vec<&str> {
     let levels = mined["levels"].as_array().unwrap().iter();
     levels
-        .map(|level| level["answered"].as_str().unwrap_or("-"))
+        .map(|level| level["route"].as_str().unwrap_or("-"))
         .collect()
 }
 
 /// Compares with supports counted by the test, and looks at the noise.
 fn assert_right(mined: &Value, truth: &Plaintext, min_support: u64, max_len: usize) {
-    assert_eq!(mined["verified"], true);
+    assert_eq!(mined["matches_plaintext"], true);
     assert_eq!(mined["transactions"], truth.transactions());
     assert_eq!(mined["min_support"], min_support);
     assert!(supports(mined) == truth.frequent(min_support, max_len));
-    let asked = |level: &&Value| level["asked"].as_u64().unwrap() > 0;
-    for level in mined["levels"].as_array().unwrap().iter().filter(asked) {
+    let trusted = |level: &&Value| level["route"] == "trusted";
+    for level in mined["levels"].as_array().unwrap().iter().filter(trusted) {
         let log2 = |name: &str| level[name].as_f64().unwrap();
         assert!(
             log2("log2_largest_phase") <= log2("log2_phase_bound"),
@@ -84,6 +84,23 @@ fn assert_known(
     Some(mined)
 }
 
+/// A bit and a tenth a transaction and frequent column, beside padding to whole blocks and tags.
+fn assert_few_bytes(mined: &Value, columns: u64) {
+    assert_eq!(mined["answers"], "verified");
+    assert_eq!(mined["columns"], columns);
+    let transactions = mined["transactions"].as_u64().unwrap();
+    // The largest block is of 8192 slots, and there is one segment.
+    let padded = transactions.next_multiple_of(8192);
+    let bytes = mined["received_bytes"].as_u64().unwrap();
+    assert!(
+        bytes <= columns * (padded / 8 + 40 * padded.div_ceil(64 * 4096)),
+        "{bytes}"
+    );
+    if transactions > 5_000 {
+        assert!(8 * bytes <= columns * transactions * 11 / 10, "{bytes}");
+    }
+}
+
 #[test]
 fn mushroom_at_30_percent() {
     assert_known("mushroom.dat.gz", 30, "", ASK_ALL, &[24, 134, 349, 501]);
@@ -98,37 +115,43 @@ fn mushroom_at_20_percent() {
     };
     assert_eq!(by_level(&auto, "asked")[1..], [703, 507, 67, 0]);
     assert_eq!(by_level(&all, "asked")[1..], [741, 1265, 2231, 3052]);
-    assert_eq!(answered(&all), ["moments"; 5]);
-    // The single items by scalars, the pairs by the columns of the frequent ones, which serve all
-    // longer itemsets.
     assert_eq!(
-        answered(&auto),
-        ["moments", "columns", "columns", "columns", "-"]
+        routes(&all),
+        ["-", "trusted", "trusted", "trusted", "trusted"]
     );
-    let received = by_level(&auto, "received_bytes");
-    assert_eq!(received[2..], [0; 3]);
-    assert!(received.iter().sum::<u64>() <= 20_000_000, "{received:?}");
+    // The items are in the owner's record; the cells of the frequent ones, fetched once, serve all longer itemsets.
+    assert_eq!(routes(&auto), ["-", "cells", "cells", "cells", "-"]);
+    assert_eq!(by_level(&auto, "received_bytes")[2..], [0; 3]);
+    assert_few_bytes(&auto, 39);
 }
 
 #[test]
 fn chess_at_90_percent() {
-    assert_known("chess.dat.gz", 90, "", ASK_ALL, &[13, 68, 167, 203]);
+    let expected = [13, 68, 167, 203];
+    assert_known("chess.dat.gz", 90, "", ASK_ALL, &expected);
+    if let Some(auto) = assert_known("chess.dat.gz", 90, "", "", &expected) {
+        assert_few_bytes(&auto, 13);
+    }
 }
 
 #[test]
 fn t10i4d100k_at_1_percent() {
     let rare = "--min-item-support 0.01";
     let mined = assert_known("T10I4D100K.dat.gz", 1, rare, "", &[375, 9, 1, 0]);
-    // Columns of many blocks are more than moments.
     if let Some(mined) = mined {
-        assert_eq!(answered(&mined), ["moments"; 3]);
+        assert_eq!(routes(&mined), ["-", "cells", "cells"]);
+        assert_few_bytes(&mined, 375);
     }
 }
 
 #[test]
 fn retail_at_1_percent() {
     let rare = "--min-item-support 0.01";
-    assert_known("retail.dat.gz", 1, rare, MOMENTS, &[70, 58, 25, 6]);
+    let expected = [70, 58, 25, 6];
+    assert_known("retail.dat.gz", 1, rare, MOMENTS, &expected);
+    if let Some(auto) = assert_known("retail.dat.gz", 1, rare, "", &expected) {
+        assert_few_bytes(&auto, 70);
+    }
 }
 
 /// Columns that add up coherently, and more transactions than the plaintext modulus, so that the
@@ -250,23 +273,20 @@ fn what_follows_from_known_supports_is_not_asked() {
     let truth = Plaintext::read(&owner.path("rows.dat"));
     assert_right(&mined, &truth, 100, 3);
     assert_eq!(by_level(&mined, "candidates"), [4, 3, 1]);
-    assert_eq!(by_level(&mined, "asked"), [4, 1, 0]);
-    assert_eq!(by_level(&mined, "deduced"), [0, 2, 1]);
-    assert_eq!(by_level(&mined, "excluded"), [0, 0, 0]);
+    assert_eq!(by_level(&mined, "asked"), [0, 1, 0]);
+    assert_eq!(by_level(&mined, "deduced"), [3, 2, 1]);
+    assert_eq!(by_level(&mined, "excluded"), [1, 0, 0]);
     assert_eq!(by_level(&mined, "frequent"), [3, 3, 1]);
     assert_eq!(by_level(&mined, "received_bytes")[2], 0);
     assert!(mined["levels"][2]["log2_largest_phase"].is_null());
     let table = owner.done(mine);
     let row = table.lines().nth(3).unwrap().split_whitespace();
     let row: Vec<&str> = row.collect();
-    assert_eq!(
-        row,
-        ["3", "1", "0", "-", "1", "0", "1", "-", "-", "-", "-", "-"]
-    );
+    assert_eq!(row, ["3", "1", "0", "1", "0", "1", "-", "-", "-", "-", "-"]);
 
     let mined = owner.json(&format!("{mine} {ASK_ALL}"));
     assert_right(&mined, &truth, 100, 3);
-    assert_eq!(by_level(&mined, "asked"), [4, 3, 1]);
+    assert_eq!(by_level(&mined, "asked"), [0, 3, 1]);
 
     // More than all transactions: nothing has to be asked.
     let mined = owner.json("mine rows.oboro --min-support 301 --verify rows.dat");
@@ -275,7 +295,7 @@ fn what_follows_from_known_supports_is_not_asked() {
 }
 
 #[test]
-fn columns_give_what_moments_give() {
+fn cells_give_what_moments_give() {
     let (owner, operator) = (Home::with_key(), Home::new());
     let server = operator.serve("");
     owner.talk_to(server.url());
@@ -294,35 +314,110 @@ fn columns_give_what_moments_give() {
         assert_right(&mined, &truth, 1, 4);
         mined
     };
-    let (moments, columns) = (mine(MOMENTS), mine(COLUMNS));
-    assert_eq!(moments["itemsets"], columns["itemsets"]);
-    assert_eq!(answered(&columns), ["columns"; 4]);
-    // Every column once, at the first length: the server never hears of an itemset.
-    assert_eq!(by_level(&columns, "received_bytes")[1..], [0; 3]);
-    assert_eq!(by_level(&columns, "moments"), [0; 4]);
+    let (moments, cells) = (mine(MOMENTS), mine(CELLS));
+    assert_eq!(moments["itemsets"], cells["itemsets"]);
+    assert_eq!(routes(&cells), ["-", "cells", "cells", "cells"]);
+    // Every column once: the server never hears of an itemset.
+    assert_eq!(by_level(&cells, "received_bytes")[2..], [0; 2]);
+    assert_eq!(by_level(&cells, "moments"), [0; 4]);
     let log = server.log();
     let fetches = log.lines().filter(|line| line.contains("FetchColumns"));
     assert_eq!(fetches.filter(|line| line.contains("columns=9")).count(), 1);
-    assert_eq!(log.matches("itemsets=").count(), 4);
+    assert_eq!(log.matches("itemsets=").count(), 3);
+    // In cells, itemsets are counted that the dataset was not encrypted for.
+    let longer = owner.json("mine rows.oboro --min-support 1 --max-len 5");
+    assert_eq!(longer["levels"].as_array().unwrap().len(), 5);
+}
 
-    // Each length takes what is less.
-    let auto = mine("");
-    for level in auto["levels"].as_array().unwrap() {
-        let bytes = |name: &str| level[name].as_u64();
-        let weighed = bytes("moments_bytes").is_none_or(|it| bytes("received_bytes") <= Some(it));
-        assert!(
-            weighed && bytes("received_bytes") <= bytes("columns_bytes"),
-            "{level}"
-        );
-    }
-    let explained = owner.done("mine rows.oboro --min-support 1 --explain");
-    common::says(
-        &explained,
-        &[
-            "length 1: by moments: moments take",
-            "length 4: by columns: the columns were all here",
-        ],
+/// A mined dataset of 5000 transactions of items with different supports, and the options that it is mined with.
+fn parties_with_kept_cells() -> (Home, Home, common::Server) {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    let basket = |row: u32| {
+        (0..8)
+            .filter(move |item| row.is_multiple_of(item + 1))
+            .collect()
+    };
+    owner.write_fimi("rows.dat", &(0..5_000).map(basket).collect::<Vec<_>>());
+    owner.json("encrypt rows.dat --max-len 2");
+    owner.json("upload rows.oboro");
+    (owner, operator, server)
+}
+
+#[test]
+fn cells_that_are_kept_are_not_fetched_again() {
+    let (owner, _operator, _server) = parties_with_kept_cells();
+    let mine = |options: &str| {
+        let mined = owner.json(&format!("mine rows.oboro --max-len 3 {options}"));
+        let number = |name: &str| mined[name].as_u64().unwrap();
+        (
+            number("columns"),
+            number("new_columns"),
+            number("received_bytes"),
+        )
+    };
+    // Two blocks of 4096 transactions, a seal for each segment.
+    const COLUMN: u64 = 2 * 4096 / 8 + 40;
+    let verify = "--verify rows.dat";
+    assert_eq!(
+        mine(&format!("--min-support 20% {verify}")),
+        (5, 5, 5 * COLUMN)
     );
+    assert_eq!(mine(&format!("--min-support 20% {verify}")), (5, 0, 0));
+    assert_eq!(mine(&format!("--min-support 30% {verify}")), (3, 0, 0));
+    // Nobody is called then: the server does not see for how long something is counted.
+    let away = "mine rows.oboro --max-len 3 --min-support 20% --server http://127.0.0.1:9";
+    assert_eq!(owner.json(away)["answers"], "verified");
+    // A lower one says what it reveals, before it asks.
+    let told = owner.done("mine rows.oboro --max-len 2 --min-support 15%");
+    assert!(
+        told.starts_with("the server learns that one more column is wanted"),
+        "{told}"
+    );
+    assert_eq!(
+        mine(&format!("--min-support 12% {verify}")),
+        (8, 2, 2 * COLUMN)
+    );
+    // Nothing is used or kept where that is not wanted.
+    assert_eq!(mine("--min-support 20% --keep-cells 0"), (5, 5, 5 * COLUMN));
+    // Of appended transactions only the new segment comes.
+    owner.json("encrypt rows.dat --append-to rows.oboro");
+    owner.json("upload rows.oboro");
+    let all = [owner.read("rows.dat"), owner.read("rows.dat")].concat();
+    owner.write("twice.dat", all);
+    assert_eq!(
+        mine("--min-support 20% --verify twice.dat"),
+        (5, 0, 5 * COLUMN)
+    );
+    assert_eq!(mine("--min-support 20% --verify twice.dat"), (5, 0, 0));
+    assert_eq!(
+        mine("--min-support 12% --verify twice.dat"),
+        (8, 0, 3 * COLUMN)
+    );
+    // What was kept and is damaged is fetched again.
+    let cells = owner.path("rows.oboro/cells");
+    let kept: Vec<_> = std::fs::read_dir(&cells)
+        .unwrap()
+        .map(|it| it.unwrap().path())
+        .collect();
+    assert!(
+        kept.iter().all(|path| path.extension().unwrap() == "cells"),
+        "{kept:?}"
+    );
+    for path in &kept {
+        let mut bytes = std::fs::read(path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        std::fs::write(path, bytes).unwrap();
+    }
+    let (columns, _, bytes) = mine("--min-support 12% --verify twice.dat");
+    assert!(columns == 8 && bytes > 0, "{bytes}");
+    assert_eq!(mine("--min-support 12% --verify twice.dat"), (8, 0, 0));
+    // No more is kept than there may be.
+    std::fs::remove_dir_all(&cells).unwrap();
+    let few = "--min-support 12% --keep-cells 4KiB";
+    assert_eq!(mine(few), (8, 8, 16 * COLUMN));
+    assert_eq!(mine(few), (8, 8, 16 * COLUMN));
 }
 
 #[test]
@@ -457,7 +552,8 @@ fn verification_notices_other_data() {
     owner.write_fimi("others.dat", &baskets);
     owner.json("encrypt rows.dat");
     owner.json("upload rows.oboro");
-    let message = owner.refused("mine rows.oboro --min-support 1 --verify others.dat");
+    let message =
+        owner.refused("mine rows.oboro --min-support 1 --verify others.dat --keep-cells 0");
     common::says(&message, &["differs from the plaintext", "--verify"]);
 }
 

@@ -100,7 +100,7 @@ impl Setting {
     }
 }
 
-const MINE: &str = "mine rows.oboro --min-support 20% --answers moments --verify";
+const MINE: &str = "mine rows.oboro --min-support 20% --trust-server --verify";
 
 #[test]
 fn what_was_uploaded_is_mined_whatever_the_server_has_here() {
@@ -122,7 +122,7 @@ fn what_was_uploaded_is_mined_whatever_the_server_has_here() {
         ] {
             let _server = setting.serve(cache, options);
             owner.json(&format!("{MINE} rows.dat"));
-            let columns = "mine rows.oboro --min-support 20% --answers columns --verify rows.dat";
+            let columns = "mine rows.oboro --min-support 20% --keep-cells 0 --verify rows.dat";
             owner.json(columns);
         }
         let _server = setting.serve("empty", "");

@@ -25,7 +25,7 @@ fn published(transactions: u64) -> (Home, Home, Server, PathBuf) {
     (owner, operator, server, segment)
 }
 
-const MINE: &str = "mine rows.oboro --min-support 10% --verify rows.dat --answers moments";
+const MINE: &str = "mine rows.oboro --min-support 10% --verify rows.dat --trust-server";
 
 /// Runs a scrub that must find damage; what it prints for programs.
 fn finds(home: &Home, line: &str) -> Value {
@@ -44,17 +44,20 @@ fn damage_is_named_and_only_what_touches_it_is_refused() {
     let sound = owner.json(&scrub);
     assert_eq!(sound["datasets"], 2);
     assert_eq!(sound["segments"], 2);
-    // Three limbs of eight columns, twice.
-    assert_eq!(sound["panels"], 48);
+    // Three limbs and the sealed cells of eight columns, twice.
+    assert_eq!(sound["parts"], 64);
     assert_eq!(sound["damaged"], serde_json::json!([]));
     says(&owner.done(&scrub), &["checked 2 datasets", "0 damaged"]);
 
     operator.json("backup data copy");
-    owner.json(&format!("{MINE} --max-len 1"));
-    // The last panel: no question has asked for it yet.
-    flip(&segment, std::fs::read(&segment).unwrap().len() - 1);
+    owner.json(&format!("{MINE} --max-len 2"));
+    // The last panel, in front of the sealed cells of eight columns: no question has asked for it yet.
+    flip(
+        &segment,
+        std::fs::read(&segment).unwrap().len() - 8 * 4096 - 1,
+    );
     let found = finds(&owner, &scrub);
-    assert_eq!(found["panels"], 48);
+    assert_eq!(found["parts"], 64);
     assert_eq!(found["damaged_parts"], 1);
     let damage = &found["damaged"][0];
     assert_eq!(damage["name"], "rows");
@@ -87,13 +90,13 @@ fn damage_is_named_and_only_what_touches_it_is_refused() {
 
     let others = owner.json(&format!("{scrub} others"));
     assert_eq!(
-        (&others["datasets"], &others["panels"]),
-        (&1.into(), &24.into())
+        (&others["datasets"], &others["parts"]),
+        (&1.into(), &32.into())
     );
     assert_eq!(finds(&owner, &format!("{scrub} rows"))["damaged_parts"], 1);
     let message = owner.refused(&format!("{scrub} nobody"));
     says(&message, &["no dataset named \"nobody\""]);
-    owner.json(&format!("{MINE} --max-len 1"));
+    owner.json(&format!("{MINE} --max-len 2"));
     owner.json("mine others.oboro --min-support 10% --verify rows.dat");
     says(&owner.refused(MINE), &["panel (limb 2, column 7)"]);
 
@@ -102,7 +105,10 @@ fn damage_is_named_and_only_what_touches_it_is_refused() {
     std::fs::copy(operator.path("copy").join(within), &segment).unwrap();
     owner.json(&scrub);
     owner.json(MINE);
-    flip(&segment, std::fs::read(&segment).unwrap().len() - 1);
+    flip(
+        &segment,
+        std::fs::read(&segment).unwrap().len() - 8 * 4096 - 1,
+    );
 
     // The operator's own scrub names the file, and mends nothing.
     let message = operator.refused("scrub data");

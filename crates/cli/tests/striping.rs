@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 
 const DATA: &str = "data,second,third";
-const MINE: &str = "mine rows.oboro --min-support 10% --verify rows.dat --answers moments";
+const MINE: &str = "mine rows.oboro --min-support 10% --verify rows.dat --trust-server";
 
 /// An owner with `rows` on a server of three directories, of an operator's.
 fn published() -> (Home, Home, Server) {
@@ -103,13 +103,15 @@ fn a_store_is_served_with_all_of_its_directories_or_not_at_all() {
 #[test]
 fn damage_in_any_directory_is_named_and_mended_from_a_backup() {
     let (owner, operator, server) = published();
+    // Notes the trust in the server, and asks nothing.
+    owner.json(&format!("{MINE} --max-len 1"));
     operator.json(&format!("backup {DATA} copy"));
     let damaged = segment(&operator, "second");
     // The last panel of three limbs of eight columns is the 24th: in the third directory.
-    flip(&damaged, fs::read(&damaged).unwrap().len() - 1);
+    flip(&damaged, fs::read(&damaged).unwrap().len() - 8 * 4096 - 1);
     owner.json(&format!("scrub --server {}", server.url()));
     let damaged = segment(&operator, "third");
-    flip(&damaged, fs::read(&damaged).unwrap().len() - 1);
+    flip(&damaged, fs::read(&damaged).unwrap().len() - 8 * 4096 - 1);
     let says_so = &["panel (limb 2, column 7)"];
     let found = owner.run(&format!("scrub --server {}", server.url()));
     says(&found.stdout, says_so);

@@ -276,7 +276,7 @@ fn an_append_sends_only_what_is_new() {
     drop(server);
     let server = operator.serve("");
     owner.talk_to(server.url());
-    let message = owner.refused("mine old.oboro --name rows --min-support 15%");
+    let message = owner.refused("mine old.oboro --name rows --min-support 15% --keep-cells 0");
     says(&message, &["version 2", "use the bundle that was uploaded"]);
     let message = owner.refused("upload old.oboro --name rows");
     says(&message, &["does not extend version 2"]);

@@ -290,6 +290,16 @@ impl Connection {
         }
     }
 
+    /// What ends its calls.
+    pub fn interrupt(&self) -> CancellationToken {
+        self.interrupt.clone()
+    }
+
+    /// Whether the server is in this process.
+    pub fn is_local(&self) -> bool {
+        self.distance() == Distance::Memory
+    }
+
     /// How far away the server is.
     pub(crate) fn distance(&self) -> Distance {
         self.line.distance

@@ -3,10 +3,10 @@
 use oboro_genome::wire::WireError;
 use oboro_genome::{PlanError, QuestionError};
 use oboro_genome_query::{EncryptError, PatternError, ReadError};
-use oboro_mining::{DatasetError, FalseAnswer, escaped};
+use oboro_mining::{Dataset, DatasetError, escaped};
 use oboro_protocol::{FieldError, PROTOCOL, PROTOCOL_KEY};
 use oboro_ring::moment::RequestError;
-use oboro_rlwe::{CombineError, DecryptError};
+use oboro_rlwe::CombineError;
 use oboro_store::{Digest, StoreError};
 use thiserror::Error;
 use tonic::{Code, Status};
@@ -71,10 +71,6 @@ pub enum ClientError {
         "cannot start the network runtime: {0}; the machine may be out of threads or file descriptors"
     )]
     Runtime(std::io::Error),
-    #[error("the server sent something else than was uploaded: {0}")]
-    Altered(StoreError),
-    #[error("the server sent more than was asked for; it may run another version or be altered")]
-    TooMuch,
     #[error(
         "the server plans the search with other numbers than this Oboro ({}); update the older of the two",
         env!("CARGO_PKG_VERSION")
@@ -111,13 +107,21 @@ pub enum ClientError {
     #[error(transparent)]
     Unreadable(#[from] ReadError),
     #[error(transparent)]
-    Decrypt(#[from] DecryptError),
-    #[error(transparent)]
     Field(#[from] FieldError),
     #[error(transparent)]
     Combine(#[from] CombineError),
-    #[error(transparent)]
-    FalseAnswer(#[from] FalseAnswer),
+    #[error(
+        "{what}: it altered or lost data, or lies; nothing is reported, nothing more was asked, and {noted}"
+    )]
+    FalseAnswer { what: &'static str, noted: String },
+    #[error(
+        "nothing was asked: on {} a run with this dataset found that {what}; find out why from whoever runs the server, then decide with `oboro trust reset {}` (in Python `Encrypted.reset_trust`)", utc(*unix_seconds), directory.display()
+    )]
+    Distrusted {
+        directory: std::path::PathBuf,
+        unix_seconds: u64,
+        what: String,
+    },
     #[error("the question is malformed: {0}; this is a defect of Oboro, please report it")]
     Request(#[from] RequestError),
     #[error(transparent)]
@@ -167,7 +171,34 @@ pub(crate) fn printable(words: &str) -> String {
     escaped(&words[..end]).into_owned()
 }
 
+/// A time in the calendar of UTC, to the minute: "2026-11-23 18:04 UTC".
+pub fn utc(unix_seconds: u64) -> String {
+    let (days, minutes) = (unix_seconds / 86_400, unix_seconds % 86_400 / 60);
+    // Years that begin in March, as in Hinnant's "chrono-Compatible Low-Level Date Algorithms".
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (day, month) = (day - (153 * month + 2) / 5 + 1, (month + 2) % 12 + 1);
+    let year = era * 400 + year + u64::from(month <= 2);
+    let (hour, minute) = (minutes / 60, minutes % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+}
+
 impl ClientError {
+    /// The end of a run whose answer was found to be false, which is noted in the owner's record.
+    pub(crate) fn false_answer(dataset: &Dataset, what: &'static str) -> Self {
+        let directory = dataset.bundle().directory().display();
+        let noted = match dataset.record_failure(what) {
+            Ok(()) => format!("{directory} says so from now on (`oboro trust show`)"),
+            Err(error) => format!(
+                "this could not be noted in {directory} ({error}): do not ask this server again before it is known why"
+            ),
+        };
+        Self::FalseAnswer { what, noted }
+    }
+
     /// Tells refusals and failures of the server from a connection that broke.
     pub(crate) fn from_status(status: &Status, during: &'static str) -> Self {
         let message = printable(status.message());

@@ -1,10 +1,8 @@
 //! What mining would take, from numbers alone: no dataset, no server.
 
-use crate::columns::{Headers, bytes_of};
-use crate::counter::Answered;
 use oboro_ring::Parameters;
 use oboro_rlwe::{Precision, log2_phase_bound};
-use oboro_store::BLOCKS_PER_SEGMENT;
+use oboro_store::{BLOCKS_PER_SEGMENT, CELL_SEAL_BYTES};
 
 /// What is to be mined.
 #[derive(Debug, Clone)]
@@ -36,10 +34,6 @@ pub struct LevelForecast {
     pub log2_q: f64,
     /// What moments take.
     pub moments_bytes: u64,
-    /// What the columns take that were not fetched at an earlier level.
-    pub columns_bytes: u64,
-    /// How the level would be answered.
-    pub answered: Answered,
 }
 
 impl Prospect {
@@ -63,56 +57,35 @@ impl Prospect {
         ]
     }
 
-    /// Each level up to `longest` that the parameters carry, if every itemset of frequent items is
-    /// asked for, up to the most, and all their subsets differ where they can.
-    pub fn levels(&self, longest: usize) -> Vec<LevelForecast> {
-        let mut headers = Headers::Sent;
-        let mut levels: Vec<LevelForecast> = Vec::new();
-        for level in 1..=longest {
-            let Some(forecast) = self.level(level, headers, &levels) else {
-                break;
-            };
-            if forecast.answered == Answered::Columns {
-                headers = Headers::Known;
-            }
-            levels.push(forecast);
-        }
-        levels
+    /// What the sealed cells of all frequent items take: fetched once, they answer every length from 2 on.
+    pub fn cells_bytes(&self) -> u64 {
+        let bytes = |(count, blocks): (u64, u32)| {
+            let slots = u64::from(blocks) * self.parameters.degree() as u64;
+            (slots / 8 + CELL_SEAL_BYTES as u64).saturating_mul(count)
+        };
+        let column = self
+            .segments()
+            .map(bytes)
+            .iter()
+            .fold(0, |a: u64, &b| a.saturating_add(b));
+        column.saturating_mul(self.frequent.into())
     }
 
-    fn level(
-        &self,
-        level: usize,
-        headers: Headers,
-        before: &[LevelForecast],
-    ) -> Option<LevelForecast> {
+    /// Each length from 2 to `longest` that the parameters carry, if every itemset of frequent items is asked for,
+    /// up to the most, and all their subsets differ where they can.
+    pub fn levels(&self, longest: usize) -> Vec<LevelForecast> {
+        (2..=longest).map_while(|level| self.level(level)).collect()
+    }
+
+    fn level(&self, level: usize) -> Option<LevelForecast> {
         let precision = Precision::new(&self.parameters, level)?;
-        let items = match level {
-            1 => self.columns,
-            _ => self.frequent,
-        };
+        let items = self.frequent;
         let itemsets = binomial(items.into(), level).min(self.itemsets);
         let moments = |power: usize| {
             let subsets = itemsets.saturating_mul(binomial(level as u64, power));
             binomial(items.into(), level - power).min(subsets)
         };
         let moments_bytes = self.groups().saturating_mul(precision.group_bytes(moments));
-        // Later levels have no other items than the second.
-        let fetched = before.iter().any(|it| it.answered == Answered::Columns);
-        let wanted = match fetched {
-            true => 0,
-            false => itemsets.saturating_mul(level as u64).min(items.into()),
-        };
-        let columns_bytes = match wanted {
-            0 => 0,
-            _ => bytes_of(
-                &self.parameters,
-                self.columns,
-                self.segments(),
-                headers,
-                wanted,
-            ),
-        };
         let group = self.parameters.group_blocks().min(self.blocks());
         Some(LevelForecast {
             level,
@@ -121,8 +94,6 @@ impl Prospect {
             log2_q: self.parameters.log2_q(precision.limbs),
             precision,
             moments_bytes,
-            columns_bytes,
-            answered: Answered::in_fewer_bytes(moments_bytes, columns_bytes),
         })
     }
 }
@@ -153,35 +124,25 @@ mod tests {
         }
     }
 
-    fn answers(prospect: &Prospect, longest: usize) -> Vec<(u64, Answered)> {
-        let levels = prospect.levels(longest);
-        levels.iter().map(|it| (it.itemsets, it.answered)).collect()
-    }
-
     #[test]
-    fn few_blocks_are_counted_in_columns_and_many_are_not() {
-        use Answered::{Columns, Moments};
+    fn cells_are_fetched_once_and_moments_are_asked_at_each_length() {
         // Mushroom at 20 %, and the two million transactions of the papers.
         let small = prospect(8_124, 112, 39, 5);
-        assert_eq!(
-            answers(&small, 5),
-            [
-                (112, Moments),
-                (741, Columns),
-                (9_139, Columns),
-                (82_251, Columns),
-                (575_757, Columns)
-            ]
-        );
         let levels = small.levels(5);
-        assert!(levels[2..].iter().all(|it| it.columns_bytes == 0));
-        assert!(levels[1].moments_bytes < 2_000_000 && levels[4].moments_bytes > 1_000_000_000);
+        let itemsets: Vec<u64> = levels.iter().map(|it| it.itemsets).collect();
+        assert_eq!(itemsets, [741, 9_139, 82_251, 575_757]);
+        assert!(levels[0].moments_bytes < 2_000_000 && levels[3].moments_bytes > 1_000_000_000);
+        // One block of 8192 transactions or two of 4096: a bit for each, a nonce and a tag.
+        assert_eq!(small.cells_bytes(), 39 * (8192 / 8 + 40));
         let large = prospect(1_943_424, 18, 18, 2);
-        assert_eq!(answers(&large, 2), [(18, Moments), (153, Moments)]);
+        assert_eq!(large.levels(2)[0].itemsets, 153);
         let blocks = large
             .segments()
             .map(|(count, blocks)| count * u64::from(blocks));
         assert_eq!(blocks.iter().sum::<u64>(), large.blocks());
+        let bits = large.blocks() * large.parameters.degree() as u64;
+        let segments = large.blocks().div_ceil(64);
+        assert_eq!(large.cells_bytes(), 18 * (bits / 8 + 40 * segments));
     }
 
     #[test]
@@ -194,11 +155,7 @@ mod tests {
             itemsets: 10,
             ..prospect(8_124, 112, 39, 5)
         };
-        assert_eq!(few.levels(5)[4].itemsets, 10);
-        assert_eq!(
-            huge.level(5, Headers::Known, &[])
-                .map(|it| it.moments_bytes),
-            Some(u64::MAX)
-        );
+        assert_eq!(few.levels(5)[3].itemsets, 10);
+        assert_eq!(huge.level(5).map(|it| it.moments_bytes), Some(u64::MAX));
     }
 }

@@ -1,6 +1,6 @@
 //! What mining found and took, level by level.
 
-use crate::counter::LevelTrace;
+use crate::moments::LevelTrace;
 use oboro_mining::LevelReport;
 use serde_json::{Value, json};
 
@@ -31,13 +31,10 @@ impl<'a> Level<'a> {
             "level": report.level,
             "candidates": report.candidates,
             "asked": report.asked,
-            "checks": trace.map_or(0, |trace| trace.checks),
             "deduced": report.deduced,
             "excluded": report.excluded,
             "frequent": report.frequent,
-            "answered": trace.map(|trace| trace.answered.name()),
-            "moments_bytes": trace.and_then(|trace| trace.moments_bytes),
-            "columns_bytes": trace.map(|trace| trace.columns_bytes),
+            "route": trace.map(|trace| trace.route.name()),
             "limbs": trace.map_or(0, |trace| trace.limbs),
             "questions": trace.map_or(0, |trace| trace.questions),
             "moments": trace.map_or(0, |trace| trace.moments),
@@ -46,8 +43,8 @@ impl<'a> Level<'a> {
             "seconds": trace.map_or(0.0, |trace| trace.elapsed.as_secs_f64()),
             "server_seconds": trace.map_or(0.0, |trace| trace.server.as_secs_f64()),
             "combining_seconds": trace.map_or(0.0, |trace| trace.combining.as_secs_f64()),
-            "log2_largest_phase": trace.map(|trace| trace.log2_largest_phase),
-            "log2_phase_bound": trace.map(|trace| trace.log2_phase_bound),
+            "log2_largest_phase": trace.and_then(|trace| trace.log2_largest_phase),
+            "log2_phase_bound": trace.and_then(|trace| trace.log2_phase_bound),
         })
     }
 }

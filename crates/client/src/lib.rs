@@ -1,27 +1,34 @@
-//! The owner's connection to a server: upload, listing, and counting over encrypted data.
+//! The owner's connection to a server: upload, listing, mining and search over encrypted data.
 //!
-//! Calls block; a runtime of their own drives the connection. [`EncryptedCounter`] makes an
-//! uploaded dataset a [`SupportCounter`](oboro_mining::SupportCounter), so that Apriori runs on it
-//! as it does on plaintext.
+//! Calls block; a runtime of their own drives the connection. [`Mining`] finds the frequent itemsets of an uploaded
+//! dataset. No question, retry, error or result depends on an answer that was not [`Verified`], except where the
+//! owner trusts the server and says so.
 
-mod columns;
+mod cache;
 mod connection;
-mod counter;
 mod error;
+mod fetch;
 mod forecast;
 mod genome;
 mod levels;
+mod mine;
+mod moments;
 mod scrub;
 mod upload;
+mod verify;
 mod workers;
 
+pub use cache::decode_kept;
 pub use connection::{Connection, Listing, NodePages, Options, Placement};
-pub use counter::{Answered, Answers, EncryptedCounter, LevelTrace};
-pub use error::ClientError;
+pub use error::{ClientError, utc};
+pub use fetch::Fetched;
 pub use forecast::{LevelForecast, Prospect};
 pub use genome::{
     Decoys, GenomeInfo, GenomeListing, GenomeShape, Outcome, Place, Question, Symbols, Where,
 };
 pub use levels::Level;
+pub use mine::{Found, KEPT_BYTES, Mined, Mining, Route, Unverified};
+pub use moments::LevelTrace;
 pub use scrub::Scrubbing;
 pub use upload::{Uploaded, upload};
+pub use verify::Verified;

@@ -5,11 +5,10 @@
 mod common;
 
 use common::{connect, serve, two};
-use oboro_client::{Answers, ClientError, Connection, EncryptedCounter, Scrubbing, upload};
+use oboro_client::{ClientError, Connection, Mining, Scrubbing, upload};
 use oboro_faults::{Disk, EIO, Failure, Wear};
 use oboro_mining::{
-    AprioriError, AprioriOptions, Dataset, MinSupport, Shuffled, Target, Transactions, apriori,
-    eclat,
+    AprioriError, AprioriOptions, Dataset, MinSupport, Shuffled, Target, Transactions, eclat,
 };
 use oboro_rlwe::MasterKey;
 use oboro_store::Damage;
@@ -41,7 +40,7 @@ fn encrypted(directory: &Path, name: &str) -> Dataset {
     let path = directory.join(name);
     let rows = Shuffled::of(&transactions()).unwrap();
     let target = Target::New(&path);
-    Dataset::create(rows, &master, target, MAX_LEN, 0, two(), &|_, _| {
+    Dataset::create(rows, &master, target, MAX_LEN, two(), &|_, _| {
         ControlFlow::Continue(())
     })
     .unwrap()
@@ -52,17 +51,19 @@ fn mine(
     connection: &Connection,
     dataset: &Dataset,
     name: &str,
-    answers: Answers,
+    trust_server: bool,
 ) -> Result<(), ClientError> {
-    let mut counter = EncryptedCounter::new(connection, dataset, name, two()).with_answers(answers);
-    let found = apriori(&mut counter, options(), |_| {}).map_err(|error| match error {
-        AprioriError::Counter(error) => error,
-        computed => panic!("supports of damaged data came back: {computed}"),
-    })?;
+    let mining = Mining::new(dataset, name, two()).trusting_server(trust_server);
+    let mined = mining
+        .run(options(), || Ok(connection.clone()))
+        .map_err(|error| match error {
+            AprioriError::Counter(error) => error,
+            computed => panic!("supports of damaged data came back: {computed}"),
+        })?;
     let all = transactions();
     let plaintext = eclat(&all, options().min_support, options().max_len);
     assert_eq!(
-        found.to_document(counter.names()).unwrap(),
+        mined.found.itemsets().to_document(&mined.names).unwrap(),
         plaintext.to_document(all.names()).unwrap()
     );
     Ok(())
@@ -74,7 +75,10 @@ fn segment(data: &Path, dataset: &Dataset) -> (PathBuf, usize, usize) {
     let path = data.join(format!("segments/{id}/00000000.seg"));
     let bytes = std::fs::read(&path).unwrap();
     let header = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
-    (path, header, (bytes.len() - header) / (LIMBS * COLUMNS))
+    // Behind the panels, in the one block, a page of sealed cells for each column.
+    let cells = COLUMNS * 4096;
+    let stride = (bytes.len() - header - cells) / (LIMBS * COLUMNS);
+    (path, header, stride)
 }
 
 fn damage(connection: &Connection) -> Vec<Damage> {
@@ -110,7 +114,7 @@ fn what_a_disk_reads_wrongly_or_not_at_all_is_named_and_not_computed_on() {
             let server = serve(&data, 0);
             let connection = connect(&server);
             disk.wear_out(&path, at, wear);
-            let refused = mine(&connection, &worn, "worn", Answers::Moments).unwrap_err();
+            let refused = mine(&connection, &worn, "worn", true).unwrap_err();
             assert!(matches!(refused, ClientError::Damaged(_)), "{refused}");
             let panel = place.map_or(String::new(), |(limb, column)| {
                 format!("panel (limb {limb}, column {column}) of ")
@@ -118,7 +122,7 @@ fn what_a_disk_reads_wrongly_or_not_at_all_is_named_and_not_computed_on() {
             let id = worn.bundle().manifest().dataset;
             let named = format!("{panel}segment 0 of dataset {id}");
             assert!(refused.to_string().contains(&named), "{named}: {refused}");
-            mine(&connection, &sound, "sound", Answers::Moments).unwrap();
+            mine(&connection, &sound, "sound", true).unwrap();
             let found = damage(&connection);
             assert_eq!(found.len(), 1, "{found:?}");
             assert!(found[0].problem.contains(&named), "{found:?}");
@@ -126,7 +130,7 @@ fn what_a_disk_reads_wrongly_or_not_at_all_is_named_and_not_computed_on() {
             assert_eq!(found[0].path, None);
             // The disk thinks better of it: a failed reading is no verdict for ever.
             disk.mend();
-            mine(&connection, &worn, "worn", Answers::Moments).unwrap();
+            mine(&connection, &worn, "worn", true).unwrap();
             assert_eq!(damage(&connection), []);
         }
     }
@@ -140,16 +144,18 @@ fn what_is_in_memory_outlives_the_disk() {
     let server = serve(&data, 0);
     let connection = connect(&server);
     upload(&connection, dataset.bundle(), "worn", &|_, _| {}).unwrap();
-    mine(&connection, &dataset, "worn", Answers::Moments).unwrap();
+    mine(&connection, &dataset, "worn", true).unwrap();
     let (path, header, stride) = segment(&data, &dataset);
     for panel in 0..LIMBS * COLUMNS {
         disk.wear_out(&path, header + panel * stride, Wear::Flipped);
     }
-    mine(&connection, &dataset, "worn", Answers::Moments).unwrap();
-    // Columns that are fetched are read from the disk.
-    let refused = mine(&connection, &dataset, "worn", Answers::Columns).unwrap_err();
+    let cells = header + LIMBS * COLUMNS * stride;
+    disk.wear_out(&path, cells, Wear::Flipped);
+    mine(&connection, &dataset, "worn", true).unwrap();
+    // Cells that are fetched are read from the disk.
+    let refused = mine(&connection, &dataset, "worn", false).unwrap_err();
     assert!(matches!(refused, ClientError::Damaged(_)), "{refused}");
-    assert_eq!(damage(&connection).len(), LIMBS * COLUMNS);
+    assert_eq!(damage(&connection).len(), LIMBS * COLUMNS + 1);
 }
 
 #[test]
@@ -164,8 +170,8 @@ fn a_full_disk_refuses_the_upload_and_serves_on() {
         let refused = upload(&connection, more.bundle(), "more", &|_, _| {}).unwrap_err();
         let said = matches!(&refused, ClientError::Refused(text) if text.contains("disk full"));
         assert!(said, "{refused}");
-        for answers in [Answers::Moments, Answers::Columns] {
-            mine(&connection, &few, "few", answers).unwrap();
+        for trust_server in [true, false] {
+            mine(&connection, &few, "few", trust_server).unwrap();
         }
         assert_eq!(connection.datasets().unwrap().datasets.len(), 1);
         assert_eq!(damage(&connection), []);
@@ -173,5 +179,5 @@ fn a_full_disk_refuses_the_upload_and_serves_on() {
     // Somebody makes room: the upload goes on.
     disk.mend();
     upload(&connection, more.bundle(), "more", &|_, _| {}).unwrap();
-    mine(&connection, &more, "more", Answers::Moments).unwrap();
+    mine(&connection, &more, "more", true).unwrap();
 }

@@ -1,13 +1,11 @@
 //! A server within the process, and calls that are interrupted.
 
-use oboro_client::{
-    Answers, ClientError, Connection, EncryptedCounter, Place, Question, Symbols, Where, upload,
-};
+use oboro_client::{ClientError, Connection, Mining, Place, Question, Symbols, Where, upload};
 use oboro_genome::Kind;
 use oboro_genome_query::Pattern;
 use oboro_mining::{
     AprioriError, AprioriOptions, Dataset, ItemsetsDocument, MinSupport, Shuffled, Target,
-    Transactions, apriori, eclat,
+    Transactions, eclat,
 };
 use oboro_rlwe::MasterKey;
 use oboro_server::{GenomeOptions, Limits, Local, Options};
@@ -59,24 +57,31 @@ fn encrypted(directory: &Path) -> Dataset {
     let path = directory.join("dataset");
     let rows = Shuffled::of(&transactions()).unwrap();
     let go_on = |_, _| ControlFlow::Continue(());
-    Dataset::create(rows, &master, Target::New(&path), 2, 0, two(), &go_on).unwrap()
+    Dataset::create(rows, &master, Target::New(&path), 2, two(), &go_on).unwrap()
 }
 
-/// Mines with every support asked for; `progress` hears of each message.
+/// Mines with every support counted; `progress` hears of each message.
 fn mine(
     connection: &Connection,
     dataset: &Dataset,
-    answers: Answers,
+    trust_server: bool,
     progress: impl Fn() + Sync,
 ) -> Result<ItemsetsDocument, ClientError> {
-    let mut counter = EncryptedCounter::new(connection, dataset, "dataset", two())
-        .with_answers(answers)
-        .with_progress(|_, _, _| progress());
     let options = AprioriOptions::new(MinSupport::Fraction(0.3))
         .with_max_len(Some(two()))
         .with_deduction(false);
-    match apriori(&mut counter, options, |_| {}) {
-        Ok(found) => Ok(found.to_document(counter.names()).unwrap()),
+    let mined = Mining::new(dataset, "dataset", two())
+        .trusting_server(trust_server)
+        .on_local_server(connection.is_local())
+        .interrupted_by(connection.interrupt())
+        .with_progress(|_, _, _| progress())
+        .run(options, || Ok(connection.clone()));
+    match mined {
+        Ok(mined) => {
+            assert_eq!(mined.found.standing(), "local");
+            let itemsets = mined.found.itemsets();
+            Ok(itemsets.to_document(&mined.names).unwrap())
+        }
         Err(AprioriError::Counter(error)) => Err(error),
         Err(other) => panic!("{other}"),
     }
@@ -95,8 +100,8 @@ fn a_server_within_the_process_counts_and_leaves_its_data_at_rest() {
     let server = start(&data);
     let connection = connect(&server);
     upload(&connection, dataset.bundle(), "dataset", &|_, _| {}).unwrap();
-    for answers in [Answers::Moments, Answers::Columns] {
-        let found = mine(&connection, &dataset, answers, || {}).unwrap();
+    for trust_server in [true, false] {
+        let found = mine(&connection, &dataset, trust_server, || {}).unwrap();
         assert_eq!(found, plaintext());
     }
     let store = Arc::downgrade(&server.store());
@@ -185,7 +190,7 @@ fn no_call_waits_for_a_silent_server_longer_than_its_caller_does() {
         &|it| it.genomes().map(drop),
         &search,
         &|it| upload(it, dataset.bundle(), "dataset", &|_, _| {}).map(drop),
-        &|it| mine(it, &dataset, Answers::Auto, || {}).map(drop),
+        &|it| mine(it, &dataset, false, || {}).map(drop),
     ];
     for call in calls {
         let interrupt = CancellationToken::new();
@@ -237,9 +242,9 @@ fn what_was_interrupted_half_way_is_done_by_calling_again() {
         upload(it, dataset.bundle(), "dataset", &|_, _| interrupt.cancel()).err()
     });
     upload(&connection, dataset.bundle(), "dataset", &|_, _| {}).unwrap();
-    for answers in [Answers::Moments, Answers::Columns] {
-        interrupted(&|it, interrupt| mine(it, &dataset, answers, || interrupt.cancel()).err());
-        let found = mine(&connection, &dataset, answers, || {}).unwrap();
+    for trust_server in [true, false] {
+        interrupted(&|it, interrupt| mine(it, &dataset, trust_server, || interrupt.cancel()).err());
+        let found = mine(&connection, &dataset, trust_server, || {}).unwrap();
         assert_eq!(found, plaintext());
     }
     interrupted(&|it, interrupt| it.scrub(None, None, |_| interrupt.cancel()).err());

@@ -3,10 +3,9 @@
 mod common;
 
 use common::{connect, serve, two};
-use oboro_client::{Answered, Answers, Connection, EncryptedCounter, upload};
+use oboro_client::{Connection, Mining, Route, upload};
 use oboro_mining::{
-    AprioriOptions, Dataset, FrequentItemsets, MinSupport, Shuffled, Target, Transactions, apriori,
-    eclat,
+    AprioriOptions, Dataset, FrequentItemsets, MinSupport, Shuffled, Target, Transactions, eclat,
 };
 use oboro_rlwe::MasterKey;
 use proptest::prelude::*;
@@ -24,9 +23,8 @@ fn mine(
     directory: &Path,
     parts: &[&Transactions],
     max_len: usize,
-    check_columns: usize,
     options: AprioriOptions,
-    answers: Answers,
+    trust_server: bool,
 ) -> (FrequentItemsets, Vec<String>) {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let name = format!("dataset-{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -36,7 +34,6 @@ fn mine(
         &master,
         Target::New(&directory.join(&name)),
         max_len,
-        check_columns,
         two(),
         &go_on,
     )
@@ -46,24 +43,36 @@ fn mine(
         dataset = dataset.append(rows, two(), &go_on).unwrap();
     }
     upload(connection, dataset.bundle(), &name, &|_, _| {}).unwrap();
-    let mut counter =
-        EncryptedCounter::new(connection, &dataset, &name, two()).with_answers(answers);
-    let frequent = apriori(&mut counter, options, |_| {}).unwrap();
-    for trace in counter.traces() {
+    let mined = Mining::new(&dataset, &name, two())
+        .trusting_server(trust_server)
+        .run(options, || Ok(connection.clone()))
+        .unwrap();
+    let standing = if trust_server {
+        "unverified"
+    } else {
+        "verified"
+    };
+    assert_eq!(mined.found.standing(), standing);
+    assert_eq!(dataset.trust().unwrap().relied_on, trust_server);
+    for trace in &mined.traces {
+        assert!(trace.level > 1, "{trace:?}");
         assert!(trace.log2_largest_phase <= trace.log2_phase_bound);
-        assert_eq!(trace.checks > 0, check_columns > 0);
-        let took = match trace.answered {
-            Answered::Moments => trace.moments_bytes.unwrap(),
-            Answered::Columns => trace.columns_bytes,
+        let route = if trust_server {
+            Route::Trusted
+        } else {
+            Route::Cells
         };
-        assert_eq!(trace.received_bytes, took, "{trace:?}");
-        match answers {
-            Answers::Moments => assert_eq!(trace.answered, Answered::Moments),
-            Answers::Columns => assert_eq!(trace.answered, Answered::Columns),
-            Answers::Auto => assert!(trace.moments_bytes.is_none_or(|bytes| took <= bytes)),
-        }
+        assert_eq!(trace.route, route);
     }
-    let names = counter.names().to_vec();
+    if !trust_server {
+        let bytes: u64 = mined.traces.iter().map(|trace| trace.received_bytes).sum();
+        let slots =
+            dataset.manifest().block_count() * dataset.manifest().parameters.degree() as u64;
+        let column = slots / 8 + 40 * dataset.manifest().segments.len() as u64;
+        assert_eq!(bytes, mined.fetched.columns as u64 * column);
+    }
+    let names = mined.names.clone();
+    let frequent = mined.found.itemsets().clone();
     connection.delete(&name).unwrap();
     (frequent, names)
 }
@@ -113,18 +122,16 @@ fn agrees_with_plaintext() {
         failure_persistence: None,
         ..ProptestConfig::with_cases(16)
     };
-    let answers = prop::sample::select(vec![Answers::Auto, Answers::Moments, Answers::Columns]);
-    let checks = prop_oneof![Just(0), 5usize..8];
-    proptest!(cases, |(transactions in transactions(), percent in 1u32..60, max_len in 1usize..=5, longer in 0usize..4, checks in checks, deduction: bool, appended: bool, answers in answers)| {
+    proptest!(cases, |(transactions in transactions(), percent in 1u32..60, max_len in 1usize..=5, longer in 0usize..4, deduction: bool, appended: bool, trust_server: bool)| {
         prop_assume!(transactions.item_count() > 0);
         let parts = vec![&transactions; 1 + usize::from(appended)];
         let min_support = MinSupport::Fraction(f64::from(percent) / 100.0);
-        // Columns answer what the dataset was not encrypted for.
-        let longest = if answers == Answers::Moments { max_len } else { max_len + longer };
+        // In cells itemsets are counted that the dataset was not encrypted for.
+        let longest = if trust_server { max_len } else { max_len + longer };
         let options = AprioriOptions::new(min_support)
             .with_max_len(NonZeroUsize::new(longest))
             .with_deduction(deduction);
-        let (encrypted, names) = mine(&connection, directory.path(), &parts, max_len, checks, options, answers);
+        let (encrypted, names) = mine(&connection, directory.path(), &parts, max_len, options, trust_server);
         let all = repeated(&transactions, parts.len());
         let plaintext = eclat(&all, min_support, options.max_len);
         prop_assert_eq!(
@@ -149,16 +156,18 @@ fn what_the_cache_had_and_what_is_counted_make_one_answer() {
         let path = directory.path().join("dataset");
         let rows = Shuffled::of(&transactions).unwrap();
         let target = Target::New(&path);
-        let dataset = Dataset::create(rows, &master, target, 2, 0, two(), &go_on).unwrap();
+        let dataset = Dataset::create(rows, &master, target, 2, two(), &go_on).unwrap();
         upload(&connection, dataset.bundle(), "dataset", &|_, _| {}).unwrap();
         let mine = || {
             let options = AprioriOptions::new(MinSupport::Fraction(0.3))
                 .with_max_len(NonZeroUsize::new(2))
                 .with_deduction(false);
-            let mut counter = EncryptedCounter::new(&connection, &dataset, "dataset", two());
-            let frequent = apriori(&mut counter, options, |_| {}).unwrap();
-            let document = frequent.to_document(counter.names()).unwrap();
-            (document, counter.traces()[1])
+            let mined = Mining::new(&dataset, "dataset", two())
+                .trusting_server(true)
+                .run(options, || Ok(connection.clone()))
+                .unwrap();
+            let document = mined.found.itemsets().to_document(&mined.names).unwrap();
+            (document, mined.traces[0])
         };
         let (first, computed) = mine();
         assert_eq!(computed.known_moments, 0);

@@ -5,8 +5,8 @@ use oboro_machine::{Distances, Seat, Topology};
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::{Parameters, Seed};
 use oboro_store::{
-    Bundle, DatasetId, Manifest, Panel, Placement, Policy, Reads, SegmentDescription, Snapshot,
-    Store,
+    Bundle, CELL_SEAL_BYTES, DatasetId, Manifest, Panel, Placement, Policy, Reads,
+    SegmentDescription, Snapshot, Store,
 };
 use proptest::prelude::*;
 use std::num::NonZero;
@@ -69,6 +69,11 @@ fn upload_columns(directory: &Path, segment_blocks: &[u32], columns: u32) {
                     .collect();
                 segment.write_panel(limb, column, &residues).unwrap();
             }
+        }
+        let slots = blocks as usize * parameters.degree();
+        let cells = vec![0; slots / 8 + CELL_SEAL_BYTES];
+        for column in 0..columns as usize {
+            segment.write_cells(column, &cells).unwrap();
         }
         manifest.segments.push(segment.finish().unwrap());
     }
@@ -297,7 +302,8 @@ fn a_damaged_panel_stops_the_count_and_is_named() {
     let source = snapshot(directory.path(), Some(room(&blocks[1..], 5)));
     let path = source.segment(1).path();
     let mut bytes = std::fs::read(path).unwrap();
-    let last = bytes.len() - 1;
+    // The last panel, in front of the sealed cells of four columns, a page each.
+    let last = bytes.len() - 4 * 4096 - 1;
     bytes[last] ^= 1;
     std::fs::write(path, bytes).unwrap();
     // Each of those that contend is told.

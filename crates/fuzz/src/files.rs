@@ -1,6 +1,7 @@
 //! Files: of the owner, of the store.
 
 use crate::decoded;
+use oboro_client::decode_kept;
 use oboro_mining::OwnerRecord;
 use oboro_rlwe::{DatasetKey, MasterKey};
 use oboro_store::{Bundle, Digest, Manifest, Segment, Store};
@@ -88,7 +89,7 @@ pub fn owner_record(json: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// A segment file: the number of its pages of 4 KiB, and its header up to the digest. Panels are
+/// A segment file: the number of its pages of 4 KiB, and its header up to the digest. Parts are
 /// zero.
 pub fn segment(bytes: &[u8]) -> Option<()> {
     let (&pages, header) = bytes.split_first()?;
@@ -102,6 +103,15 @@ pub fn segment(bytes: &[u8]) -> Option<()> {
         assert!(panel.iter().all(|&residue| residue == 0));
     }
     decoded(segment.verify())
+}
+
+/// The beginning of a file of sealed cells that are kept. Whatever it claims, no more is read than the dataset has.
+pub fn kept_cells(bytes: &[u8]) -> Option<()> {
+    let (columns, segments, length) = decoded(decode_kept(bytes, &MANIFEST))?;
+    assert!(columns.is_sorted() && columns.iter().all(|&it| it < MANIFEST.columns));
+    assert!(!segments.is_empty() && segments.end as usize <= MANIFEST.segments.len());
+    assert!(length <= MANIFEST.segment_bytes());
+    Some(())
 }
 
 /// A bundle's head without its digest.

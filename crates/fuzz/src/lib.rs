@@ -13,7 +13,7 @@ mod search;
 mod text;
 mod wire;
 
-pub use files::{bundle, catalogue, key_file, manifest, owner_record, segment};
+pub use files::{bundle, catalogue, kept_cells, key_file, manifest, owner_record, segment};
 pub use genomes::{collection, genomes};
 pub use search::{search, search_answer, search_query};
 pub use text::{itemsets, tokens, transactions, words};
@@ -23,13 +23,14 @@ pub use wire::{answer, messages, packing, question};
 pub type Target = fn(&[u8]) -> Option<()>;
 
 /// Every function by its name, which is that of its program and of its corpus.
-pub const TARGETS: [(&str, Target); 19] = [
+pub const TARGETS: [(&str, Target); 20] = [
     ("answer", answer),
     ("bundle", bundle),
     ("catalogue", catalogue),
     ("collection", collection),
     ("genomes", genomes),
     ("itemsets", itemsets),
+    ("kept_cells", kept_cells),
     ("key_file", key_file),
     ("manifest", manifest),
     ("messages", messages),

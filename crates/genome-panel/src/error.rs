@@ -110,6 +110,7 @@ fn remedy(fault: &Fault) -> &'static str {
         Fault::Magic { .. } => {
             "It is no file of Oboro: move it away, and load the collection again."
         }
+        Fault::Older { .. } => "Load the collection again.",
         Fault::Newer { .. } => "Install that Oboro or a newer one, or load the collection again.",
         Fault::Unreadable(_) => {
             "Check the disk, and load the collection again from its VCF or FASTA file."

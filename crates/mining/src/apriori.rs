@@ -25,14 +25,14 @@ pub trait SupportCounter {
     /// The number of transactions.
     fn transactions(&self) -> u64;
 
-    /// The number of items, which are numbered from 0.
-    fn items(&self) -> u32;
+    /// The support of each item, by number from 0. They are known beforehand and never asked for.
+    fn item_supports(&self) -> &[u64];
 
     /// The support from which on no item is missing: 1 if none was left out.
     fn min_item_support(&self) -> u64;
 
     /// The supports of `candidates`, at least one, in their order. `level` is the
-    /// length of each candidate, from 1.
+    /// length of each candidate, from 2.
     ///
     /// # Errors
     /// Whatever keeps the counter from answering.
@@ -58,7 +58,7 @@ pub struct AprioriOptions {
     /// there can be more than memory holds; then a clear error is better.
     pub max_candidates: usize,
     /// Whether to ask only for supports that cannot be deduced. The result is the
-    /// same without; every candidate is asked for then.
+    /// same without; every candidate of two items and more is asked for then.
     pub deduction: bool,
 }
 
@@ -79,6 +79,27 @@ impl AprioriOptions {
     /// The same, but no itemset longer than `max_len`.
     pub fn with_max_len(self, max_len: Option<NonZeroUsize>) -> Self {
         AprioriOptions { max_len, ..self }
+    }
+
+    /// The least support that is frequent among so many transactions, of which no item with a support of
+    /// `complete_from` is missing.
+    ///
+    /// # Errors
+    /// A minimum support below that of items left out.
+    pub fn threshold<E: std::error::Error + 'static>(
+        &self,
+        transactions: u64,
+        complete_from: u64,
+    ) -> Result<u64, AprioriError<E>> {
+        let threshold = self.min_support.threshold(transactions);
+        match threshold < complete_from {
+            true => Err(AprioriError::ItemsLeftOut {
+                threshold,
+                complete_from,
+                transactions,
+            }),
+            false => Ok(threshold),
+        }
     }
 
     /// The same, but with every candidate asked for unless `deduction`.
@@ -173,9 +194,10 @@ pub enum AprioriError<E: std::error::Error + 'static> {
 
 /// Finds the frequent itemsets among the transactions of `counter`.
 ///
-/// The candidates of level 1 are all items; those of level `k` the itemsets of
-/// length `k` whose subsets of length `k - 1` are all frequent. The counter hears
-/// only of those that have to be asked for, and nothing of a level without any.
+/// Level 1 follows from the supports of the items; the candidates of level `k` are
+/// the itemsets of length `k` whose subsets of length `k - 1` are all frequent. The
+/// counter hears only of those that have to be asked for, and nothing of a level
+/// without any.
 /// `observer` hears of each level once it is counted and checked.
 ///
 /// # Errors
@@ -187,15 +209,7 @@ pub fn apriori<C: SupportCounter>(
     mut observer: impl FnMut(LevelReport),
 ) -> Result<FrequentItemsets, AprioriError<C::Error>> {
     let transactions = counter.transactions();
-    let threshold = options.min_support.threshold(transactions);
-    let complete_from = counter.min_item_support();
-    if threshold < complete_from {
-        return Err(AprioriError::ItemsLeftOut {
-            threshold,
-            complete_from,
-            transactions,
-        });
-    }
+    let threshold = options.threshold(transactions, counter.min_item_support())?;
     let longest = options.max_len.map_or(usize::MAX, NonZeroUsize::get);
     let too_many = |level| AprioriError::TooManyCandidates {
         level,
@@ -203,12 +217,45 @@ pub fn apriori<C: SupportCounter>(
     };
     let mut known = PrefixTree::new(transactions);
     let mut found: Vec<FrequentItemset> = Vec::new();
-    if counter.items() as usize > options.max_candidates {
+    let supports = counter.item_supports();
+    if supports.len() > options.max_candidates {
         return Err(too_many(1));
     }
-    let mut candidates: Vec<Itemset> = (0..counter.items()).map(Itemset::single).collect();
+    let items = supports.len();
+    let mut frequent: Vec<FrequentItemset> = (0..)
+        .zip(supports)
+        .filter(|&(_, &support)| support >= threshold)
+        .map(|(item, &support)| FrequentItemset {
+            itemset: Itemset::single(item),
+            support,
+        })
+        .collect();
+    if items > 0 {
+        observer(LevelReport {
+            level: 1,
+            candidates: items,
+            asked: 0,
+            deduced: frequent.len(),
+            excluded: items - frequent.len(),
+            frequent: frequent.len(),
+        });
+    }
     let mut level = 1;
-    while !candidates.is_empty() {
+    loop {
+        known.add_level(&frequent);
+        let is_frequent = |subset: &Itemset| known.contains(subset.items());
+        let candidates = if level < longest {
+            let go_on = || counter.go_on().map_err(AprioriError::Counter);
+            candidates_from(&frequent, is_frequent, options.max_candidates, go_on)?
+                .ok_or_else(|| too_many(level + 1))?
+        } else {
+            Vec::new()
+        };
+        found.append(&mut frequent);
+        if candidates.is_empty() {
+            break;
+        }
+        level += 1;
         let proposed = candidates.len();
         let go_on = || counter.go_on().map_err(AprioriError::Counter);
         let triage = triage(
@@ -221,7 +268,7 @@ pub fn apriori<C: SupportCounter>(
         )?;
         let (asked, deduced) = (triage.asked.len(), triage.deduced.len());
         let supports = ask(counter, level, &triage)?;
-        let mut frequent = triage.deduced;
+        frequent = triage.deduced;
         frequent.extend(
             (triage.asked.into_iter().zip(supports))
                 .map(|(itemset, support)| FrequentItemset { itemset, support })
@@ -236,17 +283,6 @@ pub fn apriori<C: SupportCounter>(
             excluded: proposed - asked - deduced,
             frequent: frequent.len(),
         });
-        known.add_level(&frequent);
-        let is_frequent = |subset: &Itemset| known.contains(subset.items());
-        candidates = if level < longest {
-            let go_on = || counter.go_on().map_err(AprioriError::Counter);
-            candidates_from(&frequent, is_frequent, options.max_candidates, go_on)?
-                .ok_or_else(|| too_many(level + 1))?
-        } else {
-            Vec::new()
-        };
-        found.append(&mut frequent);
-        level += 1;
     }
     Ok(FrequentItemsets::collect(
         transactions,
@@ -405,8 +441,8 @@ mod tests {
             self.truth.transactions()
         }
 
-        fn items(&self) -> u32 {
-            self.truth.items()
+        fn item_supports(&self) -> &[u64] {
+            self.truth.item_supports()
         }
 
         fn min_item_support(&self) -> u64 {
@@ -446,7 +482,6 @@ mod tests {
             let rest = message.strip_prefix(&begin).expect(&message);
             rest.split_once(';').unwrap().0.to_owned()
         };
-        assert_eq!(possible(&[3], 5), "0 to 4");
         assert_eq!(possible(&[1, 2], 4), "2 to 3");
         assert_eq!(possible(&[1, 2], 1), "2 to 3");
         assert_eq!(possible(&[0, 1], 2), "3");
@@ -464,19 +499,16 @@ mod tests {
             10
         }
 
-        fn items(&self) -> u32 {
-            3
+        fn item_supports(&self) -> &[u64] {
+            &[5, 5, 5]
         }
 
         fn min_item_support(&self) -> u64 {
             1
         }
 
-        fn count(&mut self, level: usize, _: &[Itemset]) -> Result<Vec<u64>, Infallible> {
-            Ok(match level {
-                1 => vec![5, 5, 5],
-                _ => vec![5, 5, 1],
-            })
+        fn count(&mut self, _: usize, _: &[Itemset]) -> Result<Vec<u64>, Infallible> {
+            Ok(vec![5, 5, 1])
         }
     }
 
@@ -502,23 +534,24 @@ mod tests {
             fn transactions(&self) -> u64 {
                 9
             }
-            fn items(&self) -> u32 {
-                2
+            fn item_supports(&self) -> &[u64] {
+                &[9; 3]
             }
 
             fn min_item_support(&self) -> u64 {
                 1
             }
             fn count(&mut self, _: usize, _: &[Itemset]) -> Result<Vec<u64>, Infallible> {
-                Ok(vec![1])
+                Ok(vec![9])
             }
         }
-        let error = apriori(&mut Mute, AprioriOptions::new(MinSupport::Count(1)), |_| ());
+        let options = AprioriOptions::new(MinSupport::Count(1)).with_deduction(false);
+        let error = apriori(&mut Mute, options, |_| ());
         assert!(matches!(
             error,
             Err(AprioriError::AnswerCount {
-                level: 1,
-                asked: 2,
+                level: 2,
+                asked: 3,
                 answered: 1
             })
         ));
@@ -549,13 +582,13 @@ mod tests {
         let half = MinSupport::Fraction(0.5);
         assert_eq!(
             reports(false, half),
-            [[4, 4, 0, 0, 3], [3, 3, 0, 0, 3], [1, 1, 0, 0, 1]]
+            [[4, 0, 3, 1, 3], [3, 3, 0, 0, 3], [1, 1, 0, 0, 1]]
         );
         // {a} is everywhere, so {a, b} and {a, c} are where {b} and {c} are, and
         // {a, b, c} is where {b, c} is.
         assert_eq!(
             reports(true, half),
-            [[4, 4, 0, 0, 3], [3, 1, 2, 0, 3], [1, 0, 1, 0, 1]]
+            [[4, 0, 3, 1, 3], [3, 1, 2, 0, 3], [1, 0, 1, 0, 1]]
         );
     }
 
@@ -563,7 +596,7 @@ mod tests {
     fn what_cannot_be_frequent_is_not_asked() {
         let more_than_all = MinSupport::Count(5);
         assert_eq!(reports(true, more_than_all), [[4, 0, 0, 4, 0]]);
-        assert_eq!(reports(false, more_than_all), [[4, 4, 0, 0, 0]]);
+        assert_eq!(reports(false, more_than_all), [[4, 0, 0, 4, 0]]);
     }
 
     #[test]
@@ -666,7 +699,7 @@ mod tests {
             for (with, without) in reports.iter().zip(&reports_without) {
                 prop_assert_eq!(with.candidates, without.candidates);
                 prop_assert_eq!(with.candidates, with.asked + with.deduced + with.excluded);
-                prop_assert_eq!(without.candidates, without.asked);
+                prop_assert_eq!(without.asked, if without.level == 1 { 0 } else { without.candidates });
                 prop_assert_eq!(with.frequent, without.frequent);
             }
             let expected = brute_force(&data, threshold, max_len.unwrap().get());
@@ -685,8 +718,8 @@ mod tests {
                 fn transactions(&self) -> u64 {
                     5
                 }
-                fn items(&self) -> u32 {
-                    5
+                fn item_supports(&self) -> &[u64] {
+                    &[3, 5, 1, 4, 5]
                 }
 
                 fn min_item_support(&self) -> u64 {

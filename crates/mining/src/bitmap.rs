@@ -206,8 +206,8 @@ impl SupportCounter for PlaintextCounter<'_> {
         self.transactions.len() as u64
     }
 
-    fn items(&self) -> u32 {
-        self.item_supports.len() as u32
+    fn item_supports(&self) -> &[u64] {
+        &self.item_supports
     }
 
     fn min_item_support(&self) -> u64 {

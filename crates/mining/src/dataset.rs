@@ -3,10 +3,9 @@
 //! Transactions and columns are shuffled first, so that neither the order of rows nor the order of
 //! items leaves the owner. Nothing counts until the bundle's head is in place.
 
-use crate::checks::CheckColumns;
 use crate::encryption::NewRows;
 use crate::readers::Missing;
-use crate::record::{Items, OwnerRecord, RecordError};
+use crate::record::{Failure, Items, OwnerRecord, RecordError, Trust};
 use crate::shuffled::Shuffled;
 use oboro_ring::{Parameters, moment};
 use oboro_rlwe::{
@@ -21,6 +20,8 @@ use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
 /// Why a dataset could not be encrypted or opened.
@@ -60,10 +61,6 @@ pub enum DatasetError {
     #[error("a maximum itemset length of {0} is not possible; choose 1 to {max}", max = moment::MAX_LENGTH)]
     MaxLen(usize),
     #[error(
-        "{wanted} check columns are not possible here; choose none, or from {least} (as many as the longest itemsets have items, so that answers of every length are checked) to {most}", most = CheckColumns::MOST
-    )]
-    CheckColumns { wanted: usize, least: usize },
-    #[error(
         "nothing to encrypt: there are {transactions} transactions and {items} items; check the input and --min-item-support"
     )]
     Nothing { transactions: usize, items: usize },
@@ -96,9 +93,9 @@ pub struct DatasetPlan {
     pub parameters: Parameters,
     /// The longest itemsets: no longer than there are items.
     pub max_len: usize,
-    /// Items and check columns.
+    /// One for each item.
     pub columns: u32,
-    /// The bytes of ciphertext.
+    /// The bytes of ciphertext and sealed cells.
     pub bytes: u64,
 }
 
@@ -107,25 +104,13 @@ impl DatasetPlan {
     ///
     /// # Errors
     /// Numbers for which there are no parameters.
-    pub fn new(
-        transactions: u64,
-        items: usize,
-        check_columns: usize,
-        max_len: usize,
-    ) -> Result<Self, DatasetError> {
+    pub fn new(transactions: u64, items: usize, max_len: usize) -> Result<Self, DatasetError> {
         if !(1..=moment::MAX_LENGTH).contains(&max_len) {
             return Err(DatasetError::MaxLen(max_len));
         }
         let max_len = max_len.min(items.max(1));
-        if check_columns != 0 && !(max_len..=CheckColumns::MOST).contains(&check_columns) {
-            return Err(DatasetError::CheckColumns {
-                wanted: check_columns,
-                least: max_len,
-            });
-        }
-        let all = items + check_columns;
-        let parameters = plan(transactions, all as u64, max_len)?;
-        let columns = u32::try_from(all).unwrap_or(u32::MAX);
+        let parameters = plan(transactions, items as u64, max_len)?;
+        let columns = u32::try_from(items).unwrap_or(u32::MAX);
         let bytes = ciphertext_bytes(&parameters, columns, transactions)?;
         Ok(Self {
             parameters,
@@ -139,7 +124,7 @@ impl DatasetPlan {
     ///
     /// # Errors
     /// Nothing to encrypt, or as [`DatasetPlan::new`].
-    pub fn of(rows: &Shuffled, check_columns: usize, max_len: usize) -> Result<Self, DatasetError> {
+    pub fn of(rows: &Shuffled, max_len: usize) -> Result<Self, DatasetError> {
         let (transactions, items) = (rows.len(), rows.names().len());
         if max_len > 0 && (transactions == 0 || items == 0) {
             return Err(DatasetError::Nothing {
@@ -147,7 +132,7 @@ impl DatasetPlan {
                 items,
             });
         }
-        Self::new(transactions as u64, items, check_columns, max_len)
+        Self::new(transactions as u64, items, max_len)
     }
 }
 
@@ -223,8 +208,7 @@ impl Target<'_> {
 }
 
 impl Dataset {
-    /// Encrypts `rows` into a new bundle, for itemsets of up to `max_len`, with as many `check_columns`
-    /// planted among those of the items: none, or at least `max_len`.
+    /// Encrypts `rows` into a new bundle, for itemsets of up to `max_len`.
     ///
     /// # Errors
     /// An existing directory, parameters that do not exist, a disk without room, an interruption; nothing
@@ -234,39 +218,34 @@ impl Dataset {
         master: &MasterKey,
         target: Target<'_>,
         max_len: usize,
-        check_columns: usize,
         threads: NonZeroUsize,
         progress: Progress<'_>,
     ) -> Result<Self, DatasetError> {
-        let items = rows.names().len();
-        let plan = DatasetPlan::of(&rows, check_columns, max_len)?;
-        let (all, max_len) = (plan.columns as usize, plan.max_len);
+        let plan = DatasetPlan::of(&rows, max_len)?;
         check_room(target.path(), plan.bytes, free_bytes(target.path()))?;
         let key = DatasetKey::fresh(master, plan.parameters)?;
         let writer = target.create()?;
-        let mut columns: Vec<u32> = (0..all as u32).collect();
+        let mut columns: Vec<u32> = (0..plan.columns).collect();
         columns.shuffle(&mut oboro_sample::fresh_generator()?);
-        let (columns, check_columns) = columns.split_at(items);
-        let mut checks = CheckColumns::plant(check_columns, all);
         let manifest = Manifest {
             dataset: DatasetId(key.dataset()),
             key_check: master.check().0,
             generation: key.generation(),
             parameters: key.ring().parameters().clone(),
-            max_len: max_len as u8,
-            columns: all as u32,
+            max_len: plan.max_len as u8,
+            columns: plan.columns,
             version: 0,
             segments: Vec::new(),
         };
         let new = NewRows {
             rows: &rows,
-            columns,
+            columns: &columns,
             threads,
             progress,
         };
-        let (manifest, noise) = new.encrypt(&key, manifest, &mut checks, &writer)?;
-        let items = Items::new(&rows, columns);
-        let record = OwnerRecord::new(&manifest, rows.len() as u64, items, checks, noise);
+        let (manifest, noise) = new.encrypt(&key, manifest, &writer)?;
+        let items = Items::new(&rows, &columns);
+        let record = OwnerRecord::new(&manifest, rows.len() as u64, items, noise, false);
         let bundle = writer.commit(&manifest, &record.seal(&key)?)?;
         Ok(Self {
             bundle,
@@ -321,7 +300,7 @@ impl Dataset {
             return Err(DatasetError::ItemsLeftOut(rows.min_item_support()));
         }
         let names = &self.record.names;
-        let by_name: HashMap<&String, u32> = names.iter().zip(self.record.item_columns()).collect();
+        let by_name: HashMap<&String, u32> = names.iter().zip(0..).collect();
         let column = |name: &String| by_name.get(name).copied();
         let mut unknown = rows.names().iter().filter(|name| column(name).is_none());
         if let Some(example) = unknown.next() {
@@ -352,16 +331,17 @@ impl Dataset {
             threads,
             progress,
         };
-        let mut checks = self.record.checks.clone();
         let manifest = self.bundle.manifest().clone();
-        let (manifest, noise) = new.encrypt(&self.key, manifest, &mut checks, &writer)?;
+        let before = writer.sealed_before().unwrap_or(self.bundle.sealed());
+        let relied_on = OwnerRecord::open(&self.key, &manifest, before)?.relied_on;
+        let (manifest, noise) = new.encrypt(&self.key, manifest, &writer)?;
         let noise = noise.max(BlockNoise {
             norm: self.record.noise_norm,
             peak: self.record.noise_peak,
         });
         let total = self.record.transactions + rows.len() as u64;
-        let items = self.record.items();
-        let record = OwnerRecord::new(&manifest, total, items, checks, noise);
+        let items = self.record.items().with(&rows, &columns);
+        let record = OwnerRecord::new(&manifest, total, items, noise, relied_on);
         let bundle = writer.commit(&manifest, &record.seal(&self.key)?)?;
         Ok(Self {
             bundle,
@@ -392,6 +372,71 @@ impl Dataset {
     /// What only the owner knows.
     pub fn record(&self) -> &OwnerRecord {
         &self.record
+    }
+
+    /// What became of trust in the server that has the dataset, as the bundle on disk says now.
+    ///
+    /// # Errors
+    /// A bundle that was changed or is gone.
+    pub fn trust(&self) -> Result<Trust, DatasetError> {
+        let present = self.bundle.present()?;
+        let record = OwnerRecord::open(&self.key, present.manifest(), present.sealed())?;
+        let failure = self.bundle.note()?;
+        Ok(Trust {
+            relied_on: record.relied_on,
+            failure: failure.map(|sealed| Failure::open(&self.key, &sealed)),
+        })
+    }
+
+    /// Notes that answers are relied on that nothing verifies. Waits for whoever is at work on the bundle, but not
+    /// for an append, which may take long.
+    ///
+    /// # Errors
+    /// A bundle that cannot be written; nothing may be asked then.
+    pub fn rely_on_server(&self) -> Result<(), DatasetError> {
+        const ATTEMPTS: u32 = 200;
+        const WAIT: Duration = Duration::from_millis(10);
+        let mut attempt = 1;
+        while !self.trust()?.relied_on {
+            let noted = self.bundle.reseal(|manifest, sealed| {
+                let mut record = OwnerRecord::open(&self.key, manifest, sealed)?;
+                record.relied_on = true;
+                Ok::<_, DatasetError>(record.seal(&self.key)?)
+            });
+            match noted {
+                Err(DatasetError::Store(StoreError::Locked { .. })) if attempt < ATTEMPTS => {
+                    attempt += 1;
+                    thread::sleep(WAIT);
+                }
+                noted => return noted,
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that an answer was found to be false, in a file of its own: an append under way does not keep it from
+    /// being noted. The first one stays until [`reset_trust`](Self::reset_trust).
+    ///
+    /// # Errors
+    /// A bundle that cannot be written.
+    pub fn record_failure(&self, what: &str) -> Result<(), DatasetError> {
+        if self.bundle.note()?.is_some() {
+            return Ok(());
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let failure = Failure {
+            unix_seconds: now.map_or(0, |now| now.as_secs()),
+            what: what.to_owned(),
+        };
+        Ok(self.bundle.write_note(&failure.seal(&self.key)?)?)
+    }
+
+    /// Forgets the answer that was found to be false: the owner has decided to ask again.
+    ///
+    /// # Errors
+    /// A bundle that cannot be written.
+    pub fn reset_trust(&self) -> Result<(), DatasetError> {
+        Ok(self.bundle.remove_note()?)
     }
 
     /// The key of this dataset.
@@ -433,7 +478,7 @@ mod tests {
 
     fn create(directory: &Path, master: &MasterKey, count: usize) -> Result<Dataset, DatasetError> {
         let target = Target::New(directory);
-        Dataset::create(rows(count), master, target, 2, 0, threads(), &go_on)
+        Dataset::create(rows(count), master, target, 2, threads(), &go_on)
     }
 
     #[test]
@@ -526,7 +571,7 @@ mod tests {
         };
         let rows = table("milk,tea,salt\n1,0,1\n0,1,1\n", None);
         let target = Target::New(&path);
-        let made = Dataset::create(rows, &master, target, 2, 0, threads(), &go_on).unwrap();
+        let made = Dataset::create(rows, &master, target, 2, threads(), &go_on).unwrap();
         let narrow = |missing| table("tea,milk\n1,0\n1,1\n", missing);
         let error = made.append(narrow(None), threads(), &go_on).unwrap_err();
         assert!(
@@ -550,7 +595,7 @@ mod tests {
         let master = MasterKey::generate().unwrap();
         let some = rows(100).restrict(MinSupport::Count(50));
         let target = Target::New(&path);
-        let made = Dataset::create(some, &master, target, 2, 0, threads(), &go_on).unwrap();
+        let made = Dataset::create(some, &master, target, 2, threads(), &go_on).unwrap();
         assert_eq!(made.record().min_item_support, 50);
         let kept = Transactions::from_named([["always", "bit 0"]]).unwrap();
         // An item that was left out before occurs in nothing that can be appended.
@@ -567,51 +612,100 @@ mod tests {
     }
 
     #[test]
-    fn check_columns_stay_when_transactions_are_appended() {
+    fn supports_are_recorded_and_grow_with_appends() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("d.oboro");
         let master = MasterKey::generate().unwrap();
-        let all = transactions(100);
-        let target = Target::New(&path);
-        let made = Dataset::create(rows(100), &master, target, 2, 4, threads(), &go_on).unwrap();
-        let before = made.record().clone();
-        assert_eq!((made.manifest().columns, before.checks.len()), (10, 4));
+        let made = create(&path, &master, 100).unwrap();
         let after = made.append(rows(31), threads(), &go_on).unwrap();
         let opened = Dataset::open(&path, &master).unwrap();
-        assert_eq!(opened.record(), after.record());
-        let columns = opened.record().item_columns();
-        for (name, &column) in opened.record().names.iter().zip(&columns) {
-            let number = all.names().iter().position(|other| other == name).unwrap();
-            let appended = transactions(31);
-            let appended_number = appended.names().iter().position(|other| other == name);
-            let first = all.item_supports()[number];
-            let second = appended_number.map_or(0, |number| appended.item_supports()[number]);
-            assert_eq!(before.checks.known(&[column]), Some(first));
-            assert_eq!(
-                opened.record().checks.known(&[column]),
-                Some(first + second)
-            );
+        for (record, count) in [
+            (made.record(), vec![100]),
+            (after.record(), vec![100, 31]),
+            (opened.record(), vec![100, 31]),
+        ] {
+            for (name, &support) in record.names.iter().zip(&record.supports) {
+                let in_each = count.iter().map(|&count| {
+                    let data = transactions(count);
+                    let number = data.names().iter().position(|other| other == name);
+                    number.map_or(0, |number| data.item_supports()[number])
+                });
+                assert_eq!(support, in_each.sum::<u64>(), "{name}");
+            }
         }
-        // Drawn for the appended transactions, too: with one item that all have, each check column
-        // is alone.
-        let always = opened
-            .record()
-            .names
-            .iter()
-            .position(|name| name == "always");
-        let always = columns[always.unwrap()];
-        let (mut grown, mut largest) = (0, 0);
-        for check in (0..10).filter(|column| !columns.contains(column)) {
-            let known = |record: &OwnerRecord| record.checks.known(&[check]).unwrap();
-            grown += known(opened.record()) - known(&before);
-            largest = largest.max(known(opened.record()));
-            let pair = [always, check];
-            assert_eq!(
-                opened.record().checks.known(&pair),
-                Some(known(opened.record()))
-            );
+    }
+
+    #[test]
+    fn what_became_of_trust_stays_in_the_bundle() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("d.oboro");
+        let master = MasterKey::generate().unwrap();
+        let made = create(&path, &master, 100).unwrap();
+        assert_eq!(made.trust().unwrap(), Trust::default());
+        made.rely_on_server().unwrap();
+        made.record_failure("first").unwrap();
+        made.record_failure("second").unwrap();
+        // The value in memory is older than the bundle, and appends all the same keep what it says.
+        let after = made.append(rows(31), threads(), &go_on).unwrap();
+        for dataset in [&after, &Dataset::open(&path, &master).unwrap()] {
+            let trust = dataset.trust().unwrap();
+            assert!(trust.relied_on);
+            assert_eq!(trust.failure.unwrap().what, "first");
         }
-        assert!(grown > 0 && largest < 131);
+        assert_eq!(made.trust().unwrap(), after.trust().unwrap());
+        after.reset_trust().unwrap();
+        let trust = after.trust().unwrap();
+        assert!(trust.relied_on && trust.failure.is_none());
+        after.bundle().verify().unwrap();
+
+        // An append does not keep a failure from being noted, a damaged note is one, and whoever notes reliance at
+        // the same time waits for the others.
+        let writer = after.bundle().append().unwrap();
+        after.record_failure("third").unwrap();
+        drop(writer);
+        assert_eq!(after.trust().unwrap().failure.unwrap().what, "third");
+        std::fs::write(path.join("failure"), b"x").unwrap();
+        assert!(
+            after
+                .trust()
+                .unwrap()
+                .failure
+                .unwrap()
+                .what
+                .contains("damaged")
+        );
+        let other = create(&directory.path().join("other.oboro"), &master, 100).unwrap();
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| other.rely_on_server().unwrap());
+            }
+        });
+        assert!(other.trust().unwrap().relied_on);
+    }
+
+    #[test]
+    fn sealed_cells_are_what_was_encrypted() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("d.oboro");
+        let master = MasterKey::generate().unwrap();
+        let made = create(&path, &master, 5000).unwrap();
+        let dataset = made.append(rows(31), threads(), &go_on).unwrap();
+        let mut supports = vec![0; dataset.manifest().columns as usize];
+        for (index, entry) in (0..).zip(&dataset.manifest().segments) {
+            let segment = dataset.bundle().open_segment(index).unwrap();
+            for (column, support) in (0..).zip(&mut supports) {
+                let which = oboro_rlwe::CellsOf {
+                    segment: index,
+                    seeds: &entry.seeds.0,
+                    column,
+                };
+                let sealed = segment.read_cells(column as usize).unwrap();
+                let bits = dataset.key().open_cells(which, &sealed).unwrap();
+                assert_eq!(bits.len(), entry.blocks as usize * 4096 / 64);
+                *support += crate::bitmap::count_ones(&bits);
+            }
+        }
+        assert_eq!(supports, dataset.record().supports);
     }
 
     #[test]
@@ -624,7 +718,7 @@ mod tests {
         let [a, b] = ["a", "b"].map(|name| {
             let path = directory.path().join(name);
             let rows = Shuffled::of(&transactions).unwrap();
-            Dataset::create(rows, &master, Target::New(&path), 2, 0, threads(), &go_on).unwrap()
+            Dataset::create(rows, &master, Target::New(&path), 2, threads(), &go_on).unwrap()
         });
         assert_ne!(a.record().names, b.record().names);
         assert_ne!(a.manifest().generation, b.manifest().generation);
@@ -650,28 +744,22 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("d.oboro");
         let master = MasterKey::generate().unwrap();
-        let create = |transactions: &Transactions, max_len, checks| {
+        let create = |transactions: &Transactions, max_len| {
             let (rows, target) = (Shuffled::of(transactions).unwrap(), Target::New(&path));
-            Dataset::create(rows, &master, target, max_len, checks, threads(), &go_on).unwrap_err()
+            Dataset::create(rows, &master, target, max_len, threads(), &go_on).unwrap_err()
         };
         assert!(matches!(
-            create(&transactions(3), 0, 0),
+            create(&transactions(3), 0),
             DatasetError::MaxLen(0)
         ));
         assert!(matches!(
-            create(&transactions(3), 17, 0),
+            create(&transactions(3), 17),
             DatasetError::MaxLen(17)
         ));
         assert!(matches!(
-            create(&TransactionsBuilder::new().finish(), 2, 0),
+            create(&TransactionsBuilder::new().finish(), 2),
             DatasetError::Nothing { .. }
         ));
-        for wanted in [1, 2, 17] {
-            assert!(matches!(
-                create(&transactions(3), 3, wanted),
-                DatasetError::CheckColumns { least: 3, .. }
-            ));
-        }
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
@@ -687,7 +775,7 @@ mod tests {
         };
         let master = MasterKey::generate().unwrap();
         let target = Target::New(&path);
-        Dataset::create(rows(5000), &master, target, 2, 0, threads(), &progress).unwrap();
+        Dataset::create(rows(5000), &master, target, 2, threads(), &progress).unwrap();
         assert_eq!(most.into_inner(), 12);
     }
 
@@ -706,7 +794,7 @@ mod tests {
             (Target::New(&path), 1),
             (Target::Temporary(directory.path()), 7),
         ] {
-            let error = Dataset::create(rows(5000), &master, target, 2, 0, threads(), &until(last))
+            let error = Dataset::create(rows(5000), &master, target, 2, threads(), &until(last))
                 .unwrap_err();
             assert!(matches!(error, DatasetError::Interrupted), "{error}");
             assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
@@ -724,9 +812,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("d.oboro");
         let master = MasterKey::generate().unwrap();
-        let plan = DatasetPlan::new(5000, 6, 2, 2).unwrap();
+        let plan = DatasetPlan::new(5000, 6, 2).unwrap();
         let target = Target::New(&path);
-        let made = Dataset::create(rows(5000), &master, target, 2, 2, threads(), &go_on).unwrap();
+        let made = Dataset::create(rows(5000), &master, target, 2, threads(), &go_on).unwrap();
         assert_eq!(made.manifest().segment_bytes(), plan.bytes);
         let more = made.appended_bytes(31).unwrap();
         let after = made.append(rows(31), threads(), &go_on).unwrap();
@@ -755,7 +843,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let master = MasterKey::generate().unwrap();
         let target = Target::Temporary(directory.path());
-        let made = Dataset::create(rows(100), &master, target, 2, 0, threads(), &go_on).unwrap();
+        let made = Dataset::create(rows(100), &master, target, 2, threads(), &go_on).unwrap();
         let after = made.append(rows(31), threads(), &go_on).unwrap();
         drop(made);
         after.bundle().verify().unwrap();
@@ -772,7 +860,7 @@ mod tests {
         let transactions = Transactions::from_baskets(names.clone(), [[3, 5]]).unwrap();
         let rows = || Shuffled::of(&transactions).unwrap().with_numbers();
         let target = Target::New(&path);
-        let made = Dataset::create(rows(), &master, target, 2, 0, threads(), &go_on).unwrap();
+        let made = Dataset::create(rows(), &master, target, 2, threads(), &go_on).unwrap();
         assert!(made.record().ordered_names().eq(names.iter()));
         assert_ne!(made.record().names, names);
         made.append(rows(), threads(), &go_on).unwrap();

@@ -1,17 +1,18 @@
 //! From shuffled rows to segments: threads take columns of the segment at hand and begin the next one when
 //! it has none left, so that hashing, writing and syncing one overlaps with encrypting another.
 
-use crate::checks::CheckColumns;
 use crate::dataset::{DatasetError, Progress};
 use crate::shuffled::Shuffled;
-use oboro_rlwe::{Block, BlockNoise, DatasetKey, Encryptor};
+use oboro_rlwe::{Block, BlockNoise, CellsOf, DatasetKey, Encryptor};
 use oboro_store::{
-    BLOCKS_PER_SEGMENT, BundleWriter, Manifest, SegmentDescription, SegmentEntry, SegmentWriter,
+    BLOCKS_PER_SEGMENT, BundleWriter, Digest, Manifest, SegmentDescription, SegmentEntry,
+    SegmentWriter,
 };
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use zeroize::Zeroizing;
 
 /// Transactions on their way into new blocks of a dataset.
 pub(crate) struct NewRows<'a> {
@@ -23,13 +24,11 @@ pub(crate) struct NewRows<'a> {
 }
 
 impl NewRows<'_> {
-    /// Encrypts all rows, with what `checks` draw and count, into segments behind those of `manifest`;
-    /// the next version of it.
+    /// Encrypts all rows into segments behind those of `manifest`; the next version of it.
     pub(crate) fn encrypt(
         &self,
         key: &DatasetKey,
         mut manifest: Manifest,
-        checks: &mut CheckColumns,
         writer: &BundleWriter,
     ) -> Result<(Manifest, BlockNoise), DatasetError> {
         let degree = key.ring().degree();
@@ -41,11 +40,6 @@ impl NewRows<'_> {
         for (&column, item) in self.columns.iter().zip(self.rows.columns()) {
             bits[column as usize] = &item[..words];
         }
-        let drawn = checks.draw(self.rows.len(), words)?;
-        for (&column, check) in checks.columns().iter().zip(drawn.iter()) {
-            bits[column as usize] = check;
-        }
-        checks.count(&bits);
         let block = |block: usize| -> Vec<&[u64]> {
             let words = block * degree / 64..(block + 1) * degree / 64;
             bits.iter().map(|column| &column[words.clone()]).collect()
@@ -95,6 +89,8 @@ struct Queue<'a> {
 /// A segment of which columns are being encrypted. Whoever gives it up last finishes it.
 struct Segment<'a> {
     blocks: Vec<Block<'a>>,
+    /// The digest of their seeds.
+    seeds: Digest,
     writer: SegmentWriter,
     /// Columns whose panels are written: not all of them where a thread has failed.
     written: AtomicU32,
@@ -144,6 +140,8 @@ impl<'a> Encryption<'a> {
             for (limb, panel) in limbs.iter().enumerate() {
                 segment.writer.write_panel(limb, column as usize, panel)?;
             }
+            let cells = self.seal_cells(&segment, column)?;
+            segment.writer.write_cells(column as usize, &cells)?;
             segment.written.fetch_add(1, Ordering::Relaxed);
             let columns = self.manifest.columns;
             let finished = Arc::into_inner(segment)
@@ -206,6 +204,7 @@ impl<'a> Encryption<'a> {
             seeds: blocks.iter().map(Block::seed).collect(),
         })?;
         Ok(Segment {
+            seeds: writer.description().seeds_digest(),
             blocks,
             writer,
             written: AtomicU32::new(0),
@@ -233,6 +232,26 @@ impl<'a> Encryption<'a> {
             self.tell(advanced)?;
         }
         Ok(noise)
+    }
+
+    /// Seals what a column of the segment has in its slots.
+    fn seal_cells(&self, segment: &Segment<'_>, column: u32) -> Result<Vec<u8>, DatasetError> {
+        let description = segment.writer.description();
+        let first = (description.first_block - self.manifest.block_count()) as usize;
+        let blocks = &self.blocks[first..][..segment.blocks.len()];
+        let bits: Zeroizing<Vec<u64>> = Zeroizing::new(
+            blocks
+                .iter()
+                .flat_map(|it| it[column as usize])
+                .copied()
+                .collect(),
+        );
+        let which = CellsOf {
+            segment: description.index,
+            seeds: &segment.seeds.0,
+            column,
+        };
+        Ok(self.key.seal_cells(which, &bits)?)
     }
 
     /// Says how many block-columns are done.

@@ -135,6 +135,7 @@ impl FrequentItemsets {
             transactions: self.transactions,
             min_support: self.min_support_count,
             max_len: self.max_len,
+            unverified: false,
             itemsets,
         })
     }
@@ -211,6 +212,9 @@ pub struct ItemsetsDocument {
     /// longer one is. The field must be there.
     #[serde(deserialize_with = "Option::deserialize")]
     pub max_len: Option<usize>,
+    /// Whether they rest on a server's answers that nothing verified. Not written if not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unverified: bool,
     /// The itemsets.
     pub itemsets: Vec<NamedItemset>,
 }

@@ -9,7 +9,6 @@
 
 pub mod apriori;
 pub mod bitmap;
-pub mod checks;
 pub mod dataset;
 pub mod deduction;
 pub mod eclat;
@@ -36,7 +35,6 @@ pub struct Readme;
 
 pub use apriori::{AprioriError, AprioriOptions, LevelReport, SupportCounter, apriori};
 pub use bitmap::{Bitmap, PlaintextCounter};
-pub use checks::{CheckColumns, FalseAnswer};
 pub use dataset::{Dataset, DatasetError, DatasetPlan, Target};
 pub use deduction::{Bounds, Contradiction};
 pub use eclat::eclat;
@@ -44,7 +42,7 @@ pub use frequent::{FrequentItemset, FrequentItemsets, ItemsetsDocument, Itemsets
 pub use itemset::Itemset;
 pub use quest::QuestParameters;
 pub use readers::{Format, HowRead, ReadError, ReadOptions, read, read_next, read_path};
-pub use record::{OwnerRecord, RecordError};
+pub use record::{Failure, OwnerRecord, RecordError, Trust};
 pub use rules::{Metric, NamedRule, Rule, RuleMetrics, RuleOptions, RulesError, association_rules};
 pub use shuffled::{Cells, Shuffled, Shuffling};
 pub use text::{Names, escaped, escaped_lines};

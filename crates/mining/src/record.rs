@@ -1,11 +1,9 @@
-//! What the owner alone knows of an encrypted dataset: item names, their columns, check columns and
-//! the supports known with them, how many transactions there are, and the root hash of what was
-//! encrypted.
+//! What the owner alone knows of an encrypted dataset: item names, their columns and supports, how many
+//! transactions there are, the root hash of what was encrypted, and what became of trust in the server.
 //!
 //! Kept sealed under the master key in the bundle's head, so that a copy of the bundle tells
 //! nothing more than the server's.
 
-use crate::checks::CheckColumns;
 use crate::readers::HowRead;
 use crate::shuffled::Shuffled;
 use oboro_rlwe::{DatasetKey, SealError};
@@ -16,7 +14,7 @@ use std::fmt;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 const CONTEXT: &str = "oboro owner record";
 
 /// The owner's record of one dataset, as JSON inside its seal.
@@ -27,8 +25,10 @@ pub struct OwnerRecord {
     root: String,
     /// The number of transactions; blocks are padded with empty ones.
     pub transactions: u64,
-    /// The item of each column that is no check column.
+    /// The item of each column.
     pub names: Vec<String>,
+    /// The support of each item, in the order of `names`: the server is never asked for them.
+    pub supports: Vec<u64>,
     /// The support from which on no item is missing: 1 if none was left out.
     pub min_item_support: u64,
     /// The owner's order of items, as places in `names`: that of the columns that were encrypted.
@@ -39,15 +39,59 @@ pub struct OwnerRecord {
     pub noise_norm: f64,
     /// The largest `κ = ‖φ̂‖_∞/(t·√N)` measured while encrypting.
     pub noise_peak: f64,
-    /// The check columns.
-    pub checks: CheckColumns,
     /// How the file that it was made of was read, so that others are read so; `None` if there was none.
     pub read: Option<HowRead>,
+    /// Whether answers that nothing verifies were ever asked for, when this was read; see
+    /// [`Dataset::trust`](crate::Dataset::trust).
+    pub(crate) relied_on: bool,
+}
+
+/// What the owner relied on, and what it found out, about the answers of the server that has the dataset.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Trust {
+    /// Whether answers that nothing verifies were ever asked for: who lied then may have learned something that
+    /// helps with a further lie.
+    pub relied_on: bool,
+    /// The answer that was found to be false and on which no decision was taken yet.
+    pub failure: Option<Failure>,
+}
+
+impl Failure {
+    const CONTEXT: &str = "oboro failure";
+
+    /// The sealed bytes of the file beside the head.
+    ///
+    /// # Errors
+    /// No randomness.
+    pub(crate) fn seal(&self, key: &DatasetKey) -> Result<Vec<u8>, SealError> {
+        let json = serde_json::to_vec(self).expect("words and numbers always have a JSON form");
+        key.seal(Self::CONTEXT, &json)
+    }
+
+    /// What such a file says; one that cannot be read is a failure all the same.
+    pub(crate) fn open(key: &DatasetKey, sealed: &[u8]) -> Self {
+        let json = key.open(Self::CONTEXT, sealed).ok();
+        let failure = json.and_then(|json| serde_json::from_slice(&json).ok());
+        failure.unwrap_or_else(|| Self {
+            unix_seconds: 0,
+            what: "something was found, but the note about it is damaged".to_owned(),
+        })
+    }
+}
+
+/// An answer that was found to be false.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// When, in seconds since 1970 (UTC).
+    pub unix_seconds: u64,
+    /// What was wrong, in words for the owner.
+    pub what: String,
 }
 
 /// The items of a dataset, as [`OwnerRecord`] has them.
 pub(crate) struct Items {
     names: Vec<String>,
+    supports: Vec<u64>,
     order: Vec<u32>,
     numbers: bool,
     min_support: u64,
@@ -60,13 +104,26 @@ impl Items {
         let mut by_column: Vec<u32> = (0..columns.len() as u32).collect();
         by_column.sort_unstable_by_key(|&item| columns[item as usize]);
         let name = |&item: &u32| rows.names()[item as usize].clone();
+        let supports = rows.supports();
         Self {
             names: by_column.iter().map(name).collect(),
+            supports: by_column
+                .iter()
+                .map(|&item| supports[item as usize])
+                .collect(),
             order: places(&by_column),
             numbers: rows.are_numbers(),
             min_support: rows.min_item_support(),
             read: rows.how_read().cloned(),
         }
+    }
+
+    /// The same with the transactions of `rows`, of which the `i`-th item has the column `columns[i]`.
+    pub(crate) fn with(mut self, rows: &Shuffled, columns: &[u32]) -> Self {
+        for (&column, support) in columns.iter().zip(rows.supports()) {
+            self.supports[column as usize] += support;
+        }
+        self
     }
 }
 
@@ -90,7 +147,7 @@ pub enum RecordError {
     )]
     Newer(u32),
     #[error(
-        "the owner record is of version {0}, which does not say whether items were left out, and this Oboro reads version {VERSION} only; encrypt the data again"
+        "the owner record is of version {0}, which lacks what this Oboro needs (it reads version {VERSION} only); encrypt the data again"
     )]
     Older(u32),
     #[error("the owner record is damaged ({0}); restore the dataset's directory from your backup")]
@@ -115,21 +172,22 @@ impl OwnerRecord {
         manifest: &Manifest,
         transactions: u64,
         items: Items,
-        checks: CheckColumns,
         noise: oboro_rlwe::BlockNoise,
+        relied_on: bool,
     ) -> Self {
         Self {
             version: VERSION,
             root: manifest.root().to_string(),
             transactions,
             names: items.names,
+            supports: items.supports,
             order: items.order,
             numbers: items.numbers,
             min_item_support: items.min_support,
             noise_norm: noise.norm,
             noise_peak: noise.peak,
-            checks,
             read: items.read,
+            relied_on,
         }
     }
 
@@ -138,22 +196,20 @@ impl OwnerRecord {
     /// # Errors
     /// No randomness.
     pub fn seal(&self, key: &DatasetKey) -> Result<Vec<u8>, SealError> {
-        let mut json = Zeroizing::new(Vec::with_capacity(
-            4096 + 2 * self.names_bytes() + self.checks.json_bytes(),
-        ));
+        let mut json = Zeroizing::new(Vec::with_capacity(8192 + 2 * self.names_bytes()));
         serde_json::to_writer(&mut *json, self)
             .expect("names and finite numbers always have a JSON form");
         key.seal(CONTEXT, &json)
     }
 
     fn names_bytes(&self) -> usize {
-        // With the comma and the quotes of a name, and a number of the order.
+        // With the comma and the quotes of a name, a number of the order and a support.
         let read = self.read.iter();
         let columns = read.flat_map(|it| it.columns_dropped.iter().chain(&it.options.drop_columns));
         self.names
             .iter()
             .chain(columns)
-            .map(|name| name.len() + 12)
+            .map(|name| name.len() + 24)
             .sum()
     }
 
@@ -188,19 +244,12 @@ impl OwnerRecord {
     pub(crate) fn items(&self) -> Items {
         Items {
             names: self.names.clone(),
+            supports: self.supports.clone(),
             order: self.order.clone(),
             numbers: self.numbers,
             min_support: self.min_item_support,
             read: self.read.clone(),
         }
-    }
-
-    /// The columns that have items, in the order of `names`.
-    pub fn item_columns(&self) -> Vec<u32> {
-        let columns = 0..(self.names.len() + self.checks.len()) as u32;
-        columns
-            .filter(|&column| !self.checks.contain(column))
-            .collect()
     }
 
     /// The root hash of the data that the record belongs to.
@@ -214,11 +263,18 @@ impl OwnerRecord {
             return damaged("it belongs to another version of the manifest beside it");
         }
         let columns = manifest.columns as usize;
-        if !self.checks.fit(columns) {
-            return damaged("its check columns do not fit the columns");
-        }
-        if self.names.len() + self.checks.len() != columns {
+        if self.names.len() != columns {
             return damaged("it does not name every column");
+        }
+        if self.supports.len() != columns {
+            return damaged("it does not have the support of every item");
+        }
+        if self
+            .supports
+            .iter()
+            .any(|&support| support > self.transactions)
+        {
+            return damaged("an item is in more transactions than there are");
         }
         if self.names.iter().collect::<HashSet<_>>().len() != self.names.len() {
             return damaged("it names an item twice");
@@ -255,14 +311,14 @@ mod tests {
     use std::num::NonZeroUsize;
     use std::ops::ControlFlow;
 
-    const GOLDEN: &str = include_str!("../tests/golden/owner-record-4.json");
+    const GOLDEN: &str = include_str!("../tests/golden/owner-record-5.json");
 
     fn dataset(directory: &std::path::Path) -> Dataset {
         let transactions = Transactions::from_named([vec!["a", "b"], vec!["a"]]).unwrap();
         let rows = Shuffled::of(&transactions).unwrap();
         let (master, path) = (MasterKey::generate().unwrap(), directory.join("d"));
         let target = Target::New(&path);
-        Dataset::create(rows, &master, target, 2, 2, NonZeroUsize::MIN, &|_, _| {
+        Dataset::create(rows, &master, target, 2, NonZeroUsize::MIN, &|_, _| {
             ControlFlow::Continue(())
         })
         .unwrap()
@@ -307,8 +363,8 @@ mod tests {
         let record = reopened(&dataset, fields).unwrap();
         assert!(record.ordered_names().eq(["10", "7"]) && record.numbers);
         assert_eq!((record.transactions, record.min_item_support), (3, 2));
-        assert_eq!(record.checks.len(), 2);
-        assert_eq!(record.checks.known(&[2]), Some(1));
+        assert_eq!(record.supports, [2, 1]);
+        assert!(record.relied_on);
         let read = record.read.unwrap();
         assert_eq!((read.options.format, read.items), (Format::CsvOneHot, 2));
         assert_eq!(read.options.drop_columns, ["patient_id"]);
@@ -340,9 +396,10 @@ mod tests {
         let error = reopened(&dataset, json!({ "version": VERSION + 1 })).unwrap_err();
         assert!(matches!(error, RecordError::Newer(newer) if newer == VERSION + 1));
         for damage in [
-            json!({ "checks": null }),
-            json!({ "checks": { "columns": [0], "supports": [[0, 0, 0, 0], [0, 0, 0, 0]] } }),
-            json!({ "checks": { "columns": [0, 1], "supports": [] } }),
+            json!({ "supports": null }),
+            json!({ "supports": [1] }),
+            json!({ "supports": [2, 3] }),
+            json!({ "relied_on": null }),
             json!({ "names": ["a"] }),
             json!({ "names": ["a", "a"] }),
             json!({ "order": null }),

@@ -35,7 +35,7 @@ impl Owner {
         let go_on = |_, _| ControlFlow::Continue(());
         let (target, threads) = (Target::New(&path), NonZeroUsize::MIN);
         match version {
-            1 => Dataset::create(rows, &self.key, target, 2, 0, threads, &go_on),
+            1 => Dataset::create(rows, &self.key, target, 2, threads, &go_on),
             _ => Dataset::open(&path, &self.key)?.append(rows, threads, &go_on),
         }
     }

@@ -137,7 +137,7 @@ impl From<Scrubbed> for v1::Scrubbed {
         Self {
             datasets: scrubbed.datasets,
             segments: scrubbed.segments,
-            panels: scrubbed.panels,
+            parts: scrubbed.parts,
             bytes: scrubbed.bytes,
             damaged: scrubbed.damaged,
         }
@@ -149,7 +149,7 @@ impl From<v1::Scrubbed> for Scrubbed {
         Self {
             datasets: scrubbed.datasets,
             segments: scrubbed.segments,
-            panels: scrubbed.panels,
+            parts: scrubbed.parts,
             bytes: scrubbed.bytes,
             damaged: scrubbed.damaged,
         }

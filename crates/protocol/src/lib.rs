@@ -43,7 +43,7 @@ pub mod v1 {
 }
 
 /// The protocol spoken here. Every change that an older peer would misunderstand raises it.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// The metadata key under which a caller tells its protocol.
 pub const PROTOCOL_KEY: &str = "oboro-protocol";

@@ -17,6 +17,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Encrypted(Mutex<Arc<Dataset>>);
 
 impl Encrypted {
+    /// Whether its directory goes away with it.
+    pub fn is_temporary(&self) -> bool {
+        self.dataset().bundle().is_temporary()
+    }
+
     /// Its newest version, for work on another thread.
     pub fn dataset(&self) -> Arc<Dataset> {
         let newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -35,7 +40,7 @@ impl Encrypted {
     /// Encrypts rows into a new directory at `path`, or into a temporary one.
     #[staticmethod]
     #[pyo3(signature = (
-        rows, keys, *, max_len, check_columns = 0, path = None, threads = None, progress = None, interrupt = None
+        rows, keys, *, max_len, path = None, threads = None, progress = None, interrupt = None
     ))]
     #[allow(clippy::too_many_arguments)]
     fn create(
@@ -43,7 +48,6 @@ impl Encrypted {
         rows: &Rows,
         keys: &Keys,
         max_len: usize,
-        check_columns: usize,
         path: Option<PathBuf>,
         threads: Option<NonZeroUsize>,
         progress: Option<Bound<'_, PyAny>>,
@@ -58,15 +62,7 @@ impl Encrypted {
                 None => Target::Temporary(&temporary),
             };
             let advance = |done, total| call.advance(done, total);
-            let dataset = Dataset::create(
-                rows,
-                &master,
-                target,
-                max_len,
-                check_columns,
-                threads,
-                &advance,
-            )?;
+            let dataset = Dataset::create(rows, &master, target, max_len, threads, &advance)?;
             Ok(dataset)
         })?;
         Ok(dataset.into())
@@ -134,9 +130,19 @@ impl Encrypted {
         self.dataset().record().min_item_support
     }
 
-    #[getter]
-    fn check_columns(&self) -> usize {
-        self.dataset().record().checks.len()
+    /// What became of trust in the server, in JSON.
+    fn trust(&self) -> Result<String, Failure> {
+        let trust = self.dataset().trust()?;
+        let failure = trust
+            .failure
+            .map(|it| serde_json::json!({ "unix_seconds": it.unix_seconds, "what": it.what }));
+        let trust = serde_json::json!({ "relied_on": trust.relied_on, "failure": failure });
+        Ok(trust.to_string())
+    }
+
+    /// Has the server asked again after an answer was found to be false.
+    fn reset_trust(&self) -> Result<(), Failure> {
+        Ok(self.dataset().reset_trust()?)
     }
 
     #[getter]

@@ -135,7 +135,6 @@ impl From<DatasetError> for Failure {
             | DatasetError::ItemsLeftOut(_)
             | DatasetError::LackingItems { .. }
             | DatasetError::MaxLen(_)
-            | DatasetError::CheckColumns { .. }
             | DatasetError::TooWide { .. }
             | DatasetError::Nothing { .. } => python::InputError::new_err(sentence),
             DatasetError::NoRoom { .. } => python::StorageError::new_err(sentence),
@@ -188,10 +187,12 @@ impl From<ClientError> for Failure {
             }
             Interrupted => python::Interrupted::new_err(sentence),
             Protocol { .. } | NoSuchCall | OtherPlan => python::VersionError::new_err(sentence),
-            Damaged(_) | Altered(_) | Read { .. } => python::DamagedError::new_err(sentence),
-            FalseAnswer(_) | WrongRoot { .. } | TooMuch | OutOfTurn(_) | OtherSites { .. } => {
-                python::FalseAnswerError::new_err(sentence)
-            }
+            Damaged(_) | Read { .. } => python::DamagedError::new_err(sentence),
+            FalseAnswer { .. }
+            | Distrusted { .. }
+            | WrongRoot { .. }
+            | OutOfTurn(_)
+            | OtherSites { .. } => python::FalseAnswerError::new_err(sentence),
             Address { .. }
             | Unprotected(_)
             | Certificates(_)

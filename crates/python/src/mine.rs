@@ -6,8 +6,8 @@ use crate::errors::Failure;
 use crate::keys::Keys;
 use crate::server::Server;
 use numpy::{IntoPyArray, PyArray1};
-use oboro_client::{Answers, EncryptedCounter, Level};
-use oboro_mining::{AprioriOptions, DatasetError, FrequentItemsets, MinSupport, apriori};
+use oboro_client::{KEPT_BYTES, Level, Mining};
+use oboro_mining::{AprioriOptions, DatasetError, FrequentItemsets, MinSupport};
 use oboro_rlwe::KeyCheck;
 use pyo3::prelude::*;
 use std::num::NonZeroUsize;
@@ -15,7 +15,7 @@ use std::sync::Mutex;
 
 /// The number of itemsets of each length from 1; the items of all of them in a row, by number, shorter
 /// itemsets first and then in order; their supports; the length at which the search ended though longer
-/// itemsets may be frequent; the levels, in JSON.
+/// itemsets may be frequent; what they rest on and what they took, in JSON.
 type Mined<'py> = (
     Vec<usize>,
     Bound<'py, PyArray1<u32>>,
@@ -25,9 +25,10 @@ type Mined<'py> = (
 );
 
 /// Finds the itemsets that at least `min_support` transactions have, of up to `max_len` items, in the dataset
-/// that was uploaded under `name`. `answers` is "auto", "moments" or "columns"; `progress` hears bytes received.
+/// that was uploaded under `name`, in sealed cells, of which up to `keep_cells` bytes are kept, or as a server counts
+/// that is trusted; `progress` hears bytes received.
 #[pyfunction]
-#[pyo3(signature = (server, encrypted, keys, name, *, min_support, max_len, answers = "auto", threads = None, progress = None, interrupt = None))]
+#[pyo3(signature = (server, encrypted, keys, name, *, min_support, max_len, trust_server = false, keep_cells = KEPT_BYTES, threads = None, progress = None, interrupt = None))]
 // What a caller may say has names in Python.
 #[allow(clippy::too_many_arguments)]
 pub fn mine<'py>(
@@ -38,7 +39,8 @@ pub fn mine<'py>(
     name: &str,
     min_support: u64,
     max_len: NonZeroUsize,
-    answers: &str,
+    trust_server: bool,
+    keep_cells: u64,
     threads: Option<NonZeroUsize>,
     progress: Option<Bound<'py, PyAny>>,
     interrupt: Option<&Interrupt>,
@@ -58,41 +60,43 @@ pub fn mine<'py>(
         })
         .into());
     }
-    let answers = parse(answers)?;
     let threads = crate::rows::threads(threads);
     let options = AprioriOptions::new(MinSupport::Count(min_support)).with_max_len(Some(max_len));
-    let (frequent, levels) = call::run(py, progress, interrupt, |call| {
+    let (frequent, took) = call::run(py, progress, interrupt, |call| {
         let connection = connection.interrupted_by(call.interrupt());
         let received = Received::default();
-        let mut counter = EncryptedCounter::new(&connection, &dataset, name, threads)
+        // What goes away with the dataset is not worth keeping.
+        let keep_cells = if encrypted.is_temporary() {
+            0
+        } else {
+            keep_cells
+        };
+        let mined = Mining::new(&dataset, name, threads)
             .in_owners_order()
-            .with_answers(answers)
+            .trusting_server(trust_server)
+            .on_local_server(connection.is_local())
+            .keeping(keep_cells)
             .with_progress(|level, done, expected| {
                 let (done, expected) = received.add(level, done, expected);
                 // What is interrupted hears of it from the connection.
                 let _ = call.advance(done, expected);
-            });
-        let mut reports = Vec::new();
-        let frequent = apriori(&mut counter, options, |report| reports.push(report))?;
-        let levels = Level::all(&reports, counter.traces());
+            })
+            .interrupted_by(call.interrupt())
+            .run(options, || Ok(connection.clone()))?;
+        let levels = Level::all(&mined.reports, &mined.traces);
         let levels: serde_json::Value = levels.iter().map(Level::to_json).collect();
-        Ok::<_, Failure>((frequent, levels.to_string()))
+        let took = serde_json::json!({
+            "answers": mined.found.standing(),
+            "columns": mined.fetched.columns,
+            "new_columns": mined.fetched.new_columns,
+            "levels": levels,
+        });
+        Ok::<_, Failure>((mined.found.itemsets().clone(), took.to_string()))
     })?;
-    Ok(arrays(py, &frequent, levels))
+    Ok(arrays(py, &frequent, took))
 }
 
-fn parse(answers: &str) -> Result<Answers, Failure> {
-    match answers {
-        "auto" => Ok(Answers::Auto),
-        "moments" => Ok(Answers::Moments),
-        "columns" => Ok(Answers::Columns),
-        other => Err(Failure::input(format!(
-            "{other:?} is not what a server answers with; choose \"auto\", \"moments\" or \"columns\""
-        ))),
-    }
-}
-
-fn arrays<'py>(py: Python<'py>, frequent: &FrequentItemsets, levels: String) -> Mined<'py> {
+fn arrays<'py>(py: Python<'py>, frequent: &FrequentItemsets, took: String) -> Mined<'py> {
     let lengths = frequent.levels().iter().map(Vec::len).collect();
     let items: Vec<u32> = frequent
         .iter()
@@ -104,7 +108,7 @@ fn arrays<'py>(py: Python<'py>, frequent: &FrequentItemsets, levels: String) -> 
         items.into_pyarray(py),
         supports.into_pyarray(py),
         frequent.max_len(),
-        levels,
+        took,
     )
 }
 

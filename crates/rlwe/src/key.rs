@@ -122,6 +122,10 @@ impl DatasetKey {
         self.generation
     }
 
+    pub(crate) fn master(&self) -> &MasterKey {
+        &self.master
+    }
+
     /// Whether both are the key of the same dataset, ring and owner.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         (self.dataset, self.generation) == (other.dataset, other.generation)

@@ -8,8 +8,8 @@
 //! No value of this crate that holds a secret implements a revealing `Debug`, and every buffer
 //! that held one is wiped when dropped.
 
+mod cells;
 mod combine;
-mod decrypt;
 mod encrypt;
 mod key;
 mod key_file;
@@ -22,8 +22,8 @@ mod query;
 mod seal;
 mod secrets;
 
+pub use cells::{CELL_SEAL_BYTES, CellsOf};
 pub use combine::{Answer, CombineError, Combiner, Partial, Phases};
-pub use decrypt::{COLUMN_LIMB, ColumnDecryptor, DecryptError, log2_column_phase_bound};
 pub use encrypt::{Block, EncryptError, Encryptor};
 pub use key::{DatasetKey, KeyCheck, MasterKey};
 pub use key_file::{KeyFileError, Passphrase};

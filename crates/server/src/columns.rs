@@ -1,8 +1,8 @@
-//! Columns as they lie in the store, for an owner who counts at home.
+//! Sealed cells as they lie in the store, for an owner who counts at home.
 //!
-//! Panels are read and checked one after another on a blocking thread, each once there is room for
-//! it, so a caller holds one such thread at most and none while it reads slowly. It takes a place
-//! among the queries and has their limits.
+//! The cells of one column of one segment are read and checked at a time, on a blocking thread, once there is
+//! room for them: a caller holds one such thread at most, and none while it reads slowly. It takes a place among
+//! the queries and has their limits.
 
 use crate::blocking::blocking;
 use crate::clients::Client;
@@ -56,14 +56,7 @@ pub(crate) async fn fetch(
 struct Wanted {
     snapshot: Arc<Snapshot>,
     columns: Vec<u32>,
-    headers: bool,
-}
-
-/// What is read at a time.
-#[derive(Clone, Copy)]
-enum Part {
-    Header { segment: usize },
-    Panel { segment: usize, column: usize },
+    first_segment: usize,
 }
 
 impl Wanted {
@@ -78,10 +71,19 @@ impl Wanted {
             })?
             .as_flat()
             .to_vec();
+        let (first_segment, segments) = (
+            request.first_segment as usize,
+            snapshot.manifest().segments.len(),
+        );
+        if first_segment >= segments {
+            return Err(Status::invalid_argument(format!(
+                "the request is malformed: it begins with segment {first_segment} of {segments}"
+            )));
+        }
         Ok(Self {
             snapshot,
             columns,
-            headers: request.headers,
+            first_segment,
         })
     }
 
@@ -92,29 +94,30 @@ impl Wanted {
         span.record("columns", self.columns.len());
     }
 
-    /// Everything, in the order in which it travels.
-    fn parts(&self) -> impl Iterator<Item = Part> {
-        (0..self.snapshot.manifest().segments.len()).flat_map(move |segment| {
+    /// The segment and the column of each part, in the order in which they travel.
+    fn parts(&self) -> impl Iterator<Item = (usize, usize)> {
+        (self.first_segment..self.snapshot.manifest().segments.len()).flat_map(move |segment| {
             let columns = self.columns.iter().copied();
-            self.snapshot.segment(segment).fetch_ahead(0, columns);
-            let header = self.headers.then_some(Part::Header { segment });
-            let panel = move |&column: &u32| Part::Panel {
-                segment,
-                column: column as usize,
-            };
-            header.into_iter().chain(self.columns.iter().map(panel))
+            self.snapshot.segment(segment).fetch_cells_ahead(columns);
+            self.columns
+                .iter()
+                .map(move |&column| (segment, column as usize))
         })
     }
 }
 
 /// Puts all parts into the outbox.
 async fn send(wanted: Wanted, outbox: Arc<Parts>, room: Arc<Notify>) {
-    for part in wanted.parts() {
+    for (segment, column) in wanted.parts() {
         while !outbox.has_room() {
             room.notified().await;
         }
         let snapshot = Arc::clone(&wanted.snapshot);
-        match blocking(move || read(&snapshot, part)).await {
+        let read = move || {
+            let cells = snapshot.segment(segment).read_cells(column);
+            cells.map_err(|error| status::of_store(&error))
+        };
+        match blocking(read).await {
             Ok(bytes) => {
                 let mut chunks = chunks(bytes.into());
                 if chunks.any(|data| outbox.push(v1::FetchColumnsReply { data }).is_break()) {
@@ -125,16 +128,6 @@ async fn send(wanted: Wanted, outbox: Arc<Parts>, room: Arc<Notify>) {
         }
     }
     outbox.finish();
-}
-
-fn read(snapshot: &Snapshot, part: Part) -> Result<Vec<u8>, Status> {
-    match part {
-        Part::Header { segment } => Ok(snapshot.segment(segment).header_bytes()),
-        Part::Panel { segment, column } => snapshot
-            .segment(segment)
-            .read_packed_panel(0, column)
-            .map_err(|error| status::of_store(&error)),
-    }
 }
 
 fn chunks(bytes: Bytes) -> impl Iterator<Item = Bytes> {

@@ -123,7 +123,7 @@ async fn run(
             Ok((scrub, None)) => {
                 let scrubbed = scrub.scrubbed();
                 tracing::info!(
-                    panels = scrubbed.panels,
+                    parts = scrubbed.parts,
                     bytes = scrubbed.bytes,
                     damaged = scrubbed.damaged,
                     "scrubbed"

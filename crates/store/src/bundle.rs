@@ -8,8 +8,8 @@
 use crate::codec::{Reader, Writer, unseal};
 use crate::error::{Fault, StoreError};
 use crate::files::{
-    Durability, create_private_directory, io_error, lock, parent, rename, replace, sweep,
-    sync_directory,
+    Durability, create_private_directory, io_error, lock, parent, remove_if_there, rename, replace,
+    sweep, sync_directory,
 };
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
 use crate::segment::{Segment, SegmentDescription, SegmentWriter};
@@ -32,6 +32,10 @@ pub const MAX_SEALED_BYTES: usize = 1 << 28;
 
 fn head_path(directory: &Path) -> PathBuf {
     directory.join("head")
+}
+
+fn note_path(directory: &Path) -> PathBuf {
+    directory.join("failure")
 }
 
 fn lock_path(directory: &Path) -> PathBuf {
@@ -204,6 +208,11 @@ impl Bundle {
         &self.directory
     }
 
+    /// Whether the directory goes away with the bundle.
+    pub fn is_temporary(&self) -> bool {
+        self.temporary.is_some()
+    }
+
     /// The public description of the newest version.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
@@ -241,10 +250,8 @@ impl Bundle {
     pub fn append(&self) -> Result<BundleWriter, StoreError> {
         let lock = lock(&lock_path(&self.directory), &self.directory, "bundle")?;
         let present = Self::open(&self.directory)?;
-        if present.manifest != self.manifest || present.sealed != self.sealed {
-            return Err(StoreError::BundleChanged {
-                path: self.directory.clone(),
-            });
+        if present.manifest != self.manifest {
+            return Err(self.changed());
         }
         sweep(
             &segments_path(&self.directory),
@@ -256,10 +263,99 @@ impl Bundle {
             _lock: lock,
             target: Target::Append {
                 older: Box::new(present.manifest),
+                sealed: present.sealed,
             },
             temporary: self.temporary.clone(),
             committed: false,
         })
+    }
+}
+
+impl Bundle {
+    /// Replaces the sealed owner record by what `reseal` makes of the present one and its manifest, which may be of a
+    /// later version. The data stay as they are.
+    ///
+    /// # Errors
+    /// Those of `reseal`; another dataset at this path, someone else at work on it, a disk that fails. Then the
+    /// record is as it was.
+    pub fn reseal<E: From<StoreError>>(
+        &self,
+        reseal: impl FnOnce(&Manifest, &[u8]) -> Result<Vec<u8>, E>,
+    ) -> Result<(), E> {
+        let _lock = lock(&lock_path(&self.directory), &self.directory, "bundle")?;
+        let present = self.present()?;
+        let sealed = reseal(&present.manifest, &present.sealed)?;
+        check_sealed(&sealed)?;
+        let durability = self.durability();
+        let head = encode_head(&present.manifest, &sealed);
+        replace(&head_path(&self.directory), &head, durability)?;
+        durability.sync_directory(&self.directory)?;
+        Ok(())
+    }
+
+    /// Keeps these bytes beside the head, whoever is at work on the bundle: what must be noted even during an append.
+    ///
+    /// # Errors
+    /// A disk that fails; then what was kept before is.
+    pub fn write_note(&self, note: &[u8]) -> Result<(), StoreError> {
+        replace(&note_path(&self.directory), note, self.durability())?;
+        self.durability().sync_directory(&self.directory)
+    }
+
+    /// What [`write_note`](Self::write_note) kept.
+    ///
+    /// # Errors
+    /// A disk that fails.
+    pub fn note(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        let path = note_path(&self.directory);
+        match fs::read(&path) {
+            Ok(note) => Ok(Some(note)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io_error("read", &path)(error)),
+        }
+    }
+
+    /// Forgets what [`write_note`](Self::write_note) kept.
+    ///
+    /// # Errors
+    /// A disk that fails.
+    pub fn remove_note(&self) -> Result<(), StoreError> {
+        remove_if_there(&note_path(&self.directory))?;
+        self.durability().sync_directory(&self.directory)
+    }
+
+    fn durability(&self) -> Durability {
+        match self.temporary {
+            None => Durability::Durable,
+            Some(_) => Durability::Temporary,
+        }
+    }
+
+    /// The bundle as it is on disk now, with what was appended or noted in it since.
+    ///
+    /// # Errors
+    /// Another dataset at this path, a disk that fails.
+    pub fn present(&self) -> Result<Self, StoreError> {
+        let present = Self::open(&self.directory)?;
+        match present.manifest.dataset == self.manifest.dataset {
+            true => Ok(present),
+            false => Err(self.changed()),
+        }
+    }
+
+    fn changed(&self) -> StoreError {
+        StoreError::BundleChanged {
+            path: self.directory.clone(),
+        }
+    }
+}
+
+fn check_sealed(sealed: &[u8]) -> Result<(), StoreError> {
+    match sealed.len() > MAX_SEALED_BYTES {
+        true => Err(StoreError::BundleMismatch {
+            reason: "the owner record is too long".into(),
+        }),
+        false => Ok(()),
     }
 }
 
@@ -274,9 +370,15 @@ fn refuse_existing(directory: &Path) -> Result<(), StoreError> {
 }
 
 enum Target {
-    New { published: PathBuf },
+    New {
+        published: PathBuf,
+    },
     Temporary,
-    Append { older: Box<Manifest> },
+    Append {
+        older: Box<Manifest>,
+        /// The sealed owner record of that version.
+        sealed: Vec<u8>,
+    },
 }
 
 /// Segments being added to a bundle. Dropped before [`commit`](Self::commit), a new
@@ -306,7 +408,15 @@ impl BundleWriter {
     pub fn first_new_segment(&self) -> u32 {
         match &self.target {
             Target::New { .. } | Target::Temporary => 0,
-            Target::Append { older } => older.segments.len() as u32,
+            Target::Append { older, .. } => older.segments.len() as u32,
+        }
+    }
+
+    /// The sealed owner record of the version that is appended to, as it is now.
+    pub fn sealed_before(&self) -> Option<&[u8]> {
+        match &self.target {
+            Target::New { .. } | Target::Temporary => None,
+            Target::Append { sealed, .. } => Some(sealed),
         }
     }
 
@@ -364,12 +474,10 @@ impl BundleWriter {
             })
         };
         manifest.validate()?;
-        if sealed.len() > MAX_SEALED_BYTES {
-            return mismatch("the owner record is too long");
-        }
+        check_sealed(sealed)?;
         let next_version = match &self.target {
             Target::New { .. } | Target::Temporary => 1,
-            Target::Append { older } => {
+            Target::Append { older, .. } => {
                 manifest.extends(older)?;
                 older.version + 1
             }
@@ -394,7 +502,7 @@ impl Drop for BundleWriter {
             // Goes with `temporary`.
             Target::Temporary => Ok(()),
             Target::New { .. } => fs::remove_dir_all(&self.directory).map_err(drop),
-            Target::Append { older } => {
+            Target::Append { older, .. } => {
                 let segments = segments_path(&self.directory);
                 sweep(&segments, older.segments.len(), None).map_err(drop)
             }

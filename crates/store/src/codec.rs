@@ -61,6 +61,7 @@ impl<'a> Reader<'a> {
         match self.u32()? {
             found if found > known => Err(Fault::Newer { found, known }),
             0 => Err(Fault::Invalid("format version 0 never existed".into())),
+            found if found < known => Err(Fault::Older { found, known }),
             _ => Ok(()),
         }
     }

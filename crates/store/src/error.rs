@@ -23,6 +23,10 @@ pub enum Fault {
     )]
     Newer { found: u32, known: u32 },
     #[error(
+        "was written by an older Oboro (format version {found}; this one reads version {known} only)"
+    )]
+    Older { found: u32, known: u32 },
+    #[error(
         "has the wrong length ({found} bytes instead of {expected}): it was truncated or extended"
     )]
     Length { expected: u64, found: u64 },
@@ -46,6 +50,7 @@ impl Fault {
         match self {
             Self::Magic { .. } => "Check that the path is right.",
             Self::Newer { .. } => "Install that Oboro or a newer one to read it.",
+            Self::Older { .. } => "Encrypt the data again.",
             Self::Foreign(_) => "This Oboro cannot use it; encrypt the data again.",
             Self::Unreadable(_) => {
                 "Check the disk, and restore it from a copy; without one, encrypt the data again, and delete the \
@@ -367,6 +372,15 @@ pub enum StoreError {
         limb: usize,
         column: usize,
     },
+    #[error(
+        "there is no column {column} in segment {segment} of dataset {dataset}. This is a mistake in \
+         the calling program."
+    )]
+    NoCells {
+        dataset: DatasetId,
+        segment: usize,
+        column: usize,
+    },
     #[error("{what}. This is a mistake in the calling program.")]
     Misuse { what: String },
 }
@@ -415,7 +429,8 @@ impl StoreError {
             | DirectoryCount { .. }
             | Placement { .. }
             | TooLong { .. }
-            | NoPanel { .. } => ErrorKind::InvalidArgument,
+            | NoPanel { .. }
+            | NoCells { .. } => ErrorKind::InvalidArgument,
             NotAnExtension { .. }
             | OtherVersion { .. }
             | OtherUpload { .. }

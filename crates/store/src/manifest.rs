@@ -11,11 +11,11 @@ use crate::segment::segment_bytes;
 use oboro_ring::Parameters;
 
 const MAGIC: &str = "OBOROMAN";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const ROOT_CONTEXT: &str = "oboro v1 dataset root";
 /// Bytes before the list of segments, bytes of an entry, bytes of the trailing digest.
 const FIXED: usize = 92;
-const ENTRY: usize = 52;
+const ENTRY: usize = 84;
 const DIGEST: usize = 32;
 
 /// The most columns of a dataset.
@@ -28,8 +28,10 @@ pub const MAX_MANIFEST_BYTES: usize = FIXED + ENTRY * MAX_SEGMENTS + DIGEST;
 /// How a manifest names a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentEntry {
-    /// BLAKE3 of the segment's header, which covers its panels.
+    /// BLAKE3 of the segment's header, which covers its parts.
     pub digest: Digest,
+    /// BLAKE3 of the seeds of its blocks, which no other segment has: what its sealed cells are bound to.
+    pub seeds: Digest,
     /// The number of its first block in the dataset.
     pub first_block: u64,
     /// The number of its blocks, 1 to 64.
@@ -75,6 +77,7 @@ impl Manifest {
             .u32(self.segments.len() as u32);
         for segment in &self.segments {
             out.put(&segment.digest.0)
+                .put(&segment.seeds.0)
                 .u64(segment.first_block)
                 .u32(segment.blocks)
                 .u64(segment.bytes);
@@ -115,6 +118,7 @@ impl Manifest {
             .map(|_| {
                 Ok(SegmentEntry {
                     digest: Digest(reader.array()?),
+                    seeds: Digest(reader.array()?),
                     first_block: reader.u64()?,
                     blocks: reader.u32()?,
                     bytes: reader.u64()?,

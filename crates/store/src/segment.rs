@@ -1,8 +1,9 @@
-//! Segment files: up to 64 blocks of all columns, limb-major, each panel with its digest.
+//! Segment files: up to 64 blocks of all columns. First the panels, limb-major, then the sealed cells, a part for
+//! each column; each part with its digest.
 //!
 //! `docs/formats.md` has the bytes. A file under its final name is complete: it is
 //! written elsewhere, header last, synced and renamed. Every byte of it is covered: the
-//! header by its own digest, panels by digests in the header, and all padding is zero.
+//! header by its own digest, parts by digests in the header, and all padding is zero.
 
 use crate::codec::{Reader, Writer, unseal};
 use crate::error::{Fault, StoreError};
@@ -19,70 +20,113 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub(crate) use file::PanelPlace;
+pub(crate) use file::PartPlace;
 pub use file::forget_cached;
 
 /// The most blocks a segment holds.
 pub const BLOCKS_PER_SEGMENT: u32 = 64;
 
 const MAGIC: &str = "OBOROSEG";
-const VERSION: u32 = 1;
-/// Headers and panels begin at multiples of this.
+const VERSION: u32 = 2;
+/// Headers and parts begin at multiples of this.
 const ALIGNMENT: u64 = 4096;
 /// Header bytes before the limb primes.
-const FIXED_HEADER: u64 = 64;
-/// Bounds a header to half a gibibyte: (limb, column) pairs of a segment.
-const MAX_PANELS: u64 = 1 << 24;
+const FIXED_HEADER: u64 = 68;
+/// Bits of a cell: whether a transaction has an item.
+const CELL_BITS: u32 = 1;
+/// What sealing adds to the cells of a column: a nonce of 24 bytes in front, a tag of 16 behind.
+pub const CELL_SEAL_BYTES: usize = 24 + 16;
+/// Bounds a header to half a gibibyte: parts of a segment.
+const MAX_PARTS: u64 = 1 << 24;
 /// More limbs than this are not secure at any degree that ring has.
 const MAX_LIMBS: u32 = 64;
 
 /// Bytes of a panel that are read, checked and unpacked at a time: 16 Ki residues.
 const CHUNK_BYTES: usize = pack::packed_len(16 << 10);
 
-/// Where things lie in a segment file.
+/// Where things lie in a segment file. Its parts are numbered: panels limb-major from 0 on, then the sealed cells
+/// of each column.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     /// Bytes before the header's own digest.
     digested: u64,
     header: u64,
-    /// Packed bytes of one panel, and the same with padding.
+    panels: u64,
+    columns: u64,
+    /// Bytes of one panel, packed.
     packed: u64,
-    stride: u64,
-    total: u64,
+    /// Bytes of the sealed cells of one column.
+    cells: u64,
 }
 
 impl Layout {
     /// `None` if a number is beyond what the format allows.
     fn new(log_degree: u32, limbs: u32, columns: u32, blocks: u32) -> Option<Self> {
         let panels = u64::from(limbs) * u64::from(columns);
+        let parts = panels + u64::from(columns);
         let fits = (MIN_LOG_DEGREE..=MAX_LOG_DEGREE).contains(&log_degree)
             && (1..=MAX_LIMBS).contains(&limbs)
             && (1..=MAX_COLUMNS).contains(&columns)
             && (1..=BLOCKS_PER_SEGMENT).contains(&blocks)
-            && panels <= MAX_PANELS;
+            && parts <= MAX_PARTS;
         if !fits {
             return None;
         }
-        let digested = FIXED_HEADER + 4 * u64::from(limbs) + 32 * u64::from(blocks) + 32 * panels;
-        let header = (digested + 32).next_multiple_of(ALIGNMENT);
-        let packed = pack::packed_len((blocks as usize) << log_degree) as u64;
-        let stride = packed.next_multiple_of(ALIGNMENT);
+        let digested = FIXED_HEADER + 4 * u64::from(limbs) + 32 * u64::from(blocks) + 32 * parts;
+        let slots = (blocks as usize) << log_degree;
         Some(Self {
             digested,
-            header,
-            packed,
-            stride,
-            total: header + panels * stride,
+            header: (digested + 32).next_multiple_of(ALIGNMENT),
+            panels,
+            columns: columns.into(),
+            packed: pack::packed_len(slots) as u64,
+            cells: (slots / 8 + CELL_SEAL_BYTES) as u64,
         })
     }
 
-    fn panel_offset(&self, panel: usize) -> u64 {
-        self.header + panel as u64 * self.stride
+    fn parts(&self) -> usize {
+        (self.panels + self.columns) as usize
+    }
+
+    /// The bytes of a part without its padding.
+    fn bytes(&self, part: usize) -> u64 {
+        match (part as u64) < self.panels {
+            true => self.packed,
+            false => self.cells,
+        }
+    }
+
+    /// The bytes of a part with its padding.
+    fn stride(&self, part: usize) -> u64 {
+        self.bytes(part).next_multiple_of(ALIGNMENT)
+    }
+
+    /// Where a part begins; for the number of parts, where the file ends.
+    fn offset(&self, part: usize) -> u64 {
+        let panels = self.panels.min(part as u64);
+        let cells = part as u64 - panels;
+        self.header
+            + panels * self.packed.next_multiple_of(ALIGNMENT)
+            + cells * self.cells.next_multiple_of(ALIGNMENT)
+    }
+
+    /// The part that has the byte at `offset`, which is behind the header.
+    fn part_at(&self, offset: u64) -> usize {
+        let first_cells = self.offset(self.panels as usize);
+        let part = match offset.checked_sub(first_cells) {
+            None => (offset - self.header) / self.packed.next_multiple_of(ALIGNMENT),
+            Some(within) => self.panels + within / self.cells.next_multiple_of(ALIGNMENT),
+        };
+        part as usize
+    }
+
+    fn total(&self) -> u64 {
+        self.offset(self.parts())
     }
 }
 
 /// Which directories of a store have which bytes of a segment: the home the header, each of them some of
-/// the panels.
+/// the parts.
 pub(crate) struct Stripes {
     layout: Layout,
     index: u32,
@@ -122,19 +166,14 @@ impl Stripes {
 
     /// The directory that has the byte at `offset`, and the end of what it has from there on.
     fn part_at(&self, offset: u64) -> (usize, u64) {
-        let Layout {
-            header,
-            stride,
-            total,
-            ..
-        } = self.layout;
-        match offset.checked_sub(header) {
-            _ if self.directories == 1 => (0, total),
-            None => (0, header),
-            Some(within) => {
-                let panel = within / stride;
-                let directory = directory_of(panel as usize, self.index, self.directories);
-                (directory, header + (panel + 1) * stride)
+        let layout = self.layout;
+        match offset < layout.header {
+            _ if self.directories == 1 => (0, layout.total()),
+            true => (0, layout.header),
+            false => {
+                let part = layout.part_at(offset);
+                let directory = directory_of(part, self.index, self.directories);
+                (directory, layout.offset(part + 1))
             }
         }
     }
@@ -143,7 +182,7 @@ impl Stripes {
 /// The length of a segment file, or `None` if the format has no such segment.
 pub fn segment_bytes(parameters: &Parameters, columns: u32, blocks: u32) -> Option<u64> {
     let limbs = u32::try_from(parameters.limb_count()).ok()?;
-    Layout::new(parameters.log_degree(), limbs, columns, blocks).map(|layout| layout.total)
+    Layout::new(parameters.log_degree(), limbs, columns, blocks).map(|layout| layout.total())
 }
 
 /// The bytes, with padding, of a panel of a full segment.
@@ -170,6 +209,15 @@ pub struct SegmentDescription {
 }
 
 impl SegmentDescription {
+    /// BLAKE3 of the mask seeds in a row. They are drawn anew whenever a segment is made, so no two segments share it.
+    pub fn seeds_digest(&self) -> Digest {
+        let mut hasher = blake3::Hasher::new();
+        for seed in &self.seeds {
+            hasher.update(&seed.0);
+        }
+        Digest(*hasher.finalize().as_bytes())
+    }
+
     fn layout(&self) -> Result<Layout, StoreError> {
         let limbs = u32::try_from(self.parameters.limb_count()).unwrap_or(u32::MAX);
         let blocks = u32::try_from(self.seeds.len()).unwrap_or(u32::MAX);
@@ -197,7 +245,43 @@ impl SegmentDescription {
         })
     }
 
-    fn encode_header(&self, layout: &Layout, panels: &[Digest]) -> Vec<u8> {
+    /// The place of a column's sealed cells in the segment.
+    fn cells_number(&self, column: usize) -> Result<usize, StoreError> {
+        let (limbs, columns) = (self.parameters.limb_count(), self.columns as usize);
+        if column < columns {
+            return Ok(limbs * columns + column);
+        }
+        Err(StoreError::NoCells {
+            dataset: self.dataset,
+            segment: self.index as usize,
+            column,
+        })
+    }
+
+    /// The limb and the column of a part that is a panel.
+    fn panel_of(&self, part: usize) -> Option<(u32, u32)> {
+        let (row, column) = (part as u32 / self.columns, part as u32 % self.columns);
+        ((row as usize) < self.parameters.limb_count()).then_some((row, column))
+    }
+
+    /// What errors call a part of the segment.
+    fn part_name(&self, part: usize) -> String {
+        match self.panel_of(part) {
+            Some((limb, column)) => format!("panel (limb {limb}, column {column}) of "),
+            None => format!("sealed cells (column {}) of ", part as u32 % self.columns),
+        }
+    }
+
+    /// What errors call a part.
+    fn subject(&self, part: usize) -> String {
+        let Self { index, dataset, .. } = self;
+        format!(
+            "{}segment {index} of dataset {dataset}",
+            self.part_name(part)
+        )
+    }
+
+    fn encode_header(&self, layout: &Layout, parts: &[Digest]) -> Vec<u8> {
         let mut header = Writer::with_preamble(MAGIC, VERSION);
         header
             .u32(layout.header as u32)
@@ -208,14 +292,15 @@ impl SegmentDescription {
             .u32(self.columns)
             .u32(self.parameters.log_degree())
             .u32(self.parameters.limb_count() as u32)
-            .u32(self.parameters.plaintext_modulus());
+            .u32(self.parameters.plaintext_modulus())
+            .u32(CELL_BITS);
         for modulus in self.parameters.limb_moduli() {
             header.u32(modulus.value());
         }
         for seed in &self.seeds {
             header.put(&seed.0);
         }
-        for digest in panels {
+        for digest in parts {
             header.put(&digest.0);
         }
         let mut bytes = header.seal();
@@ -229,7 +314,8 @@ impl SegmentDescription {
 struct Header {
     description: SegmentDescription,
     layout: Layout,
-    panels: Vec<Digest>,
+    /// The digests of its parts.
+    parts: Vec<Digest>,
     digest: Digest,
 }
 
@@ -259,6 +345,12 @@ impl FixedHeader {
         let log_degree = reader.u32()?;
         let limbs = reader.u32()?;
         let plaintext_modulus = reader.u32()?;
+        let cell_bits = reader.u32()?;
+        if cell_bits != CELL_BITS {
+            return Err(Fault::Foreign(format!(
+                "cells of {cell_bits} bits where this Oboro has {CELL_BITS}"
+            )));
+        }
         let layout = Layout::new(log_degree, limbs, columns, blocks)
             .filter(|layout| layout.header == header_length)
             .ok_or_else(|| {
@@ -295,9 +387,9 @@ impl Header {
         }
         let layout = FixedHeader::decode(&fixed)?.layout;
         // Before allocating: a header cannot claim more than the file has.
-        if length != layout.total {
+        if length != layout.total() {
             return Err(Fault::Length {
-                expected: layout.total,
+                expected: layout.total(),
                 found: length,
             }
             .into());
@@ -338,7 +430,7 @@ impl Header {
         let seeds = (0..fixed.blocks)
             .map(|_| reader.array().map(Seed))
             .collect::<Result<_, _>>()?;
-        let panels = (0..u64::from(fixed.limbs) * u64::from(fixed.columns))
+        let parts = (0..layout.parts())
             .map(|_| reader.array().map(Digest))
             .collect::<Result<_, _>>()?;
         let description = SegmentDescription {
@@ -352,7 +444,7 @@ impl Header {
         Ok(Self {
             description,
             layout,
-            panels,
+            parts,
             digest: Digest::of(bytes),
         })
     }
@@ -361,9 +453,10 @@ impl Header {
     fn entry(&self) -> SegmentEntry {
         SegmentEntry {
             digest: self.digest,
+            seeds: self.description.seeds_digest(),
             first_block: self.description.first_block,
             blocks: self.description.seeds.len() as u32,
-            bytes: self.layout.total,
+            bytes: self.layout.total(),
         }
     }
 
@@ -430,58 +523,31 @@ impl SegmentHeader {
         &self.header.description
     }
 
-    /// The packed bytes of each panel of the segment.
-    pub fn panel_bytes(&self) -> usize {
-        self.header.layout.packed as usize
+    /// The number of parts.
+    pub(crate) fn parts(&self) -> usize {
+        self.header.parts.len()
     }
 
-    /// Checks the packed bytes of a panel.
-    ///
-    /// # Errors
-    /// No such panel, or bytes that are not its.
-    pub fn check_panel(&self, limb: usize, column: usize, packed: &[u8]) -> Result<(), StoreError> {
-        let panel = self.header.description.panel_number(limb, column)?;
-        if Digest::of(packed) == self.header.panels[panel] {
-            return Ok(());
-        }
-        Err(StoreError::Damaged {
-            subject: self.subject(panel),
-            path: None,
-            fault: Fault::Altered,
-        })
-    }
-
-    /// The number of panels.
-    pub(crate) fn panels(&self) -> usize {
-        self.header.panels.len()
-    }
-
-    /// The first byte of a panel in a file that has the whole segment, and its bytes with padding.
-    pub(crate) fn panel_place(&self, panel: usize) -> (u64, usize) {
+    /// The first byte of a part in a file that has the whole segment, and its bytes with padding; that of the number
+    /// of parts is the end of the file.
+    pub(crate) fn part_place(&self, part: usize) -> (u64, usize) {
         let layout = self.header.layout;
-        (layout.panel_offset(panel), layout.stride as usize)
+        (layout.offset(part), layout.stride(part) as usize)
     }
 
-    /// Whether these are the bytes of a panel with its padding.
-    pub(crate) fn is_panel(&self, panel: usize, bytes: &[u8]) -> bool {
-        let Layout { packed, stride, .. } = self.header.layout;
-        if bytes.len() as u64 != stride {
+    /// Whether these are the bytes of a part with its padding.
+    pub(crate) fn is_part(&self, part: usize, bytes: &[u8]) -> bool {
+        let layout = self.header.layout;
+        if bytes.len() as u64 != layout.stride(part) {
             return false;
         }
-        let (packed, padding) = bytes.split_at(packed as usize);
-        Digest::of(packed) == self.header.panels[panel] && is_zero(padding)
+        let (bytes, padding) = bytes.split_at(layout.bytes(part) as usize);
+        Digest::of(bytes) == self.header.parts[part] && is_zero(padding)
     }
 
-    /// What errors call a panel.
-    pub(crate) fn subject(&self, panel: usize) -> String {
-        let SegmentDescription {
-            dataset,
-            index,
-            columns,
-            ..
-        } = self.header.description;
-        let (limb, column) = (panel / columns as usize, panel % columns as usize);
-        format!("panel (limb {limb}, column {column}) of segment {index} of dataset {dataset}")
+    /// What errors call a part.
+    pub(crate) fn subject(&self, part: usize) -> String {
+        self.header.description.subject(part)
     }
 }
 
@@ -604,10 +670,10 @@ impl Segment {
         let Header {
             description,
             layout,
-            panels,
+            parts,
             ..
         } = &*self.header;
-        description.encode_header(layout, panels)
+        description.encode_header(layout, parts)
     }
 
     /// The number of blocks, 1 to 64.
@@ -649,7 +715,8 @@ impl Segment {
             self.panel_len(),
             "a panel holds blocks × N residues"
         );
-        self.check_panel(limb, column, unpack_into(pieces))
+        let panel = self.header.description.panel_number(limb, column)?;
+        self.check_part(panel, unpack_into(pieces))
     }
 
     /// Where the file is a cache: the object that has all of the segment.
@@ -682,21 +749,34 @@ impl Segment {
         }
     }
 
+    /// Begins to fetch sealed cells that will be read soon, where they have to be fetched.
+    ///
+    /// # Panics
+    /// If there is no such column.
+    pub fn fetch_cells_ahead(&self, columns: impl IntoIterator<Item = u32>) {
+        if let Some(object) = &self.object {
+            for column in columns {
+                let cells = self.header.description.cells_number(column as usize);
+                object.fetch_ahead(cells.expect("the segment has the column"));
+            }
+        }
+    }
+
     /// Where a panel lies. Panics if there is no such panel.
-    pub(crate) fn panel_place(&self, limb: usize, column: usize) -> PanelPlace {
+    pub(crate) fn panel_place(&self, limb: usize, column: usize) -> PartPlace {
         self.place(self.panel_number(limb, column))
     }
 
-    fn place(&self, panel: usize) -> PanelPlace {
+    fn place(&self, part: usize) -> PartPlace {
         let Header {
             description,
             layout,
             ..
         } = &*self.header;
-        PanelPlace {
-            directory: directory_of(panel, description.index, self.file.directories()),
-            offset: layout.panel_offset(panel),
-            len: layout.stride as usize,
+        PartPlace {
+            directory: directory_of(part, description.index, self.file.directories()),
+            offset: layout.offset(part),
+            len: layout.stride(part) as usize,
         }
     }
 
@@ -721,120 +801,133 @@ impl Segment {
     ) -> Result<(), StoreError> {
         let mut unpack = unpack_into(pieces);
         let mut hasher = blake3::Hasher::new();
+        let panel = self.header.description.panel_number(limb, column)?;
         let (packed, padding) = bytes.split_at(self.header.layout.packed as usize);
         for chunk in packed.chunks(CHUNK_BYTES) {
             hasher.update(chunk);
             unpack(chunk);
         }
-        let panel = self.header.description.panel_number(limb, column)?;
         let digest = Digest(*hasher.finalize().as_bytes());
-        match digest == self.header.panels[panel] && is_zero(padding) {
+        match digest == self.header.parts[panel] && is_zero(padding) {
             true => Ok(()),
-            false => Err(self.panel_damaged(limb, column, Fault::Altered.into())),
+            false => Err(self.part_damaged(panel, Fault::Altered.into())),
         }
     }
 
     /// The error of a panel that could not be read.
     pub(crate) fn panel_error(&self, limb: usize, column: usize, error: io::Error) -> StoreError {
-        self.panel_damaged(limb, column, error.into())
+        self.part_damaged(self.panel_number(limb, column), error.into())
     }
 
-    fn panel_damaged(&self, limb: usize, column: usize, error: ReadError) -> StoreError {
-        let SegmentDescription { dataset, index, .. } = self.header.description;
-        error.about(self.panel_path(limb, column), || {
-            format!("panel (limb {limb}, column {column}) of segment {index} of dataset {dataset}")
+    fn part_damaged(&self, part: usize, error: ReadError) -> StoreError {
+        error.about(self.part_path(part), || {
+            self.header.description.subject(part)
         })
     }
 
-    /// The path of the file that has a panel. Panics if there is no such panel.
-    pub(crate) fn panel_path(&self, limb: usize, column: usize) -> &Path {
-        self.file.path(self.panel_place(limb, column).directory)
+    /// The number of parts: panels and sealed cells.
+    pub(crate) fn parts(&self) -> usize {
+        self.header.parts.len()
+    }
+
+    /// The limb and the column of a part that is a panel.
+    pub(crate) fn panel_of(&self, part: usize) -> Option<(u32, u32)> {
+        self.header.description.panel_of(part)
+    }
+
+    /// What errors call a part of the segment: "panel … of ".
+    pub(crate) fn part_name(&self, part: usize) -> String {
+        self.header.description.part_name(part)
+    }
+
+    /// The path of the file that has a part.
+    pub(crate) fn part_path(&self, part: usize) -> &Path {
+        self.file.path(self.place(part).directory)
     }
 
     /// The packed bytes of one panel, after checking their digest.
     pub fn read_packed_panel(&self, limb: usize, column: usize) -> Result<Vec<u8>, StoreError> {
-        let mut all = Vec::with_capacity(self.header.layout.packed as usize);
-        self.check_panel(limb, column, |packed| all.extend_from_slice(packed))?;
+        self.read_part(self.header.description.panel_number(limb, column)?)
+    }
+
+    /// The sealed cells of one column, after checking their digest.
+    ///
+    /// # Errors
+    /// No such column, damage.
+    pub fn read_cells(&self, column: usize) -> Result<Vec<u8>, StoreError> {
+        self.read_part(self.header.description.cells_number(column)?)
+    }
+
+    fn read_part(&self, part: usize) -> Result<Vec<u8>, StoreError> {
+        let mut all = Vec::with_capacity(self.header.layout.bytes(part) as usize);
+        self.check_part(part, |bytes| all.extend_from_slice(bytes))?;
         Ok(all)
     }
 
-    /// Checks every panel against its digest.
+    /// Checks every part against its digest.
     pub fn verify(&self) -> Result<(), StoreError> {
-        self.panels()
-            .try_for_each(|(limb, column)| self.check_panel(limb, column, |_| ()))
+        (0..self.parts()).try_for_each(|part| self.check_part(part, |_| ()))
     }
 
-    /// The limb and column of every panel, in the order of the file.
-    fn panels(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
-        let columns = self.header.description.columns as usize;
-        let limbs = self.header.description.parameters.limb_count();
-        (0..limbs * columns).map(move |panel| (panel / columns, panel % columns))
-    }
-
-    /// Writes a new file with the same bytes, each panel after it was checked, and syncs it. `progress`
+    /// Writes a new file with the same bytes, each part after it was checked, and syncs it. `progress`
     /// is told the bytes written so far.
     pub(crate) fn copy_to(&self, path: &Path, progress: impl Fn(u64)) -> Result<(), StoreError> {
-        let Layout { header, stride, .. } = self.header.layout;
+        let layout = self.header.layout;
         let mut file = File::create_new(path).map_err(io_error("create", path))?;
         let mut write = |bytes: &[u8]| file.write_all(bytes).map_err(io_error("write", path));
         write(&self.header_bytes())?;
-        for (end, (limb, column)) in (header + stride..)
-            .step_by(stride as usize)
-            .zip(self.panels())
-        {
-            let mut panel = self.read_packed_panel(limb, column)?;
-            panel.resize(stride as usize, 0);
-            write(&panel)?;
-            progress(end);
+        for part in 0..self.parts() {
+            let mut bytes = self.read_part(part)?;
+            bytes.resize(layout.stride(part) as usize, 0);
+            write(&bytes)?;
+            progress(layout.offset(part + 1));
         }
         file.sync_all().map_err(io_error("sync", path))
     }
 
-    /// Checks one panel and leaves nothing of it in the system's cache.
-    pub(crate) fn verify_and_forget(&self, limb: usize, column: usize) -> Result<(), StoreError> {
-        let panel = self.header.description.panel_number(limb, column)?;
+    /// Checks one part and leaves nothing of it in the system's cache.
+    pub(crate) fn verify_and_forget(&self, part: usize) -> Result<(), StoreError> {
         if let Some(object) = &self.object {
-            return object.check_object(panel);
+            return object.check_object(part);
         }
-        let checked = self.check_panel(limb, column, |_| ());
-        self.file.forget_cached(self.place(panel));
+        let checked = self.check_part(part, |_| ());
+        self.file.forget_cached(self.place(part));
         checked
     }
 
-    /// Bytes of the file up to its first panel, and those that each panel takes.
-    pub(crate) fn part_bytes(&self) -> (u64, u64) {
-        (self.header.layout.header, self.header.layout.stride)
+    /// The bytes of the header, padding included.
+    pub(crate) fn header_len(&self) -> u64 {
+        self.header.layout.header
     }
 
-    /// Reads a panel chunk by chunk, each of [`CHUNK_BYTES`] packed bytes except for the last, so that
-    /// `visit` finds them in the cache; tells at the end whether the digest is right.
-    fn check_panel(
-        &self,
-        limb: usize,
-        column: usize,
-        mut visit: impl FnMut(&[u8]),
-    ) -> Result<(), StoreError> {
-        let panel = self.header.description.panel_number(limb, column)?;
+    /// The bytes of a part, padding included.
+    pub(crate) fn part_len(&self, part: usize) -> u64 {
+        self.header.layout.stride(part)
+    }
+
+    /// Reads a part chunk by chunk, each of [`CHUNK_BYTES`] except for the last, so that `visit` finds them in the
+    /// cache; tells at the end whether the digest is right.
+    fn check_part(&self, part: usize, mut visit: impl FnMut(&[u8])) -> Result<(), StoreError> {
+        let layout = self.header.layout;
+        let bytes = layout.bytes(part);
         if let Some(object) = &self.object {
-            let bytes = object.read(panel)?;
-            let packed = &bytes[..self.header.layout.packed as usize];
-            packed.chunks(CHUNK_BYTES).for_each(visit);
+            let found = object.read(part)?;
+            found[..bytes as usize].chunks(CHUNK_BYTES).for_each(visit);
             return Ok(());
         }
-        let damaged = |error| self.panel_damaged(limb, column, error);
-        let Layout { stride, packed, .. } = self.header.layout;
-        let place = self.place(panel);
+        let damaged = |error| self.part_damaged(part, error);
+        let place = self.place(part);
         let mut buffer = [0; CHUNK_BYTES];
         let mut hasher = blake3::Hasher::new();
         let mut offset = 0;
-        // The panel, then its padding.
-        for end in [packed, stride] {
+        // The part, then its padding.
+        for end in [bytes, layout.stride(part)] {
             while offset < end {
                 let chunk = &mut buffer[..(end - offset).min(CHUNK_BYTES as u64) as usize];
                 self.file
                     .read_exact_at(place.directory, chunk, place.offset + offset)
                     .map_err(|error| damaged(error.into()))?;
-                if end == packed {
+                if end == bytes {
                     hasher.update(chunk);
                     visit(chunk);
                 } else if !is_zero(chunk) {
@@ -843,7 +936,7 @@ impl Segment {
                 offset += chunk.len() as u64;
             }
         }
-        if Digest(*hasher.finalize().as_bytes()) == self.header.panels[panel] {
+        if Digest(*hasher.finalize().as_bytes()) == self.header.parts[part] {
             Ok(())
         } else {
             Err(damaged(Fault::Altered.into()))
@@ -878,7 +971,7 @@ impl std::fmt::Debug for Segment {
     }
 }
 
-/// Writes one segment file: panels in any order and from any number of threads, then
+/// Writes one segment file: parts in any order and from any number of threads, then
 /// [`finish`](Self::finish). Dropped before that, it leaves nothing behind.
 pub struct SegmentWriter {
     file: File,
@@ -886,13 +979,13 @@ pub struct SegmentWriter {
     partial: PathBuf,
     description: SegmentDescription,
     layout: Layout,
-    panels: Mutex<Vec<PanelState>>,
+    parts: Mutex<Vec<PartState>>,
     durability: Durability,
     renamed: bool,
 }
 
 #[derive(Clone, Copy)]
-enum PanelState {
+enum PartState {
     Absent,
     /// Being written; it stays so if the write fails, and then the segment cannot finish.
     Begun,
@@ -925,14 +1018,13 @@ impl SegmentWriter {
             }
             Err(TryLockError::Error(error)) => return Err(io_error("lock", &partial)(error)),
         }
-        let count = description.parameters.limb_count() * description.columns as usize;
         let writer = Self {
             file,
             path: path.into(),
             partial,
             description,
             layout,
-            panels: Mutex::new(vec![PanelState::Absent; count]),
+            parts: Mutex::new(vec![PartState::Absent; layout.parts()]),
             durability,
             renamed: false,
         };
@@ -940,7 +1032,7 @@ impl SegmentWriter {
         writer
             .file
             .set_len(0)
-            .and_then(|()| writer.file.set_len(layout.total))
+            .and_then(|()| writer.file.set_len(layout.total()))
             .map_err(io_error("create", &writer.partial))?;
         Ok(writer)
     }
@@ -959,70 +1051,72 @@ impl SegmentWriter {
         residues: &[u32],
     ) -> Result<(), StoreError> {
         let SegmentDescription {
-            dataset,
-            index,
             ref parameters,
             ref seeds,
             ..
         } = self.description;
         let panel = self.description.panel_number(limb, column)?;
-        let misuse = |what: &str| StoreError::Misuse {
-            what: format!(
-                "panel (limb {limb}, column {column}) of segment {index} of dataset {dataset} {what}"
-            ),
-        };
         if residues.len() != seeds.len() * parameters.degree() {
-            return Err(misuse("was given with the wrong number of residues"));
+            return Err(self.misuse(panel, "was given with the wrong number of residues"));
         }
         let modulus = parameters.limb_moduli()[limb].value();
         if vector::largest(residues) >= modulus {
-            return Err(misuse(
-                "was given residues that are not below their modulus",
-            ));
-        }
-        match self.state(panel, PanelState::Begun) {
-            PanelState::Absent => {}
-            before => {
-                self.state(panel, before);
-                return Err(misuse("was written twice"));
-            }
+            return Err(self.misuse(panel, "was given residues that are not below their modulus"));
         }
         let mut packed = vec![0; self.layout.packed as usize];
         pack::pack(residues, &mut packed);
+        self.write_part(panel, &packed)
+    }
+
+    /// Writes the sealed cells of one column: a bit for each slot, and [`CELL_SEAL_BYTES`]. Those of each column are
+    /// written exactly once.
+    ///
+    /// # Errors
+    /// No such column, another length, written before, a disk that fails.
+    pub fn write_cells(&self, column: usize, sealed: &[u8]) -> Result<(), StoreError> {
+        let part = self.description.cells_number(column)?;
+        if sealed.len() as u64 != self.layout.cells {
+            return Err(self.misuse(part, "were given with the wrong number of bytes"));
+        }
+        self.write_part(part, sealed)
+    }
+
+    fn write_part(&self, part: usize, bytes: &[u8]) -> Result<(), StoreError> {
+        match self.state(part, PartState::Begun) {
+            PartState::Absent => {}
+            before => {
+                self.state(part, before);
+                return Err(self.misuse(part, "was written twice"));
+            }
+        }
         self.file
-            .write_all_at(&packed, self.layout.panel_offset(panel))
+            .write_all_at(bytes, self.layout.offset(part))
             .map_err(io_error("write", &self.partial))?;
-        self.state(panel, PanelState::Written(Digest::of(&packed)));
+        self.state(part, PartState::Written(Digest::of(bytes)));
         Ok(())
     }
 
-    /// Sets the state of a panel and returns the one before.
-    fn state(&self, panel: usize, state: PanelState) -> PanelState {
-        let mut panels = self.panels.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut panels[panel], state)
+    fn misuse(&self, part: usize, what: &str) -> StoreError {
+        StoreError::Misuse {
+            what: format!("{} {what}", self.description.subject(part)),
+        }
+    }
+
+    /// Sets the state of a part and returns the one before.
+    fn state(&self, part: usize, state: PartState) -> PartState {
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut parts[part], state)
     }
 
     /// Writes the header, makes the file durable if it is to be, and gives it its name.
     pub fn finish(mut self) -> Result<SegmentEntry, StoreError> {
-        let states = std::mem::take(
-            self.panels
-                .get_mut()
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        let states = std::mem::take(self.parts.get_mut().unwrap_or_else(PoisonError::into_inner));
         let digests = states
             .iter()
             .enumerate()
-            .map(|(panel, state)| match state {
-                PanelState::Written(digest) => Ok(*digest),
-                _ => Err(StoreError::Misuse {
-                    what: format!(
-                        "panel (limb {}, column {}) of segment {} of dataset {} was not written",
-                        panel / self.description.columns as usize,
-                        panel % self.description.columns as usize,
-                        self.description.index,
-                        self.description.dataset,
-                    ),
-                }),
+            .map(|(part, state)| match state {
+                PartState::Written(digest) => Ok(*digest),
+                _ => Err(self.misuse(part, "was not written")),
             })
             .collect::<Result<Vec<Digest>, _>>()?;
         let header = self.description.encode_header(&self.layout, &digests);
@@ -1035,9 +1129,10 @@ impl SegmentWriter {
         self.durability.sync_directory(parent(&self.path))?;
         Ok(SegmentEntry {
             digest: Digest::of(&header),
+            seeds: self.description.seeds_digest(),
             first_block: self.description.first_block,
             blocks: self.description.seeds.len() as u32,
-            bytes: self.layout.total,
+            bytes: self.layout.total(),
         })
     }
 }

@@ -4,8 +4,8 @@
 
 use crate::files::Durability;
 use crate::{
-    Bundle, BundleWriter, DatasetId, Manifest, SegmentDescription, SegmentEntry, SegmentWriter,
-    Store,
+    Bundle, BundleWriter, CELL_SEAL_BYTES, DatasetId, Manifest, SegmentDescription, SegmentEntry,
+    SegmentWriter, Store,
 };
 use oboro_ring::{Parameters, Seed};
 use std::path::{Path, PathBuf};
@@ -59,6 +59,15 @@ pub(crate) fn residues(description: &SegmentDescription, limb: usize, column: us
         .collect()
 }
 
+/// The sealed cells of a column: bytes that depend on their place.
+pub(crate) fn cells(description: &SegmentDescription, column: usize) -> Vec<u8> {
+    let slots = description.seeds.len() * description.parameters.degree();
+    let first = description.first_block as usize * 7 + column * 31;
+    (0..slots / 8 + CELL_SEAL_BYTES)
+        .map(|at| (first + at * 13) as u8)
+        .collect()
+}
+
 pub(crate) fn fill(writer: SegmentWriter) -> SegmentEntry {
     let description = writer.description().clone();
     for limb in 0..description.parameters.limb_count() {
@@ -67,6 +76,10 @@ pub(crate) fn fill(writer: SegmentWriter) -> SegmentEntry {
                 .write_panel(limb, column, &residues(&description, limb, column))
                 .unwrap();
         }
+    }
+    for column in 0..description.columns as usize {
+        let cells = cells(&description, column);
+        writer.write_cells(column, &cells).unwrap();
     }
     writer.finish().unwrap()
 }

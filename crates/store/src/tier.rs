@@ -15,7 +15,7 @@ use crate::error::StoreError;
 use crate::panel::Panel;
 use crate::placement::{Homes, Placement, PlacementReport};
 use crate::reader::{Read, Reader};
-use crate::segment::{PanelPlace, Segment, SegmentDescription, forget_cached, full_panel_bytes};
+use crate::segment::{PartPlace, Segment, SegmentDescription, forget_cached, full_panel_bytes};
 use ledger::{Action, Key, Ledger, Plan, ReadCounters, StreamId};
 use oboro_fcmalloc::{Arena, ArenaError};
 use oboro_ring::mask;
@@ -105,7 +105,7 @@ impl StreamedSegment {
     }
 
     /// What was read on is in the tier now, and the system's cache is for what others need.
-    fn forget_cached(&self, place: PanelPlace) {
+    fn forget_cached(&self, place: PartPlace) {
         if self.direct[place.directory].is_none() {
             let file = self.segment.file(place.directory);
             forget_cached(file, place.offset, place.len as u64);
@@ -385,7 +385,7 @@ impl Tier {
     fn read_file(self: &Arc<Self>, load: Load) {
         let (limb, column) = load.place();
         let place = load.segment.segment.panel_place(limb, column);
-        let PanelPlace { offset, len, .. } = place;
+        let PartPlace { offset, len, .. } = place;
         let file = load.segment.file_to_read(place.directory);
         let (tier, key) = (Arc::downgrade(self), load.key);
         let is_wanted = Box::new(move || tier.upgrade().is_some_and(|tier| tier.is_wanted(key)));

@@ -22,7 +22,7 @@ pub struct Arguments {
     /// Append to this dataset directory instead: the same items, new transactions.
     #[arg(long, value_name = "DIR")]
     append_to: Option<PathBuf>,
-    /// The longest itemsets that will be mined; longer ones need larger ciphertexts.
+    /// The longest itemsets that a trusted server can count; longer ones need larger ciphertexts.
     #[arg(
         long,
         value_name = "N",
@@ -30,15 +30,6 @@ pub struct Arguments {
         conflicts_with = "append_to"
     )]
     max_len: usize,
-    /// Plant this many check columns, at least --max-len, at most 16: with them `oboro mine`
-    /// notices a server that answers wrongly.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 0,
-        conflicts_with = "append_to"
-    )]
-    check_columns: usize,
     /// Leave out items below this support: a fraction (0.01, 1%) or a count (250).
     #[arg(long, value_name = "SUPPORT", conflicts_with = "append_to")]
     min_item_support: Option<MinSupport>,
@@ -68,7 +59,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let directory = arguments.directory();
     let expected_bytes = match &appended_to {
         Some(dataset) => dataset.appended_bytes(rows.len() as u64)?,
-        None => DatasetPlan::of(&rows, arguments.check_columns, arguments.max_len)?.bytes,
+        None => DatasetPlan::of(&rows, arguments.max_len)?.bytes,
     };
     let free_bytes = free_bytes(&directory);
     let announcement = || {
@@ -98,7 +89,6 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             &key,
             Target::New(&directory),
             arguments.max_len,
-            arguments.check_columns,
             threads,
             &progress,
         ),
@@ -108,6 +98,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let (manifest, record) = (dataset.manifest(), dataset.record());
     let elapsed = begun.elapsed();
     let directory = dataset.bundle().directory();
+    let relied_on = dataset.trust()?.relied_on;
     let value = json!({
         "directory": directory,
         "dataset": manifest.dataset.to_string(),
@@ -117,7 +108,6 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         "items": record.names.len(),
         "items_left_out": left_out,
         "min_item_support": record.min_item_support,
-        "check_columns": record.checks.len(),
         "blocks": manifest.block_count(),
         "degree": manifest.parameters.degree(),
         "limbs": manifest.parameters.limb_count(),
@@ -127,19 +117,16 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         "noise_norm": record.noise_norm,
         "noise_peak": record.noise_peak,
         "encrypt_seconds": elapsed.as_secs_f64(),
+        "relied_on": relied_on,
         "expected_bytes": expected_bytes,
         "free_bytes": free_bytes,
         "read": how,
     });
     output.result(&value, || {
         format!(
-            "encrypted {} transactions × {} items{} in {}\n  {} in {}: {} blocks of {} slots, {} limbs, itemsets of up to {}\n{}",
+            "encrypted {} transactions × {} items in {}\n  {} in {}: {} blocks of {} slots, {} limbs, itemsets of up to {}\n{}{}",
             record.transactions,
             record.names.len(),
-            match record.checks.len() {
-                0 => String::new(),
-                count => format!(" and {count} check columns"),
-            },
             seconds(elapsed),
             bytes(manifest.segment_bytes()),
             escaped(&directory.display().to_string()),
@@ -153,6 +140,10 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
                     "  {left_out} items in fewer than {0} transactions left out: minimum supports below {0} will be refused\n",
                     record.min_item_support
                 ),
+            },
+            match relied_on {
+                false => "",
+                true => "  the server was taken at its word before (--trust-server), and what was appended has the same secrets: if it lied then, it may read this; encrypt everything anew if you are not sure\n",
             },
         )
     })

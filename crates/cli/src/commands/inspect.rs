@@ -87,7 +87,7 @@ fn key(arguments: &Arguments, path: &Path) -> Result<Value, Failure> {
 /// What a file lacks is not damage where the others of its segment may have it.
 fn elsewhere(path: &Path) -> Failure {
     format!(
-        "{} has not all of its segment: it is in a store of several directories, over which panels are striped; \
+        "{} has not all of its segment: it is in a store of several directories, over which its parts are striped; \
          check the store as a whole with oboro scrub DIR,DIR",
         path.display()
     )
@@ -158,7 +158,7 @@ fn bundle(arguments: &Arguments, path: &Path) -> Result<Value, Failure> {
         value["items"] = json!(record.names);
         value["min_item_support"] = json!(record.min_item_support);
         value["read"] = json!(record.read);
-        value["check_columns"] = json!(record.checks.len());
+        value["trust"] = json!(dataset.trust()?);
         value["noise"] = json!({
             "norm": record.noise_norm, "norm_limit": NORM_LIMIT, "peak": record.noise_peak, "peak_limit": PEAK_LIMIT,
         });

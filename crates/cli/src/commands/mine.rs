@@ -5,11 +5,11 @@ use crate::arguments::{
     KeyArguments, ReadArguments, ServerArguments, ThreadArguments, dataset_name,
 };
 use crate::output::{Failure, Output, OutputFile, Unit, bytes, seconds};
-use clap::ValueEnum;
-use oboro_client::{Answered, Answers, EncryptedCounter, Level, LevelTrace};
+use bytesize::ByteSize;
+use oboro_client::{Connection, Found, KEPT_BYTES, Level, LevelTrace, Mined, Mining, Route};
 use oboro_mining::{
-    AprioriOptions, Dataset, HowRead, ItemsetsDocument, MinSupport, Names, Transactions, apriori,
-    eclat, read_next,
+    AprioriOptions, Dataset, HowRead, ItemsetsDocument, MinSupport, Names, Transactions, eclat,
+    read_next,
 };
 use serde_json::json;
 use std::fmt::Write;
@@ -38,15 +38,17 @@ pub struct Arguments {
     /// The longest itemsets to look for [default: what the dataset was encrypted for].
     #[arg(long, value_name = "N")]
     max_len: Option<NonZeroUsize>,
-    /// Ask the server for every support, even for those that follow from others.
+    /// Count every support of two items or more, even those that follow from others.
     #[arg(long)]
     no_deduction: bool,
-    /// What the server answers with.
-    #[arg(long, value_name = "WHAT", default_value = "auto")]
-    answers: AnswersArgument,
-    /// Say for each length why it was answered as it was.
+    /// Let the server count. Only for a server that you trust to follow the protocol: nothing is verified, and one
+    /// that lies can read the data.
     #[arg(long)]
-    explain: bool,
+    trust_server: bool,
+    /// Keep up to SIZE of the sealed cells that were fetched, in DIR/cells, for later runs; 0 neither keeps nor uses
+    /// any.
+    #[arg(long, value_name = "SIZE", default_value_t = ByteSize(KEPT_BYTES))]
+    keep_cells: ByteSize,
     /// Write the itemsets to this file, for `oboro rules`.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -58,26 +60,6 @@ pub struct Arguments {
     reading: ReadArguments,
     #[command(flatten)]
     threads: ThreadArguments,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum AnswersArgument {
-    /// What takes fewer bytes.
-    Auto,
-    /// Moments that it computes from ciphertext.
-    Moments,
-    /// Columns of ciphertext, which are decrypted and counted in here: it learns of no itemset.
-    Columns,
-}
-
-impl From<AnswersArgument> for Answers {
-    fn from(argument: AnswersArgument) -> Self {
-        match argument {
-            AnswersArgument::Auto => Self::Auto,
-            AnswersArgument::Moments => Self::Moments,
-            AnswersArgument::Columns => Self::Columns,
-        }
-    }
 }
 
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
@@ -102,23 +84,39 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         .as_deref()
         .map(OutputFile::prepare)
         .transpose()?;
-    let connection = arguments.server.connect()?;
+    let server = arguments.server.options()?;
     let begun = Instant::now();
     let bar = output.bar("counting", Unit::Bytes);
-    let mut counter =
-        EncryptedCounter::new(&connection, &dataset, &name, arguments.threads.count())
-            .with_answers(arguments.answers.into())
-            .with_progress(|level, done, total| {
-                bar.rename(format!("counting itemsets of length {level}"));
-                bar.set(done, total);
+    let mining = Mining::new(&dataset, &name, arguments.threads.count())
+        .trusting_server(arguments.trust_server)
+        .keeping(arguments.keep_cells.as_u64())
+        .with_progress(|level, done, total| {
+            bar.rename(match arguments.trust_server {
+                true => format!("counting itemsets of length {level}"),
+                false => "fetching sealed cells".to_owned(),
             });
+            bar.set(done, total);
+        });
     let options = AprioriOptions::new(arguments.min_support)
         .with_max_len(Some(max_len))
         .with_deduction(!arguments.no_deduction);
-    let mut reports = Vec::new();
-    let mined = apriori(&mut counter, options, |report| reports.push(report));
+    let (more, column_bytes) = mining.reveals(options);
+    if more > 0 {
+        output.note(|| {
+            let columns = match more {
+                1 => "one more column is".to_owned(),
+                _ => format!("{more} more columns are"),
+            };
+            format!(
+                "the server learns that {columns} wanted ({})\n",
+                bytes(more as u64 * column_bytes)
+            )
+        })?;
+    }
+    let mined = mining.run(options, || Connection::open(&server));
     bar.finish();
-    let document = mined?.to_document(counter.names())?;
+    let mined = mined?;
+    let document = document(&mined)?;
     let elapsed = begun.elapsed();
     let plaintext = plaintext
         .zip(how.as_ref())
@@ -129,22 +127,28 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     }
     let mut value = serde_json::to_value(&document)?;
     value["seconds"] = json!(elapsed.as_secs_f64());
-    let levels = Level::all(&reports, counter.traces());
+    value["answers"] = json!(mined.found.standing());
+    value["columns"] = json!(mined.fetched.columns);
+    value["new_columns"] = json!(mined.fetched.new_columns);
+    value["received_bytes"] = json!(
+        mined
+            .traces
+            .iter()
+            .map(|trace| trace.received_bytes)
+            .sum::<u64>()
+    );
+    let levels = Level::all(&mined.reports, &mined.traces);
     value["levels"] = levels.iter().map(Level::to_json).collect();
     if let Some(plaintext) = plaintext {
-        value["verified"] = json!(true);
+        value["matches_plaintext"] = json!(true);
         value["read"] = json!(how);
         value["plaintext_seconds"] = json!(plaintext.as_secs_f64());
     }
     output.result(&value, || {
-        let explained = match arguments.explain {
-            true => levels.iter().map(explain).collect(),
-            false => String::new(),
-        };
         let read = how.map_or_else(String::new, |how| {
             format!("\nthe plaintext was read as {how}\n")
         });
-        table(&levels) + &explained + &text(&document, elapsed, plaintext) + &read
+        table(&levels) + &text(&mined, &document, elapsed, plaintext) + &read
     })
 }
 
@@ -153,14 +157,33 @@ impl Arguments {
         let possible = NonZeroUsize::new(dataset.manifest().max_len.into())
             .ok_or("the dataset allows no itemsets; encrypt it again")?;
         match self.max_len {
-            // Itemsets cannot be longer than there are items, whatever was asked.
+            // Cells are counted at any length; itemsets cannot be longer than there are items, whatever was asked.
+            Some(wanted) if !self.trust_server => Ok(wanted),
             Some(wanted) if wanted > possible && possible.get() < dataset.record().names.len() => Err(format!(
-                "the dataset was encrypted for itemsets of up to {possible}, not {wanted}; choose --max-len {possible}, or encrypt it again with --max-len {wanted}"
+                "the server can count itemsets of up to {possible}, for which the dataset was encrypted, not {wanted}; choose --max-len {possible}, leave --trust-server out, or encrypt it again with --max-len {wanted}"
             )
             .into()),
             Some(wanted) => Ok(wanted.min(possible)),
             None => Ok(possible),
         }
+    }
+}
+
+/// The itemsets by name, and whether they rest on answers that nothing verified.
+fn document(mined: &Mined) -> Result<ItemsetsDocument, Failure> {
+    Ok(ItemsetsDocument {
+        unverified: matches!(mined.found, Found::Unverified(_)),
+        ..mined.found.itemsets().to_document(&mined.names)?
+    })
+}
+
+/// Says that nothing was verified, where nothing was.
+pub fn unverified(unverified: bool) -> &'static str {
+    match unverified {
+        true => {
+            "UNVERIFIED: this is what the server answered (--trust-server); if it lied, it is wrong\n"
+        }
+        false => "",
     }
 }
 
@@ -176,6 +199,10 @@ fn verify(
     let plaintext = eclat(transactions, arguments.min_support, Some(max_len))
         .to_document(transactions.names())?;
     let elapsed = begun.elapsed();
+    let plaintext = ItemsetsDocument {
+        unverified: encrypted.unverified,
+        ..plaintext
+    };
     if plaintext != *encrypted {
         return Err(format!(
             "the encrypted result differs from the plaintext one: {} itemsets of {} transactions against {} of {}, read as {how}; give --verify the file that was encrypted, or after appends all of them in one",
@@ -189,49 +216,30 @@ fn verify(
     Ok(elapsed)
 }
 
-/// Why it was answered as it was, in a line.
-fn explain(level: &Level<'_>) -> String {
-    let length = level.report.level;
-    let Some(trace) = level.trace else {
-        return format!("length {length}: nothing had to be asked\n");
-    };
-    let columns = match trace.columns_bytes {
-        0 => "the columns were all here".to_owned(),
-        more => format!("columns take {}", bytes(more)),
-    };
-    let moments = trace
-        .moments_bytes
-        .map(|it| format!("moments take {}", bytes(it)));
-    let reasons = match (trace.answered, moments) {
-        (Answered::Moments, Some(moments)) => format!("{moments}, {columns}"),
-        (Answered::Columns, Some(moments)) => format!("{columns}, {moments}"),
-        (_, None) => columns,
-    };
-    format!("length {length}: by {}: {reasons}\n", trace.answered.name())
-}
-
 fn row(level: &Level<'_>) -> String {
     let Level { report, trace } = level;
     let cost = |of: fn(&LevelTrace) -> String| trace.map_or_else(|| "-".to_owned(), of);
     format!(
-        "{:>6}  {:>10}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {:>5}  {:>10}  {:>9}  {:>9}\n",
+        "{:>6}  {:>10}  {:>8}  {:>8}  {:>8}  {:>8}  {:>7}  {:>5}  {:>10}  {:>9}  {:>9}\n",
         report.level,
         report.candidates,
         report.asked,
-        cost(|trace| trace.checks.to_string()),
         report.deduced,
         report.excluded,
         report.frequent,
-        cost(|trace| trace.answered.name().to_owned()),
+        cost(|trace| trace.route.name().to_owned()),
         cost(|trace| trace.limbs.to_string()),
         cost(|trace| bytes(trace.received_bytes)),
-        cost(|trace| seconds(trace.server)),
+        cost(|trace| match trace.route {
+            Route::Trusted => seconds(trace.server),
+            Route::Cells => "-".to_owned(),
+        }),
         cost(|trace| seconds(trace.elapsed)),
     )
 }
 
 fn table(levels: &[Level<'_>]) -> String {
-    let mut table = "length  candidates     asked    checks   deduced  excluded  frequent  answered  limbs    received     server      total\n".to_owned();
+    let mut table = "length  candidates   counted   deduced  excluded  frequent    route  limbs    received     server      total\n".to_owned();
     table.extend(levels.iter().map(row));
     table
 }
@@ -243,7 +251,12 @@ pub fn beyond(max_len: Option<usize>) -> String {
     })
 }
 
-fn text(document: &ItemsetsDocument, elapsed: Duration, plaintext: Option<Duration>) -> String {
+fn text(
+    mined: &Mined,
+    document: &ItemsetsDocument,
+    elapsed: Duration,
+    plaintext: Option<Duration>,
+) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
@@ -253,11 +266,17 @@ fn text(document: &ItemsetsDocument, elapsed: Duration, plaintext: Option<Durati
         document.transactions,
         seconds(elapsed)
     );
+    text.push_str(match mined.found {
+        Found::Verified(_) if mined.fetched.requests == 0 => "the server was not asked\n",
+        Found::Verified(_) => "every answer of the server was verified\n",
+        Found::Unverified(_) => unverified(true),
+        Found::Local(_) => "local: the server is this process\n",
+    });
     text.push_str(&beyond(document.max_len));
     if let Some(plaintext) = plaintext {
         let _ = writeln!(
             text,
-            "verified: a plaintext miner finds the same itemsets and supports (in {})",
+            "the same as in plaintext: another miner finds these itemsets and supports (in {})",
             seconds(plaintext)
         );
     }

@@ -13,4 +13,5 @@ pub mod plan;
 pub mod rules;
 pub mod scrub;
 pub mod serve;
+pub mod trust;
 pub mod upload;

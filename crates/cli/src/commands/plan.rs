@@ -32,7 +32,7 @@ pub struct Arguments {
         requires = "transactions"
     )]
     items: Option<u32>,
-    /// The longest itemsets that will be mined.
+    /// The longest itemsets that a trusted server can count.
     #[arg(long, value_name = "N", default_value_t = 4)]
     max_len: usize,
     /// Items that are frequent; itemsets of two and more have no others [default: all].
@@ -48,7 +48,7 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let (transactions, items, how) = arguments.size()?;
-    let plan = DatasetPlan::new(transactions, items as usize, 0, arguments.max_len)?;
+    let plan = DatasetPlan::new(transactions, items as usize, arguments.max_len)?;
     let (max_len, stored_bytes) = (plan.max_len, plan.bytes);
     let planned = Planned {
         prospect: Prospect {
@@ -74,7 +74,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     output.result(&value, || {
         let mut text = how.map_or_else(String::new, |how| format!("read as {how}\n"));
         text += &planned.text(stored_bytes);
-        text += "\nlength    itemsets  limbs  log2 phase  log2 Q     moments     columns  answered by  bits of fractions\n";
+        text += "\nlength    itemsets  limbs  log2 phase  log2 Q     moments  bits of fractions\n";
         text.extend(levels.iter().map(level_row));
         if arguments.explain {
             text += "\ndegree  plaintext modulus  limbs  verdict\n";
@@ -142,6 +142,7 @@ impl Planned {
             "group_blocks": parameters.group_blocks(),
             "stored_bytes": stored_bytes,
             "panel_bytes": self.panel_bytes(),
+            "cells_bytes": prospect.cells_bytes(),
         })
     }
 
@@ -149,7 +150,7 @@ impl Planned {
         let prospect = &self.prospect;
         let parameters = &prospect.parameters;
         format!(
-            "{} transactions × {} items, itemsets of up to {}\n  degree {}, {} limbs (log2 Q = {:.1}, at most {} for 128 bits of security), plaintext modulus {}\n  {} blocks in {} groups of up to {}; {} stored, up to {} a panel\n",
+            "{} transactions × {} items, itemsets of up to {}\n  degree {}, {} limbs (log2 Q = {:.1}, at most {} for 128 bits of security), plaintext modulus {}\n  {} blocks in {} groups of up to {}; {} stored, up to {} a panel\n  mining fetches {}: the sealed cells of {} frequent items, once; with --trust-server the moments below instead\n",
             prospect.transactions,
             prospect.columns,
             self.max_len,
@@ -163,6 +164,8 @@ impl Planned {
             parameters.group_blocks(),
             bytes(stored_bytes),
             bytes(self.panel_bytes()),
+            bytes(prospect.cells_bytes()),
+            prospect.frequent,
         )
     }
 }
@@ -176,8 +179,6 @@ fn level_json(level: &LevelForecast) -> Value {
         "log2_q": level.log2_q,
         "fraction_bits": level.precision.bits,
         "moments_bytes": level.moments_bytes,
-        "columns_bytes": level.columns_bytes,
-        "answered": level.answered.name(),
     })
 }
 
@@ -192,15 +193,13 @@ fn level_row(level: &LevelForecast) -> String {
         })
         .collect();
     format!(
-        "{:>6}  {:>10}  {:>5}  {:>10.1}  {:>6.1}  {:>10}  {:>10}  {:>11}  {}\n",
+        "{:>6}  {:>10}  {:>5}  {:>10.1}  {:>6.1}  {:>10}  {}\n",
         level.level,
         level.itemsets,
         level.precision.limbs,
         level.log2_phase_bound,
         level.log2_q,
         bytes(level.moments_bytes),
-        bytes(level.columns_bytes),
-        level.answered.name(),
         bits.join(" "),
     )
 }

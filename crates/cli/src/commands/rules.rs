@@ -2,7 +2,7 @@
 
 use crate::Outcome;
 use crate::arguments::read;
-use crate::commands::mine::beyond;
+use crate::commands::mine::{beyond, unverified};
 use crate::output::Output;
 use oboro_mining::{
     FrequentItemsets, ItemsetsDocument, Metric, NamedRule, Names, RuleOptions, association_rules,
@@ -31,9 +31,9 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let json = read(&arguments.itemsets, "itemsets")?;
     let in_file =
         |error: &dyn std::fmt::Display| format!("{}: {error}", arguments.itemsets.display());
-    let (names, itemsets) = ItemsetsDocument::from_json(&json)
-        .and_then(ItemsetsDocument::into_itemsets)
-        .map_err(|error| in_file(&error))?;
+    let document = ItemsetsDocument::from_json(&json).map_err(|error| in_file(&error))?;
+    let is_unverified = document.unverified;
+    let (names, itemsets) = document.into_itemsets().map_err(|error| in_file(&error))?;
     let rules = association_rules(
         &itemsets,
         &names,
@@ -48,11 +48,14 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         "transactions": itemsets.transactions(),
         "min_support": itemsets.min_support_count(),
         "max_len": itemsets.max_len(),
+        "unverified": is_unverified,
         "metric": arguments.metric.to_string(),
         "min": arguments.min,
         "rules": rules,
     });
-    output.result(&value, || text(&itemsets, &rules, arguments))
+    output.result(&value, || {
+        unverified(is_unverified).to_owned() + &text(&itemsets, &rules, arguments)
+    })
 }
 
 fn text(itemsets: &FrequentItemsets, rules: &[NamedRule], arguments: &Arguments) -> String {

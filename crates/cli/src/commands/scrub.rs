@@ -58,7 +58,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let value = json!({
         "datasets": scrubbed.datasets,
         "segments": scrubbed.segments,
-        "panels": scrubbed.panels,
+        "parts": scrubbed.parts,
         "bytes": scrubbed.bytes,
         "damaged_parts": scrubbed.damaged,
         "damaged": damaged.iter().map(json_of).collect::<Vec<_>>(),
@@ -143,10 +143,10 @@ fn text(scrubbed: &Scrubbed, damaged: &[Damage]) -> String {
     }
     let _ = writeln!(
         text,
-        "checked {} datasets, {} segments, {} panels, {}: {} damaged",
+        "checked {} datasets, {} segments, {} parts, {}: {} damaged",
         scrubbed.datasets,
         scrubbed.segments,
-        scrubbed.panels,
+        scrubbed.parts,
         bytes(scrubbed.bytes),
         scrubbed.damaged
     );

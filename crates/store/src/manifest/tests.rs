@@ -8,6 +8,7 @@ fn entry(index: u8, first_block: u64, blocks: u32) -> SegmentEntry {
     let bytes = segment_bytes(&one_limb(), 2, blocks).unwrap();
     SegmentEntry {
         digest: Digest([index; 32]),
+        seeds: Digest([index ^ 0xff; 32]),
         first_block,
         blocks,
         bytes,
@@ -113,7 +114,7 @@ fn an_extension_keeps_everything_and_adds_segments() {
     later.extends(&sample()).unwrap();
 
     type Change = (&'static str, fn(&mut Manifest));
-    let changes: [Change; 10] = [
+    let changes: [Change; 11] = [
         ("another dataset", |m| m.dataset = DatasetId([9; 16])),
         ("another key", |m| m.key_check[0] ^= 1),
         ("generation", |m| m.generation[0] ^= 1),
@@ -123,6 +124,7 @@ fn an_extension_keeps_everything_and_adds_segments() {
         ("not newer", |m| m.version -= 1),
         ("fewer new segments", |m| m.version += 1),
         ("older segments", |m| m.segments[1].digest.0[0] ^= 1),
+        ("older segments", |m| m.segments[1].seeds.0[0] ^= 1),
         ("older segments", |m| m.segments.truncate(1)),
     ];
     for (reason, change) in changes {

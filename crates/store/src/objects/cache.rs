@@ -1,8 +1,8 @@
-//! Files that hold a part of their objects: the panels that were needed, each at its place.
+//! Files that hold a part of their objects: the parts that were needed, each at its place.
 //!
-//! Nothing here needs to last. A panel is checked whenever it is used; one that the file does not have, or
+//! Nothing here needs to last. A part is checked whenever it is used; one that the file does not have, or
 //! has wrongly, is fetched from the object, handed on while hot and written to its place. Only when the
-//! object is wrong as well is it damage. Files whose panels were not used for longest are emptied when
+//! object is wrong as well is it damage. Files whose parts were not used for longest are emptied when
 //! there are more bytes than the cache may have.
 
 use super::{Objects, Trouble};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Takes the bytes of a panel with its padding, checked, or why they are not to be had.
+/// Takes the bytes of a part with its padding, checked, or why they are not to be had.
 pub(crate) type Then = Box<dyn FnOnce(Result<&[u8], StoreError>) + Send>;
 
 /// A segment of a dataset.
@@ -160,7 +160,7 @@ impl Cache {
         Ok(open)
     }
 
-    /// A panel was written to a file.
+    /// A part was written to a file.
     fn grew(&self, key: Key, bytes: u64) {
         let mut state = self.lock();
         state.touch(key);
@@ -196,17 +196,17 @@ fn empty_file(path: &Path) {
     });
 }
 
-/// An open segment of which a file has some panels.
+/// An open segment of which a file has some parts.
 pub(crate) struct CachedSegment {
     cache: Arc<Cache>,
     key: Key,
     object: String,
     file: File,
     header: SegmentHeader,
-    panels: Mutex<Panels>,
+    parts: Mutex<Parts>,
 }
 
-struct Panels {
+struct Parts {
     /// Whether the file has them, as far as is known.
     here: Vec<bool>,
     /// Who waits for those that are being fetched.
@@ -264,8 +264,8 @@ impl CachedSegment {
                 header
             }
         };
-        let panels = Panels {
-            here: panels_here(&file, &header),
+        let parts = Parts {
+            here: parts_here(&file, &header),
             awaited: HashMap::new(),
         };
         Ok(Self {
@@ -274,7 +274,7 @@ impl CachedSegment {
             object,
             file,
             header,
-            panels: Mutex::new(panels),
+            parts: Mutex::new(parts),
         })
     }
 
@@ -284,88 +284,91 @@ impl CachedSegment {
     }
 
     fn bytes_here(&self) -> u64 {
-        let here = lock(&self.panels).here.iter().filter(|here| **here).count();
-        here as u64 * self.header.panel_place(0).1 as u64
+        let bytes = |(part, &here): (usize, &bool)| match here {
+            true => self.header.part_place(part).1 as u64,
+            false => 0,
+        };
+        lock(&self.parts).here.iter().enumerate().map(bytes).sum()
     }
 
-    /// Whether the file has a panel, as far as is known.
-    pub(crate) fn has(&self, panel: usize) -> bool {
-        lock(&self.panels).here[panel]
+    /// Whether the file has a part, as far as is known.
+    pub(crate) fn has(&self, part: usize) -> bool {
+        lock(&self.parts).here[part]
     }
 
-    /// What the file has of a panel is wrong.
-    pub(crate) fn has_wrongly(&self, panel: usize) {
-        let was_here = std::mem::replace(&mut lock(&self.panels).here[panel], false);
+    /// What the file has of a part is wrong.
+    pub(crate) fn has_wrongly(&self, part: usize) {
+        let was_here = std::mem::replace(&mut lock(&self.parts).here[part], false);
         if was_here {
-            let bytes = self.header.panel_place(panel).1 as u64;
+            let bytes = self.header.part_place(part).1 as u64;
             let mut state = self.cache.lock();
             state.set_bytes(self.key, |before| before.saturating_sub(bytes));
         }
     }
 
-    /// A panel in the file was used.
+    /// A part in the file was used.
     pub(crate) fn used(&self) {
         self.cache.lock().touch(self.key);
     }
 
-    /// The bytes of a panel with its padding, checked, from wherever they are.
+    /// The bytes of a part with its padding, checked, from wherever they are.
     ///
     /// # Errors
     /// An object that is damaged, missing or out of reach.
-    pub(crate) fn read(self: &Arc<Self>, panel: usize) -> Result<Vec<u8>, StoreError> {
-        if self.has(panel) {
-            let (offset, len) = self.header.panel_place(panel);
+    pub(crate) fn read(self: &Arc<Self>, part: usize) -> Result<Vec<u8>, StoreError> {
+        if self.has(part) {
+            let (offset, len) = self.header.part_place(part);
             let mut bytes = vec![0; len];
             let read = self.file.read_exact_at(&mut bytes, offset);
-            if read.is_ok() && self.header.is_panel(panel, &bytes) {
+            if read.is_ok() && self.header.is_part(part, &bytes) {
                 self.used();
                 return Ok(bytes);
             }
-            self.has_wrongly(panel);
+            self.has_wrongly(part);
         }
         let (told, heard) = sync_channel(1);
         let then = move |bytes: Result<&[u8], StoreError>| {
             let _ = told.send(bytes.map(<[u8]>::to_vec));
         };
-        self.fetch(panel, Box::new(then));
+        self.fetch(part, Box::new(then));
         heard.recv().expect("what is fetched is told")
     }
 
-    /// Fetches a panel from the object. Nobody waits here, and who asks for one that is on its way is told
+    /// Fetches a part from the object. Nobody waits here, and who asks for one that is on its way is told
     /// together with the others.
-    pub(crate) fn fetch(self: &Arc<Self>, panel: usize, then: Then) {
-        let mut panels = lock(&self.panels);
-        let awaited = panels.awaited.entry(panel).or_default();
+    pub(crate) fn fetch(self: &Arc<Self>, part: usize, then: Then) {
+        let mut parts = lock(&self.parts);
+        let awaited = parts.awaited.entry(part).or_default();
         awaited.push(then);
         if awaited.len() > 1 {
             return;
         }
-        drop(panels);
-        let (offset, len) = self.header.panel_place(panel);
+        drop(parts);
+        let (offset, len) = self.header.part_place(part);
         let segment = Arc::clone(self);
         let range = offset..offset + len as u64;
         let objects = &self.cache.objects;
         objects.fetch(&self.object, range, move |bytes| {
-            segment.arrived(panel, bytes)
+            segment.arrived(part, bytes)
         });
     }
 
-    /// Begins to fetch a panel unless the file has it.
-    pub(crate) fn fetch_ahead(self: &Arc<Self>, panel: usize) {
-        if !self.has(panel) {
-            self.fetch(panel, Box::new(|_| ()));
+    /// Begins to fetch a part unless the file has it.
+    pub(crate) fn fetch_ahead(self: &Arc<Self>, part: usize) {
+        if !self.has(part) {
+            self.fetch(part, Box::new(|_| ()));
         }
     }
 
-    fn arrived(&self, panel: usize, bytes: Result<Vec<u8>, Trouble>) {
-        let bytes = bytes.map(|bytes| self.header.is_panel(panel, &bytes).then_some(bytes));
-        let (offset, len) = self.header.panel_place(panel);
+    fn arrived(&self, part: usize, bytes: Result<Vec<u8>, Trouble>) {
+        let bytes = bytes.map(|bytes| self.header.is_part(part, &bytes).then_some(bytes));
+        let (offset, len) = self.header.part_place(part);
         let (awaited, is_new) = {
-            let mut panels = lock(&self.panels);
+            let mut parts = lock(&self.parts);
             let is_kept =
                 matches!(&bytes, Ok(Some(bytes)) if self.file.write_all_at(bytes, offset).is_ok());
-            let is_new = is_kept && !std::mem::replace(&mut panels.here[panel], true);
-            (panels.awaited.remove(&panel), is_new)
+            let is_new = is_kept && !std::mem::replace(&mut parts.here[part], true);
+            (parts.awaited.remove(&part), is_new)
         };
         if is_new {
             self.cache.grew(self.key, len as u64);
@@ -373,8 +376,8 @@ impl CachedSegment {
         for then in awaited.into_iter().flatten() {
             let told = match &bytes {
                 Ok(Some(bytes)) => Ok(&**bytes),
-                Ok(None) => Err(self.damaged(panel, Fault::Altered)),
-                Err(trouble) => Err(self.trouble(panel, trouble)),
+                Ok(None) => Err(self.damaged(part, Fault::Altered)),
+                Err(trouble) => Err(self.trouble(part, trouble)),
             };
             // A panic there is printed; others must not suffer for it.
             let _ = catch_unwind(AssertUnwindSafe(|| then(told)));
@@ -396,40 +399,40 @@ impl CachedSegment {
         }
     }
 
-    /// Checks the object's bytes of a panel, whatever the file has.
+    /// Checks the object's bytes of a part, whatever the file has.
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub(crate) fn check_object(&self, panel: usize) -> Result<(), StoreError> {
-        let (offset, len) = self.header.panel_place(panel);
+    pub(crate) fn check_object(&self, part: usize) -> Result<(), StoreError> {
+        let (offset, len) = self.header.part_place(part);
         let objects = &self.cache.objects;
         let bytes = objects.get_range(&self.object, offset..offset + len as u64);
         match bytes {
-            Ok(bytes) if self.header.is_panel(panel, &bytes) => Ok(()),
-            Ok(_) => Err(self.damaged(panel, Fault::Altered)),
-            Err(trouble) => Err(self.trouble(panel, &trouble)),
+            Ok(bytes) if self.header.is_part(part, &bytes) => Ok(()),
+            Ok(_) => Err(self.damaged(part, Fault::Altered)),
+            Err(trouble) => Err(self.trouble(part, &trouble)),
         }
     }
 
-    /// Gives up what the file has of panels.
+    /// Gives up what the file has of parts.
     fn empty(&self) {
-        let mut panels = lock(&self.panels);
-        panels.here.fill(false);
+        let mut parts = lock(&self.parts);
+        parts.here.fill(false);
         // Best effort, as for files that are not open. Whoever reads at this moment finds that it is wrong.
         let emptied = self.file.metadata().and_then(|found| {
-            self.file.set_len(self.header.panel_place(0).0)?;
+            self.file.set_len(self.header.part_place(0).0)?;
             self.file.set_len(found.len())
         });
         drop(emptied);
     }
 
-    fn trouble(&self, panel: usize, trouble: &Trouble) -> StoreError {
-        let subject = self.header.subject(panel);
+    fn trouble(&self, part: usize, trouble: &Trouble) -> StoreError {
+        let subject = self.header.subject(part);
         damaged_or_away(&self.cache.objects, &self.object, subject, trouble)
     }
 
-    fn damaged(&self, panel: usize, fault: Fault) -> StoreError {
-        let subject = self.header.subject(panel);
+    fn damaged(&self, part: usize, fault: Fault) -> StoreError {
+        let subject = self.header.subject(part);
         damaged(&self.cache.objects, &self.object, subject, fault)
     }
 }
@@ -454,19 +457,19 @@ fn damaged_or_away(
     }
 }
 
-/// Which panels lie where a file has data.
-fn panels_here(file: &File, header: &SegmentHeader) -> Vec<bool> {
-    let mut here = vec![false; header.panels()];
-    let (first, len) = header.panel_place(0);
-    let len = len as u64;
-    for data in stretches(file) {
-        let begin = data.start.saturating_sub(first).div_ceil(len);
-        let end = data.end.saturating_sub(first) / len;
-        for panel in begin..end.min(here.len() as u64) {
-            here[panel as usize] = true;
-        }
-    }
-    here
+/// Which parts lie where a file has data.
+fn parts_here(file: &File, header: &SegmentHeader) -> Vec<bool> {
+    let stretches = stretches(file);
+    let mut stretches = stretches.iter().peekable();
+    let is_here = |part| {
+        let (begin, len) = header.part_place(part);
+        while stretches.next_if(|data| data.end <= begin).is_some() {}
+        let end = begin + len as u64;
+        stretches
+            .peek()
+            .is_some_and(|data| data.start <= begin && end <= data.end)
+    };
+    (0..header.parts()).map(is_here).collect()
 }
 
 /// Where a file has data. On a file system that cannot say it is everywhere, and checks tell.

@@ -1,6 +1,6 @@
 //! The files of a segment: one in each directory that it is striped over, all with the same layout.
 //!
-//! The first, in the home of the store, has the header. Each panel lies in one of the files, at the
+//! The first, in the home of the store, has the header. Each part lies in one of the files, at the
 //! offset that it would have were there only one, and is a hole in the others. All that is read of a
 //! segment is read through here.
 
@@ -16,9 +16,9 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where a panel lies.
+/// Where a part lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PanelPlace {
+pub(crate) struct PartPlace {
     /// Which of the segment's files has it, that is the one in this directory of the store.
     pub(crate) directory: usize,
     /// Its first byte there, a multiple of 4096.
@@ -27,10 +27,10 @@ pub(crate) struct PanelPlace {
     pub(crate) len: usize,
 }
 
-/// The directory, of so many, that has the `panel`-th panel of the `segment`-th segment. Neighbours in a
+/// The directory, of so many, that has the `part`-th part of the `segment`-th segment. Neighbours in a
 /// segment lie on different devices, and so do panels of one (limb, column) in neighbouring segments.
-pub(crate) fn directory_of(panel: usize, segment: u32, directories: usize) -> usize {
-    (panel + segment as usize) % directories
+pub(crate) fn directory_of(part: usize, segment: u32, directories: usize) -> usize {
+    (part + segment as usize) % directories
 }
 
 /// The open files of a segment, the home's first. It can still be read after their names are gone.
@@ -95,8 +95,8 @@ impl SegmentFile {
         self.stripes[directory].file.read_exact_at(out, offset)
     }
 
-    /// Drops what the system's cache has of a panel.
-    pub(crate) fn forget_cached(&self, place: PanelPlace) {
+    /// Drops what the system's cache has of a part.
+    pub(crate) fn forget_cached(&self, place: PartPlace) {
         let file = &self.stripes[place.directory].file;
         forget_cached(file, place.offset, place.len as u64);
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing::{
-    assert_golden, description, files, golden_path, manifest, one_limb, residues, two_limbs,
+    assert_golden, cells, description, files, golden_path, manifest, one_limb, residues, two_limbs,
     write_segment,
 };
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ fn check(path: &Path) -> Result<(), StoreError> {
 
 /// Recomputes the digest of a header of the golden shape, as someone who lies would.
 fn reseal(bytes: &mut [u8]) {
-    let digested = 64 + 4 + 32 + 2 * 32;
+    let digested = 68 + 4 + 32 + 4 * 32;
     let digest = Digest::of(&bytes[..digested]);
     bytes[digested..digested + 32].copy_from_slice(&digest.0);
 }
@@ -42,11 +42,19 @@ fn the_format_is_the_golden_one() {
     for column in 0..2 {
         segment.read_panel(0, column, &mut panel).unwrap();
         assert_eq!(panel, residues(&description, 0, column));
+        assert_eq!(
+            segment.read_cells(column).unwrap(),
+            cells(&description, column)
+        );
     }
+    assert!(matches!(
+        segment.read_cells(2),
+        Err(StoreError::NoCells { column: 2, .. })
+    ));
 }
 
 #[test]
-fn panels_may_come_in_any_order_from_many_threads() {
+fn parts_may_come_in_any_order_from_many_threads() {
     let directory = TempDir::new().unwrap();
     let description = description(&two_limbs(), 0, 0, 3);
     let (one, many) = (
@@ -64,6 +72,8 @@ fn panels_may_come_in_any_order_from_many_threads() {
                         .write_panel(limb, column, &residues(description, limb, column))
                         .unwrap();
                 }
+                let cells = cells(description, column);
+                writer.write_cells(column, &cells).unwrap();
             });
         }
     });
@@ -130,6 +140,18 @@ fn a_panel_is_written_once_and_only_with_canonical_residues() {
     writer.write_panel(0, 0, &panel).unwrap();
     let error = writer.write_panel(0, 0, &panel).unwrap_err().to_string();
     assert!(error.contains("written twice"), "{error}");
+    let sealed = cells(&description, 1);
+    assert!(writer.write_cells(1, &sealed[1..]).is_err());
+    assert!(matches!(
+        writer.write_cells(2, &sealed),
+        Err(StoreError::NoCells { .. })
+    ));
+    writer.write_cells(1, &sealed).unwrap();
+    let error = writer.write_cells(1, &sealed).unwrap_err().to_string();
+    assert!(
+        error.contains("sealed cells (column 1)") && error.contains("written twice"),
+        "{error}"
+    );
     panel[7] = description.parameters.limb_moduli()[0].value();
     let error = writer.write_panel(0, 1, &panel).unwrap_err().to_string();
     assert!(error.contains("not below their modulus"), "{error}");
@@ -154,10 +176,12 @@ fn impossible_segments_are_refused() {
     // A full panel at N = 4096 is 896 KiB, as DESIGN says.
     let parameters = Parameters::new(12, 2, 65_537).unwrap();
     let layout = Layout::new(12, 2, 18, 64).unwrap();
-    assert_eq!(layout.stride, 896 << 10);
+    assert_eq!(layout.stride(0), 896 << 10);
+    // Sealed cells are a bit for each of 64 × 4096 slots, a nonce and a tag.
+    assert_eq!(layout.stride(36), (32 << 10) + 4096);
     assert_eq!(
         segment_bytes(&parameters, 18, 64),
-        Some(layout.header + 36 * (896 << 10))
+        Some(layout.header + 36 * (896 << 10) + 18 * (36 << 10))
     );
 }
 
@@ -225,9 +249,14 @@ fn errors_name_the_place_and_the_remedy() {
         fs::write(&path, &changed).unwrap();
         Segment::open(&path).unwrap_err().to_string()
     };
-    let newer = refusal(&|b| b[8] = 2);
+    let older = refusal(&|b| b[8] = 1);
     assert!(
-        newer.contains("written by a newer Oboro (format version 2"),
+        older.contains("older Oboro (format version 1") && older.contains("Encrypt the data again"),
+        "{older}"
+    );
+    let newer = refusal(&|b| b[8] = 3);
+    assert!(
+        newer.contains("written by a newer Oboro (format version 3"),
         "{newer}"
     );
     let other = refusal(&|b| b[0] = b'o');
@@ -235,16 +264,14 @@ fn errors_name_the_place_and_the_remedy() {
         other.contains("does not begin with \"OBOROSEG\""),
         "{other}"
     );
-    let foreign = refusal(&|b| {
-        b[64] ^= 1;
-        reseal(b);
-    });
-    assert!(foreign.contains("foreign parameters"), "{foreign}");
-    let foreign = refusal(&|b| {
-        b[60] ^= 1;
-        reseal(b);
-    });
-    assert!(foreign.contains("foreign parameters"), "{foreign}");
+    // The plaintext modulus, the bits of a cell, the limb's prime.
+    for at in [60, 64, 68] {
+        let foreign = refusal(&|b| {
+            b[at] ^= 1;
+            reseal(b);
+        });
+        assert!(foreign.contains("foreign parameters"), "{foreign}");
+    }
     let missing = Segment::open(&directory.path().join("none.seg"))
         .unwrap_err()
         .to_string();
@@ -289,7 +316,7 @@ proptest! {
     }
 
     #[test]
-    fn headers_that_lie_never_panic(at in 8usize..164, value in any::<[u8; 4]>()) {
+    fn headers_that_lie_never_panic(at in 8usize..232, value in any::<[u8; 4]>()) {
         let directory = TempDir::new().unwrap();
         let path = golden_copy(&directory);
         let mut bytes = fs::read(&path).unwrap();
@@ -301,7 +328,7 @@ proptest! {
 }
 
 #[test]
-fn a_header_alone_tells_true_panels_from_others() {
+fn a_header_alone_tells_true_parts_from_others() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("a.seg");
     let parameters = two_limbs();
@@ -316,16 +343,21 @@ fn a_header_alone_tells_true_panels_from_others() {
     );
     let header = SegmentHeader::decode(&bytes, &named, 0).unwrap();
     assert_eq!(header.description(), segment.description());
-    for (limb, column) in [(0, 0), (0, 1), (1, 1)] {
-        let mut packed = segment.read_packed_panel(limb, column).unwrap();
-        assert_eq!(packed.len(), header.panel_bytes());
-        header.check_panel(limb, column, &packed).unwrap();
-        assert!(header.check_panel(1, 0, &packed).is_err());
-        packed[7] ^= 1;
-        let error = header.check_panel(limb, column, &packed).unwrap_err();
-        assert!(error.to_string().contains("does not match its digest"));
+    assert_eq!(header.parts(), 6);
+    let whole = fs::read(&path).unwrap();
+    for part in 0..header.parts() {
+        let (offset, len) = header.part_place(part);
+        let mut bytes = whole[offset as usize..][..len].to_vec();
+        assert!(header.is_part(part, &bytes));
+        assert!(!header.is_part((part + 1) % 6, &bytes));
+        assert!(!header.is_part(part, &bytes[1..]));
+        for altered in [7, len - 1] {
+            bytes[altered] ^= 1;
+            assert!(!header.is_part(part, &bytes));
+            bytes[altered] ^= 1;
+        }
     }
-    assert!(header.check_panel(2, 0, &[]).is_err());
+    assert_eq!(header.part_place(6).0, whole.len() as u64);
 
     for cut in [0, 1, 63, 64, bytes.len() - 1] {
         assert!(SegmentHeader::decode(&bytes[..cut], &named, 0).is_err());

@@ -160,7 +160,7 @@ fn no_piece_of_a_damaged_panel_is_used_or_kept() {
     let resident = ResidentSegment::new(Segment::open(&path).unwrap(), homes).unwrap();
     // In the last piece of column 0: those before it were unpacked when that is found out.
     let mut damaged = whole.clone();
-    damaged[whole.len() / 2] ^= 1;
+    damaged[whole.len() * 2 / 5] ^= 1;
     std::fs::write(&path, damaged).unwrap();
     for _ in 0..3 {
         let error = resident.panel(0, 0).unwrap().unwrap_err();

@@ -60,6 +60,7 @@ impl Setting {
         for segment in 0..snapshot.manifest().segments.len() {
             for column in 0..snapshot.manifest().columns as usize {
                 snapshot.panel(segment, 0, column)?;
+                snapshot.segment(segment).read_cells(column)?;
             }
         }
         Ok(version)
@@ -132,8 +133,9 @@ fn every_byte_of_a_segment() {
     setting.image.write(directory.path());
     let store = directory.path().join("data/store");
     let bytes = fs::read(store.join(&file)).unwrap();
-    // A page of header, then a panel of two blocks for each of two columns.
-    let (header, panel) = (4096, (bytes.len() - 4096) / 2);
+    // A page of header, a panel of two blocks for each of two columns, a page of sealed cells for each.
+    let (header, panel) = (4096, (bytes.len() - 3 * 4096) / 2);
+    let cells = header + 2 * panel;
     let sampled = Extent::wanted().steps(bytes.len() - header, 61);
     for at in (0..header).chain(sampled.into_iter().map(|at| header + at)) {
         let write = |byte: u8| {
@@ -142,18 +144,23 @@ fn every_byte_of_a_segment() {
         };
         write(bytes[at] ^ 1 << (at % 8));
         let damage = scrubbed(&store).unwrap();
-        let panel = at
-            .checked_sub(header)
-            .map(|behind| (0, (behind / panel) as u32));
+        let (panel, place) = match at {
+            _ if at < header => (None, String::new()),
+            _ if at < cells => {
+                let column = ((at - header) / panel) as u32;
+                let place = format!("panel (limb 0, column {column})");
+                (Some((0, column)), place)
+            }
+            _ => {
+                let column = (at - cells) / 4096;
+                (None, format!("sealed cells (column {column})"))
+            }
+        };
         let places = damage.iter().map(|it| (it.segment, it.panel));
         assert!(places.eq([(Some(2), panel)]), "byte {at}: {damage:?}");
         let store = Store::open(&store).unwrap();
         assert_eq!(store.list().unwrap().datasets.len(), 2, "byte {at}");
         let text = setting.read(&store, "a").unwrap_err().to_string();
-        let place = match panel {
-            None => String::new(),
-            Some((limb, column)) => format!("panel (limb {limb}, column {column})"),
-        };
         for part in ["segment 2 of dataset", A, "00000002.seg", &place] {
             assert!(text.contains(part), "byte {at}: {part:?} is not in: {text}");
         }

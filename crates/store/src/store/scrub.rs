@@ -18,7 +18,7 @@ pub struct Damage {
     pub dataset: Option<DatasetId>,
     /// Its segment.
     pub segment: Option<u32>,
-    /// The limb and the column of the panel.
+    /// The limb and the column, if it is a panel.
     pub panel: Option<(u32, u32)>,
     /// The file or directory, where it is known: for the operator only.
     pub path: Option<PathBuf>,
@@ -42,15 +42,15 @@ pub struct Scrubbed {
     pub datasets: u64,
     /// Segments of which the header was in order.
     pub segments: u64,
-    /// Panels, damaged ones included.
-    pub panels: u64,
+    /// Parts of segments: panels and the sealed cells of columns, damaged ones included.
+    pub parts: u64,
     /// Bytes of the segments, those included that could not be reached.
     pub bytes: u64,
     /// Parts that are damaged.
     pub damaged: u64,
 }
 
-/// A scrub under way. The catalogue, the headers of segments and panels are its parts.
+/// A scrub under way. The catalogue, the headers of segments and their parts are read one by one.
 pub struct Scrub {
     shared: Arc<Shared>,
     /// Found in the catalogue, not told yet.
@@ -71,11 +71,11 @@ struct Target {
     index: u32,
 }
 
-/// A segment of which panels are being checked.
+/// A segment of which parts are being checked.
 struct Reading {
     target: Target,
     segment: Segment,
-    panels: Range<u32>,
+    parts: Range<usize>,
 }
 
 impl Store {
@@ -180,7 +180,7 @@ impl Scrub {
                 read: 0,
                 damage: Some(damage),
             }),
-            None => match self.next_panel()? {
+            None => match self.next_of_segment()? {
                 Some(part) => Some(part),
                 None => self.next_segment()?,
             },
@@ -190,34 +190,28 @@ impl Scrub {
         Ok(part)
     }
 
-    /// Checks the next panel of the segment that is being read.
-    fn next_panel(&mut self) -> Result<Option<ScrubbedPart>, StoreError> {
+    /// Checks the next part of the segment that is being read.
+    fn next_of_segment(&mut self) -> Result<Option<ScrubbedPart>, StoreError> {
         let Some(reading) = &mut self.reading else {
             return Ok(None);
         };
-        let Some(panel) = reading.panels.next() else {
+        let Some(part) = reading.parts.next() else {
             self.reading = None;
             return Ok(None);
         };
-        let columns = reading.target.manifest.columns;
-        let (limb, column) = (panel / columns, panel % columns);
-        let checked = reading
-            .segment
-            .verify_and_forget(limb as usize, column as usize);
-        let (_, read) = reading.segment.part_bytes();
-        self.scrubbed.panels += 1;
+        let checked = reading.segment.verify_and_forget(part);
+        let read = reading.segment.part_len(part);
+        self.scrubbed.parts += 1;
         self.scrubbed.bytes += read;
-        let subject = || format!("panel (limb {limb}, column {column}) of ");
         let path = || match &self.shared.remote {
-            None => reading
-                .segment
-                .panel_path(limb as usize, column as usize)
-                .into(),
+            None => reading.segment.part_path(part).into(),
             Some(remote) => reading.target.url(remote),
         };
         let damage = found(checked)?.map(|fault| Damage {
-            panel: Some((limb, column)),
-            ..reading.target.damage(path(), &subject(), &fault)
+            panel: reading.segment.panel_of(part),
+            ..reading
+                .target
+                .damage(path(), &reading.segment.part_name(part), &fault)
         });
         Ok(Some(ScrubbedPart { read, damage }))
     }
@@ -237,15 +231,14 @@ impl Scrub {
             }
             let (path, why) = match self.open(&target, paths) {
                 Ok(segment) => {
-                    let (read, _) = segment.part_bytes();
-                    let limbs = target.manifest.parameters.limb_count() as u32;
-                    let panels = 0..limbs * target.manifest.columns;
+                    let read = segment.header_len();
+                    let parts = 0..segment.parts();
                     self.scrubbed.segments += 1;
                     self.scrubbed.bytes += read;
                     self.reading = Some(Reading {
                         target,
                         segment,
-                        panels,
+                        parts,
                     });
                     let damage = None;
                     return Ok(Some(ScrubbedPart { read, damage }));
@@ -312,7 +305,7 @@ impl Target {
         remote.url_of(self.manifest.dataset, self.index).into()
     }
 
-    /// A fault in a file of this segment, or in the `part` of it that is named in front.
+    /// A fault in a file of this segment, or in the `part` of it that is named.
     fn damage(&self, path: PathBuf, part: &str, fault: &Fault) -> Damage {
         let dataset = self.manifest.dataset;
         Damage {

@@ -3,10 +3,8 @@
 use super::itemsets::Combinations;
 use crate::arguments::ThreadArguments;
 use crate::output::{Failure, Output, Unit};
-use oboro_client::{Answers, Connection, EncryptedCounter, LevelTrace};
-use oboro_mining::{
-    Bitmap, Dataset, Itemset, QuestParameters, Shuffled, SupportCounter, Target, Transactions,
-};
+use oboro_client::{Connection, LevelTrace, Mining};
+use oboro_mining::{Bitmap, Dataset, Itemset, QuestParameters, Shuffled, Target, Transactions};
 use oboro_ring::moment::MAX_LENGTH;
 use oboro_rlwe::MasterKey;
 use std::num::NonZeroUsize;
@@ -123,7 +121,6 @@ impl Workload {
             &key,
             Target::New(bundle),
             self.max_len,
-            0,
             self.threads,
             &|done, total| {
                 bar.set(done, total);
@@ -156,10 +153,8 @@ impl Run {
         itemsets: &[Itemset],
         threads: NonZeroUsize,
     ) -> Result<Self, Failure> {
-        let mut counter = EncryptedCounter::new(connection, dataset, NAME, threads)
-            .with_answers(Answers::Moments);
-        let supports = counter.count(itemsets[0].len(), itemsets)?;
-        let questions = counter.traces().to_vec();
+        let mining = Mining::new(dataset, NAME, threads);
+        let (supports, questions) = mining.count_trusting_server(connection, itemsets)?;
         Ok(Self {
             supports,
             questions,

@@ -16,7 +16,7 @@ const STEPS: &[Step] = &[
     Step::Upload("a", 2),
     Step::Upload("b", 1),
     Step::Send("b", 2, 5_000),
-    Step::Send("c", 1, 18_000),
+    Step::Send("c", 1, 26_000),
 ];
 
 fn server<'a>(owner: &'a Owner, disk: &Path) -> Server<'a> {
@@ -51,12 +51,13 @@ fn flip(path: &Path, at: u64) {
 fn a_sound_store_is_read_once_and_not_changed() {
     let (owner, directory) = (Owner::new(), scratch());
     let server = server(&owner, directory.path());
-    // Three segments of `a`, two of `b`, and the one of `c` that is complete; each has two panels.
+    // Three segments of `a`, two of `b`, and the one of `c` that is complete: each has a header, and panels and sealed
+    // cells of two columns.
     let whole = Scrubbed {
         datasets: 3,
         segments: 6,
-        panels: 12,
-        bytes: 5 * 3 * 4096 + 5 * 4096,
+        parts: 24,
+        bytes: 5 * 5 * 4096 + 7 * 4096,
         damaged: 0,
     };
     assert_eq!(
@@ -66,8 +67,8 @@ fn a_sound_store_is_read_once_and_not_changed() {
     let one = Scrubbed {
         datasets: 1,
         segments: 2,
-        panels: 4,
-        bytes: 2 * 3 * 4096,
+        parts: 8,
+        bytes: 2 * 5 * 4096,
         damaged: 0,
     };
     assert_eq!(
@@ -178,7 +179,7 @@ fn a_disk_that_does_not_read_is_damage_and_the_rest_is_checked() {
     let places: Vec<_> = damage.iter().map(|it| (it.segment, it.panel)).collect();
     assert_eq!(places, [(Some(0), Some((0, 0))), (Some(0), Some((0, 1)))]);
     assert!(damage[1].problem.contains("cannot be read: Input/output"));
-    assert_eq!((scrubbed.segments, scrubbed.panels), (6, 12));
+    assert_eq!((scrubbed.segments, scrubbed.parts), (6, 24));
 }
 
 #[test]

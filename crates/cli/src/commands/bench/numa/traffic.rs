@@ -14,8 +14,8 @@ use oboro_mining::Itemset;
 use oboro_ring::moment::Itemsets;
 use oboro_ring::{Parameters, Seed};
 use oboro_store::{
-    BLOCKS_PER_SEGMENT, Bundle, DatasetId, Manifest, Placement, Policy, SegmentDescription,
-    Snapshot, Store,
+    BLOCKS_PER_SEGMENT, Bundle, CELL_SEAL_BYTES, DatasetId, Manifest, Placement, Policy,
+    SegmentDescription, Snapshot, Store,
 };
 use serde::Serialize;
 use std::fs;
@@ -202,6 +202,10 @@ fn bundle(directory: &Path, columns: u32, groups: u64) -> Result<Bundle, Failure
                     .collect();
                 segment.write_panel(limb, column, &panel)?;
             }
+        }
+        let cells = vec![0; residues / 8 + CELL_SEAL_BYTES];
+        for column in 0..columns as usize {
+            segment.write_cells(column, &cells)?;
         }
         manifest.segments.push(segment.finish()?);
     }

@@ -1,0 +1,315 @@
+//! Sealed cells that were fetched before, kept in the bundle's directory for later runs.
+//!
+//! A file is one answer as it came, behind the numbers that say of what (docs/formats.md, "Kept cells"). It is as
+//! sealed as the answer was: what does not open is removed and fetched again. A file appears by one rename, once the
+//! whole answer was verified.
+
+use crate::verify::cells::{Part, Wanted};
+use oboro_store::codec::{Reader, Writer};
+use oboro_store::files::{names, remove_if_there};
+use oboro_store::{DatasetId, Fault, Manifest};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::ops::Range;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::NamedTempFile;
+
+const MAGIC: &str = "OBOROCEL";
+const VERSION: u32 = 1;
+/// Bytes before the numbers of the columns.
+const FIXED: usize = 8 + 4 + 16 + 4 + 4 + 4;
+const SUFFIX: &str = ".cells";
+/// How the name of a file begins that is not complete.
+const PARTIAL: &str = "partial-";
+/// After this time nobody is at work on such a file any more.
+const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The directory of a bundle's cells.
+pub(crate) struct Cache {
+    directory: PathBuf,
+    /// The most bytes of all files; 0 to keep nothing and to use nothing.
+    limit: u64,
+}
+
+/// An answer that is here.
+pub(crate) struct Held {
+    path: PathBuf,
+    /// What it has.
+    pub(crate) has: Wanted,
+}
+
+impl Cache {
+    /// Those of the bundle in this directory, of at most so many bytes.
+    pub(crate) fn new(bundle: &Path, limit: u64) -> Self {
+        Self {
+            directory: bundle.join("cells"),
+            limit,
+        }
+    }
+
+    /// The answers that are here and of this dataset, those that begin first in front.
+    pub(crate) fn held(&self, manifest: &Manifest) -> Vec<Held> {
+        if self.limit == 0 {
+            return Vec::new();
+        }
+        let mut held: Vec<Held> = self
+            .files()
+            .into_iter()
+            .filter_map(|path| {
+                let has = read_header(&path, manifest).ok()?;
+                Some(Held { path, has })
+            })
+            .collect();
+        held.sort_by(|a, b| {
+            let order = |held: &Held| (held.has.first_segment, held.path.clone());
+            order(a).cmp(&order(b))
+        });
+        held
+    }
+
+    /// Removes what is of no use: what killed processes left, and what is of another dataset.
+    fn sweep(&self, dataset: DatasetId) {
+        for name in names(&self.directory).unwrap_or_default() {
+            let path = self.directory.join(&name);
+            let written = fs::metadata(&path).and_then(|found| found.modified());
+            let age = written.ok().and_then(|written| written.elapsed().ok());
+            let is_abandoned = name.starts_with(PARTIAL) && age.is_some_and(|age| age > ABANDONED);
+            let is_foreign = name.ends_with(SUFFIX) && dataset_of(&path).ok() != Some(dataset);
+            if is_abandoned || is_foreign {
+                let _ = remove_if_there(&path);
+            }
+        }
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let names = names(&self.directory).unwrap_or_default();
+        let names = names.into_iter().filter(|name| name.ends_with(SUFFIX));
+        names.map(|name| self.directory.join(name)).collect()
+    }
+
+    /// Begins to keep an answer, beside others that are on their way; `None` if there is no room for it.
+    pub(crate) fn begin(
+        &self,
+        manifest: &Manifest,
+        wanted: &Wanted,
+        others: &[Recording],
+    ) -> Option<Recording> {
+        let header = encode_header(manifest.dataset, wanted);
+        self.sweep(manifest.dataset);
+        let here: u64 = self.files().iter().map(|path| length(path)).sum();
+        let here = (others.iter()).fold(here, |sum, it| sum.saturating_add(it.bytes));
+        let bytes = header.len() as u64 + wanted.bytes(manifest);
+        if here.saturating_add(bytes) > self.limit {
+            return None;
+        }
+        let begin = || -> io::Result<NamedTempFile> {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&self.directory)?;
+            let mut file = tempfile::Builder::new()
+                .prefix(PARTIAL)
+                .tempfile_in(&self.directory)?;
+            file.write_all(&header)?;
+            Ok(file)
+        };
+        let file = begin().ok();
+        Some(Recording { file, bytes })
+    }
+}
+
+impl Held {
+    /// Reads parts, each with its sealed bytes, in the order of the file.
+    ///
+    /// # Errors
+    /// A file that cannot be read as far as it says.
+    pub(crate) fn read(
+        &self,
+        manifest: &Manifest,
+        wanted: impl Fn(Part) -> bool,
+        mut take: impl FnMut(Part, Vec<u8>),
+    ) -> io::Result<()> {
+        let file = open_file(&self.path)?;
+        let mut offset = (FIXED + 4 * self.has.columns.len()) as u64;
+        for (part, bytes) in self.has.parts(manifest) {
+            if wanted(part) {
+                let mut sealed = vec![0; bytes];
+                file.read_exact_at(&mut sealed, offset)?;
+                take(part, sealed);
+            }
+            offset += bytes as u64;
+        }
+        Ok(())
+    }
+
+    /// Removes what turned out to be something else. Best effort: it is found out again.
+    pub(crate) fn remove(&self) {
+        let _ = remove_if_there(&self.path);
+    }
+}
+
+/// An answer on its way into a file. What cannot be written is not kept.
+pub(crate) struct Recording {
+    file: Option<NamedTempFile>,
+    /// What the file will have.
+    bytes: u64,
+}
+
+impl Recording {
+    /// Takes bytes of the answer.
+    pub(crate) fn write(&mut self, data: &[u8]) {
+        self.file = self
+            .file
+            .take()
+            .and_then(|mut file| file.write_all(data).is_ok().then_some(file));
+    }
+
+    /// Gives the file its name: the answer was verified.
+    pub(crate) fn keep(mut self) {
+        let Some(file) = self.file.take() else {
+            return;
+        };
+        let name = file.path().file_name().and_then(|name| name.to_str());
+        let name = name
+            .and_then(|name| name.strip_prefix(PARTIAL))
+            .unwrap_or("kept");
+        let name = file.path().with_file_name(format!("{name}{SUFFIX}"));
+        // Synced first, so that a name never stands for less than all of it; if not, nothing is lost.
+        if file.as_file().sync_all().is_ok() {
+            let _ = file.persist(name);
+        }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.take() {
+            let directory = file.path().parent().map(Path::to_path_buf);
+            drop(file);
+            // Gone if this was all that was ever in it.
+            let _ = directory.map(fs::remove_dir);
+        }
+    }
+}
+
+fn length(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |found| found.len())
+}
+
+fn encode_header(dataset: DatasetId, wanted: &Wanted) -> Vec<u8> {
+    let mut header = Writer::with_preamble(MAGIC, VERSION);
+    header
+        .put(&dataset.0)
+        .u32(wanted.first_segment)
+        .u32(wanted.end_segment)
+        .u32(wanted.columns.len() as u32);
+    for &column in &wanted.columns {
+        header.u32(column);
+    }
+    header.into_bytes()
+}
+
+/// Opens a file, and nothing else of that name: a pipe would have the caller wait for ever.
+fn open_file(path: &Path) -> io::Result<File> {
+    match fs::symlink_metadata(path)?.is_file() {
+        true => File::open(path),
+        false => Err(io::Error::other("it is no file")),
+    }
+}
+
+/// The dataset that the file at `path` says it is of.
+fn dataset_of(path: &Path) -> io::Result<DatasetId> {
+    let mut start = [0; 8 + 4 + 16];
+    open_file(path)?.read_exact(&mut start)?;
+    let dataset = start
+        .last_chunk()
+        .expect("the last field has sixteen bytes");
+    Ok(DatasetId(*dataset))
+}
+
+/// What the file at `path` has, if that can be and the file is as long as it has to be.
+fn read_header(path: &Path, manifest: &Manifest) -> io::Result<Wanted> {
+    let file = open_file(path)?;
+    // No longer than it is: what claims more columns than fit is refused.
+    let most = FIXED as u64 + 4 * u64::from(manifest.columns);
+    let mut header = Vec::new();
+    file.take(most).read_to_end(&mut header)?;
+    let refused = |fault: Fault| io::Error::other(fault.to_string());
+    let (wanted, expected) = decode_header(&header, manifest).map_err(refused)?;
+    let found = length(path);
+    match found == expected {
+        true => Ok(wanted),
+        false => Err(refused(Fault::Length { expected, found })),
+    }
+}
+
+/// Reads the header of kept cells from the first bytes of a file: its columns, its segments, and how long the file
+/// has to be.
+///
+/// # Errors
+/// Another dataset's, numbers that its manifest does not have.
+pub fn decode_kept(
+    header: &[u8],
+    manifest: &Manifest,
+) -> Result<(Vec<u32>, Range<u32>, u64), Fault> {
+    let (wanted, length) = decode_header(header, manifest)?;
+    let segments = wanted.first_segment..wanted.end_segment;
+    Ok((wanted.columns, segments, length))
+}
+
+fn decode_header(header: &[u8], manifest: &Manifest) -> Result<(Wanted, u64), Fault> {
+    let mut reader = Reader::new(header);
+    reader.preamble(MAGIC, VERSION)?;
+    if reader.array()? != manifest.dataset.0 {
+        return Err(Fault::Unexpected);
+    }
+    let (first_segment, end_segment) = (reader.u32()?, reader.u32()?);
+    let count = reader.u32()?;
+    let invalid = |what: &str| Err(Fault::Invalid(what.into()));
+    if first_segment >= end_segment || end_segment as usize > manifest.segments.len() {
+        return invalid("it has segments that the dataset does not have");
+    }
+    if count > manifest.columns {
+        return invalid("it has more columns than the dataset");
+    }
+    let columns: Vec<u32> = (0..count).map(|_| reader.u32()).collect::<Result<_, _>>()?;
+    if !columns.is_sorted_by(|a, b| a < b)
+        || columns.last().is_some_and(|&it| it >= manifest.columns)
+    {
+        return invalid("it has columns that the dataset does not have");
+    }
+    let wanted = Wanted {
+        columns,
+        first_segment,
+        end_segment,
+    };
+    let length = (FIXED + 4 * count as usize) as u64 + wanted.bytes(manifest);
+    Ok((wanted, length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// docs/formats.md, "Kept cells".
+    #[test]
+    fn the_format_is_the_golden_one() {
+        let dataset = DatasetId([0x11; 16]);
+        let wanted = Wanted {
+            columns: vec![3, 0x0102],
+            first_segment: 1,
+            end_segment: 5,
+        };
+        let golden = [
+            &b"OBOROCEL\x01\0\0\0"[..],
+            &[0x11; 16],
+            b"\x01\0\0\0\x05\0\0\0\x02\0\0\0",
+            b"\x03\0\0\0\x02\x01\0\0",
+        ]
+        .concat();
+        assert_eq!(encode_header(dataset, &wanted), golden);
+        assert_eq!(golden.len(), FIXED + 2 * 4);
+    }
+}

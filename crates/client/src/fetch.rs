@@ -1,0 +1,247 @@
+//! Having the cells of columns: from those kept here, the rest from the server.
+//!
+//! What is asked for follows from the columns that are wanted and from what is kept, never from an answer. All
+//! requests are sent and read to the end before anything of them is used.
+
+use crate::cache::{Cache, Recording};
+use crate::connection::Connection;
+use crate::error::ClientError;
+use crate::verify::Verified;
+use crate::verify::cells::{Arriving, Cells, NotSealed, Part, Piece, Wanted, open};
+use oboro_mining::Dataset;
+use oboro_protocol::v1;
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::mpsc::SyncSender;
+use std::thread;
+use std::time::Duration;
+
+const DURING: &str = "fetching columns";
+/// The most columns of one request: their numbers fit any server's messages.
+const MOST_COLUMNS: usize = 1 << 14;
+/// How often a request is sent, the same bytes each time, where the connection breaks.
+const ATTEMPTS: u32 = 3;
+/// The wait before the second time; it doubles.
+const WAIT: Duration = Duration::from_millis(200);
+
+/// Where columns come from.
+pub(crate) struct Source<'a> {
+    pub(crate) dataset: &'a Dataset,
+    /// The name of the dataset at the server.
+    pub(crate) name: &'a str,
+    pub(crate) threads: NonZeroUsize,
+    pub(crate) cache: &'a Cache,
+    /// Hears the bytes received, of so many.
+    pub(crate) progress: &'a (dyn Fn(u64, u64) + Sync),
+}
+
+/// What having columns took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Fetched {
+    /// The columns that were wanted.
+    pub columns: usize,
+    /// Of these, columns of which nothing was kept here.
+    pub new_columns: usize,
+    /// The requests sent.
+    pub requests: usize,
+    /// The bytes received.
+    pub bytes: u64,
+}
+
+impl Source<'_> {
+    /// The cells of `columns`, ascending, and what having them took.
+    ///
+    /// # Errors
+    /// As every call; [`ClientError::FalseAnswer`] for other cells than were sealed, which is then in the owner's
+    /// record.
+    pub(crate) fn columns(
+        &self,
+        columns: &[u32],
+        connect: impl FnOnce() -> Result<Connection, ClientError>,
+    ) -> Result<(Verified<Cells>, Fetched), ClientError> {
+        let (mut cells, ends) = self.kept(columns);
+        let requests = self.requests(columns, &ends);
+        let mut fetched = Fetched {
+            columns: columns.len(),
+            new_columns: columns.iter().filter(|it| !ends.contains_key(it)).count(),
+            requests: requests.len(),
+            bytes: 0,
+        };
+        if requests.is_empty() {
+            return Ok((cells, fetched));
+        }
+        let connection = connect()?;
+        let mut recordings = Vec::new();
+        let opened = open(self.dataset, self.threads, |pieces| {
+            self.receive(
+                &connection,
+                &requests,
+                &pieces,
+                &mut recordings,
+                &mut fetched.bytes,
+            )
+        })?;
+        match opened {
+            Ok(opened) => {
+                recordings.into_iter().for_each(Recording::keep);
+                cells.add(opened);
+                Ok((cells, fetched))
+            }
+            Err(NotSealed) => {
+                let what = "the server sent other cells than were encrypted";
+                Err(ClientError::false_answer(self.dataset, what))
+            }
+        }
+    }
+
+    /// How many of `columns` the server was not asked for when what is kept was fetched; none if nothing is kept.
+    pub(crate) fn more_columns(&self, columns: &[u32]) -> usize {
+        let held = self.cache.held(self.dataset.manifest());
+        let is_held = |column: &&u32| {
+            held.iter()
+                .any(|it| it.has.columns.binary_search(column).is_ok())
+        };
+        match held.is_empty() {
+            true => 0,
+            false => columns.len() - columns.iter().filter(is_held).count(),
+        }
+    }
+
+    /// What is kept here of `columns`, and for each column the segment from which on it is not.
+    fn kept(&self, columns: &[u32]) -> (Verified<Cells>, BTreeMap<u32, u32>) {
+        let manifest = self.dataset.manifest();
+        let mut cells = Cells::none();
+        let mut ends = BTreeMap::new();
+        for held in self.cache.held(manifest) {
+            let end = |column: u32| ends.get(&column).copied().unwrap_or(0);
+            let is_next = |part: Part| {
+                let here = held.has.first_segment..held.has.end_segment;
+                columns.binary_search(&part.column).is_ok()
+                    && here.contains(&end(part.column))
+                    && part.segment >= end(part.column)
+            };
+            let read = open(self.dataset, self.threads, |pieces| {
+                let take = |part, sealed| drop(pieces.send(Piece { part, sealed }));
+                let read = held.read(manifest, is_next, take);
+                Ok::<_, ClientError>(read.is_ok())
+            });
+            match read {
+                Ok(Ok(more)) => {
+                    for part in more.get().parts() {
+                        let end = ends.entry(part.column).or_insert(0);
+                        *end = (*end).max(part.segment + 1);
+                    }
+                    cells.add(more);
+                }
+                _ => held.remove(),
+            }
+        }
+        (cells, ends)
+    }
+
+    /// What has to be asked for.
+    fn requests(&self, columns: &[u32], ends: &BTreeMap<u32, u32>) -> Vec<Wanted> {
+        let end_segment = self.dataset.manifest().segments.len() as u32;
+        let mut from: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for &column in columns {
+            let first = ends.get(&column).copied().unwrap_or(0);
+            from.entry(first).or_default().push(column);
+        }
+        from.into_iter()
+            .filter(|&(first, _)| first < end_segment)
+            .flat_map(|(first_segment, columns)| {
+                let wanted = |columns: &[u32]| Wanted {
+                    columns: columns.to_vec(),
+                    first_segment,
+                    end_segment,
+                };
+                columns.chunks(MOST_COLUMNS).map(wanted).collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    /// Sends all requests and reads all answers; whether as much came as should.
+    fn receive(
+        &self,
+        connection: &Connection,
+        requests: &[Wanted],
+        pieces: &SyncSender<Piece>,
+        recordings: &mut Vec<Recording>,
+        bytes: &mut u64,
+    ) -> Result<bool, ClientError> {
+        let manifest = self.dataset.manifest();
+        let expected = requests.iter().map(|it| it.bytes(manifest)).sum();
+        let (mut before, mut complete) = (0, true);
+        for wanted in requests {
+            let told = |received| (self.progress)(before + received, expected);
+            let (recording, received, whole) =
+                self.attempt(connection, wanted, pieces, recordings, &told)?;
+            recordings.extend(recording);
+            *bytes += received;
+            before += wanted.bytes(manifest);
+            complete &= whole;
+        }
+        Ok(complete)
+    }
+
+    /// Sends one request, again with the same bytes where the connection breaks, and reads its answer: what was
+    /// recorded of it, its bytes, and whether it had as many as it should.
+    fn attempt(
+        &self,
+        connection: &Connection,
+        wanted: &Wanted,
+        pieces: &SyncSender<Piece>,
+        others: &[Recording],
+        progress: &dyn Fn(u64),
+    ) -> Result<(Option<Recording>, u64, bool), ClientError> {
+        let mut attempt = 1;
+        loop {
+            match self.ask(connection, wanted, pieces, others, progress) {
+                Err(ClientError::Broken { .. } | ClientError::NoAnswer { .. })
+                    if attempt < ATTEMPTS =>
+                {
+                    thread::sleep(WAIT * 2u32.pow(attempt - 1));
+                    connection.check_interrupt()?;
+                    attempt += 1;
+                }
+                answered => return answered,
+            }
+        }
+    }
+
+    fn ask(
+        &self,
+        connection: &Connection,
+        wanted: &Wanted,
+        pieces: &SyncSender<Piece>,
+        others: &[Recording],
+        progress: &dyn Fn(u64),
+    ) -> Result<(Option<Recording>, u64, bool), ClientError> {
+        let manifest = self.dataset.manifest();
+        let request = v1::FetchColumnsRequest {
+            name: self.name.to_owned(),
+            root: manifest.root().0.to_vec().into(),
+            columns: wanted.columns.clone(),
+            first_segment: wanted.first_segment,
+        };
+        let mut recording = self.cache.begin(manifest, wanted, others);
+        let mut arriving = Arriving::new(manifest, wanted, pieces);
+        connection.wait(async {
+            let broken = |status| ClientError::from_status(&status, DURING);
+            let asked = connection.client().fetch_columns(request).await;
+            let mut stream = connection.answer(asked, DURING)?;
+            let mut bytes = 0;
+            while let Some(reply) = stream.message().await.map_err(broken)? {
+                bytes += reply.data.len() as u64;
+                progress(bytes);
+                if !arriving.take(&reply.data) {
+                    break;
+                }
+                if let Some(recording) = &mut recording {
+                    recording.write(&reply.data);
+                }
+            }
+            Ok((recording, bytes, arriving.is_complete()))
+        })
+    }
+}

@@ -1,0 +1,498 @@
+//! Mining an uploaded dataset: by sealed cells that are fetched and counted in here, or, for who trusts the server,
+//! by moments that it computes.
+
+use crate::cache::Cache;
+use crate::connection::Connection;
+use crate::error::ClientError;
+use crate::fetch::{Fetched, Source};
+use crate::moments::{LevelTrace, MomentCounter, TrustServer};
+use crate::verify::Verified;
+use crate::verify::cells::{Cells, column_bytes};
+use oboro_mining::transactions::compare_names;
+use oboro_mining::{
+    AprioriError, AprioriOptions, Bitmap, Dataset, FrequentItemsets, Itemset, LevelReport,
+    SupportCounter, apriori,
+};
+use std::num::NonZeroUsize;
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+/// Bytes of cells that are kept unless told otherwise.
+pub const KEPT_BYTES: u64 = 1 << 30;
+
+/// How supports were obtained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// Counted here in sealed cells, which were verified.
+    Cells,
+    /// From moments of the server, on trust.
+    Trusted,
+}
+
+impl Route {
+    /// As people and programs are told.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cells => "cells",
+            Self::Trusted => "trusted",
+        }
+    }
+}
+
+/// Frequent itemsets that rest on answers nothing verified: if the server lied, they are wrong, and it learned from
+/// the questions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unverified(FrequentItemsets);
+
+/// Frequent itemsets, and what they rest on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// On answers that were verified.
+    Verified(Verified<FrequentItemsets>),
+    /// On trust in the server.
+    Unverified(Unverified),
+    /// On a server in this process, which is the owner itself.
+    Local(FrequentItemsets),
+}
+
+impl Found {
+    /// The itemsets.
+    pub fn itemsets(&self) -> &FrequentItemsets {
+        match self {
+            Self::Verified(found) => found.get(),
+            Self::Unverified(Unverified(found)) | Self::Local(found) => found,
+        }
+    }
+
+    /// What they rest on, as people and programs are told.
+    pub fn standing(&self) -> &'static str {
+        match self {
+            Self::Verified(_) => "verified",
+            Self::Unverified(_) => "unverified",
+            Self::Local(_) => "local",
+        }
+    }
+}
+
+/// What mining found, and what it took.
+#[derive(Debug)]
+pub struct Mined {
+    /// The itemsets.
+    pub found: Found,
+    /// The names of the items, in the order of their numbers.
+    pub names: Vec<String>,
+    /// What there was to find out at each level.
+    pub reports: Vec<LevelReport>,
+    /// What each level took of which something was counted.
+    pub traces: Vec<LevelTrace>,
+    /// The columns that were needed, and what having them took.
+    pub fetched: Fetched,
+}
+
+/// Told while answers arrive: the level, bytes of them received, bytes expected.
+pub(crate) type Progress<'a> = dyn Fn(usize, u64, u64) + Sync + 'a;
+
+/// An uploaded dataset that is to be mined.
+pub struct Mining<'a> {
+    dataset: &'a Dataset,
+    name: String,
+    threads: NonZeroUsize,
+    items: Numbered,
+    trust_server: bool,
+    local: bool,
+    cache: Cache,
+    progress: Box<Progress<'a>>,
+    interrupt: CancellationToken,
+}
+
+impl<'a> Mining<'a> {
+    /// The dataset that was uploaded under `name`, worked on by `threads` threads, items numbered in the order of
+    /// their names.
+    pub fn new(dataset: &'a Dataset, name: &str, threads: NonZeroUsize) -> Self {
+        let names = &dataset.record().names;
+        let mut columns: Vec<u32> = (0..names.len() as u32).collect();
+        columns.sort_by(|&a, &b| compare_names(&names[a as usize], &names[b as usize]));
+        Self {
+            dataset,
+            name: name.to_owned(),
+            threads,
+            items: Numbered::new(dataset, columns),
+            trust_server: false,
+            local: false,
+            cache: Cache::new(dataset.bundle().directory(), 0),
+            progress: Box::new(|_, _, _| {}),
+            interrupt: CancellationToken::new(),
+        }
+    }
+
+    /// The same with items numbered in the owner's order.
+    #[must_use]
+    pub fn in_owners_order(self) -> Self {
+        let columns = self.dataset.record().order.clone();
+        Self {
+            items: Numbered::new(self.dataset, columns),
+            ..self
+        }
+    }
+
+    /// The same, but by moments, and whatever the server answers is taken for true: the results say so, and so does
+    /// the owner's record from then on.
+    #[must_use]
+    pub fn trusting_server(self, trust_server: bool) -> Self {
+        Self {
+            trust_server,
+            ..self
+        }
+    }
+
+    /// The same for a server in this process, which is the owner itself: the results say so.
+    #[must_use]
+    pub fn on_local_server(self, local: bool) -> Self {
+        Self { local, ..self }
+    }
+
+    /// The same with sealed cells kept in the bundle's directory for later runs, up to so many bytes.
+    #[must_use]
+    pub fn keeping(self, bytes: u64) -> Self {
+        Self {
+            cache: Cache::new(self.dataset.bundle().directory(), bytes),
+            ..self
+        }
+    }
+
+    /// Tells `progress` the level, the bytes received and the bytes expected.
+    #[must_use]
+    pub fn with_progress(self, progress: impl Fn(usize, u64, u64) + Sync + 'a) -> Self {
+        Self {
+            progress: Box::new(progress),
+            ..self
+        }
+    }
+
+    /// The same, but counting ends with [`ClientError::Interrupted`] once the token is cancelled.
+    #[must_use]
+    pub fn interrupted_by(self, interrupt: CancellationToken) -> Self {
+        Self { interrupt, ..self }
+    }
+
+    /// What the server learns beyond what it learned when the cells that are kept were fetched: so many more of the
+    /// columns are frequent at `options`; and the bytes of one column.
+    pub fn reveals(&self, options: AprioriOptions) -> (usize, u64) {
+        let new = match self.trust_server || self.check(options).is_err() {
+            true => 0,
+            false => {
+                let columns = self.frequent_columns(options);
+                self.source(&|_, _| {}).more_columns(&columns)
+            }
+        };
+        (new, column_bytes(self.dataset.manifest()))
+    }
+
+    /// Finds the frequent itemsets. `connect` is called once something has to be asked, and what it gave is dropped
+    /// before anything is counted in here: how long that takes is not the server's to see.
+    ///
+    /// # Errors
+    /// Those of [`apriori`](fn@oboro_mining::apriori); an earlier run that found a false answer; as every call. A
+    /// false answer ends the run and is noted in the dataset's directory then.
+    pub fn run(
+        self,
+        options: AprioriOptions,
+        connect: impl FnOnce() -> Result<Connection, ClientError>,
+    ) -> Result<Mined, AprioriError<ClientError>> {
+        self.check(options)?;
+        match self.trust_server {
+            true => {
+                let connection = connect().map_err(AprioriError::Counter)?;
+                self.by_moments(options, &connection)
+            }
+            false => self.by_cells(options, connect),
+        }
+    }
+
+    /// Refuses what must not be asked: below the support of items left out, or after a false answer.
+    fn check(&self, options: AprioriOptions) -> Result<(), AprioriError<ClientError>> {
+        let record = self.dataset.record();
+        options.threshold(record.transactions, record.min_item_support)?;
+        self.check_trust().map_err(AprioriError::Counter)
+    }
+
+    fn check_trust(&self) -> Result<(), ClientError> {
+        match self.dataset.trust()?.failure {
+            None => Ok(()),
+            Some(failure) => Err(ClientError::Distrusted {
+                directory: self.dataset.bundle().directory().into(),
+                unix_seconds: failure.unix_seconds,
+                what: failure.what,
+            }),
+        }
+    }
+
+    /// The supports of itemsets of one length, at least one, as the server answers, and what they took. Nothing of
+    /// it is verified, and the owner's record says so from then on.
+    ///
+    /// # Errors
+    /// A length that the dataset was not encrypted for; as every call.
+    pub fn count_trusting_server(
+        self,
+        connection: &Connection,
+        itemsets: &[Itemset],
+    ) -> Result<(Vec<u64>, Vec<LevelTrace>), ClientError> {
+        self.check_trust()?;
+        let mut counter = self.moment_counter(connection)?;
+        let supports = counter.count(itemsets.first().map_or(0, Itemset::len), itemsets)?;
+        Ok((supports, counter.traces))
+    }
+
+    fn moment_counter<'c>(
+        &'c self,
+        connection: &'c Connection,
+    ) -> Result<MomentCounter<'c>, ClientError> {
+        let trust = match TrustServer::own(connection) {
+            Some(own) => own,
+            None => TrustServer::decided(self.dataset)?,
+        };
+        Ok(MomentCounter {
+            connection,
+            dataset: self.dataset,
+            name: &self.name,
+            threads: self.threads,
+            items: &self.items,
+            _trust: trust,
+            progress: &*self.progress,
+            traces: Vec::new(),
+        })
+    }
+
+    fn by_moments(
+        self,
+        options: AprioriOptions,
+        connection: &Connection,
+    ) -> Result<Mined, AprioriError<ClientError>> {
+        let counter = self.moment_counter(connection);
+        let mut counter = counter.map_err(AprioriError::Counter)?;
+        let mut reports = Vec::new();
+        let found = apriori(&mut counter, options, |report| reports.push(report))?;
+        let traces = counter.traces;
+        Ok(Mined {
+            found: match connection.is_local() {
+                true => Found::Local(found),
+                false => Found::Unverified(Unverified(found)),
+            },
+            names: self.items.names,
+            reports,
+            traces,
+            fetched: Fetched::default(),
+        })
+    }
+
+    fn by_cells(
+        self,
+        options: AprioriOptions,
+        connect: impl FnOnce() -> Result<Connection, ClientError>,
+    ) -> Result<Mined, AprioriError<ClientError>> {
+        let begun = Instant::now();
+        let columns = self.frequent_columns(options);
+        let progress = |received, expected| (self.progress)(2, received, expected);
+        let (cells, fetched) = match columns.is_empty() {
+            true => (Cells::none(), Fetched::default()),
+            false => self
+                .source(&progress)
+                .columns(&columns, connect)
+                .map_err(AprioriError::Counter)?,
+        };
+        let fetching = begun.elapsed();
+        let (mut reports, mut traces) = (Vec::new(), Vec::new());
+        let found = cells.try_map(|cells| {
+            let mut counter = CellCounter {
+                interrupt: &self.interrupt,
+                dataset: self.dataset,
+                items: &self.items,
+                threads: self.threads,
+                bitmap: cells.into_bitmap(self.dataset, &self.items.by_column()),
+                traces: Vec::new(),
+            };
+            let found = apriori(&mut counter, options, |report| reports.push(report));
+            traces = counter.traces;
+            found
+        })?;
+        // What was fetched for pairs is theirs, even if all of them followed from the supports of items.
+        if fetched.columns > 0 && traces.first().is_none_or(|trace| trace.level > 2) {
+            traces.insert(0, in_cells(2, 0, Duration::ZERO));
+        }
+        if let Some(pairs) = traces.first_mut() {
+            pairs.questions = fetched.requests;
+            pairs.received_bytes = fetched.bytes;
+            pairs.elapsed += fetching;
+        }
+        Ok(Mined {
+            found: match self.local {
+                true => Found::Local(found.into_inner()),
+                false => Found::Verified(found),
+            },
+            names: self.items.names,
+            reports,
+            traces,
+            fetched,
+        })
+    }
+
+    fn source<'s>(&'s self, progress: &'s (dyn Fn(u64, u64) + Sync)) -> Source<'s> {
+        Source {
+            dataset: self.dataset,
+            name: &self.name,
+            threads: self.threads,
+            cache: &self.cache,
+            progress,
+        }
+    }
+
+    /// The columns that frequent itemsets of two and more items can be in, as the owner's record says; ascending. None
+    /// if there are no such itemsets.
+    fn frequent_columns(&self, options: AprioriOptions) -> Vec<u32> {
+        let record = self.dataset.record();
+        if options.max_len.is_some_and(|longest| longest.get() < 2) {
+            return Vec::new();
+        }
+        let threshold = options.min_support.threshold(record.transactions);
+        let is_frequent = |&(_, &support): &(u32, &u64)| support >= threshold;
+        let columns = (0..).zip(&record.supports).filter(is_frequent);
+        let columns: Vec<u32> = columns.map(|(column, _)| column).collect();
+        match columns[..] {
+            [_] => Vec::new(),
+            _ => columns,
+        }
+    }
+}
+
+/// What counting in cells took.
+fn in_cells(level: usize, itemsets: usize, elapsed: Duration) -> LevelTrace {
+    LevelTrace {
+        level,
+        itemsets,
+        route: Route::Cells,
+        questions: 0,
+        limbs: 0,
+        moments: 0,
+        known_moments: 0,
+        received_bytes: 0,
+        elapsed,
+        server: Duration::ZERO,
+        combining: Duration::ZERO,
+        log2_largest_phase: None,
+        log2_phase_bound: None,
+    }
+}
+
+/// The items of a dataset by number.
+pub(crate) struct Numbered {
+    names: Vec<String>,
+    columns: Vec<u32>,
+    pub(crate) supports: Vec<u64>,
+}
+
+impl Numbered {
+    /// Numbers the items in the order of these columns.
+    fn new(dataset: &Dataset, columns: Vec<u32>) -> Self {
+        let record = dataset.record();
+        let name = |&column: &u32| record.names[column as usize].clone();
+        let support = |&column: &u32| record.supports[column as usize];
+        Self {
+            names: columns.iter().map(name).collect(),
+            supports: columns.iter().map(support).collect(),
+            columns,
+        }
+    }
+
+    /// The item of each column.
+    fn by_column(&self) -> Vec<u32> {
+        let mut items = vec![0; self.columns.len()];
+        for (item, &column) in (0..).zip(&self.columns) {
+            items[column as usize] = item;
+        }
+        items
+    }
+
+    /// The columns of an itemset, ascending.
+    pub(crate) fn columns_of(&self, itemset: &Itemset) -> Vec<u32> {
+        let column = |&item: &u32| self.columns[item as usize];
+        let mut columns: Vec<u32> = itemset.items().iter().map(column).collect();
+        columns.sort_unstable();
+        columns
+    }
+}
+
+/// Counts in cells that are here, and asks nobody.
+struct CellCounter<'a> {
+    interrupt: &'a CancellationToken,
+    dataset: &'a Dataset,
+    items: &'a Numbered,
+    threads: NonZeroUsize,
+    bitmap: Bitmap,
+    traces: Vec<LevelTrace>,
+}
+
+impl CellCounter<'_> {
+    fn supports(&self, itemsets: &[Itemset]) -> Result<Vec<u64>, ClientError> {
+        let share = itemsets.len().div_ceil(self.threads.get()).max(1);
+        let supports = |part: &[Itemset]| {
+            let mut supports = Vec::with_capacity(part.len());
+            for some in part.chunks(self.uninterrupted()) {
+                self.go_on()?;
+                supports.extend(self.bitmap.supports(some).expect("the columns are here"));
+            }
+            Ok(supports)
+        };
+        thread::scope(|scope| {
+            let workers: Vec<_> = itemsets
+                .chunks(share)
+                .map(|part| scope.spawn(move || supports(part)))
+                .collect();
+            let joined = workers.into_iter().map(|worker| worker.join());
+            let counted: Result<Vec<_>, ClientError> = joined
+                .map(|supports| supports.expect("counting does not panic"))
+                .collect();
+            Ok(counted?.concat())
+        })
+    }
+
+    /// The number of itemsets that are counted in some ten milliseconds.
+    fn uninterrupted(&self) -> usize {
+        const WORDS: u64 = 1 << 25;
+        let words = self.dataset.record().transactions / 64;
+        usize::try_from(WORDS / words.max(1))
+            .unwrap_or(1)
+            .clamp(1, 1 << 16)
+    }
+}
+
+impl SupportCounter for CellCounter<'_> {
+    type Error = ClientError;
+
+    fn transactions(&self) -> u64 {
+        self.dataset.record().transactions
+    }
+
+    fn item_supports(&self) -> &[u64] {
+        &self.items.supports
+    }
+
+    fn min_item_support(&self) -> u64 {
+        self.dataset.record().min_item_support
+    }
+
+    fn go_on(&self) -> Result<(), ClientError> {
+        match self.interrupt.is_cancelled() {
+            true => Err(ClientError::Interrupted),
+            false => Ok(()),
+        }
+    }
+
+    fn count(&mut self, level: usize, candidates: &[Itemset]) -> Result<Vec<u64>, ClientError> {
+        let begun = Instant::now();
+        let supports = self.supports(candidates)?;
+        self.traces
+            .push(in_cells(level, candidates.len(), begun.elapsed()));
+        Ok(supports)
+    }
+}

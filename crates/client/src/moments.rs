@@ -1,0 +1,376 @@
+//! Supports by moments that the server computes, which nothing verifies: only for who trusts it.
+//!
+//! A level's candidates go to the server in one question, or several if there are very many. The moments that come
+//! back are combined with the secrets on several threads as they arrive and kept nowhere. Whoever sends others reads
+//! what it likes in the questions that follow (`SECURITY.md`), so a counter is made from [`TrustServer`] only.
+
+use crate::connection::{Connection, Distance};
+use crate::error::ClientError;
+use crate::mine::{Numbered, Progress, Route};
+use crate::workers::{Pieces, with_workers};
+use oboro_mining::{Dataset, Itemset, SupportCounter};
+use oboro_protocol::{max_itemsets, moments_range, v1};
+use oboro_ring::moment::Itemsets;
+use oboro_rlwe::{Answer, Combiner, Partial, Phases};
+use std::num::NonZeroUsize;
+use std::time::{Duration, Instant};
+
+const DURING: &str = "counting";
+
+/// What the phases of one question may take.
+const PHASE_BYTES: usize = 512 << 20;
+
+/// The decision to rely on what a server answers although nothing verifies it.
+#[derive(Debug)]
+pub(crate) struct TrustServer(());
+
+impl TrustServer {
+    /// The owner's decision, which is noted in its record first.
+    ///
+    /// # Errors
+    /// A record that cannot be written.
+    pub(crate) fn decided(dataset: &Dataset) -> Result<Self, ClientError> {
+        dataset.rely_on_server()?;
+        Ok(Self(()))
+    }
+
+    /// A server in this process is the owner itself.
+    pub(crate) fn own(connection: &Connection) -> Option<Self> {
+        connection.is_local().then_some(Self(()))
+    }
+}
+
+/// What the questions of one level cost together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LevelTrace {
+    /// The length of the itemsets.
+    pub level: usize,
+    /// How many were counted.
+    pub itemsets: usize,
+    /// How their supports were obtained.
+    pub route: Route,
+    /// In how many requests: the server may take but so many itemsets in one. None if it was not asked.
+    pub questions: usize,
+    /// The most limbs that were read for a question.
+    pub limbs: usize,
+    /// Moments received, over all groups of blocks.
+    pub moments: u64,
+    /// Of these, moments that the server had computed for an earlier question.
+    pub known_moments: u64,
+    /// Bytes of moments or cells received.
+    pub received_bytes: u64,
+    /// From question to supports.
+    pub elapsed: Duration,
+    /// Of that, what the server says it spent on moments.
+    pub server: Duration,
+    /// What combining took here, by the clock: the threads' mean over
+    /// what arrived, most of it while more arrived, and then the supports. Where server and owner
+    /// share processors, waiting for one is included.
+    pub combining: Duration,
+    /// `log2` of the largest phase; none without moments.
+    pub log2_largest_phase: Option<f64>,
+    /// The bound on the former.
+    pub log2_phase_bound: Option<f64>,
+}
+
+impl LevelTrace {
+    /// Adds what another question of the level cost, answered the same way.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.itemsets += other.itemsets;
+        self.questions += other.questions;
+        self.limbs = self.limbs.max(other.limbs);
+        self.moments += other.moments;
+        self.known_moments += other.known_moments;
+        self.received_bytes += other.received_bytes;
+        self.elapsed += other.elapsed;
+        self.server += other.server;
+        self.combining += other.combining;
+        // None is less than any.
+        let larger = |a: Option<f64>, b: Option<f64>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.max(b)),
+            (a, b) => a.or(b),
+        };
+        self.log2_largest_phase = larger(self.log2_largest_phase, other.log2_largest_phase);
+        self.log2_phase_bound = larger(self.log2_phase_bound, other.log2_phase_bound);
+    }
+}
+
+/// An uploaded dataset that counts, whatever its server answers.
+pub(crate) struct MomentCounter<'a> {
+    pub(crate) connection: &'a Connection,
+    pub(crate) dataset: &'a Dataset,
+    /// The name of the dataset at the server.
+    pub(crate) name: &'a str,
+    pub(crate) threads: NonZeroUsize,
+    pub(crate) items: &'a Numbered,
+    pub(crate) _trust: TrustServer,
+    pub(crate) progress: &'a Progress<'a>,
+    pub(crate) traces: Vec<LevelTrace>,
+}
+
+impl MomentCounter<'_> {
+    /// Asks one question.
+    fn ask(&self, itemsets: Itemsets) -> Result<(Answer, LevelTrace), ClientError> {
+        let begun = Instant::now();
+        let level = itemsets.length();
+        let asked = itemsets.len();
+        let blocks = self.dataset.manifest().block_count();
+        let mut combiner = Combiner::new(self.dataset.key().clone(), itemsets, blocks)?;
+        // Of longer itemsets there are more products of secrets than transforms saved.
+        if self.connection.distance() == Distance::Memory && level <= 2 {
+            combiner = combiner.with_whole_moments();
+        }
+        let request = v1::CountRequest {
+            name: self.name.to_owned(),
+            root: self.dataset.manifest().root().0.to_vec().into(),
+            limbs: combiner.limbs() as u32,
+            length: level as u32,
+            columns: combiner.itemsets().as_flat().to_vec(),
+            fraction_bits: combiner.fraction_bits().to_vec(),
+        };
+        let expected = combiner.answer_bytes();
+        let (received, phases) = with_workers(
+            self.threads,
+            |moments| combine(&combiner, moments),
+            |sender| {
+                self.connection.wait(async {
+                    let mut received = Received::default();
+                    let broken = |status| ClientError::from_status(&status, DURING);
+                    let asked = self.connection.client().count(request).await;
+                    let mut stream = self.connection.answer(asked, DURING)?;
+                    while let Some(reply) = stream.message().await.map_err(broken)? {
+                        match reply.reply {
+                            Some(v1::count_reply::Reply::Moments(moments)) => {
+                                received.bytes += moments.fractions.len() as u64;
+                                received.moments = received.moments.saturating_add(moments.moments);
+                                (self.progress)(level, received.bytes, expected);
+                                if sender.send(moments).is_err() {
+                                    // All workers have failed; their error says why.
+                                    break;
+                                }
+                            }
+                            Some(v1::count_reply::Reply::Done(done)) => {
+                                if done.moments != received.moments {
+                                    // Parts were lost on the way; what is there is worthless.
+                                    break;
+                                }
+                                received.known = done.known;
+                                received.server = Some(Duration::from_micros(done.microseconds));
+                            }
+                            Some(v1::count_reply::Reply::Accepted(_)) | None => {}
+                        }
+                    }
+                    Ok(received)
+                })
+            },
+        );
+        let mut all = combiner.phases();
+        let mut busy = Duration::ZERO;
+        for worker in phases {
+            let (phases, spent) = worker?;
+            busy += spent;
+            combiner.merge(&mut all, &phases)?;
+        }
+        let received = received?;
+        let server = received.server.ok_or(ClientError::Broken {
+            during: DURING,
+            cause: "the answer ended early".to_owned(),
+        })?;
+        let finishing = Instant::now();
+        let answer = combiner.finish(&all)?;
+        let trace = LevelTrace {
+            level,
+            itemsets: asked,
+            route: Route::Trusted,
+            questions: 1,
+            limbs: combiner.limbs(),
+            moments: received.moments,
+            known_moments: received.known,
+            received_bytes: received.bytes,
+            elapsed: begun.elapsed(),
+            server,
+            combining: busy.div_f64(self.threads.get() as f64) + finishing.elapsed(),
+            log2_largest_phase: Some(answer.log2_largest_phase),
+            log2_phase_bound: Some(answer.log2_phase_bound),
+        };
+        Ok((answer, trace))
+    }
+
+    /// The most itemsets whose phases the threads can hold, a word for each group of blocks.
+    fn itemsets_in_memory(&self) -> usize {
+        let manifest = self.dataset.manifest();
+        let group = manifest.parameters.group_blocks();
+        let groups = manifest.block_count().div_ceil(group).max(1) as usize;
+        // Every thread has a share, and they are added up in one more.
+        let shares = self.threads.get() + 1;
+        (PHASE_BYTES / (size_of::<u64>() * groups * shares)).max(1)
+    }
+}
+
+/// An itemset to ask for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Question {
+    /// Ascending.
+    columns: Vec<u32>,
+    /// The place of the candidate whose support this is.
+    candidate: usize,
+}
+
+/// What is asked at a level, by columns, in the order of columns and not of names: the server must not learn how
+/// names sort. Neighbours share moments.
+fn questions(candidates: &[Itemset], items: &Numbered) -> Vec<Question> {
+    let question = |(candidate, itemset)| Question {
+        columns: items.columns_of(itemset),
+        candidate,
+    };
+    let mut questions: Vec<_> = candidates.iter().enumerate().map(question).collect();
+    questions.sort_unstable();
+    questions
+}
+
+/// The most column numbers that one message to the server holds.
+fn columns_per_question(limits: &v1::Limits) -> usize {
+    /// What a column number takes at most, and everything else in the message.
+    const COLUMN_BYTES: u64 = 5;
+    const OTHER_BYTES: u64 = 1024;
+    let columns = limits.message_bytes.saturating_sub(OTHER_BYTES) / COLUMN_BYTES;
+    usize::try_from(columns).unwrap_or(usize::MAX).max(1)
+}
+
+/// The most itemsets of a length that the server takes in one question: as the protocol and its
+/// operator allow, and as one message holds.
+fn itemsets_per_question(limits: &v1::Limits, level: usize) -> usize {
+    let allowed = usize::try_from(limits.itemsets).unwrap_or(usize::MAX);
+    let most = allowed.min(columns_per_question(limits) / level).max(1);
+    max_itemsets(level).min(most)
+}
+
+#[derive(Default)]
+struct Received {
+    bytes: u64,
+    moments: u64,
+    known: u64,
+    server: Option<Duration>,
+}
+
+/// One thread: combines messages until there are no more, and tells how long that took without
+/// the waiting for them.
+fn combine(
+    combiner: &Combiner,
+    messages: &Pieces<v1::Moments>,
+) -> Result<(Phases, Duration), ClientError> {
+    let mut phases = combiner.phases();
+    let mut busy = Duration::ZERO;
+    while let Some(message) = messages.next() {
+        let begun = Instant::now();
+        let partial = Partial {
+            group: message.group,
+            moments: moments_range(&message)?,
+            fractions: &message.fractions,
+        };
+        combiner.absorb(&mut phases, &partial)?;
+        busy += begun.elapsed();
+    }
+    Ok((phases, busy))
+}
+
+impl SupportCounter for MomentCounter<'_> {
+    type Error = ClientError;
+
+    fn transactions(&self) -> u64 {
+        self.dataset.record().transactions
+    }
+
+    fn item_supports(&self) -> &[u64] {
+        &self.items.supports
+    }
+
+    fn min_item_support(&self) -> u64 {
+        self.dataset.record().min_item_support
+    }
+
+    fn go_on(&self) -> Result<(), ClientError> {
+        self.connection.check_interrupt()
+    }
+
+    fn count(&mut self, level: usize, candidates: &[Itemset]) -> Result<Vec<u64>, ClientError> {
+        let most = itemsets_per_question(&self.connection.limits()?, level);
+        let most = most.min(self.itemsets_in_memory());
+        let mut supports = vec![0; candidates.len()];
+        for request in questions(candidates, self.items).chunks(most) {
+            let flat = request.iter().flat_map(|question| &question.columns);
+            let columns = self.dataset.manifest().columns;
+            let itemsets = Itemsets::new(level, flat.copied().collect(), columns)?;
+            let (answer, trace) = self.ask(itemsets)?;
+            for (question, support) in request.iter().zip(answer.supports) {
+                supports[question.candidate] = support;
+            }
+            match self.traces.last_mut() {
+                Some(same) if same.level == level => same.add(&trace),
+                _ => self.traces.push(trace),
+            }
+        }
+        Ok(supports)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prost::Message;
+
+    #[test]
+    fn questions_of_a_level_add_up() {
+        let question = |itemsets, limbs, log2_largest_phase| LevelTrace {
+            level: 12,
+            itemsets,
+            route: Route::Trusted,
+            questions: 1,
+            limbs,
+            moments: 50,
+            known_moments: 20,
+            received_bytes: 700,
+            elapsed: Duration::from_millis(30),
+            server: Duration::from_millis(20),
+            combining: Duration::from_millis(5),
+            log2_largest_phase: Some(log2_largest_phase),
+            log2_phase_bound: Some(90.0),
+        };
+        let mut trace = question(256, 4, 70.5);
+        trace.add(&question(3, 4, 71.5));
+        let level = LevelTrace {
+            questions: 2,
+            moments: 100,
+            known_moments: 40,
+            received_bytes: 1400,
+            elapsed: Duration::from_millis(60),
+            server: Duration::from_millis(40),
+            combining: Duration::from_millis(10),
+            ..question(259, 4, 71.5)
+        };
+        assert_eq!(trace, level);
+    }
+
+    #[test]
+    fn questions_fit_what_the_server_takes() {
+        let limits = |itemsets, message_bytes| v1::Limits {
+            itemsets,
+            message_bytes,
+            ..Default::default()
+        };
+        assert_eq!(itemsets_per_question(&limits(7, 1 << 20), 3), 7);
+        let all = limits(u64::MAX, u64::MAX);
+        assert_eq!(itemsets_per_question(&all, 3), max_itemsets(3));
+        assert_eq!(itemsets_per_question(&limits(0, 0), 3), 1);
+        let most = itemsets_per_question(&limits(u64::MAX, 1 << 20), 3);
+        let request = v1::CountRequest {
+            name: "n".repeat(100),
+            root: vec![1; 32].into(),
+            limbs: u32::MAX,
+            length: u32::MAX,
+            columns: vec![u32::MAX; 3 * most],
+            fraction_bits: vec![64; 4],
+        };
+        assert!(most > 10_000 && request.encoded_len() <= 1 << 20);
+    }
+}

@@ -1,0 +1,242 @@
+//! Sealed cells: opened as they arrive, given away once all of them were what the owner sealed.
+//!
+//! What arrives is one sequence of bytes whose lengths follow from the owner's manifest. Each part opens only as
+//! the cells of its column in its segment of the version that the manifest names (docs/cryptography.md, "Sealed
+//! cells"). A part that does not open changes nothing but the verdict at the end, so that the server sees the same
+//! whatever it sent.
+
+use super::Verified;
+use crate::workers::{Pieces, with_workers};
+use oboro_mining::{Bitmap, Dataset};
+use oboro_rlwe::CellsOf;
+use oboro_store::{CELL_SEAL_BYTES, Manifest, SegmentEntry};
+use std::collections::{BTreeMap, HashSet};
+use std::num::NonZeroUsize;
+use std::sync::Mutex;
+use std::sync::mpsc::SyncSender;
+use zeroize::Zeroizing;
+
+const _: () = assert!(oboro_rlwe::CELL_SEAL_BYTES == CELL_SEAL_BYTES);
+
+/// Cells to be had: of some columns, from a segment on to the last one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// Ascending.
+    pub(crate) columns: Vec<u32>,
+    pub(crate) first_segment: u32,
+    /// The segment behind the last one.
+    pub(crate) end_segment: u32,
+}
+
+impl Wanted {
+    /// The bytes of all parts.
+    pub(crate) fn bytes(&self, manifest: &Manifest) -> u64 {
+        let segments = self.first_segment as usize..self.end_segment as usize;
+        let one: u64 = manifest.segments[segments]
+            .iter()
+            .map(|entry| part_bytes(manifest, entry) as u64)
+            .sum();
+        one * self.columns.len() as u64
+    }
+
+    /// The parts in the order in which they come: segment by segment, those of each column.
+    pub(crate) fn parts(&self, manifest: &Manifest) -> impl Iterator<Item = (Part, usize)> + Send {
+        let segments = self.first_segment..self.end_segment;
+        segments.flat_map(move |segment| {
+            let bytes = part_bytes(manifest, &manifest.segments[segment as usize]);
+            let part = move |&column| (Part { segment, column }, bytes);
+            self.columns.iter().map(part)
+        })
+    }
+}
+
+/// The bytes of the sealed cells of one column in a segment.
+fn part_bytes(manifest: &Manifest, entry: &SegmentEntry) -> usize {
+    entry.blocks as usize * manifest.parameters.degree() / 8 + CELL_SEAL_BYTES
+}
+
+/// The bytes of the sealed cells of one column in all segments.
+pub(crate) fn column_bytes(manifest: &Manifest) -> u64 {
+    let bytes = |entry| part_bytes(manifest, entry) as u64;
+    manifest.segments.iter().map(bytes).sum()
+}
+
+/// The cells of one column in one segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Part {
+    pub(crate) segment: u32,
+    pub(crate) column: u32,
+}
+
+/// Where cells were found to be others than those that the owner sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotSealed;
+
+/// A part that has arrived.
+pub(crate) struct Piece {
+    pub(crate) part: Part,
+    pub(crate) sealed: Vec<u8>,
+}
+
+/// Puts the parts of one answer together from the bytes in which they come.
+pub(crate) struct Arriving<'a> {
+    parts: Box<dyn Iterator<Item = (Part, usize)> + Send + 'a>,
+    next: Option<(Part, usize)>,
+    /// Of the next part, as far as it has come.
+    sealed: Vec<u8>,
+    pieces: &'a SyncSender<Piece>,
+    has_more: bool,
+}
+
+impl<'a> Arriving<'a> {
+    pub(crate) fn new(
+        manifest: &'a Manifest,
+        wanted: &'a Wanted,
+        pieces: &'a SyncSender<Piece>,
+    ) -> Self {
+        let mut parts = wanted.parts(manifest);
+        Self {
+            next: parts.next(),
+            parts: Box::new(parts),
+            sealed: Vec::new(),
+            pieces,
+            has_more: false,
+        }
+    }
+
+    /// Takes what has come; `false` if that is more than there can be.
+    pub(crate) fn take(&mut self, mut data: &[u8]) -> bool {
+        while !data.is_empty() {
+            let Some((part, bytes)) = self.next else {
+                self.has_more = true;
+                return false;
+            };
+            let taken = data.len().min(bytes - self.sealed.len());
+            self.sealed.extend_from_slice(&data[..taken]);
+            data = &data[taken..];
+            if self.sealed.len() == bytes {
+                let sealed = std::mem::take(&mut self.sealed);
+                // Workers take everything: what does not open is told at the end.
+                let _ = self.pieces.send(Piece { part, sealed });
+                self.next = self.parts.next();
+            }
+        }
+        true
+    }
+
+    /// Whether exactly the bytes have come that there should be.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.next.is_none() && !self.has_more
+    }
+}
+
+/// Opens what `feed` brings, on several threads: `feed` tells at its end whether all came that should, or why that
+/// cannot be said.
+///
+/// # Errors
+/// The inner one: something else came than what the owner sealed. Else those of `feed`.
+pub(crate) fn open<E>(
+    dataset: &Dataset,
+    threads: NonZeroUsize,
+    feed: impl FnOnce(SyncSender<Piece>) -> Result<bool, E>,
+) -> Result<Result<Verified<Cells>, NotSealed>, E> {
+    let there = Mutex::default();
+    let (fed, opened) = with_workers(threads, |pieces| open_pieces(dataset, &there, pieces), feed);
+    let mut cells = Cells::default();
+    let mut sound = true;
+    for worker in opened {
+        sound &= worker.sound;
+        cells.parts.extend(worker.parts);
+    }
+    // What is false stays so, however the answer went on.
+    match sound {
+        true => Ok(if fed? {
+            Ok(Verified(cells))
+        } else {
+            Err(NotSealed)
+        }),
+        false => Ok(Err(NotSealed)),
+    }
+}
+
+/// What one thread has opened.
+struct Opened {
+    parts: Vec<(Part, Bits)>,
+    sound: bool,
+}
+
+/// One thread: opens parts until there are no more, whatever they are.
+fn open_pieces(dataset: &Dataset, there: &Mutex<HashSet<Part>>, pieces: &Pieces<Piece>) -> Opened {
+    let mut opened = Opened {
+        parts: Vec::new(),
+        sound: true,
+    };
+    while let Some(Piece { part, sealed }) = pieces.next() {
+        let entry = &dataset.manifest().segments[part.segment as usize];
+        let which = CellsOf {
+            segment: part.segment,
+            seeds: &entry.seeds.0,
+            column: part.column,
+        };
+        match dataset.key().open_cells(which, &sealed) {
+            // What came in an attempt before is not kept twice.
+            Ok(bits) => {
+                if there
+                    .lock()
+                    .expect("nobody panics with the lock")
+                    .insert(part)
+                {
+                    opened.parts.push((part, bits));
+                }
+            }
+            Err(_) => opened.sound = false,
+        }
+    }
+    opened
+}
+
+/// The bits of a part, 64 slots to a word, lowest first.
+type Bits = Zeroizing<Vec<u64>>;
+
+/// Cells of columns of a dataset.
+#[derive(Default)]
+pub(crate) struct Cells {
+    parts: Vec<(Part, Bits)>,
+}
+
+impl Cells {
+    /// No cells: what rests on the owner's record alone.
+    pub(crate) fn none() -> Verified<Self> {
+        Verified(Self::default())
+    }
+
+    /// What there is.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = Part> {
+        self.parts.iter().map(|&(part, _)| part)
+    }
+
+    /// As a bitmap of all items of the dataset; `items` has the item of each column.
+    pub(crate) fn into_bitmap(self, dataset: &Dataset, items: &[u32]) -> Bitmap {
+        let manifest = dataset.manifest();
+        let degree = manifest.parameters.degree();
+        let words = manifest.block_count() as usize * degree / 64;
+        let mut columns = BTreeMap::new();
+        for (part, bits) in self.parts {
+            let column = columns.entry(part.column).or_insert_with(|| vec![0; words]);
+            let first = manifest.segments[part.segment as usize].first_block as usize * degree / 64;
+            column[first..][..bits.len()].copy_from_slice(&bits);
+        }
+        let mut bitmap = Bitmap::empty(dataset.record().transactions, manifest.columns);
+        for (number, column) in columns {
+            bitmap.insert(items[number as usize], column);
+        }
+        bitmap
+    }
+}
+
+impl Verified<Cells> {
+    /// Adds more cells.
+    pub(crate) fn add(&mut self, more: Self) {
+        self.0.parts.extend(more.0.parts);
+    }
+}

@@ -1,0 +1,138 @@
+//! Sealed cells: the bits of a column a second time, under an AEAD (docs/cryptography.md, "Sealed cells").
+//!
+//! The server sends them back where the owner counts at home. The associated data name one column of one segment by
+//! the digest of the segment's mask seeds, which are drawn anew for every segment. So for each place there is one
+//! sealed text that opens, and an older one, or that of another column, does not.
+
+use crate::key::DatasetKey;
+use crate::seal::{NONCE_BYTES, SealError, TAG_BYTES};
+use zeroize::Zeroizing;
+
+/// Bytes that sealing adds to the cells of a column.
+pub const CELL_SEAL_BYTES: usize = NONCE_BYTES + TAG_BYTES;
+const CONTEXT: &[u8] = b"oboro cells";
+/// Bits of a cell.
+const CELL_BITS: u32 = 1;
+
+/// Which cells are meant: those of one column in one segment.
+#[derive(Debug, Clone, Copy)]
+pub struct CellsOf<'a> {
+    /// The number of the segment.
+    pub segment: u32,
+    /// The digest of the segment's mask seeds.
+    pub seeds: &'a [u8; 32],
+    /// The number of the column.
+    pub column: u32,
+}
+
+impl DatasetKey {
+    /// Seals the bits of a column in a segment, 64 slots to a word, lowest first: 8 bytes for each word, and
+    /// [`CELL_SEAL_BYTES`].
+    ///
+    /// # Errors
+    /// No randomness.
+    pub fn seal_cells(&self, which: CellsOf<'_>, bits: &[u64]) -> Result<Vec<u8>, SealError> {
+        let bytes = bits.iter().flat_map(|word| word.to_le_bytes());
+        let bytes: Zeroizing<Vec<u8>> = Zeroizing::new(bytes.collect());
+        self.master().seal(&self.cells_context(which), &bytes)
+    }
+
+    /// Opens what [`seal_cells`](Self::seal_cells) made for the same place.
+    ///
+    /// # Errors
+    /// Any other bytes.
+    pub fn open_cells(
+        &self,
+        which: CellsOf<'_>,
+        sealed: &[u8],
+    ) -> Result<Zeroizing<Vec<u64>>, SealError> {
+        let bytes = self.master().open(&self.cells_context(which), sealed)?;
+        let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+        let (words, rest) = bytes.as_chunks();
+        match rest {
+            [] => Ok(Zeroizing::new(words.iter().map(word).collect())),
+            _ => Err(SealError::Open),
+        }
+    }
+
+    fn cells_context(&self, which: CellsOf<'_>) -> Vec<u8> {
+        [
+            CONTEXT,
+            &self.dataset(),
+            &self.generation(),
+            &which.segment.to_le_bytes(),
+            which.seeds,
+            &which.column.to_le_bytes(),
+            &CELL_BITS.to_le_bytes(),
+        ]
+        .concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::tests::{key, master};
+    use oboro_ring::Parameters;
+
+    const OF: CellsOf<'_> = CellsOf {
+        segment: 3,
+        seeds: &[7; 32],
+        column: 5,
+    };
+
+    fn parameters() -> Parameters {
+        Parameters::new(10, 1, 12289).unwrap()
+    }
+
+    #[test]
+    fn cells_open_as_they_were_sealed() {
+        let key = key(1, &parameters());
+        let bits: Vec<u64> = (0..16u64)
+            .map(|word| word.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+            .collect();
+        let sealed = key.seal_cells(OF, &bits).unwrap();
+        assert_eq!(sealed.len(), 8 * bits.len() + CELL_SEAL_BYTES);
+        assert_eq!(*key.open_cells(OF, &sealed).unwrap(), bits);
+        for at in [0, 23, 24, sealed.len() - 17, sealed.len() - 1] {
+            let mut altered = sealed.clone();
+            altered[at] ^= 1;
+            assert!(key.open_cells(OF, &altered).is_err(), "byte {at}");
+        }
+        assert!(key.open_cells(OF, &sealed[1..]).is_err());
+        assert!(key.open_cells(OF, &[]).is_err());
+    }
+
+    #[test]
+    fn cells_of_another_place_do_not_open() {
+        let parameters = parameters();
+        let key = key(1, &parameters);
+        let sealed = key.seal_cells(OF, &[1, 2]).unwrap();
+        for other in [
+            CellsOf { segment: 4, ..OF },
+            CellsOf {
+                seeds: &[8; 32],
+                ..OF
+            },
+            CellsOf { column: 6, ..OF },
+        ] {
+            assert!(key.open_cells(other, &sealed).is_err(), "{other:?}");
+        }
+        for (owner, dataset, generation) in [(2, 1, 2), (1, 9, 2), (1, 1, 9)] {
+            let other = DatasetKey::new(
+                &master(owner),
+                parameters.clone(),
+                [dataset; 16],
+                [generation; 16],
+            );
+            assert!(other.open_cells(OF, &sealed).is_err());
+        }
+    }
+
+    #[test]
+    fn equal_cells_are_sealed_differently() {
+        let key = key(1, &parameters());
+        let sealed = || key.seal_cells(OF, &[0; 64]).unwrap();
+        assert_ne!(sealed(), sealed());
+    }
+}
