@@ -96,6 +96,40 @@ fn a_power_cut_at_any_step_leaves_the_old_version_or_the_new_one() {
     });
 }
 
+/// What is noted of the server: whether it was trusted, and whether an answer of it was false.
+#[test]
+fn a_power_cut_keeps_what_was_noted_of_the_server() {
+    let (owner, disk) = (Owner::new(), Disk::new());
+    let dataset = owner.encrypt(disk.path(), 1).unwrap();
+    disk.acknowledge();
+    dataset.rely_on_server().unwrap();
+    disk.acknowledge();
+    dataset.record_failure("false").unwrap();
+    disk.acknowledge();
+    dataset.reset_trust().unwrap();
+    disk.acknowledge();
+    // After each of these, and before any.
+    let noted = [
+        (false, false),
+        (false, false),
+        (true, false),
+        (true, true),
+        (true, false),
+    ];
+    replay(&disk.record(), |directory, cut| {
+        if owner.version(directory) == 0 {
+            assert_eq!(cut.acknowledged, 0, "{cut:?}");
+            return;
+        }
+        let dataset = Dataset::open(&directory.join("d.oboro"), &owner.key).unwrap();
+        let trust = dataset.trust().unwrap();
+        let found = (trust.relied_on, trust.failure.is_some());
+        let newest = cut.acknowledged + usize::from(cut.under_way);
+        let possible = &noted[cut.acknowledged..=newest];
+        assert!(possible.contains(&found), "{found:?}: {cut:?}");
+    });
+}
+
 #[test]
 fn an_operation_that_fails_costs_one_command() {
     let owner = Owner::new();
