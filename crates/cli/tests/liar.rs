@@ -212,6 +212,8 @@ struct Scene {
     _operator: Home,
     runtime: tokio::runtime::Runtime,
     asked: Asked,
+    /// The liar at work.
+    lying: Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
 
 impl Scene {
@@ -227,10 +229,11 @@ impl Scene {
             _operator: operator,
             runtime: tokio::runtime::Runtime::new().unwrap(),
             asked: Asked::default(),
+            lying: Mutex::default(),
         }
     }
 
-    /// The owner talks to a liar from now on.
+    /// The owner talks to this liar from now on; the one before is gone.
     fn lie(&self, lies: Lies) {
         let _context = self.runtime.enter();
         let channel = Channel::from_shared(self.server.url().to_owned()).unwrap();
@@ -239,18 +242,18 @@ impl Scene {
         listener.set_nonblocking(true).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-        self.runtime.spawn(
-            tonic::transport::Server::builder()
-                .add_service(
-                    MiningServer::new(Liar {
-                        server,
-                        lies,
-                        asked: Arc::clone(&self.asked),
-                    })
-                    .max_decoding_message_size(1 << 28),
-                )
-                .serve_with_incoming(TcpListenerStream::new(listener)),
-        );
+        let liar = Liar {
+            server,
+            lies,
+            asked: Arc::clone(&self.asked),
+        };
+        let serving = tonic::transport::Server::builder()
+            .add_service(MiningServer::new(liar).max_decoding_message_size(1 << 28))
+            .serve_with_incoming(TcpListenerStream::new(listener));
+        let lying = self.runtime.spawn(async { serving.await.unwrap() });
+        if let Some(before) = self.lying.lock().unwrap().replace(lying) {
+            before.abort();
+        }
         self.owner.talk_to(&url);
     }
 
