@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 KEY_VERSION = BUNDLE_VERSION = 1
-MANIFEST_VERSION = SEGMENT_VERSION = 2
+MANIFEST_VERSION = SEGMENT_VERSION = 3
 CELL_BITS = 1
 CELL_SEAL_BYTES = 24 + 16
 PAGE = 4096
@@ -198,6 +198,7 @@ class Manifest:
     limbs: int
     plaintext_modulus: int
     columns: int
+    row_id_bytes: int
     max_len: int
     segments: list[Listed]
 
@@ -217,18 +218,27 @@ class Manifest:
 
 def parse_manifest(data: bytes) -> Manifest:
     magic, version, dataset, key_check, generation, *numbers = struct.unpack_from(
-        "<8sI16s16s16sIIIIIQI", data
+        "<8sI16s16s16sIIIIIIQI", data
     )
-    log_degree, limbs, modulus, columns, max_len, _, count = numbers
-    require(magic == b"OBOROMAN" and version == MANIFEST_VERSION, "a manifest of version 2")
-    require(len(data) == 92 + 84 * count + 32, "length of the manifest")
+    log_degree, limbs, modulus, columns, row_id_bytes, max_len, _, count = numbers
+    require(magic == b"OBOROMAN" and version == MANIFEST_VERSION, "a manifest of version 3")
+    require(len(data) == 96 + 84 * count + 32, "length of the manifest")
     segments, next_block = [], 0
-    for _, _, first_block, blocks, length in struct.iter_unpack("<32s32sQIQ", data[92:-32]):
+    for _, _, first_block, blocks, length in struct.iter_unpack("<32s32sQIQ", data[96:-32]):
         require(first_block == next_block, "segments follow each other")
         segments.append(Listed(first_block, blocks, length))
         next_block += blocks
     return Manifest(
-        dataset, key_check, generation, log_degree, limbs, modulus, columns, max_len, segments
+        dataset,
+        key_check,
+        generation,
+        log_degree,
+        limbs,
+        modulus,
+        columns,
+        row_id_bytes,
+        max_len,
+        segments,
     )
 
 
@@ -261,8 +271,8 @@ class Segment:
         listed = manifest.segments[index]
         self.blocks = listed.blocks
         limbs, columns = manifest.limbs, manifest.columns
-        magic, version, self.header, *named = struct.unpack_from("<8sII16sIIQIIIII", data)
-        require(magic == b"OBOROSEG" and version == SEGMENT_VERSION, "a segment of version 2")
+        magic, version, self.header, *named = struct.unpack_from("<8sII16sIIQIIIIII", data)
+        require(magic == b"OBOROSEG" and version == SEGMENT_VERSION, "a segment of version 3")
         require(
             named
             == [
@@ -275,20 +285,22 @@ class Segment:
                 limbs,
                 manifest.plaintext_modulus,
                 CELL_BITS,
+                manifest.row_id_bytes,
             ],
             "the header of a segment agrees with the manifest",
         )
-        seeds = 68 + 4 * limbs
+        seeds = 72 + 4 * limbs
         digests = seeds + 32 * self.blocks
-        end = digests + 32 * (limbs + 1) * columns + 32
-        self.primes = list(struct.unpack_from(f"<{limbs}I", data, 68))
+        sealed_columns = columns + 8 * manifest.row_id_bytes
+        end = digests + 32 * (limbs * columns + sealed_columns) + 32
+        self.primes = list(struct.unpack_from(f"<{limbs}I", data, 72))
         self.seeds = [data[at : at + 32] for at in range(seeds, digests, 32)]
         self.packed = 7 * self.blocks * manifest.degree // 2
         require(self.header == rounded_up(end), "length of a segment's header")
         require(not any(data[end : self.header]), "zeros behind a header")
         cells = self.header + limbs * columns * rounded_up(self.packed)
         sealed = self.blocks * manifest.degree // 8 + CELL_SEAL_BYTES
-        size = cells + columns * rounded_up(sealed)
+        size = cells + sealed_columns * rounded_up(sealed)
         require(len(data) == size == listed.length, "length of a segment")
         for part in range(cells, size, rounded_up(sealed)):
             end = part + rounded_up(sealed)

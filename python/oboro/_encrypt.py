@@ -125,7 +125,8 @@ class Encrypted:
             threads: how many threads encrypt; None for one a processor.
             progress: whether to show a bar; None shows one on terminals and in notebooks.
             interrupt: ends the call from another thread.
-            **reading: as of `encrypt`, for a file of another form.
+            **reading: as of `encrypt`, for a file of another form; `row_ids` of the new
+                transactions if those before have ids.
 
         Returns:
             How the file was read, as in `read`; None for other data.
@@ -221,7 +222,11 @@ def encrypt(
             "csv-onehot" or "csv-counts"), `separator`, `header` (whether the first line is one),
             `encoding` ("utf-8" or "latin-1"), `transaction_column` (a name, or several),
             `item_column`, `drop_columns`, `spaces` around names ("trim" or "keep") and `missing`
-            (whether blank cells, NA and the like say that an item is "absent", or name an "item").
+            (whether blank cells, NA and the like say that an item is "absent", or name an "item");
+            and, also for Parquet, `row_ids`: the column with a unique id of each transaction, which
+            is sealed with it: `Dataset.row_ids` lists them. For other data `row_ids` are the ids
+            themselves, text or whole numbers, one for each transaction, as in
+            `row_ids=frame.index`.
 
     Returns:
         The encrypted dataset.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -44,10 +44,11 @@ def rows(
     given = options(reading or {})
     if isinstance(data, (str, os.PathLike)):
         return _from_path(Path(data), threads, given, like)
+    row_ids = given.pop("row_ids", None)
     if given:
         raise InputError(f"{next(iter(given))} is about files of text, and this is no path of one")
     try:
-        return _of(data, threads)
+        return _of(data, threads, None if row_ids is None else _ids(row_ids, data))
     except OboroError:
         raise
     except (TypeError, ValueError) as error:
@@ -57,7 +58,50 @@ def rows(
         ) from error
 
 
-def _of(data: Any, threads: int | None) -> Rows:
+def _ids(row_ids: Any, data: Any = None) -> list[str]:
+    """Row ids as text, in the order of the rows of `data`."""
+    if isinstance(row_ids, (str, bytes)):
+        raise InputError(
+            f"row_ids is {row_ids!r}, and this is no path of a file with such a column; give the "
+            "ids themselves, one for each row, as with row_ids=frame.index"
+        )
+    if isinstance(row_ids, (Set, Mapping)):
+        raise InputError(
+            f"row_ids is a {type(row_ids).__name__}, which has no order of rows; give a list"
+        )
+    if (
+        isinstance(row_ids, pd.Series)
+        and isinstance(data, pd.DataFrame)
+        and not row_ids.index.equals(data.index)
+    ):
+        raise InputError(
+            "row_ids has another index than the data; give row_ids.loc[frame.index] to go by the "
+            "index, or row_ids.to_numpy() to go by the order of rows"
+        )
+    ids = list(row_ids)
+    for row, name in enumerate(ids, 1):
+        if pd.api.types.is_scalar(name) and pd.isna(name):
+            raise InputError(f"row {row} has no id; give each row one, or choose another column")
+        whole = isinstance(name, (int, np.integer)) and not isinstance(name, bool)
+        if not whole and not isinstance(name, str):
+            raise InputError(
+                f"the id of row {row} is {name!r}, neither text nor a whole number; make ids text, "
+                "as with ids.map(str)"
+            )
+    return [str(name) for name in ids]
+
+
+def _of(data: Any, threads: int | None, row_ids: list[str] | None) -> Rows:
+    table = _table(data, threads)
+    if table is None:
+        return Rows.from_baskets(data, row_ids=row_ids)
+    if row_ids is not None:
+        table.set_row_ids(row_ids)
+    return table
+
+
+def _table(data: Any, threads: int | None) -> Rows | None:
+    """The rows of a table; None for baskets."""
     if isinstance(data, pd.DataFrame):
         return _from_pandas(data, threads)
     if isinstance(data, np.ndarray):
@@ -71,7 +115,7 @@ def _of(data: Any, threads: int | None) -> Rows:
     if _is_sparse(data):
         return _from_sparse(data, threads)
     if isinstance(data, Iterable):
-        return Rows.from_baskets(data)
+        return None
     raise InputError(
         f"{type(data).__name__} is no form of data that can be encrypted; give a frame of 0 and 1, "
         "a list of baskets, or the path of a file"
@@ -306,6 +350,7 @@ def _from_path(
 
 
 def _from_parquet(path: Path, threads: int | None, given: dict[str, Any]) -> Rows:
+    row_ids = given.pop("row_ids", None)
     if given:
         raise InputError(f"{next(iter(given))} is about files of text, and {path} is Parquet")
     try:
@@ -321,10 +366,20 @@ def _from_parquet(path: Path, threads: int | None, given: dict[str, Any]) -> Row
         raise InputError(f"cannot read the Parquet file {path}: {error}") from error
     with file:
         names, labels = _parquet_labels(file.schema_arrow)
+        if row_ids is not None:
+            if row_ids not in file.schema_arrow.names:
+                raise InputError(f"{path} has no column {row_ids!r} for row_ids")
+            # The index of a frame of pandas is none of the names.
+            if row_ids in names:
+                labels.pop(names.index(row_ids))
+                names.remove(row_ids)
         columns = _Columns(labels, file.metadata.num_rows, threads)
         for name in names:
             _add_arrow(columns, file.read(columns=[name]).column(0))
-        return columns.finish()
+        rows = columns.finish()
+        if row_ids is not None:
+            rows.set_row_ids(_ids(file.read(columns=[row_ids]).column(0).to_pylist()))
+        return rows
 
 
 def _parquet_labels(schema: Any) -> tuple[list[str], list[Hashable]]:

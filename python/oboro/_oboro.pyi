@@ -85,7 +85,9 @@ class Rows:
         self, names: Sequence[str], columns: Sequence[npt.NDArray[np.uint32]]
     ) -> None: ...
     @staticmethod
-    def from_baskets(baskets: Iterable[object]) -> Rows: ...
+    def from_baskets(
+        baskets: Iterable[object], *, row_ids: Sequence[str] | None = None
+    ) -> Rows: ...
     @staticmethod
     def read(
         path: str | os.PathLike[str],
@@ -100,7 +102,9 @@ class Rows:
         drop_columns: Sequence[str] = (),
         spaces: str | None = None,
         missing: str | None = None,
+        row_ids: str | None = None,
     ) -> Rows: ...
+    def set_row_ids(self, row_ids: Sequence[str]) -> None: ...
     @property
     def how_read(self) -> str | None: ...
     def restrict(self, min_support: float) -> None: ...
@@ -144,6 +148,16 @@ class Server:
         """The fields of each DatasetInfo; a sentence about each dataset that is damaged."""
     def delete(self, name: str, *, interrupt: Interrupt | None = None) -> None: ...
     def close(self) -> None: ...
+
+def row_ids(
+    server: Server,
+    encrypted: Encrypted,
+    name: str,
+    *,
+    progress: _Progress | None = None,
+    interrupt: Interrupt | None = None,
+) -> list[tuple[int, str]]:
+    """The slot and the id of each row."""
 
 def mine(
     server: Server,

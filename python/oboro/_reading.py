@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypedDict
 
 
@@ -21,6 +21,7 @@ class Reading(TypedDict, total=False):
     drop_columns: str | Sequence[str]
     spaces: str
     missing: str
+    row_ids: str | Iterable[str] | Iterable[int]
 
 
 def options(reading: Reading) -> dict[str, Any]:

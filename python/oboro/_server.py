@@ -366,6 +366,42 @@ class Dataset:
                 print(f"{level['candidates']} candidates of length {level['level']}")
         return found
 
+    def row_ids(
+        self, *, progress: bool | None = None, interrupt: Interrupt | None = None
+    ) -> pd.Series[str]:
+        """The ids that the transactions were encrypted with, ``row_ids`` of :func:`oboro.encrypt`.
+
+        They come sealed and are verified in here. Two that are appended at different times may be
+        the same.
+
+        Args:
+            progress: whether to show a bar; ``None`` for a terminal or a notebook only.
+            interrupt: ends the call from another thread.
+
+        Returns:
+            The ids, indexed by the slots in which the transactions are stored, in random order.
+
+        Raises:
+            InputError: the dataset was encrypted without ids.
+            ConnectionFailed: the server stays away; call again.
+            FalseAnswerError: the server answered what was not encrypted, now or in an earlier call;
+                see ``Encrypted.trust``.
+        """
+        with bar("fetching row ids", "B", progress) as tell:
+            rows = _oboro.row_ids(
+                self._server._native,
+                self._encrypted._native,
+                self._name,
+                progress=tell,
+                interrupt=interrupt,
+            )
+        return pd.Series(
+            [name for _, name in rows],
+            index=pd.Index([slot for slot, _ in rows], name="slot", dtype="int64"),
+            name="row_id",
+            dtype=object,
+        )
+
     def _possible(self, max_len: int | None, trust_server: bool) -> int:
         """The longest itemsets to look for. In here any are counted, by the server those that the
         dataset was encrypted for."""

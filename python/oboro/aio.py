@@ -189,6 +189,10 @@ class AsyncDataset:
         )
         return await _on_a_thread(call)
 
+    async def row_ids(self, *, progress: bool | None = None) -> pd.Series[str]:
+        """See :meth:`oboro.Dataset.row_ids`."""
+        return await _on_a_thread(partial(self._dataset.row_ids, progress=progress))
+
     def __repr__(self) -> str:
         return f"AsyncDataset({self._dataset!r})"
 

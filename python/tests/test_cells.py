@@ -17,7 +17,7 @@ from pandas.testing import assert_frame_equal
 
 import oboro
 from conftest import Encrypt, Serving, public_data, random_frame
-from oboro.errors import FalseAnswerError
+from oboro.errors import FalseAnswerError, InputError
 from oboro.frequent_patterns import association_rules
 
 # The columns of such a frame are in some 0.3, 0.42, 0.54, 0.66, 0.78 and 0.9 of the rows.
@@ -255,3 +255,62 @@ def test_a_column_is_fetched_in_little_more_than_a_bit_for_each_transaction(
     assert (told(found)["answers"], told(found)["columns"]) == ("verified", 24)
     cells = encrypted.transactions * told(found)["columns"]
     assert 1 <= 8 * received(found) / cells <= 1.1
+
+
+@pytest.mark.parametrize("kind", ["pandas", "baskets", "parquet", "csv"])
+def test_row_ids_come_back(
+    kind: str, tmp_path: Path, keys: oboro.Keys, server: oboro.Server
+) -> None:
+    frame = random_frame(300, COLUMNS)
+    ids = [f"patient {number}" for number in range(300)]
+    named = frame.astype(int).assign(id=ids)
+    if kind == "pandas":
+        encrypted = oboro.encrypt(frame, keys, row_ids=pd.Series(ids))
+    elif kind == "baskets":
+        baskets = [[str(name) for name in frame.columns[row]] for row in frame.to_numpy()]
+        encrypted = oboro.encrypt(baskets, keys, row_ids=ids)
+    elif kind == "parquet":
+        named.to_parquet(tmp_path / "rows.parquet")
+        encrypted = oboro.encrypt(tmp_path / "rows.parquet", keys, row_ids="id")
+    else:
+        named.to_csv(tmp_path / "rows.csv", index=False)
+        encrypted = oboro.encrypt(tmp_path / "rows.csv", keys, row_ids="id")
+    assert "id" not in encrypted.columns
+    dataset = server.upload(encrypted)
+    rows = dataset.row_ids()
+    assert sorted(rows) == sorted(ids)
+    assert list(rows.index) == list(range(300))
+    assert list(rows) != ids
+    if kind == "csv":
+        more = pd.DataFrame({name: [1] for name in frame.columns})
+        with pytest.raises(InputError, match="say which column has them"):
+            encrypted.append(more)
+        encrypted.append(more, row_ids=["somebody"])
+        server.upload(encrypted, dataset.name)
+        assert list(dataset.row_ids())[300:] == ["somebody"]
+
+
+@pytest.mark.parametrize(
+    ("row_ids", "problem"),
+    [
+        (["a"], "1 row ids were given for 300 transactions"),
+        ("id", "no path of a file"),
+        ([1.5] * 300, "neither text nor a whole number"),
+        ([""] * 300, "row 1 has no id"),
+        ([None] * 300, "row 1 has no id"),
+        (["a"] * 300, "rows 1 and 2 both have the id"),
+        ({str(number) for number in range(300)}, "has no order of rows"),
+        (pd.Series(range(300), index=range(300, 0, -1)), "another index than the data"),
+    ],
+)
+def test_row_ids_that_cannot_be_are_refused(row_ids: Any, problem: str, keys: oboro.Keys) -> None:
+    with pytest.raises(InputError, match=problem):
+        oboro.encrypt(random_frame(300, COLUMNS), keys, row_ids=row_ids)
+
+
+def test_rows_without_ids_have_none(
+    encrypt: Encrypt, keys: oboro.Keys, server: oboro.Server
+) -> None:
+    dataset = server.upload(encrypt(random_frame(30, COLUMNS), keys))
+    with pytest.raises(InputError, match="rows of this dataset have no ids"):
+        dataset.row_ids()

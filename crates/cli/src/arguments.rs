@@ -102,6 +102,10 @@ pub struct ReadArguments {
     /// (an item of that name).
     #[arg(long, help_heading = READING, value_name = "ABSENT|ITEM")]
     missing: Option<Missing>,
+    /// The column with a unique id of each transaction, to be sealed beside it: `oboro row-ids` lists them. It is not
+    /// an item.
+    #[arg(long, help_heading = READING, value_name = "NAME")]
+    row_ids: Option<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -140,6 +144,7 @@ impl ReadArguments {
             drop_columns: self.drop_columns.concat(),
             spaces: self.spaces,
             missing: self.missing,
+            row_ids: self.row_ids.clone(),
         }
     }
 }

@@ -45,6 +45,8 @@ enum Command {
     /// Show whether a dataset's server was trusted or answered falsely; have it asked again.
     #[command(subcommand)]
     Trust(commands::trust::Command),
+    /// List the row ids of an uploaded dataset, and the slots in which the rows are stored.
+    RowIds(commands::row_ids::Arguments),
     /// Make association rules from mined itemsets.
     Rules(commands::rules::Arguments),
     /// Store and count encrypted datasets for others.
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         Command::Upload(arguments) => commands::upload::run(&arguments, output),
         Command::Mine(arguments) => commands::mine::run(&arguments, output),
         Command::Trust(command) => commands::trust::run(&command, output),
+        Command::RowIds(arguments) => commands::row_ids::run(&arguments, output),
         Command::Rules(arguments) => commands::rules::run(&arguments, output),
         Command::Serve(arguments) => commands::serve::run(&arguments, output),
         Command::Datasets(arguments) => commands::datasets::list(&arguments, output),

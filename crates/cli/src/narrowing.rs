@@ -71,6 +71,14 @@ const OPTIONS: &[(&str, Effect)] = &[
     ("* --spaces", READING),
     ("* --missing", READING),
     (
+        "* --row-ids",
+        Narrows {
+            left_out: "the column named, which is no item",
+            said: "`read.row_ids`; `oboro row-ids` lists what it has",
+            test: "crates/cli/tests/mining.rs::row_ids_are_sealed_and_come_back",
+        },
+    ),
+    (
         "* --drop-columns",
         Narrows {
             left_out: "the columns named",
@@ -363,7 +371,16 @@ const HARMLESS: &[(&str, &[&str])] = &[
             "DIR",
         ],
     ),
-    ("plan", &["--items", "--transactions", "--explain", "INPUT"]),
+    (
+        "plan",
+        &[
+            "--items",
+            "--transactions",
+            "--row-id-bytes",
+            "--explain",
+            "INPUT",
+        ],
+    ),
     ("rules", &["ITEMSETS"]),
     (
         "scrub",
@@ -393,6 +410,20 @@ const HARMLESS: &[(&str, &[&str])] = &[
             "--tls-cert",
             "--tls-key",
             "--token-file",
+        ],
+    ),
+    (
+        "row-ids",
+        &[
+            "--ca",
+            "--key",
+            "--name",
+            "--out",
+            "--passphrase-file",
+            "--server",
+            "--threads",
+            "--token-file",
+            "DIR",
         ],
     ),
     ("trust reset", &["--key", "--passphrase-file", "DIR"]),

@@ -215,7 +215,12 @@ pub struct OutputFile {
     /// Links followed, so that they stay links.
     path: PathBuf,
     kind: Kind,
+    /// Who may use a new file, less what the umask takes away.
+    mode: u32,
 }
+
+/// Everybody, unless more is said.
+const MODE: u32 = 0o666;
 
 enum Kind {
     /// New, or a regular file to replace.
@@ -246,6 +251,7 @@ impl OutputFile {
                 return Ok(Self {
                     path: directory.join(name),
                     kind: Kind::Regular,
+                    mode: MODE,
                 });
             }
             Err(error) => return Err(failed(format!("{error}; check the path"))),
@@ -262,6 +268,7 @@ impl OutputFile {
             return Ok(Self {
                 path: resolved,
                 kind: Kind::Special,
+                mode: MODE,
             });
         }
         let mut start = Vec::new();
@@ -275,6 +282,7 @@ impl OutputFile {
         Ok(Self {
             path: resolved,
             kind: Kind::Regular,
+            mode: MODE,
         })
     }
 
@@ -288,6 +296,15 @@ impl OutputFile {
             )
             .into()),
             _ => Ok(file),
+        }
+    }
+
+    /// The same; nobody else may read it.
+    #[must_use]
+    pub fn private(self) -> Self {
+        Self {
+            mode: 0o600,
+            ..self
         }
     }
 
@@ -315,7 +332,7 @@ impl OutputFile {
         // Removed unless it gets its name.
         let mut file = tempfile::Builder::new()
             .prefix(&format!(".{name}."))
-            .permissions(Permissions::from_mode(0o666))
+            .permissions(Permissions::from_mode(self.mode))
             .tempfile_in(directory)?;
         file.write_all(content)?;
         file.as_file().sync_all()?;

@@ -130,6 +130,13 @@ fn every_command_prints_one_value() {
     let mined = owner.json("mine quest.oboro --min-support 0.2 --out found.json");
     let result = ["transactions", "min_support", "max_len", "itemsets"];
     has_fields(&mined, &[&result[..], &MINING].concat());
+    owner.write("named.csv", "id,tea,milk\nanna,1,0\nbo,1,1\n");
+    owner.json("encrypt named.csv --format csv-onehot --row-ids id");
+    owner.json("upload named.oboro");
+    let rows = owner.json("row-ids named.oboro");
+    has_fields(&rows, &["directory", "answers", "repeated", "rows"]);
+    has_fields(&rows["rows"][1], &["slot", "id"]);
+    owner.json("delete named");
     let mined = owner.json("mine quest.oboro --min-support 0.2 --verify quest.dat");
     has_fields(
         &mined,

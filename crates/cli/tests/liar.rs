@@ -676,6 +676,39 @@ fn cells_of_another_version_segment_column_or_dataset_are_refused() {
     owner.json(MINE);
 }
 
+#[test]
+fn row_ids_that_were_not_sealed_end_the_run() {
+    let scene = Scene::new();
+    let owner = &scene.owner;
+    scene.lie(truth());
+    owner.write("named.csv", "id,tea,milk\nanna,1,0\nbo,1,1\n");
+    owner.json("encrypt named.csv --row-ids id --format csv-onehot --out rows.oboro.named");
+    owner.json("upload rows.oboro.named --name named");
+    let read = "row-ids rows.oboro.named --name named";
+    let rows = owner.json(read);
+    assert_eq!(rows["rows"].as_array().unwrap().len(), 2);
+    scene.asked();
+    for place in [0, PART, 30 * PART + 100, 64 * PART - 1] {
+        scene.lie(about_cells(move |_, replies| {
+            let mut cells = bytes(replies);
+            cells[place] ^= 1;
+            *replies = answer(&cells);
+        }));
+        says(&scene.ends(read), &[ALTERED]);
+        assert_eq!(scene.asked().len(), 1);
+        // Nothing is asked from then on.
+        says(&scene.ends(read), &["nothing was asked"]);
+        says(
+            &scene.ends("mine rows.oboro.named --name named --min-support 1"),
+            &["nothing was asked"],
+        );
+        assert_eq!(scene.asked(), []);
+        owner.json("trust reset rows.oboro.named");
+    }
+    scene.lie(truth());
+    assert_eq!(owner.json(read), rows);
+}
+
 /// The lies that read plaintext while a client asked by moments whatever it was told (SECURITY.md, "A server that
 /// lies"): about moments, and about columns so that moments are asked for. None of them is heard any more.
 #[test]

@@ -6,6 +6,7 @@ mod common;
 use common::Home;
 use common::plaintext::{Plaintext, by_length, known_data, random_baskets, supports};
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// With this the server counts, and what could be deduced, too.
@@ -418,6 +419,252 @@ fn cells_that_are_kept_are_not_fetched_again() {
     let few = "--min-support 12% --keep-cells 4KiB";
     assert_eq!(mine(few), (8, 8, 16 * COLUMN));
     assert_eq!(mine(few), (8, 8, 16 * COLUMN));
+}
+
+/// What the owner calls rows: `patient 0` and so on, of which every third has tea and every fifth gout.
+fn named_rows(numbers: std::ops::Range<usize>) -> String {
+    let row = |number: usize| {
+        format!(
+            "patient {number},{},{}\n",
+            u8::from(number.is_multiple_of(3)),
+            u8::from(number.is_multiple_of(5))
+        )
+    };
+    let rows: String = numbers.map(row).collect();
+    format!("id,tea,gout\n{rows}")
+}
+
+#[test]
+fn row_ids_are_sealed_and_come_back() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.write("rows.csv", named_rows(0..5_000));
+    owner.write("more.csv", named_rows(5_000..5_100));
+    owner.json("encrypt rows.csv --row-ids id --max-len 2");
+    owner.json("upload rows.oboro");
+    let ids = || -> Vec<(u64, String)> {
+        let rows = owner.json("row-ids rows.oboro");
+        let rows = rows["rows"].as_array().unwrap().iter();
+        rows.map(|it| {
+            (
+                it["slot"].as_u64().unwrap(),
+                it["id"].as_str().unwrap().to_owned(),
+            )
+        })
+        .collect()
+    };
+    let expected = |numbers: std::ops::Range<usize>| -> Vec<String> {
+        let mut all: Vec<_> = numbers.map(|it| format!("patient {it}")).collect();
+        all.sort_unstable();
+        all
+    };
+    let sorted = |rows: &[(u64, String)]| -> Vec<String> {
+        let mut all: Vec<_> = rows.iter().map(|(_, id)| id.clone()).collect();
+        all.sort_unstable();
+        all
+    };
+    let first = ids();
+    assert!(first.iter().map(|(slot, _)| *slot).eq(0..5_000));
+    assert_eq!(sorted(&first), expected(0..5_000));
+    // The order of rows is not that of the file.
+    let in_place = first
+        .iter()
+        .filter(|(slot, id)| *id == format!("patient {slot}"));
+    assert!(in_place.count() < 20);
+    // They are no items, and what is mined is what the file has.
+    let mined = owner.json("mine rows.oboro --min-support 1% --verify rows.csv");
+    assert_eq!(mined["matches_plaintext"], true);
+    assert_eq!(mined["itemsets"].as_array().unwrap().len(), 3);
+    // Appends are read alike; their blocks begin at the next block.
+    owner.json("encrypt more.csv --append-to rows.oboro");
+    owner.json("upload rows.oboro");
+    let both = ids();
+    assert_eq!(both[..5_000], first);
+    assert!(both[5_000..].iter().map(|(slot, _)| *slot).eq(8_192..8_292));
+    assert_eq!(sorted(&both), expected(0..5_100));
+    let text = owner.done("row-ids rows.oboro --out ids.txt");
+    assert!(
+        text.starts_with("5100 rows\n  slot         0  patient "),
+        "{text}"
+    );
+    assert_eq!(
+        String::from_utf8(owner.read("ids.txt"))
+            .unwrap()
+            .lines()
+            .count(),
+        5_101
+    );
+    // Nothing that is stored or sent has one in clear.
+    for (home, directory) in [(&owner, "rows.oboro"), (&operator, "data")] {
+        for (file, bytes) in home.contents(directory) {
+            let in_clear = bytes.windows(7).any(|it| it == b"patient");
+            assert!(!in_clear, "{} has row ids", file.display());
+        }
+    }
+}
+
+#[test]
+fn row_ids_that_cannot_be_are_refused() {
+    let owner = Home::with_key();
+    let refused = |line: &str, parts: &[&str]| common::says(&owner.run(line).refusal(), parts);
+    let long = format!("{},0,0", "x".repeat(256));
+    for (name, last, problem) in [
+        (
+            "twice.csv",
+            "patient 7,0,0",
+            "rows 8 and 21 both have the id \"patient 7\"",
+        ),
+        ("none.csv", ",0,0", "row 21 has no id"),
+        ("missing.csv", "NA,0,0", "row 21 has no id"),
+        (
+            "long.csv",
+            &long,
+            "the id of row 21 has 256 bytes, more than 255",
+        ),
+        (
+            "unseen.csv",
+            "patient 7\u{200b},0,0",
+            "the id of row 21 has a control character or one of no width",
+        ),
+    ] {
+        owner.write(name, named_rows(0..20) + last + "\n");
+        refused(
+            &format!("encrypt {name} --row-ids id --out x.oboro"),
+            &["line 22: ", problem],
+        );
+    }
+    owner.write("rows.csv", named_rows(0..20));
+    refused(
+        "encrypt rows.csv --row-ids name --out x.oboro",
+        &["no columns are called \"name\", named by `--row-ids`"],
+    );
+    refused(
+        "encrypt rows.csv --row-ids id --drop-columns id --out x.oboro",
+        &["given as that of row ids and to be left out"],
+    );
+    owner.write("rows.dat", "1 2\n2 3\n");
+    for format in ["", "--format fimi"] {
+        refused(
+            &format!("encrypt rows.dat {format} --row-ids id --out x.oboro"),
+            &["FIMI's lines of numbers have no column for row ids"],
+        );
+    }
+    owner.write(
+        "shops.csv",
+        "order,shop,product\n1,a,tea\n1,a,milk\n2,b,tea\n2,b,egg\n",
+    );
+    refused(
+        "encrypt shops.csv --transaction-column order --item-column product --row-ids shop --out x.oboro",
+        &["the column that names the transaction"],
+    );
+    // Which column has ids does not hide that another numbers the lines.
+    let numbered = "1,anna,tea,milk\n2,bo,tea\n3,cy,milk,egg,tea\n4,di,egg\n5,ed,tea,milk\n";
+    owner.write("numbered.csv", numbered);
+    refused(
+        "encrypt numbered.csv --row-ids 2 --out x.oboro",
+        &["seems to be no item", "--drop-columns 1"],
+    );
+    assert!(!owner.path("x.oboro").exists());
+}
+
+#[test]
+fn every_form_with_columns_may_have_row_ids() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    let long = "patient_id,date,code\nanna,1,I10\nbo,1,I10\nanna,2,E11\nbo,2,K21\ncy,1,E11\n";
+    let baskets = "1,anna,tea,milk\n2,bo,tea\n3,cy,milk,egg,tea\n";
+    let counts = "id,tea,milk\n\"an\nna\",4,0\nbo,1,2\n\"c\"\"y\",0,0\n";
+    for (name, text, options, ids) in [
+        ("long", long, "--row-ids patient_id", ["anna", "bo", "cy"]),
+        (
+            "baskets",
+            baskets,
+            "--format csv-basket --header no --drop-columns 1 --row-ids 2",
+            ["anna", "bo", "cy"],
+        ),
+        (
+            "counts",
+            counts,
+            "--format csv-counts --row-ids id",
+            ["an\nna", "bo", "c\"y"],
+        ),
+    ] {
+        owner.write(&format!("{name}.csv"), text);
+        owner.json(&format!("encrypt {name}.csv {options} --out {name}.oboro"));
+        owner.json(&format!("upload {name}.oboro"));
+        let rows = owner.json(&format!("row-ids {name}.oboro --out {name}.ids"));
+        let rows = rows["rows"].as_array().unwrap().iter();
+        let mut found: Vec<_> = rows.map(|it| it["id"].as_str().unwrap()).collect();
+        let written: String = (found.iter().enumerate())
+            .map(|(slot, id)| format!("{slot},\"{}\"\n", id.replace('"', "\"\"")))
+            .collect();
+        let file = String::from_utf8(owner.read(&format!("{name}.ids"))).unwrap();
+        assert_eq!(file, format!("slot,id\n{written}"));
+        let mode = std::fs::metadata(owner.path(&format!("{name}.ids"))).unwrap();
+        assert_eq!(mode.permissions().mode() & 0o777, 0o600);
+        found.sort_unstable();
+        assert_eq!(found, ids);
+        let mined = owner.json(&format!(
+            "mine {name}.oboro --min-support 1 --verify {name}.csv"
+        ));
+        assert_eq!(mined["matches_plaintext"], true);
+    }
+}
+
+#[test]
+fn rows_of_a_dataset_all_have_ids_or_none_has() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    let refused = |line: &str, parts: &[&str]| common::says(&owner.run(line).refusal(), parts);
+    owner.write("rows.csv", named_rows(0..20));
+    owner.write("rows.dat", "1 2\n2 3\n");
+    owner.write(
+        "longer.csv",
+        format!("id,tea,gout\n{},1,1\n", "y".repeat(17)),
+    );
+    owner.json("encrypt rows.csv --row-ids id --max-len 2");
+    owner.json("encrypt rows.csv --drop-columns id --out plain.oboro");
+    assert_eq!(owner.json("inspect rows.oboro")["row_id_bytes"], 16);
+    assert_eq!(owner.json("inspect plain.oboro")["row_id_bytes"], 0);
+    let planned = owner.json("plan --transactions 20 --items 2 --max-len 2 --row-id-bytes 10");
+    assert_eq!(
+        planned["stored_bytes"],
+        owner.json("inspect rows.oboro")["stored_bytes"]
+    );
+    refused(
+        "encrypt rows.csv --row-ids id --format csv-counts --append-to plain.oboro",
+        &["rows of this dataset have no ids"],
+    );
+    refused(
+        "encrypt rows.dat --format fimi --append-to rows.oboro",
+        &["say which column has them"],
+    );
+    refused(
+        "encrypt longer.csv --append-to rows.oboro",
+        &["has 17 bytes and this dataset has room for 16"],
+    );
+    owner.json("upload plain.oboro");
+    refused(
+        "row-ids plain.oboro",
+        &["rows of this dataset have no ids", "--row-ids"],
+    );
+    // What is appended twice is there twice, and that is said.
+    owner.json("encrypt rows.csv --append-to rows.oboro");
+    owner.json("upload rows.oboro");
+    assert_eq!(owner.json("row-ids rows.oboro")["repeated"], 40);
+    let text = owner.done("row-ids rows.oboro");
+    assert!(
+        text.starts_with("40 rows\n  40 of them have an id that another row has"),
+        "{text}"
+    );
+    // Transactions are compared, whatever they are called.
+    let twice = named_rows(0..20) + named_rows(0..20).split_once('\n').unwrap().1;
+    owner.write("twice.csv", twice);
+    let mined = owner.json("mine rows.oboro --min-support 1 --verify twice.csv");
+    assert_eq!(mined["matches_plaintext"], true);
 }
 
 #[test]

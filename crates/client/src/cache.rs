@@ -233,7 +233,7 @@ fn dataset_of(path: &Path) -> io::Result<DatasetId> {
 fn read_header(path: &Path, manifest: &Manifest) -> io::Result<Wanted> {
     let file = open_file(path)?;
     // No longer than it is: what claims more columns than fit is refused.
-    let most = FIXED as u64 + 4 * u64::from(manifest.columns);
+    let most = FIXED as u64 + 4 * u64::from(manifest.sealed_columns());
     let mut header = Vec::new();
     file.take(most).read_to_end(&mut header)?;
     let refused = |fault: Fault| io::Error::other(fault.to_string());
@@ -271,12 +271,14 @@ fn decode_header(header: &[u8], manifest: &Manifest) -> Result<(Wanted, u64), Fa
     if first_segment >= end_segment || end_segment as usize > manifest.segments.len() {
         return invalid("it has segments that the dataset does not have");
     }
-    if count > manifest.columns {
+    if count > manifest.sealed_columns() {
         return invalid("it has more columns than the dataset");
     }
     let columns: Vec<u32> = (0..count).map(|_| reader.u32()).collect::<Result<_, _>>()?;
     if !columns.is_sorted_by(|a, b| a < b)
-        || columns.last().is_some_and(|&it| it >= manifest.columns)
+        || columns
+            .last()
+            .is_some_and(|&it| it >= manifest.sealed_columns())
     {
         return invalid("it has columns that the dataset does not have");
     }

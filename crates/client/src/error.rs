@@ -37,6 +37,14 @@ pub enum ClientError {
         "the connection to the server broke while {during} ({cause}); nothing was lost: run the same command again to go on"
     )]
     Broken { during: &'static str, cause: String },
+    #[error(
+        "rows of this dataset have no ids; encrypt the data again with --row-ids, or in Python row_ids, which says where they are"
+    )]
+    NoRowIds,
+    #[error(
+        "the row ids that were sealed are not one for each row, as Oboro writes them; encrypt the data again"
+    )]
+    RowIds,
     #[error("interrupted; nothing was lost: call again to go on")]
     Interrupted,
     #[error("the server refused: {0}")]

@@ -13,6 +13,7 @@ mod genome;
 mod levels;
 mod mine;
 mod moments;
+mod row_ids;
 mod scrub;
 mod upload;
 mod verify;
@@ -29,6 +30,7 @@ pub use genome::{
 pub use levels::Level;
 pub use mine::{Found, KEPT_BYTES, Mined, Mining, Route, Unverified};
 pub use moments::LevelTrace;
+pub use row_ids::{StoredRow, row_ids};
 pub use scrub::Scrubbing;
 pub use upload::{Uploaded, upload};
 pub use verify::Verified;

@@ -6,8 +6,8 @@ use crate::connection::Connection;
 use crate::error::ClientError;
 use crate::fetch::{Fetched, Source};
 use crate::moments::{LevelTrace, MomentCounter, TrustServer};
-use crate::verify::Verified;
 use crate::verify::cells::{Cells, column_bytes};
+use crate::verify::{Verified, check_trust};
 use oboro_mining::transactions::compare_names;
 use oboro_mining::{
     AprioriError, AprioriOptions, Bitmap, Dataset, FrequentItemsets, Itemset, LevelReport,
@@ -214,18 +214,7 @@ impl<'a> Mining<'a> {
     fn check(&self, options: AprioriOptions) -> Result<(), AprioriError<ClientError>> {
         let record = self.dataset.record();
         options.threshold(record.transactions, record.min_item_support)?;
-        self.check_trust().map_err(AprioriError::Counter)
-    }
-
-    fn check_trust(&self) -> Result<(), ClientError> {
-        match self.dataset.trust()?.failure {
-            None => Ok(()),
-            Some(failure) => Err(ClientError::Distrusted {
-                directory: self.dataset.bundle().directory().into(),
-                unix_seconds: failure.unix_seconds,
-                what: failure.what,
-            }),
-        }
+        check_trust(self.dataset).map_err(AprioriError::Counter)
     }
 
     /// The supports of itemsets of one length, at least one, as the server answers, and what they took. Nothing of
@@ -238,7 +227,7 @@ impl<'a> Mining<'a> {
         connection: &Connection,
         itemsets: &[Itemset],
     ) -> Result<(Vec<u64>, Vec<LevelTrace>), ClientError> {
-        self.check_trust()?;
+        check_trust(self.dataset)?;
         let mut counter = self.moment_counter(connection)?;
         let supports = counter.count(itemsets.first().map_or(0, Itemset::len), itemsets)?;
         Ok((supports, counter.traces))

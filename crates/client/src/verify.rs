@@ -6,6 +6,21 @@
 
 pub(crate) mod cells;
 
+use crate::error::ClientError;
+use oboro_mining::Dataset;
+
+/// Refuses to ask about a dataset after an answer was found to be false, until the owner decides.
+pub(crate) fn check_trust(dataset: &Dataset) -> Result<(), ClientError> {
+    match dataset.trust()?.failure {
+        None => Ok(()),
+        Some(failure) => Err(ClientError::Distrusted {
+            directory: dataset.bundle().directory().into(),
+            unix_seconds: failure.unix_seconds,
+            what: failure.what,
+        }),
+    }
+}
+
 /// An answer that is what the owner encrypted, or what follows from such answers and the owner's record alone.
 ///
 /// Nobody else makes one:

@@ -38,6 +38,7 @@ fn upload_columns(directory: &Path, segment_blocks: &[u32], columns: u32) {
         parameters: parameters.clone(),
         max_len: 3,
         columns,
+        row_id_bytes: 0,
         version: 1,
         segments: Vec::new(),
     };
@@ -48,6 +49,7 @@ fn upload_columns(directory: &Path, segment_blocks: &[u32], columns: u32) {
                 index,
                 first_block: manifest.block_count(),
                 columns,
+                row_id_bytes: 0,
                 parameters: parameters.clone(),
                 seeds: (0..blocks)
                     .map(|block| Seed([(index + block) as u8; 32]))

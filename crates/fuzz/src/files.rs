@@ -108,7 +108,7 @@ pub fn segment(bytes: &[u8]) -> Option<()> {
 /// The beginning of a file of sealed cells that are kept. Whatever it claims, no more is read than the dataset has.
 pub fn kept_cells(bytes: &[u8]) -> Option<()> {
     let (columns, segments, length) = decoded(decode_kept(bytes, &MANIFEST))?;
-    assert!(columns.is_sorted() && columns.iter().all(|&it| it < MANIFEST.columns));
+    assert!(columns.is_sorted() && columns.iter().all(|&it| it < MANIFEST.sealed_columns()));
     assert!(!segments.is_empty() && segments.end as usize <= MANIFEST.segments.len());
     assert!(length <= MANIFEST.segment_bytes());
     Some(())

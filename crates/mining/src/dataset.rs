@@ -13,7 +13,8 @@ use oboro_rlwe::{
 };
 use oboro_store::files::free_bytes;
 use oboro_store::{
-    BLOCKS_PER_SEGMENT, Bundle, BundleWriter, DatasetId, Manifest, StoreError, segment_bytes,
+    BLOCKS_PER_SEGMENT, Bundle, BundleWriter, DatasetId, MAX_ROW_ID_BYTES, Manifest, StoreError,
+    segment_bytes,
 };
 use rand::seq::SliceRandom;
 use std::collections::{HashMap, HashSet};
@@ -55,6 +56,18 @@ pub enum DatasetError {
     )]
     LackingItems { lacking: usize, example: String },
     #[error(
+        "rows of this dataset have no ids; append without row ids, or encrypt all data again with them"
+    )]
+    NoRowIds,
+    #[error(
+        "rows of this dataset have ids; say which column has them, with --row-ids, or in Python row_ids"
+    )]
+    LackingRowIds,
+    #[error(
+        "the longest row id has {longest} bytes and this dataset has room for {room}; shorten the ids, or encrypt all data again"
+    )]
+    LongRowIds { longest: usize, room: usize },
+    #[error(
         "items in fewer than {0} transactions were left out of what is to be appended, and the dataset may have them; append all items"
     )]
     ItemsLeftOut(u64),
@@ -95,27 +108,37 @@ pub struct DatasetPlan {
     pub max_len: usize,
     /// One for each item.
     pub columns: u32,
+    /// The bytes of each row id; 0 where rows have none.
+    pub row_id_bytes: u32,
     /// The bytes of ciphertext and sealed cells.
     pub bytes: u64,
 }
 
 impl DatasetPlan {
-    /// The plan for so many transactions of so many items, for itemsets of up to `max_len`.
+    /// The plan for so many transactions of so many items, for itemsets of up to `max_len`, with row ids of up to
+    /// `longest_row_id` bytes or none.
     ///
     /// # Errors
     /// Numbers for which there are no parameters.
-    pub fn new(transactions: u64, items: usize, max_len: usize) -> Result<Self, DatasetError> {
+    pub fn new(
+        transactions: u64,
+        items: usize,
+        longest_row_id: Option<usize>,
+        max_len: usize,
+    ) -> Result<Self, DatasetError> {
         if !(1..=moment::MAX_LENGTH).contains(&max_len) {
             return Err(DatasetError::MaxLen(max_len));
         }
         let max_len = max_len.min(items.max(1));
         let parameters = plan(transactions, items as u64, max_len)?;
         let columns = u32::try_from(items).unwrap_or(u32::MAX);
-        let bytes = ciphertext_bytes(&parameters, columns, transactions)?;
+        let row_id_bytes = longest_row_id.map_or(0, padded_row_id_bytes);
+        let bytes = stored_bytes(&parameters, columns, row_id_bytes, transactions)?;
         Ok(Self {
             parameters,
             max_len,
             columns,
+            row_id_bytes,
             bytes,
         })
     }
@@ -132,21 +155,29 @@ impl DatasetPlan {
                 items,
             });
         }
-        Self::new(transactions as u64, items, max_len)
+        Self::new(transactions as u64, items, rows.longest_row_id(), max_len)
     }
 }
 
-/// What so many transactions take, encrypted at once.
-fn ciphertext_bytes(
+/// The bytes that a dataset has for each row id, given the longest of the first file. Rounded up, so that later ids may
+/// be a little longer and the exact length does not show.
+fn padded_row_id_bytes(longest: usize) -> u32 {
+    let longest = u32::try_from(longest).unwrap_or(MAX_ROW_ID_BYTES);
+    longest.next_multiple_of(8).min(MAX_ROW_ID_BYTES)
+}
+
+/// What so many transactions take, encrypted and sealed at once.
+fn stored_bytes(
     parameters: &Parameters,
     columns: u32,
+    row_id_bytes: u32,
     transactions: u64,
 ) -> Result<u64, DatasetError> {
     let blocks = transactions.div_ceil(parameters.degree() as u64);
     let full = u64::from(BLOCKS_PER_SEGMENT);
     let rest = (blocks % full) as u32;
     let segment = |blocks: u32| {
-        segment_bytes(parameters, columns, blocks).ok_or(DatasetError::TooWide {
+        segment_bytes(parameters, columns, row_id_bytes, blocks).ok_or(DatasetError::TooWide {
             columns,
             limbs: parameters.limb_count(),
         })
@@ -234,6 +265,7 @@ impl Dataset {
             parameters: key.ring().parameters().clone(),
             max_len: plan.max_len as u8,
             columns: plan.columns,
+            row_id_bytes: plan.row_id_bytes,
             version: 0,
             segments: Vec::new(),
         };
@@ -299,6 +331,14 @@ impl Dataset {
         if rows.min_item_support() > 1 {
             return Err(DatasetError::ItemsLeftOut(rows.min_item_support()));
         }
+        match (self.manifest().row_id_bytes as usize, rows.longest_row_id()) {
+            (0, Some(_)) => return Err(DatasetError::NoRowIds),
+            (1.., None) => return Err(DatasetError::LackingRowIds),
+            (room, Some(longest)) if longest > room => {
+                return Err(DatasetError::LongRowIds { longest, room });
+            }
+            _ => {}
+        }
         let names = &self.record.names;
         let by_name: HashMap<&String, u32> = names.iter().zip(0..).collect();
         let column = |name: &String| by_name.get(name).copied();
@@ -356,7 +396,12 @@ impl Dataset {
     /// None for a dataset that there is.
     pub fn appended_bytes(&self, transactions: u64) -> Result<u64, DatasetError> {
         let manifest = self.bundle.manifest();
-        ciphertext_bytes(&manifest.parameters, manifest.columns, transactions)
+        stored_bytes(
+            &manifest.parameters,
+            manifest.columns,
+            manifest.row_id_bytes,
+            transactions,
+        )
     }
 
     /// The bundle on disk.
@@ -812,7 +857,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("d.oboro");
         let master = MasterKey::generate().unwrap();
-        let plan = DatasetPlan::new(5000, 6, 2).unwrap();
+        let plan = DatasetPlan::new(5000, 6, None, 2).unwrap();
         let target = Target::New(&path);
         let made = Dataset::create(rows(5000), &master, target, 2, threads(), &go_on).unwrap();
         assert_eq!(made.manifest().segment_bytes(), plan.bytes);

@@ -37,9 +37,15 @@ impl NewRows<'_> {
         // What has no column here: items that are only in older segments.
         let absent = vec![0; words];
         let mut bits = vec![&absent[..]; manifest.columns as usize];
+        let id_bits = 0..8 * manifest.row_id_bytes as usize;
+        let slots = blocks * degree;
+        let id_bits: Vec<_> = id_bits
+            .map(|bit| self.rows.row_id_bits(bit, slots))
+            .collect();
         for (&column, item) in self.columns.iter().zip(self.rows.columns()) {
             bits[column as usize] = &item[..words];
         }
+        bits.extend(id_bits.iter().map(|it| &it[..]));
         let block = |block: usize| -> Vec<&[u64]> {
             let words = block * degree / 64..(block + 1) * degree / 64;
             bits.iter().map(|column| &column[words.clone()]).collect()
@@ -68,7 +74,7 @@ struct Encryption<'a> {
     /// The version before.
     manifest: &'a Manifest,
     writer: &'a BundleWriter,
-    /// For each new block the `N` bits of each column.
+    /// For each new block the `N` bits of each column that has cells: the mask seed depends on all of them.
     blocks: &'a [Vec<&'a [u64]>],
     progress: Progress<'a>,
     advanced: AtomicU64,
@@ -92,7 +98,7 @@ struct Segment<'a> {
     /// The digest of their seeds.
     seeds: Digest,
     writer: SegmentWriter,
-    /// Columns whose panels are written: not all of them where a thread has failed.
+    /// Columns whose cells are written: not all of them where a thread has failed.
     written: AtomicU32,
 }
 
@@ -134,16 +140,20 @@ impl<'a> Encryption<'a> {
         let most = self.blocks.len().min(BLOCKS_PER_SEGMENT as usize);
         let mut limbs = vec![vec![0; most * ring.degree()]; ring.limbs().len()];
         while let Some((segment, column)) = self.take()? {
-            let residues = segment.blocks.len() * ring.degree();
-            let mut limbs: Vec<_> = limbs.iter_mut().map(|limb| &mut limb[..residues]).collect();
-            let noise = self.encrypt_column(&segment.blocks, column, &mut encryptor, &mut limbs)?;
-            for (limb, panel) in limbs.iter().enumerate() {
-                segment.writer.write_panel(limb, column as usize, panel)?;
+            let mut noise = BlockNoise::default();
+            if column < self.manifest.columns {
+                let residues = segment.blocks.len() * ring.degree();
+                let mut limbs: Vec<_> =
+                    limbs.iter_mut().map(|limb| &mut limb[..residues]).collect();
+                noise = self.encrypt_column(&segment.blocks, column, &mut encryptor, &mut limbs)?;
+                for (limb, panel) in limbs.iter().enumerate() {
+                    segment.writer.write_panel(limb, column as usize, panel)?;
+                }
             }
             let cells = self.seal_cells(&segment, column)?;
             segment.writer.write_cells(column as usize, &cells)?;
             segment.written.fetch_add(1, Ordering::Relaxed);
-            let columns = self.manifest.columns;
+            let columns = self.manifest.sealed_columns();
             let finished = Arc::into_inner(segment)
                 .filter(|segment| segment.written.load(Ordering::Relaxed) == columns);
             let entry = finished
@@ -156,7 +166,7 @@ impl<'a> Encryption<'a> {
         Ok(())
     }
 
-    /// A column to encrypt; `None` if all are taken.
+    /// A column to encrypt and seal; `None` if all are taken.
     fn take(&self) -> Result<Option<(Arc<Segment<'a>>, u32)>, DatasetError> {
         let mut queue = lock(&self.queue);
         let segment = match queue.segment.take() {
@@ -171,7 +181,7 @@ impl<'a> Encryption<'a> {
         };
         let column = queue.column;
         queue.column += 1;
-        if queue.column < self.manifest.columns {
+        if queue.column < self.manifest.sealed_columns() {
             queue.segment = Some(Arc::clone(&segment));
         }
         Ok(Some((segment, column)))
@@ -200,6 +210,7 @@ impl<'a> Encryption<'a> {
             index: before as u32,
             first_block,
             columns: self.manifest.columns,
+            row_id_bytes: self.manifest.row_id_bytes,
             parameters: self.manifest.parameters.clone(),
             seeds: blocks.iter().map(Block::seed).collect(),
         })?;
@@ -234,7 +245,7 @@ impl<'a> Encryption<'a> {
         Ok(noise)
     }
 
-    /// Seals what a column of the segment has in its slots.
+    /// Seals what a column of the segment has in its slots; those behind the items' are the bits of row ids.
     fn seal_cells(&self, segment: &Segment<'_>, column: u32) -> Result<Vec<u8>, DatasetError> {
         let description = segment.writer.description();
         let first = (description.first_block - self.manifest.block_count()) as usize;

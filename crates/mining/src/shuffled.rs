@@ -7,7 +7,7 @@
 
 use crate::bitmap::count_ones;
 use crate::readers::HowRead;
-use crate::transactions::{MinSupport, Transactions, TransactionsError};
+use crate::transactions::{MinSupport, Transactions, TransactionsError, check_row_ids};
 use oboro_ring::MAX_LOG_DEGREE;
 use rand::seq::SliceRandom;
 use std::collections::HashSet;
@@ -36,6 +36,27 @@ pub struct Shuffled {
     columns: Vec<Column>,
     /// Every item with at least this support is there.
     min_item_support: u64,
+    row_ids: Option<PackedRowIds>,
+}
+
+/// Row ids, in the random order of the transactions: UTF-8, each filled up with zeros.
+struct PackedRowIds {
+    /// The bytes of each: those of the longest.
+    width: usize,
+    bytes: Zeroizing<Vec<u8>>,
+}
+
+impl PackedRowIds {
+    /// Those of the rows in `order`; `None` if there are none.
+    fn of(ids: &[String], order: &[u32]) -> Option<Self> {
+        let width = ids.iter().map(String::len).max()?;
+        let mut bytes = Zeroizing::new(vec![0; width * order.len()]);
+        for (place, &row) in bytes.chunks_exact_mut(width).zip(order) {
+            let id = &ids[row as usize];
+            place[..id.len()].copy_from_slice(id.as_bytes());
+        }
+        Some(Self { width, bytes })
+    }
 }
 
 /// Without names and bits, which must not reach a log by way of a `{:?}`.
@@ -75,6 +96,7 @@ impl Shuffled {
             read: None,
             columns,
             min_item_support: transactions.min_item_support(),
+            row_ids: PackedRowIds::of(transactions.row_ids(), &order),
         })
     }
 
@@ -120,6 +142,7 @@ impl Shuffled {
                 read: None,
                 columns: Vec::new(),
                 min_item_support: 1,
+                row_ids: None,
             },
         })
     }
@@ -147,6 +170,25 @@ impl Shuffled {
     /// The bits of each item: at least as many words as any ring fills with so many transactions.
     pub(crate) fn columns(&self) -> &[Column] {
         &self.columns
+    }
+
+    /// The bytes of the longest row id; `None` where rows have none.
+    pub fn longest_row_id(&self) -> Option<usize> {
+        self.row_ids.as_ref().map(|it| it.width)
+    }
+
+    /// The bit numbered `bit` of the row ids of so many slots, counted from the lowest of the first byte: 64 slots to a
+    /// word, lowest first. Zero after the end of an id and of the rows.
+    pub(crate) fn row_id_bits(&self, bit: usize, slots: usize) -> Zeroizing<Vec<u64>> {
+        let mut words = Zeroizing::new(vec![0; slots / 64]);
+        if let Some(PackedRowIds { width, bytes }) = &self.row_ids
+            && bit / 8 < *width
+        {
+            for (slot, id) in bytes.chunks_exact(*width).enumerate() {
+                words[slot / 64] |= u64::from(id[bit / 8] >> (bit % 8) & 1) << (slot % 64);
+            }
+        }
+        words
     }
 
     /// For each item, the number of transactions that contain it.
@@ -209,6 +251,16 @@ impl Shuffling {
     /// The number of transactions that each column has.
     pub fn transactions(&self) -> usize {
         self.shuffled.transactions
+    }
+
+    /// Gives the transactions row ids, as [`Transactions::with_row_ids`] does.
+    ///
+    /// # Errors
+    /// Ids that cannot be, or not one for each transaction.
+    pub fn set_row_ids(&mut self, row_ids: &[String]) -> Result<(), TransactionsError> {
+        check_row_ids(self.transactions(), row_ids)?;
+        self.shuffled.row_ids = PackedRowIds::of(row_ids, &self.order);
+        Ok(())
     }
 
     /// Adds the columns of these items, as many as there are names, behind those that are there.

@@ -5,6 +5,7 @@
 //! basket is strictly ascending. The number of transactions is a fact of the
 //! data and never changes when items are dropped.
 
+use oboro_store::MAX_ROW_ID_BYTES;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
@@ -19,6 +20,8 @@ pub struct Transactions {
     items: Vec<u32>,
     /// Every item with at least this support is there.
     min_item_support: u64,
+    /// The id of each transaction; empty if they have none.
+    row_ids: Vec<String>,
 }
 
 impl Transactions {
@@ -59,6 +62,22 @@ impl Transactions {
             builder.push(numbers)?;
         }
         Ok(builder.finish().sorted_by_name())
+    }
+
+    /// The same transactions with these row ids, in the order of transactions: the owner's names of them, each
+    /// different, of 1 to 255 bytes and without characters that nobody sees.
+    ///
+    /// # Errors
+    /// Other ids, or not one for each transaction.
+    pub fn with_row_ids(mut self, row_ids: Vec<String>) -> Result<Self, TransactionsError> {
+        check_row_ids(self.len(), &row_ids)?;
+        self.row_ids = row_ids;
+        Ok(self)
+    }
+
+    /// The row id of each transaction; empty if they have none.
+    pub fn row_ids(&self) -> &[String] {
+        &self.row_ids
     }
 
     /// The number of transactions, empty ones included.
@@ -144,6 +163,7 @@ impl Transactions {
             offsets,
             items,
             min_item_support,
+            row_ids: self.row_ids.clone(),
         }
     }
 
@@ -184,6 +204,42 @@ impl Transactions {
     }
 }
 
+/// Whether nobody sees a character: a control, but for line feeds and tabs, or one of no width.
+pub(crate) fn is_invisible(c: char) -> bool {
+    c.is_control() && !"\n\t".contains(c) || "\u{feff}\u{200b}\u{2060}".contains(c)
+}
+
+/// Checks that there is a row id for each transaction that can be stored, and none twice.
+pub(crate) fn check_row_ids(
+    transactions: usize,
+    row_ids: &[String],
+) -> Result<(), TransactionsError> {
+    if row_ids.len() != transactions {
+        return Err(TransactionsError::RowIdCount {
+            ids: row_ids.len(),
+            transactions,
+        });
+    }
+    let mut seen = HashMap::with_capacity(row_ids.len());
+    for (id, row) in row_ids.iter().zip(1..) {
+        if id.is_empty() {
+            return Err(TransactionsError::RowIdMissing { row });
+        }
+        if id.len() > MAX_ROW_ID_BYTES as usize {
+            let bytes = id.len();
+            return Err(TransactionsError::RowIdLength { row, bytes });
+        }
+        if id.contains(is_invisible) {
+            return Err(TransactionsError::RowIdInvisible { row });
+        }
+        if let Some(first) = seen.insert(id, row) {
+            let id = id.clone();
+            return Err(TransactionsError::DuplicateRowId { first, row, id });
+        }
+    }
+    Ok(())
+}
+
 /// Compares item names: decimal numbers come first, by value, then other names
 /// by their bytes. The order is total; `07` follows `7`.
 pub fn compare_names(a: &str, b: &str) -> Ordering {
@@ -220,6 +276,50 @@ pub enum TransactionsError {
     TooManyTransactions {
         /// The largest number of transactions.
         limit: u32,
+    },
+    /// Not a row id for each transaction.
+    #[error("{ids} row ids were given for {transactions} transactions; give one for each")]
+    RowIdCount {
+        /// The number of ids.
+        ids: usize,
+        /// The number of transactions.
+        transactions: usize,
+    },
+    /// A row without an id.
+    #[error("row {row} has no id; give each row one, or choose another column")]
+    RowIdMissing {
+        /// The row, from 1.
+        row: usize,
+    },
+    /// A row id that is too long.
+    #[error(
+        "the id of row {row} has {bytes} bytes, more than {MAX_ROW_ID_BYTES}; shorten it, or choose another column"
+    )]
+    RowIdLength {
+        /// The row, from 1.
+        row: usize,
+        /// The bytes of its id.
+        bytes: usize,
+    },
+    /// A row id with a character that nobody sees.
+    #[error(
+        "the id of row {row} has a control character or one of no width; remove it, or choose another column"
+    )]
+    RowIdInvisible {
+        /// The row, from 1.
+        row: usize,
+    },
+    /// Two rows of one id.
+    #[error(
+        "rows {first} and {row} both have the id {id:?}; give each row its own, or choose another column"
+    )]
+    DuplicateRowId {
+        /// The first row that has it, from 1.
+        first: usize,
+        /// The second.
+        row: usize,
+        /// The id.
+        id: String,
     },
     /// Two items of one name.
     #[error("the item name {name:?} occurs twice; give each item its own name")]
@@ -345,6 +445,7 @@ impl TransactionsBuilder {
             offsets: self.offsets,
             items: self.items,
             min_item_support: 1,
+            row_ids: Vec::new(),
         }
     }
 }

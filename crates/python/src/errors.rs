@@ -133,6 +133,9 @@ impl From<DatasetError> for Failure {
             DatasetError::Plan(_)
             | DatasetError::UnknownItems { .. }
             | DatasetError::ItemsLeftOut(_)
+            | DatasetError::NoRowIds
+            | DatasetError::LackingRowIds
+            | DatasetError::LongRowIds { .. }
             | DatasetError::LackingItems { .. }
             | DatasetError::MaxLen(_)
             | DatasetError::TooWide { .. }
@@ -197,6 +200,7 @@ impl From<ClientError> for Failure {
             | Unprotected(_)
             | Certificates(_)
             | Token
+            | NoRowIds
             | NoSite(_)
             | Decoys { .. }
             | Pattern(_)

@@ -96,6 +96,32 @@ pub fn mine<'py>(
     Ok(arrays(py, &frequent, took))
 }
 
+/// The slot and the id of each row of the dataset that was uploaded under `name`; `progress` hears bytes received.
+#[pyfunction]
+#[pyo3(signature = (server, encrypted, name, *, progress = None, interrupt = None))]
+pub fn row_ids(
+    py: Python<'_>,
+    server: &Server,
+    encrypted: &Encrypted,
+    name: &str,
+    progress: Option<Bound<'_, PyAny>>,
+    interrupt: Option<&Interrupt>,
+) -> PyResult<Vec<(u64, String)>> {
+    let connection = server.connection()?;
+    let dataset = encrypted.dataset();
+    let threads = crate::rows::threads(None);
+    let rows = call::run(py, progress, interrupt, |call| {
+        let connection = connection.interrupted_by(call.interrupt());
+        let told = |done, expected| {
+            // What is interrupted hears of it from the connection.
+            let _ = call.advance(done, expected);
+        };
+        let rows = oboro_client::row_ids(&dataset, name, threads, || Ok(connection), told)?;
+        Ok::<_, Failure>(rows.into_inner())
+    })?;
+    Ok(rows.into_iter().map(|row| (row.slot, row.id)).collect())
+}
+
 fn arrays<'py>(py: Python<'py>, frequent: &FrequentItemsets, took: String) -> Mined<'py> {
     let lengths = frequent.levels().iter().map(Vec::len).collect();
     let items: Vec<u32> = frequent

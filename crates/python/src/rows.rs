@@ -232,9 +232,25 @@ impl Rows {
         py.detach(|| self.push(names, &columns))
     }
 
-    /// Baskets of items that are all text or all whole numbers, which are the columns in ascending order.
+    /// Gives each row an id.
+    fn set_row_ids(&self, row_ids: Vec<String>) -> Result<(), Failure> {
+        match &mut *self.state() {
+            State::Open(rows) => Ok(rows.set_row_ids(&row_ids)?),
+            _ => Err(Failure::input(
+                "these rows are complete; give their ids before they are used",
+            )),
+        }
+    }
+
+    /// Baskets of items that are all text or all whole numbers, which are the columns in ascending order; `row_ids`
+    /// has the id of each basket.
     #[staticmethod]
-    fn from_baskets(py: Python<'_>, baskets: &Bound<'_, PyAny>) -> PyResult<Self> {
+    #[pyo3(signature = (baskets, *, row_ids = None))]
+    fn from_baskets(
+        py: Python<'_>,
+        baskets: &Bound<'_, PyAny>,
+        row_ids: Option<Vec<String>>,
+    ) -> PyResult<Self> {
         let mut builder = TransactionsBuilder::new();
         let mut kind = None;
         for (number, basket) in baskets.try_iter()?.enumerate() {
@@ -244,7 +260,10 @@ impl Rows {
         }
         let numbers = kind == Some(Kind::Number);
         let rows = py.detach(|| {
-            let transactions = builder.finish();
+            let transactions = match row_ids {
+                Some(row_ids) => builder.finish().with_row_ids(row_ids)?,
+                None => builder.finish(),
+            };
             let sorted = match numbers {
                 true => transactions.sorted_by(compare_numbers),
                 false => transactions.sorted_by(str::cmp),
@@ -260,7 +279,7 @@ impl Rows {
     #[pyo3(signature = (
         path, *, like = None, format = "auto", separator = None, header = None, encoding = None,
         transaction_column = Vec::new(), item_column = None, drop_columns = Vec::new(), spaces = None,
-        missing = None
+        missing = None, row_ids = None
     ))]
     #[allow(clippy::too_many_arguments)]
     fn read(
@@ -276,6 +295,7 @@ impl Rows {
         drop_columns: Vec<String>,
         spaces: Option<&str>,
         missing: Option<&str>,
+        row_ids: Option<String>,
     ) -> Result<Self, Failure> {
         let options = ReadOptions {
             format: format.parse().map_err(Failure::input)?,
@@ -287,6 +307,7 @@ impl Rows {
             drop_columns,
             spaces: parsed(spaces)?,
             missing: parsed(missing)?,
+            row_ids,
         };
         let like = like.map(Encrypted::dataset);
         let before = like.as_ref().and_then(|it| it.record().read.as_ref());

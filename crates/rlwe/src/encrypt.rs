@@ -46,7 +46,8 @@ pub struct Block<'a> {
 
 impl<'a> Block<'a> {
     /// Block `number` of the dataset, with a seed never used before. `columns[i]` holds the
-    /// `N` slots of column `i` as bits, 64 to a word, lowest first.
+    /// `N` slots of column `i` as bits, 64 to a word, lowest first; also those of columns that are
+    /// sealed under the block's seed and not encrypted.
     ///
     /// The seed is hedged: `PRF(master, "mask seed", dataset, generation, ring, randomness, block,
     /// hash of the plaintext)`. Even a generator that repeats itself, as after a rolled-back

@@ -65,7 +65,7 @@ impl Wanted {
         let snapshot = store
             .snapshot_at(&request.name, root)
             .map_err(|error| status::of_store(&error))?;
-        let columns = Itemsets::new(1, request.columns, snapshot.manifest().columns)
+        let columns = Itemsets::new(1, request.columns, snapshot.manifest().sealed_columns())
             .map_err(|error| {
                 Status::invalid_argument(format!("the request is malformed: {error}"))
             })?

@@ -7,14 +7,14 @@
 use crate::codec::{Reader, Writer, unseal};
 use crate::error::{Fault, StoreError};
 use crate::id::{DatasetId, Digest};
-use crate::segment::segment_bytes;
+use crate::segment::{MAX_ROW_ID_BYTES, sealed_columns, segment_bytes};
 use oboro_ring::Parameters;
 
 const MAGIC: &str = "OBOROMAN";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const ROOT_CONTEXT: &str = "oboro v1 dataset root";
 /// Bytes before the list of segments, bytes of an entry, bytes of the trailing digest.
-const FIXED: usize = 92;
+const FIXED: usize = 96;
 const ENTRY: usize = 84;
 const DIGEST: usize = 32;
 
@@ -55,6 +55,8 @@ pub struct Manifest {
     pub max_len: u8,
     /// The number of columns.
     pub columns: u32,
+    /// The bytes of each row id, sealed with the cells; 0 where there are none.
+    pub row_id_bytes: u32,
     /// 1 when first encrypted, one more with every append.
     pub version: u64,
     /// The segments, their blocks consecutive from 0.
@@ -72,6 +74,7 @@ impl Manifest {
             .u32(self.parameters.limb_count() as u32)
             .u32(self.parameters.plaintext_modulus())
             .u32(self.columns)
+            .u32(self.row_id_bytes)
             .u32(u32::from(self.max_len))
             .u64(self.version)
             .u32(self.segments.len() as u32);
@@ -104,7 +107,7 @@ impl Manifest {
         let key_check = reader.array()?;
         let generation = reader.array()?;
         let (log_degree, limbs, plaintext_modulus) = (reader.u32()?, reader.u32()?, reader.u32()?);
-        let columns = reader.u32()?;
+        let (columns, row_id_bytes) = (reader.u32()?, reader.u32()?);
         let max_len = u8::try_from(reader.u32()?)
             .map_err(|_| Fault::Invalid("max_len is above 255".into()))?;
         let version = reader.u64()?;
@@ -134,6 +137,7 @@ impl Manifest {
             parameters,
             max_len,
             columns,
+            row_id_bytes,
             version,
             segments,
         })
@@ -166,6 +170,12 @@ impl Manifest {
                 self.columns
             ));
         }
+        if self.row_id_bytes > MAX_ROW_ID_BYTES {
+            return invalid(format!(
+                "row ids of {} bytes; they have at most {MAX_ROW_ID_BYTES}",
+                self.row_id_bytes
+            ));
+        }
         if !(1..=MAX_SEGMENTS).contains(&self.segments.len()) {
             return invalid(format!(
                 "{} segments; it must have 1 to {MAX_SEGMENTS}",
@@ -179,8 +189,13 @@ impl Manifest {
                     "segment {index} does not begin at block {next_block}"
                 ));
             }
-            if segment_bytes(&self.parameters, self.columns, segment.blocks) != Some(segment.bytes)
-            {
+            let bytes = segment_bytes(
+                &self.parameters,
+                self.columns,
+                self.row_id_bytes,
+                segment.blocks,
+            );
+            if bytes != Some(segment.bytes) {
                 return invalid(format!(
                     "segment {index} cannot have {} blocks in {} bytes",
                     segment.blocks, segment.bytes
@@ -205,6 +220,11 @@ impl Manifest {
             .sum()
     }
 
+    /// The columns that have sealed cells: those of items, then one for each bit of a row id.
+    pub fn sealed_columns(&self) -> u32 {
+        sealed_columns(self.columns, self.row_id_bytes)
+    }
+
     /// The bytes of all segment files.
     pub fn segment_bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.bytes).sum()
@@ -225,8 +245,8 @@ impl Manifest {
             ("its secrets are of another generation", OTHER)
         } else if self.parameters != older.parameters || self.max_len != older.max_len {
             ("its parameters differ", OTHER)
-        } else if self.columns != older.columns {
-            ("its columns differ", OTHER)
+        } else if self.columns != older.columns || self.row_id_bytes != older.row_id_bytes {
+            ("its columns or the lengths of its row ids differ", OTHER)
         } else if appends == 0 {
             (
                 "it is not newer",

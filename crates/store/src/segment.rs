@@ -1,5 +1,5 @@
 //! Segment files: up to 64 blocks of all columns. First the panels, limb-major, then the sealed cells, a part for
-//! each column; each part with its digest.
+//! each column; each part with its digest. Row ids are sealed like the cells of further columns, one for each bit.
 //!
 //! `docs/formats.md` has the bytes. A file under its final name is complete: it is
 //! written elsewhere, header last, synced and renamed. Every byte of it is covered: the
@@ -27,15 +27,17 @@ pub use file::forget_cached;
 pub const BLOCKS_PER_SEGMENT: u32 = 64;
 
 const MAGIC: &str = "OBOROSEG";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Headers and parts begin at multiples of this.
 const ALIGNMENT: u64 = 4096;
 /// Header bytes before the limb primes.
-const FIXED_HEADER: u64 = 68;
+const FIXED_HEADER: u64 = 72;
 /// Bits of a cell: whether a transaction has an item.
 const CELL_BITS: u32 = 1;
 /// What sealing adds to the cells of a column: a nonce of 24 bytes in front, a tag of 16 behind.
 pub const CELL_SEAL_BYTES: usize = 24 + 16;
+/// The most bytes of a row id.
+pub const MAX_ROW_ID_BYTES: u32 = 255;
 /// Bounds a header to half a gibibyte: parts of a segment.
 const MAX_PARTS: u64 = 1 << 24;
 /// More limbs than this are not secure at any degree that ring has.
@@ -44,15 +46,21 @@ const MAX_LIMBS: u32 = 64;
 /// Bytes of a panel that are read, checked and unpacked at a time: 16 Ki residues.
 const CHUNK_BYTES: usize = pack::packed_len(16 << 10);
 
+/// The columns that have sealed cells: those of items, then one for each bit of a row id.
+pub fn sealed_columns(columns: u32, row_id_bytes: u32) -> u32 {
+    columns + 8 * row_id_bytes
+}
+
 /// Where things lie in a segment file. Its parts are numbered: panels limb-major from 0 on, then the sealed cells
-/// of each column.
+/// of each column, those of row ids last.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     /// Bytes before the header's own digest.
     digested: u64,
     header: u64,
     panels: u64,
-    columns: u64,
+    /// The parts that are sealed cells.
+    sealed: u64,
     /// Bytes of one panel, packed.
     packed: u64,
     /// Bytes of the sealed cells of one column.
@@ -61,12 +69,20 @@ struct Layout {
 
 impl Layout {
     /// `None` if a number is beyond what the format allows.
-    fn new(log_degree: u32, limbs: u32, columns: u32, blocks: u32) -> Option<Self> {
+    fn new(
+        log_degree: u32,
+        limbs: u32,
+        columns: u32,
+        row_id_bytes: u32,
+        blocks: u32,
+    ) -> Option<Self> {
         let panels = u64::from(limbs) * u64::from(columns);
-        let parts = panels + u64::from(columns);
+        let sealed = u64::from(columns) + 8 * u64::from(row_id_bytes);
+        let parts = panels + sealed;
         let fits = (MIN_LOG_DEGREE..=MAX_LOG_DEGREE).contains(&log_degree)
             && (1..=MAX_LIMBS).contains(&limbs)
             && (1..=MAX_COLUMNS).contains(&columns)
+            && row_id_bytes <= MAX_ROW_ID_BYTES
             && (1..=BLOCKS_PER_SEGMENT).contains(&blocks)
             && parts <= MAX_PARTS;
         if !fits {
@@ -78,14 +94,27 @@ impl Layout {
             digested,
             header: (digested + 32).next_multiple_of(ALIGNMENT),
             panels,
-            columns: columns.into(),
+            sealed,
             packed: pack::packed_len(slots) as u64,
             cells: (slots / 8 + CELL_SEAL_BYTES) as u64,
         })
     }
 
+    /// That of the `index`-th segment of a manifest.
+    fn of(manifest: &Manifest, index: u32) -> Self {
+        let parameters = &manifest.parameters;
+        let layout = Self::new(
+            parameters.log_degree(),
+            parameters.limb_count() as u32,
+            manifest.columns,
+            manifest.row_id_bytes,
+            manifest.segments[index as usize].blocks,
+        );
+        layout.expect("a manifest names segments that there can be")
+    }
+
     fn parts(&self) -> usize {
-        (self.panels + self.columns) as usize
+        (self.panels + self.sealed) as usize
     }
 
     /// The bytes of a part without its padding.
@@ -136,12 +165,8 @@ pub(crate) struct Stripes {
 impl Stripes {
     /// Those of the `index`-th segment of a manifest, over so many directories.
     pub(crate) fn of(manifest: &Manifest, index: u32, directories: usize) -> Self {
-        let parameters = &manifest.parameters;
-        let limbs = parameters.limb_count() as u32;
-        let blocks = manifest.segments[index as usize].blocks;
-        let layout = Layout::new(parameters.log_degree(), limbs, manifest.columns, blocks);
         Self {
-            layout: layout.expect("a manifest names segments that there can be"),
+            layout: Layout::of(manifest, index),
             index,
             directories,
         }
@@ -180,9 +205,21 @@ impl Stripes {
 }
 
 /// The length of a segment file, or `None` if the format has no such segment.
-pub fn segment_bytes(parameters: &Parameters, columns: u32, blocks: u32) -> Option<u64> {
+pub fn segment_bytes(
+    parameters: &Parameters,
+    columns: u32,
+    row_id_bytes: u32,
+    blocks: u32,
+) -> Option<u64> {
     let limbs = u32::try_from(parameters.limb_count()).ok()?;
-    Layout::new(parameters.log_degree(), limbs, columns, blocks).map(|layout| layout.total())
+    let layout = Layout::new(
+        parameters.log_degree(),
+        limbs,
+        columns,
+        row_id_bytes,
+        blocks,
+    );
+    layout.map(|layout| layout.total())
 }
 
 /// The bytes, with padding, of a panel of a full segment.
@@ -202,6 +239,8 @@ pub struct SegmentDescription {
     pub first_block: u64,
     /// The number of columns.
     pub columns: u32,
+    /// The bytes of each row id; 0 where there are none.
+    pub row_id_bytes: u32,
     /// The ring of the ciphertexts.
     pub parameters: Parameters,
     /// One mask seed per block: 1 to 64 of them.
@@ -221,13 +260,18 @@ impl SegmentDescription {
     fn layout(&self) -> Result<Layout, StoreError> {
         let limbs = u32::try_from(self.parameters.limb_count()).unwrap_or(u32::MAX);
         let blocks = u32::try_from(self.seeds.len()).unwrap_or(u32::MAX);
-        Layout::new(self.parameters.log_degree(), limbs, self.columns, blocks).ok_or_else(|| {
-            StoreError::Misuse {
-                what: format!(
-                    "a segment cannot have {blocks} blocks of {} columns and {limbs} limbs",
-                    self.columns
-                ),
-            }
+        let layout = Layout::new(
+            self.parameters.log_degree(),
+            limbs,
+            self.columns,
+            self.row_id_bytes,
+            blocks,
+        );
+        layout.ok_or_else(|| StoreError::Misuse {
+            what: format!(
+                "a segment cannot have {blocks} blocks of {} columns and {limbs} limbs with row ids of {} bytes",
+                self.columns, self.row_id_bytes
+            ),
         })
     }
 
@@ -245,17 +289,21 @@ impl SegmentDescription {
         })
     }
 
-    /// The place of a column's sealed cells in the segment.
+    /// The place of a column's sealed cells in the segment; those of row ids count on behind the columns.
     fn cells_number(&self, column: usize) -> Result<usize, StoreError> {
-        let (limbs, columns) = (self.parameters.limb_count(), self.columns as usize);
-        if column < columns {
-            return Ok(limbs * columns + column);
+        if column < sealed_columns(self.columns, self.row_id_bytes) as usize {
+            return Ok(self.panels() + column);
         }
         Err(StoreError::NoCells {
             dataset: self.dataset,
             segment: self.index as usize,
             column,
         })
+    }
+
+    /// The number of panels: of all limbs and columns.
+    fn panels(&self) -> usize {
+        self.parameters.limb_count() * self.columns as usize
     }
 
     /// The limb and the column of a part that is a panel.
@@ -268,7 +316,15 @@ impl SegmentDescription {
     fn part_name(&self, part: usize) -> String {
         match self.panel_of(part) {
             Some((limb, column)) => format!("panel (limb {limb}, column {column}) of "),
-            None => format!("sealed cells (column {}) of ", part as u32 % self.columns),
+            None => match part - self.panels() {
+                column if column < self.columns as usize => {
+                    format!("sealed cells (column {column}) of ")
+                }
+                column => format!(
+                    "sealed row ids (bit {}) of ",
+                    column - self.columns as usize
+                ),
+            },
         }
     }
 
@@ -293,7 +349,8 @@ impl SegmentDescription {
             .u32(self.parameters.log_degree())
             .u32(self.parameters.limb_count() as u32)
             .u32(self.parameters.plaintext_modulus())
-            .u32(CELL_BITS);
+            .u32(CELL_BITS)
+            .u32(self.row_id_bytes);
         for modulus in self.parameters.limb_moduli() {
             header.u32(modulus.value());
         }
@@ -330,6 +387,7 @@ struct FixedHeader {
     log_degree: u32,
     limbs: u32,
     plaintext_modulus: u32,
+    row_id_bytes: u32,
 }
 
 impl FixedHeader {
@@ -351,7 +409,8 @@ impl FixedHeader {
                 "cells of {cell_bits} bits where this Oboro has {CELL_BITS}"
             )));
         }
-        let layout = Layout::new(log_degree, limbs, columns, blocks)
+        let row_id_bytes = reader.u32()?;
+        let layout = Layout::new(log_degree, limbs, columns, row_id_bytes, blocks)
             .filter(|layout| layout.header == header_length)
             .ok_or_else(|| {
                 Fault::Invalid("the numbers in its header contradict each other".into())
@@ -366,6 +425,7 @@ impl FixedHeader {
             log_degree,
             limbs,
             plaintext_modulus,
+            row_id_bytes,
         })
     }
 }
@@ -438,6 +498,7 @@ impl Header {
             index: fixed.index,
             first_block: fixed.first_block,
             columns: fixed.columns,
+            row_id_bytes: fixed.row_id_bytes,
             parameters,
             seeds,
         };
@@ -467,6 +528,7 @@ impl Header {
             && found.dataset == manifest.dataset
             && found.index == index
             && found.columns == manifest.columns
+            && found.row_id_bytes == manifest.row_id_bytes
             && found.parameters == manifest.parameters
     }
 }
@@ -479,17 +541,9 @@ pub struct SegmentHeader {
 }
 
 impl SegmentHeader {
-    /// The length of the header of any segment with so many blocks; `None` if the format has none.
-    pub fn bytes(parameters: &Parameters, columns: u32, blocks: u32) -> Option<u64> {
-        let limbs = u32::try_from(parameters.limb_count()).ok()?;
-        Layout::new(parameters.log_degree(), limbs, columns, blocks).map(|layout| layout.header)
-    }
-
     /// The length of the header of the segment that `manifest` names as its `index`-th.
     pub(crate) fn bytes_of(manifest: &Manifest, index: u32) -> u64 {
-        let blocks = manifest.segments[index as usize].blocks;
-        Self::bytes(&manifest.parameters, manifest.columns, blocks)
-            .expect("a manifest names segments that can be")
+        Layout::of(manifest, index).header
     }
 
     /// Checks that these are the bytes of the header of the segment that `manifest` names as its

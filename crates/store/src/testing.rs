@@ -3,6 +3,7 @@
 //! Nothing here is encryption; the store does not care what residues mean.
 
 use crate::files::Durability;
+use crate::segment::sealed_columns;
 use crate::{
     Bundle, BundleWriter, CELL_SEAL_BYTES, DatasetId, Manifest, SegmentDescription, SegmentEntry,
     SegmentWriter, Store,
@@ -22,6 +23,7 @@ pub(crate) fn two_limbs() -> Parameters {
 
 pub(crate) const ID: DatasetId = DatasetId([0x11; 16]);
 pub(crate) const COLUMNS: u32 = 2;
+pub(crate) const ROW_ID_BYTES: u32 = 0;
 
 pub(crate) fn description(
     parameters: &Parameters,
@@ -39,6 +41,7 @@ pub(crate) fn description(
         index,
         first_block,
         columns: COLUMNS,
+        row_id_bytes: ROW_ID_BYTES,
         parameters: parameters.clone(),
         seeds: (first_block..first_block + u64::from(blocks))
             .map(seed)
@@ -77,7 +80,8 @@ pub(crate) fn fill(writer: SegmentWriter) -> SegmentEntry {
                 .unwrap();
         }
     }
-    for column in 0..description.columns as usize {
+    let sealed = sealed_columns(description.columns, description.row_id_bytes);
+    for column in 0..sealed as usize {
         let cells = cells(&description, column);
         writer.write_cells(column, &cells).unwrap();
     }
@@ -96,6 +100,7 @@ pub(crate) fn manifest(parameters: &Parameters, segments: Vec<SegmentEntry>) -> 
         parameters: parameters.clone(),
         max_len: 4,
         columns: COLUMNS,
+        row_id_bytes: ROW_ID_BYTES,
         version: 1,
         segments,
     }

@@ -142,6 +142,7 @@ fn bundle(arguments: &Arguments, path: &Path) -> Result<Value, Failure> {
         "version": manifest.version,
         "root": manifest.root().to_string(),
         "columns": manifest.columns,
+        "row_id_bytes": manifest.row_id_bytes,
         "blocks": manifest.block_count(),
         "max_len": manifest.max_len,
         "degree": manifest.parameters.degree(),

@@ -10,6 +10,7 @@ pub mod inspect;
 pub mod keygen;
 pub mod mine;
 pub mod plan;
+pub mod row_ids;
 pub mod rules;
 pub mod scrub;
 pub mod serve;

@@ -7,7 +7,7 @@ use oboro_client::{LevelForecast, Prospect};
 use oboro_mining::{DatasetPlan, HowRead, MinSupport, read_path};
 use oboro_ring::{fraction::WHOLE, pack, security_bound};
 use oboro_rlwe::{Alternative, Verdict, alternatives};
-use oboro_store::BLOCKS_PER_SEGMENT;
+use oboro_store::{BLOCKS_PER_SEGMENT, MAX_ROW_ID_BYTES};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -32,6 +32,10 @@ pub struct Arguments {
         requires = "transactions"
     )]
     items: Option<u32>,
+    /// The bytes of the longest row id, without a file; 0 for none.
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "input", requires = "transactions",
+        value_parser = clap::value_parser!(u32).range(..=i64::from(MAX_ROW_ID_BYTES)))]
+    row_id_bytes: u32,
     /// The longest itemsets that a trusted server can count.
     #[arg(long, value_name = "N", default_value_t = 4)]
     max_len: usize,
@@ -47,8 +51,13 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
-    let (transactions, items, how) = arguments.size()?;
-    let plan = DatasetPlan::new(transactions, items as usize, arguments.max_len)?;
+    let (transactions, items, longest_row_id, how) = arguments.size()?;
+    let plan = DatasetPlan::new(
+        transactions,
+        items as usize,
+        longest_row_id,
+        arguments.max_len,
+    )?;
     let (max_len, stored_bytes) = (plan.max_len, plan.bytes);
     let planned = Planned {
         prospect: Prospect {
@@ -85,13 +94,14 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
 }
 
 impl Arguments {
-    /// Transactions and items, and how they were read.
-    fn size(&self) -> Result<(u64, u32, Option<HowRead>), Failure> {
+    /// Transactions, items and the bytes of the longest row id, and how they were read.
+    fn size(&self) -> Result<(u64, u32, Option<usize>, Option<HowRead>), Failure> {
         self.reading.need("INPUT", self.input.is_some())?;
         let Some(input) = &self.input else {
             return Ok((
                 self.transactions.unwrap_or(0),
                 self.items.unwrap_or(0),
+                (self.row_id_bytes > 0).then_some(self.row_id_bytes as usize),
                 None,
             ));
         };
@@ -102,6 +112,7 @@ impl Arguments {
         Ok((
             transactions.len() as u64,
             transactions.item_count() as u32,
+            transactions.row_ids().iter().map(String::len).max(),
             Some(how),
         ))
     }

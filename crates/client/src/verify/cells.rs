@@ -215,6 +215,37 @@ impl Cells {
         self.parts.iter().map(|&(part, _)| part)
     }
 
+    /// As row ids, each with its slot; `None` if one is not UTF-8, which the owner did not seal.
+    pub(crate) fn into_row_ids(self, dataset: &Dataset) -> Option<Vec<(u64, String)>> {
+        let manifest = dataset.manifest();
+        let width = manifest.row_id_bytes as usize;
+        let mut segments: BTreeMap<u32, Zeroizing<Vec<u8>>> = BTreeMap::new();
+        for (part, bits) in &self.parts {
+            let ids = segments
+                .entry(part.segment)
+                .or_insert_with(|| Zeroizing::new(vec![0; width * 64 * bits.len()]));
+            let bit = (part.column - manifest.columns) as usize;
+            for (slot, id) in ids.chunks_exact_mut(width).enumerate() {
+                id[bit / 8] |= ((bits[slot / 64] >> (slot % 64) & 1) as u8) << (bit % 8);
+            }
+        }
+        let degree = manifest.parameters.degree() as u64;
+        let mut rows = Vec::new();
+        for (segment, ids) in segments {
+            let first = manifest.segments[segment as usize].first_block * degree;
+            for (slot, id) in (first..).zip(ids.chunks_exact(width)) {
+                let length = id
+                    .iter()
+                    .rposition(|&byte| byte != 0)
+                    .map_or(0, |it| it + 1);
+                if length > 0 {
+                    rows.push((slot, str::from_utf8(&id[..length]).ok()?.to_owned()));
+                }
+            }
+        }
+        Some(rows)
+    }
+
     /// As a bitmap of all items of the dataset; `items` has the item of each column.
     pub(crate) fn into_bitmap(self, dataset: &Dataset, items: &[u32]) -> Bitmap {
         let manifest = dataset.manifest();

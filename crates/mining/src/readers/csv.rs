@@ -11,7 +11,7 @@ use super::error::{Excerpt, ReadError, Remedy, flag};
 use super::lines::Lines;
 use super::options::{Encoding, Format, Missing, ReadOptions, Separator, Spaces};
 use super::record::{Cells, Records};
-use crate::transactions::{Transactions, TransactionsBuilder, TransactionsError};
+use crate::transactions::{Transactions, TransactionsBuilder, TransactionsError, is_invisible};
 
 /// What was read.
 pub(super) struct Table {
@@ -49,12 +49,15 @@ impl Reader<'_, '_, '_> {
         let Some((header, first)) = self.header()? else {
             return Ok(Table::default());
         };
+        let mut row_ids = RowIdColumn::new(&header, &self)?;
         let dropped = header.all(&self.file, "--drop-columns", &self.options.drop_columns)?;
+        let no_items: BTreeSet<usize> = dropped.iter().copied().chain(row_ids.place).collect();
         let mut builder = TransactionsBuilder::new();
         let mut next = first;
         while let Some(line) = next {
+            row_ids.push(&self, line);
             let mut basket = Vec::new();
-            for place in (0..self.records.cells.len()).filter(|place| !dropped.contains(place)) {
+            for place in (0..self.records.cells.len()).filter(|place| !no_items.contains(place)) {
                 if let Some(name) = self.item(place, line)? {
                     basket.push(builder.item(name).map_err(self.items_error(line))?);
                 }
@@ -62,7 +65,7 @@ impl Reader<'_, '_, '_> {
             builder.push(basket).map_err(self.items_error(line))?;
             next = self.records.next()?;
         }
-        let transactions = self.trimmed(builder.finish())?;
+        let transactions = row_ids.attach_to(self.trimmed(builder.finish())?, &self.file)?;
         if self.settled.told_header {
             self.check_first(&transactions, header.line)?;
         }
@@ -94,6 +97,16 @@ impl Reader<'_, '_, '_> {
             .map(|place| Unused::new(place, &header.names[place]))
             .collect();
 
+        let mut row_ids = RowIdColumn::new(&header, &self)?;
+        if let Some(column) = &self.options.row_ids
+            && (ids.len() != 1 || row_ids.place.is_some_and(|it| !ids.contains(&it)))
+        {
+            return Err(self.doubt(
+                Some(header.line),
+                "where each line is one item of a transaction, the row ids must be in the column that names the transaction".to_owned(),
+                [Remedy::new(flag("transaction-column", column), "if that column names it alone")],
+            ));
+        }
         let mut builder = TransactionsBuilder::new();
         let mut transactions: HashMap<String, u32> = HashMap::new();
         let mut entries: Vec<Entry> = Vec::new();
@@ -115,6 +128,7 @@ impl Reader<'_, '_, '_> {
                             line,
                         })?;
                     transactions.insert(id.clone(), transaction);
+                    row_ids.push(&self, line);
                     transaction
                 }
             };
@@ -140,7 +154,7 @@ impl Reader<'_, '_, '_> {
                 .push(basket)
                 .map_err(self.items_error(header.line))?;
         }
-        let transactions = self.trimmed(builder.finish())?;
+        let transactions = row_ids.attach_to(self.trimmed(builder.finish())?, &self.file)?;
         if self.settled.told_format {
             self.check_pairs(
                 &transactions,
@@ -161,8 +175,11 @@ impl Reader<'_, '_, '_> {
         let ids = &self.options.transaction_columns;
         let ids = header.all(&file, "--transaction-column", ids)?;
         let dropped = header.all(&file, "--drop-columns", &self.options.drop_columns)?;
+        let mut row_ids = RowIdColumn::new(&header, &self)?;
         let mut items: Vec<usize> = (0..header.names.len()).collect();
-        items.retain(|place| !dropped.contains(place) && !ids.contains(place));
+        items.retain(|place| {
+            !dropped.contains(place) && !ids.contains(place) && row_ids.place != Some(*place)
+        });
         let mut names: Vec<String> = items.iter().map(|&it| header.raw[it].clone()).collect();
         self.settle_spaces(names.iter().map(String::as_str), "column")?;
         if self.options.spaces != Some(Spaces::Keep) {
@@ -197,6 +214,7 @@ impl Reader<'_, '_, '_> {
                     });
                 }
             }
+            row_ids.push(&self, line);
             let (mut basket, mut mixed) = (Vec::new(), false);
             for (item, &place) in (0u32..).zip(&items) {
                 let cell = self.records.cells.cell(place);
@@ -236,9 +254,10 @@ impl Reader<'_, '_, '_> {
                 _ => self.records.next()?,
             };
         }
+        let is_used = |place| items.binary_search(&place).is_ok() || row_ids.place == Some(place);
         Ok(Table {
-            transactions: builder.finish(),
-            columns: header.used(|place| items.binary_search(&place).is_ok()),
+            columns: header.used(is_used),
+            transactions: row_ids.attach_to(builder.finish(), &self.file)?,
         })
     }
 
@@ -271,10 +290,7 @@ impl Reader<'_, '_, '_> {
         if name.is_empty() {
             return Ok(None);
         }
-        let invisible = |c: char| {
-            c.is_control() && !"\n\t".contains(c) || "\u{feff}\u{200b}\u{2060}".contains(c)
-        };
-        if name.contains(invisible) {
+        if name.contains(is_invisible) {
             return Err(ReadError::Invisible {
                 file: self.file.clone(),
                 line,
@@ -535,6 +551,65 @@ impl Default for Table {
     }
 }
 
+/// The ids of the rows of a file, in the order of transactions.
+struct RowIdColumn {
+    /// The column that says so; `None` if it is not to be read.
+    place: Option<usize>,
+    ids: Vec<String>,
+    /// The line of each.
+    lines: Vec<u64>,
+}
+
+impl RowIdColumn {
+    fn new(header: &Header, reader: &Reader<'_, '_, '_>) -> Result<Self, ReadError> {
+        let column = reader.options.row_ids.as_deref();
+        let find = |column| header.find(&reader.file, "--row-ids", column);
+        Ok(Self {
+            place: column.map(find).transpose()?,
+            ids: Vec::new(),
+            lines: Vec::new(),
+        })
+    }
+
+    /// Takes the id of the row at hand, nothing if the cell has no value.
+    fn push(&mut self, reader: &Reader<'_, '_, '_>, line: u64) {
+        let Some(place) = self.place else {
+            return;
+        };
+        let cells = &reader.records.cells;
+        let id = match (place < cells.len()).then(|| cells.raw(place)) {
+            None => "",
+            Some(raw) if is_missing(raw) && reader.options.missing != Some(Missing::Item) => "",
+            Some(raw) if reader.options.spaces == Some(Spaces::Keep) => raw,
+            Some(raw) => raw.trim(),
+        };
+        self.ids.push(id.to_owned());
+        self.lines.push(line);
+    }
+
+    /// The transactions with their ids.
+    fn attach_to(self, transactions: Transactions, file: &str) -> Result<Transactions, ReadError> {
+        if self.place.is_none() {
+            return Ok(transactions);
+        }
+        let lines = self.lines;
+        transactions.with_row_ids(self.ids).map_err(|error| {
+            let line = match error {
+                TransactionsError::RowIdMissing { row }
+                | TransactionsError::RowIdLength { row, .. }
+                | TransactionsError::RowIdInvisible { row }
+                | TransactionsError::DuplicateRowId { row, .. } => lines[row - 1],
+                _ => unreachable!("there is an id for each transaction"),
+            };
+            ReadError::Items {
+                file: file.to_owned(),
+                line,
+                error,
+            }
+        })
+    }
+}
+
 /// A column in long form that is not used, and what its cells say.
 struct Unused {
     place: usize,
@@ -615,7 +690,12 @@ impl Header {
         Self { line, raw, names }
     }
 
-    fn find(&self, file: &str, flag: &'static str, wanted: &str) -> Result<usize, ReadError> {
+    pub(super) fn find(
+        &self,
+        file: &str,
+        flag: &'static str,
+        wanted: &str,
+    ) -> Result<usize, ReadError> {
         let mut found = (0..self.names.len()).filter(|&it| self.names[it] == wanted.trim());
         let (first, second) = (found.next(), found.next());
         match (first, second) {

@@ -60,6 +60,13 @@ pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settl
         first.bytes.contains(&b'\t') && sample_lines(&sample).filter(|it| !numbers(it)).count() > 1
     };
     if given.format == Format::Auto
+        && given.row_ids.is_some()
+        && first.bytes.contains(&b' ')
+        && looks_like_numbers(first.bytes)
+    {
+        return Err(no_columns(&file));
+    }
+    if given.format == Format::Auto
         && !given.are_of_csv()
         && looks_like_numbers(first.bytes)
         && !is_header()
@@ -87,11 +94,20 @@ pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settl
     if let (Some(line), true) = (open, whole) {
         return Err(ReadError::UnclosedQuote { file, line });
     }
+    if let (Some(column), Some(first_record)) = (&given.row_ids, records.first()) {
+        let header = |named| Header::new(first_record, named, first.number);
+        let find = |named| header(named).find(&file, "--row-ids", column);
+        match given.header {
+            Some(named) => find(named)?,
+            None => find(true).or_else(|error| find(false).map_err(|_| error))?,
+        };
+    }
     let sampled = Sampled {
         file,
         first_line: first.number,
         records,
         given,
+        left_out: given.non_item_columns(),
     };
     let form = sampled.form()?;
     Ok(Settled {
@@ -125,10 +141,37 @@ fn doubt(
     }
 }
 
+/// Refuses row ids of a file of numbers.
+fn no_columns(file: &str) -> ReadError {
+    let remedy = "--format csv-basket --separator space --header no --row-ids 1";
+    let remedies = vec![Remedy::new(
+        remedy,
+        "if the first number of each line is its id",
+    )];
+    let what = "FIMI's lines of numbers have no column for row ids";
+    doubt(file, None, what, remedies)
+}
+
 /// Refuses options that the format has no use for.
 fn check_options(file: &str, given: &ReadOptions) -> Result<(), ReadError> {
     let item = given.item_column.is_some();
     let transaction = !given.transaction_columns.is_empty();
+    if let Some(column) = given.row_ids.as_ref()
+        && given.drop_columns.contains(column)
+    {
+        let what = format!(
+            "the column {} is given as that of row ids and to be left out",
+            Excerpt::new(column)
+        );
+        let remedies = vec![
+            Remedy::new(flag("row-ids", column), "if it has row ids"),
+            Remedy::new(drop_flag(&[column]), "if it is to be left out"),
+        ];
+        return Err(doubt(file, None, what, remedies));
+    }
+    if given.format == Format::Fimi && given.row_ids.is_some() {
+        return Err(no_columns(file));
+    }
     let useless = match given.format {
         Format::Fimi => given.are_of_csv(),
         Format::CsvBasket => item || transaction,
@@ -330,6 +373,8 @@ struct Sampled<'g> {
     first_line: u64,
     records: Vec<Cells>,
     given: &'g ReadOptions,
+    /// The columns that hold no items, as was given.
+    left_out: Vec<String>,
 }
 
 impl Sampled<'_> {
@@ -547,7 +592,8 @@ impl Sampled<'_> {
     /// What the columns are that may hold items.
     fn kinds(&self, header: &Header) -> Vec<Kind> {
         let ids = self.given.transaction_columns.iter().map(|it| it.trim());
-        let left_out: HashSet<&str> = self.dropped().chain(ids).collect();
+        let left_out = self.left_out.iter().map(|it| it.trim());
+        let left_out: HashSet<&str> = left_out.chain(ids).collect();
         (0..header.names.len())
             .filter(|&place| !left_out.contains(header.names[place].as_str()))
             .map(|place| Kind::of(&header.names[place], place, self.rows()))
@@ -614,7 +660,9 @@ impl Sampled<'_> {
             Some(item) => vec![item.clone()],
             None => named(is_item_name),
         };
+        // A column of row ids has one for each transaction.
         let mut transactions: Vec<Vec<String>> = match &given.transaction_columns[..] {
+            [] if given.row_ids.is_some() => vec![given.row_ids.iter().cloned().collect()],
             [] => named(is_transaction_name)
                 .into_iter()
                 .map(|it| vec![it])
@@ -622,7 +670,7 @@ impl Sampled<'_> {
             columns => vec![columns.to_vec()],
         };
         transactions.retain(|it| given.item_column.is_none() || *it != items);
-        if given.transaction_columns.is_empty() {
+        if given.transaction_columns.is_empty() && given.row_ids.is_none() {
             // Rows of one person, or of one number in a shop or on a day, may be of several transactions.
             let alone = transactions.clone();
             let dates = named(is_date_name);
@@ -703,7 +751,8 @@ impl Sampled<'_> {
         let is_header = self.is_basket_header();
         let columns = Header::new(&self.records[0], is_header, self.first_line);
         let rows = &self.records[usize::from(is_header)..];
-        let numbered = given.drop_columns.is_empty() && has_numbered_rows(rows);
+        let first = &columns.names[0];
+        let numbered = !self.left_out.contains(first) && has_numbered_rows(rows);
         let header_flag = match given.header {
             None => {
                 if is_header {
@@ -715,7 +764,8 @@ impl Sampled<'_> {
             Some(_) => "",
         };
         if numbered {
-            let drop = drop_flag(&[&columns.names[0]]);
+            let drops: Vec<&str> = [first.as_str()].into_iter().chain(self.dropped()).collect();
+            let drop = drop_flag(&drops);
             let mut remedies = vec![
                 Remedy::new(
                     format!("--format csv-basket{header_flag} {drop}"),

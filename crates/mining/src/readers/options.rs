@@ -243,6 +243,8 @@ pub struct ReadOptions {
     pub spaces: Option<Spaces>,
     /// What cells without a value say.
     pub missing: Option<Missing>,
+    /// The column with a unique id of each transaction. It is not an item.
+    pub row_ids: Option<String>,
 }
 
 impl ReadOptions {
@@ -274,7 +276,15 @@ impl ReadOptions {
             drop_columns: columns(self.drop_columns, &before.drop_columns),
             spaces: self.spaces.or(before.spaces),
             missing: self.missing.or(before.missing),
+            row_ids: self.row_ids.or_else(|| before.row_ids.clone()),
         }
+    }
+
+    /// The columns that hold no items: those to be left out, and that of row ids unless it names transactions.
+    pub(super) fn non_item_columns(&self) -> Vec<String> {
+        let ids = self.row_ids.iter();
+        let ids = ids.filter(|&it| !self.transaction_columns.contains(it));
+        self.drop_columns.iter().chain(ids).cloned().collect()
     }
 
     /// Whether something is given that only CSV has.
@@ -342,6 +352,25 @@ pub struct ItemSupport {
 }
 
 impl HowRead {
+    /// The same without row ids: their column is left out, unless it names the transaction.
+    #[must_use]
+    pub fn without_row_ids(mut self) -> Self {
+        let named = self.options.transaction_columns.clone();
+        for options in [&mut self.options, &mut self.given] {
+            let Some(column) = options.row_ids.take() else {
+                continue;
+            };
+            let columns = match named.contains(&column) {
+                true => &mut options.transaction_columns,
+                false => &mut options.drop_columns,
+            };
+            if !columns.contains(&column) {
+                columns.push(column);
+            }
+        }
+        self
+    }
+
     /// The account of a reading. `transactions` have at least one item.
     pub(super) fn new(
         (options, given): (ReadOptions, ReadOptions),
@@ -410,6 +439,9 @@ impl fmt::Display for HowRead {
         }
         if self.columns_used > 0 {
             write!(f, ", {} columns used", self.columns_used)?;
+        }
+        if let Some(column) = &options.row_ids {
+            write!(f, ", row ids from {column:?}")?;
         }
         if !self.columns_dropped.is_empty() {
             let dropped = &self.columns_dropped;

@@ -4,8 +4,10 @@ use super::*;
 use crate::testing::{ID, assert_golden, manifest, one_limb, two_limbs};
 use proptest::prelude::*;
 
+const ROW_ID_BYTES: u32 = 3;
+
 fn entry(index: u8, first_block: u64, blocks: u32) -> SegmentEntry {
-    let bytes = segment_bytes(&one_limb(), 2, blocks).unwrap();
+    let bytes = segment_bytes(&one_limb(), 2, ROW_ID_BYTES, blocks).unwrap();
     SegmentEntry {
         digest: Digest([index; 32]),
         seeds: Digest([index ^ 0xff; 32]),
@@ -16,7 +18,11 @@ fn entry(index: u8, first_block: u64, blocks: u32) -> SegmentEntry {
 }
 
 fn sample() -> Manifest {
-    manifest(&one_limb(), vec![entry(0xa0, 0, 64), entry(0xa1, 64, 5)])
+    let segments = vec![entry(0xa0, 0, 64), entry(0xa1, 64, 5)];
+    Manifest {
+        row_id_bytes: ROW_ID_BYTES,
+        ..manifest(&one_limb(), segments)
+    }
 }
 
 fn next() -> Manifest {
@@ -72,12 +78,14 @@ fn a_newer_format_says_so() {
 
 #[test]
 fn impossible_manifests_are_refused() {
-    let changes: [fn(&mut Manifest); 10] = [
+    let changes: [fn(&mut Manifest); 12] = [
         |m| m.version = 0,
         |m| m.max_len = 0,
         |m| m.max_len = 17,
         |m| m.columns = 0,
         |m| m.columns = MAX_COLUMNS + 1,
+        |m| m.row_id_bytes += 1,
+        |m| m.row_id_bytes = MAX_ROW_ID_BYTES + 1,
         |m| m.segments.clear(),
         |m| m.segments[0].blocks = 65,
         |m| m.segments[1].blocks = 0,
@@ -114,13 +122,14 @@ fn an_extension_keeps_everything_and_adds_segments() {
     later.extends(&sample()).unwrap();
 
     type Change = (&'static str, fn(&mut Manifest));
-    let changes: [Change; 11] = [
+    let changes: [Change; 12] = [
         ("another dataset", |m| m.dataset = DatasetId([9; 16])),
         ("another key", |m| m.key_check[0] ^= 1),
         ("generation", |m| m.generation[0] ^= 1),
         ("parameters", |m| m.parameters = two_limbs()),
         ("parameters", |m| m.max_len += 1),
         ("columns", |m| m.columns += 1),
+        ("row ids", |m| m.row_id_bytes += 1),
         ("not newer", |m| m.version -= 1),
         ("fewer new segments", |m| m.version += 1),
         ("older segments", |m| m.segments[1].digest.0[0] ^= 1),
@@ -167,7 +176,10 @@ proptest! {
         max_len in 1u8..=16,
         key_check in any::<[u8; 16]>(),
     ) {
-        let mut manifest = manifest(&one_limb(), Vec::new());
+        let mut manifest = Manifest {
+            row_id_bytes: ROW_ID_BYTES,
+            ..manifest(&one_limb(), Vec::new())
+        };
         for (blocks, digest) in blocks {
             manifest.segments.push(entry(digest, manifest.block_count(), blocks));
         }

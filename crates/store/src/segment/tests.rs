@@ -21,7 +21,7 @@ fn check(path: &Path) -> Result<(), StoreError> {
 
 /// Recomputes the digest of a header of the golden shape, as someone who lies would.
 fn reseal(bytes: &mut [u8]) {
-    let digested = 68 + 4 + 32 + 4 * 32;
+    let digested = 72 + 4 + 32 + 4 * 32;
     let digest = Digest::of(&bytes[..digested]);
     bytes[digested..digested + 32].copy_from_slice(&digest.0);
 }
@@ -37,7 +37,7 @@ fn the_format_is_the_golden_one() {
     let segment = Segment::open(&golden_path("segment.seg")).unwrap();
     assert_eq!(*segment.description(), description);
     assert_eq!(segment.entry(), entry);
-    assert_eq!(Some(entry.bytes), segment_bytes(&one_limb(), 2, 1));
+    assert_eq!(Some(entry.bytes), segment_bytes(&one_limb(), 2, 0, 1));
     let mut panel = vec![0; segment.panel_len()];
     for column in 0..2 {
         segment.read_panel(0, column, &mut panel).unwrap();
@@ -170,19 +170,51 @@ fn impossible_segments_are_refused() {
             SegmentWriter::create(&path, description, Durability::Durable),
             Err(StoreError::Misuse { .. })
         ));
-        assert_eq!(segment_bytes(&one_limb(), columns, blocks), None);
+        assert_eq!(segment_bytes(&one_limb(), columns, 0, blocks), None);
     }
     assert!(files(directory.path()).is_empty());
     // A full panel at N = 4096 is 896 KiB, as DESIGN says.
     let parameters = Parameters::new(12, 2, 65_537).unwrap();
-    let layout = Layout::new(12, 2, 18, 64).unwrap();
+    let layout = Layout::new(12, 2, 18, 0, 64).unwrap();
     assert_eq!(layout.stride(0), 896 << 10);
     // Sealed cells are a bit for each of 64 × 4096 slots, a nonce and a tag.
     assert_eq!(layout.stride(36), (32 << 10) + 4096);
     assert_eq!(
-        segment_bytes(&parameters, 18, 64),
+        segment_bytes(&parameters, 18, 0, 64),
         Some(layout.header + 36 * (896 << 10) + 18 * (36 << 10))
     );
+}
+
+/// A bit of a row id is a column that has cells and no panels.
+#[test]
+fn row_ids_are_sealed_like_cells() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("a.seg");
+    let description = SegmentDescription {
+        row_id_bytes: 2,
+        ..description(&two_limbs(), 0, 0, 3)
+    };
+    let entry = write_segment(&path, description.clone());
+    assert_eq!(Some(entry.bytes), segment_bytes(&two_limbs(), 2, 2, 3));
+    let segment = Segment::open(&path).unwrap();
+    assert_eq!(*segment.description(), description);
+    segment.verify().unwrap();
+    assert_eq!(segment.parts(), 2 * 2 + 2 + 16);
+    for column in 0..18 {
+        let read = segment.read_cells(column).unwrap();
+        assert_eq!(read, cells(&description, column));
+    }
+    assert!(segment.read_cells(18).is_err());
+    let mut panel = vec![0; segment.panel_len()];
+    assert!(segment.read_panel(0, 2, &mut panel).is_err());
+    assert_eq!(segment.part_name(5), "sealed cells (column 1) of ");
+    assert_eq!(segment.part_name(6), "sealed row ids (bit 0) of ");
+
+    let longer = SegmentDescription {
+        row_id_bytes: MAX_ROW_ID_BYTES + 1,
+        ..description
+    };
+    assert!(SegmentWriter::create(&path, longer, Durability::Durable).is_err());
 }
 
 #[test]
@@ -249,14 +281,17 @@ fn errors_name_the_place_and_the_remedy() {
         fs::write(&path, &changed).unwrap();
         Segment::open(&path).unwrap_err().to_string()
     };
-    let older = refusal(&|b| b[8] = 1);
+    for version in [1, 2] {
+        let older = refusal(&|b| b[8] = version);
+        let what = format!("older Oboro (format version {version}");
+        assert!(
+            older.contains(&what) && older.contains("Encrypt the data again"),
+            "{older}"
+        );
+    }
+    let newer = refusal(&|b| b[8] = 4);
     assert!(
-        older.contains("older Oboro (format version 1") && older.contains("Encrypt the data again"),
-        "{older}"
-    );
-    let newer = refusal(&|b| b[8] = 3);
-    assert!(
-        newer.contains("written by a newer Oboro (format version 3"),
+        newer.contains("written by a newer Oboro (format version 4"),
         "{newer}"
     );
     let other = refusal(&|b| b[0] = b'o');
@@ -265,7 +300,7 @@ fn errors_name_the_place_and_the_remedy() {
         "{other}"
     );
     // The plaintext modulus, the bits of a cell, the limb's prime.
-    for at in [60, 64, 68] {
+    for at in [60, 64, 72] {
         let foreign = refusal(&|b| {
             b[at] ^= 1;
             reseal(b);
@@ -337,10 +372,7 @@ fn a_header_alone_tells_true_parts_from_others() {
     let segment = Segment::open(&path).unwrap();
     let bytes = segment.header_bytes();
     assert_eq!(bytes, fs::read(&path).unwrap()[..bytes.len()]);
-    assert_eq!(
-        SegmentHeader::bytes(&parameters, 2, 3),
-        Some(bytes.len() as u64)
-    );
+    assert_eq!(SegmentHeader::bytes_of(&named, 0), bytes.len() as u64);
     let header = SegmentHeader::decode(&bytes, &named, 0).unwrap();
     assert_eq!(header.description(), segment.description());
     assert_eq!(header.parts(), 6);

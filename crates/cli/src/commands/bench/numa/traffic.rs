@@ -179,6 +179,7 @@ fn bundle(directory: &Path, columns: u32, groups: u64) -> Result<Bundle, Failure
         generation: [0; 16],
         max_len: 2,
         columns,
+        row_id_bytes: 0,
         version: 1,
         segments: Vec::new(),
         parameters,
@@ -191,6 +192,7 @@ fn bundle(directory: &Path, columns: u32, groups: u64) -> Result<Bundle, Failure
             index: manifest.segments.len() as u32,
             first_block,
             columns,
+            row_id_bytes: 0,
             parameters: manifest.parameters.clone(),
             seeds: vec![Seed([0; 32]); here as usize],
         })?;

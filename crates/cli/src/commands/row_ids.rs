@@ -1,0 +1,97 @@
+//! `oboro row-ids`
+
+use crate::Outcome;
+use crate::arguments::{KeyArguments, ServerArguments, ThreadArguments, dataset_name};
+use crate::output::{Output, OutputFile, Unit};
+use oboro_client::{Connection, StoredRow, row_ids};
+use oboro_mining::{Dataset, escaped};
+use serde_json::json;
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// Rows that are printed for people; all are in the file and in JSON.
+const SHOWN: usize = 20;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The dataset directory that was uploaded.
+    #[arg(value_name = "DIR")]
+    bundle: PathBuf,
+    #[command(flatten)]
+    key: KeyArguments,
+    #[command(flatten)]
+    server: ServerArguments,
+    /// The name on the server [default: the directory's, without .oboro].
+    #[arg(long)]
+    name: Option<String>,
+    /// Write slots and ids to this file, as CSV, which only you may read.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    threads: ThreadArguments,
+}
+
+pub fn run(arguments: &Arguments, output: Output) -> Outcome {
+    let dataset = Dataset::open(&arguments.bundle, &arguments.key.load()?)?;
+    let name = dataset_name(arguments.name.as_ref(), &arguments.bundle)?;
+    let out = arguments
+        .out
+        .as_deref()
+        .map(OutputFile::prepare)
+        .transpose()?;
+    let server = arguments.server.options()?;
+    let bar = output.bar("fetching row ids", Unit::Bytes);
+    let rows = row_ids(
+        &dataset,
+        &name,
+        arguments.threads.count(),
+        || Connection::open(&server),
+        |done, total| bar.set(done, total),
+    );
+    bar.finish();
+    let rows = rows?.into_inner();
+    if let Some(file) = out {
+        let quoted = |id: &str| format!("\"{}\"", id.replace('"', "\"\""));
+        let lines = rows
+            .iter()
+            .map(|row| format!("{},{}\n", row.slot, quoted(&row.id)));
+        let csv: String = ["slot,id\n".to_owned()].into_iter().chain(lines).collect();
+        file.private().write(csv.as_bytes())?;
+    }
+    let repeated = repeated(&rows);
+    let value = json!({
+        "directory": arguments.bundle,
+        "answers": "verified",
+        "repeated": repeated,
+        "rows": rows.iter().map(|row| json!({ "slot": row.slot, "id": row.id })).collect::<Vec<_>>(),
+    });
+    output.result(&value, || text(&rows, repeated, arguments))
+}
+
+/// The number of rows whose id another has, too: appends do not know the ids before them.
+fn repeated(rows: &[StoredRow]) -> usize {
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    for row in rows {
+        *counts.entry(&row.id).or_default() += 1;
+    }
+    counts.into_values().filter(|&count| count > 1).sum()
+}
+
+fn text(rows: &[StoredRow], repeated: usize, arguments: &Arguments) -> String {
+    let mut text = format!("{} rows\n", rows.len());
+    if repeated > 0 {
+        let _ = writeln!(
+            text,
+            "  {repeated} of them have an id that another row has, too: was something appended twice?"
+        );
+    }
+    for row in rows.iter().take(SHOWN) {
+        let _ = writeln!(text, "  slot {:>9}  {}", row.slot, escaped(&row.id));
+    }
+    if rows.len() > SHOWN && arguments.out.is_none() {
+        let more = rows.len() - SHOWN;
+        let _ = writeln!(text, "  and {more} more: --out FILE or --json gives all");
+    }
+    text
+}

@@ -1,0 +1,53 @@
+//! Row ids, from the cells in which they are sealed.
+
+use crate::cache::Cache;
+use crate::connection::Connection;
+use crate::error::ClientError;
+use crate::fetch::Source;
+use crate::verify::{Verified, check_trust};
+use oboro_mining::Dataset;
+use std::num::NonZeroUsize;
+
+/// A stored row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredRow {
+    /// The slot that it has, counted over all blocks.
+    pub slot: u64,
+    /// Its id.
+    pub id: String,
+}
+
+/// The rows of the dataset that was uploaded under `name`, by slot. `progress` hears the bytes received, of so many.
+///
+/// # Errors
+/// A dataset without row ids; an earlier run that found a false answer; as every call; a false answer, which is then in
+/// the owner's record.
+pub fn row_ids(
+    dataset: &Dataset,
+    name: &str,
+    threads: NonZeroUsize,
+    connect: impl FnOnce() -> Result<Connection, ClientError>,
+    progress: impl Fn(u64, u64) + Sync,
+) -> Result<Verified<Vec<StoredRow>>, ClientError> {
+    let manifest = dataset.manifest();
+    if manifest.row_id_bytes == 0 {
+        return Err(ClientError::NoRowIds);
+    }
+    check_trust(dataset)?;
+    let source = Source {
+        dataset,
+        name,
+        threads,
+        // Who finds a row asks once.
+        cache: &Cache::new(dataset.bundle().directory(), 0),
+        progress: &progress,
+    };
+    let columns: Vec<u32> = (manifest.columns..manifest.sealed_columns()).collect();
+    let (cells, _) = source.columns(&columns, connect)?;
+    cells.try_map(|cells| {
+        let of_all = |rows: &Vec<_>| rows.len() as u64 == dataset.record().transactions;
+        let rows = cells.into_row_ids(dataset).filter(of_all);
+        let rows = rows.ok_or(ClientError::RowIds)?.into_iter();
+        Ok(rows.map(|(slot, id)| StoredRow { slot, id }).collect())
+    })
+}
