@@ -149,6 +149,10 @@ class Server:
     def delete(self, name: str, *, interrupt: Interrupt | None = None) -> None: ...
     def close(self) -> None: ...
 
+def more_columns(encrypted: Encrypted, *, min_support: int, max_len: int, keep_cells: int) -> int:
+    """How many more columns the server learns to be frequent than when cells that are kept were
+    fetched; 0 if none are."""
+
 def row_ids(
     server: Server,
     encrypted: Encrypted,

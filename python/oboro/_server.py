@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import warnings
 import weakref
 from dataclasses import dataclass
 from dataclasses import replace as replaced
@@ -19,7 +20,7 @@ from oboro._encrypt import Encrypted
 from oboro._oboro import Interrupt, Keys
 from oboro._progress import bar
 from oboro._results import frame, least_count
-from oboro.errors import DamagedError, InputError
+from oboro.errors import DamagedError, InputError, RevealsMoreWarning
 from oboro.genome import LeftOut, Panel, Reference
 
 if TYPE_CHECKING:
@@ -330,6 +331,10 @@ class Dataset:
             ConnectionFailed: the server stays away; call again.
             FalseAnswerError: the server answered what was not encrypted, now or in an earlier call;
                 see ``Encrypted.trust``.
+
+        Warns:
+            RevealsMoreWarning: cells are kept of a call with a higher minimum support, and the
+                server is about to learn that more columns are frequent.
         """
         if (
             isinstance(keep_cells, bool)
@@ -339,14 +344,17 @@ class Dataset:
             raise InputError(f"keep_cells must be a number of bytes, not {keep_cells!r}")
         transactions = self._encrypted.transactions
         least = least_count(min_support, transactions)
+        longest = self._possible(max_len, trust_server)
+        if not trust_server and not isinstance(self._server, LocalServer):
+            self._warn(least, longest, int(keep_cells))
         with bar("counting", "B", progress) as tell:
-            lengths, items, supports, longest, took = _oboro.mine(
+            lengths, items, supports, ended, took = _oboro.mine(
                 self._server._native,
                 self._encrypted._native,
                 keys,
                 self._name,
                 min_support=least,
-                max_len=self._possible(max_len, trust_server),
+                max_len=longest,
                 trust_server=trust_server,
                 keep_cells=int(keep_cells),
                 progress=tell,
@@ -357,7 +365,7 @@ class Dataset:
         found.attrs["oboro"] = {
             "transactions": transactions,
             "min_support": least,
-            "max_len": longest,
+            "max_len": ended,
             **json.loads(took),
             "read": self._encrypted.read,
         }
@@ -401,6 +409,20 @@ class Dataset:
             name="row_id",
             dtype=object,
         )
+
+    def _warn(self, least: int, longest: int, keep_cells: int) -> None:
+        """Says what the server is about to learn beyond what it learned in earlier calls."""
+        more = _oboro.more_columns(
+            self._encrypted._native, min_support=least, max_len=longest, keep_cells=keep_cells
+        )
+        if more:
+            columns = "one more column is" if more == 1 else f"{more} more columns are"
+            warnings.warn(
+                f"the server learns that {columns} frequent; begin with the lowest minimum support "
+                "that you will need",
+                RevealsMoreWarning,
+                stacklevel=3,
+            )
 
     def _possible(self, max_len: int | None, trust_server: bool) -> int:
         """The longest itemsets to look for. In here any are counted, by the server those that the

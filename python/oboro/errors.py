@@ -41,6 +41,10 @@ class FalseAnswerError(OboroError):
     """A server that answered what is not true. None of its answers were used."""
 
 
+class RevealsMoreWarning(UserWarning):
+    """A minimum support below those of earlier calls shows the server more frequent columns."""
+
+
 class StorageError(OboroError, OSError):
     """A disk that is full or failing, or a file that something else uses."""
 

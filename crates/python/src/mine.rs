@@ -96,6 +96,23 @@ pub fn mine<'py>(
     Ok(arrays(py, &frequent, took))
 }
 
+/// How many more columns the server learns to be frequent at `min_support` than when the cells that are kept were fetched;
+/// 0 if none are.
+#[pyfunction]
+#[pyo3(signature = (encrypted, *, min_support, max_len, keep_cells))]
+pub fn more_columns(
+    py: Python<'_>,
+    encrypted: &Encrypted,
+    min_support: u64,
+    max_len: NonZeroUsize,
+    keep_cells: u64,
+) -> usize {
+    let dataset = encrypted.dataset();
+    let options = AprioriOptions::new(MinSupport::Count(min_support)).with_max_len(Some(max_len));
+    let mining = Mining::new(&dataset, "", NonZeroUsize::MIN).keeping(keep_cells);
+    py.detach(|| mining.reveals(options).0)
+}
+
 /// The slot and the id of each row of the dataset that was uploaded under `name`; `progress` hears bytes received.
 #[pyfunction]
 #[pyo3(signature = (server, encrypted, name, *, progress = None, interrupt = None))]
