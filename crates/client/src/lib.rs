@@ -6,10 +6,12 @@
 
 mod cache;
 mod connection;
+mod counting;
 mod error;
 mod fetch;
 mod forecast;
 mod genome;
+mod items;
 mod levels;
 mod mine;
 mod moments;
@@ -27,9 +29,8 @@ pub use forecast::{LevelForecast, Prospect};
 pub use genome::{
     Decoys, GenomeInfo, GenomeListing, GenomeShape, Outcome, Place, Question, Symbols, Where,
 };
-pub use levels::Level;
-pub use mine::{Found, KEPT_BYTES, Mined, Mining, Route, Unverified};
-pub use moments::LevelTrace;
+pub use levels::{Level, LevelTrace, Route};
+pub use mine::{Found, KEPT_BYTES, Mined, Mining, Unverified};
 pub use row_ids::{StoredRow, row_ids};
 pub use scrub::Scrubbing;
 pub use upload::{Uploaded, upload};

@@ -3,42 +3,25 @@
 
 use crate::cache::Cache;
 use crate::connection::Connection;
+use crate::counting::CellCounter;
 use crate::error::ClientError;
 use crate::fetch::{Fetched, Source};
-use crate::moments::{LevelTrace, MomentCounter, TrustServer};
+use crate::items::Numbered;
+use crate::levels::LevelTrace;
+use crate::moments::{MomentCounter, TrustServer};
 use crate::verify::cells::{Cells, column_bytes};
 use crate::verify::{Verified, check_trust};
 use oboro_mining::transactions::compare_names;
 use oboro_mining::{
-    AprioriError, AprioriOptions, Bitmap, Dataset, FrequentItemsets, Itemset, LevelReport,
-    SupportCounter, apriori,
+    AprioriError, AprioriOptions, Dataset, FrequentItemsets, Itemset, LevelReport, SupportCounter,
+    apriori,
 };
 use std::num::NonZeroUsize;
-use std::thread;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 /// Bytes of cells that are kept unless told otherwise.
 pub const KEPT_BYTES: u64 = 1 << 30;
-
-/// How supports were obtained.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Route {
-    /// Counted here in sealed cells, which were verified.
-    Cells,
-    /// From moments of the server, on trust.
-    Trusted,
-}
-
-impl Route {
-    /// As people and programs are told.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cells => "cells",
-            Self::Trusted => "trusted",
-        }
-    }
-}
 
 /// Frequent itemsets that rest on answers nothing verified: if the server lied, they are wrong, and it learned from
 /// the questions.
@@ -307,7 +290,7 @@ impl<'a> Mining<'a> {
         })?;
         // What was fetched for pairs is theirs, even if all of them followed from the supports of items.
         if fetched.columns > 0 && traces.first().is_none_or(|trace| trace.level > 2) {
-            traces.insert(0, in_cells(2, 0, Duration::ZERO));
+            traces.insert(0, LevelTrace::in_cells(2, 0, Duration::ZERO));
         }
         if let Some(pairs) = traces.first_mut() {
             pairs.questions = fetched.requests;
@@ -351,137 +334,5 @@ impl<'a> Mining<'a> {
             [_] => Vec::new(),
             _ => columns,
         }
-    }
-}
-
-/// What counting in cells took.
-fn in_cells(level: usize, itemsets: usize, elapsed: Duration) -> LevelTrace {
-    LevelTrace {
-        level,
-        itemsets,
-        route: Route::Cells,
-        questions: 0,
-        limbs: 0,
-        moments: 0,
-        known_moments: 0,
-        received_bytes: 0,
-        elapsed,
-        server: Duration::ZERO,
-        combining: Duration::ZERO,
-        log2_largest_phase: None,
-        log2_phase_bound: None,
-    }
-}
-
-/// The items of a dataset by number.
-pub(crate) struct Numbered {
-    names: Vec<String>,
-    columns: Vec<u32>,
-    pub(crate) supports: Vec<u64>,
-}
-
-impl Numbered {
-    /// Numbers the items in the order of these columns.
-    fn new(dataset: &Dataset, columns: Vec<u32>) -> Self {
-        let record = dataset.record();
-        let name = |&column: &u32| record.names[column as usize].clone();
-        let support = |&column: &u32| record.supports[column as usize];
-        Self {
-            names: columns.iter().map(name).collect(),
-            supports: columns.iter().map(support).collect(),
-            columns,
-        }
-    }
-
-    /// The item of each column.
-    fn by_column(&self) -> Vec<u32> {
-        let mut items = vec![0; self.columns.len()];
-        for (item, &column) in (0..).zip(&self.columns) {
-            items[column as usize] = item;
-        }
-        items
-    }
-
-    /// The columns of an itemset, ascending.
-    pub(crate) fn columns_of(&self, itemset: &Itemset) -> Vec<u32> {
-        let column = |&item: &u32| self.columns[item as usize];
-        let mut columns: Vec<u32> = itemset.items().iter().map(column).collect();
-        columns.sort_unstable();
-        columns
-    }
-}
-
-/// Counts in cells that are here, and asks nobody.
-struct CellCounter<'a> {
-    interrupt: &'a CancellationToken,
-    dataset: &'a Dataset,
-    items: &'a Numbered,
-    threads: NonZeroUsize,
-    bitmap: Bitmap,
-    traces: Vec<LevelTrace>,
-}
-
-impl CellCounter<'_> {
-    fn supports(&self, itemsets: &[Itemset]) -> Result<Vec<u64>, ClientError> {
-        let share = itemsets.len().div_ceil(self.threads.get()).max(1);
-        let supports = |part: &[Itemset]| {
-            let mut supports = Vec::with_capacity(part.len());
-            for some in part.chunks(self.uninterrupted()) {
-                self.go_on()?;
-                supports.extend(self.bitmap.supports(some).expect("the columns are here"));
-            }
-            Ok(supports)
-        };
-        thread::scope(|scope| {
-            let workers: Vec<_> = itemsets
-                .chunks(share)
-                .map(|part| scope.spawn(move || supports(part)))
-                .collect();
-            let joined = workers.into_iter().map(|worker| worker.join());
-            let counted: Result<Vec<_>, ClientError> = joined
-                .map(|supports| supports.expect("counting does not panic"))
-                .collect();
-            Ok(counted?.concat())
-        })
-    }
-
-    /// The number of itemsets that are counted in some ten milliseconds.
-    fn uninterrupted(&self) -> usize {
-        const WORDS: u64 = 1 << 25;
-        let words = self.dataset.record().transactions / 64;
-        usize::try_from(WORDS / words.max(1))
-            .unwrap_or(1)
-            .clamp(1, 1 << 16)
-    }
-}
-
-impl SupportCounter for CellCounter<'_> {
-    type Error = ClientError;
-
-    fn transactions(&self) -> u64 {
-        self.dataset.record().transactions
-    }
-
-    fn item_supports(&self) -> &[u64] {
-        &self.items.supports
-    }
-
-    fn min_item_support(&self) -> u64 {
-        self.dataset.record().min_item_support
-    }
-
-    fn go_on(&self) -> Result<(), ClientError> {
-        match self.interrupt.is_cancelled() {
-            true => Err(ClientError::Interrupted),
-            false => Ok(()),
-        }
-    }
-
-    fn count(&mut self, level: usize, candidates: &[Itemset]) -> Result<Vec<u64>, ClientError> {
-        let begun = Instant::now();
-        let supports = self.supports(candidates)?;
-        self.traces
-            .push(in_cells(level, candidates.len(), begun.elapsed()));
-        Ok(supports)
     }
 }

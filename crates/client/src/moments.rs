@@ -6,7 +6,9 @@
 
 use crate::connection::{Connection, Distance};
 use crate::error::ClientError;
-use crate::mine::{Numbered, Progress, Route};
+use crate::items::Numbered;
+use crate::levels::{LevelTrace, Route};
+use crate::mine::Progress;
 use crate::workers::{Pieces, with_workers};
 use oboro_mining::{Dataset, Itemset, SupportCounter};
 use oboro_protocol::{max_itemsets, moments_range, v1};
@@ -37,61 +39,6 @@ impl TrustServer {
     /// A server in this process is the owner itself.
     pub(crate) fn own(connection: &Connection) -> Option<Self> {
         connection.is_local().then_some(Self(()))
-    }
-}
-
-/// What the questions of one level cost together.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LevelTrace {
-    /// The length of the itemsets.
-    pub level: usize,
-    /// How many were counted.
-    pub itemsets: usize,
-    /// How their supports were obtained.
-    pub route: Route,
-    /// In how many requests: the server may take but so many itemsets in one. None if it was not asked.
-    pub questions: usize,
-    /// The most limbs that were read for a question.
-    pub limbs: usize,
-    /// Moments received, over all groups of blocks.
-    pub moments: u64,
-    /// Of these, moments that the server had computed for an earlier question.
-    pub known_moments: u64,
-    /// Bytes of moments or cells received.
-    pub received_bytes: u64,
-    /// From question to supports.
-    pub elapsed: Duration,
-    /// Of that, what the server says it spent on moments.
-    pub server: Duration,
-    /// What combining took here, by the clock: the threads' mean over
-    /// what arrived, most of it while more arrived, and then the supports. Where server and owner
-    /// share processors, waiting for one is included.
-    pub combining: Duration,
-    /// `log2` of the largest phase; none without moments.
-    pub log2_largest_phase: Option<f64>,
-    /// The bound on the former.
-    pub log2_phase_bound: Option<f64>,
-}
-
-impl LevelTrace {
-    /// Adds what another question of the level cost, answered the same way.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.itemsets += other.itemsets;
-        self.questions += other.questions;
-        self.limbs = self.limbs.max(other.limbs);
-        self.moments += other.moments;
-        self.known_moments += other.known_moments;
-        self.received_bytes += other.received_bytes;
-        self.elapsed += other.elapsed;
-        self.server += other.server;
-        self.combining += other.combining;
-        // None is less than any.
-        let larger = |a: Option<f64>, b: Option<f64>| match (a, b) {
-            (Some(a), Some(b)) => Some(a.max(b)),
-            (a, b) => a.or(b),
-        };
-        self.log2_largest_phase = larger(self.log2_largest_phase, other.log2_largest_phase);
-        self.log2_phase_bound = larger(self.log2_phase_bound, other.log2_phase_bound);
     }
 }
 
@@ -318,38 +265,6 @@ impl SupportCounter for MomentCounter<'_> {
 mod tests {
     use super::*;
     use prost::Message;
-
-    #[test]
-    fn questions_of_a_level_add_up() {
-        let question = |itemsets, limbs, log2_largest_phase| LevelTrace {
-            level: 12,
-            itemsets,
-            route: Route::Trusted,
-            questions: 1,
-            limbs,
-            moments: 50,
-            known_moments: 20,
-            received_bytes: 700,
-            elapsed: Duration::from_millis(30),
-            server: Duration::from_millis(20),
-            combining: Duration::from_millis(5),
-            log2_largest_phase: Some(log2_largest_phase),
-            log2_phase_bound: Some(90.0),
-        };
-        let mut trace = question(256, 4, 70.5);
-        trace.add(&question(3, 4, 71.5));
-        let level = LevelTrace {
-            questions: 2,
-            moments: 100,
-            known_moments: 40,
-            received_bytes: 1400,
-            elapsed: Duration::from_millis(60),
-            server: Duration::from_millis(40),
-            combining: Duration::from_millis(10),
-            ..question(259, 4, 71.5)
-        };
-        assert_eq!(trace, level);
-    }
 
     #[test]
     fn questions_fit_what_the_server_takes() {

@@ -1,0 +1,88 @@
+//! Counting at home, in cells that are here: nobody is asked.
+
+use crate::error::ClientError;
+use crate::items::Numbered;
+use crate::levels::LevelTrace;
+use oboro_mining::{Bitmap, Dataset, Itemset, SupportCounter};
+use std::num::NonZeroUsize;
+use std::thread;
+use std::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Counts in cells.
+pub(crate) struct CellCounter<'a> {
+    pub(crate) interrupt: &'a CancellationToken,
+    pub(crate) dataset: &'a Dataset,
+    pub(crate) items: &'a Numbered,
+    pub(crate) threads: NonZeroUsize,
+    pub(crate) bitmap: Bitmap,
+    pub(crate) traces: Vec<LevelTrace>,
+}
+
+impl CellCounter<'_> {
+    fn supports(&self, itemsets: &[Itemset]) -> Result<Vec<u64>, ClientError> {
+        let share = itemsets.len().div_ceil(self.threads.get()).max(1);
+        let supports = |part: &[Itemset]| {
+            let mut supports = Vec::with_capacity(part.len());
+            for some in part.chunks(self.uninterrupted()) {
+                self.go_on()?;
+                supports.extend(self.bitmap.supports(some).expect("the columns are here"));
+            }
+            Ok(supports)
+        };
+        thread::scope(|scope| {
+            let workers: Vec<_> = itemsets
+                .chunks(share)
+                .map(|part| scope.spawn(move || supports(part)))
+                .collect();
+            let joined = workers.into_iter().map(|worker| worker.join());
+            let counted: Result<Vec<_>, ClientError> = joined
+                .map(|supports| supports.expect("counting does not panic"))
+                .collect();
+            Ok(counted?.concat())
+        })
+    }
+
+    /// The number of itemsets that are counted in some ten milliseconds.
+    fn uninterrupted(&self) -> usize {
+        const WORDS: u64 = 1 << 25;
+        let words = self.dataset.record().transactions / 64;
+        usize::try_from(WORDS / words.max(1))
+            .unwrap_or(1)
+            .clamp(1, 1 << 16)
+    }
+}
+
+impl SupportCounter for CellCounter<'_> {
+    type Error = ClientError;
+
+    fn transactions(&self) -> u64 {
+        self.dataset.record().transactions
+    }
+
+    fn item_supports(&self) -> &[u64] {
+        &self.items.supports
+    }
+
+    fn min_item_support(&self) -> u64 {
+        self.dataset.record().min_item_support
+    }
+
+    fn go_on(&self) -> Result<(), ClientError> {
+        match self.interrupt.is_cancelled() {
+            true => Err(ClientError::Interrupted),
+            false => Ok(()),
+        }
+    }
+
+    fn count(&mut self, level: usize, candidates: &[Itemset]) -> Result<Vec<u64>, ClientError> {
+        let begun = Instant::now();
+        let supports = self.supports(candidates)?;
+        self.traces.push(LevelTrace::in_cells(
+            level,
+            candidates.len(),
+            begun.elapsed(),
+        ));
+        Ok(supports)
+    }
+}
