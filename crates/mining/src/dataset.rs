@@ -16,7 +16,6 @@ use oboro_store::{
     BLOCKS_PER_SEGMENT, Bundle, BundleWriter, DatasetId, MAX_ROW_ID_BYTES, Manifest, StoreError,
     segment_bytes,
 };
-use rand::seq::SliceRandom;
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -257,7 +256,7 @@ impl Dataset {
         let key = DatasetKey::fresh(master, plan.parameters)?;
         let writer = target.create()?;
         let mut columns: Vec<u32> = (0..plan.columns).collect();
-        columns.shuffle(&mut oboro_sample::fresh_generator()?);
+        oboro_sample::shuffle(&mut oboro_sample::fresh_generator()?, &mut columns);
         let manifest = Manifest {
             dataset: DatasetId(key.dataset()),
             key_check: master.check().0,

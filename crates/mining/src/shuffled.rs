@@ -9,7 +9,6 @@ use crate::bitmap::count_ones;
 use crate::readers::HowRead;
 use crate::transactions::{MinSupport, Transactions, TransactionsError, check_row_ids};
 use oboro_ring::MAX_LOG_DEGREE;
-use rand::seq::SliceRandom;
 use std::collections::HashSet;
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -229,7 +228,7 @@ fn random_order(transactions: usize) -> Result<Zeroizing<Vec<u32>>, Transactions
     let count = u32::try_from(transactions)
         .map_err(|_| TransactionsError::TooManyTransactions { limit })?;
     let mut order = Zeroizing::new((0..count).collect::<Vec<_>>());
-    order.shuffle(&mut oboro_sample::fresh_generator()?);
+    oboro_sample::shuffle(&mut oboro_sample::fresh_generator()?, &mut order);
     Ok(order)
 }
 

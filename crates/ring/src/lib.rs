@@ -19,6 +19,7 @@ pub mod moment;
 mod ntt;
 pub mod pack;
 mod parameters;
+mod quadratic;
 mod ring;
 mod scaled;
 pub mod vector;
@@ -31,5 +32,6 @@ pub use parameters::{
     Basis, MAX_LOG_DEGREE, MIN_LOG_DEGREE, ParameterError, Parameters, limb_primes,
     plaintext_moduli, security_bound,
 };
+pub use quadratic::{Element, QuadraticField};
 pub use ring::Ring;
 pub use scaled::Scaled;

@@ -148,9 +148,15 @@ impl Modulus {
 
     /// The constant `floor(w·2^32/q)` that makes multiplication by the residue `w` cheap
     /// (Shoup; Harvey, "Faster arithmetic for number-theoretic transforms", 2014).
+    ///
+    /// Without a division, whose time could depend on a secret `w`.
     #[inline]
     pub const fn shoup(&self, w: u32) -> u32 {
-        (((w as u64) << 32) / self.value as u64) as u32
+        let dividend = (w as u64) << 32;
+        let quotient = ((dividend as u128 * self.barrett_wide as u128) >> 64) as u64;
+        // The quotient is at most one too small.
+        let remainder = dividend - quotient * self.value as u64;
+        (quotient + (remainder >= self.value as u64) as u64) as u32
     }
 
     /// `x·w mod q` in `[0, 2q)` for any `x`, given `w` and its [`shoup`](Self::shoup) constant.
@@ -247,6 +253,7 @@ mod tests {
         #[test]
         fn shoup_multiplication_is_lazy_but_right(q in moduli(), x: u32, w: u32) {
             let w = w % q.value();
+            prop_assert_eq!(u64::from(q.shoup(w)), (u64::from(w) << 32) / u64::from(q.value()));
             let r = q.mul_shoup_lazy(x, w, q.shoup(w));
             prop_assert!(u64::from(r) < 2 * u64::from(q.value()));
             prop_assert_eq!(u64::from(r) % u64::from(q.value()), u64::from(x) * u64::from(w) % u64::from(q.value()));

@@ -11,9 +11,12 @@
 mod cells;
 mod combine;
 mod encrypt;
+mod fingerprint;
+mod fixed;
 mod key;
 mod key_file;
 mod noise;
+mod pairs;
 mod planner;
 mod precision;
 mod prf;
@@ -21,15 +24,23 @@ mod private_file;
 mod query;
 mod seal;
 mod secrets;
+mod totals;
 
 pub use cells::{CELL_SEAL_BYTES, CellsOf};
 pub use combine::{Answer, CombineError, Combiner, Partial, Phases};
 pub use encrypt::{Block, EncryptError, Encryptor};
 pub use key::{DatasetKey, KeyCheck, MasterKey};
 pub use key_file::{KeyFileError, Passphrase};
-pub use noise::{BlockNoise, MIN_SLACK, NORM_LIMIT, PEAK_LIMIT, limbs_for_level, log2_phase_bound};
+pub use noise::{
+    BlockNoise, MIN_SLACK, NORM_LIMIT, PEAK_LIMIT, limbs_for_level, log2_pair_bound,
+    log2_phase_bound,
+};
+pub use pairs::{
+    BlockResidues, PairReader, PairsError, RangeLimb, RangeSums, StratumSums, Sums, VerifiedPairs,
+};
 pub use planner::{Alternative, PlanError, Verdict, alternatives, plan};
 pub use precision::Precision;
 pub use private_file::{PrivateFileError, open_private};
 pub use query::{QueryCiphertexts, QueryKey};
 pub use seal::SealError;
+pub use totals::Stratum;

@@ -10,10 +10,11 @@
 //! `ρ` and `κ` are not assumed: every block-column is measured while it is encrypted and refused
 //! above the limits below, so the bound holds for any data.
 
+use crate::totals::FAILURE_BITS;
 use oboro_ring::Parameters;
-use oboro_sample::MAX_ERROR;
+use oboro_sample::{ERROR_VARIANCE, MAX_ERROR};
 use rustfft::{Fft, FftPlanner, num_complex::Complex};
-use std::f64::consts::PI;
+use std::f64::consts::{LN_2, PI};
 use std::sync::Arc;
 use zeroize::Zeroize;
 
@@ -82,6 +83,22 @@ pub fn log2_phase_bound(parameters: &Parameters, level: usize, blocks: u64) -> f
         _ => 2.0 * (NORM_LIMIT.log2() + unit) + (level - 2) as f64 * (PEAK_LIMIT.log2() + unit),
     };
     (blocks.max(1) as f64).log2() + factors + MARGIN
+}
+
+/// `log2` of what no `|Φ_0|` of a pair of different columns exceeds over `blocks` blocks, except with probability
+/// `2^-64` for `2^log2_supports` pairs and ranges together (docs/cryptography.md, "Noise of totals").
+///
+/// # Panics
+/// If that is no number from 0 on.
+pub fn log2_pair_bound(parameters: &Parameters, blocks: u64, log2_supports: f64) -> f64 {
+    assert!(log2_supports >= 0.0 && log2_supports.is_finite());
+    let t = f64::from(parameters.plaintext_modulus());
+    let (blocks, degree) = (blocks.max(1) as f64, parameters.degree() as f64);
+    // Two tails of two sides, and what conditioning on accepted draws costs.
+    let lambda = (3.0 + FAILURE_BITS + log2_supports) * LN_2;
+    let plaintexts = blocks * degree / 4.0;
+    let errors = (2.0 * lambda * ERROR_VARIANCE * blocks * degree).sqrt() * (NORM_LIMIT + 0.5);
+    2.0 * t.log2() + (plaintexts + errors).log2() + MARGIN
 }
 
 /// The number of limbs that level `level` reads: the fewest with `|Φ_0| < (1/2 − MIN_SLACK)·Q` over
@@ -207,6 +224,22 @@ mod tests {
             noise.peak > 4.0 * noise.norm,
             "a constant sequence is far from flat: {noise:?}"
         );
+    }
+
+    /// The figures of docs/cryptography.md.
+    #[test]
+    fn two_limbs_carry_pairs_of_three_million_transactions() {
+        let parameters = Parameters::new(12, 2, 114_689).unwrap();
+        for (blocks, log2_supports, expected) in [
+            (475, 17.3, 53.045),
+            (475, 53.5, 53.130),
+            (740, 53.5, 53.665),
+            (28, 17.3, 49.939),
+        ] {
+            let bound = log2_pair_bound(&parameters, blocks, log2_supports);
+            assert!((bound - expected).abs() < 0.001, "{blocks}: {bound}");
+        }
+        assert!(parameters.log2_q(2) - 1.0 > 54.98);
     }
 
     #[test]

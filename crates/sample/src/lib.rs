@@ -18,6 +18,9 @@ pub const ETA: u32 = 21;
 /// The largest magnitude of an error coefficient.
 pub const MAX_ERROR: i32 = ETA as i32;
 
+/// The variance of an error coefficient, and its variance proxy as a sub-Gaussian one.
+pub const ERROR_VARIANCE: f64 = ETA as f64 / 2.0;
+
 /// Fills `out` with uniform ternary coefficients −1, 0, 1: bytes of
 /// `SHAKE256("oboro v1 ternary" ‖ seed)` below 255, modulo 3, with 2 standing for −1.
 pub fn ternary(seed: &[u8; 32], out: &mut [i8]) {

@@ -1,0 +1,387 @@
+//! Supports of pairs from one residue a limb and range, verified before they meet a secret (docs/cryptography.md,
+//! "Pairs as scalars").
+
+use crate::fingerprint::PairTokens;
+use crate::fixed::{FixedParts, MaskMoments};
+use crate::key::DatasetKey;
+use crate::noise::log2_pair_bound;
+use crate::totals::Stratum;
+use oboro_ring::{Modulus, Parameters};
+use std::fmt;
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+/// An answer that is not shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[allow(missing_docs)]
+pub enum PairsError {
+    #[error("the server sent other sums than those of the ciphertext that was encrypted")]
+    NotVerified,
+    #[error(
+        "sums that were verified have no support; the owner's record is damaged or of other parameters"
+    )]
+    Impossible,
+}
+
+/// A block modulo one limb: `N` residues each, in evaluation form.
+#[derive(Clone, Copy)]
+pub struct BlockResidues<'a> {
+    /// The mask.
+    pub mask: &'a [u32],
+    /// The ciphertext of each column, in the owner's order.
+    pub columns: &'a [&'a [u32]],
+}
+
+/// What the owner adds up over blocks of a range, modulo one limb, while it has their ciphertext at hand.
+#[derive(Debug, Clone)]
+pub struct RangeSums {
+    limb: usize,
+    columns: Vec<u32>,
+    blocks: u64,
+    tokens: PairTokens,
+    moments: MaskMoments,
+}
+
+impl RangeSums {
+    /// Those of these columns, in an order of the owner's, over no blocks.
+    ///
+    /// # Panics
+    /// If a column is there twice, or there is no such limb.
+    pub fn new(key: &DatasetKey, limb: usize, columns: &[u32]) -> Self {
+        Self {
+            limb,
+            columns: columns.to_vec(),
+            blocks: 0,
+            tokens: PairTokens::new(key, limb, columns),
+            moments: MaskMoments::new(key.ring().parameters(), limb, columns.len()),
+        }
+    }
+
+    /// Adds blocks, several at a time where that is possible: it takes less time.
+    ///
+    /// # Panics
+    /// If a block has other columns, or a slice other than `N` residues.
+    pub fn add(&mut self, blocks: &[BlockResidues<'_>]) {
+        blocks
+            .iter()
+            .for_each(|block| self.tokens.add(block.columns));
+        self.moments.add(blocks);
+        self.blocks += blocks.len() as u64;
+    }
+
+    /// Adds the blocks that another thread has.
+    ///
+    /// # Panics
+    /// If it has other columns, or is of another limb.
+    pub fn merge(&mut self, other: &Self) {
+        assert_eq!((self.limb, &self.columns), (other.limb, &other.columns));
+        self.tokens.merge(&other.tokens);
+        self.moments.merge(&other.moments);
+        self.blocks += other.blocks;
+    }
+
+    /// What is kept of them.
+    pub fn finish(self, key: &DatasetKey) -> RangeLimb {
+        RangeLimb {
+            fixed: FixedParts::new(key, self.limb, &self.columns, &self.moments),
+            limb: self.limb,
+            columns: self.columns,
+            blocks: self.blocks,
+            tokens: self.tokens,
+        }
+    }
+}
+
+/// What the owner keeps of a range modulo one limb: tokens and fixed parts.
+#[derive(Debug, Clone)]
+pub struct RangeLimb {
+    limb: usize,
+    columns: Vec<u32>,
+    blocks: u64,
+    tokens: PairTokens,
+    fixed: FixedParts,
+}
+
+/// The sums of one question over a range: for each limb `M_ij = Σ_w c_i(w) c_j(w)`.
+pub type Sums = Vec<Vec<u32>>;
+
+/// What a server answers about a stratum.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StratumSums {
+    /// Over all blocks.
+    pub total: Sums,
+    /// Over the first blocks; `None` where the stratum has no sample.
+    pub sample: Option<Sums>,
+}
+
+/// What the owner keeps of a stratum, to read the pairs that a server counts there.
+#[derive(Debug)]
+pub struct PairReader {
+    stratum: Stratum,
+    total: RangeReader,
+    sample: Option<RangeReader>,
+}
+
+/// Sums that were verified, all of them, and what they are of.
+#[derive(Debug)]
+pub struct VerifiedPairs<'a> {
+    reader: &'a PairReader,
+    /// For each sum the places of its pair, the first before the second; `None` of a column with itself.
+    pairs: Vec<Option<(usize, usize)>>,
+    sums: &'a StratumSums,
+}
+
+impl PairReader {
+    /// Of a stratum, with what is kept of its ranges for each of the first limbs, where up to `2^log2_supports`
+    /// supports, times ranges, may ever be asked for. `None` if these limbs do not carry it.
+    ///
+    /// # Panics
+    /// If a range has limbs of other columns or blocks, limbs that are not the first ones in order, or there is no
+    /// sample where the stratum has one.
+    pub fn new(
+        parameters: &Parameters,
+        stratum: Stratum,
+        log2_supports: f64,
+        total: Vec<RangeLimb>,
+        sample: Option<Vec<RangeLimb>>,
+    ) -> Option<Self> {
+        assert_eq!(sample.is_some(), stratum.sample_blocks().is_some());
+        let reader = |limbs| RangeReader::new(parameters, log2_supports, limbs);
+        let total = reader(total)?;
+        let sample = match sample {
+            Some(limbs) => Some(reader(limbs)?),
+            None => None,
+        };
+        if let Some(sample) = &sample {
+            assert_eq!(
+                sample.columns, total.columns,
+                "ranges have the same columns"
+            );
+            assert_eq!(Some(sample.blocks), stratum.sample_blocks());
+        }
+        Some(Self {
+            stratum,
+            total,
+            sample,
+        })
+    }
+
+    /// Verifies the sums of all pairs of the first `columns` columns, in lexicographic order.
+    ///
+    /// # Errors
+    /// Any other sums, in any limb of any range.
+    ///
+    /// # Panics
+    /// If there are fewer columns.
+    pub fn verify_prefix<'a>(
+        &'a self,
+        columns: usize,
+        sums: &'a StratumSums,
+    ) -> Result<VerifiedPairs<'a>, PairsError> {
+        self.verify(sums, |tokens, sums| tokens.verify_prefix(columns, sums))?;
+        let pairs = (0..columns).flat_map(|i| (i + 1..columns).map(move |j| Some((i, j))));
+        Ok(VerifiedPairs {
+            reader: self,
+            pairs: pairs.collect(),
+            sums,
+        })
+    }
+
+    /// Verifies the sums of the column at `place` with each column, itself included.
+    ///
+    /// # Errors
+    /// Any other sums, in any limb of any range.
+    ///
+    /// # Panics
+    /// If there is no such column.
+    pub fn verify_row<'a>(
+        &'a self,
+        place: usize,
+        sums: &'a StratumSums,
+    ) -> Result<VerifiedPairs<'a>, PairsError> {
+        self.verify(sums, |tokens, sums| tokens.verify_row(place, sums))?;
+        let pair = |other: usize| {
+            let pair = (place.min(other), place.max(other));
+            (place != other).then_some(pair)
+        };
+        Ok(VerifiedPairs {
+            reader: self,
+            pairs: (0..self.total.columns.len()).map(pair).collect(),
+            sums,
+        })
+    }
+
+    /// All limbs of all ranges are verified, each by itself: the time that this takes depends on public lengths only.
+    fn verify(
+        &self,
+        sums: &StratumSums,
+        is_right: impl Fn(&PairTokens, &[u32]) -> bool,
+    ) -> Result<(), PairsError> {
+        let total = self.total.verify(&sums.total, &is_right);
+        let sample = match (&self.sample, &sums.sample) {
+            (Some(reader), Some(sums)) => reader.verify(sums, &is_right),
+            (None, None) => true,
+            _ => false,
+        };
+        match total & sample {
+            true => Ok(()),
+            false => Err(PairsError::NotVerified),
+        }
+    }
+}
+
+impl VerifiedPairs<'_> {
+    /// The supports, in the order of the sums; of a row without the column's own.
+    ///
+    /// # Errors
+    /// Sums of another dataset than the owner's record is of.
+    pub fn supports(&self) -> Result<Vec<u64>, PairsError> {
+        let PairReader {
+            stratum,
+            total,
+            sample,
+        } = self.reader;
+        let support = |(at, (i, j)): (usize, (usize, usize))| {
+            let residue = total.residue(i, j, at, &self.sums.total)?;
+            let of_sample = match (sample, &self.sums.sample) {
+                (Some(reader), Some(sums)) => Some(reader.residue(i, j, at, sums)?),
+                _ => None,
+            };
+            stratum.lift(residue, of_sample)
+        };
+        let pairs = self.pairs.iter().enumerate();
+        pairs
+            .filter_map(|(at, pair)| Some((at, (*pair)?)))
+            .map(|pair| support(pair).ok_or(PairsError::Impossible))
+            .collect()
+    }
+}
+
+/// What is kept of a range, for each limb.
+struct RangeReader {
+    columns: Vec<u32>,
+    blocks: u64,
+    limbs: Vec<(PairTokens, FixedParts)>,
+    decoder: Decoder,
+}
+
+impl fmt::Debug for RangeReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (columns, blocks) = (self.columns.len(), self.blocks);
+        write!(f, "RangeReader({columns} columns, {blocks} blocks, secret)")
+    }
+}
+
+impl RangeReader {
+    fn new(parameters: &Parameters, log2_supports: f64, limbs: Vec<RangeLimb>) -> Option<Self> {
+        let first = limbs.first()?;
+        let (columns, blocks) = (first.columns.clone(), first.blocks);
+        for (place, it) in limbs.iter().enumerate() {
+            assert_eq!((it.limb, &it.columns, it.blocks), (place, &columns, blocks));
+        }
+        let decoder = Decoder::new(parameters, limbs.len(), blocks, log2_supports)?;
+        Some(Self {
+            columns,
+            blocks,
+            limbs: limbs.into_iter().map(|it| (it.tokens, it.fixed)).collect(),
+            decoder,
+        })
+    }
+
+    fn verify(&self, sums: &Sums, is_right: impl Fn(&PairTokens, &[u32]) -> bool) -> bool {
+        let limbs = self.limbs.iter().zip(sums);
+        let are_right = limbs.map(|((tokens, _), sums)| is_right(tokens, sums));
+        are_right.fold(sums.len() == self.limbs.len(), |all, it| all & it)
+    }
+
+    /// The support of a pair of places modulo `t`, whose sums are at `at`; `None` if the phase is beyond its bound.
+    fn residue(&self, i: usize, j: usize, at: usize, sums: &Sums) -> Option<u32> {
+        let limbs = self.limbs.iter().zip(sums);
+        self.decoder
+            .slot_sum(limbs.map(|((_, fixed), sums)| (sums[at], fixed.of(i, j))))
+    }
+}
+
+/// The most limbs that pairs are read modulo: a phase and its modulus fit 128 bits.
+const MAX_LIMBS: usize = 4;
+
+/// From sums over evaluation points to sums of slots.
+struct Decoder {
+    limbs: Vec<Limb>,
+    /// The product of all limbs.
+    product: i128,
+    /// What a phase may be at most.
+    bound: i128,
+    plaintext: Modulus,
+    degree: i64,
+}
+
+/// What a limb needs to put a phase together from its residues (Garner 1959).
+struct Limb {
+    modulus: Modulus,
+    /// `N^{-1}` modulo the limb.
+    degree_inverse: u32,
+    /// The product of the limbs before it.
+    before: i128,
+    /// Its inverse modulo the limb.
+    before_inverse: u32,
+}
+
+impl Decoder {
+    fn new(parameters: &Parameters, limbs: usize, blocks: u64, log2_supports: f64) -> Option<Self> {
+        let bound = log2_pair_bound(parameters, blocks, log2_supports);
+        if !(1..=MAX_LIMBS.min(parameters.limb_count())).contains(&limbs)
+            || bound >= parameters.log2_q(limbs) - 1.0
+        {
+            return None;
+        }
+        let mut product = 1i128;
+        let limb = |&modulus: &Modulus| {
+            let q = i128::from(modulus.value());
+            let before = product;
+            product *= q;
+            Limb {
+                degree_inverse: modulus.inverse(modulus.reduce(parameters.degree() as u64)),
+                before,
+                before_inverse: modulus.inverse(modulus.reduce((before % q) as u64)),
+                modulus,
+            }
+        };
+        let limbs = parameters.limb_moduli()[..limbs].iter().map(limb).collect();
+        Some(Self {
+            limbs,
+            product,
+            bound: bound.exp2().ceil() as i128,
+            plaintext: *parameters.plaintext(),
+            degree: parameters.degree() as i64,
+        })
+    }
+
+    /// The sum of the slots modulo `t`, given for each limb the sum of the evaluation points of the pair's product
+    /// and its fixed part. `None` if the phase is beyond its bound.
+    fn slot_sum(&self, sums: impl Iterator<Item = (u32, u32)>) -> Option<u32> {
+        let phase = Zeroizing::new(self.phase(sums));
+        (phase.abs() <= self.bound).then(|| {
+            let phase = (*phase % i128::from(self.plaintext.value())) as i64;
+            let t = &self.plaintext;
+            t.mul(t.reduce_signed(phase), t.reduce_signed(self.degree))
+        })
+    }
+
+    /// The constant coefficient of the phase: `N^{-1}` times the sum of the evaluation points, between `−Q/2` and
+    /// `Q/2`.
+    fn phase(&self, sums: impl Iterator<Item = (u32, u32)>) -> i128 {
+        let mut phase = 0i128;
+        for (limb, (sum, fixed)) in self.limbs.iter().zip(sums) {
+            let q = &limb.modulus;
+            let residue = q.mul(q.add(sum, fixed), limb.degree_inverse);
+            let here = q.reduce((phase % i128::from(q.value())) as u64);
+            let digit = q.mul(q.sub(residue, here), limb.before_inverse);
+            phase += i128::from(digit) * limb.before;
+        }
+        phase - self.product * i128::from(phase > self.product / 2)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,422 @@
+//! Pairs from encryption to supports: structured columns, appended blocks, and every kind of lie.
+
+use super::*;
+use crate::encrypt::{Block, Encryptor};
+use crate::key::DatasetKey;
+use crate::key::tests::key;
+use oboro_ring::{mask, vector};
+use proptest::prelude::*;
+
+const LIMBS: usize = 2;
+/// Of the pairs of a few columns over two ranges.
+const LOG2_SUPPORTS: f64 = 10.0;
+
+/// N = 2048 and t = 12,289: samples of six blocks.
+fn parameters() -> Parameters {
+    Parameters::new(11, LIMBS, 12_289).unwrap()
+}
+
+/// A dataset of a few columns: ciphertext as a server has it, and what the owner kept of it.
+struct Scene {
+    reader: PairReader,
+    /// What an honest server counts in each block: by limb, row and column.
+    blocks: Vec<Gram>,
+    /// The supports of all pairs.
+    truth: Vec<Vec<u64>>,
+}
+
+type Gram = Vec<Vec<Vec<u32>>>;
+
+/// The bits of a column: shuffled data look random, and these do not; pairs of them add up coherently.
+fn bit(column: usize, row: u64) -> bool {
+    let degree = 2048;
+    match column {
+        // The same twice, and reversed within each block.
+        0 | 1 => row.is_multiple_of(3),
+        2 => (row - row % degree + degree - 1 - row % degree).is_multiple_of(3),
+        3 => true,
+        4 => false,
+        5 => row.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1,
+        _ => row % degree < degree / 2,
+    }
+}
+
+const COLUMNS: usize = 7;
+
+impl Scene {
+    /// Encrypts so many rows, in the order in which they are.
+    fn new(owner: u8, transactions: u64) -> Self {
+        let parameters = parameters();
+        let key = key(owner, &parameters);
+        let stratum = Stratum::new(&parameters, transactions, LOG2_SUPPORTS).unwrap();
+        let order: Vec<u32> = (0..COLUMNS as u32).collect();
+        let new = || -> Vec<RangeSums> {
+            (0..LIMBS)
+                .map(|limb| RangeSums::new(&key, limb, &order))
+                .collect()
+        };
+        let (mut total, mut sample) = (new(), new());
+        let mut truth = vec![vec![0; COLUMNS]; COLUMNS];
+        let mut grams = Vec::new();
+        for block in 0..transactions.div_ceil(2048) {
+            let bits: Vec<Vec<u64>> = (0..COLUMNS)
+                .map(|column| bits(column, block, transactions))
+                .collect();
+            for (i, row) in truth.iter_mut().enumerate() {
+                for (j, support) in row.iter_mut().enumerate() {
+                    let both = bits[i]
+                        .iter()
+                        .zip(&bits[j])
+                        .map(|(a, b)| (a & b).count_ones());
+                    *support += u64::from(both.sum::<u32>());
+                }
+            }
+            let mut gram = Vec::new();
+            for (limb, (mask, columns)) in encrypt(&key, block, &bits).into_iter().enumerate() {
+                let columns: Vec<&[u32]> = columns.iter().map(Vec::as_slice).collect();
+                let here = BlockResidues {
+                    mask: &mask,
+                    columns: &columns,
+                };
+                // As threads do: a share each, added up.
+                let mut share = RangeSums::new(&key, limb, &order);
+                share.add(&[here]);
+                total[limb].merge(&share);
+                if block < parameters.group_blocks() {
+                    sample[limb].add(&[here]);
+                }
+                let q = &parameters.limb_moduli()[limb];
+                let row = |a: &&[u32]| columns.iter().map(|b| vector::dot(q, a, b)).collect();
+                gram.push(columns.iter().map(row).collect());
+            }
+            grams.push(gram);
+        }
+        let finish = |sums: Vec<RangeSums>| sums.into_iter().map(|it| it.finish(&key)).collect();
+        let sample = stratum.sample_blocks().map(|_| finish(sample));
+        let total = finish(total);
+        Self {
+            reader: PairReader::new(&parameters, stratum, LOG2_SUPPORTS, total, sample).unwrap(),
+            blocks: grams,
+            truth,
+        }
+    }
+
+    /// The sums over these blocks, by limb, row and column.
+    fn gram(&self, blocks: impl Iterator<Item = usize>) -> Gram {
+        let mut sum = vec![vec![vec![0; COLUMNS]; COLUMNS]; LIMBS];
+        for block in blocks {
+            for (limb, rows) in self.blocks[block].iter().enumerate() {
+                let q = parameters().limb_moduli()[limb];
+                let sums = sum[limb].iter_mut().flatten();
+                sums.zip(rows.iter().flatten())
+                    .for_each(|(sum, &more)| *sum = q.add(*sum, more));
+            }
+        }
+        sum
+    }
+
+    /// The honest answer to a question that takes some sums of each limb.
+    fn answer(&self, take: impl Fn(&[Vec<u32>]) -> Vec<u32>) -> StratumSums {
+        let of = |gram: Gram| gram.iter().map(|rows| take(rows)).collect();
+        let sample = self.reader.stratum.sample_blocks();
+        StratumSums {
+            total: of(self.gram(0..self.blocks.len())),
+            sample: sample.map(|blocks| of(self.gram(0..blocks as usize))),
+        }
+    }
+
+    fn prefix(&self, columns: usize) -> StratumSums {
+        self.answer(|rows| pairs_of(rows, columns))
+    }
+
+    fn row(&self, place: usize) -> StratumSums {
+        self.answer(|rows| rows[place].clone())
+    }
+
+    /// What the owner reads of an answer about a prefix.
+    fn read(&self, columns: usize, sums: &StratumSums) -> Result<Vec<u64>, PairsError> {
+        self.reader.verify_prefix(columns, sums)?.supports()
+    }
+}
+
+/// The sums of the pairs of a prefix, in lexicographic order.
+fn pairs_of(rows: &[Vec<u32>], columns: usize) -> Vec<u32> {
+    let pairs = (0..columns).flat_map(|i| (i + 1..columns).map(move |j| (i, j)));
+    pairs.map(|(i, j)| rows[i][j]).collect()
+}
+
+/// A column of a block, 64 slots to a word.
+fn bits(column: usize, block: u64, transactions: u64) -> Vec<u64> {
+    let word = |word: u64| {
+        (0..64).fold(0, |bits, slot| {
+            let row = block * 2048 + word * 64 + slot;
+            bits | u64::from(row < transactions && bit(column, row)) << slot
+        })
+    };
+    (0..2048 / 64).map(word).collect()
+}
+
+/// For each limb the mask of a block and the ciphertext of each column.
+fn encrypt(key: &DatasetKey, block: u64, bits: &[Vec<u64>]) -> Vec<(Vec<u32>, Vec<Vec<u32>>)> {
+    let columns: Vec<&[u64]> = bits.iter().map(|it| &it[..]).collect();
+    let block = Block::new(key, block, &columns).unwrap();
+    let degree = key.ring().degree();
+    let mut all: Vec<(Vec<u32>, Vec<Vec<u32>>)> = (0..LIMBS)
+        .map(|limb| {
+            let mut values = vec![0; degree];
+            mask::expand(&block.seed(), key.ring().parameters(), limb, &mut values);
+            (values, vec![vec![0; degree]; bits.len()])
+        })
+        .collect();
+    let mut encryptor = Encryptor::new(key);
+    for column in 0..bits.len() {
+        encryptor.begin_column(column as u32);
+        let mut limbs: Vec<&mut [u32]> = all.iter_mut().map(|it| &mut it.1[column][..]).collect();
+        encryptor.encrypt(&block, &mut limbs).unwrap();
+    }
+    all
+}
+
+/// 20 blocks, 8 blocks: more than t has room for.
+const MANY: u64 = 20 * 2048 - 5;
+const EIGHT_BLOCKS: u64 = 8 * 2048 - 5;
+
+#[test]
+fn supports_of_structured_columns_are_exact() {
+    let scene = Scene::new(1, MANY);
+    assert_eq!(scene.reader.stratum.sample_blocks(), Some(6));
+    // Rows are not shuffled here, but the sample happens to be representative.
+    for columns in 0..=COLUMNS {
+        let supports = scene.read(columns, &scene.prefix(columns)).unwrap();
+        let pairs = (0..columns).flat_map(|i| (i + 1..columns).map(move |j| (i, j)));
+        let truth: Vec<u64> = pairs.map(|(i, j)| scene.truth[i][j]).collect();
+        assert_eq!(supports, truth, "{columns}");
+    }
+    for place in 0..COLUMNS {
+        let sums = scene.row(place);
+        let supports = scene.reader.verify_row(place, &sums).unwrap().supports();
+        let others = (0..COLUMNS).filter(|&it| it != place);
+        let truth: Vec<u64> = others.map(|other| scene.truth[place][other]).collect();
+        assert_eq!(supports, Ok(truth), "{place}");
+    }
+}
+
+#[test]
+fn few_transactions_need_no_sample() {
+    let scene = Scene::new(1, 5_000);
+    assert_eq!(scene.reader.stratum.sample_blocks(), None);
+    let sums = scene.prefix(3);
+    let truth = [scene.truth[0][1], scene.truth[0][2], scene.truth[1][2]];
+    assert_eq!(scene.read(3, &sums), Ok(truth.to_vec()));
+    let superfluous = StratumSums {
+        sample: Some(sums.total.clone()),
+        ..sums
+    };
+    assert_eq!(scene.read(3, &superfluous), Err(PairsError::NotVerified));
+}
+
+/// What is wrong in one range or limb is not mended by what is right, or wrong the other way, in another.
+#[test]
+fn ranges_and_limbs_are_verified_each_by_itself() {
+    let scene = Scene::new(2, EIGHT_BLOCKS);
+    let right = scene.prefix(3);
+    assert!(scene.read(3, &right).is_ok());
+    let refused = |lie: &dyn Fn(&mut Sums, &mut Sums)| {
+        let mut sums = right.clone();
+        lie(&mut sums.total, sums.sample.as_mut().unwrap());
+        assert_ne!(sums, right);
+        assert_eq!(scene.read(3, &sums), Err(PairsError::NotVerified));
+    };
+    for limb in 0..LIMBS {
+        let q = parameters().limb_moduli()[limb];
+        refused(&|total, _| total[limb][1] = q.add(total[limb][1], 12_289));
+        refused(&|_, sample| sample[limb][1] = q.add(sample[limb][1], 12_289));
+        refused(&|total, sample| {
+            total[limb][1] = q.add(total[limb][1], 12_289);
+            sample[limb][1] = q.sub(sample[limb][1], 12_289);
+        });
+        // The same support, in another representative.
+        refused(&|total, _| total[limb][2] += q.value());
+    }
+    // By a multiple of t in every limb: the support would be the same.
+    refused(&|total, _| {
+        for (limb, sums) in total.iter_mut().enumerate() {
+            let q = parameters().limb_moduli()[limb];
+            sums[0] = q.add(sums[0], 12_289);
+        }
+    });
+    refused(&|total, sample| std::mem::swap(total, sample));
+    refused(&|total, sample| total.clone_from(sample));
+    refused(&|total, _| total.swap(0, 1));
+    refused(&|total, _| drop(total.pop()));
+    refused(&|_, sample| sample.clear());
+    refused(&|total, _| total.push(total[0].clone()));
+    refused(&|total, _| total[1].truncate(2));
+    refused(&|total, _| total[1].push(0));
+    let without_sample = StratumSums {
+        sample: None,
+        ..right.clone()
+    };
+    assert_eq!(scene.read(3, &without_sample), Err(PairsError::NotVerified));
+    // Another question's, another dataset's, another encryption of the same.
+    let [four, other, again] = [
+        scene.prefix(4),
+        Scene::new(3, EIGHT_BLOCKS).prefix(3),
+        Scene::new(2, EIGHT_BLOCKS).prefix(3),
+    ];
+    for sums in [four, other, again] {
+        assert_eq!(scene.read(3, &sums), Err(PairsError::NotVerified));
+    }
+    for (place, is_right) in [(1, true), (2, false)] {
+        let row = scene.row(place);
+        assert_eq!(scene.reader.verify_row(1, &row).is_ok(), is_right);
+    }
+}
+
+/// Of the ciphertext that was encrypted, but not of all of it, or of some of it twice.
+#[test]
+fn sums_over_other_blocks_are_refused() {
+    let scene = Scene::new(6, EIGHT_BLOCKS);
+    let right = scene.prefix(5);
+    let total = |blocks: &[usize]| StratumSums {
+        total: (scene.gram(blocks.iter().copied()).iter())
+            .map(|rows| pairs_of(rows, 5))
+            .collect(),
+        ..right.clone()
+    };
+    assert_eq!(total(&[0, 1, 2, 3, 4, 5, 6, 7]), right);
+    assert_eq!(total(&[7, 6, 5, 4, 3, 2, 1, 0]), right);
+    for blocks in [
+        // The last one held back, as of an append; another for it; one twice.
+        &[0, 1, 2, 3, 4, 5, 6][..],
+        &[0, 1, 2, 3, 4, 5, 6, 6],
+        &[0, 1, 2, 3, 4, 5, 6, 7, 7],
+        &[],
+    ] {
+        assert_eq!(scene.read(5, &total(blocks)), Err(PairsError::NotVerified));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    #[test]
+    fn no_altered_sum_is_read(
+        columns in 2usize..=COLUMNS,
+        in_sample: bool,
+        limb in 0..LIMBS,
+        at: prop::sample::Index,
+        delta in 1u32..134_000_000,
+    ) {
+        let scene = Scene::new(5, EIGHT_BLOCKS);
+        let q = parameters().limb_moduli()[limb];
+        let alter = |mut sums: StratumSums| {
+            let range = match (in_sample, &mut sums.sample) {
+                (true, Some(sample)) => sample,
+                _ => &mut sums.total,
+            };
+            let sum = at.index(range[limb].len());
+            range[limb][sum] = q.add(range[limb][sum], q.reduce(delta.into()));
+            sums
+        };
+        prop_assert!(scene.read(columns, &scene.prefix(columns)).is_ok());
+        let sums = alter(scene.prefix(columns));
+        prop_assert_eq!(scene.read(columns, &sums), Err(PairsError::NotVerified));
+        let sums = alter(scene.row(columns - 1));
+        prop_assert!(scene.reader.verify_row(columns - 1, &sums).is_err());
+    }
+}
+
+#[test]
+#[should_panic(expected = "out of range")]
+fn a_question_about_more_columns_is_the_owners_mistake() {
+    let scene = Scene::new(1, 5_000);
+    let _ = scene.read(COLUMNS + 1, &scene.prefix(COLUMNS));
+}
+
+#[test]
+fn a_phase_is_put_together_from_its_residues() {
+    for limbs in 2..=MAX_LIMBS {
+        let parameters = Parameters::new(13, limbs, 65_537).unwrap();
+        let decoder = Decoder {
+            bound: i128::MAX,
+            ..Decoder::new(&parameters, limbs, 1, 0.0).unwrap()
+        };
+        let half = decoder.product / 2;
+        for phase in [0, 1, -1, 65_536, half, -half, half - 1, half / 3, -half / 7] {
+            let sums = decoder.limbs.iter().map(|limb| {
+                let q = i128::from(limb.modulus.value());
+                let sum = (phase * 8192).rem_euclid(q) as u32;
+                // Split between both parts.
+                let fixed = limb.modulus.value() - 1;
+                (limb.modulus.sub(sum, fixed), fixed)
+            });
+            assert_eq!(decoder.phase(sums.clone()), phase);
+            let slots = (phase * 8192).rem_euclid(65_537) as u32;
+            assert_eq!(decoder.slot_sum(sums), Some(slots));
+        }
+    }
+}
+
+#[test]
+fn a_phase_beyond_its_bound_is_refused() {
+    let decoder = Decoder::new(&parameters(), LIMBS, 20, LOG2_SUPPORTS).unwrap();
+    let sums = |phase: i128| {
+        let residues = decoder.limbs.iter().map(move |limb| {
+            let q = i128::from(limb.modulus.value());
+            ((phase * 2048).rem_euclid(q) as u32, 0)
+        });
+        decoder.slot_sum(residues)
+    };
+    assert!(sums(decoder.bound).is_some() && sums(-decoder.bound).is_some());
+    assert_eq!(
+        (sums(decoder.bound + 1), sums(-decoder.bound - 1)),
+        (None, None)
+    );
+    // One limb does not carry pairs.
+    assert!(Decoder::new(&parameters(), 1, 20, LOG2_SUPPORTS).is_none());
+    assert!(Decoder::new(&parameters(), 3, 20, LOG2_SUPPORTS).is_none());
+    assert!(Decoder::new(&parameters(), LIMBS, 1 << 30, LOG2_SUPPORTS).is_none());
+}
+
+/// Phases of honest sums, as parts of their bound: below it, and not nothing.
+#[test]
+fn phases_stay_within_their_bound() {
+    let scene = Scene::new(7, MANY);
+    let sample = scene.reader.sample.as_ref().unwrap();
+    for (reader, blocks) in [(&scene.reader.total, 20), (sample, 6)] {
+        assert_eq!(reader.blocks, blocks);
+        let gram = scene.gram(0..blocks as usize);
+        let mut largest = 0;
+        for i in 0..COLUMNS {
+            for j in i + 1..COLUMNS {
+                let limbs = reader.limbs.iter().zip(&gram);
+                let sums = limbs.map(|((_, fixed), rows)| (rows[i][j], fixed.of(i, j)));
+                largest = largest.max(reader.decoder.phase(sums).abs());
+            }
+        }
+        let share = largest as f64 / reader.decoder.bound as f64;
+        assert!((0.001..0.9).contains(&share), "{share}");
+    }
+}
+
+#[test]
+fn nothing_secret_is_printed() {
+    let scene = Scene::new(1, 5_000);
+    let printed = format!("{:?}", scene.reader);
+    assert!(
+        printed.contains("RangeReader(7 columns, 3 blocks, secret)"),
+        "{printed}"
+    );
+    let key = key(1, &parameters());
+    let limb = RangeSums::new(&key, 0, &[1, 2]).finish(&key);
+    let printed = format!("{limb:?}");
+    assert!(
+        printed.contains("PairTokens(2 columns, secret)"),
+        "{printed}"
+    );
+    assert!(
+        printed.contains("FixedParts(2 columns, secret)"),
+        "{printed}"
+    );
+}
