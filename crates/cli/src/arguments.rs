@@ -4,7 +4,7 @@ use crate::output::Failure;
 use clap::{Args, ValueEnum};
 use oboro_client::{Connection, Options};
 use oboro_mining::readers::{Encoding, Missing, Separator, Spaces, columns_in};
-use oboro_mining::{Format, ReadOptions};
+use oboro_mining::{Dataset, Format, ReadOptions};
 use oboro_rlwe::{MasterKey, Passphrase, PrivateFileError, open_private};
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read};
@@ -264,6 +264,36 @@ pub fn read(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
         )
         .into()
     })
+}
+
+/// A dataset directory that was uploaded, with its key, and where it was uploaded to.
+#[derive(Args)]
+pub struct UploadedArguments {
+    /// The dataset directory that was uploaded.
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    #[command(flatten)]
+    key: KeyArguments,
+    #[command(flatten)]
+    server: ServerArguments,
+    /// The name on the server [default: the directory's, without .oboro].
+    #[arg(long)]
+    name: Option<String>,
+}
+
+impl UploadedArguments {
+    pub fn dataset(&self) -> Result<Dataset, Failure> {
+        Ok(Dataset::open(&self.directory, &self.key.load()?)?)
+    }
+
+    pub fn name(&self) -> Result<String, Failure> {
+        dataset_name(self.name.as_ref(), &self.directory)
+    }
+
+    /// What it takes to connect.
+    pub fn server(&self) -> Result<Options, Failure> {
+        self.server.options()
+    }
 }
 
 /// The name a dataset has on a server unless another is given: that of its directory.

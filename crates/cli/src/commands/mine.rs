@@ -1,9 +1,7 @@
 //! `oboro mine`
 
 use crate::Outcome;
-use crate::arguments::{
-    KeyArguments, ReadArguments, ServerArguments, ThreadArguments, dataset_name,
-};
+use crate::arguments::{ReadArguments, ThreadArguments, UploadedArguments};
 use crate::output::{Failure, Output, OutputFile, Unit, bytes, seconds};
 use bytesize::ByteSize;
 use oboro_client::{Connection, Found, KEPT_BYTES, Level, LevelTrace, Mined, Mining, Route};
@@ -22,16 +20,8 @@ const SHOWN: usize = 20;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The dataset directory that was uploaded.
-    #[arg(value_name = "DIR")]
-    bundle: PathBuf,
     #[command(flatten)]
-    key: KeyArguments,
-    #[command(flatten)]
-    server: ServerArguments,
-    /// The name on the server [default: the directory's, without .oboro].
-    #[arg(long)]
-    name: Option<String>,
+    uploaded: UploadedArguments,
     /// What counts as frequent: a fraction (0.01, 1%) or a number of transactions (250).
     #[arg(long, value_name = "SUPPORT")]
     min_support: MinSupport,
@@ -66,10 +56,9 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     arguments
         .reading
         .need("--verify", arguments.verify.is_some())?;
-    let key = arguments.key.load()?;
-    let dataset = Dataset::open(&arguments.bundle, &key)?;
+    let dataset = arguments.uploaded.dataset()?;
     let max_len = arguments.max_len(&dataset)?;
-    let name = dataset_name(arguments.name.as_ref(), &arguments.bundle)?;
+    let name = arguments.uploaded.name()?;
     let plaintext = arguments
         .verify
         .as_deref()
@@ -86,7 +75,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         .as_deref()
         .map(OutputFile::prepare)
         .transpose()?;
-    let server = arguments.server.options()?;
+    let server = arguments.uploaded.server()?;
     let begun = Instant::now();
     let bar = output.bar("counting", Unit::Bytes);
     let mining = Mining::new(&dataset, &name, arguments.threads.count())

@@ -1,10 +1,10 @@
 //! `oboro row-ids`
 
 use crate::Outcome;
-use crate::arguments::{KeyArguments, ServerArguments, ThreadArguments, dataset_name};
+use crate::arguments::{ThreadArguments, UploadedArguments};
 use crate::output::{Output, OutputFile, Unit};
 use oboro_client::{Connection, StoredRow, row_ids};
-use oboro_mining::{Dataset, escaped};
+use oboro_mining::escaped;
 use serde_json::json;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -15,16 +15,8 @@ const SHOWN: usize = 20;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The dataset directory that was uploaded.
-    #[arg(value_name = "DIR")]
-    bundle: PathBuf,
     #[command(flatten)]
-    key: KeyArguments,
-    #[command(flatten)]
-    server: ServerArguments,
-    /// The name on the server [default: the directory's, without .oboro].
-    #[arg(long)]
-    name: Option<String>,
+    uploaded: UploadedArguments,
     /// Write slots and ids to this file, as CSV, which only you may read.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -33,14 +25,14 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
-    let dataset = Dataset::open(&arguments.bundle, &arguments.key.load()?)?;
-    let name = dataset_name(arguments.name.as_ref(), &arguments.bundle)?;
+    let dataset = arguments.uploaded.dataset()?;
+    let name = arguments.uploaded.name()?;
     let out = arguments
         .out
         .as_deref()
         .map(OutputFile::prepare)
         .transpose()?;
-    let server = arguments.server.options()?;
+    let server = arguments.uploaded.server()?;
     let bar = output.bar("fetching row ids", Unit::Bytes);
     let rows = row_ids(
         &dataset,
@@ -61,7 +53,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     }
     let repeated = repeated(&rows);
     let value = json!({
-        "directory": arguments.bundle,
+        "directory": arguments.uploaded.directory,
         "answers": "verified",
         "repeated": repeated,
         "rows": rows.iter().map(|row| json!({ "slot": row.slot, "id": row.id })).collect::<Vec<_>>(),
