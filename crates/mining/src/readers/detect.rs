@@ -963,9 +963,11 @@ fn has_numbered_rows(rows: &[Cells]) -> bool {
 
 /// Whether the first numbers of lines follow each other, or are how many `others` there are.
 fn is_numbering(firsts: &[Option<usize>], others: impl Iterator<Item = usize>) -> bool {
-    let in_order = firsts.first().copied().flatten();
-    let in_order =
-        in_order.is_some_and(|first| firsts.iter().zip(first..).all(|it| *it.0 == Some(it.1)));
+    let first = firsts.first().copied().flatten();
+    let in_order = first.is_some_and(|first| {
+        let mut numbers = firsts.iter().enumerate();
+        numbers.all(|(at, it)| it.is_some() && *it == first.checked_add(at))
+    });
     firsts.len() > 2 && (in_order || firsts.iter().zip(others).all(|it| *it.0 == Some(it.1)))
 }
 

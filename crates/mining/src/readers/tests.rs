@@ -593,6 +593,19 @@ fn a_line_of_separators_is_refused_before_it_fills_the_memory() {
     }
 }
 
+/// Found by fuzzing: no number follows the largest.
+#[test]
+fn the_largest_number_numbers_no_lines() {
+    let largest = usize::MAX;
+    for text in [
+        format!("{largest}\t32\n"),
+        format!("{largest} 3\n32 1\n7 8\n"),
+        format!("{largest},milk\n0,tea,milk\n1,tea\n"),
+    ] {
+        let _ = read_as(text, Format::Auto);
+    }
+}
+
 #[test]
 fn following_a_refusal_loses_no_row() {
     let table = |options: &ReadOptions| read_with("P0,0,1\nP1,1,0\nP2,1,1\n", options);
