@@ -170,8 +170,9 @@ test-s3: | toolchain-test ## Run the tests about object storage against an S3 se
 test-faults: | toolchain-test ## Run the tests of the Rust crates with every fault, not a sample
 	OBORO_FAULTS=all cargo test --workspace --locked
 
-test-abuse: | toolchain-test ## Try ten thousand answers of a lying server
-	OBORO_TRIALS=10000 cargo test --workspace --locked --test liar a_liar_sees
+test-abuse: | toolchain-test ## Try ten thousand lies of each kind of answer, and ask honest questions
+	OBORO_QUESTIONS=100000 cargo test --workspace --locked --lib honest_questions
+	OBORO_TRIALS=10000 cargo test --workspace --locked --test liar a_liar
 
 test-package: | toolchain-python ## Install command and package as README.md says, and run its commands
 	scripts/package.sh

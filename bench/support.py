@@ -47,7 +47,7 @@ AIMS = [
     Aim("encrypt_seconds", le, 1),
     Aim("stored_over_bit_matrix", le, 70),
     Aim("peak_server_over_expanded", le, 1.15),
-    Aim("response_bytes", le, 6_000_000),
+    Aim("response_bytes", le, 2_500),
 ]
 
 

@@ -149,7 +149,9 @@ class Server:
     def delete(self, name: str, *, interrupt: Interrupt | None = None) -> None: ...
     def close(self) -> None: ...
 
-def more_columns(encrypted: Encrypted, *, min_support: int, max_len: int, keep_cells: int) -> int:
+def more_columns(
+    encrypted: Encrypted, *, min_support: int, max_len: int, answers: str, keep_cells: int
+) -> int:
     """How many more columns the server learns to be frequent than when cells that are kept were
     fetched; 0 if none are."""
 
@@ -171,6 +173,7 @@ def mine(
     *,
     min_support: int,
     max_len: int,
+    answers: str = ...,
     trust_server: bool = False,
     keep_cells: int = ...,
     threads: int | None = None,
@@ -229,7 +232,7 @@ def load_reference(
 ) -> None: ...
 
 class Worker:
-    """Counts groups of blocks for a server with the same storage."""
+    """Counts shards for a server with the same storage."""
 
     def __init__(
         self,
@@ -239,7 +242,7 @@ class Worker:
         threads: int | None = None,
         memory: int | None = None,
     ) -> None: ...
-    def count(self, manifest: bytes, task: bytes, first: int, groups: int) -> bytes: ...
+    def count(self, manifest: bytes, task: bytes, first: int, shards: int) -> bytes: ...
 
 class Work:
     """A question that a server wants to have counted, and where its results go."""
@@ -249,9 +252,9 @@ class Work:
     @property
     def task(self) -> bytes: ...
     @property
-    def groups(self) -> int: ...
+    def shards(self) -> int: ...
     @property
-    def group_bytes(self) -> int: ...
+    def shard_bytes(self) -> int: ...
     @property
     def is_wanted(self) -> bool: ...
     @property

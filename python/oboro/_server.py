@@ -11,7 +11,7 @@ from dataclasses import replace as replaced
 from numbers import Integral
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import pandas as pd
 
@@ -287,6 +287,7 @@ class Dataset:
         max_len: int | None = None,
         use_colnames: bool = False,
         *,
+        answers: Literal["auto", "moments", "cells"] = "auto",
         trust_server: bool = False,
         keep_cells: int = 1 << 30,
         verbose: int = 0,
@@ -295,9 +296,10 @@ class Dataset:
     ) -> pd.DataFrame:
         """Finds frequent itemsets, as ``mlxtend.frequent_patterns.apriori`` does on plaintext.
 
-        The columns of frequent items are fetched, sealed, and counted in here. The server learns
-        which columns these are, by numbers that mean nothing to it, and nothing else, even if it
-        lies.
+        Pairs (``max_len=2``) are counted by the server on ciphertext, and its sums are verified;
+        for longer itemsets the columns of frequent items are fetched, sealed, and counted in here.
+        The server learns which columns these are, by numbers that mean nothing to it, and nothing
+        else, even if it lies.
 
         Args:
             keys: the key that the dataset was encrypted with.
@@ -305,6 +307,8 @@ class Dataset:
             max_len: the longest itemsets to look for; by default any, or with ``trust_server`` as
                 long as the dataset was encrypted for.
             use_colnames: whether itemsets have the names of columns instead of their numbers.
+            answers: by which verified answers: ``"moments"``, sums that the server computes on
+                ciphertext, of pairs; ``"cells"``, sealed cells; ``"auto"``, what takes fewer bytes.
             trust_server: has the server count, and takes what it answers for true: for a server
                 that is curious but follows the protocol. One that lies reads the data in the
                 questions, and nothing in the result is verified.
@@ -346,7 +350,7 @@ class Dataset:
         least = least_count(min_support, transactions)
         longest = self._possible(max_len, trust_server)
         if not trust_server and not isinstance(self._server, LocalServer):
-            self._warn(least, longest, int(keep_cells))
+            self._warn(least, longest, answers, int(keep_cells))
         with bar("counting", "B", progress) as tell:
             lengths, items, supports, ended, took = _oboro.mine(
                 self._server._native,
@@ -355,6 +359,7 @@ class Dataset:
                 self._name,
                 min_support=least,
                 max_len=longest,
+                answers=answers,
                 trust_server=trust_server,
                 keep_cells=int(keep_cells),
                 progress=tell,
@@ -410,10 +415,14 @@ class Dataset:
             dtype=object,
         )
 
-    def _warn(self, least: int, longest: int, keep_cells: int) -> None:
+    def _warn(self, least: int, longest: int, answers: str, keep_cells: int) -> None:
         """Says what the server is about to learn beyond what it learned in earlier calls."""
         more = _oboro.more_columns(
-            self._encrypted._native, min_support=least, max_len=longest, keep_cells=keep_cells
+            self._encrypted._native,
+            min_support=least,
+            max_len=longest,
+            answers=answers,
+            keep_cells=keep_cells,
         )
         if more:
             columns = "one more column is" if more == 1 else f"{more} more columns are"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pandas as pd
 
@@ -170,6 +170,7 @@ class AsyncDataset:
         max_len: int | None = None,
         use_colnames: bool = False,
         *,
+        answers: Literal["auto", "moments", "cells"] = "auto",
         trust_server: bool = False,
         keep_cells: int = 1 << 30,
         verbose: int = 0,
@@ -182,6 +183,7 @@ class AsyncDataset:
             min_support,
             max_len,
             use_colnames,
+            answers=answers,
             trust_server=trust_server,
             keep_cells=keep_cells,
             verbose=verbose,

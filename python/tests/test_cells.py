@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import pytest
@@ -48,6 +48,29 @@ def keys() -> oboro.Keys:
 @pytest.fixture
 def server(serving: Serving) -> oboro.Server:
     return oboro.connect(serving.url)
+
+
+def test_pairs_come_as_sums_that_are_verified(
+    encrypt: Encrypt, keys: oboro.Keys, server: oboro.Server
+) -> None:
+    frame = random_frame(300, COLUMNS)
+    dataset = server.upload(encrypt(frame, keys, max_len=2))
+    expected = apriori(frame, min_support=0.05, max_len=2)
+    cases: list[tuple[Literal["auto", "moments", "cells"], str, int]] = [
+        ("auto", "scalars", 15 * 7),
+        ("moments", "scalars", 15 * 7),
+        ("cells", "cells", COLUMNS * (4096 // 8 + 40)),
+    ]
+    for answers, route, pairs_bytes in cases:
+        found = dataset.apriori(keys, 0.05, max_len=2, answers=answers, keep_cells=0)
+        assert_frame_equal(found, expected)
+        assert told(found)["answers"] == "verified"
+        assert told(found)["levels"][1]["route"] == route
+        assert received(found) == pairs_bytes
+    with pytest.raises(InputError, match="answers are"):
+        dataset.apriori(keys, 0.05, answers="sums")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="--max-len 2"):
+        dataset.apriori(keys, 0.05, max_len=3, answers="moments")
 
 
 def test_what_a_server_sends_is_verified_unless_it_is_trusted(

@@ -1,4 +1,4 @@
-"""Every group is dealt once, whoever takes how much."""
+"""Every shard is dealt once, whoever takes how much."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from oboro.ray._dealing import Shares
     st.integers(1, 40),
     st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans()), max_size=50),
 )
-def test_each_group_is_dealt_until_it_is_counted(
-    groups: int, nodes: set[str], most: int, steps: list[tuple[str, bool]]
+def test_each_shard_is_dealt_until_it_is_counted(
+    shards: int, nodes: set[str], most: int, steps: list[tuple[str, bool]]
 ) -> None:
-    shares = Shares(groups, nodes, most)
+    shares = Shares(shards, nodes, most)
     counted: list[int] = []
     for node, dies in steps:
         taken = shares.take(node)
@@ -26,10 +26,10 @@ def test_each_group_is_dealt_until_it_is_counted(
             shares.give_back(node, taken)
         else:
             counted.extend(taken or [])
-    assert len(shares) == groups - len(counted)
+    assert len(shares) == shards - len(counted)
     while taken := shares.take("a"):
         counted.extend(taken)
-    assert sorted(counted) == list(range(groups))
+    assert sorted(counted) == list(range(shards))
 
 
 def test_nodes_begin_with_their_own_and_end_with_single_groups() -> None:
@@ -46,7 +46,7 @@ def test_the_same_nodes_have_the_same_groups_in_every_query() -> None:
     def owned(node: str) -> set[int]:
         shares = Shares(40, ["a", "b", "c"], 3)
         taken = [shares.take(node) for _ in range(4)]
-        return {group for groups in taken if groups for group in groups}
+        return {group for shards in taken if shards for group in shards}
 
     assert owned("b") == owned("b")
     assert not owned("a") & owned("b")

@@ -67,7 +67,13 @@ def test_a_result_says_what_it_cost(
     with oboro.local(threads=1) as server:
         dataset = server.upload(encrypt(random_frame(50, 5), keys))
         found = dataset.apriori(
-            keys, 0.2, max_len=2, trust_server=trust_server, verbose=1, progress=False
+            keys,
+            0.2,
+            max_len=2,
+            answers="cells",
+            trust_server=trust_server,
+            verbose=1,
+            progress=False,
         )
     costs = found.attrs["oboro"]
     assert (costs["transactions"], costs["min_support"]) == (50, 10)

@@ -48,7 +48,7 @@ fn support_counts_what_is_there_and_reports_it() {
         assert_eq!(run["response_bytes"], summary["response_bytes"]);
     }
 
-    let expected: [(&str, Value); 11] = [
+    let expected: [(&str, Value); 13] = [
         ("bench", "support".into()),
         ("items", 5.into()),
         ("transactions", 9000.into()),
@@ -60,8 +60,10 @@ fn support_counts_what_is_there_and_reports_it() {
         ("bit_matrix_bytes", 5625.into()),
         // Three blocks of 4096 slots, two limbs: 28 bits each on disk, 32 in memory.
         ("expanded_bytes", (5 * 3 * 4096 * 2 * 4).into()),
-        // Ten pairs, five items with the mask, the mask with itself.
-        ("multiply_adds", (16 * 3 * 4096 * 2).into()),
+        // Ten pairs, whose sums are verified: 7 bytes each.
+        ("multiply_adds", (10 * 3 * 4096 * 2).into()),
+        ("verified_by", "scalars".into()),
+        ("response_bytes", 70.into()),
     ];
     for (field, value) in expected {
         assert_eq!(summary[field], value, "{field}");
@@ -74,7 +76,7 @@ fn support_counts_what_is_there_and_reports_it() {
     };
     at_least("stored_bytes", 5.0 * 3.0 * 4096.0 * 2.0 * 3.5);
     at_least("peak_server_bytes", 5.0 * 3.0 * 4096.0 * 2.0 * 4.0);
-    at_least("response_bytes", 1.0);
+    at_least("owner_bytes", 10.0 * 8.0);
     for field in [
         "generate_seconds",
         "encrypt_seconds",

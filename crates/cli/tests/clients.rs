@@ -83,7 +83,8 @@ async fn question(client: &mut Raw, name: &str, length: usize) -> v1::CountReque
         limbs: dataset.limbs,
         length: length as u32,
         columns: itemsets.concat(),
-        fraction_bits: vec![32; length + 1],
+        ranges: vec![(0..dataset.blocks).into()],
+        scalars: false,
     }
 }
 

@@ -406,7 +406,7 @@ fn the_log_tells_calls_by_numbers() {
         for command in [
             "upload rows.oboro",
             "mine rows.oboro --min-support 1 --no-deduction --trust-server",
-            "mine rows.oboro --min-support 1 --keep-cells 0",
+            "mine rows.oboro --min-support 1 --keep-cells 0 --answers cells",
         ] {
             owner.json(&format!("{command} --name {NAME} --token-file token"));
         }

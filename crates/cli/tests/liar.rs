@@ -11,6 +11,7 @@ use oboro_protocol::v1;
 use oboro_protocol::v1::count_reply::Reply;
 use oboro_protocol::v1::mining_client::MiningClient;
 use oboro_protocol::v1::mining_server::{Mining, MiningServer};
+use oboro_ring::{Parameters, pack};
 use prost::Message;
 use rand::prelude::*;
 use rand::rngs::ChaCha20Rng;
@@ -23,8 +24,10 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 /// An answer of sealed cells, in messages.
 type Cells = Vec<Result<v1::FetchColumnsReply, Status>>;
+/// An answer of moments, in messages.
+type Replies = Vec<Result<v1::CountReply, Status>>;
 /// What a liar makes of an answer of moments.
-type AboutMoments = fn(&mut Vec<Result<v1::CountReply, Status>>);
+type AboutMoments = Arc<dyn Fn(&mut Replies) + Send + Sync>;
 /// What a liar makes of an answer of cells, by its request.
 type AboutCells = Arc<dyn Fn(&v1::FetchColumnsRequest, &mut Cells) + Send + Sync>;
 
@@ -46,7 +49,7 @@ fn truth() -> Lies {
         status: |_| {},
         published: |_| {},
         datasets: |_| {},
-        count: |_| {},
+        count: Arc::new(|_| {}),
         columns: Arc::new(|_, _| {}),
     }
 }
@@ -55,6 +58,14 @@ fn truth() -> Lies {
 fn about_cells(lie: impl Fn(&v1::FetchColumnsRequest, &mut Cells) + Send + Sync + 'static) -> Lies {
     Lies {
         columns: Arc::new(lie),
+        ..truth()
+    }
+}
+
+/// Lies about moments only.
+fn about_moments(lie: impl Fn(&mut Replies) + Send + Sync + 'static) -> Lies {
+    Lies {
+        count: Arc::new(lie),
         ..truth()
     }
 }
@@ -167,8 +178,13 @@ impl Mining for Liar {
         while let Some(reply) = replies.message().await? {
             all.push(Ok(reply));
         }
-        (self.lies.count)(&mut all);
-        Ok(Response::new(tokio_stream::iter(all)))
+        // A lie may take its time.
+        let lie = Arc::clone(&self.lies.count);
+        let told = tokio::task::spawn_blocking(move || {
+            lie(&mut all);
+            all
+        });
+        Ok(Response::new(tokio_stream::iter(told.await.unwrap())))
     }
 
     type FetchColumnsStream =
@@ -286,9 +302,9 @@ fn moments(replies: &mut [Result<v1::CountReply, Status>]) -> Vec<&mut v1::Momen
         .collect()
 }
 
-/// Replaces the fractions of a message by as many bytes of this value.
+/// Replaces the residues of a message by as many bytes of this value.
 fn fill(moments: &mut v1::Moments, byte: u8) {
-    moments.fractions = vec![byte; moments.fractions.len()].into();
+    moments.residues = vec![byte; moments.residues.len()].into();
 }
 
 #[test]
@@ -299,7 +315,7 @@ fn answers_that_cannot_be_are_refused() {
     let mine = "mine rows.oboro --min-support 1 --verify rows.dat --trust-server";
     scene.owner.json(mine);
 
-    type Lie = (&'static str, fn(&mut Vec<Result<v1::CountReply, Status>>));
+    type Lie = (&'static str, fn(&mut Replies));
     let lies: &[Lie] = &[
         ("nothing", |replies| replies.clear()),
         ("no end", |replies| replies.truncate(replies.len() - 1)),
@@ -312,10 +328,10 @@ fn answers_that_cannot_be_are_refused() {
         ("one part twice", |replies| {
             replies.insert(1, replies[1].clone());
         }),
-        ("a group that is none", |replies| {
-            moments(replies)[0].group = u64::MAX
+        ("a range that is none", |replies| {
+            moments(replies)[0].range = u64::MAX
         }),
-        ("another group", |replies| moments(replies)[0].group += 1),
+        ("another range", |replies| moments(replies)[0].range += 1),
         ("moments that are none", |replies| {
             moments(replies)[0].first_moment = u64::MAX
         }),
@@ -329,20 +345,20 @@ fn answers_that_cannot_be_are_refused() {
         ("other moments", |replies| {
             moments(replies)[0].first_moment += 1
         }),
-        ("no fractions", |replies| {
-            moments(replies)[0].fractions = Vec::new().into()
+        ("no residues", |replies| {
+            moments(replies)[0].residues = Vec::new().into()
         }),
         ("a byte too few", |replies| {
-            let part = &mut moments(replies)[0].fractions;
+            let part = &mut moments(replies)[0].residues;
             *part = part.slice(1..);
         }),
         ("a moment too many", |replies| {
             let moments = moments(replies).remove(0);
-            let each = moments.fractions.len() / moments.moments as usize;
-            let part = &mut moments.fractions;
+            let each = moments.residues.len() / moments.moments as usize;
+            let part = &mut moments.residues;
             *part = [&part[..], &vec![0; each]].concat().into();
         }),
-        ("fractions of something else", |replies| {
+        ("residues of something else", |replies| {
             for part in moments(replies) {
                 fill(part, 0xa5);
             }
@@ -372,10 +388,7 @@ fn answers_that_cannot_be_are_refused() {
         }),
     ];
     for (what, count) in lies {
-        scene.lie(Lies {
-            count: *count,
-            ..truth()
-        });
+        scene.lie(about_moments(*count));
         for command in [
             "mine rows.oboro --min-support 1 --trust-server",
             "mine rows.oboro --min-support 1 --trust-server --threads 1",
@@ -385,14 +398,11 @@ fn answers_that_cannot_be_are_refused() {
         }
     }
     // Whoever says nothing at all, again and again, says nothing wrong.
-    scene.lie(Lies {
-        count: |replies| {
-            for _ in 0..100 {
-                replies.insert(1, Ok(v1::CountReply { reply: None }));
-            }
-        },
-        ..truth()
-    });
+    scene.lie(about_moments(|replies| {
+        for _ in 0..100 {
+            replies.insert(1, Ok(v1::CountReply { reply: None }));
+        }
+    }));
     scene.owner.json(mine);
 }
 
@@ -403,10 +413,10 @@ fn a_servers_words_do_not_steer_the_terminal() {
     scene.owner.json("upload rows.oboro");
     scene.lie(Lies {
         datasets: |datasets| datasets[0].name.push_str("\u{202e}slwo"),
-        count: |replies| {
+        count: Arc::new(|replies| {
             let words = "out of\nluck\u{1b}[31m\u{9b}2J\u{202e}";
             *replies = vec![Err(Status::new(Code::Internal, words))];
-        },
+        }),
         ..truth()
     });
     let mine = "mine rows.oboro --min-support 1 --trust-server";
@@ -440,7 +450,7 @@ const PART: usize = 4096 / 8 + 40;
 /// The items of `rows.dat`.
 const ITEMS: usize = 6;
 
-const MINE: &str = "mine rows.oboro --min-support 1 --keep-cells 0";
+const MINE: &str = "mine rows.oboro --min-support 1 --keep-cells 0 --answers cells";
 const ALTERED: &str = "the server sent other cells than were encrypted";
 
 #[test]
@@ -563,10 +573,9 @@ fn trust_in_the_server_is_noted_before_it_is_asked_and_said_of_results() {
     let scene = Scene::new();
     scene.lie(truth());
     scene.owner.json("upload rows.oboro");
-    scene.lie(Lies {
-        count: |replies| *replies = vec![Err(Status::internal("out of luck"))],
-        ..truth()
-    });
+    scene.lie(about_moments(|replies| {
+        *replies = vec![Err(Status::internal("out of luck"))];
+    }));
     scene.ends("mine rows.oboro --min-support 1 --trust-server");
     assert_eq!(scene.owner.json("trust show rows.oboro")["relied_on"], true);
     scene.lie(truth());
@@ -623,7 +632,7 @@ fn no_answer_has_another_call_made_instead() {
     // Nor do limits decide what is asked.
     scene.lie(Lies {
         info: |_| Err(Status::internal("out of luck")),
-        count: |replies| replies.clear(),
+        count: Arc::new(|replies| replies.clear()),
         ..truth()
     });
     scene.owner.json(&format!("{MINE} --verify rows.dat"));
@@ -718,7 +727,7 @@ fn lies_about_moments_reach_nobody_who_did_not_ask_for_them() {
     scene.owner.json("upload rows.oboro");
     let honest = scene.owner.json(MINE);
     let questions = scene.asked();
-    let forged: [AboutMoments; 3] = [
+    let forged: [fn(&mut Replies); 3] = [
         |replies| moments(replies).into_iter().for_each(|part| fill(part, 0)),
         |replies| {
             moments(replies)
@@ -728,7 +737,7 @@ fn lies_about_moments_reach_nobody_who_did_not_ask_for_them() {
         |replies| replies.clear(),
     ];
     for count in forged {
-        scene.lie(Lies { count, ..truth() });
+        scene.lie(about_moments(count));
         let mined = scene.owner.json(MINE);
         assert_eq!(mined["itemsets"], honest["itemsets"]);
         let asked = scene.asked();
@@ -747,6 +756,347 @@ fn lies_about_moments_reach_nobody_who_did_not_ask_for_them() {
                 .all(|(call, _)| *call == "fetch_columns")
         );
     }
+}
+
+const SUMS: &str = "mine sums.oboro --min-support 1 --max-len 2 --answers moments";
+const ALTERED_SUMS: &str =
+    "the server sent other sums than those of the ciphertext that was encrypted";
+/// The bytes of a pair's sum modulo two limbs.
+const SUM: usize = 7;
+/// The pairs of `sums.dat`.
+const PAIRS: usize = 10;
+
+/// The ranges of what [`Scene::with_sums`] appends.
+const TOTAL: u64 = 1;
+const SAMPLE: u64 = 2;
+
+impl Scene {
+    /// With a dataset on the server to which more transactions were appended than t has room for: after the first range
+    /// come a total and its sample.
+    fn with_sums() -> Self {
+        let scene = Self::new();
+        let owner = &scene.owner;
+        let (few, many) = (random_baskets(300, 5, 128), random_baskets(45_000, 5, 128));
+        owner.write_fimi("few.dat", &few);
+        owner.write_fimi("many.dat", &many);
+        owner.write_fimi("sums.dat", &[few, many].concat());
+        for name in ["sums", "other"] {
+            owner.json(&format!("encrypt few.dat --max-len 2 --out {name}.oboro"));
+            owner.json(&format!("encrypt many.dat --append-to {name}.oboro"));
+        }
+        scene.lie(truth());
+        owner.json("upload sums.oboro");
+        scene.asked();
+        scene
+    }
+}
+
+/// The residues of a message.
+fn residues(moments: &v1::Moments) -> Vec<u32> {
+    let mut residues = vec![0; pack::unpacked_len(moments.residues.len())];
+    pack::unpack(&moments.residues, &mut residues);
+    residues
+}
+
+/// Has a message say these residues.
+fn say(moments: &mut v1::Moments, residues: &[u32]) {
+    let mut bytes = vec![0; pack::packed_len(residues.len())];
+    pack::pack(residues, &mut bytes);
+    moments.residues = bytes.into();
+}
+
+/// Changes the sum of a pair modulo a limb by something, up or down, in the answer about a range.
+fn change(replies: &mut Replies, range: u64, limb: usize, pair: usize, by: u32, up: bool) {
+    let parameters = Parameters::new(12, 2, 40_961).unwrap();
+    let q = parameters.limb_moduli()[limb];
+    let all = moments(replies);
+    let message = all.into_iter().find(|it| it.range == range).unwrap();
+    let mut residues = residues(message);
+    let sum = &mut residues[2 * pair + limb];
+    *sum = match up {
+        true => q.add(*sum, by),
+        false => q.sub(*sum, by),
+    };
+    say(message, &residues);
+}
+
+#[test]
+fn sums_that_are_not_those_of_the_ciphertext_end_the_run() {
+    let scene = Scene::with_sums();
+    let owner = &scene.owner;
+    let mined = owner.json(&format!("{SUMS} --verify sums.dat"));
+    assert_eq!(
+        (&mined["answers"], &mined["levels"][1]["route"]),
+        (&json!("verified"), &json!("scalars"))
+    );
+    assert_eq!(mined["received_bytes"], 3 * SUM * PAIRS);
+    let honest = scene.asked();
+    assert_eq!(honest.len(), 1);
+    assert_eq!(honest[0].0, "count");
+
+    type Lie = (&'static str, fn(&mut Replies));
+    let lies: &[Lie] = &[
+        ("nothing", |replies| replies.clear()),
+        ("an end only", |replies| {
+            drop(replies.drain(..replies.len() - 1))
+        }),
+        ("no sample", |replies| {
+            replies.retain(|it| {
+                !matches!(it, Ok(v1::CountReply { reply: Some(Reply::Moments(it)) }) if it.range == SAMPLE)
+            });
+        }),
+        ("one value of the total", |replies| {
+            change(replies, TOTAL, 0, 3, 1, true)
+        }),
+        ("one value of the sample", |replies| {
+            change(replies, SAMPLE, 1, 9, 1, false)
+        }),
+        ("by t in every limb", |replies| {
+            change(replies, TOTAL, 0, 2, 40_961, true);
+            change(replies, TOTAL, 1, 2, 40_961, true);
+        }),
+        ("pairs that cancel", |replies| {
+            change(replies, 0, 0, 0, 4096, true);
+            change(replies, 0, 0, 1, 4096, false);
+        }),
+        ("ranges that cancel", |replies| {
+            for limb in 0..2 {
+                change(replies, 0, limb, 4, 4096, true);
+                change(replies, TOTAL, limb, 4, 4096, false);
+            }
+        }),
+        ("pairs exchanged", |replies| {
+            for message in moments(replies) {
+                let mut all = residues(message);
+                all.rotate_left(2);
+                say(message, &all);
+            }
+        }),
+        ("limbs exchanged", |replies| {
+            for message in moments(replies) {
+                let mut all = residues(message);
+                all.chunks_exact_mut(2).for_each(|it| it.swap(0, 1));
+                say(message, &all);
+            }
+        }),
+        ("ranges exchanged", |replies| {
+            for message in moments(replies) {
+                message.range = [0, SAMPLE, TOTAL][message.range as usize];
+            }
+        }),
+        ("the sample for the total", |replies| {
+            let all = moments(replies);
+            let sample = all
+                .iter()
+                .find(|it| it.range == SAMPLE)
+                .unwrap()
+                .residues
+                .clone();
+            let total = all.into_iter().find(|it| it.range == TOTAL);
+            total.unwrap().residues = sample;
+        }),
+        ("a range that is none", |replies| {
+            moments(replies)[0].range = u64::MAX
+        }),
+        ("pairs that are none", |replies| {
+            moments(replies)[0].first_moment = u64::MAX
+        }),
+        ("pairs beyond any", |replies| {
+            moments(replies)[0].moments = u64::MAX
+        }),
+        ("pairs further on", |replies| {
+            moments(replies)[0].first_moment += 1
+        }),
+        ("a pair too few", |replies| {
+            let message = moments(replies).remove(0);
+            message.moments -= 1;
+            message.residues = message.residues.slice(SUM..);
+        }),
+        ("a byte too few", |replies| {
+            let message = moments(replies).remove(0);
+            message.residues = message.residues.slice(1..);
+        }),
+        ("all of it twice", |replies| replies.extend_from_within(..)),
+        ("zeros", |replies| {
+            moments(replies).into_iter().for_each(|it| fill(it, 0))
+        }),
+        ("no residues", |replies| {
+            moments(replies).into_iter().for_each(|it| fill(it, 0xff))
+        }),
+        ("polynomials, too", |replies| {
+            replies.push(Ok(v1::CountReply::from(Reply::Moments(v1::Moments {
+                first_moment: PAIRS as u64,
+                moments: 1,
+                range: 0,
+                residues: vec![0; 2 * 4096 * 28 / 8].into(),
+            }))));
+        }),
+    ];
+    for (what, count) in lies {
+        scene.lie(about_moments(*count));
+        let message = scene.ends(SUMS);
+        println!("{what}: {message}");
+        says(&message, &[ALTERED_SUMS]);
+        // The server saw what it sees of an honest run, and nothing is asked from then on.
+        assert_eq!(scene.asked(), honest, "{what}");
+        says(&scene.ends(SUMS), &["nothing was asked"]);
+        assert_eq!(scene.asked(), []);
+        scene.owner.json("trust reset sums.oboro");
+    }
+    scene.lie(truth());
+    owner.json(&format!("{SUMS} --verify sums.dat"));
+}
+
+/// Answers that were right once, or elsewhere.
+#[test]
+fn sums_of_another_version_or_dataset_are_refused() {
+    let scene = Scene::with_sums();
+    let owner = &scene.owner;
+    owner.json("upload other.oboro");
+    let heard: Arc<Mutex<Vec<Replies>>> = Arc::default();
+    let listening = Arc::clone(&heard);
+    scene.lie(about_moments(move |replies| {
+        listening.lock().unwrap().push(replies.clone());
+    }));
+    owner.json(SUMS);
+    owner.json("mine other.oboro --min-support 1 --max-len 2 --answers moments");
+    owner.write_fimi("more.dat", &random_baskets(300, 5, 128));
+    for _ in 0..2 {
+        // The first is a stratum of its own, the second is counted with it.
+        owner.json("encrypt more.dat --append-to sums.oboro");
+        owner.json("upload sums.oboro");
+        owner.json(SUMS);
+    }
+    let heard = std::mem::take(&mut *heard.lock().unwrap());
+    let [first, other, once, twice] = &heard[..] else {
+        panic!("{}", heard.len());
+    };
+    let mut dropped = twice.clone();
+    let of_once = moments(&mut once.clone())
+        .into_iter()
+        .find(|it| it.range == 3)
+        .unwrap()
+        .residues
+        .clone();
+    let last = moments(&mut dropped)
+        .into_iter()
+        .find(|it| it.range == 3)
+        .unwrap();
+    last.residues = of_once;
+    for (what, replies) in [
+        ("the first version", first),
+        ("another dataset's", other),
+        ("the version before", once),
+        ("an append that is held back", &dropped),
+    ] {
+        let replies = replies.clone();
+        scene.lie(about_moments(move |answer| answer.clone_from(&replies)));
+        let message = scene.ends(SUMS);
+        println!("{what}: {message}");
+        says(&message, &[ALTERED_SUMS]);
+        owner.json("trust reset sums.oboro");
+    }
+    scene.lie(truth());
+    let more = random_baskets(300, 5, 128);
+    let all = [&more[..], &random_baskets(45_000, 5, 128), &more, &more].concat();
+    owner.write_fimi("all.dat", &all);
+    owner.json(&format!("{SUMS} --verify all.dat"));
+}
+
+/// Whatever is answered about sums: as about cells.
+#[test]
+fn a_liar_about_sums_sees_the_honest_request_or_a_failed_run() {
+    let scene = Scene::with_sums();
+    let owner = &scene.owner;
+    let honest_result = owner.json(SUMS);
+    let honest = scene.asked();
+    let old: Arc<Mutex<Replies>> = Arc::default();
+    for trial in 0..trials() {
+        let old = Arc::clone(&old);
+        let chance = Mutex::new(ChaCha20Rng::seed_from_u64(trial));
+        scene.lie(about_moments(move |replies| {
+            let rng = &mut *chance.lock().unwrap();
+            random_sums(rng, replies, &mut old.lock().unwrap());
+        }));
+        let ended = owner.run(&format!("{SUMS} --json"));
+        let asked = scene.asked();
+        check_requests(&asked, &honest, &ended, trial);
+        if ended.code == Some(0) {
+            let mined: Value = serde_json::from_str(&ended.stdout).unwrap();
+            assert_eq!(
+                mined["itemsets"], honest_result["itemsets"],
+                "trial {trial}"
+            );
+        } else {
+            assert_eq!(
+                (ended.code, ended.stdout.as_str()),
+                (Some(1), ""),
+                "trial {trial}"
+            );
+            let shown = owner.json("trust show sums.oboro");
+            assert_eq!(
+                shown["failure"].is_null(),
+                !ended.stderr.contains(ALTERED_SUMS)
+            );
+            owner.json("trust reset sums.oboro");
+        }
+    }
+}
+
+/// Makes another answer of the honest one.
+fn random_sums(rng: &mut ChaCha20Rng, replies: &mut Replies, old: &mut Replies) {
+    let truth = replies.clone();
+    match rng.random_range(0..10) {
+        0 => {
+            for message in moments(replies) {
+                let mut bytes = vec![0; message.residues.len()];
+                rng.fill_bytes(&mut bytes);
+                message.residues = bytes.into();
+            }
+        }
+        1 => {
+            for _ in 0..rng.random_range(1..5) {
+                let (range, limb) = (rng.random_range(0..3), rng.random_range(0..2));
+                let (pair, by) = (rng.random_range(0..PAIRS), rng.random_range(1..1 << 27));
+                change(replies, range, limb, pair, by, rng.random());
+            }
+        }
+        2 => {
+            // The same in both limbs, and taken from another pair.
+            let (range, by) = (rng.random_range(0..3), rng.random_range(1..1 << 27));
+            let (from, to) = (rng.random_range(0..PAIRS), rng.random_range(0..PAIRS));
+            for limb in 0..2 {
+                change(replies, range, limb, from, by, false);
+                change(replies, range, limb, to, by, true);
+            }
+        }
+        3 => {
+            for message in moments(replies) {
+                let mut all = residues(message);
+                all.shuffle(rng);
+                say(message, &all);
+            }
+        }
+        4 => {
+            let message = rng.random_range(0..replies.len());
+            drop(replies.remove(message));
+        }
+        5 => {
+            let message = rng.random_range(0..replies.len());
+            replies.insert(rng.random_range(0..replies.len()), replies[message].clone());
+        }
+        6 if !old.is_empty() => replies.clone_from(old),
+        7 => {
+            let code = Code::from(rng.random_range(0..17));
+            replies.truncate(rng.random_range(0..=replies.len()));
+            replies.push(Err(Status::new(code, "out of luck")));
+            return;
+        }
+        8 => std::thread::sleep(Duration::from_millis(rng.random_range(0..60))),
+        _ => {}
+    }
+    // The right one now and then.
+    *old = if rng.random() { replies.clone() } else { truth };
 }
 
 /// How many random answers are tried: OBORO_TRIALS, or a hundredth of what `make nightly` tries.

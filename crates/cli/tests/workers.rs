@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 
 const MINE: &str = "mine rows.oboro --min-support 1% --verify rows.dat --trust-server";
 
-/// Workers in this process, which count the last groups first and some of them twice.
+/// Workers in this process, which count the last shards first and some of them twice.
 struct Workers {
     worker: Arc<Worker>,
     counted: Arc<AtomicU64>,
@@ -27,11 +27,11 @@ impl Executor for Workers {
     fn start(&self, work: Work) {
         let (worker, counted) = (Arc::clone(&self.worker), Arc::clone(&self.counted));
         thread::spawn(move || {
-            let middle = work.groups() / 2;
-            for groups in [middle..work.groups(), 0..middle, 0..1] {
-                if !groups.is_empty() && work.is_wanted() {
-                    counted.fetch_add(groups.end - groups.start, Ordering::Relaxed);
-                    let partial = worker.count(work.manifest(), work.task(), groups);
+            let middle = work.shards() / 2;
+            for shards in [middle..work.shards(), 0..middle, 0..1] {
+                if !shards.is_empty() && work.is_wanted() {
+                    counted.fetch_add(shards.end - shards.start, Ordering::Relaxed);
+                    let partial = worker.count(work.manifest(), work.task(), shards);
                     work.deliver(partial.into());
                 }
             }
@@ -98,7 +98,7 @@ fn answers_are_those_of_plaintext_and_known_moments_are_not_counted_again() {
     let owner = owner_of(&serving);
     assert_eq!(owner.json(MINE)["matches_plaintext"], true);
     let counted = serving.counted.load(Ordering::Relaxed);
-    assert!(counted >= 3, "{counted} groups");
+    assert!(counted >= 3, "{counted} shards");
     assert_eq!(owner.json(MINE)["matches_plaintext"], true);
     assert_eq!(serving.counted.load(Ordering::Relaxed), counted);
     // More is asked than was known.

@@ -6,7 +6,7 @@ use oboro_genome_query::{EncryptError, PatternError, ReadError};
 use oboro_mining::{Dataset, DatasetError, escaped};
 use oboro_protocol::{FieldError, PROTOCOL, PROTOCOL_KEY};
 use oboro_ring::moment::RequestError;
-use oboro_rlwe::CombineError;
+use oboro_rlwe::{CombineError, PairsError};
 use oboro_store::{Digest, StoreError};
 use thiserror::Error;
 use tonic::{Code, Status};
@@ -45,6 +45,20 @@ pub enum ClientError {
         "the row ids that were sealed are not one for each row, as Oboro writes them; encrypt the data again"
     )]
     RowIds,
+    #[error(
+        "pairs of these items cannot be counted on the server's ciphertext: {0}; mine with --answers cells"
+    )]
+    NoPairs(&'static str),
+    #[error(
+        "the sums of these pairs take {bytes} bytes, more than the 200 MB that are asked for; mine with --answers cells, which fetches {cells} bytes at most, or at a higher --min-support"
+    )]
+    LargeSums { bytes: u64, cells: u64 },
+    #[error(
+        "sums verify itemsets of up to 2 items, and longer ones were asked for; give --max-len 2, or mine with --answers cells"
+    )]
+    LongMoments,
+    #[error(transparent)]
+    Pairs(#[from] PairsError),
     #[error("interrupted; nothing was lost: call again to go on")]
     Interrupted,
     #[error("the server refused: {0}")]

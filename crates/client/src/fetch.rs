@@ -7,7 +7,7 @@ use crate::cache::{Cache, Recording};
 use crate::connection::Connection;
 use crate::error::ClientError;
 use crate::verify::Verified;
-use crate::verify::cells::{Arriving, Cells, NotSealed, Part, Piece, Wanted, open};
+use crate::verify::cells::{Arriving, Cells, NotSealed, Part, Piece, Wanted, column_bytes, open};
 use oboro_mining::Dataset;
 use oboro_protocol::v1;
 use std::collections::BTreeMap;
@@ -23,6 +23,26 @@ const MOST_COLUMNS: usize = 1 << 14;
 const ATTEMPTS: u32 = 3;
 /// The wait before the second time; it doubles.
 const WAIT: Duration = Duration::from_millis(200);
+
+/// Asks, and again with the same bytes where the connection breaks.
+pub(crate) fn again<T>(
+    connection: &Connection,
+    mut ask: impl FnMut() -> Result<T, ClientError>,
+) -> Result<T, ClientError> {
+    let mut attempt = 1;
+    loop {
+        match ask() {
+            Err(ClientError::Broken { .. } | ClientError::NoAnswer { .. })
+                if attempt < ATTEMPTS =>
+            {
+                thread::sleep(WAIT * 2u32.pow(attempt - 1));
+                connection.check_interrupt()?;
+                attempt += 1;
+            }
+            answered => return answered,
+        }
+    }
+}
 
 /// Where columns come from.
 pub(crate) struct Source<'a> {
@@ -107,6 +127,20 @@ impl Source<'_> {
         }
     }
 
+    /// The bytes of those of `columns` that are not kept here to the last segment.
+    pub(crate) fn absent_bytes(&self, columns: &[u32]) -> u64 {
+        let manifest = self.dataset.manifest();
+        let held = self.cache.held(manifest);
+        let is_held = |column: &&u32| {
+            held.iter().any(|it| {
+                let end = it.has.end_segment as usize == manifest.segments.len();
+                end && it.has.columns.binary_search(column).is_ok()
+            })
+        };
+        let absent = columns.len() - columns.iter().filter(is_held).count();
+        absent as u64 * column_bytes(manifest)
+    }
+
     /// What is kept here of `columns`, and for each column the segment from which on it is not.
     fn kept(&self, columns: &[u32]) -> (Verified<Cells>, BTreeMap<u32, u32>) {
         let manifest = self.dataset.manifest();
@@ -174,8 +208,8 @@ impl Source<'_> {
         let (mut before, mut complete) = (0, true);
         for wanted in requests {
             let told = |received| (self.progress)(before + received, expected);
-            let (recording, received, whole) =
-                self.attempt(connection, wanted, pieces, recordings, &told)?;
+            let ask = || self.ask(connection, wanted, pieces, recordings, &told);
+            let (recording, received, whole) = again(connection, ask)?;
             recordings.extend(recording);
             *bytes += received;
             before += wanted.bytes(manifest);
@@ -184,31 +218,8 @@ impl Source<'_> {
         Ok(complete)
     }
 
-    /// Sends one request, again with the same bytes where the connection breaks, and reads its answer: what was
-    /// recorded of it, its bytes, and whether it had as many as it should.
-    fn attempt(
-        &self,
-        connection: &Connection,
-        wanted: &Wanted,
-        pieces: &SyncSender<Piece>,
-        others: &[Recording],
-        progress: &dyn Fn(u64),
-    ) -> Result<(Option<Recording>, u64, bool), ClientError> {
-        let mut attempt = 1;
-        loop {
-            match self.ask(connection, wanted, pieces, others, progress) {
-                Err(ClientError::Broken { .. } | ClientError::NoAnswer { .. })
-                    if attempt < ATTEMPTS =>
-                {
-                    thread::sleep(WAIT * 2u32.pow(attempt - 1));
-                    connection.check_interrupt()?;
-                    attempt += 1;
-                }
-                answered => return answered,
-            }
-        }
-    }
-
+    /// Sends one request and reads its answer: what was recorded of it, its bytes, and whether it had as many as it
+    /// should.
     fn ask(
         &self,
         connection: &Connection,

@@ -1,7 +1,8 @@
 //! What mining would take, from numbers alone: no dataset, no server.
 
-use oboro_ring::Parameters;
-use oboro_rlwe::{Precision, log2_phase_bound};
+use crate::levels::Route;
+use oboro_ring::{Parameters, pack::moment_packed_len};
+use oboro_rlwe::{Bounds, Strata};
 use oboro_store::{BLOCKS_PER_SEGMENT, CELL_SEAL_BYTES};
 
 /// What is to be mined.
@@ -13,6 +14,8 @@ pub struct Prospect {
     pub transactions: u64,
     /// The number of items.
     pub columns: u32,
+    /// The longest itemsets that it is encrypted for.
+    pub max_len: usize,
     /// The number of items that are frequent, in itemsets of two and more.
     pub frequent: u32,
     /// The most itemsets that are asked for at a level.
@@ -26,25 +29,126 @@ pub struct LevelForecast {
     pub level: usize,
     /// How many are asked for.
     pub itemsets: u64,
-    /// The limbs, and the bits of fractions.
-    pub precision: Precision,
-    /// `log2` of what a phase over a full group of blocks may be.
+    /// The limbs that moments are read modulo.
+    pub limbs: usize,
+    /// `log2` of what a phase over the largest range of blocks may be.
     pub log2_phase_bound: f64,
     /// `log2` of the product of the limbs.
     pub log2_q: f64,
-    /// What moments take.
+    /// The moments, over one range.
+    pub moments: u64,
+    /// What moments take that nothing verifies.
     pub moments_bytes: u64,
+    /// What sums take that are verified: of pairs.
+    pub sums_bytes: Option<u64>,
+}
+
+/// What one way to the supports would take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteForecast {
+    /// Its name: that of a [`Route`], or of what needs no homomorphic encryption.
+    pub route: &'static str,
+    /// The shortest and the longest itemsets.
+    pub lengths: (usize, usize),
+    /// What comes from the server.
+    pub bytes: u64,
+    /// Multiply-adds of residues at the server.
+    pub server_multiply_adds: u64,
+    /// Words of 64 bits that the owner computes on, at most.
+    pub owner_words: u64,
+    /// Whether it is verified before anything depends on it.
+    pub verified: bool,
+    /// What the server learns besides sizes.
+    pub learns: &'static str,
 }
 
 impl Prospect {
+    /// All ways to the supports of itemsets of frequent items, and beside them the trivial ones.
+    pub fn routes(&self) -> Vec<RouteForecast> {
+        let levels = self.levels();
+        let slots = self
+            .blocks()
+            .saturating_mul(self.parameters.degree() as u64);
+        let ranges = self
+            .strata()
+            .map_or(0, |strata| strata.ranges().len() as u64);
+        // An itemset of k items takes k columns, a bit a transaction.
+        let words = |it: &LevelForecast| {
+            let words = it.itemsets.saturating_mul(it.level as u64);
+            words.saturating_mul(self.transactions.div_ceil(64))
+        };
+        let counting = levels
+            .iter()
+            .fold(0, |sum: u64, it| sum.saturating_add(words(it)));
+        let lengths = (2, self.max_len);
+        let mut routes = Vec::new();
+        for level in &levels {
+            let limbs = level.limbs as u64;
+            let adds = |moments: u64| moments.saturating_mul(slots).saturating_mul(limbs);
+            if let Some(bytes) = level.sums_bytes {
+                routes.push(RouteForecast {
+                    route: Route::Scalars.name(),
+                    lengths: (level.level, level.level),
+                    bytes,
+                    server_multiply_adds: adds(level.itemsets),
+                    owner_words: level.itemsets.saturating_mul(4 * limbs * ranges),
+                    verified: true,
+                    learns: "which columns have the largest supports, down to those that are frequent",
+                });
+            }
+            let uses = 1u64 << level.level.min(62);
+            let owner = level
+                .itemsets
+                .saturating_mul(uses)
+                .saturating_mul(limbs * ranges);
+            routes.push(RouteForecast {
+                route: Route::Trusted.name(),
+                lengths: (level.level, level.level),
+                bytes: level.moments_bytes,
+                server_multiply_adds: adds(level.moments),
+                owner_words: owner.saturating_mul(self.parameters.degree() as u64 / 2),
+                verified: false,
+                learns: "every itemset that is asked for; everything if it lies",
+            });
+        }
+        let cells = RouteForecast {
+            route: Route::Cells.name(),
+            lengths,
+            bytes: self.cells_bytes(),
+            server_multiply_adds: 0,
+            owner_words: counting,
+            verified: true,
+            learns: "which columns are frequent",
+        };
+        let bits = u64::from(self.frequent).saturating_mul(self.transactions.div_ceil(8));
+        routes.extend([
+            cells.clone(),
+            RouteForecast {
+                route: "AES-encrypted bits, fetched and counted at home",
+                bytes: bits,
+                verified: false,
+                ..cells.clone()
+            },
+            RouteForecast {
+                route: "counted by the owner before encrypting",
+                bytes: 0,
+                learns: "nothing",
+                ..cells
+            },
+        ]);
+        routes
+    }
+
     /// The number of blocks.
     pub fn blocks(&self) -> u64 {
         self.transactions.div_ceil(self.parameters.degree() as u64)
     }
 
-    /// The number of groups of blocks.
-    pub fn groups(&self) -> u64 {
-        self.blocks().div_ceil(self.parameters.group_blocks())
+    /// The ranges of blocks that moments are summed over; `None` if no bounds hold for so many transactions.
+    pub fn strata(&self) -> Option<Strata> {
+        let bounds = Bounds::new(&self.parameters, self.columns.into(), self.max_len)?;
+        let extents = bounds.extended(&[], self.transactions)?;
+        Strata::new(bounds, &extents)
     }
 
     /// How many segments there are of how many blocks, if all transactions are encrypted at once.
@@ -71,29 +175,38 @@ impl Prospect {
         column.saturating_mul(self.frequent.into())
     }
 
-    /// Each length from 2 to `longest` that the parameters carry, if every itemset of frequent items is asked for,
+    /// Each length from 2 to the longest, if every itemset of frequent items is asked for,
     /// up to the most, and all their subsets differ where they can.
-    pub fn levels(&self, longest: usize) -> Vec<LevelForecast> {
-        (2..=longest).map_while(|level| self.level(level)).collect()
+    pub fn levels(&self) -> Vec<LevelForecast> {
+        let strata = self.strata();
+        let level = |level| self.level(strata.as_ref()?, level);
+        (2..=self.max_len).map_while(level).collect()
     }
 
-    fn level(&self, level: usize) -> Option<LevelForecast> {
-        let precision = Precision::new(&self.parameters, level)?;
+    fn level(&self, strata: &Strata, level: usize) -> Option<LevelForecast> {
+        let limbs = strata.bounds().limbs(level)?;
         let items = self.frequent;
         let itemsets = binomial(items.into(), level).min(self.itemsets);
         let moments = |power: usize| {
             let subsets = itemsets.saturating_mul(binomial(level as u64, power));
             binomial(items.into(), level - power).min(subsets)
         };
-        let moments_bytes = self.groups().saturating_mul(precision.group_bytes(moments));
-        let group = self.parameters.group_blocks().min(self.blocks());
+        let of_power = |power| {
+            let each = moment_packed_len(self.parameters.degree(), limbs, power) as u64;
+            moments(power).saturating_mul(each)
+        };
+        let ranges = strata.ranges().len() as u64;
+        let range = (0..=level).fold(0u64, |bytes, power| bytes.saturating_add(of_power(power)));
+        let blocks = strata.ranges().iter().map(|it| it.end - it.start).max()?;
         Some(LevelForecast {
             level,
             itemsets,
-            log2_phase_bound: log2_phase_bound(&self.parameters, level, group),
-            log2_q: self.parameters.log2_q(precision.limbs),
-            precision,
-            moments_bytes,
+            limbs,
+            log2_phase_bound: strata.bounds().log2_phase(level, blocks),
+            log2_q: self.parameters.log2_q(limbs),
+            moments: (0..=level).fold(0, |sum: u64, power| sum.saturating_add(moments(power))),
+            moments_bytes: ranges.saturating_mul(range),
+            sums_bytes: (level == 2).then(|| ranges.saturating_mul(of_power(0))),
         })
     }
 }
@@ -119,6 +232,7 @@ mod tests {
             parameters: plan(transactions, columns.into(), max_len).unwrap(),
             transactions,
             columns,
+            max_len,
             frequent,
             itemsets: u64::MAX,
         }
@@ -128,14 +242,15 @@ mod tests {
     fn cells_are_fetched_once_and_moments_are_asked_at_each_length() {
         // Mushroom at 20 %, and the two million transactions of the papers.
         let small = prospect(8_124, 112, 39, 5);
-        let levels = small.levels(5);
+        let levels = small.levels();
         let itemsets: Vec<u64> = levels.iter().map(|it| it.itemsets).collect();
         assert_eq!(itemsets, [741, 9_139, 82_251, 575_757]);
-        assert!(levels[0].moments_bytes < 2_000_000 && levels[3].moments_bytes > 1_000_000_000);
+        assert!(levels[0].moments_bytes < 3_000_000 && levels[3].moments_bytes > 1_000_000_000);
         // One block of 8192 transactions or two of 4096: a bit for each, a nonce and a tag.
         assert_eq!(small.cells_bytes(), 39 * (8192 / 8 + 40));
         let large = prospect(1_943_424, 18, 18, 2);
-        assert_eq!(large.levels(2)[0].itemsets, 153);
+        let pairs = &large.levels()[0];
+        assert_eq!((pairs.itemsets, pairs.sums_bytes), (153, Some(2_142)));
         let blocks = large
             .segments()
             .map(|(count, blocks)| count * u64::from(blocks));
@@ -146,16 +261,36 @@ mod tests {
     }
 
     #[test]
+    fn routes_tell_what_is_cheapest() {
+        let large = prospect(1_943_424, 18, 18, 3);
+        let routes = large.routes();
+        let of = |name: &str, length: usize| {
+            let mut routes = routes.iter();
+            let found = routes
+                .find(|it| it.route == name && it.lengths.0 <= length && length <= it.lengths.1);
+            found.unwrap()
+        };
+        assert_eq!(of("scalars", 2).bytes, 153 * 14);
+        assert!(of("scalars", 2).verified && !of("trusted", 2).verified);
+        // Triples: 15 MB of moments, 4.4 MB of cells, which are little more than the bits.
+        assert!((14_000_000..16_000_000).contains(&of("trusted", 3).bytes));
+        assert!((4_300_000..4_500_000).contains(&of("cells", 3).bytes));
+        let bits = of("AES-encrypted bits, fetched and counted at home", 3).bytes;
+        assert_eq!(bits, 18 * 1_943_424 / 8);
+        assert_eq!(of("counted by the owner before encrypting", 2).bytes, 0);
+    }
+
+    #[test]
     fn numbers_beyond_any_do_not_overflow() {
         assert_eq!(binomial(39, 5), 575_757);
         assert_eq!((binomial(3, 4), binomial(3, 0), binomial(0, 0)), (0, 1, 1));
         assert_eq!(binomial(u64::MAX, 7), u64::MAX);
-        let huge = prospect(u64::MAX / 2, 1 << 20, 1 << 20, 5);
         let few = Prospect {
             itemsets: 10,
             ..prospect(8_124, 112, 39, 5)
         };
-        assert_eq!(few.levels(5)[3].itemsets, 10);
-        assert_eq!(huge.level(5).map(|it| it.moments_bytes), Some(u64::MAX));
+        assert_eq!(few.levels()[3].itemsets, 10);
+        let huge = prospect(1 << 30, 1 << 20, 1 << 20, 5);
+        assert_eq!(huge.levels()[3].moments_bytes, u64::MAX);
     }
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 /// How supports were obtained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
+    /// From sums of the server, which were verified.
+    Scalars,
     /// Counted here in sealed cells, which were verified.
     Cells,
     /// From moments of the server, on trust.
@@ -17,6 +19,7 @@ impl Route {
     /// As people and programs are told.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Scalars => "scalars",
             Self::Cells => "cells",
             Self::Trusted => "trusted",
         }
@@ -36,7 +39,7 @@ pub struct LevelTrace {
     pub questions: usize,
     /// The most limbs that were read for a question.
     pub limbs: usize,
-    /// Moments received, over all groups of blocks.
+    /// Moments received, over all ranges of blocks.
     pub moments: u64,
     /// Of these, moments that the server had computed for an earlier question.
     pub known_moments: u64,
@@ -60,9 +63,17 @@ impl LevelTrace {
     /// What counting in cells took.
     pub(crate) fn in_cells(level: usize, itemsets: usize, elapsed: Duration) -> Self {
         Self {
-            level,
             itemsets,
-            route: Route::Cells,
+            ..Self::of(level, Route::Cells, elapsed)
+        }
+    }
+
+    /// A question that took so long, and nothing else.
+    pub(crate) fn of(level: usize, route: Route, elapsed: Duration) -> Self {
+        Self {
+            level,
+            itemsets: 0,
+            route,
             questions: 0,
             limbs: 0,
             moments: 0,

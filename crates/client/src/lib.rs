@@ -16,6 +16,7 @@ mod levels;
 mod mine;
 mod moments;
 mod row_ids;
+mod scalars;
 mod scrub;
 mod upload;
 mod verify;
@@ -25,12 +26,12 @@ pub use cache::decode_kept;
 pub use connection::{Connection, Listing, NodePages, Options, Placement};
 pub use error::{ClientError, utc};
 pub use fetch::Fetched;
-pub use forecast::{LevelForecast, Prospect};
+pub use forecast::{LevelForecast, Prospect, RouteForecast};
 pub use genome::{
     Decoys, GenomeInfo, GenomeListing, GenomeShape, Outcome, Place, Question, Symbols, Where,
 };
 pub use levels::{Level, LevelTrace, Route};
-pub use mine::{Found, KEPT_BYTES, Mined, Mining, Unverified};
+pub use mine::{Answers, Found, KEPT_BYTES, Mined, Mining, Unverified};
 pub use row_ids::{StoredRow, row_ids};
 pub use scrub::Scrubbing;
 pub use upload::{Uploaded, upload};

@@ -1,5 +1,5 @@
-//! Mining an uploaded dataset: by sealed cells that are fetched and counted in here, or, for who trusts the server,
-//! by moments that it computes.
+//! Mining an uploaded dataset: by sums that the server computes on ciphertext and that are verified, by sealed cells
+//! that are fetched and counted in here, or, for who trusts the server, by whatever moments it answers.
 
 use crate::cache::Cache;
 use crate::connection::Connection;
@@ -9,7 +9,9 @@ use crate::fetch::{Fetched, Source};
 use crate::items::Numbered;
 use crate::levels::LevelTrace;
 use crate::moments::{MomentCounter, TrustServer};
+use crate::scalars::{self, PairCounter};
 use crate::verify::cells::{Cells, column_bytes};
+use crate::verify::pairs::Prefix;
 use crate::verify::{Verified, check_trust};
 use oboro_mining::transactions::compare_names;
 use oboro_mining::{
@@ -20,8 +22,26 @@ use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
+/// The most bytes of sums that are asked for.
+const MOST_BYTES: u64 = 200_000_000;
+
+/// Why pairs are not counted by sums.
+const BEYOND: &str = "sums are verified of the 1,024 items with the largest supports, of data that were encrypted with --max-len 2 or more";
+
 /// Bytes of cells that are kept unless told otherwise.
 pub const KEPT_BYTES: u64 = 1 << 30;
+
+/// By which verified answers supports are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Answers {
+    /// Whatever takes fewer bytes.
+    #[default]
+    Auto,
+    /// Sums that the server computes on ciphertext.
+    Moments,
+    /// Sealed cells.
+    Cells,
+}
 
 /// Frequent itemsets that rest on answers nothing verified: if the server lied, they are wrong, and it learned from
 /// the questions.
@@ -82,6 +102,7 @@ pub struct Mining<'a> {
     name: String,
     threads: NonZeroUsize,
     items: Numbered,
+    answers: Answers,
     trust_server: bool,
     local: bool,
     cache: Cache,
@@ -101,6 +122,7 @@ impl<'a> Mining<'a> {
             name: name.to_owned(),
             threads,
             items: Numbered::new(dataset, columns),
+            answers: Answers::Auto,
             trust_server: false,
             local: false,
             cache: Cache::new(dataset.bundle().directory(), 0),
@@ -117,6 +139,12 @@ impl<'a> Mining<'a> {
             items: Numbered::new(self.dataset, columns),
             ..self
         }
+    }
+
+    /// The same by such answers.
+    #[must_use]
+    pub fn by(self, answers: Answers) -> Self {
+        Self { answers, ..self }
     }
 
     /// The same, but by moments, and whatever the server answers is taken for true: the results say so, and so does
@@ -162,7 +190,8 @@ impl<'a> Mining<'a> {
     /// What the server learns beyond what it learned when the cells that are kept were fetched: so many more of the
     /// columns are frequent at `options`; and the bytes of one column.
     pub fn reveals(&self, options: AprioriOptions) -> (usize, u64) {
-        let new = match self.trust_server || self.check(options).is_err() {
+        let by_cells = || matches!(self.prefix(options), Ok(None));
+        let new = match self.trust_server || self.check(options).is_err() || !by_cells() {
             true => 0,
             false => {
                 let columns = self.frequent_columns(options);
@@ -184,12 +213,38 @@ impl<'a> Mining<'a> {
         connect: impl FnOnce() -> Result<Connection, ClientError>,
     ) -> Result<Mined, AprioriError<ClientError>> {
         self.check(options)?;
-        match self.trust_server {
-            true => {
-                let connection = connect().map_err(AprioriError::Counter)?;
-                self.by_moments(options, &connection)
+        if self.trust_server {
+            let connection = connect().map_err(AprioriError::Counter)?;
+            return self.by_moments(options, &connection);
+        }
+        match self.prefix(options).map_err(AprioriError::Counter)? {
+            Some(prefix) => self.by_scalars(options, &prefix, connect),
+            None => self.by_cells(options, connect),
+        }
+    }
+
+    /// The pairs to ask for if sums are to be the answers; `None` if cells are, or nothing is asked.
+    fn prefix(&self, options: AprioriOptions) -> Result<Option<Prefix>, ClientError> {
+        let columns = self.frequent_columns(options);
+        let are_pairs = options.max_len.is_some_and(|longest| longest.get() <= 2);
+        match self.answers {
+            Answers::Cells => Ok(None),
+            _ if columns.is_empty() => Ok(None),
+            Answers::Moments if !are_pairs => Err(ClientError::LongMoments),
+            Answers::Moments => match Prefix::of(self.dataset, &columns) {
+                Some(prefix) if prefix.bytes() > MOST_BYTES => Err(ClientError::LargeSums {
+                    bytes: prefix.bytes(),
+                    cells: columns.len() as u64 * column_bytes(self.dataset.manifest()),
+                }),
+                Some(prefix) => Ok(Some(prefix)),
+                None => Err(ClientError::NoPairs(BEYOND)),
+            },
+            Answers::Auto if !are_pairs => Ok(None),
+            Answers::Auto => {
+                let cells = self.source(&|_, _| {}).absent_bytes(&columns);
+                let prefix = Prefix::of(self.dataset, &columns);
+                Ok(prefix.filter(|prefix| prefix.bytes() < cells.min(MOST_BYTES)))
             }
-            false => self.by_cells(options, connect),
         }
     }
 
@@ -198,6 +253,42 @@ impl<'a> Mining<'a> {
         let record = self.dataset.record();
         options.threshold(record.transactions, record.min_item_support)?;
         check_trust(self.dataset).map_err(AprioriError::Counter)
+    }
+
+    /// The supports of pairs, at least one, by sums that are verified, and what they took.
+    ///
+    /// # Errors
+    /// As every call; pairs that sums are not verified of.
+    pub fn count_pairs(
+        self,
+        connection: &Connection,
+        pairs: &[Itemset],
+    ) -> Result<(Verified<Vec<u64>>, LevelTrace), ClientError> {
+        check_trust(self.dataset)?;
+        let mut columns: Vec<u32> = pairs
+            .iter()
+            .flat_map(|it| self.items.columns_of(it))
+            .collect();
+        columns.sort_unstable();
+        columns.dedup();
+        let prefix = Prefix::of(self.dataset, &columns).ok_or(ClientError::NoPairs(BEYOND))?;
+        let source = scalars::Source {
+            dataset: self.dataset,
+            name: &self.name,
+            connection,
+            progress: &*self.progress,
+        };
+        let (supports, trace) = source.supports(&prefix)?;
+        let supports = supports.try_map(|supports| {
+            let mut counter = PairCounter {
+                dataset: self.dataset,
+                items: &self.items,
+                supports,
+                interrupt: &self.interrupt,
+            };
+            counter.count(2, pairs)
+        });
+        Ok((supports?, trace))
     }
 
     /// The supports of itemsets of one length, at least one, as the server answers, and what they took. Nothing of
@@ -254,6 +345,45 @@ impl<'a> Mining<'a> {
             names: self.items.names,
             reports,
             traces,
+            fetched: Fetched::default(),
+        })
+    }
+
+    fn by_scalars(
+        self,
+        options: AprioriOptions,
+        prefix: &Prefix,
+        connect: impl FnOnce() -> Result<Connection, ClientError>,
+    ) -> Result<Mined, AprioriError<ClientError>> {
+        let connection = connect().map_err(AprioriError::Counter)?;
+        let source = scalars::Source {
+            dataset: self.dataset,
+            name: &self.name,
+            connection: &connection,
+            progress: &*self.progress,
+        };
+        let (supports, trace) = source.supports(prefix).map_err(AprioriError::Counter)?;
+        drop(connection);
+        let mut reports = Vec::new();
+        let found = supports.try_map(|supports| {
+            let mut counter = PairCounter {
+                dataset: self.dataset,
+                items: &self.items,
+                supports,
+                interrupt: &self.interrupt,
+            };
+            // All of them are here.
+            let options = options.with_deduction(false);
+            apriori(&mut counter, options, |report| reports.push(report))
+        })?;
+        Ok(Mined {
+            found: match self.local {
+                true => Found::Local(found.into_inner()),
+                false => Found::Verified(found),
+            },
+            names: self.items.names,
+            reports,
+            traces: vec![trace],
             fetched: Fetched::default(),
         })
     }

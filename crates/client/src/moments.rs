@@ -4,16 +4,16 @@
 //! back are combined with the secrets on several threads as they arrive and kept nowhere. Whoever sends others reads
 //! what it likes in the questions that follow (`SECURITY.md`), so a counter is made from [`TrustServer`] only.
 
-use crate::connection::{Connection, Distance};
+use crate::connection::Connection;
 use crate::error::ClientError;
 use crate::items::Numbered;
 use crate::levels::{LevelTrace, Route};
 use crate::mine::Progress;
 use crate::workers::{Pieces, with_workers};
-use oboro_mining::{Dataset, Itemset, SupportCounter};
+use oboro_mining::{Dataset, DatasetError, Itemset, SupportCounter};
 use oboro_protocol::{max_itemsets, moments_range, v1};
 use oboro_ring::moment::Itemsets;
-use oboro_rlwe::{Answer, Combiner, Partial, Phases};
+use oboro_rlwe::{Answer, Combiner, Partial, Phases, Strata};
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
@@ -61,19 +61,17 @@ impl MomentCounter<'_> {
         let begun = Instant::now();
         let level = itemsets.length();
         let asked = itemsets.len();
-        let blocks = self.dataset.manifest().block_count();
-        let mut combiner = Combiner::new(self.dataset.key().clone(), itemsets, blocks)?;
-        // Of longer itemsets there are more products of secrets than transforms saved.
-        if self.connection.distance() == Distance::Memory && level <= 2 {
-            combiner = combiner.with_whole_moments();
-        }
+        let strata = self.strata()?;
+        let ranges = strata.ranges().iter().cloned().map(Into::into).collect();
+        let combiner = Combiner::new(self.dataset.key().clone(), itemsets, strata)?;
         let request = v1::CountRequest {
             name: self.name.to_owned(),
             root: self.dataset.manifest().root().0.to_vec().into(),
             limbs: combiner.limbs() as u32,
             length: level as u32,
             columns: combiner.itemsets().as_flat().to_vec(),
-            fraction_bits: combiner.fraction_bits().to_vec(),
+            ranges,
+            scalars: false,
         };
         let expected = combiner.answer_bytes();
         let (received, phases) = with_workers(
@@ -88,7 +86,7 @@ impl MomentCounter<'_> {
                     while let Some(reply) = stream.message().await.map_err(broken)? {
                         match reply.reply {
                             Some(v1::count_reply::Reply::Moments(moments)) => {
-                                received.bytes += moments.fractions.len() as u64;
+                                received.bytes += moments.residues.len() as u64;
                                 received.moments = received.moments.saturating_add(moments.moments);
                                 (self.progress)(level, received.bytes, expected);
                                 if sender.send(moments).is_err() {
@@ -119,6 +117,7 @@ impl MomentCounter<'_> {
             combiner.merge(&mut all, &phases)?;
         }
         let received = received?;
+        self.connection.check_interrupt()?;
         let server = received.server.ok_or(ClientError::Broken {
             during: DURING,
             cause: "the answer ended early".to_owned(),
@@ -143,14 +142,17 @@ impl MomentCounter<'_> {
         Ok((answer, trace))
     }
 
-    /// The most itemsets whose phases the threads can hold, a word for each group of blocks.
-    fn itemsets_in_memory(&self) -> usize {
-        let manifest = self.dataset.manifest();
-        let group = manifest.parameters.group_blocks();
-        let groups = manifest.block_count().div_ceil(group).max(1) as usize;
+    fn strata(&self) -> Result<Strata, ClientError> {
+        let strata = self.dataset.record().strata(self.dataset.manifest());
+        Ok(strata.map_err(DatasetError::from)?)
+    }
+
+    /// The most itemsets whose phases the threads can hold, a word for each range of blocks.
+    fn itemsets_in_memory(&self) -> Result<usize, ClientError> {
+        let ranges = self.strata()?.ranges().len();
         // Every thread has a share, and they are added up in one more.
         let shares = self.threads.get() + 1;
-        (PHASE_BYTES / (size_of::<u64>() * groups * shares)).max(1)
+        Ok((PHASE_BYTES / (size_of::<u64>() * ranges * shares)).max(1))
     }
 }
 
@@ -211,9 +213,9 @@ fn combine(
     while let Some(message) = messages.next() {
         let begun = Instant::now();
         let partial = Partial {
-            group: message.group,
+            range: message.range,
             moments: moments_range(&message)?,
-            fractions: &message.fractions,
+            residues: &message.residues,
         };
         combiner.absorb(&mut phases, &partial)?;
         busy += begun.elapsed();
@@ -242,7 +244,7 @@ impl SupportCounter for MomentCounter<'_> {
 
     fn count(&mut self, level: usize, candidates: &[Itemset]) -> Result<Vec<u64>, ClientError> {
         let most = itemsets_per_question(&self.connection.limits()?, level);
-        let most = most.min(self.itemsets_in_memory());
+        let most = most.min(self.itemsets_in_memory()?);
         let mut supports = vec![0; candidates.len()];
         for request in questions(candidates, self.items).chunks(most) {
             let flat = request.iter().flat_map(|question| &question.columns);
@@ -284,7 +286,8 @@ mod tests {
             limbs: u32::MAX,
             length: u32::MAX,
             columns: vec![u32::MAX; 3 * most],
-            fraction_bits: vec![64; 4],
+            ranges: vec![(0..u64::MAX).into(); 3],
+            scalars: false,
         };
         assert!(most > 10_000 && request.encoded_len() <= 1 << 20);
     }

@@ -5,6 +5,7 @@
 //! [`Verified`] one, and only the modules below this one make those.
 
 pub(crate) mod cells;
+pub(crate) mod pairs;
 
 use crate::error::ClientError;
 use oboro_mining::Dataset;

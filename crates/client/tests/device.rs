@@ -5,7 +5,7 @@
 mod common;
 
 use common::{connect, serve, two};
-use oboro_client::{ClientError, Connection, Mining, Scrubbing, upload};
+use oboro_client::{Answers, ClientError, Connection, Mining, Scrubbing, upload};
 use oboro_faults::{Disk, EIO, Failure, Wear};
 use oboro_mining::{
     AprioriError, AprioriOptions, Dataset, MinSupport, Shuffled, Target, Transactions, eclat,
@@ -53,7 +53,9 @@ fn mine(
     name: &str,
     trust_server: bool,
 ) -> Result<(), ClientError> {
-    let mining = Mining::new(dataset, name, two()).trusting_server(trust_server);
+    let mining = Mining::new(dataset, name, two())
+        .by(Answers::Cells)
+        .trusting_server(trust_server);
     let mined = mining
         .run(options(), || Ok(connection.clone()))
         .map_err(|error| match error {

@@ -1,27 +1,26 @@
 //! Runs a plan: a [`Count`] is a schedule of tasks that any thread may advance, one step at a time.
 //!
-//! A task is a tile over one group of blocks; its moments, modulo all limbs, leave through the sink
+//! A task is a tile over one [shard](crate::shards); its moments, modulo all limbs, leave through the sink
 //! at once, so that memory in use does not grow with the answer. The sink may end the count (its
 //! client went away): no further task starts then.
 //!
-//! A *unit* is one run of the plan over one group, the input that tasks refer to and that has a home:
-//! the node that holds most of the group. A thread takes tasks of its own node first, all those of one
+//! A *unit* is one run of the plan over one shard, the input that tasks refer to and that has a home:
+//! the node that holds most of the shard. A thread takes tasks of its own node first, all those of one
 //! unit after another, so that one pass reads each panel while it is in reach of all tiles. The schedule
 //! has one task for each unit, in as many parts as there are tiles: nothing is kept for each of both.
 //!
 //! Where the source has not everything in memory, units become ready as their panels
-//! [arrive](crate::arrivals) and are given up with their last task. Runs are done over the groups that
+//! [arrive](crate::arrivals) and are given up with their last task. Runs are done over the shards that
 //! begin in one segment after another: these share its panels, and the next run some of the columns.
 
 use crate::arrivals::Arrivals;
 use crate::evaluate::Workspace;
 use crate::plan::{Factor, Plan, Run, Tile};
-use crate::source::{Segment, Source, segments_of_groups};
+use crate::source::{Segment, Source, segments_of};
 use crate::traffic::Traffic;
 use oboro_machine::{Distances, Seat};
 use oboro_store::{self as store, Reads, StoreError, Stream};
 use oboro_tasks::{Claim, Graph, Input, Order, Schedule};
-use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -52,11 +51,11 @@ pub enum EngineError {
     Units { wanted: usize, most: usize },
 }
 
-/// Some moments of a plan over one group of blocks, lent by the workspace that they were computed in.
+/// Some moments of a plan over one shard, lent by the workspace that they were computed in.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Moments<'w> {
-    /// The group, from 0.
-    pub group: u64,
+    /// The place of the shard among those that are counted.
+    pub shard: usize,
     /// Which moments, ascending in canonical order: scalars come first.
     pub moments: &'w [usize],
     /// How many of them are scalars.
@@ -109,10 +108,10 @@ pub struct Count<S> {
     plans: Box<[OnceLock<Plan>]>,
     plan: Arc<Plan>,
     segments: Vec<Segment>,
-    blocks: u64,
+    shards: Vec<Range<u64>>,
     units: Box<[Unit]>,
-    /// Groups before the last ones, whose tasks are smaller.
-    groups_of_whole_tiles: u64,
+    /// Shards before the last ones, whose tasks are smaller.
+    shards_of_whole_tiles: usize,
     /// What becomes ready when.
     arrivals: Arc<Arrivals>,
     /// Where not everything is in memory.
@@ -124,7 +123,7 @@ pub struct Count<S> {
 
 /// What is in memory at a time, at least.
 struct Unit {
-    group: u64,
+    shard: usize,
     run: usize,
 }
 
@@ -144,35 +143,37 @@ impl Streaming {
 }
 
 impl<S: Source> Count<S> {
-    /// The count that evaluates `plan` on `source`, on nodes with these distances; nothing is computed
-    /// yet.
+    /// The count that evaluates `plan` on all of `source`, on nodes with these distances; nothing is computed yet.
     ///
     /// # Errors
-    /// More limbs than there are, a source without blocks, a plan of so many runs that its units would take
-    /// much memory.
+    /// As [`of_shards`](Self::of_shards).
     ///
     /// # Panics
-    /// If the source has residues on a node that is none of these.
+    /// As [`of_shards`](Self::of_shards).
     pub fn new(
         source: Arc<S>,
         plan: impl Into<Arc<Plan>>,
         distances: &Distances,
     ) -> Result<Self, EngineError> {
-        Self::of_groups(source, plan, distances, 0..u64::MAX)
+        let end = |last: &Segment| last.first_block + last.blocks;
+        let all = 0..source.segments().last().map_or(0, end);
+        let shards = shards(&[all], source.parameters().shard_blocks());
+        Self::of_shards(source, plan, distances, shards)
     }
 
-    /// The same over those of these groups that there are.
+    /// The same over these shards, of which none overlaps the next.
     ///
     /// # Errors
-    /// As [`new`](Self::new); none of the groups is there.
+    /// More limbs than there are, no shard, shards with blocks that there are not, a plan of so many runs that its
+    /// units would take much memory.
     ///
     /// # Panics
-    /// As [`new`](Self::new).
-    pub fn of_groups(
+    /// If the source has residues on a node that is none of these.
+    pub fn of_shards(
         source: Arc<S>,
         plan: impl Into<Arc<Plan>>,
         distances: &Distances,
-        wanted: Range<u64>,
+        shards: Vec<Range<u64>>,
     ) -> Result<Self, EngineError> {
         let plan = plan.into();
         let limbs = source.parameters().limb_count();
@@ -183,14 +184,13 @@ impl<S: Source> Count<S> {
             });
         }
         let segments = source.segments();
-        let last = segments.last().ok_or(EngineError::Empty)?;
-        let blocks = last.first_block + last.blocks;
-        let groups = segments_of_groups(&segments, source.parameters().group_blocks());
-        let wanted = wanted.start..wanted.end.min(groups.len() as u64);
-        if wanted.is_empty() {
+        let blocks = segments.last().map_or(0, |it| it.first_block + it.blocks);
+        if shards.is_empty() || shards.iter().any(|it| it.is_empty() || it.end > blocks) {
             return Err(EngineError::Empty);
         }
-        let count = (wanted.end - wanted.start) as usize * plan.runs().len();
+        let of_shards: Vec<Range<usize>> =
+            shards.iter().map(|it| segments_of(&segments, it)).collect();
+        let count = shards.len() * plan.runs().len();
         if count > MOST_UNITS {
             return Err(EngineError::Units {
                 wanted: count,
@@ -199,19 +199,17 @@ impl<S: Source> Count<S> {
         }
         let nodes = distances.nodes();
         // So that every node ends on small tasks.
-        let groups_of_whole_tiles = wanted.end.saturating_sub(nodes as u64);
-        let homes: HashMap<u64, Option<usize>> = wanted
-            .clone()
-            .map(|group| (group, home_of(&*source, group, nodes)))
-            .collect();
-        let units = units(&groups, wanted, plan.runs().len());
-        let tiles = |unit: &Unit| tiles_of(&plan, unit, groups_of_whole_tiles).len();
+        let shards_of_whole_tiles = shards.len().saturating_sub(nodes);
+        let home = |shard: &Range<u64>| home_of(&*source, shard, nodes);
+        let homes: Vec<Option<usize>> = shards.iter().map(home).collect();
+        let units = units(&of_shards, plan.runs().len());
+        let tiles = |unit: &Unit| tiles_of(&plan, unit, shards_of_whole_tiles).len();
         let is_resident = source.room().is_none();
         let mut graph = Graph::new();
         let mut inputs = Vec::new();
         for unit in &units {
             let input = graph.input(Input {
-                home: homes[&unit.group],
+                home: homes[unit.shard],
                 bytes: 0,
                 resident: is_resident,
             });
@@ -228,7 +226,7 @@ impl<S: Source> Count<S> {
                 stream: {
                     let factors: Vec<_> = plan.runs().iter().map(Run::factors).collect();
                     let unit = |unit: &Unit| store::Unit {
-                        segments: groups[unit.group as usize].clone(),
+                        segments: of_shards[unit.shard].clone(),
                         run: unit.run,
                     };
                     let arrivals = Arc::clone(&arrivals);
@@ -250,9 +248,9 @@ impl<S: Source> Count<S> {
             source,
             plan,
             segments,
-            blocks,
+            shards,
             units,
-            groups_of_whole_tiles,
+            shards_of_whole_tiles,
         })
     }
 
@@ -285,18 +283,19 @@ impl<S: Source> Count<S> {
     ) -> Result<Step, EngineError> {
         let node = workspace.node();
         let unit = &self.units[claim.task.index()];
-        let group = unit.group;
+        let shard = unit.shard;
         let plan = self.plan_on(node);
-        let tile = &tiles_of(plan, unit, self.groups_of_whole_tiles)[claim.part as usize];
-        self.evaluate(tile, group, workspace).inspect_err(|_| {
-            workspace.let_go();
-            self.stop();
-        })?;
+        let tile = &tiles_of(plan, unit, self.shards_of_whole_tiles)[claim.part as usize];
+        self.evaluate(tile, &self.shards[shard], workspace)
+            .inspect_err(|_| {
+                workspace.let_go();
+                self.stop();
+            })?;
         if let Some(streaming) = &self.streaming {
             streaming.task_done(claim.task.index());
         }
         let taken = sink(Moments {
-            group,
+            shard,
             moments: &tile.moments,
             scalars: tile.scalar_count,
             limbs: plan.limbs(),
@@ -356,7 +355,7 @@ impl<S: Source> Count<S> {
         &self.traffic
     }
 
-    /// What the scheduler has handed out so far. It knows groups and not their bytes: those are in
+    /// What the scheduler has handed out so far. It knows shards and not their bytes: those are in
     /// [`traffic`](Self::traffic).
     pub fn counters(&self) -> oboro_tasks::Counters {
         self.schedule().counters()
@@ -381,7 +380,7 @@ impl<S: Source> Count<S> {
             self.failure().map_or(Ok(()), Err)
         };
         thread::scope(|scope| {
-            // Whoever waits for a group would wait for ever for one that panicked with another.
+            // Whoever waits for a shard would wait for ever for one that panicked with another.
             let work = |seat| {
                 catch_unwind(AssertUnwindSafe(|| work(seat))).unwrap_or_else(|panic| {
                     self.stop();
@@ -415,49 +414,37 @@ impl<S: Source> Count<S> {
     fn evaluate(
         &self,
         tile: &Tile,
-        group: u64,
+        blocks: &Range<u64>,
         workspace: &mut Workspace,
     ) -> Result<(), StoreError> {
         let parameters = self.source.parameters();
-        let first = group * parameters.group_blocks();
-        let blocks = first..self.blocks.min(first + parameters.group_blocks());
-        self.note_traffic(workspace.node(), tile, group, &blocks);
+        self.note_traffic(workspace.node(), tile, blocks);
         workspace.begin(tile, self.plan.limbs(), parameters.degree());
         if self.streaming.is_none() {
             let (limbs, factors) = (self.plan.limbs(), &tile.factors);
-            for segment in self.segments_with(&blocks) {
+            for segment in segments_of(&self.segments, blocks) {
                 self.source.fetch_ahead(segment, limbs, factors);
             }
-            for segment in self.segments_with(&blocks) {
+            for segment in segments_of(&self.segments, blocks) {
                 self.source.load_ahead(segment, limbs, factors)?;
             }
         }
         for limb in 0..self.plan.limbs() {
-            for (segment, s) in self.segments.iter().enumerate() {
-                let start = blocks.start.max(s.first_block);
-                let end = blocks.end.min(s.first_block + s.blocks);
-                if start < end {
-                    let local = (start - s.first_block) as usize..(end - s.first_block) as usize;
-                    for &factor in &tile.factors {
-                        workspace.read(self.source.panel(segment, limb, factor)?);
-                    }
-                    workspace.read_blocks(local);
+            for segment in segments_of(&self.segments, blocks) {
+                let s = self.segments[segment];
+                let start = blocks.start.max(s.first_block) - s.first_block;
+                let end = blocks.end.min(s.first_block + s.blocks) - s.first_block;
+                for &factor in &tile.factors {
+                    workspace.read(self.source.panel(segment, limb, factor)?);
                 }
+                workspace.read_blocks(start as usize..end as usize);
             }
             workspace.evaluate(tile, &parameters.limb_moduli()[limb], limb);
         }
         Ok(())
     }
 
-    /// The segments that have some of these blocks.
-    fn segments_with(&self, blocks: &Range<u64>) -> impl Iterator<Item = usize> {
-        let has_some =
-            |s: &Segment| blocks.start < s.first_block + s.blocks && s.first_block < blocks.end;
-        let segments = self.segments.iter().enumerate();
-        segments.filter_map(move |(number, segment)| has_some(segment).then_some(number))
-    }
-
-    fn note_traffic(&self, node: usize, tile: &Tile, group: u64, blocks: &Range<u64>) {
+    fn note_traffic(&self, node: usize, tile: &Tile, blocks: &Range<u64>) {
         let residues = (blocks.end - blocks.start) * self.source.parameters().degree() as u64;
         let bytes = residues * self.plan.limbs() as u64 * size_of::<u32>() as u64;
         if self.plans.len() == 1 {
@@ -466,45 +453,75 @@ impl<S: Source> Count<S> {
                 .add(node, Some(0), bytes * tile.factors.len() as u64);
         }
         for &factor in &tile.factors {
-            let home = self.source.home(group, factor);
+            let home = self.source.home(blocks.start, factor);
             self.traffic.add(node, home, bytes);
         }
     }
 }
 
 /// The tiles of a unit.
-fn tiles_of<'p>(plan: &'p Plan, unit: &Unit, groups_of_whole_tiles: u64) -> &'p [Tile] {
+fn tiles_of<'p>(plan: &'p Plan, unit: &Unit, shards_of_whole_tiles: usize) -> &'p [Tile] {
     let run = &plan.runs()[unit.run];
-    match unit.group < groups_of_whole_tiles {
+    match unit.shard < shards_of_whole_tiles {
         true => run.tiles(),
         false => run.last_tiles(),
     }
 }
 
-/// All runs over the wanted groups, given the segments of all groups: those that begin in one segment
-/// together.
-fn units(groups: &[Range<usize>], wanted: Range<u64>, runs: usize) -> Box<[Unit]> {
-    let segments = &groups[wanted.start as usize..wanted.end as usize];
-    let mut units = Vec::with_capacity(segments.len() * runs);
-    let mut first = wanted.start;
-    for neighbours in segments.chunk_by(|a, b| a.start == b.start) {
-        let end = first + neighbours.len() as u64;
-        units.extend((0..runs).flat_map(|run| (first..end).map(move |group| Unit { group, run })));
+/// All runs over all shards, given the segments of each: those that begin in one segment together.
+fn units(shards: &[Range<usize>], runs: usize) -> Box<[Unit]> {
+    let mut units = Vec::with_capacity(shards.len() * runs);
+    let mut first = 0;
+    for neighbours in shards.chunk_by(|a, b| a.start == b.start) {
+        let end = first + neighbours.len();
+        units.extend((0..runs).flat_map(|run| (first..end).map(move |shard| Unit { shard, run })));
         first = end;
     }
     units.into()
 }
 
-/// The node that has more than half of a group's panels.
-fn home_of(source: &impl Source, group: u64, nodes: usize) -> Option<usize> {
+/// The node that has more than half of the panels where a shard begins.
+fn home_of(source: &impl Source, shard: &Range<u64>, nodes: usize) -> Option<usize> {
     if nodes == 1 {
         return Some(0);
     }
     let mut panels = vec![0u32; nodes];
     let columns = (0..source.columns()).map(Factor::Column);
     for factor in columns.chain([Factor::Mask]) {
-        panels[source.home(group, factor)?] += 1;
+        panels[source.home(shard.start, factor)?] += 1;
     }
     let all: u32 = panels.iter().sum();
     panels.iter().position(|&there| there > all / 2)
+}
+
+/// Cuts ranges of blocks into shards: runs of at most `most` blocks that no range's edge crosses, ascending, each
+/// block once. Sums over a range are those of its shards, added.
+pub fn shards(ranges: &[Range<u64>], most: u64) -> Vec<Range<u64>> {
+    let mut edges: Vec<u64> = ranges.iter().flat_map(|it| [it.start, it.end]).collect();
+    edges.sort_unstable();
+    edges.dedup();
+    let is_covered = |run: &Range<u64>| {
+        let mut ranges = ranges.iter();
+        ranges.any(|range| range.start <= run.start && run.end <= range.end)
+    };
+    let runs = edges.windows(2).map(|it| it[0]..it[1]).filter(is_covered);
+    let cut = |run: Range<u64>| {
+        let starts = run.clone().step_by(most as usize);
+        starts.map(move |start| start..run.end.min(start + most))
+    };
+    runs.flat_map(cut).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_cross_no_edge_and_have_every_block_once() {
+        let total_and_sample = shards(&[0..70, 0..28, 70..71], 28);
+        assert_eq!(total_and_sample, [0..28, 28..56, 56..70, 70..71]);
+        assert_eq!(shards(&[5..9, 20..22], 3), [5..8, 8..9, 20..22]);
+        assert_eq!(shards(&[0..4, 2..6], 10), [0..2, 2..4, 4..6]);
+        assert!(shards(&[], 28).is_empty() && shards(&[3..3, 7..7], 28).is_empty());
+    }
 }

@@ -14,7 +14,7 @@ mod runs;
 mod source;
 mod traffic;
 
-pub use count::{Count, EngineError, Moments, Outcome, Step};
+pub use count::{Count, EngineError, Moments, Outcome, Step, shards};
 pub use evaluate::Workspace;
 pub use plan::{Factor, Plan};
 pub use source::{Segment, Source};

@@ -53,8 +53,8 @@ pub trait Source: Send + Sync {
         None
     }
 
-    /// How many factors modulo so many limbs have room in memory, of the segments of any group of blocks.
-    fn factors_at_a_time(&self, limbs: usize) -> usize {
+    /// How many factors modulo so many limbs have room in memory, of the segments of any of these shards.
+    fn factors_at_a_time(&self, limbs: usize, shards: &[Range<u64>]) -> usize {
         let Some(room) = self.room() else {
             return usize::MAX;
         };
@@ -64,8 +64,9 @@ pub trait Source: Send + Sync {
             let panels = segments.iter().map(|s| Panel::footprint(residues(s)));
             limbs * panels.sum::<usize>()
         };
-        let groups = segments_of_groups(&segments, self.parameters().group_blocks());
-        let most = groups.into_iter().map(|group| bytes(&segments[group]));
+        let most = shards
+            .iter()
+            .map(|shard| bytes(&segments[segments_of(&segments, shard)]));
         (room / most.max().unwrap_or(1).max(1) as u64) as usize
     }
 
@@ -87,9 +88,8 @@ pub trait Source: Send + Sync {
         unreachable!("what is in memory is not streamed")
     }
 
-    /// The node that has one factor's residues of a group of blocks, modulo every limb; `None` if they
-    /// lie on all nodes alike.
-    fn home(&self, _group: u64, _factor: Factor) -> Option<usize> {
+    /// The node that has one factor's residues of a block, modulo every limb; `None` if they lie on all nodes alike.
+    fn home(&self, _block: u64, _factor: Factor) -> Option<usize> {
         None
     }
 }
@@ -171,7 +171,8 @@ impl Source for Snapshot {
         Snapshot::stream(self, runs.iter().map(parts).collect(), units, listener)
     }
 
-    fn home(&self, group: u64, factor: Factor) -> Option<usize> {
+    fn home(&self, block: u64, factor: Factor) -> Option<usize> {
+        let group = block / self.manifest().parameters.shard_blocks();
         match factor {
             Factor::Mask => self.mask_home(group),
             Factor::Column(column) => Snapshot::home(self, group, column as usize),
@@ -179,15 +180,9 @@ impl Source for Snapshot {
     }
 }
 
-/// The segments that have blocks of each group.
-pub(crate) fn segments_of_groups(segments: &[Segment], group_blocks: u64) -> Vec<Range<usize>> {
-    let mut groups = Vec::new();
-    for (number, segment) in segments.iter().enumerate() {
-        let end = segment.first_block + segment.blocks;
-        groups.resize(end.div_ceil(group_blocks) as usize, number..number);
-        for group in &mut groups[(segment.first_block / group_blocks) as usize..] {
-            group.end = number + 1;
-        }
-    }
-    groups
+/// The segments that have blocks of a shard.
+pub(crate) fn segments_of(segments: &[Segment], shard: &Range<u64>) -> Range<usize> {
+    let first = segments.partition_point(|it| it.first_block + it.blocks <= shard.start);
+    let end = segments.partition_point(|it| it.first_block < shard.end);
+    first..end
 }

@@ -8,7 +8,7 @@ use oboro_ring::{Parameters, vector};
 use oboro_store::{Panel, StoreError};
 use proptest::prelude::*;
 use std::num::NonZero;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex};
 
 /// Seats of this machine, said to be on so many nodes in turn.
@@ -165,26 +165,31 @@ impl Source for Memory {
         })
     }
 
-    fn home(&self, group: u64, factor: Factor) -> Option<usize> {
+    fn home(&self, block: u64, factor: Factor) -> Option<usize> {
+        let group = block / self.parameters.shard_blocks();
         Some((self.home)(group, factor)? % self.nodes)
     }
 }
 
-/// Group, moment and residues of all that a count hands out.
-fn moments(source: Arc<Memory>, plan: Plan, threads: usize) -> Vec<(u64, usize, Vec<u32>)> {
+/// Shard, moment and residues of all that a count hands out.
+fn moments(source: Arc<Memory>, plan: Plan, threads: usize) -> Vec<(usize, usize, Vec<u32>)> {
     let nodes = source.nodes;
     let count = Count::new(source, plan, &distances(nodes)).unwrap();
     moments_of(&count, threads, nodes)
 }
 
-fn moments_of(count: &Count<Memory>, threads: usize, nodes: usize) -> Vec<(u64, usize, Vec<u32>)> {
+fn moments_of(
+    count: &Count<Memory>,
+    threads: usize,
+    nodes: usize,
+) -> Vec<(usize, usize, Vec<u32>)> {
     let all = Mutex::new(Vec::new());
     let outcome = count.run(&seats(threads, nodes), &|mut part| {
-        let group = part.group;
+        let shard = part.shard;
         let mut all = all.lock().unwrap();
         all.extend(
             part.each()
-                .map(|(m, residues)| (group, m, residues.to_vec())),
+                .map(|(m, residues)| (shard, m, residues.to_vec())),
         );
         ControlFlow::Continue(())
     });
@@ -194,28 +199,35 @@ fn moments_of(count: &Count<Memory>, threads: usize, nodes: usize) -> Vec<(u64, 
 }
 
 #[test]
-fn counts_over_ranges_of_groups_are_the_whole() {
+fn shards_are_whatever_runs_of_blocks_are_wanted() {
     let itemsets = Itemsets::new(2, vec![0, 1, 0, 4, 2, 3], 5).unwrap();
+    let index = MomentIndex::new(&itemsets);
     let plan = Arc::new(Plan::new(&itemsets, 2));
     let source = Arc::new(Memory::new(&[9, 7, 10], 5, 11));
-    let over = |groups| {
-        Count::of_groups(
-            Arc::clone(&source),
-            Arc::clone(&plan),
-            &distances(1),
-            groups,
-        )
+    let over = |shards: Vec<Range<u64>>| {
+        let (source, plan) = (Arc::clone(&source), Arc::clone(&plan));
+        Count::of_shards(source, plan, &distances(1), shards)
     };
-    let mut parts: Vec<_> = [3..9, 0..1, 1..3]
-        .into_iter()
-        .flat_map(|groups| moments_of(&over(groups).unwrap(), 2, 1))
-        .collect();
-    let mut whole = moments(Arc::clone(&source), Plan::clone(&plan), 2);
-    parts.sort_unstable();
-    whole.sort_unstable();
-    assert_eq!(whole.last().unwrap().0, 4);
-    assert!(parts == whole);
-    assert!(matches!(over(5..9).err(), Some(EngineError::Empty)));
+    // Within a segment, over an edge, a block, all.
+    let shards = vec![1..4, 8..17, 25..26, 0..26];
+    let mut found = moments_of(&over(shards.clone()).unwrap(), 2, 1);
+    found.sort_unstable();
+    let of = |(shard, blocks): (usize, Range<u64>)| {
+        let (source, index) = (&source, &index);
+        (0..index.len()).map(move |moment| {
+            let (r, columns) = index.get(moment);
+            let residues = |limb| source.moment(limb, r, columns, blocks.clone());
+            (
+                shard,
+                moment,
+                (0..2).flat_map(residues).collect::<Vec<u32>>(),
+            )
+        })
+    };
+    assert!(shards.into_iter().enumerate().flat_map(of).eq(found));
+    for none in [vec![], vec![0..27], vec![3..3]] {
+        assert!(matches!(over(none).err(), Some(EngineError::Empty)));
+    }
 }
 
 fn check(source: Memory, itemsets: &Itemsets, threads: usize) {
@@ -230,7 +242,7 @@ fn check_some(source: Memory, itemsets: &Itemsets, threads: usize, wanted: impl 
     let plan = Plan::of_moments(&index, 2, wanted.iter().copied());
     let mut found = moments(Arc::clone(&source), plan, threads);
     found.sort_unstable();
-    let group = source.parameters.group_blocks();
+    let group = source.parameters.shard_blocks();
     let mut found = found.into_iter();
     for first in (0..source.blocks()).step_by(group as usize) {
         let blocks = first..source.blocks().min(first + group);
@@ -239,7 +251,7 @@ fn check_some(source: Memory, itemsets: &Itemsets, threads: usize, wanted: impl 
             let residues: Vec<u32> = (0..2)
                 .flat_map(|limb| source.moment(limb, r, columns, blocks.clone()))
                 .collect();
-            let expected = (first / group, moment, residues);
+            let expected = ((first / group) as usize, moment, residues);
             assert!(
                 found.next() == Some(expected),
                 "moment {columns:?}, r = {r}, blocks {blocks:?}"
@@ -300,11 +312,13 @@ impl Source for Largest {
 
 #[test]
 fn sums_of_many_blocks_are_folded_before_they_overflow() {
-    // Groups of 1522 blocks; a 64-bit sum holds 256 squares of the largest residue.
-    let parameters = Parameters::new(12, 1, 6_234_113).unwrap();
+    // A 64-bit sum holds 256 squares of the largest residue.
+    let parameters = Parameters::new(12, 1, 40_961).unwrap();
     let q = parameters.limb_moduli()[0];
     let plan = Plan::new(&Itemsets::new(2, vec![0, 1], 2).unwrap(), 1);
-    let count = Count::new(Arc::new(Largest(parameters)), plan, &Distances::one_node()).unwrap();
+    let blocks: u64 = LARGEST_BLOCKS.iter().sum();
+    let (source, node) = (Arc::new(Largest(parameters)), Distances::one_node());
+    let count = Count::of_shards(source, plan, &node, vec![0..blocks]).unwrap();
     let mut found = Vec::new();
     let mut workspace = Workspace::default();
     let mut step = || {
@@ -316,7 +330,6 @@ fn sums_of_many_blocks_are_folded_before_they_overflow() {
     };
     while step() == Step::Advanced {}
     // (−1)² = 1 for every slot of every block.
-    let blocks: u64 = LARGEST_BLOCKS.iter().sum();
     let polynomial = vec![blocks as u32; 4096];
     let scalar = vec![q.reduce(blocks * 4096)];
     let expected = [scalar, polynomial.clone(), polynomial.clone(), polynomial];
@@ -360,7 +373,7 @@ impl Source for Endless {
     }
 
     fn segments(&self) -> Vec<Segment> {
-        let blocks = self.0.group_blocks() << 12;
+        let blocks = self.0.shard_blocks() << 12;
         let first_block = 0;
         vec![Segment {
             first_block,

@@ -79,7 +79,7 @@ fn upload_columns(directory: &Path, segment_blocks: &[u32], columns: u32) {
         }
         manifest.segments.push(segment.finish().unwrap());
     }
-    let bundle = writer.commit(&manifest, b"sealed").unwrap();
+    let bundle = writer.commit(&manifest, b"sealed", &[]).unwrap();
     let store = Store::open(&directory.join("store")).unwrap();
     let status = store
         .begin_upload("a", &bundle.manifest().encode())
@@ -123,7 +123,7 @@ fn room(segment_blocks: &[u32], factors: usize) -> u64 {
 /// The most that one group needs: two neighbouring segments, or one with more.
 fn least_room(segment_blocks: &[u32], factors: usize) -> u64 {
     let (mut most, mut first) = (0, 0);
-    let group = parameters().group_blocks();
+    let group = parameters().shard_blocks();
     let starts: Vec<u64> = segment_blocks
         .iter()
         .map(|&blocks| {
@@ -153,7 +153,8 @@ fn pairs(columns: u32) -> Itemsets {
 /// The plan in runs for which a snapshot has room.
 fn plan_within(source: &Snapshot, itemsets: &Itemsets, limbs: usize) -> Plan {
     let index = MomentIndex::new(itemsets);
-    let room = source.factors_at_a_time(limbs);
+    let (blocks, most) = (source.block_count(), parameters().shard_blocks());
+    let room = source.factors_at_a_time(limbs, &oboro_engine::shards(&[0..blocks], most));
     Plan::within(&index, limbs, 0..index.len(), room)
 }
 
@@ -161,7 +162,7 @@ fn seats(threads: usize) -> Vec<Seat> {
     Topology::of_this_machine().workers(NonZero::new(threads).unwrap())
 }
 
-type Found = Vec<(u64, usize, Vec<u32>)>;
+type Found = Vec<(usize, usize, Vec<u32>)>;
 
 /// All moments in order, and what was read for them.
 fn count(
@@ -181,11 +182,11 @@ fn count_on(
     let found = Mutex::new(Vec::new());
     let count = Count::new(Arc::clone(source), plan.clone(), distances)?;
     let outcome = count.run(seats, &|mut part| {
-        let group = part.group;
+        let shard = part.shard;
         let mut found = found.lock().unwrap();
         found.extend(
             part.each()
-                .map(|(moment, residues)| (group, moment, residues.to_vec())),
+                .map(|(moment, residues)| (shard, moment, residues.to_vec())),
         );
         ControlFlow::Continue(())
     })?;
@@ -376,7 +377,7 @@ fn a_panic_ends_those_who_wait() {
     let plan = Plan::new(&pairs(4), LIMBS);
     let count = Count::new(source, plan, &Distances::one_node()).unwrap();
     let _ = count.run(&seats(2), &|moments| {
-        assert_ne!(moments.group, 0, "a sink that fails");
+        assert_ne!(moments.shard, 0, "a sink that fails");
         ControlFlow::Continue(())
     });
 }

@@ -3,6 +3,7 @@
 use crate::decoded;
 use oboro_client::decode_kept;
 use oboro_mining::OwnerRecord;
+use oboro_ring::Parameters;
 use oboro_rlwe::{DatasetKey, MasterKey};
 use oboro_store::{Bundle, Digest, Manifest, Segment, Store};
 use std::fs;
@@ -18,6 +19,12 @@ static MANIFEST: LazyLock<Manifest> = LazyLock::new(|| {
     Manifest::decode(golden).expect("the golden file is a manifest")
 });
 
+/// The same for single items, which its one limb carries: bounds hold for it.
+static SINGLE_ITEMS: LazyLock<Manifest> = LazyLock::new(|| Manifest {
+    max_len: 1,
+    ..MANIFEST.clone()
+});
+
 /// The key of the dataset that [`MANIFEST`] describes.
 pub(crate) static KEY: LazyLock<DatasetKey> = LazyLock::new(|| {
     let Manifest {
@@ -27,6 +34,12 @@ pub(crate) static KEY: LazyLock<DatasetKey> = LazyLock::new(|| {
         ..
     } = &*MANIFEST;
     DatasetKey::new(&master(), parameters.clone(), dataset.0, *generation)
+});
+
+/// A key whose ring carries pairs.
+static RANGE_KEY: LazyLock<DatasetKey> = LazyLock::new(|| {
+    let parameters = Parameters::new(11, 2, 12289).expect("they are secure");
+    DatasetKey::new(&master(), parameters, [1; 16], [2; 16])
 });
 
 pub(crate) fn master() -> MasterKey {
@@ -81,11 +94,22 @@ pub fn manifest(body: &[u8]) -> Option<()> {
 pub fn owner_record(json: &[u8]) -> Option<()> {
     let seal = KEY.seal("oboro owner record", json);
     let sealed = seal.expect("there is randomness");
-    let record = decoded(OwnerRecord::open(&KEY, &MANIFEST, &sealed))?;
-    assert!(decoded(OwnerRecord::open(&KEY, &MANIFEST, json)).is_none());
+    let record = decoded(OwnerRecord::open(&KEY, &SINGLE_ITEMS, &sealed))?;
+    assert!(decoded(OwnerRecord::open(&KEY, &SINGLE_ITEMS, json)).is_none());
     let again = record.seal(&KEY).expect("there is randomness");
-    let again = OwnerRecord::open(&KEY, &MANIFEST, &again);
+    let again = OwnerRecord::open(&KEY, &SINGLE_ITEMS, &again);
     assert!(again.is_ok_and(|again| again == record));
+    Some(())
+}
+
+/// What is sealed of a range of blocks.
+pub fn range(plain: &[u8]) -> Option<()> {
+    let seal = RANGE_KEY.seal("oboro range", plain);
+    let range = decoded(RANGE_KEY.open_range(&seal.expect("there is randomness")))?;
+    assert!(decoded(RANGE_KEY.open_range(plain)).is_none());
+    let again = RANGE_KEY.seal_range(&range).expect("there is randomness");
+    let again = RANGE_KEY.open("oboro range", &again);
+    assert!(again.is_ok_and(|again| **again == *plain));
     Some(())
 }
 

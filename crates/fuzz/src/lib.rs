@@ -13,7 +13,7 @@ mod search;
 mod text;
 mod wire;
 
-pub use files::{bundle, catalogue, kept_cells, key_file, manifest, owner_record, segment};
+pub use files::{bundle, catalogue, kept_cells, key_file, manifest, owner_record, range, segment};
 pub use genomes::{collection, genomes};
 pub use search::{search, search_answer, search_query};
 pub use text::{itemsets, tokens, transactions, words};
@@ -23,7 +23,7 @@ pub use wire::{answer, messages, packing, question};
 pub type Target = fn(&[u8]) -> Option<()>;
 
 /// Every function by its name, which is that of its program and of its corpus.
-pub const TARGETS: [(&str, Target); 20] = [
+pub const TARGETS: [(&str, Target); 21] = [
     ("answer", answer),
     ("bundle", bundle),
     ("catalogue", catalogue),
@@ -37,6 +37,7 @@ pub const TARGETS: [(&str, Target); 20] = [
     ("owner_record", owner_record),
     ("packing", packing),
     ("question", question),
+    ("range", range),
     ("search", search),
     ("search_answer", search_answer),
     ("search_query", search_query),

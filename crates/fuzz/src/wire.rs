@@ -2,29 +2,32 @@
 
 use crate::decoded;
 use crate::files::master;
-use oboro_protocol::{check_fraction_bits, dataset_id, digest, moments_range, v1};
+use oboro_protocol::{block_ranges, dataset_id, digest, moments_range, v1};
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::{Parameters, pack};
-use oboro_rlwe::{Combiner, DatasetKey, Partial};
+use oboro_rlwe::{Bounds, Combiner, DatasetKey, Partial, Strata};
 use oboro_store::{Damage, DatasetInfo, Manifest};
 use prost::Message;
 use std::sync::LazyLock;
 
 /// Blocks of the dataset that [`answer`] is about.
-const BLOCKS: u64 = 3;
+const BLOCKS: u64 = 8;
 /// Columns of the dataset that [`question`] is about.
 const COLUMNS: u32 = 64;
 /// Uses of moments up to which a question is planned.
 const USES: usize = 1 << 12;
 
 static COMBINER: LazyLock<Combiner> = LazyLock::new(combiner);
-static WHOLE: LazyLock<Combiner> = LazyLock::new(|| combiner().with_whole_moments());
 
 fn combiner() -> Combiner {
     let parameters = Parameters::new(11, 2, 12289).expect("they are secure");
     let key = DatasetKey::new(&master(), parameters, [1; 16], [2; 16]);
     let itemsets = Itemsets::new(2, vec![0, 1, 1, 2], 3).expect("they are in order");
-    Combiner::new(key, itemsets, BLOCKS).expect("the parameters carry pairs")
+    let bounds = Bounds::new(key.ring().parameters(), 3, 2).expect("the parameters carry pairs");
+    // A total of more than t has room for, and its sample.
+    let extents = bounds.extended(&[], BLOCKS << 11).expect("they are few");
+    let strata = Strata::new(bounds, &extents).expect("they are what bounds hold for");
+    Combiner::new(key, itemsets, strata).expect("the parameters carry pairs")
 }
 
 /// A message, which says the same when it is sent on.
@@ -87,7 +90,14 @@ pub fn question(bytes: &[u8]) -> Option<()> {
     let length = request.length as usize;
     let itemsets = decoded(Itemsets::new(length, request.columns.clone(), COLUMNS))?;
     assert_eq!(itemsets.as_flat(), request.columns);
-    decoded(check_fraction_bits(length, &request.fraction_bits))?;
+    let ranges = decoded(block_ranges(&request.ranges, BLOCKS))?;
+    assert!(
+        ranges
+            .iter()
+            .cloned()
+            .map(v1::BlockRange::from)
+            .eq(request.ranges)
+    );
     if itemsets.len() << length > USES {
         return None;
     }
@@ -102,26 +112,22 @@ pub fn question(bytes: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// The parts of an answer, six bytes each: group, first moment, moments, bytes of fractions (two),
-/// and a byte that these are made from. Every other part goes to a second share. Bytes that are left over
-/// stand for moments that travel whole.
+/// The parts of an answer, six bytes each: range, first moment, moments, bytes of residues (two),
+/// and a byte that these are made from. Every other part goes to a second share.
 pub fn answer(bytes: &[u8]) -> Option<()> {
     let parts = bytes.chunks_exact(6);
-    let combiner = match parts.remainder() {
-        [] => &COMBINER,
-        _ => &WHOLE,
-    };
+    let combiner = &COMBINER;
     let mut shares = [combiner.phases(), combiner.phases()];
     for (i, part) in parts.enumerate() {
         let length = u16::from_le_bytes([part[3], part[4]]).into();
-        let fractions: Vec<u8> = (0..length)
+        let residues: Vec<u8> = (0..length)
             .map(|at: usize| part[5].wrapping_mul(at as u8))
             .collect();
         let first = usize::from(part[1]);
         let partial = Partial {
-            group: part[0].into(),
+            range: part[0].into(),
             moments: first..first + usize::from(part[2]),
-            fractions: &fractions,
+            residues: &residues,
         };
         decoded(combiner.absorb(&mut shares[i % 2], &partial))?;
     }

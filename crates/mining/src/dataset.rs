@@ -4,12 +4,14 @@
 //! items leaves the owner. Nothing counts until the bundle's head is in place.
 
 use crate::encryption::NewRows;
+use crate::ranges::{NewBlocks, prefix};
 use crate::readers::Missing;
-use crate::record::{Failure, Items, OwnerRecord, RecordError, Trust};
+use crate::record::{Failure, Items, OwnerRecord, RecordError, Trust, bounds};
 use crate::shuffled::Shuffled;
 use oboro_ring::{Parameters, moment};
 use oboro_rlwe::{
-    BlockNoise, DatasetKey, EncryptError, KeyCheck, MasterKey, PlanError, SealError, plan,
+    BlockNoise, Bounds, DatasetKey, EncryptError, KeyCheck, MasterKey, PairReader, PlanError,
+    RangeError, RangeLimb, SealError, plan,
 };
 use oboro_store::files::free_bytes;
 use oboro_store::{
@@ -88,6 +90,12 @@ pub enum DatasetError {
         needed: u64,
         free: u64,
     },
+    #[error(
+        "answers about so many transactions and appends cannot be verified; encrypt all data again, as several datasets if they are billions of transactions"
+    )]
+    TooManyRanges,
+    #[error(transparent)]
+    Range(#[from] RangeError),
     #[error("encryption was interrupted; nothing is left of it, run it again")]
     Interrupted,
 }
@@ -130,6 +138,9 @@ impl DatasetPlan {
         }
         let max_len = max_len.min(items.max(1));
         let parameters = plan(transactions, items as u64, max_len)?;
+        Bounds::new(&parameters, items as u64, max_len)
+            .and_then(|bounds| bounds.extended(&[], transactions))
+            .ok_or(DatasetError::TooManyRanges)?;
         let columns = u32::try_from(items).unwrap_or(u32::MAX);
         let row_id_bytes = longest_row_id.map_or(0, padded_row_id_bytes);
         let bytes = stored_bytes(&parameters, columns, row_id_bytes, transactions)?;
@@ -254,7 +265,7 @@ impl Dataset {
         let plan = DatasetPlan::of(&rows, max_len)?;
         check_room(target.path(), plan.bytes, free_bytes(target.path()))?;
         let key = DatasetKey::fresh(master, plan.parameters)?;
-        let writer = target.create()?;
+        let mut writer = target.create()?;
         let mut columns: Vec<u32> = (0..plan.columns).collect();
         oboro_sample::shuffle(&mut oboro_sample::fresh_generator()?, &mut columns);
         let manifest = Manifest {
@@ -276,8 +287,19 @@ impl Dataset {
         };
         let (manifest, noise) = new.encrypt(&key, manifest, &writer)?;
         let items = Items::new(&rows, &columns);
-        let record = OwnerRecord::new(&manifest, rows.len() as u64, items, noise, false);
-        let bundle = writer.commit(&manifest, &record.seal(&key)?)?;
+        let prefix = prefix(&items.supports);
+        let new = NewBlocks {
+            key: &key,
+            manifest: &manifest,
+            bounds: &bounds(&manifest).expect("they hold for what was planned"),
+            prefix: &prefix,
+            threads,
+            encrypted: manifest.block_count() * u64::from(manifest.columns),
+            progress,
+        };
+        let strata = new.keep(&[], None, rows.len() as u64, &mut writer)?;
+        let record = OwnerRecord::new(&manifest, strata, prefix, items, noise, false);
+        let bundle = writer.commit(&manifest, &record.seal(&key)?, &record.ranges())?;
         Ok(Self {
             bundle,
             record,
@@ -363,7 +385,7 @@ impl Dataset {
         let directory = self.bundle.directory();
         let needed = self.appended_bytes(rows.len() as u64)?;
         check_room(directory, needed, free_bytes(directory))?;
-        let writer = self.bundle.append()?;
+        let mut writer = self.bundle.append()?;
         let new = NewRows {
             rows: &rows,
             columns: &columns,
@@ -378,10 +400,25 @@ impl Dataset {
             norm: self.record.noise_norm,
             peak: self.record.noise_peak,
         });
-        let total = self.record.transactions + rows.len() as u64;
+        let strata = self.record.strata(self.manifest())?;
+        let prefix = self.record.prefix.clone();
+        let new = NewBlocks {
+            key: &self.key,
+            manifest: &manifest,
+            bounds: strata.bounds(),
+            prefix: &prefix,
+            threads,
+            encrypted: (manifest.block_count() - self.manifest().block_count())
+                * u64::from(manifest.columns),
+            progress,
+        };
+        let (before, count) = (&self.record.strata, rows.len() as u64);
+        let strata = new.keep(before, Some(&self.bundle), count, &mut writer)?;
         let items = self.record.items().with(&rows, &columns);
-        let record = OwnerRecord::new(&manifest, total, items, noise, relied_on);
-        let bundle = writer.commit(&manifest, &record.seal(&self.key)?)?;
+        let record = OwnerRecord::new(&manifest, strata, prefix, items, noise, relied_on);
+        // Whoever reads the version before finds its ranges, too.
+        let ranges = [record.ranges(), self.record.ranges()].concat();
+        let bundle = writer.commit(&manifest, &record.seal(&self.key)?, &ranges)?;
         Ok(Self {
             bundle,
             record,
@@ -401,6 +438,27 @@ impl Dataset {
             manifest.row_id_bytes,
             transactions,
         )
+    }
+
+    /// What verifies and reads the pairs that a server counts.
+    ///
+    /// # Errors
+    /// A sealed range that is missing or damaged.
+    pub fn pair_reader(&self) -> Result<PairReader, DatasetError> {
+        let strata = self.record.strata(self.manifest())?;
+        let range = |digest| -> Result<Vec<RangeLimb>, DatasetError> {
+            Ok(self.key.open_range(&self.bundle.read_range(digest)?)?)
+        };
+        let ranges: Vec<_> = self
+            .record
+            .ranges()
+            .into_iter()
+            .map(range)
+            .collect::<Result<_, _>>()?;
+        let (parameters, prefix) = (&self.manifest().parameters, &self.record.prefix);
+        PairReader::new(parameters, strata, prefix, ranges).ok_or_else(|| {
+            RecordError::Damaged("what is kept of its ranges does not fit".into()).into()
+        })
     }
 
     /// The bundle on disk.
@@ -677,6 +735,32 @@ mod tests {
                 assert_eq!(support, in_each.sum::<u64>(), "{name}");
             }
         }
+    }
+
+    /// A block for each: until noise allows no more of them in a range.
+    #[test]
+    fn appends_of_one_transaction_fill_ranges() {
+        const APPENDS: usize = 2_000;
+        let directory = tempfile::tempdir().unwrap();
+        let master = MasterKey::generate().unwrap();
+        let target = Target::Temporary(directory.path());
+        let one = || {
+            let rows = Transactions::from_named([["a", "b"]]).unwrap();
+            Shuffled::of(&rows).unwrap()
+        };
+        let threads = NonZeroUsize::MIN;
+        let mut dataset = Dataset::create(one(), &master, target, 2, threads, &go_on).unwrap();
+        for _ in 0..APPENDS {
+            dataset = dataset.append(one(), threads, &go_on).unwrap();
+        }
+        let strata = dataset.record().strata(dataset.manifest()).unwrap();
+        assert!(strata.ranges().len() <= 4, "{:?}", strata.ranges());
+        assert_eq!(strata.ranges().last().unwrap().end as usize, 1 + APPENDS);
+        assert_eq!(dataset.record().supports, [1 + APPENDS as u64; 2]);
+        dataset.pair_reader().unwrap();
+        // Those of the newest version, and what it replaced last.
+        let ranges = std::fs::read_dir(dataset.bundle().directory().join("ranges")).unwrap();
+        assert!(ranges.count() <= 5);
     }
 
     #[test]

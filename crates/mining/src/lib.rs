@@ -17,6 +17,7 @@ pub mod frequent;
 pub mod itemset;
 mod prefix_tree;
 pub mod quest;
+mod ranges;
 pub mod readers;
 pub mod record;
 pub mod rules;

@@ -6,7 +6,7 @@
 
 use crate::readers::HowRead;
 use crate::shuffled::Shuffled;
-use oboro_rlwe::{DatasetKey, SealError};
+use oboro_rlwe::{Bounds, DatasetKey, Extent, SealError, Strata};
 use oboro_store::{Digest, Manifest};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -14,7 +14,7 @@ use std::fmt;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 const CONTEXT: &str = "oboro owner record";
 
 /// The owner's record of one dataset, as JSON inside its seal.
@@ -39,11 +39,58 @@ pub struct OwnerRecord {
     pub noise_norm: f64,
     /// The largest `κ = ‖φ̂‖_∞/(t·√N)` measured while encrypting.
     pub noise_peak: f64,
+    /// The columns whose pairs a server can be asked to count, in the order of their supports when they were encrypted,
+    /// the largest first.
+    pub prefix: Vec<u32>,
+    /// The transactions that were shuffled together, and what is kept of their ranges.
+    pub(crate) strata: Vec<StratumRecord>,
     /// How the file that it was made of was read, so that others are read so; `None` if there was none.
     pub read: Option<HowRead>,
     /// Whether answers that nothing verifies were ever asked for, when this was read; see
     /// [`Dataset::trust`](crate::Dataset::trust).
     pub(crate) relied_on: bool,
+}
+
+/// Blocks that are counted together, and what is kept of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StratumRecord {
+    pub(crate) blocks: u64,
+    pub(crate) transactions: u64,
+    /// The digests of the sealed files of its ranges: of the total, and behind it of the sample if there is one. None
+    /// where pairs are not counted.
+    #[serde(with = "hex")]
+    pub(crate) ranges: Vec<Digest>,
+}
+
+impl StratumRecord {
+    pub(crate) fn extent(&self) -> Extent {
+        Extent {
+            blocks: self.blocks,
+            transactions: self.transactions,
+        }
+    }
+}
+
+/// Digests in hexadecimal.
+mod hex {
+    use super::Digest;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        digests: &[Digest],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(digests.iter().map(Digest::to_string))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<Digest>, D::Error> {
+        let all: Vec<String> = Vec::deserialize(deserializer)?;
+        let digest = |it: String| it.parse().map_err(D::Error::custom);
+        all.into_iter().map(digest).collect()
+    }
 }
 
 /// What the owner relied on, and what it found out, about the answers of the server that has the dataset.
@@ -91,7 +138,7 @@ pub struct Failure {
 /// The items of a dataset, as [`OwnerRecord`] has them.
 pub(crate) struct Items {
     names: Vec<String>,
-    supports: Vec<u64>,
+    pub(crate) supports: Vec<u64>,
     order: Vec<u32>,
     numbers: bool,
     min_support: u64,
@@ -170,7 +217,8 @@ impl OwnerRecord {
     /// A record for the dataset that `manifest` describes.
     pub(crate) fn new(
         manifest: &Manifest,
-        transactions: u64,
+        strata: Vec<StratumRecord>,
+        prefix: Vec<u32>,
         items: Items,
         noise: oboro_rlwe::BlockNoise,
         relied_on: bool,
@@ -178,7 +226,9 @@ impl OwnerRecord {
         Self {
             version: VERSION,
             root: manifest.root().to_string(),
-            transactions,
+            transactions: strata.iter().map(|it| it.transactions).sum(),
+            prefix,
+            strata,
             names: items.names,
             supports: items.supports,
             order: items.order,
@@ -196,20 +246,22 @@ impl OwnerRecord {
     /// # Errors
     /// No randomness.
     pub fn seal(&self, key: &DatasetKey) -> Result<Vec<u8>, SealError> {
-        let mut json = Zeroizing::new(Vec::with_capacity(8192 + 2 * self.names_bytes()));
+        let mut json = Zeroizing::new(Vec::with_capacity(
+            8192 + 2 * self.names_bytes() + 256 * self.strata.len(),
+        ));
         serde_json::to_writer(&mut *json, self)
             .expect("names and finite numbers always have a JSON form");
         key.seal(CONTEXT, &json)
     }
 
     fn names_bytes(&self) -> usize {
-        // With the comma and the quotes of a name, a number of the order and a support.
+        // With the comma and the quotes of a name, numbers of both orders and a support.
         let read = self.read.iter();
         let columns = read.flat_map(|it| it.columns_dropped.iter().chain(&it.options.drop_columns));
         self.names
             .iter()
             .chain(columns)
-            .map(|name| name.len() + 24)
+            .map(|name| name.len() + 36)
             .sum()
     }
 
@@ -257,6 +309,23 @@ impl OwnerRecord {
         &self.root
     }
 
+    /// The strata of the dataset that `manifest` describes, and what bounds hold for them.
+    ///
+    /// # Errors
+    /// Strata that are none of it.
+    pub fn strata(&self, manifest: &Manifest) -> Result<Strata, RecordError> {
+        let extents: Vec<Extent> = self.strata.iter().map(StratumRecord::extent).collect();
+        bounds(manifest)
+            .and_then(|bounds| Strata::new(bounds, &extents))
+            .ok_or_else(|| RecordError::Damaged("its strata are none that there can be".to_owned()))
+    }
+
+    /// The digests of all sealed ranges, in the order of the strata's.
+    pub(crate) fn ranges(&self) -> Vec<Digest> {
+        let strata = self.strata.iter();
+        strata.flat_map(|it| it.ranges.iter().copied()).collect()
+    }
+
     fn check(&self, manifest: &Manifest) -> Result<(), RecordError> {
         let damaged = |what: &str| Err(RecordError::Damaged(what.to_owned()));
         if self.root.parse::<Digest>().ok() != Some(manifest.root()) {
@@ -296,8 +365,42 @@ impl OwnerRecord {
         if self.min_item_support == 0 {
             return damaged("its minimum item support is 0");
         }
+        let strata = self.strata(manifest)?;
+        let extents = self.strata.iter();
+        let sum = |sum: (u64, u64), it: &StratumRecord| {
+            (
+                sum.0.saturating_add(it.blocks),
+                sum.1.saturating_add(it.transactions),
+            )
+        };
+        if extents.fold((0, 0), sum) != (manifest.block_count(), self.transactions) {
+            return damaged("its strata are not all of its blocks and transactions");
+        }
+        let ranges = match strata.bounds().limbs(2) {
+            Some(_) => strata.ranges().len(),
+            None => 0,
+        };
+        if self.ranges().len() != ranges {
+            return damaged("it does not have what is kept of each range");
+        }
+        let mut prefix = self.prefix.clone();
+        prefix.sort_unstable();
+        if !prefix.is_sorted_by(|a, b| a < b)
+            || prefix.last().is_some_and(|&it| it >= manifest.columns)
+        {
+            return damaged("a column is there twice in the order of supports");
+        }
         Ok(())
     }
+}
+
+/// What bounds hold for in a dataset; `None` if there are none for its parameters.
+pub(crate) fn bounds(manifest: &Manifest) -> Option<Bounds> {
+    Bounds::new(
+        &manifest.parameters,
+        manifest.columns.into(),
+        manifest.max_len.into(),
+    )
 }
 
 #[cfg(test)]
@@ -311,7 +414,7 @@ mod tests {
     use std::num::NonZeroUsize;
     use std::ops::ControlFlow;
 
-    const GOLDEN: &str = include_str!("../tests/golden/owner-record-5.json");
+    const GOLDEN: &str = include_str!("../tests/golden/owner-record-6.json");
 
     fn dataset(directory: &std::path::Path) -> Dataset {
         let transactions = Transactions::from_named([vec!["a", "b"], vec!["a"]]).unwrap();
@@ -412,6 +515,11 @@ mod tests {
             json!({ "numbers": true }),
             json!({ "transactions": 0 }),
             json!({ "transactions": 4097 }),
+            json!({ "prefix": null }),
+            json!({ "prefix": [0, 0] }),
+            json!({ "prefix": [2] }),
+            json!({ "strata": null }),
+            json!({ "strata": [] }),
         ] {
             let error = reopened(&dataset, damage.clone()).unwrap_err();
             assert!(matches!(error, RecordError::Damaged(_)), "{damage}");

@@ -47,6 +47,7 @@ impl Owner {
         }
         let dataset = Dataset::open(&directory.join("d.oboro"), &self.key).unwrap();
         dataset.bundle().verify().unwrap();
+        dataset.pair_reader().unwrap();
         let version = dataset.manifest().version as usize;
         let rows: usize = ADDED[..version].iter().sum();
         assert_eq!(dataset.record().transactions, rows as u64);
@@ -60,13 +61,18 @@ impl Owner {
             assert_eq!(self.version(directory), version);
         }
         let image = Image::read(directory);
-        let found: Vec<_> = image.paths().map(|path| path.to_str().unwrap()).collect();
+        let paths = image.paths().map(|path| path.to_str().unwrap());
+        let (ranges, found): (Vec<_>, Vec<_>) =
+            paths.partition(|path| path.starts_with("d.oboro/ranges/"));
+        // Those of this version and of the one before, and one that the next append removes.
+        assert!((2..=3).contains(&ranges.len()), "{ranges:?}");
         assert_eq!(
             found,
             [
                 "d.oboro",
                 "d.oboro/head",
                 "d.oboro/lock",
+                "d.oboro/ranges",
                 "d.oboro/segments",
                 "d.oboro/segments/00000000.seg",
                 "d.oboro/segments/00000001.seg",

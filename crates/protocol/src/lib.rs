@@ -8,7 +8,7 @@ mod moments;
 
 pub use fields::{FieldError, dataset_id, digest};
 pub use genome::{kind, nonce};
-pub use moments::{check_fraction_bits, moments_messages, moments_range};
+pub use moments::{block_ranges, moments_messages, moments_range};
 
 /// Generated from `proto/oboro.proto`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]
@@ -43,7 +43,7 @@ pub mod v1 {
 }
 
 /// The protocol spoken here. Every change that an older peer would misunderstand raises it.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// The metadata key under which a caller tells its protocol.
 pub const PROTOCOL_KEY: &str = "oboro-protocol";
@@ -69,6 +69,9 @@ pub const MAX_WINDOWS: usize = 64;
 /// The largest message either side takes: a request of millions of itemsets, a manifest of a
 /// million segments.
 pub const MAX_MESSAGE_BYTES: usize = 72 << 20;
+
+/// The most ranges of blocks of one request.
+pub const MAX_RANGES: usize = 1 << 12;
 
 /// The most uses of moments (itemsets × their subsets, `2^length` each) of one request: bounds what
 /// either side needs to plan it.

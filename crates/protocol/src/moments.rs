@@ -1,13 +1,13 @@
 //! Moments in messages and back. Whatever a peer sends gets an answer or an error, never a panic.
 
-use crate::{FieldError, MOMENTS_CHUNK_BYTES, v1};
-use oboro_ring::fraction::WHOLE;
+use crate::{FieldError, MAX_RANGES, MOMENTS_CHUNK_BYTES, v1};
 use prost::bytes::Bytes;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Messages of about a mebibyte for packed moments of a group, all of one size.
+/// Messages of about a mebibyte for packed moments of a range, all of one size.
 pub fn moments_messages(
-    group: u64,
+    range: u64,
     moments: Range<usize>,
     packed: impl Into<Bytes>,
 ) -> impl Iterator<Item = v1::Moments> {
@@ -19,10 +19,10 @@ pub fn moments_messages(
         let count = step.min(moments.end - first);
         let at = (first - moments.start) * each;
         v1::Moments {
-            group,
+            range,
             first_moment: first as u64,
             moments: count as u64,
-            fractions: packed.slice(at..at + count * each),
+            residues: packed.slice(at..at + count * each),
         }
     })
 }
@@ -44,29 +44,41 @@ pub fn moments_range(message: &v1::Moments) -> Result<Range<usize>, FieldError> 
         })
 }
 
-/// That a question for itemsets of `length` asks for fractions that can be: a number of bits for
-/// each power of the mask, at most 64, whole bytes for scalars; 0 for moments that travel whole.
+impl From<Range<u64>> for v1::BlockRange {
+    fn from(range: Range<u64>) -> Self {
+        Self {
+            first_block: range.start,
+            blocks: range.end - range.start,
+        }
+    }
+}
+
+/// The ranges of a question about a dataset of so many blocks.
 ///
 /// # Errors
-/// Anything else.
-pub fn check_fraction_bits(length: usize, bits: &[u32]) -> Result<(), FieldError> {
+/// None, one that is empty, there twice or beyond the blocks, more than [`MAX_RANGES`].
+pub fn block_ranges(ranges: &[v1::BlockRange], blocks: u64) -> Result<Vec<Range<u64>>, FieldError> {
     let bad = |problem| FieldError {
-        field: "fraction_bits",
+        field: "ranges",
         problem,
     };
-    let Some((&scalar, polynomials)) = bits.split_first() else {
+    if ranges.is_empty() {
         return Err(bad("are missing"));
+    }
+    if ranges.len() > MAX_RANGES {
+        return Err(bad("are too many"));
+    }
+    let range = |range: &v1::BlockRange| {
+        let end = range.first_block.checked_add(range.blocks)?;
+        (range.blocks > 0 && end <= blocks).then_some(range.first_block..end)
     };
-    if polynomials.len() != length {
-        return Err(bad("are not one for each power of the mask"));
+    let found: Option<Vec<Range<u64>>> = ranges.iter().map(range).collect();
+    let found = found.ok_or_else(|| bad("are not of blocks that the dataset has"))?;
+    let distinct: BTreeSet<(u64, u64)> = found.iter().map(|it| (it.start, it.end)).collect();
+    match distinct.len() == found.len() {
+        true => Ok(found),
+        false => Err(bad("are there twice")),
     }
-    if scalar == WHOLE || !scalar.is_multiple_of(8) {
-        return Err(bad("are not whole bytes for scalars"));
-    }
-    if bits.iter().any(|&bits| bits > 64) {
-        return Err(bad("are more than 64"));
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -78,13 +90,13 @@ mod tests {
         let mut next = 3;
         let mut all = Vec::new();
         for message in moments_messages(5, 3..3 + count, packed.clone()) {
-            assert_eq!(message.group, 5);
-            assert!(message.fractions.len() <= MOMENTS_CHUNK_BYTES.max(each));
+            assert_eq!(message.range, 5);
+            assert!(message.residues.len() <= MOMENTS_CHUNK_BYTES.max(each));
             let moments = moments_range(&message).unwrap();
             assert_eq!(moments.start, next);
-            assert_eq!(message.fractions.len(), moments.len() * each);
+            assert_eq!(message.residues.len(), moments.len() * each);
             next = moments.end;
-            all.extend_from_slice(&message.fractions);
+            all.extend_from_slice(&message.residues);
         }
         assert_eq!((next, all), (3 + count, packed));
     }
@@ -119,22 +131,38 @@ mod tests {
     }
 
     #[test]
-    fn fraction_bits_are_checked() {
-        for good in [&[8, 1, 64][..], &[24, 29, 35], &[64, WHOLE, WHOLE]] {
-            assert_eq!(check_fraction_bits(2, good), Ok(()), "{good:?}");
-        }
+    fn ranges_are_checked() {
+        let of = |ranges: &[(u64, u64)]| {
+            let range = |&(first_block, blocks)| v1::BlockRange {
+                first_block,
+                blocks,
+            };
+            block_ranges(&ranges.iter().map(range).collect::<Vec<_>>(), 10)
+        };
+        let good = of(&[(0, 10), (0, 4), (9, 1)]).unwrap();
+        assert_eq!(good, [0..10, 0..4, 9..10]);
+        assert!(
+            good.iter()
+                .cloned()
+                .map(v1::BlockRange::from)
+                .eq(
+                    [(0, 10), (0, 4), (9, 1)].map(|(first_block, blocks)| v1::BlockRange {
+                        first_block,
+                        blocks
+                    })
+                )
+        );
+        let many: Vec<_> = (0..=MAX_RANGES as u64).map(|_| (0, 1)).collect();
         for bad in [
             &[][..],
-            &[24],
-            &[24, 29],
-            &[24, 29, 35, 41],
-            &[WHOLE, 29, 35],
-            &[25, 29, 35],
-            &[72, 29, 35],
-            &[24, 65, 35],
-            &[24, 29, u32::MAX],
+            &[(0, 0)],
+            &[(9, 2)],
+            &[(10, 1)],
+            &[(u64::MAX, 2)],
+            &[(0, 4), (5, 1), (0, 4)],
+            &many,
         ] {
-            assert!(check_fraction_bits(2, bad).is_err(), "{bad:?}");
+            assert!(of(bad).is_err(), "{bad:?}");
         }
     }
 }

@@ -125,7 +125,9 @@ impl From<DatasetError> for Failure {
             DatasetError::Record(RecordError::Newer(_) | RecordError::Older(_)) => {
                 python::VersionError::new_err(sentence)
             }
-            DatasetError::Record(_) => python::DamagedError::new_err(sentence),
+            DatasetError::Record(_) | DatasetError::Range(_) => {
+                python::DamagedError::new_err(sentence)
+            }
             DatasetError::Interrupted => python::Interrupted::new_err(sentence),
             DatasetError::Encrypt(_) | DatasetError::Randomness(_) => {
                 python::OboroError::new_err(sentence)
@@ -138,6 +140,7 @@ impl From<DatasetError> for Failure {
             | DatasetError::LongRowIds { .. }
             | DatasetError::LackingItems { .. }
             | DatasetError::MaxLen(_)
+            | DatasetError::TooManyRanges
             | DatasetError::TooWide { .. }
             | DatasetError::Nothing { .. } => python::InputError::new_err(sentence),
             DatasetError::NoRoom { .. } => python::StorageError::new_err(sentence),
@@ -190,7 +193,7 @@ impl From<ClientError> for Failure {
             }
             Interrupted => python::Interrupted::new_err(sentence),
             Protocol { .. } | NoSuchCall | OtherPlan => python::VersionError::new_err(sentence),
-            Damaged(_) | Read { .. } => python::DamagedError::new_err(sentence),
+            Damaged(_) | Pairs(_) | Read { .. } => python::DamagedError::new_err(sentence),
             FalseAnswer { .. }
             | Distrusted { .. }
             | WrongRoot { .. }
@@ -201,6 +204,9 @@ impl From<ClientError> for Failure {
             | Certificates(_)
             | Token
             | NoRowIds
+            | NoPairs(_)
+            | LongMoments
+            | LargeSums { .. }
             | NoSite(_)
             | Decoys { .. }
             | Pattern(_)

@@ -6,7 +6,7 @@ use crate::errors::Failure;
 use crate::keys::Keys;
 use crate::server::Server;
 use numpy::{IntoPyArray, PyArray1};
-use oboro_client::{KEPT_BYTES, Level, Mining};
+use oboro_client::{Answers, KEPT_BYTES, Level, Mining};
 use oboro_mining::{AprioriOptions, DatasetError, FrequentItemsets, MinSupport};
 use oboro_rlwe::KeyCheck;
 use pyo3::prelude::*;
@@ -25,10 +25,10 @@ type Mined<'py> = (
 );
 
 /// Finds the itemsets that at least `min_support` transactions have, of up to `max_len` items, in the dataset
-/// that was uploaded under `name`, in sealed cells, of which up to `keep_cells` bytes are kept, or as a server counts
-/// that is trusted; `progress` hears bytes received.
+/// that was uploaded under `name`, by the `answers` that are given, of which up to `keep_cells` bytes of sealed cells are
+/// kept, or as a server counts that is trusted; `progress` hears bytes received.
 #[pyfunction]
-#[pyo3(signature = (server, encrypted, keys, name, *, min_support, max_len, trust_server = false, keep_cells = KEPT_BYTES, threads = None, progress = None, interrupt = None))]
+#[pyo3(signature = (server, encrypted, keys, name, *, min_support, max_len, answers = "auto", trust_server = false, keep_cells = KEPT_BYTES, threads = None, progress = None, interrupt = None))]
 // What a caller may say has names in Python.
 #[allow(clippy::too_many_arguments)]
 pub fn mine<'py>(
@@ -39,12 +39,14 @@ pub fn mine<'py>(
     name: &str,
     min_support: u64,
     max_len: NonZeroUsize,
+    answers: &str,
     trust_server: bool,
     keep_cells: u64,
     threads: Option<NonZeroUsize>,
     progress: Option<Bound<'py, PyAny>>,
     interrupt: Option<&Interrupt>,
 ) -> PyResult<Mined<'py>> {
+    let answers = self::answers(answers)?;
     let connection = server.connection()?;
     let dataset = encrypted.dataset();
     let (given, wanted) = (
@@ -73,6 +75,7 @@ pub fn mine<'py>(
         };
         let mined = Mining::new(&dataset, name, threads)
             .in_owners_order()
+            .by(answers)
             .trusting_server(trust_server)
             .on_local_server(connection.is_local())
             .keeping(keep_cells)
@@ -96,21 +99,35 @@ pub fn mine<'py>(
     Ok(arrays(py, &frequent, took))
 }
 
+fn answers(name: &str) -> Result<Answers, Failure> {
+    match name {
+        "auto" => Ok(Answers::Auto),
+        "moments" => Ok(Answers::Moments),
+        "cells" => Ok(Answers::Cells),
+        other => Err(Failure::input(format!(
+            "answers are \"auto\", \"moments\" or \"cells\", not {other:?}"
+        ))),
+    }
+}
+
 /// How many more columns the server learns to be frequent at `min_support` than when the cells that are kept were fetched;
 /// 0 if none are.
 #[pyfunction]
-#[pyo3(signature = (encrypted, *, min_support, max_len, keep_cells))]
+#[pyo3(signature = (encrypted, *, min_support, max_len, answers, keep_cells))]
 pub fn more_columns(
     py: Python<'_>,
     encrypted: &Encrypted,
     min_support: u64,
     max_len: NonZeroUsize,
+    answers: &str,
     keep_cells: u64,
-) -> usize {
+) -> Result<usize, Failure> {
+    let answers = self::answers(answers)?;
     let dataset = encrypted.dataset();
     let options = AprioriOptions::new(MinSupport::Count(min_support)).with_max_len(Some(max_len));
-    let mining = Mining::new(&dataset, "", NonZeroUsize::MIN).keeping(keep_cells);
-    py.detach(|| mining.reveals(options).0)
+    let mining = Mining::new(&dataset, "", NonZeroUsize::MIN);
+    let mining = mining.by(answers).keeping(keep_cells);
+    Ok(py.detach(|| mining.reveals(options).0))
 }
 
 /// The slot and the id of each row of the dataset that was uploaded under `name`; `progress` hears bytes received.

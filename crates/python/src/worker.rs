@@ -44,7 +44,7 @@ fn threads(given: Option<usize>) -> Result<NonZero<usize>, Failure> {
     Ok(rows::threads(given.transpose()?))
 }
 
-/// Counts groups of blocks for a server with the same storage.
+/// Counts shards for a server with the same storage.
 #[pyclass(frozen, module = "oboro._oboro")]
 pub struct Worker(oboro_server::Worker);
 
@@ -64,17 +64,17 @@ impl Worker {
         Ok(Self(worker))
     }
 
-    /// What `Work.deliver` takes: the moments of `groups` groups from `first` on, or why there are none.
+    /// What `Work.deliver` takes: the moments of `shards` shards from `first` on, or why there are none.
     fn count<'py>(
         &self,
         py: Python<'py>,
         manifest: &[u8],
         task: &[u8],
         first: u64,
-        groups: u64,
+        shards: u64,
     ) -> Bound<'py, PyBytes> {
-        let groups = first..first.saturating_add(groups);
-        let partial = py.detach(|| self.0.count(manifest, task, groups));
+        let shards = first..first.saturating_add(shards);
+        let partial = py.detach(|| self.0.count(manifest, task, shards));
         PyBytes::new(py, &partial)
     }
 }
@@ -97,19 +97,19 @@ impl Work {
         PyBytes::new(py, self.0.task())
     }
 
-    /// The number of groups, all of which are to be counted.
+    /// The number of shards, all of which are to be counted.
     #[getter]
-    fn groups(&self) -> u64 {
-        self.0.groups()
+    fn shards(&self) -> u64 {
+        self.0.shards()
     }
 
     /// The bytes of a result that one of them takes.
     #[getter]
-    fn group_bytes(&self) -> u64 {
-        self.0.group_bytes()
+    fn shard_bytes(&self) -> u64 {
+        self.0.shard_bytes()
     }
 
-    /// Takes a result of a worker; groups that were delivered before are left out.
+    /// Takes a result of a worker; shards that were delivered before are left out.
     fn deliver(&self, py: Python<'_>, partial: &[u8]) {
         py.detach(|| self.0.deliver(partial.to_vec().into()));
     }
@@ -119,7 +119,7 @@ impl Work {
         self.0.fail(told, detail);
     }
 
-    /// Whether groups are missing and somebody waits for them.
+    /// Whether shards are missing and somebody waits for them.
     #[getter]
     fn is_wanted(&self) -> bool {
         self.0.is_wanted()

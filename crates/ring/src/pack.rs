@@ -13,6 +13,15 @@ pub const fn packed_len(count: usize) -> usize {
     count / 2 * PAIR_BYTES
 }
 
+/// The bytes of a moment with `power` factors of the mask modulo so many limbs: a residue for each limb, and one more
+/// that is 0 if that is an odd number, or `degree` for each.
+pub const fn moment_packed_len(degree: usize, limbs: usize, power: usize) -> usize {
+    match power {
+        0 => packed_len(limbs.next_multiple_of(2)),
+        _ => packed_len(degree * limbs),
+    }
+}
+
 /// The number of residues that so many bytes hold.
 pub const fn unpacked_len(bytes: usize) -> usize {
     bytes / PAIR_BYTES * 2

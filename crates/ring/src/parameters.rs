@@ -260,10 +260,15 @@ impl Parameters {
         self.basis.log2_q(limbs)
     }
 
-    /// The number of blocks whose supports may be summed before they reach `t`:
-    /// moments are taken per group of this many blocks.
-    pub fn group_blocks(&self) -> u64 {
+    /// The number of blocks whose supports stay below `t`.
+    pub fn sample_blocks(&self) -> u64 {
         u64::from(self.plaintext.value() - 1) >> self.basis.log_degree
+    }
+
+    /// The most blocks that a task reads: those of a sample, up to 28 of degree 4096.
+    pub fn shard_blocks(&self) -> u64 {
+        const SLOTS: u64 = 28 << 12;
+        self.sample_blocks().min(SLOTS >> self.basis.log_degree)
     }
 }
 
@@ -337,7 +342,7 @@ mod tests {
             "no limit overflows"
         );
         let p = Parameters::new(12, 3, 114_689).unwrap();
-        assert_eq!(p.group_blocks(), 28);
+        assert_eq!((p.sample_blocks(), p.shard_blocks()), (28, 28));
         assert_eq!(
             plaintext_moduli(13, 1 << 17).collect::<Vec<_>>(),
             [65537, 114_689]

@@ -1,16 +1,15 @@
 //! From moments to supports.
 //!
-//! Moments come as fractions of `Q` (docs/cryptography.md, "Fractions"). For itemset `S` the sum
-//! `Σ_{T⊆S} (Π_{i∈S∖T} s_i)·F_{T,|S|−|T|}` is, in its constant coefficient and modulo 1,
-//! `w/t + Φ_0/(tQ)` with the support in `w`; so a phase is one 64-bit word, wrapping. A scalar
-//! moment is added as it comes, every other by a dot product with a product of secrets. Moments
-//! come in any order, on any thread, and are forgotten as soon as they are added.
+//! For itemset `S` the sum of the evaluation points of `Σ_{T⊆S} (Π_{i∈S∖T} s_i)·M_{T,|S|−|T|}` modulo every limb is
+//! turned into a fraction of `Q`, `w/t + Φ_0/(tQ)` modulo 1 with the support in `w` (docs/cryptography.md,
+//! "Fractions"); so a phase is one 64-bit word, wrapping. A scalar moment is added as it comes, every other by a dot
+//! product with a product of secrets. Moments come in any order, on any thread, and are forgotten as soon as they are
+//! added.
 
 use crate::key::DatasetKey;
-use crate::noise::limbs_for_level;
-use crate::precision::{Precision, relative_phase_bound};
-use crate::secrets::{Digits, SecretProducts};
-use oboro_ring::fraction::WHOLE;
+use crate::secrets::SecretProducts;
+use crate::totals::Strata;
+use oboro_ring::fraction::FIXED_POINT_ERROR;
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::vector::{PREFIXES, Sum};
 use oboro_ring::{Fractions, Modulus, Parameters, pack, vector};
@@ -21,11 +20,12 @@ use zeroize::Zeroizing;
 /// Products of secrets that meet whole moments at a time.
 const SECRETS_AT_ONCE: usize = 16;
 
-const TWICE: &str = "the same moment of a group twice";
+const TWICE: &str = "the same moment of a range twice";
+const NO_RESIDUE: &str = "a residue that is not below its modulus";
 
 /// Moments that do not fit the question, or an answer that cannot be true.
 ///
-/// Not every wrong answer is [`Impossible`](CombineError::Impossible): the more blocks a group has and
+/// Not every wrong answer is [`Impossible`](CombineError::Impossible): the more blocks a range has and
 /// the closer its bound is to `Q/2`, the more random phases pass for possible ones.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
@@ -39,9 +39,9 @@ pub enum CombineError {
     )]
     Unexpected(&'static str),
     #[error(
-        "the server's answer is incomplete: moment {moment} of group {group} is missing; ask again"
+        "the server's answer is incomplete: moment {moment} of range {range} is missing; ask again"
     )]
-    Incomplete { group: usize, moment: usize },
+    Incomplete { range: usize, moment: usize },
     #[error(
         "the answer for itemset {itemset} is impossible: its phase or support is out of bounds; the data on the server was altered, or it was encrypted with another key"
     )]
@@ -51,12 +51,12 @@ pub enum CombineError {
 /// A part of the moments of a query, as the server sends it.
 #[derive(Debug, Clone)]
 pub struct Partial<'a> {
-    /// The group of blocks that was summed over.
-    pub group: u64,
+    /// The place of the range that was summed over.
+    pub range: u64,
     /// Which moments, in canonical order; all with the same power of the mask.
     pub moments: Range<usize>,
-    /// The moments as they travel, one after another, each [`Fractions::packed_len`] bytes.
-    pub fractions: &'a [u8],
+    /// The moments as they travel, one after another, each [`pack::moment_packed_len`] bytes.
+    pub residues: &'a [u8],
 }
 
 /// Supports, in the order of the itemsets asked for.
@@ -64,9 +64,9 @@ pub struct Partial<'a> {
 pub struct Answer {
     /// The number of transactions that hold each itemset.
     pub supports: Vec<u64>,
-    /// `log2` of the largest phase met, errors of rounding included, to compare with the bound.
+    /// `log2` of the largest phase met, to compare with the bound.
     pub log2_largest_phase: f64,
-    /// `log2` of what the phase of a full group may be, with these errors.
+    /// `log2` of what the phase of the largest range may be.
     pub log2_phase_bound: f64,
 }
 
@@ -75,23 +75,14 @@ pub struct Combiner {
     key: DatasetKey,
     itemsets: Itemsets,
     index: MomentIndex,
-    precision: Precision,
-    /// The bytes of a moment, for each power of the mask.
-    moment_bytes: Vec<usize>,
-    blocks: u64,
+    strata: Strata,
+    limbs: usize,
     uses: Uses,
     secrets: SecretProducts,
     /// Whether the power of the mask is multiplied by the first secret of an itemset before it meets
     /// the product of the others, which other moments meet, too: fewer multiplications where many
     /// itemsets begin with the same column.
     first_secret_early: bool,
-}
-
-/// The bytes of a moment for each power of the mask.
-fn moment_bytes(precision: &Precision) -> Vec<usize> {
-    (0..precision.bits.len())
-        .map(|power| precision.moment_bytes(power))
-        .collect()
 }
 
 /// For each moment with a power of the mask: the itemsets that it helps to answer.
@@ -110,34 +101,30 @@ struct Use {
 
 /// One thread's share of the phases, and its buffers.
 pub struct Phases {
-    /// For each group and itemset: a fraction of 1 in units of 2^-64.
+    /// For each range and itemset: a fraction of 1 in units of 2^-64.
     sums: Zeroizing<Vec<u64>>,
-    /// A bit for each group and moment: whether it is in.
+    /// A bit for each range and moment: whether it is in.
     covered: Vec<u64>,
-    numbers: Vec<u64>,
-    polynomials: Vec<Digits>,
-    uses: Vec<(Use, u32)>,
 }
 
 impl Combiner {
-    /// Prepares for the moments of `itemsets` over a dataset of `blocks` blocks.
-    pub fn new(key: DatasetKey, itemsets: Itemsets, blocks: u64) -> Result<Self, CombineError> {
+    /// Prepares for the moments of `itemsets` over the ranges of a dataset.
+    ///
+    /// # Errors
+    /// A length that its bounds do not hold for.
+    pub fn new(key: DatasetKey, itemsets: Itemsets, strata: Strata) -> Result<Self, CombineError> {
         let level = itemsets.length();
-        let ring = key.ring();
-        let precision =
-            Precision::new(ring.parameters(), level).ok_or_else(|| CombineError::LevelTooHigh {
-                level,
-                longest: (1..level)
-                    .rev()
-                    .find(|&k| limbs_for_level(ring.parameters(), k).is_some())
-                    .unwrap_or(0),
-            })?;
+        let limbs = |level| strata.bounds().limbs(level);
+        let limbs = limbs(level).ok_or_else(|| CombineError::LevelTooHigh {
+            level,
+            longest: (1..level).rev().find(|&k| limbs(k).is_some()).unwrap_or(0),
+        })?;
         let index = MomentIndex::new(&itemsets);
-        let groups = blocks.div_ceil(ring.parameters().group_blocks());
         let mut firsts: Vec<u32> = itemsets.iter().map(|columns| columns[0]).collect();
         firsts.dedup();
-        // Either is one multiplication of polynomials; products of all secrets serve every group.
-        let first_secret_early = level >= 2 && firsts.len() as u64 * groups < itemsets.len() as u64;
+        // Either is one multiplication of polynomials; products of all secrets serve every range.
+        let first_secret_early =
+            level >= 2 && firsts.len() * strata.ranges().len() < itemsets.len();
         let longest = if first_secret_early { level - 1 } else { level };
         Ok(Self {
             uses: Uses::new(&itemsets, &index),
@@ -146,33 +133,14 @@ impl Combiner {
             key,
             itemsets,
             index,
-            moment_bytes: moment_bytes(&precision),
-            precision,
-            blocks,
+            strata,
+            limbs,
         })
-    }
-
-    /// Has moments travel whole ([`Precision::with_whole_moments`]).
-    #[must_use]
-    pub fn with_whole_moments(self) -> Self {
-        let parameters = self.key.ring().parameters();
-        let precision = self.precision.with_whole_moments(parameters);
-        Self {
-            moment_bytes: moment_bytes(&precision),
-            precision,
-            ..self
-        }
     }
 
     /// The limbs that must be asked for.
     pub fn limbs(&self) -> usize {
-        self.precision.limbs
-    }
-
-    /// The bits of the fractions that must be asked for, for each power of the mask (see
-    /// [`Precision`]).
-    pub fn fraction_bits(&self) -> &[u32] {
-        &self.precision.bits
+        self.limbs
     }
 
     /// The itemsets asked for.
@@ -180,116 +148,65 @@ impl Combiner {
         &self.itemsets
     }
 
+    /// The bytes of a moment as it travels.
+    fn moment_bytes(&self, power: usize) -> usize {
+        pack::moment_packed_len(self.key.ring().degree(), self.limbs, power)
+    }
+
     /// The bytes of moments that a whole answer has.
     pub fn answer_bytes(&self) -> u64 {
-        let group = self
-            .precision
-            .group_bytes(|power| self.index.rank(power).len() as u64);
-        group * self.groups() as u64
+        let bytes = |power| self.index.rank(power).len() as u64 * self.moment_bytes(power) as u64;
+        let range: u64 = (0..=self.itemsets.length()).map(bytes).sum();
+        range * self.ranges() as u64
     }
 
     /// An empty share.
     pub fn phases(&self) -> Phases {
         Phases {
-            sums: Zeroizing::new(vec![0; self.groups() * self.itemsets.len()]),
-            covered: vec![0; (self.groups() * self.index.len()).div_ceil(64)],
-            numbers: vec![0; self.key.ring().degree()],
-            polynomials: Vec::new(),
-            uses: Vec::new(),
+            sums: Zeroizing::new(vec![0; self.ranges() * self.itemsets.len()]),
+            covered: vec![0; (self.ranges() * self.index.len()).div_ceil(64)],
         }
     }
 
     /// Adds a part of the moments to one thread's share.
+    ///
+    /// # Errors
+    /// Moments that were not asked for, or came before, or are no residues.
     pub fn absorb(&self, phases: &mut Phases, partial: &Partial<'_>) -> Result<(), CombineError> {
         let power = self.check(partial)?;
         self.cover(&mut phases.covered, partial)?;
-        match (power, self.precision.bits[power]) {
-            (0, bits) => self.absorb_scalars(phases, partial, bits),
-            (_, WHOLE) => self.absorb_whole(phases, partial, power)?,
-            (_, bits) if power == self.itemsets.length() && self.first_secret_early => {
-                self.absorb_power_of_mask(phases, partial, bits);
+        match power {
+            0 => self.absorb_scalars(phases, partial),
+            _ => self.absorb_polynomials(phases, partial, power),
+        }
+    }
+
+    fn absorb_scalars(
+        &self,
+        phases: &mut Phases,
+        partial: &Partial<'_>,
+    ) -> Result<(), CombineError> {
+        let ring = self.key.ring();
+        let fractions = Fractions::new(ring, self.limbs);
+        let mut residues = vec![0; self.limbs.next_multiple_of(2)];
+        let each = partial.residues.chunks_exact(self.moment_bytes(0));
+        for (bytes, itemset) in each.zip(partial.moments.clone()) {
+            pack::unpack(bytes, &mut residues);
+            let (sums, padding) = residues.split_at(self.limbs);
+            let mut by_limb = sums.iter().zip(ring.limbs());
+            if by_limb.any(|(&sum, ntt)| sum >= ntt.modulus().value())
+                || padding.iter().any(|&it| it != 0)
+            {
+                return Err(CombineError::Unexpected(NO_RESIDUE));
             }
-            (_, bits) => self.absorb_fractions(phases, partial, power, bits),
+            let sum = &mut phases.sums[self.at(partial.range, itemset)];
+            *sum = sum.wrapping_add(fractions.of_slot_sum(sums, 64));
         }
         Ok(())
     }
 
-    fn absorb_scalars(&self, phases: &mut Phases, partial: &Partial<'_>, bits: u32) {
-        let mut fraction = [0];
-        let each = partial.fractions.chunks_exact(self.moment_bytes[0]);
-        for (bytes, itemset) in each.zip(partial.moments.clone()) {
-            pack::unpack_bits(bytes, bits, &mut fraction);
-            let sum = &mut phases.sums[self.at(partial.group, itemset)];
-            *sum = sum.wrapping_add(fraction[0] << (64 - bits));
-        }
-    }
-
-    /// Each product of secrets is taken up once for all moments of the part that need it.
-    fn absorb_fractions(
-        &self,
-        phases: &mut Phases,
-        partial: &Partial<'_>,
-        power: usize,
-        bits: u32,
-    ) {
-        phases
-            .polynomials
-            .resize_with(partial.moments.len(), Digits::default);
-        phases.uses.clear();
-        for (i, bytes) in partial
-            .fractions
-            .chunks_exact(self.moment_bytes[power])
-            .enumerate()
-        {
-            pack::unpack_bits(bytes, bits, &mut phases.numbers);
-            phases.polynomials[i].set(&phases.numbers, bits);
-            let uses = self.uses.of(partial.moments.start + i);
-            phases
-                .uses
-                .extend(uses.iter().map(|&entry| (entry, i as u32)));
-        }
-        phases.uses.sort_unstable();
-        for uses in phases
-            .uses
-            .chunk_by(|(a, _), (b, _)| a.secrets == b.secrets)
-        {
-            let (_, columns) = self.index.get(uses[0].0.secrets as usize);
-            let secrets = self.secrets.reversed(columns);
-            for &(entry, polynomial) in uses {
-                let product =
-                    secrets.constant_coefficient(&phases.polynomials[polynomial as usize]);
-                let sum = &mut phases.sums[self.at(partial.group, entry.itemset as usize)];
-                *sum = sum.wrapping_add(product << (64 - bits));
-            }
-        }
-    }
-
-    /// The one moment that every itemset needs, with the product of all its secrets, of which the first
-    /// is multiplied in once for all itemsets that begin with the same column.
-    fn absorb_power_of_mask(&self, phases: &mut Phases, partial: &Partial<'_>, bits: u32) {
-        pack::unpack_bits(partial.fractions, bits, &mut phases.numbers);
-        let mut power = Digits::default();
-        power.set(&phases.numbers, bits);
-        let power = self.secrets.factor(&power);
-        let mut times = Zeroizing::new(Digits::default());
-        let mut first = None;
-        for (itemset, columns) in self.itemsets.iter().enumerate() {
-            if first != Some(columns[0]) {
-                first = Some(columns[0]);
-                times = self.secrets.times(columns[0], &power, bits);
-            }
-            let product = self
-                .secrets
-                .reversed(&columns[1..])
-                .constant_coefficient(&times);
-            let sum = &mut phases.sums[self.at(partial.group, itemset)];
-            *sum = sum.wrapping_add(product << (64 - bits));
-        }
-    }
-
-    /// Moments as residues: their products with secrets are made modulo every limb, and the sums of
-    /// their slots turned into fractions here. A few moments at a time meet their secrets.
-    fn absorb_whole(
+    /// A few moments at a time meet their secrets.
+    fn absorb_polynomials(
         &self,
         phases: &mut Phases,
         partial: &Partial<'_>,
@@ -297,21 +214,19 @@ impl Combiner {
     ) -> Result<(), CombineError> {
         let ring = self.key.ring();
         let limbs = &ring.limbs()[..self.limbs()];
-        let each = self.moment_bytes[power];
+        let each = self.moment_bytes(power);
         let len = limbs.len() * ring.degree();
-        let mut slot_sums = SlotSums::new(self, partial.group);
+        let mut slot_sums = SlotSums::new(self, partial.range);
         let mut residues = vec![0; partial.moments.len().min(PREFIXES) * len];
         let mut moments = partial.moments.clone();
-        for packed in partial.fractions.chunks(PREFIXES * each) {
+        for packed in partial.residues.chunks(PREFIXES * each) {
             let polynomials = residues.chunks_exact_mut(len);
             for (i, (bytes, residues)) in packed.chunks_exact(each).zip(polynomials).enumerate() {
                 pack::unpack(bytes, residues);
                 let mut by_limb = limbs.iter().zip(residues.chunks_exact(ring.degree()));
                 if by_limb.any(|(ntt, residues)| vector::largest(residues) >= ntt.modulus().value())
                 {
-                    return Err(CombineError::Unexpected(
-                        "a residue that is not below its modulus",
-                    ));
+                    return Err(CombineError::Unexpected(NO_RESIDUE));
                 }
                 if power == self.itemsets.length() && self.first_secret_early {
                     slot_sums.add_power_of_mask(phases, residues);
@@ -334,7 +249,7 @@ impl Combiner {
     /// Adds another thread's share.
     ///
     /// # Errors
-    /// Both hold the same moment of a group.
+    /// Both hold the same moment of a range.
     pub fn merge(&self, phases: &mut Phases, other: &Phases) -> Result<(), CombineError> {
         for (bits, more) in phases.covered.iter_mut().zip(&other.covered) {
             if *bits & more != 0 {
@@ -349,50 +264,60 @@ impl Combiner {
     }
 
     /// Decrypts, once all parts are in.
+    ///
+    /// # Errors
+    /// Moments that are missing; phases or supports that no right answer has.
     pub fn finish(&self, phases: &Phases) -> Result<Answer, CombineError> {
         self.is_complete(&phases.covered)?;
         let parameters = self.key.ring().parameters();
-        let decoder = Decoder::new(parameters, self.limbs());
-        let group_blocks = parameters.group_blocks();
+        let decoder = Decoder::new(parameters, self.limbs);
+        let ranges = self.strata.ranges();
+        let bounds: Vec<f64> = ranges
+            .iter()
+            .map(|it| self.relative_bound(it.end - it.start))
+            .collect();
         let mut largest: f64 = 0.0;
-        let mut supports = vec![0; self.itemsets.len()];
-        for group in 0..self.groups() {
-            let blocks = group_blocks.min(self.blocks - group as u64 * group_blocks);
-            let bound = self.relative_bound(blocks);
-            let most = blocks * self.key.ring().degree() as u64;
-            for (itemset, support) in supports.iter_mut().enumerate() {
-                let sum = phases.sums[self.at(group as u64, itemset)];
-                let (slots, phase) = decoder.slot_sum(sum);
-                if phase > bound || u64::from(slots) > most {
-                    return Err(CombineError::Impossible { itemset });
+        let mut support = |itemset: usize| {
+            let mut residues = Vec::with_capacity(bounds.len());
+            for (range, &bound) in (0..).zip(&bounds) {
+                let (slots, phase) = decoder.slot_sum(phases.sums[self.at(range, itemset)]);
+                if phase > bound {
+                    return None;
                 }
-                *support += u64::from(slots);
                 largest = largest.max(phase);
+                residues.push(slots);
             }
-        }
-        let log2 = |phase: f64| (phase.log2() + parameters.log2_q(self.limbs())).max(0.0);
+            self.strata.support(residues.into_iter())
+        };
+        let supports: Result<Vec<u64>, CombineError> = (0..self.itemsets.len())
+            .map(|itemset| support(itemset).ok_or(CombineError::Impossible { itemset }))
+            .collect();
+        let log2 = |phase: f64| (phase.log2() + parameters.log2_q(self.limbs)).max(0.0);
         Ok(Answer {
-            supports,
+            supports: supports?,
             log2_largest_phase: log2(largest),
-            log2_phase_bound: log2(self.relative_bound(group_blocks.min(self.blocks))),
+            log2_phase_bound: log2(bounds.into_iter().fold(0.0, f64::max)),
         })
     }
 
-    /// What a phase over so many blocks may be at most, in parts of `Q`, errors of rounding included.
+    /// What a phase over so many blocks may be at most, in parts of `Q`, with the errors of fixed point.
     fn relative_bound(&self, blocks: u64) -> f64 {
         let parameters = self.key.ring().parameters();
-        relative_phase_bound(parameters, self.limbs(), self.itemsets.length(), blocks)
-            + self.precision.error
+        let level = self.itemsets.length();
+        let phase = self.strata.bounds().log2_phase(level, blocks) - parameters.log2_q(self.limbs);
+        let uses = f64::from(level as u32).exp2();
+        let each = f64::from(FIXED_POINT_ERROR + 1) / 64f64.exp2();
+        phase.exp2() + f64::from(parameters.plaintext_modulus()) * uses * each
     }
 
-    /// Where the phase of an itemset over a group is kept.
-    fn at(&self, group: u64, itemset: usize) -> usize {
-        group as usize * self.itemsets.len() + itemset
+    /// Where the phase of an itemset over a range is kept.
+    fn at(&self, range: u64, itemset: usize) -> usize {
+        range as usize * self.itemsets.len() + itemset
     }
 
     /// Marks the moments of a part, each of which may come once.
     fn cover(&self, covered: &mut [u64], partial: &Partial<'_>) -> Result<(), CombineError> {
-        let row = partial.group as usize * self.index.len();
+        let row = partial.range as usize * self.index.len();
         for moment in partial.moments.clone() {
             let at = row + moment;
             let (word, bit) = (&mut covered[at / 64], 1 << (at % 64));
@@ -404,34 +329,33 @@ impl Combiner {
         Ok(())
     }
 
-    /// That every moment of every group is in.
+    /// That every moment of every range is in.
     fn is_complete(&self, covered: &[u64]) -> Result<(), CombineError> {
         let moments = self.index.len();
         let lacking = |&at: &usize| covered[at / 64] >> (at % 64) & 1 == 0;
-        match (0..self.groups() * moments).find(lacking) {
+        match (0..self.ranges() * moments).find(lacking) {
             None => Ok(()),
             Some(at) => Err(CombineError::Incomplete {
-                group: at / moments,
+                range: at / moments,
                 moment: at % moments,
             }),
         }
     }
 
-    fn groups(&self) -> usize {
-        self.blocks
-            .div_ceil(self.key.ring().parameters().group_blocks()) as usize
+    fn ranges(&self) -> usize {
+        self.strata.ranges().len()
     }
 
     /// That a part fits the question; its power of the mask.
     fn check(&self, partial: &Partial<'_>) -> Result<usize, CombineError> {
         let unexpected = |what| Err(CombineError::Unexpected(what));
         let Partial {
-            group,
+            range,
             ref moments,
-            fractions,
+            residues,
         } = *partial;
-        if group >= self.groups() as u64 {
-            return unexpected("a group that does not exist");
+        if range >= self.ranges() as u64 {
+            return unexpected("a range that does not exist");
         }
         if moments.is_empty() || moments.end > self.index.len() {
             return unexpected("moments beyond the last");
@@ -440,7 +364,7 @@ impl Combiner {
         if moments.end > self.index.rank(power).end {
             return unexpected("moments of several powers of the mask together");
         }
-        if fractions.len() != moments.len() * self.moment_bytes[power] {
+        if residues.len() != moments.len() * self.moment_bytes(power) {
             return unexpected("moments of a wrong size");
         }
         Ok(power)
@@ -452,7 +376,7 @@ impl Combiner {
 struct SlotSums<'c> {
     combiner: &'c Combiner,
     fractions: Fractions<'c>,
-    group: u64,
+    range: u64,
     /// What the polynomials that come next are for.
     wanted: Vec<Wanted<'c>>,
     /// For each of them the sum modulo each limb.
@@ -469,17 +393,18 @@ struct Wanted<'c> {
 }
 
 impl<'c> SlotSums<'c> {
-    fn new(combiner: &'c Combiner, group: u64) -> Self {
+    fn new(combiner: &'c Combiner, range: u64) -> Self {
         Self {
             combiner,
             fractions: Fractions::new(combiner.key.ring(), combiner.limbs()),
-            group,
+            range,
             wanted: Vec::new(),
             slots: Zeroizing::default(),
         }
     }
 
-    /// As [`Combiner::absorb_power_of_mask`], with a few first secrets at a time.
+    /// The one moment that every itemset needs, with the product of all its secrets, of which the first is multiplied
+    /// in once for all itemsets that begin with the same column. A few first secrets at a time.
     fn add_power_of_mask(&mut self, phases: &mut Phases, power: &[u32]) {
         let ring = self.combiner.key.ring();
         let mut times = Zeroizing::new(vec![0; PREFIXES * power.len()]);
@@ -551,7 +476,7 @@ impl<'c> SlotSums<'c> {
             .drain(..)
             .zip(self.slots.chunks_exact(limbs.len()))
         {
-            let sum = &mut phases.sums[self.combiner.at(self.group, wanted.itemset)];
+            let sum = &mut phases.sums[self.combiner.at(self.range, wanted.itemset)];
             *sum = sum.wrapping_add(self.fractions.of_slot_sum(slots, 64));
         }
     }
@@ -634,7 +559,7 @@ impl Decoder {
 mod tests {
     use super::*;
     use crate::key::tests::key as key_in;
-    use crate::{Block, Encryptor};
+    use crate::{Block, Bounds, Encryptor};
     use oboro_ring::{Ring, mask};
     use proptest::prelude::*;
 
@@ -677,34 +602,38 @@ mod tests {
             residues
         }
 
-        /// A moment over a group of blocks as it travels.
+        /// A moment over a range of blocks as it travels.
         fn packed(
             &self,
             combiner: &Combiner,
             index: &MomentIndex,
-            group: usize,
+            range: usize,
             moment: usize,
         ) -> Vec<u8> {
             let (r, columns) = index.get(moment);
-            let bits = combiner.fraction_bits()[r];
-            let each = self.ring.parameters().group_blocks() as usize;
-            let blocks = group * each..self.blocks.len().min((group + 1) * each);
+            let blocks = &combiner.strata.ranges()[range];
+            let blocks = blocks.start as usize..blocks.end as usize;
             let mut residues = self.moment(r, columns, combiner.limbs(), blocks);
-            let fractions = Fractions::new(self.ring, combiner.limbs());
-            let mut bytes = vec![0; fractions.packed_len(r, bits)];
             if r == 0 {
-                let slots: Vec<u32> = residues
-                    .chunks_exact(self.ring.degree())
+                let by_limb = residues.chunks_exact(self.ring.degree());
+                residues = by_limb
                     .zip(self.ring.limbs())
                     .map(|(residues, ntt)| vector::sum(ntt.modulus(), residues))
                     .collect();
-                fractions.pack_scalar(&slots, bits, &mut bytes);
-            } else {
-                let mut scratch = vec![0; self.ring.degree()];
-                fractions.pack_polynomial(&mut residues, bits, &mut scratch, &mut bytes);
+                residues.resize(residues.len().next_multiple_of(2), 0);
             }
+            let mut bytes = vec![0; combiner.moment_bytes(r)];
+            pack::pack(&residues, &mut bytes);
             bytes
         }
+    }
+
+    /// The strata of blocks that were encrypted together.
+    fn strata(key: &DatasetKey, columns: u64, max_len: usize, blocks: u64) -> Strata {
+        let bounds = Bounds::new(key.ring().parameters(), columns, max_len).unwrap();
+        let transactions = blocks * key.ring().degree() as u64;
+        let extents = bounds.extended(&[], transactions).unwrap();
+        Strata::new(bounds, &extents).unwrap()
     }
 
     fn dataset<'a>(key: &'a DatasetKey, columns: &[Vec<u64>]) -> Server<'a> {
@@ -838,28 +767,34 @@ mod tests {
     }
 
     fn count(server: &Server<'_>, key: &DatasetKey, itemsets: &Itemsets) -> Answer {
-        let combiner =
-            Combiner::new(key.clone(), itemsets.clone(), server.blocks.len() as u64).unwrap();
+        let columns = server.blocks[0].len();
+        let strata = strata(
+            key,
+            columns as u64,
+            itemsets.length(),
+            server.blocks.len() as u64,
+        );
+        let combiner = Combiner::new(key.clone(), itemsets.clone(), strata).unwrap();
         combiner.finish(&phases(server, &combiner)).unwrap()
     }
 
     /// All moments of the server's, absorbed by two threads' shares, runs of three at a time, the
-    /// last group first: order must not matter.
+    /// last range first: order must not matter.
     fn phases(server: &Server<'_>, combiner: &Combiner) -> Phases {
         let index = MomentIndex::new(combiner.itemsets());
         let mut shares = [combiner.phases(), combiner.phases()];
-        for group in (0..combiner.groups()).rev() {
+        for range in (0..combiner.ranges()).rev() {
             for r in 0..=index.level() {
                 for start in index.rank(r).step_by(3) {
                     let moments = start..index.rank(r).end.min(start + 3);
                     let bytes: Vec<Vec<u8>> = moments
                         .clone()
-                        .map(|moment| server.packed(combiner, &index, group, moment))
+                        .map(|moment| server.packed(combiner, &index, range, moment))
                         .collect();
                     let partial = Partial {
-                        group: group as u64,
+                        range: range as u64,
                         moments,
-                        fractions: &bytes.concat(),
+                        residues: &bytes.concat(),
                     };
                     combiner.absorb(&mut shares[start % 2], &partial).unwrap();
                 }
@@ -882,18 +817,13 @@ mod tests {
         for level in 1..=5 {
             let itemsets = all_itemsets(5, level);
             let answer = count(&server, &key, &itemsets);
-            let whole = Combiner::new(key.clone(), itemsets.clone(), 2).unwrap();
-            let whole = whole.with_whole_moments();
-            assert!(whole.fraction_bits()[1..].iter().all(|&bits| bits == WHOLE));
-            let found = whole.finish(&phases(&server, &whole)).unwrap();
-            assert_eq!(found.supports, answer.supports);
             for (set, &support) in itemsets.iter().zip(&answer.supports) {
                 assert_eq!(support, plain_support(&columns, set), "{set:?}");
             }
             assert!(answer.log2_largest_phase <= answer.log2_phase_bound);
             // A bound that is nowhere near what happens would be a wrong formula.
             assert!(
-                answer.log2_largest_phase > answer.log2_phase_bound - 12.0,
+                answer.log2_largest_phase > answer.log2_phase_bound - 16.0,
                 "{answer:?}"
             );
         }
@@ -920,17 +850,17 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_added_after_decryption() {
-        // t = 40961 holds ten blocks of 4096; eleven blocks of ones are two groups.
+    fn totals_are_lifted_by_their_sample() {
+        // t = 40961 holds ten blocks of 4096; eleven blocks of ones are a total and a sample.
         let key = key(12, 2, 40961);
-        assert_eq!(key.ring().parameters().group_blocks(), 10);
+        let strata = strata(&key, 2, 2, 11);
+        assert_eq!(strata.ranges(), [0..11, 0..10]);
         let columns = vec![vec![u64::MAX; 11 * 64]; 2];
         let server = dataset(&key, &columns);
         let answer = count(&server, &key, &all_itemsets(2, 2));
         assert_eq!(answer.supports, [11 * 4096]);
     }
 
-    /// Level 7 has moments that travel whole; at six and seven columns there are few itemsets.
     #[test]
     fn long_itemsets_are_exact_too() {
         let key = key(13, 7, 65537);
@@ -938,56 +868,21 @@ mod tests {
         let server = dataset(&key, &columns);
         for level in [6, 7] {
             let itemsets = all_itemsets(7, level);
-            let combiner = Combiner::new(key.clone(), itemsets.clone(), 1).unwrap();
-            assert_eq!(combiner.fraction_bits()[level], WHOLE);
-            let answer = combiner.finish(&phases(&server, &combiner)).unwrap();
+            let answer = count(&server, &key, &itemsets);
             for (set, &support) in itemsets.iter().zip(&answer.supports) {
                 assert_eq!(support, plain_support(&columns, set), "{set:?}");
             }
         }
     }
 
-    /// The error of rounding is what is left when exact moments are combined too: it must stay
-    /// within the budget with much to spare, and not so much that bits are wasted.
     #[test]
-    fn errors_of_rounding_stay_within_their_budget() {
-        let key = key(13, 5, 114_689);
-        let columns = pseudo_random_columns(9, 128);
-        let server = dataset(&key, &columns);
-        for level in [2, 3, 5] {
-            let itemsets = all_itemsets(9, level);
-            let rounded = Combiner::new(key.clone(), itemsets.clone(), 1).unwrap();
-            let mut exact = Combiner::new(key.clone(), itemsets, 1).unwrap();
-            exact.precision.bits[0] = 64;
-            let exact = exact.with_whole_moments();
-            let (with, without) = (phases(&server, &rounded), phases(&server, &exact));
-            let t = f64::from(key.ring().parameters().plaintext_modulus());
-            let errors: Vec<f64> = with
-                .sums
-                .iter()
-                .zip(without.sums.iter())
-                .map(|(x, y)| x.wrapping_sub(*y).cast_signed() as f64 / 2f64.powi(64) * t)
-                .collect();
-            let rms = (errors.iter().map(|e| e * e).sum::<f64>() / errors.len() as f64).sqrt();
-            // The budget is 9.5 times the standard deviation of the model. Uniform errors have √3 times
-            // less, and norms of secrets are below their margin.
-            let budget = rounded.precision.error;
-            assert!(rms < budget / 9.5, "level {level}: {rms}, {budget}");
-            assert!(rms > budget / 9.5 / 12.0, "level {level}: {rms}, {budget}");
-            assert!(
-                errors.iter().all(|e| e.abs() < budget / 2.0),
-                "level {level}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_wrong_key_shows_in_a_small_group() {
+    fn a_wrong_key_shows_in_a_small_range() {
         let key = key(12, 2, 65537);
         let server = dataset(&key, &pseudo_random_columns(6, 64));
         // Random supports of 15 pairs: all within one block once in 16^15 times.
         let wrong = key_in(5, key.ring().parameters());
-        let combiner = Combiner::new(wrong, all_itemsets(6, 2), 1).unwrap();
+        let strata = strata(&key, 6, 2, 1);
+        let combiner = Combiner::new(wrong, all_itemsets(6, 2), strata).unwrap();
         assert!(matches!(
             combiner.finish(&phases(&server, &combiner)),
             Err(CombineError::Impossible { .. })
@@ -996,10 +891,11 @@ mod tests {
 
     #[test]
     fn unfitting_moments_are_refused() {
-        let right = Combiner::new(key(12, 2, 65537), all_itemsets(3, 2), 1).unwrap();
+        let key = key(12, 2, 65537);
+        let strata = strata(&key, 3, 2, 1);
+        let right = Combiner::new(key, all_itemsets(3, 2), strata).unwrap();
         let mut phases = right.phases();
-        let scalar = right.fraction_bits()[0] as usize / 8;
-        let polynomial = 4096 / 8 * right.fraction_bits()[1] as usize;
+        let (scalar, polynomial) = (7, 2 * 4096 * 28 / 8);
         let zeros = vec![0; 8 * polynomial];
         let refused = [
             (1, 0..1, scalar),
@@ -1013,34 +909,34 @@ mod tests {
             (0, 2..4, 2 * scalar),
             (0, 3..4, scalar),
             (0, 3..5, 2 * polynomial - 1),
-            (0, 6..7, polynomial),
+            (0, 6..7, polynomial - 7),
         ];
-        for (group, moments, bytes) in refused {
+        for (range, moments, bytes) in refused {
             let partial = Partial {
-                group,
+                range,
                 moments,
-                fractions: &zeros[..bytes],
+                residues: &zeros[..bytes],
             };
             assert!(
                 matches!(
                     right.absorb(&mut phases, &partial),
                     Err(CombineError::Unexpected(_))
                 ),
-                "{group}, {:?}, {bytes} bytes",
+                "{range}, {:?}, {bytes} bytes",
                 partial.moments
             );
         }
         assert_eq!(
             right.finish(&phases),
             Err(CombineError::Incomplete {
-                group: 0,
+                range: 0,
                 moment: 0
             })
         );
         let once = Partial {
-            group: 0,
+            range: 0,
             moments: 3..5,
-            fractions: &zeros[..2 * polynomial],
+            residues: &zeros[..2 * polynomial],
         };
         let mut other = right.phases();
         right.absorb(&mut phases, &once).unwrap();
@@ -1051,20 +947,28 @@ mod tests {
     }
 
     #[test]
-    fn whole_moments_beyond_their_modulus_are_refused() {
-        let key = key(13, 6, 65537);
-        let combiner = Combiner::new(key, all_itemsets(6, 6), 1).unwrap();
-        let last = MomentIndex::new(combiner.itemsets()).len() - 1;
-        let bytes = vec![0xff; combiner.moment_bytes[6]];
-        let partial = Partial {
-            group: 0,
-            moments: last..last + 1,
-            fractions: &bytes,
+    fn residues_beyond_their_modulus_are_refused() {
+        let key = key(12, 3, 65537);
+        let strata = strata(&key, 3, 3, 1);
+        let combiner = Combiner::new(key, all_itemsets(3, 3), strata).unwrap();
+        let refused = |moment: usize, power, residue: [u8; 7], at: usize| {
+            let mut bytes = vec![0; combiner.moment_bytes(power)];
+            bytes[at..at + 7].copy_from_slice(&residue);
+            let partial = Partial {
+                range: 0,
+                moments: moment..moment + 1,
+                residues: &bytes,
+            };
+            let absorbed = combiner.absorb(&mut combiner.phases(), &partial);
+            absorbed == Err(CombineError::Unexpected(NO_RESIDUE))
         };
-        assert!(matches!(
-            combiner.absorb(&mut combiner.phases(), &partial),
-            Err(CombineError::Unexpected(_))
-        ));
+        let last = MomentIndex::new(combiner.itemsets()).len() - 1;
+        for (moment, power) in [(0, 0), (last, 3)] {
+            assert!(refused(moment, power, [0xff; 7], 0));
+            assert!(!refused(moment, power, [1, 0, 0, 0, 0, 0, 0], 7));
+        }
+        // What stands where there is no limb.
+        assert!(refused(0, 0, [0, 0, 0, 0x10, 0, 0, 0], 7));
     }
 
     proptest! {
@@ -1086,7 +990,10 @@ mod tests {
     #[test]
     fn levels_beyond_the_parameters_are_refused() {
         let key = key(12, 2, 65537);
-        let error = Combiner::new(key, all_itemsets(3, 3), 1).err().unwrap();
+        let strata = strata(&key, 3, 2, 1);
+        let error = Combiner::new(key, all_itemsets(3, 3), strata)
+            .err()
+            .unwrap();
         assert_eq!(
             error,
             CombineError::LevelTooHigh {

@@ -71,6 +71,36 @@ impl PairTokens {
         }
     }
 
+    /// Those of these columns that were kept: for each column what it adds to a prefix, then each row. `None` if there
+    /// are not as many, or one has no residues.
+    ///
+    /// # Panics
+    /// As [`new`](Self::new).
+    pub(crate) fn kept(
+        key: &DatasetKey,
+        limb: usize,
+        columns: &[u32],
+        tokens: &[u32],
+    ) -> Option<Self> {
+        let mut kept = Self::new(key, limb, columns);
+        let q = kept.field.modulus().value();
+        if tokens.len() != 4 * columns.len() || vector::largest(tokens) >= q {
+            return None;
+        }
+        let (pairs, _) = tokens.as_chunks::<2>();
+        let element = |&[a, b]: &[u32; 2]| Element { a, b };
+        let (increments, rows) = pairs.split_at(columns.len());
+        kept.increments = Zeroizing::new(increments.iter().map(element).collect());
+        kept.rows = Zeroizing::new(rows.iter().map(element).collect());
+        Some(kept)
+    }
+
+    /// All of them, to be kept.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = u32> {
+        let all = self.increments.iter().chain(self.rows.iter());
+        all.flat_map(|it| [it.a, it.b])
+    }
+
     /// Adds a block: the residues of each column.
     ///
     /// # Panics

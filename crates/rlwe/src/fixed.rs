@@ -87,6 +87,7 @@ fn add_products(q: &Modulus, pairs: &[(&[u32], &[u32])], sum: &mut [u32]) {
 /// tell of the secrets.
 #[derive(Clone)]
 pub(crate) struct FixedParts {
+    modulus: Modulus,
     columns: usize,
     /// Of the pairs `i < j` in lexicographic order.
     parts: Zeroizing<Vec<u32>>,
@@ -143,7 +144,40 @@ impl FixedParts {
         for i in 0..n {
             parts.extend((i + 1..n).map(|j| q.add(products[i * n + j], products[j * n + i])));
         }
-        Self { columns: n, parts }
+        Self {
+            modulus: q,
+            columns: n,
+            parts,
+        }
+    }
+
+    /// Those of so many columns that were kept; `None` if there are not as many, or one is no residue.
+    pub(crate) fn kept(
+        modulus: Modulus,
+        columns: usize,
+        parts: Zeroizing<Vec<u32>>,
+    ) -> Option<Self> {
+        let pairs = columns * columns.saturating_sub(1) / 2;
+        let fits = parts.len() == pairs && vector::largest(&parts) < modulus.value();
+        fits.then_some(Self {
+            modulus,
+            columns,
+            parts,
+        })
+    }
+
+    /// All of them, to be kept.
+    pub(crate) fn parts(&self) -> &[u32] {
+        &self.parts
+    }
+
+    /// Adds those over other blocks: they are linear in the moments.
+    ///
+    /// # Panics
+    /// If it has other columns, or is of another limb.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        assert_eq!(self.modulus.value(), other.modulus.value());
+        vector::add_assign(&self.modulus, &other.parts, &mut self.parts);
     }
 
     /// That of the pair of two places, the first before the second.

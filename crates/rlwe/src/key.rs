@@ -197,12 +197,6 @@ impl fmt::Debug for ColumnSecret {
 }
 
 impl ColumnSecret {
-    /// The coefficients modulo 2^64.
-    pub(crate) fn words(&self) -> Zeroizing<Vec<u64>> {
-        let words = self.coefficients.iter().map(|&x| i64::from(x) as u64);
-        Zeroizing::new(words.collect())
-    }
-
     /// The secret in evaluation form modulo limb `limb`.
     pub(crate) fn evaluate(&self, ring: &Ring, limb: usize) -> Zeroizing<Vec<u32>> {
         let ntt = &ring.limbs()[limb];

@@ -18,10 +18,10 @@ mod key_file;
 mod noise;
 mod pairs;
 mod planner;
-mod precision;
 mod prf;
 mod private_file;
 mod query;
+mod range_file;
 mod seal;
 mod secrets;
 mod totals;
@@ -31,16 +31,11 @@ pub use combine::{Answer, CombineError, Combiner, Partial, Phases};
 pub use encrypt::{Block, EncryptError, Encryptor};
 pub use key::{DatasetKey, KeyCheck, MasterKey};
 pub use key_file::{KeyFileError, Passphrase};
-pub use noise::{
-    BlockNoise, MIN_SLACK, NORM_LIMIT, PEAK_LIMIT, limbs_for_level, log2_pair_bound,
-    log2_phase_bound,
-};
-pub use pairs::{
-    BlockResidues, PairReader, PairsError, RangeLimb, RangeSums, StratumSums, Sums, VerifiedPairs,
-};
+pub use noise::{BlockNoise, NORM_LIMIT, PEAK_LIMIT, log2_phase_bound};
+pub use pairs::{BlockResidues, PairReader, PairsError, RangeLimb, RangeSums, Sums, VerifiedPairs};
 pub use planner::{Alternative, PlanError, Verdict, alternatives, plan};
-pub use precision::Precision;
 pub use private_file::{PrivateFileError, open_private};
 pub use query::{QueryCiphertexts, QueryKey};
+pub use range_file::RangeError;
 pub use seal::SealError;
-pub use totals::Stratum;
+pub use totals::{Bounds, Extent, Strata, Stratum};

@@ -1,18 +1,11 @@
-//! How large a phase can get, and therefore how many limbs a level needs.
+//! How large a phase can get (docs/cryptography.md, "Noise of totals").
 //!
-//! A phase factor is `φ = m + t·e`. For itemsets of length `k` over a group of `B` blocks
-//! (docs/cryptography.md, "Noise"):
-//!
-//! * `k = 1`: `|Φ_0| ≤ B·(t/2 + 21·t)`, because no coefficient of `φ` is larger;
-//! * `k ≥ 2`: `|Φ_0| ≤ B·(ρ·t·√N)²·(κ·t·√N)^(k−2)`, by Cauchy–Schwarz for the first two factors and
-//!   the largest value of the canonical embedding for the others.
-//!
-//! `ρ` and `κ` are not assumed: every block-column is measured while it is encrypted and refused
-//! above the limits below, so the bound holds for any data.
+//! Norms are not assumed: every block-column is measured while it is encrypted and refused above the limits below, so
+//! bounds hold for any data, except with a probability that the owner's errors alone decide.
 
 use crate::totals::FAILURE_BITS;
 use oboro_ring::Parameters;
-use oboro_sample::{ERROR_VARIANCE, MAX_ERROR};
+use oboro_sample::ERROR_VARIANCE;
 use rustfft::{Fft, FftPlanner, num_complex::Complex};
 use std::f64::consts::{LN_2, PI};
 use std::sync::Arc;
@@ -24,10 +17,6 @@ pub const NORM_LIMIT: f64 = 4.0;
 /// The largest allowed `κ = ‖φ̂‖_∞ / (t·√N)`; 9 to 14 is typical, and a draw exceeds 24 with
 /// probability below 2^-40 (docs/cryptography.md, "How often does a draw fail?").
 pub const PEAK_LIMIT: f64 = 24.0;
-
-/// The least part of `Q` that is left between the bound and `Q/2`: the rounding of fractions needs
-/// some, and each halving of it costs a bit of every fraction.
-pub const MIN_SLACK: f64 = 1.0 / 16.0;
 
 /// Room for the rounding of floating-point measurements and logarithms.
 const MARGIN: f64 = 1e-6;
@@ -74,38 +63,47 @@ impl Limits {
     }
 }
 
-/// `log2` of the largest `|Φ_0|` that itemsets of length `level` can have over `blocks` blocks.
-pub fn log2_phase_bound(parameters: &Parameters, level: usize, blocks: u64) -> f64 {
-    let t = f64::from(parameters.plaintext_modulus());
-    let unit = t.log2() + f64::from(parameters.log_degree()) / 2.0;
-    let factors = match level {
-        0 | 1 => (t * (0.5 + f64::from(MAX_ERROR))).log2(),
-        _ => 2.0 * (NORM_LIMIT.log2() + unit) + (level - 2) as f64 * (PEAK_LIMIT.log2() + unit),
-    };
-    (blocks.max(1) as f64).log2() + factors + MARGIN
-}
-
-/// `log2` of what no `|Φ_0|` of a pair of different columns exceeds over `blocks` blocks, except with probability
-/// `2^-64` for `2^log2_supports` pairs and ranges together (docs/cryptography.md, "Noise of totals").
+/// `log2` of what no `|Φ_0|` of an itemset of `level` different columns exceeds over `blocks` blocks, except with
+/// probability `2^-64` for `2^log2_supports` itemsets and ranges together.
+///
+/// With `φ_1 φ_2 = m_1 m_2 + m_1·t·e_2 + t·e_1·φ_2` the first term is bounded by Cauchy–Schwarz, whatever the data,
+/// and the others have a sub-Gaussian tail in the errors; every further factor multiplies norms by `κ·t·√N` at most.
 ///
 /// # Panics
-/// If that is no number from 0 on.
-pub fn log2_pair_bound(parameters: &Parameters, blocks: u64, log2_supports: f64) -> f64 {
-    assert!(log2_supports >= 0.0 && log2_supports.is_finite());
+/// If `log2_supports` is no number from 0 on, or the level 0.
+pub fn log2_phase_bound(
+    parameters: &Parameters,
+    level: usize,
+    blocks: u64,
+    log2_supports: f64,
+) -> f64 {
+    assert!(log2_supports >= 0.0 && log2_supports.is_finite() && level > 0);
     let t = f64::from(parameters.plaintext_modulus());
     let (blocks, degree) = (blocks.max(1) as f64, parameters.degree() as f64);
     // Two tails of two sides, and what conditioning on accepted draws costs.
     let lambda = (3.0 + FAILURE_BITS + log2_supports) * LN_2;
-    let plaintexts = blocks * degree / 4.0;
-    let errors = (2.0 * lambda * ERROR_VARIANCE * blocks * degree).sqrt() * (NORM_LIMIT + 0.5);
-    2.0 * t.log2() + (plaintexts + errors).log2() + MARGIN
+    let tail = (2.0 * lambda * ERROR_VARIANCE * blocks).sqrt();
+    let first = match level {
+        1 => t.log2() + (blocks / 2.0 + tail).log2(),
+        _ => {
+            let plaintexts = blocks * degree / 4.0;
+            let errors = tail * degree.sqrt() * (NORM_LIMIT + 0.5);
+            2.0 * t.log2() + (plaintexts + errors).log2()
+        }
+    };
+    let factor = (PEAK_LIMIT * t * degree.sqrt()).log2();
+    first + level.saturating_sub(2) as f64 * factor + MARGIN
 }
 
-/// The number of limbs that level `level` reads: the fewest with `|Φ_0| < (1/2 − MIN_SLACK)·Q` over
-/// a whole group of blocks. `None` if the parameters do not carry the level.
-pub fn limbs_for_level(parameters: &Parameters, level: usize) -> Option<usize> {
-    let bound = log2_phase_bound(parameters, level, parameters.group_blocks());
-    let needed = bound - (0.5 - MIN_SLACK).log2();
+/// The number of limbs that itemsets of length `level` are read modulo over ranges of up to `blocks` blocks: the fewest
+/// of which `Q/2` is above the bound. `None` if the parameters do not carry it.
+pub(crate) fn limbs_for(
+    parameters: &Parameters,
+    level: usize,
+    blocks: u64,
+    log2_supports: f64,
+) -> Option<usize> {
+    let needed = log2_phase_bound(parameters, level, blocks, log2_supports) + 1.0 + MARGIN;
     (1..=parameters.limb_count()).find(|&limbs| parameters.log2_q(limbs) > needed)
 }
 
@@ -236,7 +234,7 @@ mod tests {
             (740, 53.5, 53.665),
             (28, 17.3, 49.939),
         ] {
-            let bound = log2_pair_bound(&parameters, blocks, log2_supports);
+            let bound = log2_phase_bound(&parameters, 2, blocks, log2_supports);
             assert!((bound - expected).abs() < 0.001, "{blocks}: {bound}");
         }
         assert!(parameters.log2_q(2) - 1.0 > 54.98);
@@ -315,17 +313,17 @@ mod tests {
         assert_eq!(product(&f, &g)[0], f.iter().map(|x| x * x).sum());
     }
 
+    /// t near 2^17 and N = 4096 for k ≤ 3, else 8192: k limbs for k = 2…7, over three million transactions.
     #[test]
-    fn design_table_of_limbs_holds() {
-        // DESIGN.md: t near 2^17 and N = 4096 for k ≤ 3, else 8192: k limbs for k = 2…7.
-        for (log_degree, levels) in [(12, 2..=3), (13, 2..=7)] {
-            let most = if log_degree == 12 { 3 } else { 7 };
+    fn a_length_takes_a_limb_an_item() {
+        for (log_degree, blocks, levels) in [(12, 740, 2..=3), (13, 370, 2..=7)] {
+            let most = *levels.end();
             let parameters = Parameters::new(log_degree, most, 114_689).unwrap();
-            assert_eq!(limbs_for_level(&parameters, 1), Some(1));
+            let limbs = |level| limbs_for(&parameters, level, blocks, 53.5);
             for level in levels {
-                assert_eq!(limbs_for_level(&parameters, level), Some(level));
+                assert_eq!(limbs(level), Some(level));
             }
-            assert_eq!(limbs_for_level(&parameters, most + 1), None);
+            assert_eq!(limbs(most + 1), None);
         }
     }
 }

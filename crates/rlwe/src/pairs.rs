@@ -4,10 +4,11 @@
 use crate::fingerprint::PairTokens;
 use crate::fixed::{FixedParts, MaskMoments};
 use crate::key::DatasetKey;
-use crate::noise::log2_pair_bound;
-use crate::totals::Stratum;
+use crate::noise::log2_phase_bound;
+use crate::totals::Strata;
 use oboro_ring::{Modulus, Parameters};
 use std::fmt;
+use std::ops::Range;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
@@ -95,78 +96,89 @@ impl RangeSums {
 /// What the owner keeps of a range modulo one limb: tokens and fixed parts.
 #[derive(Debug, Clone)]
 pub struct RangeLimb {
-    limb: usize,
-    columns: Vec<u32>,
-    blocks: u64,
-    tokens: PairTokens,
-    fixed: FixedParts,
+    pub(crate) limb: usize,
+    pub(crate) columns: Vec<u32>,
+    pub(crate) blocks: u64,
+    pub(crate) tokens: PairTokens,
+    pub(crate) fixed: FixedParts,
+}
+
+impl RangeLimb {
+    /// The columns, in the owner's order.
+    pub fn columns(&self) -> &[u32] {
+        &self.columns
+    }
+
+    /// Adds what is kept of other blocks.
+    ///
+    /// # Panics
+    /// If it has other columns, or is of another limb.
+    pub fn merge(&mut self, other: &Self) {
+        assert_eq!((self.limb, &self.columns), (other.limb, &other.columns));
+        self.tokens.merge(&other.tokens);
+        self.fixed.merge(&other.fixed);
+        self.blocks += other.blocks;
+    }
 }
 
 /// The sums of one question over a range: for each limb `M_ij = Σ_w c_i(w) c_j(w)`.
 pub type Sums = Vec<Vec<u32>>;
 
-/// What a server answers about a stratum.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StratumSums {
-    /// Over all blocks.
-    pub total: Sums,
-    /// Over the first blocks; `None` where the stratum has no sample.
-    pub sample: Option<Sums>,
-}
-
-/// What the owner keeps of a stratum, to read the pairs that a server counts there.
-#[derive(Debug)]
+/// What the owner keeps of the ranges of a dataset, to read the pairs that a server counts there.
 pub struct PairReader {
-    stratum: Stratum,
-    total: RangeReader,
-    sample: Option<RangeReader>,
+    strata: Strata,
+    columns: usize,
+    /// In the order of the strata's.
+    ranges: Vec<RangeReader>,
 }
 
 /// Sums that were verified, all of them, and what they are of.
-#[derive(Debug)]
 pub struct VerifiedPairs<'a> {
     reader: &'a PairReader,
     /// For each sum the places of its pair, the first before the second; `None` of a column with itself.
     pairs: Vec<Option<(usize, usize)>>,
-    sums: &'a StratumSums,
+    sums: &'a [Sums],
+}
+
+impl fmt::Debug for PairReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (columns, ranges) = (self.columns, self.ranges.len());
+        write!(f, "PairReader({columns} columns, {ranges} ranges, secret)")
+    }
 }
 
 impl PairReader {
-    /// Of a stratum, with what is kept of its ranges for each of the first limbs, where up to `2^log2_supports`
-    /// supports, times ranges, may ever be asked for. `None` if these limbs do not carry it.
-    ///
-    /// # Panics
-    /// If a range has limbs of other columns or blocks, limbs that are not the first ones in order, or there is no
-    /// sample where the stratum has one.
+    /// Of a dataset, with what is kept of each of its ranges, for each limb that pairs are read modulo. `None` if
+    /// there are other ranges than the strata's, or they have other columns, blocks or limbs.
     pub fn new(
         parameters: &Parameters,
-        stratum: Stratum,
-        log2_supports: f64,
-        total: Vec<RangeLimb>,
-        sample: Option<Vec<RangeLimb>>,
+        strata: Strata,
+        columns: &[u32],
+        ranges: Vec<Vec<RangeLimb>>,
     ) -> Option<Self> {
-        assert_eq!(sample.is_some(), stratum.sample_blocks().is_some());
-        let reader = |limbs| RangeReader::new(parameters, log2_supports, limbs);
-        let total = reader(total)?;
-        let sample = match sample {
-            Some(limbs) => Some(reader(limbs)?),
-            None => None,
-        };
-        if let Some(sample) = &sample {
-            assert_eq!(
-                sample.columns, total.columns,
-                "ranges have the same columns"
-            );
-            assert_eq!(Some(sample.blocks), stratum.sample_blocks());
+        let (expected, bounds) = (strata.ranges(), strata.bounds());
+        if ranges.len() != expected.len() {
+            return None;
         }
+        let limbs = bounds.limbs(2)?;
+        let reader = |(kept, range): (Vec<RangeLimb>, &Range<u64>)| {
+            let blocks = range.end - range.start;
+            let fits = |(place, it): (usize, &RangeLimb)| {
+                (it.limb, &it.columns[..], it.blocks) == (place, columns, blocks)
+            };
+            (kept.len() == limbs && kept.iter().enumerate().all(fits))
+                .then(|| RangeReader::new(parameters, bounds.log2_supports(), blocks, kept))?
+        };
+        let ranges: Option<Vec<RangeReader>> =
+            ranges.into_iter().zip(expected).map(reader).collect();
         Some(Self {
-            stratum,
-            total,
-            sample,
+            columns: columns.len(),
+            ranges: ranges?,
+            strata,
         })
     }
 
-    /// Verifies the sums of all pairs of the first `columns` columns, in lexicographic order.
+    /// Verifies the sums of all pairs of the first `columns` columns, in lexicographic order, of each range.
     ///
     /// # Errors
     /// Any other sums, in any limb of any range.
@@ -176,18 +188,14 @@ impl PairReader {
     pub fn verify_prefix<'a>(
         &'a self,
         columns: usize,
-        sums: &'a StratumSums,
+        sums: &'a [Sums],
     ) -> Result<VerifiedPairs<'a>, PairsError> {
-        self.verify(sums, |tokens, sums| tokens.verify_prefix(columns, sums))?;
         let pairs = (0..columns).flat_map(|i| (i + 1..columns).map(move |j| Some((i, j))));
-        Ok(VerifiedPairs {
-            reader: self,
-            pairs: pairs.collect(),
-            sums,
-        })
+        let is_right = |tokens: &PairTokens, sums: &[u32]| tokens.verify_prefix(columns, sums);
+        self.verify(sums, pairs, is_right)
     }
 
-    /// Verifies the sums of the column at `place` with each column, itself included.
+    /// Verifies the sums of the column at `place` with each column, itself included, of each range.
     ///
     /// # Errors
     /// Any other sums, in any limb of any range.
@@ -197,34 +205,31 @@ impl PairReader {
     pub fn verify_row<'a>(
         &'a self,
         place: usize,
-        sums: &'a StratumSums,
+        sums: &'a [Sums],
     ) -> Result<VerifiedPairs<'a>, PairsError> {
-        self.verify(sums, |tokens, sums| tokens.verify_row(place, sums))?;
         let pair = |other: usize| {
             let pair = (place.min(other), place.max(other));
             (place != other).then_some(pair)
         };
-        Ok(VerifiedPairs {
-            reader: self,
-            pairs: (0..self.total.columns.len()).map(pair).collect(),
-            sums,
-        })
+        let pairs = (0..self.columns).map(pair);
+        self.verify(sums, pairs, |tokens, sums| tokens.verify_row(place, sums))
     }
 
     /// All limbs of all ranges are verified, each by itself: the time that this takes depends on public lengths only.
-    fn verify(
-        &self,
-        sums: &StratumSums,
+    fn verify<'a>(
+        &'a self,
+        sums: &'a [Sums],
+        pairs: impl Iterator<Item = Option<(usize, usize)>>,
         is_right: impl Fn(&PairTokens, &[u32]) -> bool,
-    ) -> Result<(), PairsError> {
-        let total = self.total.verify(&sums.total, &is_right);
-        let sample = match (&self.sample, &sums.sample) {
-            (Some(reader), Some(sums)) => reader.verify(sums, &is_right),
-            (None, None) => true,
-            _ => false,
-        };
-        match total & sample {
-            true => Ok(()),
+    ) -> Result<VerifiedPairs<'a>, PairsError> {
+        let ranges = self.ranges.iter().zip(sums);
+        let are_right = ranges.map(|(reader, sums)| reader.verify(sums, &is_right));
+        match are_right.fold(sums.len() == self.ranges.len(), |all, it| all & it) {
+            true => Ok(VerifiedPairs {
+                reader: self,
+                pairs: pairs.collect(),
+                sums,
+            }),
             false => Err(PairsError::NotVerified),
         }
     }
@@ -236,18 +241,11 @@ impl VerifiedPairs<'_> {
     /// # Errors
     /// Sums of another dataset than the owner's record is of.
     pub fn supports(&self) -> Result<Vec<u64>, PairsError> {
-        let PairReader {
-            stratum,
-            total,
-            sample,
-        } = self.reader;
+        let PairReader { strata, ranges, .. } = self.reader;
         let support = |(at, (i, j)): (usize, (usize, usize))| {
-            let residue = total.residue(i, j, at, &self.sums.total)?;
-            let of_sample = match (sample, &self.sums.sample) {
-                (Some(reader), Some(sums)) => Some(reader.residue(i, j, at, sums)?),
-                _ => None,
-            };
-            stratum.lift(residue, of_sample)
+            let residue = |(reader, sums): (&RangeReader, _)| reader.residue(i, j, at, sums);
+            let residues: Option<Vec<u32>> = ranges.iter().zip(self.sums).map(residue).collect();
+            strata.support(residues?.into_iter())
         };
         let pairs = self.pairs.iter().enumerate();
         pairs
@@ -259,30 +257,19 @@ impl VerifiedPairs<'_> {
 
 /// What is kept of a range, for each limb.
 struct RangeReader {
-    columns: Vec<u32>,
-    blocks: u64,
     limbs: Vec<(PairTokens, FixedParts)>,
     decoder: Decoder,
 }
 
-impl fmt::Debug for RangeReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (columns, blocks) = (self.columns.len(), self.blocks);
-        write!(f, "RangeReader({columns} columns, {blocks} blocks, secret)")
-    }
-}
-
 impl RangeReader {
-    fn new(parameters: &Parameters, log2_supports: f64, limbs: Vec<RangeLimb>) -> Option<Self> {
-        let first = limbs.first()?;
-        let (columns, blocks) = (first.columns.clone(), first.blocks);
-        for (place, it) in limbs.iter().enumerate() {
-            assert_eq!((it.limb, &it.columns, it.blocks), (place, &columns, blocks));
-        }
+    fn new(
+        parameters: &Parameters,
+        log2_supports: f64,
+        blocks: u64,
+        limbs: Vec<RangeLimb>,
+    ) -> Option<Self> {
         let decoder = Decoder::new(parameters, limbs.len(), blocks, log2_supports)?;
         Some(Self {
-            columns,
-            blocks,
             limbs: limbs.into_iter().map(|it| (it.tokens, it.fixed)).collect(),
             decoder,
         })
@@ -329,7 +316,7 @@ struct Limb {
 
 impl Decoder {
     fn new(parameters: &Parameters, limbs: usize, blocks: u64, log2_supports: f64) -> Option<Self> {
-        let bound = log2_pair_bound(parameters, blocks, log2_supports);
+        let bound = log2_phase_bound(parameters, 2, blocks, log2_supports);
         if !(1..=MAX_LIMBS.min(parameters.limb_count())).contains(&limbs)
             || bound >= parameters.log2_q(limbs) - 1.0
         {

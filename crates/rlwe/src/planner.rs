@@ -1,8 +1,6 @@
 //! Chooses the ring for a dataset: degree, limbs and plaintext modulus.
-//!
-//! The group size follows from the plaintext modulus ([`Parameters::group_blocks`]).
 
-use crate::noise::limbs_for_level;
+use crate::totals::{Bounds, Strata};
 use oboro_ring::{MAX_LOG_DEGREE, Parameters, plaintext_moduli, security_bound};
 use thiserror::Error;
 
@@ -52,8 +50,8 @@ pub enum Verdict {
     },
     /// The dataset takes more bytes in it.
     MoreBytes,
-    /// As many bytes, but more groups of blocks, hence larger answers.
-    MoreGroups,
+    /// As many bytes, but more ranges of blocks, hence larger answers.
+    MoreRanges,
     /// As good, but of a larger degree.
     LargerDegree,
     /// As good, but with a larger plaintext modulus.
@@ -65,18 +63,22 @@ pub enum Verdict {
 struct Cost {
     /// Residues of a column.
     stored: u128,
-    groups: u64,
+    ranges: usize,
     log_degree: u32,
     plaintext_modulus: u32,
 }
 
 impl Cost {
-    fn new(parameters: &Parameters, transactions: u64) -> Self {
+    /// Of a ring with these bounds.
+    fn new((parameters, bounds): &(Parameters, Bounds), transactions: u64) -> Self {
+        let strata = bounds.extended(&[], transactions);
+        let strata = strata.and_then(|it| Strata::new(bounds.clone(), &it));
+        let ranges = strata.map_or(usize::MAX, |it| it.ranges().len());
         let degree = parameters.degree() as u64;
         let blocks = transactions.div_ceil(degree);
         Self {
             stored: u128::from(blocks) * u128::from(degree) * parameters.limb_count() as u128,
-            groups: blocks.div_ceil(parameters.group_blocks()),
+            ranges,
             log_degree: parameters.log_degree(),
             plaintext_modulus: parameters.plaintext_modulus(),
         }
@@ -86,8 +88,8 @@ impl Cost {
     fn verdict(&self, best: &Self) -> Verdict {
         if self.stored > best.stored {
             Verdict::MoreBytes
-        } else if self.groups > best.groups {
-            Verdict::MoreGroups
+        } else if self.ranges > best.ranges {
+            Verdict::MoreRanges
         } else if self.log_degree > best.log_degree {
             Verdict::LargerDegree
         } else if self.plaintext_modulus > best.plaintext_modulus {
@@ -107,11 +109,14 @@ pub fn alternatives(
     columns: u64,
     max_len: usize,
 ) -> Result<Vec<Alternative>, PlanError> {
-    let best = Cost::new(&plan(transactions, columns, max_len)?, transactions);
+    let parameters = plan(transactions, columns, max_len)?;
+    let bounds =
+        Bounds::new(&parameters, columns, max_len).expect("they hold for what was planned");
+    let best = Cost::new(&(parameters, bounds), transactions);
     let alternative = |ring: Ring| {
-        let parameters = ring.parameters(max_len);
-        let verdict = match &parameters {
-            Some(parameters) => Cost::new(parameters, transactions).verdict(&best),
+        let found = ring.parameters(columns, max_len);
+        let verdict = match &found {
+            Some(found) => Cost::new(found, transactions).verdict(&best),
             None => Verdict::NotSecure {
                 most_limbs: ring.most_limbs,
             },
@@ -119,7 +124,7 @@ pub fn alternatives(
         Alternative {
             log_degree: ring.log_degree,
             plaintext_modulus: ring.plaintext_modulus,
-            parameters,
+            parameters: found.map(|(parameters, _)| parameters),
             verdict,
         }
     };
@@ -127,7 +132,7 @@ pub fn alternatives(
 }
 
 /// The parameters under which `transactions` take the fewest bytes of ciphertext and supports of
-/// itemsets up to `max_len` still decrypt; among equals the fewest groups (hence the smallest
+/// itemsets up to `max_len` still decrypt; among equals the fewest ranges (hence the smallest
 /// answers), then the smallest degree, then the smallest plaintext modulus.
 pub fn plan(transactions: u64, columns: u64, max_len: usize) -> Result<Parameters, PlanError> {
     if transactions == 0 || columns == 0 {
@@ -139,13 +144,14 @@ pub fn plan(transactions: u64, columns: u64, max_len: usize) -> Result<Parameter
     if max_len == 0 {
         return Err(PlanError::NoLength);
     }
-    candidates(max_len)
-        .min_by_key(|parameters| Cost::new(parameters, transactions))
+    candidates(columns, max_len)
+        .min_by_key(|found| Cost::new(found, transactions))
+        .map(|(parameters, _)| parameters)
         .ok_or_else(|| PlanError::TooLong {
             wanted: max_len,
             longest: (1..max_len)
                 .rev()
-                .find(|&k| candidates(k).next().is_some())
+                .find(|&k| candidates(columns, k).next().is_some())
                 .unwrap_or(0),
         })
 }
@@ -160,11 +166,14 @@ struct Ring {
 
 impl Ring {
     /// With the fewest limbs that carry `max_len`.
-    fn parameters(self, max_len: usize) -> Option<Parameters> {
-        let with = |limbs| Parameters::new(self.log_degree, limbs, self.plaintext_modulus).ok();
-        // Each factor takes most of a limb, so longer itemsets need not be tried.
-        let widest = (max_len <= 2 * self.most_limbs).then(|| with(self.most_limbs))??;
-        with(limbs_for_level(&widest, max_len)?)
+    fn parameters(self, columns: u64, max_len: usize) -> Option<(Parameters, Bounds)> {
+        // Each factor takes most of a limb.
+        let least = max_len.div_ceil(2);
+        (least..=self.most_limbs).find_map(|limbs| {
+            let with = Parameters::new(self.log_degree, limbs, self.plaintext_modulus).ok()?;
+            let bounds = Bounds::new(&with, columns, max_len)?;
+            Some((with, bounds))
+        })
     }
 }
 
@@ -182,8 +191,8 @@ fn rings() -> impl Iterator<Item = Ring> {
 }
 
 /// All rings that carry `max_len`.
-fn candidates(max_len: usize) -> impl Iterator<Item = Parameters> {
-    rings().filter_map(move |ring| ring.parameters(max_len))
+fn candidates(columns: u64, max_len: usize) -> impl Iterator<Item = (Parameters, Bounds)> {
+    rings().filter_map(move |ring| ring.parameters(columns, max_len))
 }
 
 #[cfg(test)]
@@ -191,12 +200,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chooses_few_limbs_and_few_groups() {
+    fn chooses_few_limbs_and_few_ranges() {
         let of = |transactions, max_len| {
             let p = plan(transactions, 30, max_len).unwrap();
             (p.degree(), p.limb_count(), p.plaintext_modulus())
         };
-        // Two million transactions, pairs: two limbs and 28-block groups instead of t > 2^21 and three.
+        // Two million transactions, pairs: two limbs and a sample instead of t > 2^21 and three.
         assert_eq!(of(1_943_424, 2), (4096, 2, 114_689));
         assert_eq!(of(1_943_424, 3), (4096, 3, 114_689));
         assert_eq!(of(2_000, 2).1, 2);
@@ -209,13 +218,10 @@ mod tests {
     fn every_level_up_to_the_maximum_decrypts() {
         for max_len in 1..=15 {
             let p = plan(88_162, 16_470, max_len).unwrap();
+            let bounds = Bounds::new(&p, 16_470, max_len).unwrap();
             for level in 1..=max_len {
-                assert!(
-                    limbs_for_level(&p, level).is_some(),
-                    "level {level} of {max_len}"
-                );
+                assert!(bounds.limbs(level).is_some(), "level {level} of {max_len}");
             }
-            assert!(p.group_blocks() >= 1);
         }
     }
 
@@ -234,10 +240,6 @@ mod tests {
             assert_eq!(best[0].parameters, Some(chosen.clone()));
             for insecure in verdict(|it| matches!(it, Verdict::NotSecure { .. })) {
                 assert_eq!(insecure.parameters, None);
-            }
-            for rejected in verdict(|it| *it == Verdict::MoreGroups) {
-                let parameters = rejected.parameters.as_ref().unwrap();
-                assert!(parameters.group_blocks() < chosen.group_blocks());
             }
             for alternative in &all {
                 assert_eq!(

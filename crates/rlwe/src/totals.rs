@@ -4,7 +4,9 @@
 //! stay below `t`, are a sample of the transactions, which were shuffled: its exact support says which multiple of `t`
 //! is lacking.
 
+use crate::noise::{limbs_for, log2_phase_bound};
 use oboro_ring::Parameters;
+use std::ops::Range;
 
 /// `−log2` of the probability that an honest answer is lifted wrongly, and that its phase is beyond its bound, each over
 /// all supports together.
@@ -12,6 +14,218 @@ pub(crate) const FAILURE_BITS: f64 = 64.0;
 
 /// What conditioning on draws that are accepted costs in bits (docs/cryptography.md, "Totals").
 const ACCEPTANCE_BITS: f64 = 0.01;
+
+/// How many ranges the bounds of a dataset allow for.
+const MOST_RANGES: u64 = 1 << 10;
+
+/// The blocks of a stratum, and the transactions in them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// The number of blocks.
+    pub blocks: u64,
+    /// The number of transactions: no more than the blocks have slots.
+    pub transactions: u64,
+}
+
+/// What bounds hold for: public numbers of a dataset.
+#[derive(Debug, Clone)]
+pub struct Bounds {
+    parameters: Parameters,
+    max_len: usize,
+    log2_supports: f64,
+    /// For each length from 1 the limbs that its itemsets are read modulo.
+    limbs: Vec<usize>,
+    /// The most blocks of a stratum.
+    most_blocks: u64,
+    /// The most blocks of one without a sample: noise allows for no more with these limbs.
+    most_exact_blocks: u64,
+}
+
+impl Bounds {
+    /// Those of a dataset of `columns` columns and itemsets of up to `max_len`. `None` if the parameters do not carry
+    /// so much as the transactions of a sample.
+    pub fn new(parameters: &Parameters, columns: u64, max_len: usize) -> Option<Self> {
+        let mut bounds = Self {
+            parameters: parameters.clone(),
+            max_len,
+            log2_supports: log2_itemsets(columns, max_len) + (MOST_RANGES as f64).log2(),
+            limbs: Vec::new(),
+            most_blocks: 0,
+            most_exact_blocks: 0,
+        };
+        let least = parameters.sample_blocks();
+        let degree = parameters.degree() as u64;
+        let is_lifted = |blocks: u64| {
+            let transactions = blocks.saturating_mul(degree);
+            Stratum::new(parameters, transactions, bounds.log2_supports).is_some()
+        };
+        let hold = |blocks| is_lifted(blocks) && bounds.limbs_for(blocks).is_some();
+        if !hold(least) {
+            return None;
+        }
+        let most_blocks = largest(least, hold);
+        let limbs = bounds.limbs_for(most_blocks)?;
+        bounds.most_exact_blocks = largest(most_blocks, |blocks| {
+            bounds.limbs_for(blocks).as_ref() == Some(&limbs)
+        });
+        (bounds.most_blocks, bounds.limbs) = (most_blocks, limbs);
+        Some(bounds)
+    }
+
+    /// For each length the limbs that carry it over so many blocks.
+    fn limbs_for(&self, blocks: u64) -> Option<Vec<usize>> {
+        let limbs = |level| limbs_for(&self.parameters, level, blocks, self.log2_supports);
+        (1..=self.max_len).map(limbs).collect()
+    }
+
+    /// The limbs that itemsets of this length are read modulo; `None` beyond the longest.
+    pub fn limbs(&self, level: usize) -> Option<usize> {
+        self.limbs.get(level.checked_sub(1)?).copied()
+    }
+
+    /// The most transactions of a stratum without a sample.
+    fn most_exact(&self) -> u64 {
+        self.parameters.sample_blocks() * self.parameters.degree() as u64
+    }
+
+    /// `log2` of what a phase of itemsets of this length may be over so many blocks.
+    pub fn log2_phase(&self, level: usize, blocks: u64) -> f64 {
+        log2_phase_bound(&self.parameters, level, blocks, self.log2_supports)
+    }
+
+    /// `log2` of the supports, times ranges, that may ever be asked for.
+    pub fn log2_supports(&self) -> f64 {
+        self.log2_supports
+    }
+
+    /// The strata of a dataset with those of an encryption of so many more transactions, which were shuffled: in the
+    /// last one, where that stays small enough to have no sample, or else in new ones, as few as there can be. `None` if
+    /// there are more then than can be asked for.
+    pub fn extended(&self, strata: &[Extent], transactions: u64) -> Option<Vec<Extent>> {
+        let degree = self.parameters.degree() as u64;
+        let blocks = transactions.div_ceil(degree);
+        let mut strata = strata.to_vec();
+        if let Some(last) = strata.last_mut()
+            && last.transactions.saturating_add(transactions) <= self.most_exact()
+            && last.blocks + blocks <= self.most_exact_blocks
+        {
+            last.blocks += blocks;
+            last.transactions += transactions;
+            return Some(strata);
+        }
+        let count = blocks.div_ceil(self.most_blocks);
+        if count > MOST_RANGES {
+            return None;
+        }
+        let (mut blocks, mut transactions) = (blocks, transactions);
+        for left in (1..=count).rev() {
+            let some = blocks.div_ceil(left);
+            let held = transactions.min(some * degree);
+            strata.push(Extent {
+                blocks: some,
+                transactions: held,
+            });
+            (blocks, transactions) = (blocks - some, transactions - held);
+        }
+        Some(strata)
+    }
+}
+
+/// The largest number for which something holds that holds for `least` and for all up to that one.
+fn largest(least: u64, holds: impl Fn(u64) -> bool) -> u64 {
+    // One for which it holds, and one for which it does not.
+    let (mut low, mut high) = (least, least << 24);
+    while high - low > 1 {
+        let middle = u64::midpoint(low, high);
+        match holds(middle) {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    low
+}
+
+/// `log2` of the number of itemsets of one to `longest` of so many columns.
+fn log2_itemsets(columns: u64, longest: usize) -> f64 {
+    let mut of_length = 1.0;
+    let mut all = 0.0;
+    for taken in 0..longest as u64 {
+        of_length *= columns.saturating_sub(taken) as f64 / (taken + 1) as f64;
+        all += of_length;
+    }
+    all.max(1.0).log2()
+}
+
+/// The strata of a dataset, and the ranges of blocks that its supports are read from.
+#[derive(Debug, Clone)]
+pub struct Strata {
+    bounds: Bounds,
+    strata: Vec<Stratum>,
+    ranges: Vec<Range<u64>>,
+}
+
+impl Strata {
+    /// Those of these extents, one behind the other. `None` if a bound does not hold for them: there are more than can
+    /// be asked for, or one is larger than it may be, or empty.
+    pub fn new(bounds: Bounds, extents: &[Extent]) -> Option<Self> {
+        let degree = bounds.parameters.degree() as u64;
+        let (mut strata, mut ranges, mut first) = (Vec::new(), Vec::new(), 0u64);
+        for extent in extents {
+            let most = match extent.transactions <= bounds.most_exact() {
+                true => bounds.most_exact_blocks,
+                false => bounds.most_blocks,
+            };
+            let fits = extent.transactions.div_ceil(degree) <= extent.blocks;
+            if extent.transactions == 0 || extent.blocks > most || !fits {
+                return None;
+            }
+            let stratum = Stratum::new(
+                &bounds.parameters,
+                extent.transactions,
+                bounds.log2_supports,
+            )?;
+            let end = first.checked_add(extent.blocks)?;
+            ranges.push(first..end);
+            ranges.extend(stratum.sample_blocks().map(|blocks| first..first + blocks));
+            strata.push(stratum);
+            first = end;
+        }
+        (ranges.len() as u64 <= MOST_RANGES).then_some(Self {
+            bounds,
+            strata,
+            ranges,
+        })
+    }
+
+    /// What bounds hold for.
+    pub fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+
+    /// The strata in order.
+    pub fn strata(&self) -> &[Stratum] {
+        &self.strata
+    }
+
+    /// For each stratum the blocks of its total, and behind them those of its sample if it has one.
+    pub fn ranges(&self) -> &[Range<u64>] {
+        &self.ranges
+    }
+
+    /// The support of an itemset, given its support modulo `t` in each range; `None` if there is none that these allow.
+    pub(crate) fn support(&self, mut residues: impl Iterator<Item = u32>) -> Option<u64> {
+        let mut support = 0;
+        for stratum in &self.strata {
+            let total = residues.next()?;
+            let sample = match stratum.sample_blocks() {
+                Some(_) => Some(residues.next()?),
+                None => None,
+            };
+            support += stratum.lift(total, sample)?;
+        }
+        Some(support)
+    }
+}
 
 /// Transactions that were shuffled together and that are counted together.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,7 +248,7 @@ impl Stratum {
     pub fn new(parameters: &Parameters, transactions: u64, log2_supports: f64) -> Option<Self> {
         assert!(log2_supports >= 0.0 && log2_supports.is_finite());
         let t = u64::from(parameters.plaintext_modulus());
-        let sample_blocks = parameters.group_blocks();
+        let sample_blocks = parameters.sample_blocks();
         let sample = transactions.min(sample_blocks * parameters.degree() as u64);
         let deviation = match sample == transactions {
             true => 0.0,
@@ -94,6 +308,112 @@ mod tests {
     }
 
     /// DESIGN.md's figures: 1.94 million transactions, supports of pairs, ranges.
+    fn extended(bounds: &Bounds, strata: &[Extent], transactions: u64) -> Vec<Extent> {
+        bounds.extended(strata, transactions).unwrap()
+    }
+
+    #[test]
+    fn bounds_of_pairs_hold_for_three_million_transactions() {
+        let bounds = Bounds::new(&parameters(), 4096, 2).unwrap();
+        // 3.3 million transactions.
+        assert_eq!(bounds.most_blocks, 813);
+        assert_eq!((bounds.limbs(1), bounds.limbs(2)), (Some(2), Some(2)));
+        assert_eq!(bounds.limbs(3), None);
+        // With as many limbs, noise alone allows for more.
+        assert_eq!(bounds.most_exact_blocks, 2173);
+        // Triples take a third limb.
+        assert!(Bounds::new(&parameters(), 18, 3).is_none());
+    }
+
+    #[test]
+    fn itemsets_are_counted() {
+        for (columns, longest, count) in [(18, 2, 171.0), (18, 3, 987.0), (3, 5, 7.0), (0, 4, 1.0)]
+        {
+            let found = log2_itemsets(columns, longest).exp2();
+            assert!(
+                (found - count).abs() < 1e-9 * count,
+                "{columns}, {longest}: {found}"
+            );
+        }
+    }
+
+    #[test]
+    fn small_appends_go_into_the_last_stratum_while_it_is_exact() {
+        let bounds = Bounds::new(&parameters(), 18, 2).unwrap();
+        let extent = |blocks, transactions| Extent {
+            blocks,
+            transactions,
+        };
+        let first = extended(&bounds, &[], 100_000);
+        assert_eq!(first, [extent(25, 100_000)]);
+        assert_eq!(extended(&bounds, &first, 20), [extent(26, 100_020)]);
+        // One more than an exact stratum has room for.
+        let next = extended(&bounds, &first, 14_689);
+        assert_eq!(next, [extent(25, 100_000), extent(4, 14_689)]);
+        // Behind one with a sample comes another; large ones are as even as blocks allow.
+        let large = extended(&bounds, &[], 8_000_000);
+        assert_eq!(large.len(), 3);
+        assert_eq!(
+            large.iter().map(|it| it.transactions).sum::<u64>(),
+            8_000_000
+        );
+        let blocks: Vec<u64> = large.iter().map(|it| it.blocks).collect();
+        assert_eq!(
+            (blocks.iter().sum::<u64>(), blocks[0] - blocks[2]),
+            (1954, 1)
+        );
+        assert_eq!(extended(&bounds, &large, 1).len(), 4);
+        assert_eq!(bounds.extended(&[], u64::MAX), None);
+        // Blocks of one transaction each, until noise allows no more.
+        let mut strata = Vec::new();
+        for _ in 0..2_300 {
+            strata = extended(&bounds, &strata, 1);
+        }
+        assert_eq!(strata[0].blocks, bounds.most_exact_blocks);
+        assert_eq!(strata.iter().map(|it| it.transactions).sum::<u64>(), 2_300);
+        let strata = Strata::new(bounds, &strata).unwrap();
+        assert_eq!(strata.ranges().len(), strata.strata().len());
+        assert_eq!(strata.ranges().last().unwrap().end, 2_300);
+    }
+
+    #[test]
+    fn ranges_are_totals_and_samples_and_supports_add_up() {
+        let bounds = Bounds::new(&parameters(), 18, 2).unwrap();
+        let extents = extended(&bounds, &extended(&bounds, &[], 1_943_424), 50);
+        let strata = Strata::new(bounds.clone(), &extents).unwrap();
+        assert_eq!(strata.ranges(), [0..475, 0..28, 475..476]);
+        let support = |residues: [u32; 3]| strata.support(residues.into_iter());
+        // A third of the first stratum, of which 38,000 are in the sample.
+        assert_eq!(
+            support([(647_808 % 114_689) as u32, 38_000, 7]),
+            Some(647_815)
+        );
+        assert_eq!(support([(647_808 % 114_689) as u32, 38_000, 51]), None);
+        for bad in [
+            vec![Extent {
+                blocks: 1,
+                transactions: 4097,
+            }],
+            vec![Extent {
+                blocks: 1,
+                transactions: 0,
+            }],
+            vec![Extent {
+                blocks: 1000,
+                transactions: 1_000_000,
+            }],
+            vec![
+                Extent {
+                    blocks: 1,
+                    transactions: 1
+                };
+                1025
+            ],
+        ] {
+            assert!(Strata::new(bounds.clone(), &bad).is_none());
+        }
+    }
+
     #[test]
     fn the_deviation_is_about_a_quarter_of_the_modulus() {
         let stratum = Stratum::new(&parameters(), 1_943_424, 17.3).unwrap();

@@ -1,7 +1,7 @@
 //! Moments that were computed before, as they travel.
 //!
-//! A moment depends on nothing but the version of the dataset, the itemset, the power of the mask
-//! and how it is to be sent, so mining again with another minimum support computes only what was
+//! A moment depends on nothing but the version of the dataset, the blocks, the itemset, the power of the mask and the
+//! limbs, so mining again with another minimum support computes only what was
 //! never asked. The cache holds a given number of bytes and gives up what pays least.
 
 use oboro_ring::moment::MomentIndex;
@@ -9,6 +9,7 @@ use oboro_store::Digest;
 use prost::bytes::Bytes;
 use quick_cache::{Equivalent, Weighter, sync};
 use std::hash::{Hash, Hasher};
+use std::ops::Range;
 
 /// What an entry takes besides its bytes and columns, roughly.
 const OVERHEAD: usize = 160;
@@ -16,23 +17,21 @@ const OVERHEAD: usize = 160;
 /// Packed moments by what they are. Empty and useless if it may hold nothing.
 pub(crate) struct MomentCache(Option<sync::Cache<Key, Bytes, Weight>>);
 
-/// How the moments of a question are computed and sent.
+/// How the moments of a question are computed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Kind<'a> {
+pub(crate) struct Kind {
     /// Names the version of the dataset.
     pub(crate) root: Digest,
     pub(crate) limbs: usize,
-    /// The bits of a fraction for each power of the mask.
-    pub(crate) fraction_bits: &'a [u32],
 }
 
 #[derive(Clone, PartialEq, Eq)]
 struct Key {
     root: Digest,
     limbs: u32,
-    bits: u32,
     power: u32,
-    group: u64,
+    /// The first block, and the one after the last.
+    blocks: (u64, u64),
     columns: Box<[u32]>,
 }
 
@@ -41,21 +40,20 @@ struct Key {
 struct Place<'a> {
     root: Digest,
     limbs: u32,
-    bits: u32,
     power: u32,
-    group: u64,
+    /// The first block, and the one after the last.
+    blocks: (u64, u64),
     columns: &'a [u32],
 }
 
 impl<'a> Place<'a> {
-    fn new(kind: Kind<'_>, index: &'a MomentIndex, moment: usize, group: u64) -> Self {
+    fn new(kind: Kind, index: &'a MomentIndex, moment: usize, range: &Range<u64>) -> Self {
         let (power, columns) = index.get(moment);
         Self {
             root: kind.root,
             limbs: kind.limbs as u32,
-            bits: kind.fraction_bits[power],
             power: power as u32,
-            group,
+            blocks: (range.start, range.end),
             columns,
         }
     }
@@ -66,9 +64,8 @@ impl Key {
         Place {
             root: self.root,
             limbs: self.limbs,
-            bits: self.bits,
             power: self.power,
-            group: self.group,
+            blocks: self.blocks,
             columns: &self.columns,
         }
     }
@@ -83,7 +80,7 @@ impl Hash for Key {
 impl Hash for Place<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.root.0.hash(state);
-        (self.limbs, self.bits, self.power, self.group).hash(state);
+        (self.limbs, self.power, self.blocks).hash(state);
         self.columns.hash(state);
     }
 }
@@ -91,8 +88,7 @@ impl Hash for Place<'_> {
 impl Equivalent<Key> for Place<'_> {
     fn equivalent(&self, key: &Key) -> bool {
         self.root == key.root
-            && (self.limbs, self.bits, self.power, self.group)
-                == (key.limbs, key.bits, key.power, key.group)
+            && (self.limbs, self.power, self.blocks) == (key.limbs, key.power, key.blocks)
             && *self.columns == *key.columns
     }
 }
@@ -114,37 +110,37 @@ impl MomentCache {
         Self((bytes > 0).then(|| sync::Cache::with_weighter(entries as usize, bytes, Weight)))
     }
 
-    /// A moment of every group, if all of them are here.
+    /// A moment of every range, if all of them are here.
     pub(crate) fn get(
         &self,
-        kind: Kind<'_>,
+        kind: Kind,
         index: &MomentIndex,
         moment: usize,
-        groups: u64,
+        ranges: &[Range<u64>],
     ) -> Option<Vec<Bytes>> {
         let cache = self.0.as_ref()?;
-        (0..groups)
-            .map(|group| cache.get(&Place::new(kind, index, moment, group)))
+        ranges
+            .iter()
+            .map(|range| cache.get(&Place::new(kind, index, moment, range)))
             .collect()
     }
 
-    /// Keeps a moment of one group.
+    /// Keeps a moment of one range.
     pub(crate) fn insert(
         &self,
-        kind: Kind<'_>,
+        kind: Kind,
         index: &MomentIndex,
         moment: usize,
-        group: u64,
+        range: &Range<u64>,
         packed: &[u8],
     ) {
         let Some(cache) = &self.0 else { return };
-        let place = Place::new(kind, index, moment, group);
+        let place = Place::new(kind, index, moment, range);
         let key = Key {
             root: place.root,
             limbs: place.limbs,
-            bits: place.bits,
             power: place.power,
-            group,
+            blocks: place.blocks,
             columns: place.columns.into(),
         };
         // A copy of its own: a part of a message would keep the whole of it.
@@ -161,21 +157,21 @@ mod tests {
         MomentIndex::new(&Itemsets::new(2, flat, 10).unwrap())
     }
 
-    const KIND: Kind<'_> = Kind {
+    const KIND: Kind = Kind {
         root: Digest([3; 32]),
         limbs: 2,
-        fraction_bits: &[24, 29, 35],
     };
 
     #[test]
-    fn another_question_finds_the_same_moment_of_all_groups() {
+    fn another_question_finds_the_same_moment_of_all_ranges() {
         let cache = MomentCache::new(1 << 20);
         let (first, second) = (index(vec![1, 2, 1, 3]), index(vec![1, 3]));
         let moment = first.find(&[1, 3]).unwrap();
-        cache.insert(KIND, &first, moment, 0, b"one");
-        assert_eq!(cache.get(KIND, &second, 0, 2), None);
-        cache.insert(KIND, &first, moment, 1, b"two");
-        let found = cache.get(KIND, &second, second.find(&[1, 3]).unwrap(), 2);
+        let ranges = [0..9, 0..4];
+        cache.insert(KIND, &first, moment, &ranges[0], b"one");
+        assert_eq!(cache.get(KIND, &second, 0, &ranges), None);
+        cache.insert(KIND, &first, moment, &ranges[1], b"two");
+        let found = cache.get(KIND, &second, second.find(&[1, 3]).unwrap(), &ranges);
         assert_eq!(found.unwrap(), ["one", "two"]);
     }
 
@@ -183,23 +179,23 @@ mod tests {
     fn whatever_differs_is_another_moment() {
         let cache = MomentCache::new(1 << 20);
         let index = index(vec![1, 2]);
-        cache.insert(KIND, &index, 0, 0, b"known");
-        assert!(cache.get(KIND, &index, 0, 1).is_some());
+        let ranges = [0..9];
+        cache.insert(KIND, &index, 0, &ranges[0], b"known");
+        assert!(cache.get(KIND, &index, 0, &ranges).is_some());
         for other in [
             Kind {
                 root: Digest([4; 32]),
                 ..KIND
             },
             Kind { limbs: 3, ..KIND },
-            Kind {
-                fraction_bits: &[32, 29, 35],
-                ..KIND
-            },
         ] {
-            assert_eq!(cache.get(other, &index, 0, 1), None, "{other:?}");
+            assert_eq!(cache.get(other, &index, 0, &ranges), None, "{other:?}");
         }
         for moment in 1..index.len() {
-            assert_eq!(cache.get(KIND, &index, moment, 1), None);
+            assert_eq!(cache.get(KIND, &index, moment, &ranges), None);
+        }
+        for other in [0..8, 1..9] {
+            assert_eq!(cache.get(KIND, &index, 0, &[other]), None);
         }
     }
 
@@ -207,17 +203,18 @@ mod tests {
     fn holds_no_more_than_it_may() {
         let cache = MomentCache::new(100_000);
         let index = index(vec![1, 2]);
-        for group in 0..1000 {
-            cache.insert(KIND, &index, 1, group, &[7; 4000]);
+        for block in 0..1000 {
+            cache.insert(KIND, &index, 1, &(block..block + 1), &[7; 4000]);
         }
-        let held = (0..1000).filter(|&group| {
-            let place = Place::new(KIND, &index, 1, group);
+        let held = (0..1000).filter(|&block| {
+            let range = block..block + 1;
+            let place = Place::new(KIND, &index, 1, &range);
             cache.0.as_ref().unwrap().get(&place).is_some()
         });
         let held = held.count();
         assert!((1..=25).contains(&held), "{held}");
         let nothing = MomentCache::new(0);
-        nothing.insert(KIND, &index, 0, 0, b"known");
-        assert_eq!(nothing.get(KIND, &index, 0, 1), None);
+        nothing.insert(KIND, &index, 0, &(0..1), b"known");
+        assert_eq!(nothing.get(KIND, &index, 0, &[0..1]), None);
     }
 }

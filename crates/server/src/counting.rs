@@ -2,7 +2,7 @@
 //!
 //! A query is a job of the [pool](crate::pool) that all queries share: its first task is to plan,
 //! then come moments that the [cache](crate::cache) had, a message's worth at a time, then steps of
-//! the count. It has a task to give only while there is room for what the task will say, so a caller
+//! the count, whose moments are [added up](crate::totals) over the ranges that were asked for. It has a task to give only while there is room for what the task will say, so a caller
 //! that reads slowly slows nobody down. When the caller goes away, or a limit ends the query, it
 //! leaves the pool, and what it held is freed with its last task.
 
@@ -16,16 +16,17 @@ use crate::packing::Packing;
 use crate::partial::Task;
 use crate::pool::{Job, Queue, Workspace};
 use crate::status;
-use oboro_engine::{Count, EngineError, Moments, Plan, Source, Step};
+use crate::totals::{Room, Shards, Totals};
+use oboro_engine::{Count, Moments, Plan, Source, Step};
 use oboro_machine::Distances;
 use oboro_protocol::v1::count_reply::Reply as Part;
-use oboro_protocol::{MOMENTS_CHUNK_BYTES, check_fraction_bits, digest, v1};
+use oboro_protocol::{MOMENTS_CHUNK_BYTES, block_ranges, digest, v1};
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_store::{Digest, Snapshot, Store};
 use prost::Message;
 use prost::bytes::Bytes;
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
@@ -50,6 +51,8 @@ pub(crate) struct Counting {
     pub(crate) distances: Arc<Distances>,
     /// Who counts, if not this server.
     pub(crate) executor: Option<Arc<dyn Executor>>,
+    /// For sums of queries under way.
+    pub(crate) room: Arc<Room>,
 }
 
 impl Counting {
@@ -73,6 +76,7 @@ impl Counting {
             Arc::clone(&self.distances),
             self.executor.clone(),
             Arc::downgrade(&self.queue),
+            Arc::clone(&self.room),
         ));
         let removal = self.removal(&query);
         let watch = watch(
@@ -103,8 +107,9 @@ pub(crate) struct Question {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) itemsets: Itemsets,
     pub(crate) limbs: usize,
-    /// For each power of the mask.
-    pub(crate) fraction_bits: Vec<u32>,
+    pub(crate) shards: Shards,
+    /// Whether only moments without a factor of the mask are wanted.
+    scalars: bool,
 }
 
 impl Question {
@@ -147,20 +152,29 @@ impl Question {
                 snapshot.manifest().max_len
             )));
         }
-        check_fraction_bits(length, &request.fraction_bits)
+        let ranges = block_ranges(&request.ranges, snapshot.block_count())
             .map_err(|error| status::of_field(&error))?;
+        let most = snapshot.manifest().parameters.shard_blocks();
         Ok(Self {
             snapshot,
             itemsets,
             limbs,
-            fraction_bits: request.fraction_bits,
+            shards: Shards::new(ranges, most),
+            scalars: request.scalars,
         })
     }
 
-    /// The groups of blocks.
-    fn groups(&self) -> u64 {
-        let group = self.snapshot.manifest().parameters.group_blocks();
-        self.snapshot.block_count().div_ceil(group)
+    /// The moments that are wanted, of those that the index has.
+    pub(crate) fn moments(&self, index: &MomentIndex) -> Range<usize> {
+        match self.scalars {
+            true => index.rank(0),
+            false => 0..index.len(),
+        }
+    }
+
+    pub(crate) fn packing(&self) -> Packing {
+        let degree = self.snapshot.manifest().parameters.degree();
+        Packing::new(degree, self.limbs)
     }
 
     /// What workers are to compute: the `wanted` moments of all that the question has.
@@ -171,7 +185,8 @@ impl Question {
             limbs: self.limbs as u32,
             length: self.itemsets.length() as u32,
             columns: self.itemsets.as_flat().to_vec(),
-            fraction_bits: self.fraction_bits.clone(),
+            ranges: self.shards.ranges.iter().cloned().map(Into::into).collect(),
+            scalars: self.scalars,
         };
         Task::new(request, wanted, moments)
     }
@@ -194,6 +209,7 @@ pub(crate) struct Query {
     executor: Option<Arc<dyn Executor>>,
     /// Where it waits for its turns.
     queue: Weak<Queue>,
+    room: Arc<Room>,
     /// Until it is planned.
     question: Mutex<Option<Question>>,
     answer: OnceLock<Answer>,
@@ -209,21 +225,22 @@ struct Answer {
     root: Digest,
     index: MomentIndex,
     packing: Packing,
-    /// Groups with moments from the cache that nobody has taken to send.
+    ranges: Vec<Range<u64>>,
+    /// Ranges with moments from the cache that nobody has taken to send.
     known: Mutex<VecDeque<Known>>,
-    /// Moments that come from the cache, over all groups.
+    /// Moments that come from the cache, over all ranges.
     known_moments: u64,
     /// All other moments.
-    counter: Option<Counter>,
+    counter: Option<(Counter, Totals)>,
     /// Moments from the cache that are not sent, and one more while the count is not finished.
     left: AtomicU64,
-    /// Moments sent, over all groups.
+    /// Moments sent, over all ranges.
     sent: AtomicU64,
 }
 
 /// Who computes the moments that were not known.
 enum Counter {
-    Here(Count<Snapshot>),
+    Here(Box<Count<Snapshot>>),
     Elsewhere(Arc<Elsewhere>),
 }
 
@@ -236,9 +253,9 @@ impl Counter {
     }
 }
 
-/// Moments of one group that the cache had.
+/// Moments of one range that the cache had.
 struct Known {
-    group: u64,
+    range: usize,
     moments: VecDeque<(usize, Bytes)>,
 }
 
@@ -253,7 +270,7 @@ impl Known {
         };
         let some = self.moments.iter().take_while(fits).count();
         Self {
-            group: self.group,
+            range: self.range,
             moments: self.moments.drain(..some).collect(),
         }
     }
@@ -264,30 +281,25 @@ impl Answer {
     fn new(
         question: &Question,
         cache: &MomentCache,
-        counter: impl FnOnce(&MomentIndex, &Packing, Vec<usize>) -> Result<Counter, Status>,
+        counter: impl FnOnce(&MomentIndex, Vec<usize>) -> Result<(Counter, Totals), Status>,
     ) -> Result<Self, Status> {
-        let Question {
-            snapshot,
-            itemsets,
-            limbs,
-            fraction_bits,
-        } = question;
-        let groups = question.groups();
-        let index = MomentIndex::new(itemsets);
+        let root = question.snapshot.root();
+        let ranges = &question.shards.ranges;
+        let index = MomentIndex::new(&question.itemsets);
+        let packing = question.packing();
         let kind = Kind {
-            root: snapshot.root(),
-            limbs: *limbs,
-            fraction_bits,
+            root,
+            limbs: packing.limbs(),
         };
-        let mut known: Vec<Known> = (0..groups)
-            .map(|group| Known {
-                group,
+        let mut known: Vec<Known> = (0..ranges.len())
+            .map(|range| Known {
+                range,
                 moments: VecDeque::new(),
             })
             .collect();
         let mut unknown = Vec::new();
-        for moment in 0..index.len() {
-            match cache.get(kind, &index, moment, groups) {
+        for moment in question.moments(&index) {
+            match cache.get(kind, &index, moment, ranges) {
                 Some(packed) => {
                     for (known, packed) in known.iter_mut().zip(packed) {
                         known.moments.push_back((moment, packed));
@@ -297,15 +309,15 @@ impl Answer {
             }
         }
         known.retain(|known| !known.moments.is_empty());
-        let known_moments = (index.len() - unknown.len()) as u64 * groups;
-        let packing = Packing::new(snapshot.ring(), *limbs, fraction_bits.clone());
+        let known_moments = known.iter().map(|known| known.moments.len() as u64).sum();
         let counter = (!unknown.is_empty())
-            .then(|| counter(&index, &packing, unknown))
+            .then(|| counter(&index, unknown))
             .transpose()?;
         Ok(Self {
-            root: snapshot.root(),
+            root,
             index,
             packing,
+            ranges: ranges.clone(),
             known: Mutex::new(known.into()),
             known_moments,
             left: AtomicU64::new(known_moments + u64::from(counter.is_some())),
@@ -315,12 +327,16 @@ impl Answer {
     }
 
     fn has_task(&self) -> bool {
-        !self.known().is_empty() || self.counter.as_ref().is_some_and(Counter::has_task)
+        !self.known().is_empty()
+            || self
+                .counter
+                .as_ref()
+                .is_some_and(|(counter, _)| counter.has_task())
     }
 
     /// Tells the log what was read here so far, if not everything is in memory.
     fn record(&self, span: &Span) {
-        if let Some(Counter::Here(count)) = &self.counter
+        if let Some((Counter::Here(count), _)) = &self.counter
             && let Some(reads) = count.reads()
         {
             span.record("read_bytes", reads.bytes);
@@ -336,9 +352,9 @@ impl Answer {
     /// The next moments from the cache to send, a task's worth.
     fn take_known(&self) -> Option<Known> {
         let mut known = self.known();
-        let group = known.front_mut()?;
-        let some = group.take_some();
-        if group.moments.is_empty() {
+        let range = known.front_mut()?;
+        let some = range.take_some();
+        if range.moments.is_empty() {
             known.pop_front();
         }
         Some(some)
@@ -347,7 +363,7 @@ impl Answer {
     fn send_known(&self, outbox: &CountOutbox, known: &Known) -> ControlFlow<()> {
         let moments = known.moments.iter();
         let moments = moments.map(|(moment, packed)| (*moment, &packed[..]));
-        Packing::put_together(&self.index, known.group, moments, |message| {
+        Packing::put_together(&self.index, known.range as u64, moments, |message| {
             self.send(outbox, message)
         })
     }
@@ -357,28 +373,27 @@ impl Answer {
         self.left.fetch_sub(sent, Ordering::AcqRel) == sent
     }
 
-    fn send_counted(
+    /// Adds moments of a shard to their totals; sends and keeps those that are complete.
+    fn add(
         &self,
+        totals: &Totals,
         outbox: &CountOutbox,
         cache: &MomentCache,
         moments: Moments<'_>,
     ) -> ControlFlow<()> {
-        let group = moments.group;
-        self.packing.pack(
-            &self.index,
-            moments,
-            |moment, packed| cache.insert(self.kind(), &self.index, moment, group, packed),
-            |message| self.send(outbox, message),
-        )
-    }
-
-    /// How all moments of the answer are computed and sent.
-    fn kind(&self) -> Kind<'_> {
-        Kind {
+        let kind = Kind {
             root: self.root,
             limbs: self.packing.limbs(),
-            fraction_bits: self.packing.fraction_bits(),
-        }
+        };
+        totals.add(moments, |complete| {
+            let range = &self.ranges[complete.shard];
+            self.packing.pack(
+                &self.index,
+                complete,
+                |moment, packed| cache.insert(kind, &self.index, moment, range, packed),
+                |message| self.send(outbox, message),
+            )
+        })
     }
 
     fn send(&self, outbox: &CountOutbox, message: v1::Moments) -> ControlFlow<()> {
@@ -395,6 +410,7 @@ impl Query {
         distances: Arc<Distances>,
         executor: Option<Arc<dyn Executor>>,
         queue: Weak<Queue>,
+        room: Arc<Room>,
     ) -> Self {
         Self {
             client,
@@ -402,6 +418,7 @@ impl Query {
             distances,
             executor,
             queue,
+            room,
             question: Mutex::new(Some(question)),
             answer: OnceLock::new(),
             outbox: Arc::new(Outbox::new()),
@@ -419,14 +436,18 @@ impl Query {
         self.begun.get_or_init(Instant::now);
         let blocks = question.snapshot.block_count();
         self.outbox.push(Part::Accepted(v1::Accepted { blocks }))?;
-        let counter = |index: &MomentIndex, packing: &Packing, unknown| match &self.executor {
-            None => self.count_here(&question, index, unknown),
-            Some(executor) => self.count_elsewhere(&**executor, &question, index, packing, unknown),
+        let counter = |index: &MomentIndex, unknown: Vec<usize>| {
+            let totals = self.totals(&question, index, &unknown)?;
+            let counter = match &self.executor {
+                None => self.count_here(&question, index, unknown),
+                Some(executor) => self.count_elsewhere(&**executor, &question, index, unknown),
+            };
+            Ok((counter?, totals))
         };
         match Answer::new(&question, &self.cache, counter) {
             Ok(answer) => {
                 let answer = self.answer.get_or_init(|| answer);
-                if let Some(Counter::Here(count)) = &answer.counter {
+                if let Some((Counter::Here(count), _)) = &answer.counter {
                     let queue = Weak::clone(&self.queue);
                     count.on_news(move || {
                         if let Some(queue) = queue.upgrade() {
@@ -443,17 +464,35 @@ impl Query {
         }
     }
 
+    fn totals(
+        &self,
+        question: &Question,
+        index: &MomentIndex,
+        wanted: &[usize],
+    ) -> Result<Totals, Status> {
+        let parameters = &question.snapshot.manifest().parameters;
+        let scalars = wanted.partition_point(|&moment| moment < index.rank(0).end);
+        let polynomials = (wanted.len() - scalars) * parameters.degree();
+        let residues = (scalars + polynomials) * question.limbs;
+        let room = self.room.take(question.shards.sum_bytes(residues))?;
+        let moduli = &parameters.limb_moduli()[..question.limbs];
+        let wanted = wanted.to_vec();
+        Ok(Totals::new(&question.shards, moduli, wanted, scalars, room))
+    }
+
     fn count_here(
         &self,
         question: &Question,
         index: &MomentIndex,
         unknown: Vec<usize>,
     ) -> Result<Counter, Status> {
-        let room = question.snapshot.factors_at_a_time(question.limbs);
+        let shards = &question.shards.shards;
+        let room = question.snapshot.factors_at_a_time(question.limbs, shards);
         let plan = Plan::within(index, question.limbs, unknown, room);
-        let count = Count::new(Arc::clone(&question.snapshot), plan, &self.distances);
+        let source = Arc::clone(&question.snapshot);
+        let count = Count::of_shards(source, plan, &self.distances, shards.clone());
         count
-            .map(Counter::Here)
+            .map(|count| Counter::Here(Box::new(count)))
             .map_err(|error| status::of_engine(&error))
     }
 
@@ -462,15 +501,12 @@ impl Query {
         executor: &dyn Executor,
         question: &Question,
         index: &MomentIndex,
-        packing: &Packing,
         unknown: Vec<usize>,
     ) -> Result<Counter, Status> {
-        let groups = question.groups();
-        if groups == 0 {
-            return Err(status::of_engine(&EngineError::Empty));
-        }
         let task = question.task(&unknown, index.len());
-        let elsewhere = Arc::new(Elsewhere::new(groups, unknown, index, packing));
+        let shards = question.shards.shards.len();
+        let elsewhere = Elsewhere::new(shards, unknown, index, question.packing());
+        let elsewhere = Arc::new(elsewhere);
         executor.start(Work::new(
             &question.snapshot,
             &task,
@@ -506,22 +542,15 @@ impl Query {
 
     /// A step of the count, wherever it is done.
     fn step_of(&self, answer: &Answer, workspace: &mut Workspace) -> Result<Step, Status> {
-        match &answer.counter {
-            None => Ok(Step::Exhausted),
-            Some(Counter::Here(count)) => count
-                .step(&mut workspace.counting, |moments| {
-                    answer.send_counted(&self.outbox, &self.cache, moments)
-                })
+        let Some((counter, totals)) = &answer.counter else {
+            return Ok(Step::Exhausted);
+        };
+        let add = |moments: Moments<'_>| answer.add(totals, &self.outbox, &self.cache, moments);
+        match counter {
+            Counter::Here(count) => count
+                .step(&mut workspace.counting, add)
                 .map_err(|error| status::of_engine(&error)),
-            Some(Counter::Elsewhere(elsewhere)) => elsewhere.step(
-                &answer.index,
-                &answer.packing,
-                |group, moment, packed| {
-                    let (kind, index) = (answer.kind(), &answer.index);
-                    self.cache.insert(kind, index, moment, group, packed);
-                },
-                |message| answer.send(&self.outbox, message),
-            ),
+            Counter::Elsewhere(elsewhere) => elsewhere.step(&answer.index, add),
         }
     }
 
@@ -651,13 +680,13 @@ mod tests {
         let sizes = [300 << 10; 9];
         let of = |(moment, size): (usize, &usize)| (moment, Bytes::from(vec![0; *size]));
         let mut known = Known {
-            group: 3,
+            range: 3,
             moments: sizes.iter().enumerate().map(of).collect(),
         };
         let mut taken = Vec::new();
         while !known.moments.is_empty() {
             let some = known.take_some();
-            assert_eq!(some.group, 3);
+            assert_eq!(some.range, 3);
             taken.push(Vec::from_iter(
                 some.moments.iter().map(|(moment, _)| *moment),
             ));

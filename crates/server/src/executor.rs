@@ -1,19 +1,18 @@
-//! Counts that others do: a query's groups of blocks are given to an [`Executor`], and what comes back is
-//! sent on as if it had been counted here.
+//! Counts that others do: a query's shards are given to an [`Executor`], and what comes back is taken as if it had
+//! been counted here.
 //!
-//! Nothing is added up on the way. A group's moments are the answer: the owner adds supports after
-//! decryption, since the plaintext modulus bounds the counts of one group only. So results of different
-//! groups are put side by side, in any order, and one group that is counted twice is sent once.
+//! Results of different shards come in any order and are added up here, so one shard that is counted twice is taken
+//! once.
 //!
-//! What has arrived waits here until there is room for it in the caller's outbox; the server's own threads
-//! then check it, keep it for later questions and send it. Limits, shares among callers and the cache of
+//! What has arrived waits here until there is room for answers in the caller's outbox; the server's own threads
+//! then check it and add it up. Limits, shares among callers and the cache of
 //! moments are the server's as ever.
 
 use crate::outbox::{Outbox, ROOM};
 use crate::packing::Packing;
 use crate::partial::{Partial, Task};
 use crate::pool::Queue;
-use oboro_engine::Step;
+use oboro_engine::{Moments, Step};
 use oboro_protocol::{moments_range, v1};
 use oboro_ring::moment::MomentIndex;
 use oboro_store::Snapshot;
@@ -30,12 +29,12 @@ pub trait Executor: Send + Sync {
     fn start(&self, work: Work);
 }
 
-/// A question to be counted over all groups of a dataset, and where its results go. Dropped before every
-/// group was delivered, it ends the query with an error.
+/// A question to be counted over its shards, and where the results go. Dropped before every
+/// shard was delivered, it ends the query with an error.
 pub struct Work {
     manifest: Vec<u8>,
     task: Vec<u8>,
-    group_bytes: u64,
+    shard_bytes: u64,
     elsewhere: Arc<Elsewhere>,
     outbox: Arc<Outbox<v1::CountReply>>,
     queue: Weak<Queue>,
@@ -52,7 +51,7 @@ impl Work {
         Self {
             manifest: snapshot.manifest().encode(),
             task: task.encode_to_vec(),
-            group_bytes: elsewhere.group_bytes,
+            shard_bytes: elsewhere.shard_bytes,
             elsewhere: Arc::clone(elsewhere),
             outbox: Arc::clone(outbox),
             queue: Weak::clone(queue),
@@ -69,17 +68,17 @@ impl Work {
         &self.task
     }
 
-    /// The number of groups, from 0, all of which are to be counted.
-    pub fn groups(&self) -> u64 {
-        self.elsewhere.groups
+    /// The number of shards, from 0, all of which are to be counted.
+    pub fn shards(&self) -> u64 {
+        self.elsewhere.shards as u64
     }
 
     /// The bytes that each of them has in a result, or little fewer.
-    pub fn group_bytes(&self) -> u64 {
-        self.group_bytes
+    pub fn shard_bytes(&self) -> u64 {
+        self.shard_bytes
     }
 
-    /// Takes a result of [`Worker::count`](crate::Worker::count). Groups that were delivered before are left
+    /// Takes a result of [`Worker::count`](crate::Worker::count). Shards that were delivered before are left
     /// out; a failure, or a result that is none, ends the query.
     pub fn deliver(&self, partial: Bytes) {
         self.elsewhere.deliver(partial);
@@ -93,7 +92,7 @@ impl Work {
         self.wake();
     }
 
-    /// Whether groups are missing and somebody waits for them. Otherwise what is under way may end.
+    /// Whether shards are missing and somebody waits for them. Otherwise what is under way may end.
     pub fn is_wanted(&self) -> bool {
         self.outbox.is_open() && self.elsewhere.is_incomplete()
     }
@@ -115,7 +114,7 @@ impl Drop for Work {
         if self.is_wanted() {
             self.fail(
                 "the server's workers gave the query up; ask again",
-                "a query was dropped before all groups were delivered",
+                "a query was dropped before all shards were delivered",
             );
         }
     }
@@ -123,44 +122,46 @@ impl Drop for Work {
 
 /// The part of a query that is counted elsewhere.
 pub(crate) struct Elsewhere {
-    groups: u64,
-    /// Ascending, of every group.
+    shards: usize,
+    /// Ascending, of every shard.
     wanted: Vec<usize>,
-    group_bytes: u64,
+    packing: Packing,
+    shard_bytes: u64,
     state: Mutex<State>,
 }
 
 struct State {
-    /// Of each group whether it was delivered.
+    /// Of each shard whether it was delivered.
     delivered: Box<[bool]>,
-    missing: u64,
+    missing: usize,
     waiting: VecDeque<Vec<v1::Moments>>,
     /// Of what waits.
     bytes: usize,
-    /// Groups that were not sent.
-    left: u64,
+    /// Shards that were not taken.
+    left: usize,
     failure: Option<Status>,
 }
 
 impl Elsewhere {
-    /// So many groups of which the `wanted` moments are missing.
+    /// So many shards of which the `wanted` moments are missing.
     pub(crate) fn new(
-        groups: u64,
+        shards: usize,
         wanted: Vec<usize>,
         index: &MomentIndex,
-        packing: &Packing,
+        packing: Packing,
     ) -> Self {
         let packed = wanted.iter().map(|&it| packing.packed_len(index.get(it).0));
         Self {
-            groups,
-            group_bytes: packed.sum::<usize>() as u64,
+            shards,
+            shard_bytes: packed.sum::<usize>() as u64,
             wanted,
+            packing,
             state: Mutex::new(State {
-                delivered: vec![false; groups as usize].into(),
-                missing: groups,
+                delivered: vec![false; shards].into(),
+                missing: shards,
                 waiting: VecDeque::new(),
                 bytes: 0,
-                left: groups,
+                left: shards,
                 failure: None,
             }),
         }
@@ -187,15 +188,15 @@ impl Elsewhere {
         if let Some(failure) = partial.failure {
             return self.fail(failure.log());
         }
-        let mut by_group: BTreeMap<u64, Vec<v1::Moments>> = BTreeMap::new();
+        let mut by_shard: BTreeMap<u64, Vec<v1::Moments>> = BTreeMap::new();
         for message in partial.moments {
-            by_group.entry(message.group).or_default().push(message);
+            by_shard.entry(message.range).or_default().push(message);
         }
         let mut state = self.lock();
-        for (group, messages) in by_group {
-            match state.delivered.get_mut(group as usize) {
+        for (shard, messages) in by_shard {
+            match state.delivered.get_mut(shard as usize) {
                 None => {
-                    let failure = malformed("it has a group that the dataset has not");
+                    let failure = malformed("it has a shard that the question has not");
                     state.failure.get_or_insert(failure);
                 }
                 Some(true) => {}
@@ -215,16 +216,14 @@ impl Elsewhere {
         state.failure.is_some() || !state.waiting.is_empty()
     }
 
-    /// Sends a group that has arrived, moment after moment to `each` and in messages to `send`.
+    /// Gives the moments of a shard that has arrived to `add`.
     ///
     /// # Errors
     /// A worker that failed, or whose result is none.
     pub(crate) fn step(
         &self,
         index: &MomentIndex,
-        packing: &Packing,
-        mut each: impl FnMut(u64, usize, &[u8]),
-        send: impl FnMut(v1::Moments) -> ControlFlow<()>,
+        mut add: impl FnMut(Moments<'_>) -> ControlFlow<()>,
     ) -> Result<Step, Status> {
         let messages = {
             let mut state = self.lock();
@@ -237,16 +236,22 @@ impl Elsewhere {
             state.bytes -= bytes(&messages);
             messages
         };
-        let messages = self.check(messages, index, packing)?;
+        let messages = self.check(messages, index)?;
         for message in &messages {
-            let power = index.get(message.first_moment as usize).0;
-            let packed = message.fractions.chunks_exact(packing.packed_len(power));
-            for (moment, packed) in (message.first_moment as usize..).zip(packed) {
-                each(message.group, moment, packed);
+            let first = message.first_moment as usize;
+            let moments: Vec<usize> = (first..first + message.moments as usize).collect();
+            let power = index.get(first).0;
+            let mut residues = self.packing.unpack(power, &message.residues);
+            let added = add(Moments {
+                shard: message.range as usize,
+                scalars: if power == 0 { moments.len() } else { 0 },
+                moments: &moments,
+                limbs: self.packing.limbs(),
+                residues: &mut residues,
+            });
+            if added.is_break() {
+                return Ok(Step::Exhausted);
             }
-        }
-        if messages.into_iter().try_for_each(send).is_break() {
-            return Ok(Step::Exhausted);
         }
         let mut state = self.lock();
         state.left -= 1;
@@ -256,13 +261,12 @@ impl Elsewhere {
         })
     }
 
-    /// The messages of one group, ascending, if they have the moments that are wanted, all of them and no
+    /// The messages of one shard, ascending, if they have the moments that are wanted, all of them and no
     /// other.
     fn check(
         &self,
         mut messages: Vec<v1::Moments>,
         index: &MomentIndex,
-        packing: &Packing,
     ) -> Result<Vec<v1::Moments>, Status> {
         messages.sort_by_key(|message| message.first_moment);
         let mut wanted = self.wanted.iter().copied();
@@ -274,7 +278,9 @@ impl Elsewhere {
             }
             let power = index.get(range.start).0;
             let is_one_power = range.clone().all(|moment| index.get(moment).0 == power);
-            if !is_one_power || message.fractions.len() != range.len() * packing.packed_len(power) {
+            if !is_one_power
+                || message.residues.len() != range.len() * self.packing.packed_len(power)
+            {
                 return Err(malformed("its moments are of another length"));
             }
         }
@@ -286,7 +292,7 @@ impl Elsewhere {
 }
 
 fn bytes(messages: &[v1::Moments]) -> usize {
-    messages.iter().map(|message| message.fractions.len()).sum()
+    messages.iter().map(|message| message.residues.len()).sum()
 }
 
 /// A result that no worker of this version gives.
@@ -303,34 +309,34 @@ mod tests {
     use crate::pool::Pool;
     use oboro_protocol::moments_messages;
     use oboro_ring::moment::Itemsets;
-    use oboro_ring::{Parameters, Ring};
     use tonic::Code;
 
-    /// A question of one pair over two groups; all but the first of its moments are wanted.
+    /// A question of one pair over two shards; all but the first of its moments are wanted.
     struct Setting {
         index: MomentIndex,
-        packing: Packing,
         elsewhere: Arc<Elsewhere>,
     }
 
+    /// A shard, a moment and the number of its residues.
+    type Given = (usize, usize, usize);
+
     impl Setting {
         fn new() -> Self {
-            let ring = Arc::new(Ring::new(Parameters::new(10, 1, 12289).unwrap()));
-            let packing = Packing::new(ring, 1, vec![32, 8, 8]);
-            let index = MomentIndex::new(&Itemsets::new(2, vec![0, 1], 2).unwrap());
+            let packing = Packing::new(16, 1);
+            let index = MomentIndex::new(&Itemsets::new(2, vec![0, 1, 0, 2], 3).unwrap());
             let wanted = (1..index.len()).collect();
             Self {
-                elsewhere: Arc::new(Elsewhere::new(2, wanted, &index, &packing)),
+                elsewhere: Arc::new(Elsewhere::new(2, wanted, &index, packing)),
                 index,
-                packing,
             }
         }
 
-        /// What a worker says of a group, the moments in no order.
-        fn group(&self, group: u64) -> Vec<v1::Moments> {
+        /// What a worker says of a shard, the moments in no order.
+        fn shard(&self, shard: u64) -> Vec<v1::Moments> {
             let one = |moment: usize| {
-                let bytes = self.packing.packed_len(self.index.get(moment).0);
-                moments_messages(group, moment..moment + 1, vec![group as u8; bytes])
+                let packing = self.elsewhere.packing;
+                let bytes = packing.packed_len(self.index.get(moment).0);
+                moments_messages(shard, moment..moment + 1, vec![shard as u8; bytes])
             };
             (1..self.index.len()).rev().flat_map(one).collect()
         }
@@ -343,42 +349,43 @@ mod tests {
             self.elsewhere.deliver(partial.encode_to_vec().into());
         }
 
-        /// Does a step; the groups and moments that it has sent.
-        fn step(&self) -> (Result<Step, Status>, Vec<(u64, u64)>) {
-            let mut sent = Vec::new();
-            let mut kept = 0;
-            let step = self.elsewhere.step(
-                &self.index,
-                &self.packing,
-                |_, _, _| kept += 1,
-                |message| {
-                    sent.push((message.group, message.first_moment));
-                    ControlFlow::Continue(())
-                },
-            );
-            assert_eq!(kept, sent.len());
-            (step, sent)
+        /// Does a step.
+        fn step(&self) -> (Result<Step, Status>, Vec<Given>) {
+            let mut given = Vec::new();
+            let step = self.elsewhere.step(&self.index, |moments| {
+                let [moment] = moments.moments[..] else {
+                    panic!("{moments:?}")
+                };
+                assert_eq!(moments.scalars, usize::from(moment < 2));
+                given.push((moments.shard, moment, moments.residues.len()));
+                ControlFlow::Continue(())
+            });
+            (step, given)
         }
 
         fn refusal(&self, moments: Vec<v1::Moments>) -> Code {
             self.deliver(moments);
-            let (step, sent) = self.step();
-            assert!(sent.is_empty());
+            let (step, given) = self.step();
+            assert!(given.is_empty());
             step.unwrap_err().code()
         }
     }
 
     #[test]
-    fn every_group_is_sent_once_in_whatever_order_and_however_often_it_comes() {
+    fn every_shard_is_taken_once_in_whatever_order_and_however_often_it_comes() {
         let setting = Setting::new();
         assert!(!setting.elsewhere.has_task());
-        setting.deliver(setting.group(1));
-        setting.deliver([setting.group(1), setting.group(0)].concat());
-        setting.deliver(setting.group(0));
-        let sent = |group| (1..setting.index.len() as u64).map(move |it| (group, it));
-        for (group, step) in [(1, Step::Advanced), (0, Step::Finished)] {
+        setting.deliver(setting.shard(1));
+        setting.deliver([setting.shard(1), setting.shard(0)].concat());
+        setting.deliver(setting.shard(0));
+        let residues = |moment| if moment == 1 { 1 } else { 16 };
+        let given = |shard| {
+            let moments = 1..setting.index.len();
+            moments.map(move |it| (shard, it, residues(it)))
+        };
+        for (shard, step) in [(1, Step::Advanced), (0, Step::Finished)] {
             let (stepped, found) = setting.step();
-            assert_eq!((stepped.unwrap(), found), (step, sent(group).collect()));
+            assert_eq!((stepped.unwrap(), found), (step, given(shard).collect()));
         }
         assert!(!setting.elsewhere.has_task() && !setting.elsewhere.is_incomplete());
     }
@@ -387,19 +394,19 @@ mod tests {
     fn what_is_no_result_ends_the_query() {
         type Spoil = fn(&mut Vec<v1::Moments>);
         let spoils: [Spoil; 7] = [
-            |group| drop(group.pop()),
-            |group| drop(group.remove(0)),
-            |group| group.push(group[0].clone()),
-            |group| group[0].fractions = Bytes::from_static(b"short"),
-            |group| group[0].first_moment += 1,
-            |group| group[0].moments = u64::MAX,
-            |group| group[0].group = 7,
+            |shard| drop(shard.pop()),
+            |shard| drop(shard.remove(0)),
+            |shard| shard.push(shard[0].clone()),
+            |shard| shard[0].residues = Bytes::from_static(b"short"),
+            |shard| shard[0].first_moment += 1,
+            |shard| shard[0].moments = u64::MAX,
+            |shard| shard[0].range = 7,
         ];
         for spoil in spoils {
             let setting = Setting::new();
-            let mut group = setting.group(1);
-            spoil(&mut group);
-            assert_eq!(setting.refusal(group), Code::Internal);
+            let mut shard = setting.shard(1);
+            spoil(&mut shard);
+            assert_eq!(setting.refusal(shard), Code::Internal);
         }
         let setting = Setting::new();
         setting.elsewhere.deliver(Bytes::from_static(b"no message"));
@@ -414,7 +421,7 @@ mod tests {
         let work = |elsewhere: &Arc<Elsewhere>| Work {
             manifest: Vec::new(),
             task: Vec::new(),
-            group_bytes: 0,
+            shard_bytes: 0,
             elsewhere: Arc::clone(elsewhere),
             outbox: Arc::clone(&outbox),
             queue: Arc::downgrade(&pool.queue()),
@@ -423,7 +430,7 @@ mod tests {
         let status = setting.step().0.unwrap_err();
         assert_eq!(status.code(), Code::Unavailable);
         let setting = Setting::new();
-        setting.deliver([setting.group(0), setting.group(1)].concat());
+        setting.deliver([setting.shard(0), setting.shard(1)].concat());
         drop(work(&setting.elsewhere));
         assert!(setting.step().0.is_ok());
         outbox.close();

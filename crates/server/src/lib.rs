@@ -27,6 +27,7 @@ mod pool;
 mod scrubbing;
 mod service;
 mod status;
+mod totals;
 mod worker;
 
 pub use clients::{TokenError, Tokens};

@@ -10,9 +10,10 @@ use crate::executor::Executor;
 use crate::genome::{GenomeOptions, Genomes};
 use crate::limits::{Admission, Limits};
 use crate::linger::Lingering;
-use crate::memory::for_ciphertext;
+use crate::memory::{SUMS_SHARE, for_ciphertext};
 use crate::pool::Pool;
 use crate::service::Service;
+use crate::totals::{Room, USUAL_ROOM};
 use oboro_machine::{Distances, Seat, Topology};
 use oboro_protocol::MAX_MESSAGE_BYTES;
 use oboro_protocol::v1::{genome_server::GenomeServer, mining_server::MiningServer};
@@ -175,6 +176,7 @@ pub(crate) struct Answering {
     genome: GenomeOptions,
     limits: Limits,
     cache: Arc<MomentCache>,
+    room: Arc<Room>,
     distances: Arc<Distances>,
     executor: Option<Arc<dyn Executor>>,
 }
@@ -236,6 +238,8 @@ impl Answering {
             .memory
             .map(|memory| for_ciphertext(memory, &options))
             .transpose()?;
+        let room = budget.map_or(USUAL_ROOM, |budget| budget / SUMS_SHARE);
+        let budget = budget.map(|budget| budget - room);
         let transport = transport(options.tls.clone())?;
         let topology = Topology::of_this_machine();
         let threads = options.threads;
@@ -256,6 +260,7 @@ impl Answering {
             cache: Arc::new(MomentCache::new(options.moment_cache)),
             distances: Arc::new(topology.distances().clone()),
             executor: None,
+            room: Arc::new(Room::new(room)),
         })
     }
 
@@ -293,6 +298,7 @@ impl Answering {
             cache: self.cache,
             distances: self.distances,
             executor: self.executor,
+            room: self.room,
         }))
         .max_decoding_message_size(message_bytes)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);

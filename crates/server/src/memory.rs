@@ -13,7 +13,10 @@ const PROGRAM: u64 = 48 * MIB;
 /// The buffers of a thread that computes, and the replies that it is packing.
 const THREAD: u64 = 4 * MIB;
 
-/// The bytes for ciphertext if the process is to hold no more than `memory`.
+/// Of what is left for ciphertext the part that sums of answers may take.
+pub(crate) const SUMS_SHARE: u64 = 8;
+
+/// The bytes for ciphertext and sums if the process is to hold no more than `memory`.
 ///
 /// # Errors
 /// Nothing would be left.

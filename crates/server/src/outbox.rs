@@ -194,7 +194,7 @@ mod tests {
 
     fn reply(bytes: usize) -> v1::count_reply::Reply {
         v1::count_reply::Reply::Moments(v1::Moments {
-            fractions: vec![0; bytes].into(),
+            residues: vec![0; bytes].into(),
             ..Default::default()
         })
     }

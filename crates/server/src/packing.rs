@@ -1,79 +1,84 @@
-//! Moments as they travel: from residues to messages.
+//! Moments as they travel: residues in messages.
 
 use oboro_engine::Moments;
 use oboro_protocol::{moments_messages, v1};
 use oboro_ring::moment::MomentIndex;
-use oboro_ring::{Fractions, Ring};
+use oboro_ring::pack::{moment_packed_len, pack, unpack, unpacked_len};
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 /// Packs the moments of one question.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Packing {
-    ring: Arc<Ring>,
+    degree: usize,
     limbs: usize,
-    /// For each power of the mask.
-    fraction_bits: Vec<u32>,
 }
 
 impl Packing {
-    pub(crate) fn new(ring: Arc<Ring>, limbs: usize, fraction_bits: Vec<u32>) -> Self {
-        Self {
-            ring,
-            limbs,
-            fraction_bits,
-        }
+    pub(crate) fn new(degree: usize, limbs: usize) -> Self {
+        Self { degree, limbs }
     }
 
-    pub(crate) fn fraction_bits(&self) -> &[u32] {
-        &self.fraction_bits
-    }
-
-    pub(crate) fn limbs(&self) -> usize {
+    pub(crate) fn limbs(self) -> usize {
         self.limbs
     }
 
     /// The bytes of a packed moment with this power of the mask.
-    pub(crate) fn packed_len(&self, power: usize) -> usize {
-        Fractions::new(&self.ring, self.limbs).packed_len(power, self.fraction_bits[power])
+    pub(crate) fn packed_len(self, power: usize) -> usize {
+        moment_packed_len(self.degree, self.limbs, power)
     }
 
-    /// Packs moments of one group, which lose their residues: `each` gets every one of them,
-    /// `send` the messages that carry them.
+    /// Packs moments of one range, or shard: `each` gets every one of them, `send` the messages that carry them.
     pub(crate) fn pack(
-        &self,
+        self,
         index: &MomentIndex,
         mut moments: Moments<'_>,
         mut each: impl FnMut(usize, &[u8]),
         mut send: impl FnMut(v1::Moments) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let fractions = Fractions::new(&self.ring, self.limbs);
-        let mut scratch = vec![0; self.ring.degree()];
-        let mut run = Run::new(moments.group);
+        let mut scalar = vec![0; self.limbs.next_multiple_of(2)];
+        let mut run = Run::new(moments.shard as u64);
         for (moment, residues) in moments.each() {
             let power = index.get(moment).0;
             if !run.goes_on_with(moment, power) {
                 run.end(&mut send)?;
                 run.begin(moment, power);
             }
-            let bits = self.fraction_bits[power];
-            let bytes = run.room_for(fractions.packed_len(power, bits));
+            let bytes = run.room_for(self.packed_len(power));
             match power {
-                0 => fractions.pack_scalar(residues, bits, bytes),
-                _ => fractions.pack_polynomial(residues, bits, &mut scratch, bytes),
+                0 => {
+                    scalar[..self.limbs].copy_from_slice(residues);
+                    pack(&scalar, bytes);
+                }
+                _ => pack(residues, bytes),
             }
             each(moment, bytes);
         }
         run.end(&mut send)
     }
 
-    /// Puts packed moments of one group, ascending, into messages.
+    /// The residues of packed moments with one power of the mask, all of them of the right length.
+    pub(crate) fn unpack(self, power: usize, packed: &[u8]) -> Vec<u32> {
+        let mut residues = vec![0; unpacked_len(packed.len())];
+        unpack(packed, &mut residues);
+        let padded = self.limbs.next_multiple_of(2);
+        match power == 0 && padded > self.limbs {
+            false => residues,
+            true => residues
+                .chunks_exact(padded)
+                .flat_map(|it| &it[..self.limbs])
+                .copied()
+                .collect(),
+        }
+    }
+
+    /// Puts packed moments of one range, ascending, into messages.
     pub(crate) fn put_together<'m>(
         index: &MomentIndex,
-        group: u64,
+        range: u64,
         moments: impl Iterator<Item = (usize, &'m [u8])>,
         mut send: impl FnMut(v1::Moments) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let mut run = Run::new(group);
+        let mut run = Run::new(range);
         for (moment, packed) in moments {
             let power = index.get(moment).0;
             if !run.goes_on_with(moment, power) {
@@ -88,7 +93,7 @@ impl Packing {
 
 /// Consecutive moments with one power of the mask.
 struct Run {
-    group: u64,
+    range: u64,
     power: usize,
     first: usize,
     count: usize,
@@ -96,9 +101,9 @@ struct Run {
 }
 
 impl Run {
-    fn new(group: u64) -> Self {
+    fn new(range: u64) -> Self {
         Self {
-            group,
+            range,
             power: 0,
             first: 0,
             count: 0,
@@ -127,28 +132,26 @@ impl Run {
         }
         let moments = self.first..self.first + std::mem::take(&mut self.count);
         let packed = std::mem::take(&mut self.packed);
-        moments_messages(self.group, moments, packed).try_for_each(send)
+        moments_messages(self.range, moments, packed).try_for_each(send)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oboro_ring::Parameters;
     use oboro_ring::moment::Itemsets;
 
     #[test]
     fn runs_are_of_neighbours_with_one_power() {
-        let ring = Ring::new(Parameters::new(10, 1, 12289).unwrap());
-        let degree = ring.degree();
-        let packing = Packing::new(Arc::new(ring), 1, vec![32, 20, 24]);
+        let degree = 1024;
+        let packing = Packing::new(degree, 1);
         let index = MomentIndex::new(&Itemsets::new(2, vec![0, 1, 0, 2, 1, 2], 3).unwrap());
         // All scalars but the second, all polynomials.
         let numbers = [0, 2, 3, 4, 5, 6];
         let mut residues: Vec<u32> = (0..2 + 4 * degree as u32).collect();
         let (mut single, mut messages) = (Vec::new(), Vec::new());
         let moments = Moments {
-            group: 7,
+            shard: 7,
             moments: &numbers,
             scalars: 2,
             limbs: 1,
@@ -166,16 +169,24 @@ mod tests {
         assert!(sent.is_continue());
         let shape: Vec<_> = messages
             .iter()
-            .map(|m| (m.group, m.first_moment, m.moments, m.fractions.len()))
+            .map(|m| (m.range, m.first_moment, m.moments, m.residues.len()))
             .collect();
-        let polynomial = degree * 20 / 8;
+        let polynomial = degree * 28 / 8;
         let expected = [
-            (7, 0, 1, 4),
-            (7, 2, 1, 4),
+            (7, 0, 1, 7),
+            (7, 2, 1, 7),
             (7, 3, 3, 3 * polynomial),
-            (7, 6, 1, degree * 24 / 8),
+            (7, 6, 1, polynomial),
         ];
         assert_eq!(shape, expected);
+        let unpacked = |m: &v1::Moments| {
+            let power = index.get(m.first_moment as usize).0;
+            packing.unpack(power, &m.residues)
+        };
+        assert_eq!(
+            messages.iter().flat_map(unpacked).collect::<Vec<_>>(),
+            residues
+        );
         let mut again = Vec::new();
         let singles = single.iter().map(|(moment, packed)| (*moment, &packed[..]));
         let sent = Packing::put_together(&index, 7, singles, |message| {
@@ -188,19 +199,17 @@ mod tests {
 
     #[test]
     fn nothing_is_packed_for_nobody() {
-        let ring = Ring::new(Parameters::new(10, 1, 12289).unwrap());
-        let packing = Packing::new(Arc::new(ring), 1, vec![32, 20]);
         let index = MomentIndex::new(&Itemsets::new(1, vec![0], 1).unwrap());
         let mut residues = vec![0; 1025];
         let moments = Moments {
-            group: 0,
+            shard: 0,
             moments: &[0, 1],
             scalars: 1,
             limbs: 1,
             residues: &mut residues,
         };
         let mut packed = 0;
-        let sent = packing.pack(
+        let sent = Packing::new(1024, 1).pack(
             &index,
             moments,
             |_, _| packed += 1,

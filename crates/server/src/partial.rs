@@ -6,7 +6,7 @@ use prost::Message;
 use std::fmt::Display;
 use tonic::{Code, Status};
 
-/// What workers are to compute of every group that they are given.
+/// What workers are to compute of every shard that they are given.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Task {
     #[prost(message, optional, tag = "1")]
@@ -41,10 +41,10 @@ impl Task {
     }
 }
 
-/// What a worker has to say of a range of groups.
+/// What a worker has to say of some neighbouring shards.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Partial {
-    /// All moments that were wanted of all groups of the range, as owners get them.
+    /// All moments that were wanted of each of the shards, which stand where owners have ranges.
     #[prost(message, repeated, tag = "1")]
     pub(crate) moments: Vec<v1::Moments>,
     /// Or why there are none.

@@ -1,4 +1,4 @@
-//! Counts in a server's place, on storage that both reach: of a question, the groups that it is given.
+//! Counts in a server's place, on storage that both reach: of a question, the shards that it is given.
 
 use crate::counting::Question;
 use crate::listen::{Pin, ServeError};
@@ -20,7 +20,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex, PoisonError};
 use tonic::Status;
 
-/// Questions that stay planned: one may come for every range of its groups.
+/// Questions that stay planned: one may come for every few of its shards.
 const PLANNED: usize = 4;
 
 /// Counts what servers with the same storage ask it to. All methods may be called from any thread.
@@ -39,6 +39,7 @@ struct Planned {
     snapshot: Arc<Snapshot>,
     index: MomentIndex,
     packing: Packing,
+    shards: Vec<Range<u64>>,
     plan: Arc<Plan>,
 }
 
@@ -74,10 +75,10 @@ impl Worker {
         })
     }
 
-    /// The moments of some groups for a server's [`Work`](crate::Work), or why there are none, encoded for
+    /// The moments of some shards for a server's [`Work`](crate::Work), or why there are none, encoded for
     /// [`Work::deliver`](crate::Work::deliver).
-    pub fn count(&self, manifest: &[u8], task: &[u8], groups: Range<u64>) -> Vec<u8> {
-        let moments = self.moments(manifest, task, groups);
+    pub fn count(&self, manifest: &[u8], task: &[u8], shards: Range<u64>) -> Vec<u8> {
+        let moments = self.moments(manifest, task, shards);
         let partial = match moments {
             Ok(moments) => Partial {
                 moments,
@@ -95,15 +96,19 @@ impl Worker {
         &self,
         manifest: &[u8],
         task: &[u8],
-        groups: Range<u64>,
+        shards: Range<u64>,
     ) -> Result<Vec<v1::Moments>, Failure> {
         let planned = self.planned(manifest, task)?;
         let snapshot = Arc::clone(&planned.snapshot);
         let plan = Arc::clone(&planned.plan);
-        let count = Count::of_groups(snapshot, plan, &self.distances, groups);
+        let end = shards.end.min(planned.shards.len() as u64) as usize;
+        let first = (shards.start as usize).min(end);
+        let wanted = planned.shards[first..end].to_vec();
+        let count = Count::of_shards(snapshot, plan, &self.distances, wanted);
         let count = count.map_err(|error| of_engine(&error))?;
         let counted = Mutex::new(Vec::new());
-        let outcome = count.run(&self.seats, &|moments| {
+        let outcome = count.run(&self.seats, &|mut moments| {
+            moments.shard += first;
             planned.packing.pack(
                 &planned.index,
                 moments,
@@ -146,21 +151,19 @@ impl Worker {
         let question = task.question.clone().unwrap_or_default();
         let snapshot = self.store.snapshot(&question.name, manifest);
         let snapshot = snapshot.map_err(|error| of_store(&error))?;
-        let Question {
-            snapshot,
-            itemsets,
-            limbs,
-            fraction_bits,
-        } = Question::about(snapshot, question).map_err(told)?;
-        let index = MomentIndex::new(&itemsets);
-        let room = snapshot.factors_at_a_time(limbs);
+        let question = Question::about(snapshot, question).map_err(told)?;
+        let index = MomentIndex::new(&question.itemsets);
+        let (limbs, packing) = (question.limbs, question.packing());
+        let shards = question.shards.shards;
+        let room = question.snapshot.factors_at_a_time(limbs, &shards);
         let plan = Plan::within(&index, limbs, task.wanted(index.len()), room);
         Ok(Planned {
             root,
             task: digest,
-            packing: Packing::new(snapshot.ring(), limbs, fraction_bits),
+            packing,
+            shards,
             plan: Arc::new(plan),
-            snapshot,
+            snapshot: question.snapshot,
             index,
         })
     }

@@ -1,7 +1,7 @@
-//! The owner's local directory: a head and the segment files that it names.
+//! The owner's local directory: a head, the segment files that it names, and sealed files of ranges.
 //!
 //! The head counts; a segment file that the head does not name is a leftover of a
-//! crashed append and is removed by the next. A bundle appears, and an append takes
+//! crashed append and is removed by the next, as is a range that the owner record does not name. A bundle appears, and an append takes
 //! effect, by one rename. The owner record inside the head is sealed elsewhere. A temporary
 //! bundle goes away with the last value that stands for it, and is never synced.
 
@@ -11,8 +11,10 @@ use crate::files::{
     Durability, create_private_directory, io_error, lock, parent, remove_if_there, rename, replace,
     sweep, sync_directory,
 };
+use crate::id::Digest;
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
 use crate::segment::{Segment, SegmentDescription, SegmentWriter};
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -48,6 +50,15 @@ fn segments_path(directory: &Path) -> PathBuf {
 
 fn segment_path(directory: &Path, index: u32) -> PathBuf {
     segments_path(directory).join(format!("{index:08}.seg"))
+}
+
+fn ranges_path(directory: &Path) -> PathBuf {
+    directory.join("ranges")
+}
+
+/// The file of what the owner has sealed about a range of blocks, named by its digest.
+fn range_path(directory: &Path, digest: Digest) -> PathBuf {
+    ranges_path(directory).join(digest.to_string())
 }
 
 fn encode_head(manifest: &Manifest, sealed: &[u8]) -> Vec<u8> {
@@ -139,6 +150,7 @@ impl Bundle {
                 published: directory.into(),
             },
             temporary: None,
+            written: Vec::new(),
             committed: false,
         };
         writer.create_segments()?;
@@ -160,6 +172,7 @@ impl Bundle {
             _lock: lock,
             target: Target::Temporary,
             temporary: Some(Arc::new(OwnTempDir::new(directory))),
+            written: Vec::new(),
             committed: false,
         };
         writer.create_segments()?;
@@ -240,6 +253,30 @@ impl Bundle {
         Segment::open_expected(vec![self.segment_path(index)], &self.manifest, index)
     }
 
+    /// What the owner has sealed about a range of blocks, whose digest its record has.
+    ///
+    /// # Errors
+    /// A file that is not there, or not what it was.
+    pub fn read_range(&self, digest: Digest) -> Result<Vec<u8>, StoreError> {
+        let path = range_path(&self.directory, digest);
+        let damaged = |fault| StoreError::Damaged {
+            subject: "a sealed range of the bundle".into(),
+            path: Some(path.clone()),
+            fault,
+        };
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(damaged(Fault::Missing));
+            }
+            Err(error) => return Err(io_error("read", &path)(error)),
+        };
+        match Digest::of(&bytes) == digest {
+            true => Ok(bytes),
+            false => Err(damaged(Fault::Altered)),
+        }
+    }
+
     /// Checks every panel of every segment.
     pub fn verify(&self) -> Result<(), StoreError> {
         (0..self.manifest.segments.len() as u32)
@@ -266,6 +303,7 @@ impl Bundle {
                 sealed: present.sealed,
             },
             temporary: self.temporary.clone(),
+            written: Vec::new(),
             committed: false,
         })
     }
@@ -359,6 +397,18 @@ fn check_sealed(sealed: &[u8]) -> Result<(), StoreError> {
     }
 }
 
+/// Removes the files of all other ranges.
+fn keep_ranges(directory: &Path, ranges: &[Digest]) -> io::Result<()> {
+    let kept: HashSet<OsString> = ranges.iter().map(|it| it.to_string().into()).collect();
+    for entry in fs::read_dir(ranges_path(directory))? {
+        let entry = entry?;
+        if !kept.contains(&entry.file_name()) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 fn refuse_existing(directory: &Path) -> Result<(), StoreError> {
     match fs::symlink_metadata(directory) {
         Ok(_) => Err(StoreError::Exists {
@@ -388,13 +438,17 @@ pub struct BundleWriter {
     _lock: File,
     target: Target,
     temporary: Option<Arc<OwnTempDir>>,
+    /// Ranges that were written.
+    written: Vec<Digest>,
     committed: bool,
 }
 
 impl BundleWriter {
     fn create_segments(&self) -> Result<(), StoreError> {
         let segments = segments_path(&self.directory);
-        create_private_directory(&segments).map_err(io_error("create", &segments))
+        create_private_directory(&segments).map_err(io_error("create", &segments))?;
+        let ranges = ranges_path(&self.directory);
+        create_private_directory(&ranges).map_err(io_error("create", &ranges))
     }
 
     fn durability(&self) -> Durability {
@@ -432,11 +486,40 @@ impl BundleWriter {
         SegmentWriter::create(&path, description, self.durability())
     }
 
+    /// Opens a segment that was written, as the manifest to be committed names it.
+    ///
+    /// # Errors
+    /// A file that is damaged, or is not the one that is named.
+    pub fn open_segment(&self, manifest: &Manifest, index: u32) -> Result<Segment, StoreError> {
+        Segment::open_expected(vec![segment_path(&self.directory, index)], manifest, index)
+    }
+
+    /// Writes what the owner has sealed about a range of blocks, for its record to name by digest.
+    ///
+    /// # Errors
+    /// A disk that fails.
+    pub fn write_range(&mut self, sealed: &[u8]) -> Result<Digest, StoreError> {
+        let digest = Digest::of(sealed);
+        self.written.push(digest);
+        replace(
+            &range_path(&self.directory, digest),
+            sealed,
+            self.durability(),
+        )?;
+        Ok(digest)
+    }
+
     /// Publishes what was written as `manifest`, with the sealed owner record that
-    /// belongs to it: a new bundle gets its name, an old one its new head.
-    pub fn commit(mut self, manifest: &Manifest, sealed: &[u8]) -> Result<Bundle, StoreError> {
+    /// belongs to it: a new bundle gets its name, an old one its new head. Of ranges only `ranges` are kept.
+    pub fn commit(
+        mut self,
+        manifest: &Manifest,
+        sealed: &[u8],
+        ranges: &[Digest],
+    ) -> Result<Bundle, StoreError> {
         self.check(manifest, sealed)?;
         let durability = self.durability();
+        durability.sync_directory(&ranges_path(&self.directory))?;
         let head = encode_head(manifest, sealed);
         replace(&head_path(&self.directory), &head, durability)?;
         let (directory, changed) = match &self.target {
@@ -459,6 +542,8 @@ impl BundleWriter {
                 path: directory.clone(),
                 cause: Box::new(error),
             })?;
+        // Best effort: what stays is removed by the next append.
+        let _ = keep_ranges(&directory, ranges);
         Ok(Bundle {
             directory,
             manifest: manifest.clone(),
@@ -503,6 +588,9 @@ impl Drop for BundleWriter {
             Target::Temporary => Ok(()),
             Target::New { .. } => fs::remove_dir_all(&self.directory).map_err(drop),
             Target::Append { older, .. } => {
+                for &digest in &self.written {
+                    let _ = remove_if_there(&range_path(&self.directory, digest));
+                }
                 let segments = segments_path(&self.directory);
                 sweep(&segments, older.segments.len(), None).map_err(drop)
             }

@@ -41,8 +41,8 @@ pub use pace::Pace;
 pub use panel::Panel;
 pub use placement::{NodePages, Placement, PlacementReport, Policy};
 pub use segment::{
-    BLOCKS_PER_SEGMENT, CELL_SEAL_BYTES, MAX_ROW_ID_BYTES, Segment, SegmentDescription,
-    SegmentHeader, SegmentWriter, forget_cached, segment_bytes,
+    BLOCKS_PER_SEGMENT, CELL_SEAL_BYTES, MAX_ROW_ID_BYTES, PanelReader, Segment,
+    SegmentDescription, SegmentHeader, SegmentWriter, forget_cached, segment_bytes,
 };
 pub use shared::SharedStore;
 pub use snapshot::Snapshot;

@@ -236,7 +236,7 @@ impl Homes {
         match self.policy {
             None | Some(Policy::Item | Policy::Interleave) => 1,
             Some(Policy::Transaction | Policy::Random) => {
-                let group_blocks = segment.parameters.group_blocks();
+                let group_blocks = segment.parameters.shard_blocks();
                 let end = segment.first_block + segment.seeds.len() as u64;
                 (end.div_ceil(group_blocks) - segment.first_block / group_blocks) as usize
             }
@@ -284,7 +284,7 @@ impl Homes {
         segment: &SegmentDescription,
         column: usize,
     ) -> impl Iterator<Item = Stretch> {
-        let group_blocks = segment.parameters.group_blocks();
+        let group_blocks = segment.parameters.shard_blocks();
         let first = segment.first_block;
         let end = first + segment.seeds.len() as u64;
         let home = move |block: u64| self.home(block / group_blocks, column);

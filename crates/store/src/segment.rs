@@ -773,6 +773,19 @@ impl Segment {
         self.check_part(panel, unpack_into(pieces))
     }
 
+    /// Begins to read a panel block after block.
+    ///
+    /// # Errors
+    /// No such panel.
+    pub fn panel_reader(&self, limb: usize, column: usize) -> Result<PanelReader<'_>, StoreError> {
+        Ok(PanelReader {
+            segment: self,
+            part: self.header.description.panel_number(limb, column)?,
+            offset: 0,
+            hasher: blake3::Hasher::new(),
+        })
+    }
+
     /// Where the file is a cache: the object that has all of the segment.
     pub(crate) fn object(&self) -> Option<&Arc<CachedSegment>> {
         self.object.as_ref()
@@ -994,6 +1007,45 @@ impl Segment {
             Ok(())
         } else {
             Err(damaged(Fault::Altered.into()))
+        }
+    }
+}
+
+/// A panel that is read from a local file block after block. What was read counts once the last block was found to
+/// belong to it.
+pub struct PanelReader<'a> {
+    segment: &'a Segment,
+    part: usize,
+    offset: u64,
+    hasher: blake3::Hasher,
+}
+
+impl PanelReader<'_> {
+    /// Reads the next residues, whole blocks of them.
+    ///
+    /// # Errors
+    /// A file that cannot be read; with the last block, one that is not what it was.
+    ///
+    /// # Panics
+    /// If the panel has no more so many.
+    pub fn read(&mut self, residues: &mut [u32]) -> Result<(), StoreError> {
+        let (segment, part) = (self.segment, self.part);
+        let damaged = |error| segment.part_damaged(part, error);
+        let place = segment.place(part);
+        let mut buffer = vec![0; pack::packed_len(residues.len())];
+        let end = self.offset + buffer.len() as u64;
+        assert!(end <= segment.header.layout.bytes(part), "the panel ends");
+        segment
+            .file
+            .read_exact_at(place.directory, &mut buffer, place.offset + self.offset)
+            .map_err(|error| damaged(error.into()))?;
+        self.hasher.update(&buffer);
+        self.offset = end;
+        pack::unpack(&buffer, residues);
+        let is_whole = end == segment.header.layout.bytes(part);
+        match is_whole && Digest(*self.hasher.finalize().as_bytes()) != segment.header.parts[part] {
+            true => Err(damaged(Fault::Altered.into())),
+            false => Ok(()),
         }
     }
 }

@@ -118,7 +118,7 @@ pub(crate) fn extend(writer: BundleWriter, mut manifest: Manifest, blocks: &[u32
             .segments
             .push(fill(writer.segment(description).unwrap()));
     }
-    writer.commit(&manifest, b"sealed").unwrap()
+    writer.commit(&manifest, b"sealed", &[]).unwrap()
 }
 
 /// A bundle whose segments have so many blocks each.

@@ -1,6 +1,6 @@
-"""Who counts which groups.
+"""Who counts which shards.
 
-Every node has a share of the groups, neighbours, and the same one in every query, so that what it
+Every node has a share of the shards, neighbours, and the same one in every query, so that what it
 reads stays useful to it. Who has done its own helps whoever has most left. Ranges get smaller
 towards the end.
 """
@@ -14,12 +14,12 @@ PARTS = 4
 
 
 class Shares:
-    """The groups of one query that nobody was given yet."""
+    """The shards of one query that nobody was given yet."""
 
-    def __init__(self, groups: int, nodes: Iterable[str], most: int) -> None:
-        """Deals `groups` groups to `nodes` alike; no range that is taken has more than `most`."""
+    def __init__(self, shards: int, nodes: Iterable[str], most: int) -> None:
+        """Deals `shards` shards to `nodes` alike; no range that is taken has more than `most`."""
         names = sorted(nodes)
-        borders = [groups * i // len(names) for i in range(len(names) + 1)]
+        borders = [shards * i // len(names) for i in range(len(names) + 1)]
         self._most = most
         self._left = {
             name: [range(first, end)] if first < end else []
@@ -33,21 +33,21 @@ class Shares:
         return sum(map(len, self._left[node]))
 
     def take(self, node: str) -> range | None:
-        """The next groups for `node`, of its own share or of the largest; None after the last."""
+        """The next shards for `node`, of its own share or of the largest; None after the last."""
         own = self._left.setdefault(node, [])
         if own:
-            groups = own.pop(0)
-            size = self._size(node, len(groups))
-            taken, rest = groups[:size], groups[size:]
+            shards = own.pop(0)
+            size = self._size(node, len(shards))
+            taken, rest = shards[:size], shards[size:]
             if rest:
                 own.insert(0, rest)
             return taken
         richest = max(self._left, key=self._left_of)
         if not self._left[richest]:
             return None
-        groups = self._left[richest].pop()
-        size = self._size(richest, len(groups))
-        rest, taken = groups[:-size], groups[-size:]
+        shards = self._left[richest].pop()
+        size = self._size(richest, len(shards))
+        rest, taken = shards[:-size], shards[-size:]
         if rest:
             self._left[richest].append(rest)
         return taken
@@ -56,6 +56,6 @@ class Shares:
         left = self._left_of(node) + there
         return min(there, self._most, max(1, left // PARTS))
 
-    def give_back(self, node: str, groups: range) -> None:
-        """Puts groups back that `node` was given and has not counted."""
-        self._left[node].insert(0, groups)
+    def give_back(self, node: str, shards: range) -> None:
+        """Puts shards back that `node` was given and has not counted."""
+        self._left[node].insert(0, shards)

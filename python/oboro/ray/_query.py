@@ -1,10 +1,9 @@
-"""One query on the cluster: ranges of groups are dealt to workers until all have come back.
+"""One query on the cluster: ranges of shards are dealt to workers until all have come back.
 
 A worker puts the moments of its range together before they leave its node, as one object, and the
-coordinator passes them on. That is all the merging there is: groups are not added up, only the
-owner can, after decryption. A tree over several nodes would carry the same bytes more often.
+coordinator passes them on to the server, which adds shards up.
 
-Groups that come back twice are sent to the owner once (`Work.deliver` sees to it). So a range may
+Shards that come back twice are added once (`Work.deliver` sees to it). So a range may
 be dealt again at any time: because its worker died, or because it is late.
 """
 
@@ -29,7 +28,7 @@ log = logging.getLogger(__name__)
 
 # Ranges that a worker has at a time, so that it need not wait for the next.
 AHEAD = 2
-# The most bytes of a result, unless one group has more.
+# The most bytes of a result, unless one shard has more.
 RESULT_BYTES = 32 << 20
 # Seconds between looks at the cluster and the caller while nothing arrives.
 LOOK = 0.05
@@ -45,12 +44,12 @@ class Dealt:
 
     node: str
     actor: Any
-    groups: range
+    shards: range
     since: float
 
 
 class Query(threading.Thread):
-    """Counts the groups of one piece of work on all workers that there are, and ends."""
+    """Counts the shards of one piece of work on all workers that there are, and ends."""
 
     def __init__(self, work: Work, workers: Workers) -> None:
         """Counts nothing until it is started."""
@@ -76,10 +75,10 @@ class Query(threading.Thread):
     def _count(self) -> None:
         while self._work.is_wanted and not self._workers.ready():
             time.sleep(LOOK)
-        most = max(1, RESULT_BYTES // max(1, self._work.group_bytes))
-        self._shares = Shares(self._work.groups, self._workers.ready() or ["nobody"], most)
+        most = max(1, RESULT_BYTES // max(1, self._work.shard_bytes))
+        self._shares = Shares(self._work.shards, self._workers.ready() or ["nobody"], most)
         self._question = ray.put(self._work.manifest), ray.put(self._work.task)
-        log.info("dealing %d groups to %d nodes", self._work.groups, len(self._workers.ready()))
+        log.info("dealing %d shards to %d nodes", self._work.shards, len(self._workers.ready()))
         while self._work.is_wanted:
             self._deal()
             if not self._dealt or not self._work.has_room:
@@ -88,7 +87,7 @@ class Query(threading.Thread):
             for ref in ray.wait(list(self._dealt), num_returns=1, timeout=LOOK)[0]:
                 self._take(ref)
         log.info(
-            "counted %d groups; passing on took %.6f s; bytes by node: %s",
+            "counted %d shards; passing on took %.6f s; bytes by node: %s",
             len(self._arrived),
             self._passing_on,
             json.dumps(self._bytes),
@@ -102,28 +101,28 @@ class Query(threading.Thread):
                     continue
                 # The last ranges are for those who would have nothing to do.
                 if ahead == 0 or len(self._shares) > len(ready):
-                    groups = self._shares.take(node) or self._late(node)
-                    if groups:
-                        self._give(node, actor, groups)
+                    shards = self._shares.take(node) or self._late(node)
+                    if shards:
+                        self._give(node, actor, shards)
 
-    def _give(self, node: str, actor: Any, groups: range) -> None:
-        ref = actor.count.remote(*self._question, groups.start, len(groups))
-        self._dealt[ref] = Dealt(node, actor, groups, time.monotonic())
+    def _give(self, node: str, actor: Any, shards: range) -> None:
+        ref = actor.count.remote(*self._question, shards.start, len(shards))
+        self._dealt[ref] = Dealt(node, actor, shards, time.monotonic())
 
     def _late(self, node: str) -> range | None:
-        """Groups that somebody else should have counted by now, and nobody else was given."""
+        """Shards that somebody else should have counted by now, and nobody else was given."""
         now = time.monotonic()
         usual = self._seconds / max(1, len(self._arrived))
         for dealt in self._dealt.values():
-            patience = max(LATE_SECONDS, LATE_TIMES * usual * len(dealt.groups))
-            is_late = now - dealt.since > patience and not self._arrived.issuperset(dealt.groups)
-            if is_late and dealt.node != node and self._copies(dealt.groups) == 1:
-                log.info("groups %s are late on node %s", dealt.groups, dealt.node)
-                return dealt.groups
+            patience = max(LATE_SECONDS, LATE_TIMES * usual * len(dealt.shards))
+            is_late = now - dealt.since > patience and not self._arrived.issuperset(dealt.shards)
+            if is_late and dealt.node != node and self._copies(dealt.shards) == 1:
+                log.info("shards %s are late on node %s", dealt.shards, dealt.node)
+                return dealt.shards
         return None
 
-    def _copies(self, groups: range) -> int:
-        return sum(dealt.groups == groups for dealt in self._dealt.values())
+    def _copies(self, shards: range) -> int:
+        return sum(dealt.shards == shards for dealt in self._dealt.values())
 
     def _take(self, ref: Any) -> None:
         dealt = self._dealt.pop(ref)
@@ -136,17 +135,17 @@ class Query(threading.Thread):
         self._work.deliver(partial)
         self._passing_on += time.monotonic() - begun
         self._bytes[dealt.node] += len(partial)
-        if not self._arrived.issuperset(dealt.groups):
-            self._arrived.update(dealt.groups)
+        if not self._arrived.issuperset(dealt.shards):
+            self._arrived.update(dealt.shards)
             self._seconds += time.monotonic() - dealt.since
 
     def _lose(self, dealt: Dealt, error: RayError) -> None:
-        log.warning("node %s has not counted %s: %s", dealt.node, dealt.groups, error)
+        log.warning("node %s has not counted %s: %s", dealt.node, dealt.shards, error)
         self._workers.lost(dealt.node, dealt.actor)
         self._failures += 1
         if self._failures > MOST_FAILURES:
             self._work.fail(
                 "the server's workers fail again and again; ask its operator", str(error)
             )
-        elif not self._arrived.issuperset(dealt.groups) and not self._copies(dealt.groups):
-            self._shares.give_back(dealt.node, dealt.groups)
+        elif not self._arrived.issuperset(dealt.shards) and not self._copies(dealt.shards):
+            self._shares.give_back(dealt.node, dealt.shards)

@@ -51,9 +51,9 @@ class Counter:
         """The id of its process, once it can count."""
         return os.getpid()
 
-    def count(self, manifest: bytes, task: bytes, first: int, groups: int) -> bytes:
-        """The moments of some groups, for `Work.deliver`."""
-        return self._worker.count(manifest, task, first, groups)
+    def count(self, manifest: bytes, task: bytes, first: int, shards: int) -> bytes:
+        """The moments of some shards, for `Work.deliver`."""
+        return self._worker.count(manifest, task, first, shards)
 
 
 class Workers:

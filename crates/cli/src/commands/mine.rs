@@ -4,7 +4,9 @@ use crate::Outcome;
 use crate::arguments::{ReadArguments, ThreadArguments, UploadedArguments};
 use crate::output::{Failure, Output, OutputFile, Unit, bytes, seconds};
 use bytesize::ByteSize;
-use oboro_client::{Connection, Found, KEPT_BYTES, Level, LevelTrace, Mined, Mining, Route};
+use oboro_client::{
+    Answers, Connection, Found, KEPT_BYTES, Level, LevelTrace, Mined, Mining, Route,
+};
 use oboro_mining::{
     AprioriOptions, Dataset, HowRead, ItemsetsDocument, MinSupport, Names, Transactions, eclat,
     read_next,
@@ -17,6 +19,24 @@ use std::time::{Duration, Instant};
 
 /// Itemsets that are printed for people; all are in the file and in JSON.
 const SHOWN: usize = 20;
+
+/// [`Answers`] on the command line.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum AnswersArgument {
+    Auto,
+    Moments,
+    Cells,
+}
+
+impl From<AnswersArgument> for Answers {
+    fn from(argument: AnswersArgument) -> Self {
+        match argument {
+            AnswersArgument::Auto => Self::Auto,
+            AnswersArgument::Moments => Self::Moments,
+            AnswersArgument::Cells => Self::Cells,
+        }
+    }
+}
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -31,7 +51,16 @@ pub struct Arguments {
     /// Count every support of two items or more, even those that follow from others.
     #[arg(long)]
     no_deduction: bool,
-    /// Let the server count. Only for a server that you trust to follow the protocol: nothing is verified, and one
+    /// By which verified answers: `moments`, sums that the server computes on ciphertext (up to --max-len 2); `cells`,
+    /// sealed cells that are counted here; `auto`, whichever takes fewer bytes.
+    #[arg(
+        long,
+        value_name = "ROUTE",
+        default_value = "auto",
+        conflicts_with = "trust_server"
+    )]
+    answers: AnswersArgument,
+    /// Believe whatever the server counts. Only for a server that you trust to follow the protocol: nothing is verified, and one
     /// that lies can read the data.
     #[arg(long)]
     trust_server: bool,
@@ -79,12 +108,13 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let begun = Instant::now();
     let bar = output.bar("counting", Unit::Bytes);
     let mining = Mining::new(&dataset, &name, arguments.threads.count())
+        .by(arguments.answers.into())
         .trusting_server(arguments.trust_server)
         .keeping(arguments.keep_cells.as_u64())
         .with_progress(|level, done, total| {
             bar.rename(match arguments.trust_server {
                 true => format!("counting itemsets of length {level}"),
-                false => "fetching sealed cells".to_owned(),
+                false => "fetching what is verified".to_owned(),
             });
             bar.set(done, total);
         });
@@ -222,7 +252,7 @@ fn row(level: &Level<'_>) -> String {
         cost(|trace| trace.limbs.to_string()),
         cost(|trace| bytes(trace.received_bytes)),
         cost(|trace| match trace.route {
-            Route::Trusted => seconds(trace.server),
+            Route::Scalars | Route::Trusted => seconds(trace.server),
             Route::Cells => "-".to_owned(),
         }),
         cost(|trace| seconds(trace.elapsed)),
@@ -257,8 +287,9 @@ fn text(
         document.transactions,
         seconds(elapsed)
     );
+    let questions: usize = mined.traces.iter().map(|trace| trace.questions).sum();
     text.push_str(match mined.found {
-        Found::Verified(_) if mined.fetched.requests == 0 => "the server was not asked\n",
+        Found::Verified(_) if questions == 0 => "the server was not asked\n",
         Found::Verified(_) => "every answer of the server was verified\n",
         Found::Unverified(_) => unverified(true),
         Found::Local(_) => "local: the server is this process\n",

@@ -3,9 +3,9 @@
 use crate::Outcome;
 use crate::arguments::ReadArguments;
 use crate::output::{Failure, Output, bytes};
-use oboro_client::{LevelForecast, Prospect};
+use oboro_client::{LevelForecast, Prospect, RouteForecast};
 use oboro_mining::{DatasetPlan, HowRead, MinSupport, read_path};
-use oboro_ring::{fraction::WHOLE, pack, security_bound};
+use oboro_ring::{pack, security_bound};
 use oboro_rlwe::{Alternative, Verdict, alternatives};
 use oboro_store::{BLOCKS_PER_SEGMENT, MAX_ROW_ID_BYTES};
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ pub struct Arguments {
     /// The most itemsets that are asked for at a length [default: all that there are].
     #[arg(long, value_name = "N")]
     itemsets: Option<u64>,
-    /// Say which parameters were rejected, and why.
+    /// Compare the ways to the supports, and say which parameters were rejected, and why.
     #[arg(long)]
     explain: bool,
 }
@@ -64,12 +64,12 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             parameters: plan.parameters,
             transactions,
             columns: items,
+            max_len,
             frequent: arguments.frequent_items.unwrap_or(items).min(items),
             itemsets: arguments.itemsets.unwrap_or(u64::MAX),
         },
-        max_len,
     };
-    let levels = planned.prospect.levels(max_len);
+    let levels = planned.prospect.levels();
     let rejected = match arguments.explain {
         true => alternatives(transactions, items.into(), max_len)?,
         false => Vec::new(),
@@ -78,14 +78,17 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     value["levels"] = levels.iter().map(level_json).collect();
     value["read"] = json!(how);
     if arguments.explain {
+        value["routes"] = planned.prospect.routes().iter().map(route_json).collect();
         value["alternatives"] = rejected.iter().map(alternative_json).collect();
     }
     output.result(&value, || {
         let mut text = how.map_or_else(String::new, |how| format!("read as {how}\n"));
         text += &planned.text(stored_bytes);
-        text += "\nlength    itemsets  limbs  log2 phase  log2 Q     moments  bits of fractions\n";
+        text += "\nlength    itemsets  limbs  log2 phase  log2 Q  verified sums     trusted\n";
         text.extend(levels.iter().map(level_row));
         if arguments.explain {
+            text += "\nroute                                            length   verified    received  server's multiply-adds  owner's words  the server learns\n";
+            text.extend(planned.prospect.routes().iter().map(route_row));
             text += "\ndegree  plaintext modulus  limbs  verdict\n";
             text.extend(rejected.iter().map(alternative_row));
         }
@@ -121,7 +124,6 @@ impl Arguments {
 /// A dataset that is not there yet.
 struct Planned {
     prospect: Prospect,
-    max_len: usize,
 }
 
 impl Planned {
@@ -142,15 +144,15 @@ impl Planned {
             "transactions": prospect.transactions,
             "items": prospect.columns,
             "frequent_items": prospect.frequent,
-            "max_len": self.max_len,
+            "max_len": prospect.max_len,
             "degree": parameters.degree(),
             "limbs": parameters.limb_count(),
             "plaintext_modulus": parameters.plaintext_modulus(),
             "log2_q": parameters.log2_q(parameters.limb_count()),
             "log2_q_bound": self.log2_q_bound(),
             "blocks": prospect.blocks(),
-            "groups": prospect.groups(),
-            "group_blocks": parameters.group_blocks(),
+            "ranges": prospect.strata().map(|strata| strata.ranges().len()),
+            "sample_blocks": parameters.sample_blocks(),
             "stored_bytes": stored_bytes,
             "panel_bytes": self.panel_bytes(),
             "cells_bytes": prospect.cells_bytes(),
@@ -161,18 +163,17 @@ impl Planned {
         let prospect = &self.prospect;
         let parameters = &prospect.parameters;
         format!(
-            "{} transactions × {} items, itemsets of up to {}\n  degree {}, {} limbs (log2 Q = {:.1}, at most {} for 128 bits of security), plaintext modulus {}\n  {} blocks in {} groups of up to {}; {} stored, up to {} a panel\n  mining fetches {}: the sealed cells of {} frequent items, once; with --trust-server the moments below instead\n",
+            "{} transactions × {} items, itemsets of up to {}\n  degree {}, {} limbs (log2 Q = {:.1}, at most {} for 128 bits of security), plaintext modulus {}\n  {} blocks, whose sums are answered over {} ranges; {} stored, up to {} a panel\n  mining pairs fetches their verified sums, and longer itemsets {}: the sealed cells of {} frequent items, once; with --trust-server the moments below instead\n",
             prospect.transactions,
             prospect.columns,
-            self.max_len,
+            prospect.max_len,
             parameters.degree(),
             parameters.limb_count(),
             parameters.log2_q(parameters.limb_count()),
             self.log2_q_bound(),
             parameters.plaintext_modulus(),
             prospect.blocks(),
-            prospect.groups(),
-            parameters.group_blocks(),
+            prospect.strata().map_or(0, |strata| strata.ranges().len()),
             bytes(stored_bytes),
             bytes(self.panel_bytes()),
             bytes(prospect.cells_bytes()),
@@ -185,33 +186,53 @@ fn level_json(level: &LevelForecast) -> Value {
     json!({
         "level": level.level,
         "itemsets": level.itemsets,
-        "limbs": level.precision.limbs,
+        "limbs": level.limbs,
         "log2_phase_bound": level.log2_phase_bound,
         "log2_q": level.log2_q,
-        "fraction_bits": level.precision.bits,
+        "sums_bytes": level.sums_bytes,
         "moments_bytes": level.moments_bytes,
     })
 }
 
 fn level_row(level: &LevelForecast) -> String {
-    let bits: Vec<String> = level
-        .precision
-        .bits
-        .iter()
-        .map(|&bits| match bits {
-            WHOLE => "whole".to_owned(),
-            bits => bits.to_string(),
-        })
-        .collect();
     format!(
-        "{:>6}  {:>10}  {:>5}  {:>10.1}  {:>6.1}  {:>10}  {}\n",
+        "{:>6}  {:>10}  {:>5}  {:>10.1}  {:>6.1}  {:>13}  {:>10}\n",
         level.level,
         level.itemsets,
-        level.precision.limbs,
+        level.limbs,
         level.log2_phase_bound,
         level.log2_q,
+        level.sums_bytes.map_or_else(|| "-".to_owned(), bytes),
         bytes(level.moments_bytes),
-        bits.join(" "),
+    )
+}
+
+fn route_json(route: &RouteForecast) -> Value {
+    json!({
+        "route": route.route,
+        "shortest": route.lengths.0,
+        "longest": route.lengths.1,
+        "bytes": route.bytes,
+        "server_multiply_adds": route.server_multiply_adds,
+        "owner_words": route.owner_words,
+        "verified": route.verified,
+        "server_learns": route.learns,
+    })
+}
+
+fn route_row(route: &RouteForecast) -> String {
+    let lengths = match route.lengths {
+        (shortest, longest) if shortest == longest => shortest.to_string(),
+        (shortest, longest) => format!("{shortest}–{longest}"),
+    };
+    format!(
+        "{:<47}  {lengths:>6}  {:>9}  {:>10}  {:>22.1e}  {:>13.1e}  {}\n",
+        route.route,
+        if route.verified { "yes" } else { "no" },
+        bytes(route.bytes),
+        route.server_multiply_adds as f64,
+        route.owner_words as f64,
+        route.learns,
     )
 }
 
@@ -222,7 +243,7 @@ fn verdict(alternative: &Alternative) -> String {
             "not secure: the itemsets need more than the {most_limbs} limbs that 128 bits of security allow"
         ),
         Verdict::MoreBytes => "more bytes of ciphertext".to_owned(),
-        Verdict::MoreGroups => "more groups of blocks, hence larger answers".to_owned(),
+        Verdict::MoreRanges => "more ranges of blocks, hence larger answers".to_owned(),
         Verdict::LargerDegree => "as good, but of a larger degree".to_owned(),
         Verdict::LargerModulus => "as good, but with a larger plaintext modulus".to_owned(),
     }

@@ -76,7 +76,7 @@ fn an_existing_bundle_is_never_touched() {
         writer.segment(description(&one_limb(), 0, 0, 1)).unwrap(),
     )];
     let error = writer
-        .commit(&manifest(&one_limb(), segments), b"")
+        .commit(&manifest(&one_limb(), segments), b"", &[])
         .unwrap_err();
     assert!(matches!(error, StoreError::Exists { .. }), "{error}");
     assert!(files(&other).is_empty());
@@ -160,7 +160,10 @@ fn a_manifest_that_does_not_fit_is_not_committed() {
         let entry = fill(writer.segment(description(&one_limb(), 0, 0, 1)).unwrap());
         let mut manifest = manifest(&one_limb(), vec![entry]);
         change(&mut manifest);
-        assert!(writer.commit(&manifest, b"").is_err(), "change {number}");
+        assert!(
+            writer.commit(&manifest, b"", &[]).is_err(),
+            "change {number}"
+        );
         assert!(!path.exists());
     }
     let error = Bundle::open(&path).unwrap_err().to_string();

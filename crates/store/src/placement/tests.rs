@@ -129,7 +129,7 @@ proptest! {
         segments in prop::collection::vec(1u32..=64, 1..8),
     ) {
         let homes = homes(nodes, Policy::Transaction, DatasetId(id));
-        let group_blocks = one_limb().group_blocks();
+        let group_blocks = one_limb().shard_blocks();
         let mut placed: Vec<usize> = Vec::new();
         let mut first_block = 0;
         for (index, blocks) in (0..).zip(segments) {
@@ -168,7 +168,7 @@ proptest! {
         for stretch in &stretches {
             prop_assert_eq!(stretch.blocks.start, block);
             for _ in stretch.blocks.clone() {
-                let group = (first_block + block as u64) / one_limb().group_blocks();
+                let group = (first_block + block as u64) / one_limb().shard_blocks();
                 prop_assert_eq!(homes.home(group, column), stretch.home);
                 block += 1;
             }
@@ -204,7 +204,7 @@ fn panels_are_the_same_wherever_they_lie() {
 fn every_part_of_a_group_is_one_slice() {
     let directory = TempDir::new().unwrap();
     let path = published(directory.path(), &[5, 64, 30]);
-    let group_blocks = one_limb().group_blocks();
+    let group_blocks = one_limb().shard_blocks();
     for policy in Policy::ALL {
         let store = Store::open_on(&path, Placement::on(vec![0; 4], policy)).unwrap();
         let snapshot = store.snapshot("a").unwrap();
@@ -335,7 +335,7 @@ fn on_four_nodes_99_percent_of_the_pages_are_where_each_policy_wants_them() {
 
         let mut least = [0; 4];
         for block in 0..snapshot.block_count() {
-            let group = block / one_limb().group_blocks();
+            let group = block / one_limb().shard_blocks();
             let mask = snapshot.mask_home(group);
             let columns = (0..COLUMNS as usize).map(|column| snapshot.home(group, column));
             for home in columns.chain([mask]).flatten() {

@@ -125,7 +125,7 @@ fn the_pieces_of_a_panel_are_where_its_groups_have_their_homes() {
                 false => resident.mask(0).unwrap().unwrap(),
             };
             for block in 0..64 {
-                let group = (5 + block as u64) / description.parameters.group_blocks();
+                let group = (5 + block as u64) / description.parameters.shard_blocks();
                 let home = homes.home(group, column);
                 assert_eq!(home.is_none(), policy == Policy::Interleave);
                 let residues = panel.blocks(block..block + 1, n);

@@ -7,7 +7,7 @@ use super::{machine, median, timed};
 use crate::Outcome;
 use crate::output::{Failure, Output, OutputFile, bytes, seconds};
 use bytesize::ByteSize;
-use oboro_client::upload;
+use oboro_client::{Route, upload};
 use oboro_mining::{Bitmap, Dataset, Itemset};
 use oboro_store::Policy;
 use serde::Serialize;
@@ -119,6 +119,10 @@ struct Summary {
     native_bitmap_seconds: f64,
     /// Moments received in one run.
     response_bytes: u64,
+    /// What verified them: "scalars", or "trusted" if nothing did.
+    verified_by: &'static str,
+    /// What the owner keeps of them beside ciphertext: its record and sealed ranges.
+    owner_bytes: u64,
     /// A bit for each item and transaction.
     bit_matrix_bytes: u64,
     /// All files of the server.
@@ -127,7 +131,7 @@ struct Summary {
     expanded_bytes: u64,
     /// The peak of the server's resident set.
     peak_server_bytes: u64,
-    /// One for each slot, limb and node of [`trie_nodes`].
+    /// One for each slot, limb and node of [`trie_nodes`]; of pairs by sums one for each slot, limb and pair.
     multiply_adds: u64,
     /// Multiply-adds over server_seconds.
     gmacs_per_second: f64,
@@ -156,7 +160,11 @@ impl Summary {
         let (first, measured) = (&served.runs[0], &served.runs[1..]);
         let limbs = first.limbs();
         let slots = manifest.block_count() * degree as u64;
-        let multiply_adds = trie_nodes(itemsets, items)? * slots * limbs;
+        let nodes = match first.route() {
+            Route::Scalars => itemsets.len() as u64,
+            _ => trie_nodes(itemsets, items)?,
+        };
+        let multiply_adds = nodes * slots * limbs;
         let of_runs = |time: fn(&Run) -> Duration| median(measured.iter().map(time)).as_secs_f64();
         let server_seconds = of_runs(Run::server);
         Ok(Self {
@@ -183,6 +191,8 @@ impl Summary {
             server_exit_seconds: served.stopping.as_secs_f64(),
             native_bitmap_seconds: times.counting_bits.as_secs_f64(),
             response_bytes: first.received_bytes(),
+            verified_by: first.route().name(),
+            owner_bytes: owner_bytes(dataset)?,
             bit_matrix_bytes: (transactions * u64::from(items)).div_ceil(8),
             stored_bytes: served.stored_bytes,
             expanded_bytes: u64::from(items) * slots * limbs * 4,
@@ -210,7 +220,8 @@ impl Summary {
              plaintext bits  {:>10}   AND and popcount\n\n\
              stored          {:>10}   {:.1} × the bits\n\
              server's memory {:>10}   {:.2} × the ciphertext of {} limbs, degree {}\n\
-             response        {:>10}\n",
+             response        {:>10}   by {}\n\
+             owner's files   {:>10}\n",
             self.itemsets,
             self.max_len,
             self.transactions,
@@ -233,8 +244,18 @@ impl Summary {
             self.limbs,
             self.degree,
             bytes(self.response_bytes),
+            self.verified_by,
+            bytes(self.owner_bytes),
         )
     }
+}
+
+/// The bytes of a bundle's head and ranges.
+fn owner_bytes(dataset: &Dataset) -> Result<u64, Failure> {
+    let directory = dataset.bundle().directory();
+    let bytes = machine::bytes_below(&directory.join("ranges"))
+        .and_then(|ranges| Ok(ranges + std::fs::metadata(directory.join("head"))?.len()));
+    Ok(bytes.map_err(|error| format!("cannot tell the size of the bundle: {error}; try again"))?)
 }
 
 /// What a server did from its start to its end.

@@ -3,7 +3,7 @@
 use super::itemsets::Combinations;
 use crate::arguments::ThreadArguments;
 use crate::output::{Failure, Output, Unit};
-use oboro_client::{Connection, LevelTrace, Mining};
+use oboro_client::{Connection, LevelTrace, Mining, Route};
 use oboro_mining::{Bitmap, Dataset, Itemset, QuestParameters, Shuffled, Target, Transactions};
 use oboro_ring::moment::MAX_LENGTH;
 use oboro_rlwe::MasterKey;
@@ -154,7 +154,13 @@ impl Run {
         threads: NonZeroUsize,
     ) -> Result<Self, Failure> {
         let mining = Mining::new(dataset, NAME, threads);
-        let (supports, questions) = mining.count_trusting_server(connection, itemsets)?;
+        let (supports, questions) = match itemsets.first() {
+            Some(itemset) if itemset.len() == 2 => {
+                let (supports, trace) = mining.count_pairs(connection, itemsets)?;
+                (supports.into_inner(), vec![trace])
+            }
+            _ => mining.count_trusting_server(connection, itemsets)?,
+        };
         Ok(Self {
             supports,
             questions,
@@ -178,6 +184,11 @@ impl Run {
             .iter()
             .map(|trace| trace.received_bytes)
             .sum()
+    }
+
+    /// How the supports were obtained.
+    pub fn route(&self) -> Route {
+        self.questions[0].route
     }
 
     pub fn limbs(&self) -> u64 {

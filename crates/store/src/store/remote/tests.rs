@@ -406,7 +406,7 @@ fn append_other(bundle: &Bundle) -> Bundle {
     let entry = fill(writer.segment(segment).unwrap());
     manifest.segments.push(entry);
     manifest.version += 1;
-    writer.commit(&manifest, b"sealed").unwrap()
+    writer.commit(&manifest, b"sealed", &[]).unwrap()
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn advance(count: &Count<Snapshot>, topology: &Topology, nodes: &Nodes) -> Resul
 /// Whole groups of small blocks.
 fn bundle(directory: &Path, columns: u32, groups: u64) -> Result<Bundle, Failure> {
     let parameters = Parameters::new(10, 1, 12_289)?;
-    let blocks = groups * parameters.group_blocks();
+    let blocks = groups * parameters.shard_blocks();
     let mut manifest = Manifest {
         dataset: DATASET,
         key_check: [0; 16],
@@ -211,7 +211,7 @@ fn bundle(directory: &Path, columns: u32, groups: u64) -> Result<Bundle, Failure
         }
         manifest.segments.push(segment.finish()?);
     }
-    Ok(bundle.commit(&manifest, &[])?)
+    Ok(bundle.commit(&manifest, &[], &[])?)
 }
 
 /// Has a store in this directory publish the dataset.

@@ -1,0 +1,265 @@
+//! What the owner keeps of each range of its dataset, to verify and read the pairs that a server counts there: made
+//! of the segments that it has just written, read back once, and sealed in a file a range (docs/cryptography.md,
+//! "Pairs as scalars").
+
+use crate::dataset::{DatasetError, Progress};
+use crate::record::{RecordError, StratumRecord};
+use oboro_ring::{Seed, mask};
+use oboro_rlwe::{BlockResidues, Bounds, DatasetKey, Extent, RangeLimb, RangeSums, Strata};
+use oboro_store::{Bundle, BundleWriter, Digest, Manifest};
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+/// The most columns whose pairs a server counts: those with the largest supports. What is kept of a range takes 8
+/// bytes for each of their pairs.
+const MOST_COLUMNS: usize = 1024;
+/// What the residues of some blocks may take that are added up at a time.
+const RUN_BYTES: usize = 32 << 20;
+/// The most blocks of these: more are not faster.
+const RUN_BLOCKS: usize = 16;
+
+/// Columns in the order of their supports, the largest first, as many as have pairs.
+pub(crate) fn prefix(supports: &[u64]) -> Vec<u32> {
+    let mut columns: Vec<u32> = (0..supports.len() as u32).collect();
+    columns.sort_by_key(|&column| std::cmp::Reverse(supports[column as usize]));
+    columns.truncate(MOST_COLUMNS);
+    columns
+}
+
+/// New segments of a dataset.
+pub(crate) struct NewBlocks<'a> {
+    pub(crate) key: &'a DatasetKey,
+    /// The version that has them.
+    pub(crate) manifest: &'a Manifest,
+    pub(crate) bounds: &'a Bounds,
+    pub(crate) prefix: &'a [u32],
+    pub(crate) threads: NonZeroUsize,
+    /// Block-columns of the new segments.
+    pub(crate) encrypted: u64,
+    pub(crate) progress: Progress<'a>,
+}
+
+impl NewBlocks<'_> {
+    /// What is kept of the strata once so many transactions have come to those before, given the bundle that has
+    /// these; writes what is new.
+    pub(crate) fn keep(
+        &self,
+        before: &[StratumRecord],
+        bundle: Option<&Bundle>,
+        transactions: u64,
+        writer: &mut BundleWriter,
+    ) -> Result<Vec<StratumRecord>, DatasetError> {
+        let extents: Vec<Extent> = before.iter().map(StratumRecord::extent).collect();
+        let extents = self.bounds.extended(&extents, transactions);
+        let extents = extents.ok_or(DatasetError::TooManyRanges)?;
+        let strata = Strata::new(self.bounds.clone(), &extents);
+        let strata = strata.ok_or(DatasetError::TooManyRanges)?;
+        let mut kept: Vec<StratumRecord> = Vec::with_capacity(extents.len());
+        let mut plans = Vec::new();
+        let mut first = 0;
+        for (place, (extent, stratum)) in extents.iter().zip(strata.strata()).enumerate() {
+            let end = first + extent.blocks;
+            let old = before.get(place);
+            let known = old.map_or(0, |it| it.blocks);
+            plans.push(Plan {
+                new: first + known..end,
+                sample: stratum.sample_blocks().map(|blocks| first + blocks),
+                old: old.and_then(|it| it.ranges.first().copied()),
+            });
+            kept.push(StratumRecord {
+                blocks: extent.blocks,
+                transactions: extent.transactions,
+                ranges: old.map_or_else(Vec::new, |it| it.ranges.clone()),
+            });
+            first = end;
+        }
+        let Some(limbs) = self.bounds.limbs(2) else {
+            return Ok(kept);
+        };
+        let pieces: Vec<Range<u64>> = plans.iter().flat_map(Plan::pieces).collect();
+        let mut sums = self.sums(limbs, &pieces, writer)?.into_iter();
+        for (plan, stratum) in plans.iter().zip(&mut kept) {
+            let mut of_plan: Vec<Vec<RangeSums>> =
+                sums.by_ref().take(plan.pieces().len()).collect();
+            let Some(mut total) = of_plan.pop() else {
+                continue;
+            };
+            // What is left are those of the sample.
+            for sample in &of_plan {
+                total
+                    .iter_mut()
+                    .zip(sample)
+                    .for_each(|(total, it)| total.merge(it));
+            }
+            let mut ranges = self.finish([vec![total], of_plan].concat());
+            if let (Some(old), Some(bundle)) = (plan.old, bundle) {
+                let old = self.key.open_range(&bundle.read_range(old)?)?;
+                let fits = old.len() == ranges[0].len() && old[0].columns() == self.prefix;
+                if !fits {
+                    return Err(RecordError::Damaged("a range has other columns".into()).into());
+                }
+                ranges[0]
+                    .iter_mut()
+                    .zip(&old)
+                    .for_each(|(range, old)| range.merge(old));
+            }
+            let written: Result<Vec<Digest>, DatasetError> = ranges
+                .iter()
+                .map(|range| Ok(writer.write_range(&self.key.seal_range(range)?)?))
+                .collect();
+            stratum.ranges = written?;
+        }
+        Ok(kept)
+    }
+
+    /// The sums over each of these runs of new blocks, for each limb.
+    fn sums(
+        &self,
+        limbs: usize,
+        pieces: &[Range<u64>],
+        writer: &BundleWriter,
+    ) -> Result<Vec<Vec<RangeSums>>, DatasetError> {
+        let empty = |_: &Range<u64>| -> Vec<Mutex<RangeSums>> {
+            let sums = |limb| Mutex::new(RangeSums::new(self.key, limb, self.prefix));
+            (0..limbs).map(sums).collect()
+        };
+        let sums: Vec<Vec<Mutex<RangeSums>>> = pieces.iter().map(empty).collect();
+        let new = writer.first_new_segment()..self.manifest.segments.len() as u32;
+        let jobs = new.flat_map(|segment| (0..limbs).map(move |limb| (segment, limb)));
+        self.in_parallel(jobs.collect(), |(segment, limb)| {
+            self.add_segment(writer, segment, limb, pieces, &sums)
+        })?;
+        let inner = |it: Mutex<RangeSums>| it.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let of_piece = |it: Vec<Mutex<RangeSums>>| it.into_iter().map(inner).collect();
+        Ok(sums.into_iter().map(of_piece).collect())
+    }
+
+    /// Adds the blocks of one segment modulo one limb to the pieces that have them.
+    fn add_segment(
+        &self,
+        writer: &BundleWriter,
+        segment: u32,
+        limb: usize,
+        pieces: &[Range<u64>],
+        sums: &[Vec<Mutex<RangeSums>>],
+    ) -> Result<(), DatasetError> {
+        let opened = writer.open_segment(self.manifest, segment)?;
+        let description = opened.description();
+        let degree = self.key.ring().degree();
+        let readers = self.prefix.iter();
+        let readers = readers.map(|&column| opened.panel_reader(limb, column as usize));
+        let mut readers: Vec<_> = readers.collect::<Result<_, _>>()?;
+        let first = description.first_block;
+        let end = first + description.seeds.len() as u64;
+        let most =
+            (RUN_BYTES / (size_of::<u32>() * degree * self.prefix.len())).clamp(1, RUN_BLOCKS);
+        let mut residues = vec![vec![0; most * degree]; self.prefix.len()];
+        let mut masks = vec![vec![0; degree]; most];
+        for (piece, sums) in pieces.iter().zip(sums) {
+            let here = piece.start.max(first)..piece.end.min(end);
+            if here.is_empty() {
+                continue;
+            }
+            let mut own = RangeSums::new(self.key, limb, self.prefix);
+            for start in here.clone().step_by(most) {
+                let count = (here.end - start).min(most as u64) as usize;
+                for (reader, residues) in readers.iter_mut().zip(&mut residues) {
+                    reader.read(&mut residues[..count * degree])?;
+                }
+                let seeds = &description.seeds[(start - first) as usize..];
+                self.expand(seeds, limb, &mut masks[..count]);
+                add(&mut own, degree, &masks[..count], &residues);
+                self.go_on()?;
+            }
+            let mut shared = sums[limb].lock().unwrap_or_else(PoisonError::into_inner);
+            shared.merge(&own);
+        }
+        Ok(())
+    }
+
+    fn expand(&self, seeds: &[Seed], limb: usize, masks: &mut [Vec<u32>]) {
+        let parameters = self.key.ring().parameters();
+        for (seed, values) in seeds.iter().zip(masks) {
+            mask::expand(seed, parameters, limb, values);
+        }
+    }
+
+    /// What is kept of sums: of each range, each limb.
+    fn finish(&self, ranges: Vec<Vec<RangeSums>>) -> Vec<Vec<RangeLimb>> {
+        let limbs: Vec<usize> = ranges.iter().map(Vec::len).collect();
+        let finish = |sums: RangeSums| Ok(sums.finish(self.key));
+        let finished = self.in_parallel(ranges.into_iter().flatten().collect(), finish);
+        let mut finished = finished.expect("finishing does not fail").into_iter();
+        let of_range = |limbs: usize| finished.by_ref().take(limbs).collect();
+        limbs.into_iter().map(of_range).collect()
+    }
+
+    /// Does all jobs on some threads; what they give, in the order of the jobs.
+    fn in_parallel<J: Send, R: Send>(
+        &self,
+        jobs: Vec<J>,
+        work: impl Fn(J) -> Result<R, DatasetError> + Sync,
+    ) -> Result<Vec<R>, DatasetError> {
+        let threads = self.threads.get().min(jobs.len());
+        let queue = Mutex::new(jobs.into_iter().enumerate());
+        let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let share = || -> Result<Vec<(usize, R)>, DatasetError> {
+            std::iter::from_fn(next)
+                .map(|(place, job)| Ok((place, work(job)?)))
+                .collect()
+        };
+        let mut done = thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(share)).collect();
+            let mut done = Vec::new();
+            for worker in workers {
+                done.extend(worker.join().expect("adding up does not panic")?);
+            }
+            Ok::<_, DatasetError>(done)
+        })?;
+        done.sort_unstable_by_key(|(place, _)| *place);
+        Ok(done.into_iter().map(|(_, result)| result).collect())
+    }
+
+    /// Ends if the encryption was interrupted.
+    fn go_on(&self) -> Result<(), DatasetError> {
+        // All of it is encrypted.
+        match (self.progress)(self.encrypted, self.encrypted).is_break() {
+            true => Err(DatasetError::Interrupted),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Adds some blocks: of each column one behind the other.
+fn add(sums: &mut RangeSums, degree: usize, masks: &[Vec<u32>], residues: &[Vec<u32>]) {
+    let block = |block: usize| -> Vec<&[u32]> {
+        let of_block = block * degree..(block + 1) * degree;
+        residues.iter().map(|it| &it[of_block.clone()]).collect()
+    };
+    let columns: Vec<Vec<&[u32]>> = (0..masks.len()).map(block).collect();
+    let blocks = masks.iter().zip(&columns);
+    let blocks = blocks.map(|(mask, columns)| BlockResidues { mask, columns });
+    sums.add(&blocks.collect::<Vec<_>>());
+}
+
+/// What is to be done for a stratum.
+struct Plan {
+    /// The blocks that came to it: all of a new one.
+    new: Range<u64>,
+    /// Where its sample ends, if it has one.
+    sample: Option<u64>,
+    /// What is kept of those that were there.
+    old: Option<Digest>,
+}
+
+impl Plan {
+    /// Runs of new blocks that are added up each by itself: those of the sample, and the others; none if nothing came.
+    fn pieces(&self) -> Vec<Range<u64>> {
+        let Range { start, end } = self.new;
+        let edge = self.sample.map_or(start, |edge| edge.max(start));
+        let pieces = [start..edge, edge..end].into_iter();
+        pieces.filter(|piece| !piece.is_empty()).collect()
+    }
+}

@@ -1,0 +1,324 @@
+//! Moments over ranges from those over their shards.
+//!
+//! A question names ranges of blocks, and its answer has the moments over each: the sums over the range's shards, which
+//! are counted one by one. What was added up leaves as soon as the last shard has come: scalars together, a polynomial
+//! when it is complete.
+
+use oboro_engine::{Moments, shards};
+use oboro_ring::{Modulus, vector};
+use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tonic::Status;
+
+/// Bytes for sums of all queries together where nothing says how much memory there is.
+pub(crate) const USUAL_ROOM: u64 = 1 << 30;
+
+/// Room for sums, shared by all queries.
+#[derive(Debug)]
+pub(crate) struct Room {
+    bytes: u64,
+    taken: AtomicU64,
+}
+
+/// Room that a query has taken, given back when dropped.
+pub(crate) struct Taken {
+    room: Arc<Room>,
+    bytes: u64,
+}
+
+impl Room {
+    pub(crate) fn new(bytes: u64) -> Self {
+        let taken = AtomicU64::new(0);
+        Self { bytes, taken }
+    }
+
+    /// # Errors
+    /// No room for so many bytes, ever or now.
+    pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Result<Taken, Status> {
+        let fits = |taken: u64| {
+            let after = taken.saturating_add(bytes);
+            (after <= self.bytes).then_some(after)
+        };
+        let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
+        match self.taken.fetch_update(acquire, relaxed, fits) {
+            Ok(_) => Ok(Taken {
+                room: Arc::clone(self),
+                bytes,
+            }),
+            Err(_) if bytes > self.bytes => Err(Status::resource_exhausted(format!(
+                "the sums of this answer take {bytes} bytes of memory and this server has {} for them; ask for fewer itemsets at a time, or ask its operator to give it more (--memory)",
+                self.bytes
+            ))),
+            Err(taken) => Err(Status::resource_exhausted(format!(
+                "the sums of this answer take {bytes} bytes of memory and other queries have {taken} of the {} that this server has for them; try again when they have ended",
+                self.bytes
+            ))),
+        }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.room.taken.fetch_sub(self.bytes, Ordering::Release);
+    }
+}
+
+/// The ranges of a question, cut into shards.
+#[derive(Debug, Clone)]
+pub(crate) struct Shards {
+    pub(crate) ranges: Vec<Range<u64>>,
+    pub(crate) shards: Vec<Range<u64>>,
+}
+
+impl Shards {
+    /// With at most `most` blocks each.
+    pub(crate) fn new(ranges: Vec<Range<u64>>, most: u64) -> Self {
+        let shards = shards(&ranges, most);
+        Self { ranges, shards }
+    }
+
+    /// The ranges that are more than one shard.
+    fn added_up(&self) -> usize {
+        let mut shards_of = vec![0; self.ranges.len()];
+        self.owners()
+            .iter()
+            .flatten()
+            .for_each(|&owner| shards_of[owner] += 1);
+        shards_of.iter().filter(|&&shards| shards > 1).count()
+    }
+
+    /// The bytes that sums of so many residues take together.
+    pub(crate) fn sum_bytes(&self, residues: usize) -> u64 {
+        (self.added_up() * residues * size_of::<u32>()) as u64
+    }
+
+    /// For each shard the ranges that have it.
+    fn owners(&self) -> Vec<Vec<usize>> {
+        let owners = |shard: &Range<u64>| {
+            let has = |range: &Range<u64>| range.start <= shard.start && shard.end <= range.end;
+            let ranges = &self.ranges;
+            (0..self.ranges.len())
+                .filter(|&at| has(&ranges[at]))
+                .collect()
+        };
+        self.shards.iter().map(owners).collect()
+    }
+}
+
+/// Sums under way.
+pub(crate) struct Totals {
+    moduli: Vec<Modulus>,
+    owners: Vec<Vec<usize>>,
+    ranges: Vec<Total>,
+    /// The moments that are wanted, ascending; scalars first.
+    wanted: Vec<usize>,
+    scalars: usize,
+    _room: Taken,
+}
+
+/// Of one range.
+struct Total {
+    shards: usize,
+    scalars: Mutex<Sum>,
+    polynomials: Vec<Mutex<Sum>>,
+}
+
+/// Of some moments.
+#[derive(Default)]
+struct Sum {
+    /// Empty until the first was added.
+    residues: Vec<u32>,
+    /// How many moments were added to it.
+    added: usize,
+}
+
+fn lock(sum: &Mutex<Sum>) -> MutexGuard<'_, Sum> {
+    sum.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Totals {
+    /// Of the `wanted` moments modulo these limbs, of which the first `scalars` are scalars.
+    pub(crate) fn new(
+        shards: &Shards,
+        moduli: &[Modulus],
+        wanted: Vec<usize>,
+        scalars: usize,
+        room: Taken,
+    ) -> Self {
+        let owners = shards.owners();
+        let total = |at: usize| Total {
+            shards: owners.iter().filter(|it| it.contains(&at)).count(),
+            scalars: Mutex::default(),
+            polynomials: (scalars..wanted.len()).map(|_| Mutex::default()).collect(),
+        };
+        Self {
+            moduli: moduli.to_vec(),
+            ranges: (0..shards.ranges.len()).map(total).collect(),
+            owners,
+            wanted,
+            scalars,
+            _room: room,
+        }
+    }
+
+    /// Adds moments of a shard. `done` takes those that are complete, with the place of their range for a shard.
+    pub(crate) fn add(
+        &self,
+        mut moments: Moments<'_>,
+        mut done: impl FnMut(Moments<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        for &owner in &self.owners[moments.shard] {
+            let total = &self.ranges[owner];
+            if total.shards == 1 {
+                done(Moments {
+                    shard: owner,
+                    moments: moments.moments,
+                    scalars: moments.scalars,
+                    limbs: moments.limbs,
+                    residues: moments.residues,
+                })?;
+                continue;
+            }
+            self.add_scalars(owner, &moments, &mut done)?;
+            let scalars = moments.scalars;
+            for (moment, residues) in moments.each().skip(scalars) {
+                self.add_polynomial(owner, moment, residues, &mut done)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn add_scalars(
+        &self,
+        owner: usize,
+        moments: &Moments<'_>,
+        done: &mut impl FnMut(Moments<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let some = &moments.moments[..moments.scalars];
+        let limbs = self.moduli.len();
+        let total = &self.ranges[owner];
+        let mut sum = lock(&total.scalars);
+        sum.residues.resize(self.scalars * limbs, 0);
+        for (moment, residues) in some.iter().zip(moments.residues.chunks_exact(limbs)) {
+            let at = self.place_of(*moment) * limbs;
+            let sums = &mut sum.residues[at..at + limbs];
+            for ((sum, &residue), q) in sums.iter_mut().zip(residues).zip(&self.moduli) {
+                *sum = q.add(*sum, residue);
+            }
+        }
+        sum.added += some.len();
+        if some.is_empty() || sum.added < self.scalars * total.shards {
+            return ControlFlow::Continue(());
+        }
+        let mut sum = std::mem::take(&mut *sum);
+        done(Moments {
+            shard: owner,
+            moments: &self.wanted[..self.scalars],
+            scalars: self.scalars,
+            limbs,
+            residues: &mut sum.residues,
+        })
+    }
+
+    fn add_polynomial(
+        &self,
+        owner: usize,
+        moment: usize,
+        residues: &[u32],
+        done: &mut impl FnMut(Moments<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let total = &self.ranges[owner];
+        let place = self.place_of(moment);
+        let mut sum = lock(&total.polynomials[place - self.scalars]);
+        sum.residues.resize(residues.len(), 0);
+        let degree = residues.len() / self.moduli.len();
+        let limbs = residues.chunks_exact(degree).zip(&self.moduli);
+        for ((residues, q), sum) in limbs.zip(sum.residues.chunks_exact_mut(degree)) {
+            vector::add_assign(q, residues, sum);
+        }
+        sum.added += 1;
+        if sum.added < total.shards {
+            return ControlFlow::Continue(());
+        }
+        let mut sum = std::mem::take(&mut *sum);
+        done(Moments {
+            shard: owner,
+            moments: &self.wanted[place..=place],
+            scalars: 0,
+            limbs: self.moduli.len(),
+            residues: &mut sum.residues,
+        })
+    }
+
+    fn place_of(&self, moment: usize) -> usize {
+        self.wanted
+            .binary_search(&moment)
+            .expect("only what is wanted is counted")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A total of three shards, the first of which is a sample, and a range of one more.
+    #[test]
+    fn sums_are_those_of_all_shards_in_whatever_order_they_come() {
+        let shards = Shards::new(vec![0..5, 0..2, 5..6], 2);
+        assert_eq!(shards.shards, [0..2, 2..4, 4..5, 5..6]);
+        let q = [97, 193].map(|q| Modulus::new(q).unwrap());
+        // Two scalars and a polynomial of four residues, of numbers 1, 4 and 7.
+        assert_eq!(shards.sum_bytes(10), 40);
+        let room = Arc::new(Room::new(40)).take(40).unwrap();
+        let totals = Totals::new(&shards, &q, vec![1, 4, 7], 2, room);
+        let mut found = Vec::new();
+        let mut add = |shard: usize, moments: &[usize], scalars, residues: &mut [u32]| {
+            let moments = Moments {
+                shard,
+                moments,
+                scalars,
+                limbs: 2,
+                residues,
+            };
+            let added = totals.add(moments, |done| {
+                let residues = done.residues.to_vec();
+                found.push((done.shard, done.moments.to_vec(), residues));
+                ControlFlow::Continue(())
+            });
+            assert!(added.is_continue());
+        };
+        add(
+            2,
+            &[1, 4, 7],
+            2,
+            &mut [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12],
+        );
+        add(1, &[4, 7], 1, &mut [96, 96, 1, 1, 1, 1, 192, 1, 1, 1]);
+        add(3, &[1, 4], 2, &mut [9, 9, 9, 9]);
+        add(0, &[1], 1, &mut [30, 40]);
+        add(0, &[4, 7], 1, &mut [50, 60, 1, 1, 1, 1, 2, 2, 2, 2]);
+        add(1, &[1], 1, &mut [96, 192]);
+        let expected = [
+            (2, vec![1, 4], vec![9, 9, 9, 9]),
+            (1, vec![1], vec![30, 40]),
+            (0, vec![7], vec![7, 8, 9, 10, 10, 13, 14, 15]),
+            (1, vec![4, 7], vec![50, 60, 1, 1, 1, 1, 2, 2, 2, 2]),
+            (0, vec![1, 4], vec![30, 41, 52, 160]),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn room_is_taken_and_given_back() {
+        let room = Arc::new(Room::new(100));
+        let first = room.take(60).unwrap();
+        let message = room.take(41).err().unwrap().message().to_owned();
+        assert!(message.contains("have 60 of the 100"), "{message}");
+        let _second = room.take(40).unwrap();
+        drop(first);
+        let message = room.take(101).err().unwrap().message().to_owned();
+        assert!(message.contains("--memory"), "{message}");
+        room.take(60).unwrap();
+    }
+}
