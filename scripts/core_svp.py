@@ -27,7 +27,7 @@ CLASSICAL = 0.292
 
 # log2 N and log2 Q: what the server needs to count itemsets of up to 2, 3, 4 and 7 items, and the
 # most limbs of 28 bits at larger degrees.
-RINGS = [(12, 56), (12, 84), (13, 112), (13, 196), (14, 420), (15, 868)]
+RINGS = [(12, 56), (12, 84), (12, 109), (13, 196), (14, 420), (15, 868)]
 
 # The formula for delta holds from some fifty on.
 LEAST_BLOCK = 60

@@ -59,9 +59,11 @@ from independent_decrypt import (
 
 RECORD_VERSION = 6
 RANGE_VERSION = 1
+RANGE_HEADER = 28
 LONGEST_PREFIX = 1024
 LARGEST_RECORD = 1 << 28
 MOST_RANGES_LOG2 = 10
+PLAINTEXT_PEAK = 4
 ERROR_VARIANCE = 10.5
 SECURITY_BITS = 64
 NONCE_BYTES = 24
@@ -290,11 +292,15 @@ class Bounds:
 
     def phase(self, blocks: int, length: int = 2) -> float:
         """The bound on Φ_0 of an itemset of two items or more over so many blocks."""
-        exponent = (3 + SECURITY_BITS + self.log2_supports) * math.log(2)
-        slots, root = blocks * self.degree, math.sqrt(self.degree)
-        errors = math.sqrt(2 * exponent * ERROR_VARIANCE * slots) * (NOISE_NORM + 1 / 2)
-        others = (NOISE_PEAK * self.modulus * root) ** (length - 2)
-        return self.modulus**2 * (slots / 4 + errors) * others
+        exponent = (math.log2(length) + 2 + SECURITY_BITS + self.log2_supports) * math.log(2)
+        plaintext_peak = PLAINTEXT_PEAK if len(self.primes) >= 4 else NOISE_PEAK
+        norms: float = NOISE_NORM * NOISE_PEAK ** (length - 2)
+        for place in range(2, length + 1):
+            norms += plaintext_peak ** (place - 2) * NOISE_PEAK ** (length - place) / 2
+        errors = math.sqrt(2 * exponent * ERROR_VARIANCE * blocks / self.degree) * norms
+        plaintexts = blocks / 4 * plaintext_peak ** (length - 2)
+        unit: float = (self.modulus * math.sqrt(self.degree)) ** length
+        return unit * (plaintexts + errors)
 
     @property
     def most_blocks(self) -> int:
@@ -446,20 +452,22 @@ def elements(values: Sequence[int]) -> list[Element]:
 def parse_range(
     data: bytes, blocks: int, prefix: Sequence[int], primes: Sequence[int]
 ) -> list[KeptLimb]:
-    version, limbs, columns, blocks_kept = struct.unpack_from("<IIIQ", data)
+    version, columns, limbs, *longer, blocks_kept = struct.unpack_from("<IIIIIQ", data)
     require(version == RANGE_VERSION, "a range of version 1")
     require(blocks_kept == blocks, "a range has the blocks of its place")
     require(limbs == len(primes) and columns == len(prefix), "a range has limbs and columns")
-    pairs = columns * (columns - 1) // 2
-    start, size = 20 + 4 * columns, 16 * columns + 4 * pairs
-    require(len(data) == start + limbs * size, "length of a range")
-    order = [column for (column,) in struct.iter_unpack("<I", data[20:start])]
+    start, pairs = RANGE_HEADER + 4 * columns, columns * (columns - 1) // 2
+    order = [column for (column,) in struct.iter_unpack("<I", data[RANGE_HEADER:start])]
     require(order == list(prefix), "a range has its columns in the owner's order")
+    of_longer = 8 * (columns + 1)
     kept = []
     for limb, modulus in enumerate(primes):
-        begin = start + limb * size
-        values = residues(data[begin : begin + size], modulus)
+        end = start + 16 * columns + 4 * pairs
+        values = residues(data[start:end], modulus)
         kept.append(KeptLimb(elements(values[: 2 * columns]), values[4 * columns :]))
+        start = end + of_longer * sum(limb < limbs_of_length for limbs_of_length in longer)
+    behind = sum(max(limbs_of_length - limbs, 0) for limbs_of_length in longer)
+    require(len(data) == start + of_longer * behind, "length of a range")
     return kept
 
 

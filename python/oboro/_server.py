@@ -307,8 +307,9 @@ class Dataset:
             max_len: the longest itemsets to look for; by default any, or with ``trust_server`` as
                 long as the dataset was encrypted for.
             use_colnames: whether itemsets have the names of columns instead of their numbers.
-            answers: by which verified answers: ``"moments"``, sums that the server computes on
-                ciphertext, of pairs; ``"cells"``, sealed cells; ``"auto"``, what takes fewer bytes.
+            answers: by which verified answers: ``"moments"``, what the server computes on
+                ciphertext, with a ``max_len`` of 4 at most; ``"cells"``, sealed cells; ``"auto"``,
+                what takes fewer bytes.
             trust_server: has the server count, and takes what it answers for true: for a server
                 that is curious but follows the protocol. One that lies reads the data in the
                 questions, and nothing in the result is verified.

@@ -473,6 +473,7 @@ const OWNER_RECORD: &[(&str, Effect)] = &[
     ("read", READING),
     ("noise_norm", Nothing),
     ("noise_peak", Nothing),
+    ("noise_plaintext_peak", Nothing),
     ("prefix", Nothing),
     ("strata", Nothing),
     ("supports", Nothing),

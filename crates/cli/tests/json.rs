@@ -69,6 +69,7 @@ fn every_command_prints_one_value() {
         "stored_bytes",
         "noise_norm",
         "noise_peak",
+        "noise_plaintext_peak",
         "encrypt_seconds",
         "relied_on",
         "expected_bytes",

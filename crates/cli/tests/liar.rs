@@ -1021,25 +1021,7 @@ fn a_liar_about_sums_sees_the_honest_request_or_a_failed_run() {
         let ended = owner.run(&format!("{SUMS} --json"));
         let asked = scene.asked();
         check_requests(&asked, &honest, &ended, trial);
-        if ended.code == Some(0) {
-            let mined: Value = serde_json::from_str(&ended.stdout).unwrap();
-            assert_eq!(
-                mined["itemsets"], honest_result["itemsets"],
-                "trial {trial}"
-            );
-        } else {
-            assert_eq!(
-                (ended.code, ended.stdout.as_str()),
-                (Some(1), ""),
-                "trial {trial}"
-            );
-            let shown = owner.json("trust show sums.oboro");
-            assert_eq!(
-                shown["failure"].is_null(),
-                !ended.stderr.contains(ALTERED_SUMS)
-            );
-            owner.json("trust reset sums.oboro");
-        }
+        check_end(&scene, "sums", &ended, &honest_result, trial);
     }
 }
 
@@ -1097,6 +1079,288 @@ fn random_sums(rng: &mut ChaCha20Rng, replies: &mut Replies, old: &mut Replies) 
     }
     // The right one now and then.
     *old = if rng.random() { replies.clone() } else { truth };
+}
+
+const LONGER: &str = "mine longer.oboro --min-support 1 --max-len 4 --answers moments";
+
+/// What [`LONGER`] asks at each length: of 5 items the pairs, then the moments of all triples and of all quadruples.
+const MOMENTS: [(usize, u64); 3] = [(2, 10), (3, 26), (4, 31)];
+
+impl Scene {
+    /// With a dataset on the server for itemsets of four: ranges as [`Scene::with_sums`].
+    fn with_moments() -> Self {
+        let scene = Self::with_sums();
+        let owner = &scene.owner;
+        owner.json("encrypt few.dat --max-len 4 --out longer.oboro");
+        owner.json("encrypt many.dat --append-to longer.oboro");
+        owner.json("upload longer.oboro");
+        scene.asked();
+        scene
+    }
+}
+
+/// The length that an answer is about, by how many moments it has.
+fn length(replies: &mut Replies) -> usize {
+    let ends = moments(replies)
+        .into_iter()
+        .map(|it| it.first_moment + it.moments);
+    let count = ends.max().unwrap_or(0);
+    let found = MOMENTS.iter().find(|it| it.1 == count);
+    found.map_or(0, |it| it.0)
+}
+
+/// Where a residue is in an answer about itemsets of some length: range, moment, limb and slot.
+type At = (u64, u64, usize, usize);
+
+/// Changes a residue by something, up or down; by `None` to another representative, which a small limb has room for.
+fn alter(replies: &mut Replies, (range, moment, limb, slot): At, by: Option<u32>, up: bool) {
+    let limbs = length(replies);
+    let q = Parameters::new(12, 4, 40_961).unwrap().limb_moduli()[limb];
+    let has = |it: &&mut v1::Moments| {
+        it.range == range && (it.first_moment..it.first_moment + it.moments).contains(&moment)
+    };
+    let message = moments(replies).into_iter().find(has).unwrap();
+    let mut all = residues(message);
+    let each = all.len() / message.moments as usize;
+    let of_limb = if each > 4 { each / limbs } else { 1 };
+    let at = (moment - message.first_moment) as usize * each + limb * of_limb + slot % of_limb;
+    all[at] = match (by, up) {
+        (None, _) => all[at] + q.value(),
+        (Some(by), true) => q.add(all[at], q.reduce(by.into())),
+        (Some(by), false) => q.sub(all[at], q.reduce(by.into())),
+    };
+    say(message, &all);
+}
+
+/// Lies about triples and quadruples: their sums are 10 or 5 single numbers, the other moments polynomials.
+#[test]
+fn moments_that_are_not_those_of_the_ciphertext_end_the_run() {
+    let scene = Scene::with_moments();
+    let owner = &scene.owner;
+    let heard: Arc<Mutex<Vec<Replies>>> = Arc::default();
+    let listening = Arc::clone(&heard);
+    scene.lie(about_moments(move |replies| {
+        listening.lock().unwrap().push(replies.clone());
+    }));
+    let mined = owner.json(&format!("{LONGER} --verify sums.dat"));
+    assert_eq!(mined["answers"], "verified");
+    let routes = mined["levels"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["route"].clone());
+    let routes: Vec<Value> = routes.collect();
+    assert_eq!(
+        routes,
+        [
+            Value::Null,
+            json!("scalars"),
+            json!("prefix"),
+            json!("prefix")
+        ]
+    );
+    let honest = scene.asked();
+    assert_eq!(honest.len(), 3);
+    assert!(honest.iter().all(|it| it.0 == "count"));
+    let mut heard = std::mem::take(&mut *heard.lock().unwrap());
+    let lengths: Vec<usize> = heard.iter_mut().map(length).collect();
+    assert_eq!(lengths, [2, 3, 4]);
+
+    type Lie = (&'static str, fn(&mut Replies, u64));
+    // The number of a length's single sums, which is that of the first polynomial.
+    let lies: &[Lie] = &[
+        ("one single sum", |it, _| {
+            alter(it, (0, 0, 0, 0), Some(1), true)
+        }),
+        ("one slot", |it, first| {
+            alter(it, (TOTAL, first, 2, 77), Some(1), true)
+        }),
+        ("one slot of the last moment", |it, _| {
+            let last = moments(it)
+                .into_iter()
+                .map(|it| it.first_moment + it.moments - 1)
+                .max();
+            alter(it, (SAMPLE, last.unwrap(), 1, 4095), Some(40_961), false);
+        }),
+        ("slots that cancel", |it, first| {
+            alter(it, (0, first, 0, 0), Some(9), true);
+            alter(it, (0, first, 0, 1), Some(9), false);
+        }),
+        ("single sums that cancel", |it, _| {
+            alter(it, (0, 0, 2, 0), Some(9), true);
+            alter(it, (0, 1, 2, 0), Some(9), false);
+        }),
+        ("a single sum against a slot", |it, first| {
+            alter(it, (0, 0, 0, 0), Some(9), true);
+            alter(it, (0, first, 0, 0), Some(9), false);
+        }),
+        ("ranges that cancel", |it, first| {
+            alter(it, (0, first, 1, 5), Some(7), true);
+            alter(it, (TOTAL, first, 1, 5), Some(7), false);
+        }),
+        ("moments that cancel", |it, first| {
+            alter(it, (0, first, 1, 5), Some(7), true);
+            alter(it, (0, first + 1, 1, 5), Some(7), false);
+        }),
+        ("ranges exchanged", |it, _| {
+            for message in moments(it) {
+                message.range = [0, SAMPLE, TOTAL][message.range as usize];
+            }
+        }),
+        ("slots shifted", |it, first| {
+            for message in moments(it)
+                .into_iter()
+                .filter(|it| it.first_moment >= first)
+            {
+                let mut all = residues(message);
+                all.rotate_left(1);
+                say(message, &all);
+            }
+        }),
+        ("nothing", |it, _| it.clear()),
+        ("no polynomials", |it, first| {
+            it.retain(|it| !matches!(it, Ok(v1::CountReply { reply: Some(Reply::Moments(it)) }) if it.first_moment >= first));
+        }),
+        ("all of it twice", |it, _| it.extend_from_within(..)),
+        ("zeros", |it, _| {
+            moments(it).into_iter().for_each(|it| fill(it, 0))
+        }),
+        ("no residues", |it, _| {
+            moments(it).into_iter().for_each(|it| fill(it, 0xff))
+        }),
+    ];
+    let refused = |what: &str, at: usize| {
+        let message = scene.ends(LONGER);
+        println!("{what}, length {at}: {message}");
+        says(&message, &[ALTERED_SUMS]);
+        // The server saw what it sees of an honest run up to there, and nothing is asked from then on.
+        assert_eq!(scene.asked(), honest[..at - 1], "{what}");
+        says(&scene.ends(LONGER), &["nothing was asked"]);
+        assert_eq!(scene.asked(), []);
+        owner.json("trust reset longer.oboro");
+    };
+    for (at, first) in [(3, 10), (4, 5)] {
+        for &(what, lie) in lies {
+            scene.lie(about_moments(move |replies| {
+                if length(replies) == at {
+                    lie(replies, first);
+                }
+            }));
+            refused(what, at);
+        }
+        // The other length's answer, and that of the fourth limb in another representative.
+        let other = heard[5 - at].clone();
+        scene.lie(about_moments(move |replies| {
+            if length(replies) == at {
+                replies.clone_from(&other);
+            }
+        }));
+        refused("another length", at);
+    }
+    scene.lie(about_moments(|replies| {
+        if length(replies) == 4 {
+            alter(replies, (0, 7, 3, 2), None, true);
+        }
+    }));
+    refused("another representative", 4);
+    scene.lie(truth());
+    owner.json(&format!("{LONGER} --verify sums.dat"));
+}
+
+/// Whatever is answered about any length.
+#[test]
+fn a_liar_about_moments_sees_honest_requests_or_a_failed_run() {
+    let scene = Scene::with_moments();
+    let owner = &scene.owner;
+    let honest_result = owner.json(LONGER);
+    let honest = scene.asked();
+    let old: Arc<Mutex<Replies>> = Arc::default();
+    for trial in 0..trials() {
+        let old = Arc::clone(&old);
+        let chance = Mutex::new(ChaCha20Rng::seed_from_u64(trial));
+        scene.lie(about_moments(move |replies| {
+            let rng = &mut *chance.lock().unwrap();
+            random_moments(rng, replies, &mut old.lock().unwrap());
+        }));
+        let ended = owner.run(&format!("{LONGER} --json"));
+        check_requests(&scene.asked(), &honest, &ended, trial);
+        check_end(&scene, "longer", &ended, &honest_result, trial);
+    }
+}
+
+/// Makes another answer of the honest one, one time in three.
+fn random_moments(rng: &mut ChaCha20Rng, replies: &mut Replies, old: &mut Replies) {
+    let truth = replies.clone();
+    let length = length(replies);
+    let Some(&(limbs, count)) = MOMENTS.iter().find(|it| it.0 == length) else {
+        return;
+    };
+    let limb = |rng: &mut ChaCha20Rng| rng.random_range(0..limbs);
+    let at = |rng: &mut ChaCha20Rng| -> At {
+        let range = rng.random_range(0..3);
+        (
+            range,
+            rng.random_range(0..count),
+            limb(rng),
+            rng.random_range(0..4096),
+        )
+    };
+    match rng.random_range(0..18) {
+        0 => {
+            for message in moments(replies) {
+                let mut bytes = vec![0; message.residues.len()];
+                rng.fill_bytes(&mut bytes);
+                message.residues = bytes.into();
+            }
+        }
+        1 => {
+            for _ in 0..rng.random_range(1..5) {
+                let (at, by) = (at(rng), rng.random_range(1..1 << 26));
+                alter(replies, at, Some(by), rng.random());
+            }
+        }
+        2 => {
+            // The same from one residue to another, of any kind.
+            let (from, to, by) = (at(rng), at(rng), rng.random_range(1..1 << 26));
+            alter(replies, from, Some(by), true);
+            alter(replies, to, Some(by), false);
+        }
+        3 => {
+            let mut all = moments(replies);
+            let message = rng.random_range(0..all.len());
+            let mut residues = residues(all[message]);
+            residues.shuffle(rng);
+            say(all[message], &residues);
+        }
+        4 => {
+            let message = rng.random_range(0..replies.len());
+            replies.insert(rng.random_range(0..replies.len()), replies[message].clone());
+        }
+        5 if !old.is_empty() => replies.clone_from(old),
+        _ => {}
+    }
+    // The right one now and then.
+    *old = if rng.random() { replies.clone() } else { truth };
+}
+
+/// The honest result, or an error, which says whether the answer was false.
+fn check_end(scene: &Scene, name: &str, ended: &Ended, honest: &Value, trial: u64) {
+    if ended.code == Some(0) {
+        let mined: Value = serde_json::from_str(&ended.stdout).unwrap();
+        assert_eq!(mined["itemsets"], honest["itemsets"], "trial {trial}");
+        return;
+    }
+    assert_eq!(
+        (ended.code, ended.stdout.as_str()),
+        (Some(1), ""),
+        "trial {trial}"
+    );
+    let shown = scene.owner.json(&format!("trust show {name}.oboro"));
+    assert_eq!(
+        shown["failure"].is_null(),
+        !ended.stderr.contains(ALTERED_SUMS)
+    );
+    scene.owner.json(&format!("trust reset {name}.oboro"));
 }
 
 /// How many random answers are tried: OBORO_TRIALS, or a hundredth of what `make nightly` tries.

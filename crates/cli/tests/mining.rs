@@ -146,6 +146,67 @@ fn pairs_of_real_data_by_sums() {
     }
 }
 
+/// Triples and quadruples by moments of a prefix: 43 and 57 kB each.
+#[test]
+fn longer_itemsets_of_real_data_by_moments() {
+    const MOMENTS: &str = "--answers moments";
+    type Known = (
+        &'static str,
+        u64,
+        &'static str,
+        &'static [usize],
+        &'static [&'static str],
+    );
+    let all: &[&str] = &["-", "scalars", "prefix", "prefix"];
+    let known: [Known; 4] = [
+        ("mushroom.dat.gz", 30, "", &[24, 134, 349, 501], all),
+        ("chess.dat.gz", 90, "", &[13, 68, 167, 203], all),
+        (
+            "retail.dat.gz",
+            1,
+            "--min-item-support 1%",
+            &[70, 58, 25],
+            &all[..3],
+        ),
+        // No pair is frequent, so that nothing longer is asked.
+        (
+            "T10I4D100K.dat.gz",
+            3,
+            "--min-item-support 1%",
+            &[60, 0],
+            &all[..2],
+        ),
+    ];
+    for (file, percent, options, expected, expected_routes) in known {
+        if let Some(mined) = assert_known(file, percent, options, MOMENTS, expected) {
+            assert_eq!(mined["answers"], "verified");
+            assert_eq!(routes(&mined), expected_routes);
+        }
+    }
+    // What is too large is refused, with what is smaller.
+    let Some(input) = known_data("T10I4D100K.dat.gz") else {
+        return;
+    };
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    let data = input.display();
+    owner.json(&format!(
+        "encrypt {data} --max-len 3 --out t.oboro --min-item-support 1%"
+    ));
+    owner.json("upload t.oboro");
+    let refused = owner.refused("mine t.oboro --min-support 1% --answers moments");
+    says(
+        &refused,
+        &[
+            "all itemsets of 3 items",
+            "--answers cells",
+            "bytes at most",
+        ],
+    );
+    owner.json(&format!("mine t.oboro --min-support 1% --verify {data}"));
+}
+
 #[test]
 fn many_appends_are_counted_with_few_ranges() {
     let (owner, operator) = (Home::with_key(), Home::new());
@@ -181,6 +242,7 @@ fn many_appends_are_counted_with_few_ranges() {
     );
     for options in [
         "--max-len 2 --answers moments",
+        "--max-len 3 --answers moments",
         "--max-len 3 --answers cells",
         "--max-len 3 --trust-server",
     ] {

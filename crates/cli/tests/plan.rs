@@ -29,7 +29,7 @@ fn what_is_planned_is_what_comes() {
     owner.json("upload rows.oboro");
     // Everything is frequent and nothing deduced: exactly the itemsets that were planned for.
     let pairs = owner.json("mine rows.oboro --min-support 1 --max-len 2 --answers moments");
-    let sums = &planned["levels"][0]["sums_bytes"];
+    let sums = &planned["levels"][0]["verified_bytes"];
     assert_eq!(
         (&pairs["received_bytes"], sums.as_u64()),
         (sums, Some(28 * 7))
@@ -43,6 +43,10 @@ fn what_is_planned_is_what_comes() {
     for (planned, mined) in levels(&planned).iter().zip(counted(&mined)) {
         assert_eq!(planned["level"], mined["level"]);
         assert_eq!(planned["itemsets"], mined["asked"]);
+    }
+    let verified = owner.json("mine rows.oboro --min-support 1 --answers moments");
+    for (planned, mined) in levels(&planned).iter().zip(counted(&verified)) {
+        assert_eq!(planned["verified_bytes"], mined["received_bytes"]);
     }
     let moments = owner.json("mine rows.oboro --min-support 1 --no-deduction --trust-server");
     for (planned, mined) in levels(&planned).iter().zip(counted(&moments)) {

@@ -6,7 +6,7 @@ use oboro_genome_query::{EncryptError, PatternError, ReadError};
 use oboro_mining::{Dataset, DatasetError, escaped};
 use oboro_protocol::{FieldError, PROTOCOL, PROTOCOL_KEY};
 use oboro_ring::moment::RequestError;
-use oboro_rlwe::{CombineError, PairsError};
+use oboro_rlwe::{CombineError, LONGEST_VERIFIED, PairsError, PrefixError};
 use oboro_store::{Digest, StoreError};
 use thiserror::Error;
 use tonic::{Code, Status};
@@ -46,17 +46,21 @@ pub enum ClientError {
     )]
     RowIds,
     #[error(
-        "pairs of these items cannot be counted on the server's ciphertext: {0}; mine with --answers cells"
+        "these items are not all among the 1,024 with the largest supports when the data were first encrypted, whose itemsets the server can count verified; mine with --answers cells"
     )]
-    NoPairs(&'static str),
+    NotInPrefix,
     #[error(
-        "the sums of these pairs take {bytes} bytes, more than the 200 MB that are asked for; mine with --answers cells, which fetches {cells} bytes at most, or at a higher --min-support"
+        "the answer about all itemsets of {length} items takes {bytes} bytes, more than is asked for at once (200 MB, and 131,072 itemsets of 3); mine with --answers cells, which fetches {cells} bytes at most, or at a higher --min-support"
     )]
-    LargeSums { bytes: u64, cells: u64 },
-    #[error(
-        "sums verify itemsets of up to 2 items, and longer ones were asked for; give --max-len 2, or mine with --answers cells"
-    )]
-    LongMoments,
+    LargeSums {
+        length: usize,
+        bytes: u64,
+        cells: u64,
+    },
+    #[error("{}", long_moments(*longest))]
+    LongMoments { longest: usize },
+    #[error(transparent)]
+    Prefix(#[from] PrefixError),
     #[error(transparent)]
     Pairs(#[from] PairsError),
     #[error("interrupted; nothing was lost: call again to go on")]
@@ -170,6 +174,15 @@ fn how_to_reach(url: &str) -> &'static str {
 }
 
 /// The remedy where the protocols differ.
+fn long_moments(longest: usize) -> String {
+    match longest {
+        1 => "the server counts no itemsets of this dataset that are verified, since it was encrypted with --max-len 1; mine with --answers cells".to_owned(),
+        longest => format!(
+            "of this dataset the server counts itemsets of up to {longest} that are verified (up to {LONGEST_VERIFIED} if it is encrypted so, with --max-len), and longer ones were asked for; give --max-len {longest}, or mine with --answers cells"
+        ),
+    }
+}
+
 fn what_to_update(server: u32) -> &'static str {
     match server < PROTOCOL {
         true => "update the server, or use the older Oboro that it goes with",

@@ -1,8 +1,9 @@
 //! What mining would take, from numbers alone: no dataset, no server.
 
 use crate::levels::Route;
+use oboro_ring::moment::binomial;
 use oboro_ring::{Parameters, pack::moment_packed_len};
-use oboro_rlwe::{Bounds, Strata};
+use oboro_rlwe::{Bounds, LONGEST_VERIFIED, Strata, prefix_bytes};
 use oboro_store::{BLOCKS_PER_SEGMENT, CELL_SEAL_BYTES};
 
 /// What is to be mined.
@@ -39,8 +40,8 @@ pub struct LevelForecast {
     pub moments: u64,
     /// What moments take that nothing verifies.
     pub moments_bytes: u64,
-    /// What sums take that are verified: of pairs.
-    pub sums_bytes: Option<u64>,
+    /// What the server counts takes if it is verified: all itemsets of frequent items, up to four long.
+    pub verified_bytes: Option<u64>,
 }
 
 /// What one way to the supports would take.
@@ -85,28 +86,43 @@ impl Prospect {
         for level in &levels {
             let limbs = level.limbs as u64;
             let adds = |moments: u64| moments.saturating_mul(slots).saturating_mul(limbs);
-            if let Some(bytes) = level.sums_bytes {
+            let uses = 1u64 << level.level.min(62);
+            let owner = |itemsets: u64| {
+                let words = itemsets.saturating_mul(uses).saturating_mul(limbs * ranges);
+                words.saturating_mul(self.parameters.degree() as u64 / 2)
+            };
+            let all = binomial(self.frequent.into(), level.level);
+            if let Some(bytes) = level.verified_bytes {
+                let learns =
+                    "which columns have the largest supports, down to those that are frequent";
+                let (route, server_multiply_adds, owner_words) = match level.level {
+                    2 => {
+                        let words = all.saturating_mul(4 * limbs * ranges);
+                        (Route::Scalars, adds(all), words)
+                    }
+                    // Its moments are those of all subsets.
+                    length => {
+                        let subsets = (0..=length).map(|it| binomial(self.frequent.into(), it));
+                        let moments = subsets.fold(0, u64::saturating_add);
+                        (Route::Prefix, adds(moments), owner(all))
+                    }
+                };
                 routes.push(RouteForecast {
-                    route: Route::Scalars.name(),
+                    route: route.name(),
                     lengths: (level.level, level.level),
                     bytes,
-                    server_multiply_adds: adds(level.itemsets),
-                    owner_words: level.itemsets.saturating_mul(4 * limbs * ranges),
+                    server_multiply_adds,
+                    owner_words,
                     verified: true,
-                    learns: "which columns have the largest supports, down to those that are frequent",
+                    learns,
                 });
             }
-            let uses = 1u64 << level.level.min(62);
-            let owner = level
-                .itemsets
-                .saturating_mul(uses)
-                .saturating_mul(limbs * ranges);
             routes.push(RouteForecast {
                 route: Route::Trusted.name(),
                 lengths: (level.level, level.level),
                 bytes: level.moments_bytes,
                 server_multiply_adds: adds(level.moments),
-                owner_words: owner.saturating_mul(self.parameters.degree() as u64 / 2),
+                owner_words: owner(level.itemsets),
                 verified: false,
                 learns: "every itemset that is asked for; everything if it lies",
             });
@@ -206,20 +222,17 @@ impl Prospect {
             log2_q: self.parameters.log2_q(limbs),
             moments: (0..=level).fold(0, |sum: u64, power| sum.saturating_add(moments(power))),
             moments_bytes: ranges.saturating_mul(range),
-            sums_bytes: (level == 2).then(|| ranges.saturating_mul(of_power(0))),
+            verified_bytes: match level {
+                2 => {
+                    let each = moment_packed_len(self.parameters.degree(), limbs, 0) as u64;
+                    let pairs = binomial(items.into(), 2).saturating_mul(each);
+                    Some(pairs.saturating_mul(ranges))
+                }
+                3..=LONGEST_VERIFIED => prefix_bytes(&self.parameters, strata, items.into(), level),
+                _ => None,
+            },
         })
     }
-}
-
-/// `n` over `k`, or the largest number.
-fn binomial(n: u64, k: usize) -> u64 {
-    let k = k as u64;
-    if k > n {
-        return 0;
-    }
-    let next = |so_far: u128, i: u64| Some(so_far.checked_mul((n - i).into())? / u128::from(i + 1));
-    let exact = (0..k).try_fold(1u128, next);
-    exact.and_then(|it| it.try_into().ok()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -250,7 +263,7 @@ mod tests {
         assert_eq!(small.cells_bytes(), 39 * (8192 / 8 + 40));
         let large = prospect(1_943_424, 18, 18, 2);
         let pairs = &large.levels()[0];
-        assert_eq!((pairs.itemsets, pairs.sums_bytes), (153, Some(2_142)));
+        assert_eq!((pairs.itemsets, pairs.verified_bytes), (153, Some(2_142)));
         let blocks = large
             .segments()
             .map(|(count, blocks)| count * u64::from(blocks));
@@ -273,7 +286,14 @@ mod tests {
         assert_eq!(of("scalars", 2).bytes, 153 * 14);
         assert!(of("scalars", 2).verified && !of("trusted", 2).verified);
         // Triples: 15 MB of moments, 4.4 MB of cells, which are little more than the bits.
-        assert!((14_000_000..16_000_000).contains(&of("trusted", 3).bytes));
+        assert!((14_000_000..15_000_000).contains(&of("trusted", 3).bytes));
+        assert_eq!(of("prefix", 3).bytes, of("trusted", 3).bytes);
+        assert!(of("prefix", 3).verified);
+        let longer = prospect(1_943_424, 18, 18, 4).routes();
+        let quadruples = longer
+            .iter()
+            .find(|it| it.route == "prefix" && it.lengths.0 == 4);
+        assert!((110_000_000..115_000_000).contains(&quadruples.unwrap().bytes));
         assert!((4_300_000..4_500_000).contains(&of("cells", 3).bytes));
         let bits = of("AES-encrypted bits, fetched and counted at home", 3).bytes;
         assert_eq!(bits, 18 * 1_943_424 / 8);
@@ -282,9 +302,6 @@ mod tests {
 
     #[test]
     fn numbers_beyond_any_do_not_overflow() {
-        assert_eq!(binomial(39, 5), 575_757);
-        assert_eq!((binomial(3, 4), binomial(3, 0), binomial(0, 0)), (0, 1, 1));
-        assert_eq!(binomial(u64::MAX, 7), u64::MAX);
         let few = Prospect {
             itemsets: 10,
             ..prospect(8_124, 112, 39, 5)

@@ -7,8 +7,10 @@ use std::time::Duration;
 /// How supports were obtained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// From sums of the server, which were verified.
+    /// From sums of the server for all pairs of a prefix, which were verified.
     Scalars,
+    /// From moments of the server for all longer itemsets of a prefix, which were verified.
+    Prefix,
     /// Counted here in sealed cells, which were verified.
     Cells,
     /// From moments of the server, on trust.
@@ -20,6 +22,7 @@ impl Route {
     pub fn name(self) -> &'static str {
         match self {
             Self::Scalars => "scalars",
+            Self::Prefix => "prefix",
             Self::Cells => "cells",
             Self::Trusted => "trusted",
         }

@@ -9,9 +9,9 @@ use crate::fetch::{Fetched, Source};
 use crate::items::Numbered;
 use crate::levels::LevelTrace;
 use crate::moments::{MomentCounter, TrustServer};
-use crate::scalars::{self, PairCounter};
+use crate::prefixes::{self, MOST_BYTES, PrefixCounter, check_room, longest};
 use crate::verify::cells::{Cells, column_bytes};
-use crate::verify::pairs::Prefix;
+use crate::verify::prefixes::Prefix;
 use crate::verify::{Verified, check_trust};
 use oboro_mining::transactions::compare_names;
 use oboro_mining::{
@@ -22,12 +22,6 @@ use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// The most bytes of sums that are asked for.
-const MOST_BYTES: u64 = 200_000_000;
-
-/// Why pairs are not counted by sums.
-const BEYOND: &str = "sums are verified of the 1,024 items with the largest supports, of data that were encrypted with --max-len 2 or more";
-
 /// Bytes of cells that are kept unless told otherwise.
 pub const KEPT_BYTES: u64 = 1 << 30;
 
@@ -37,7 +31,7 @@ pub enum Answers {
     /// Whatever takes fewer bytes.
     #[default]
     Auto,
-    /// Sums that the server computes on ciphertext.
+    /// What the server computes on ciphertext: sums of pairs, moments of longer itemsets.
     Moments,
     /// Sealed cells.
     Cells,
@@ -190,7 +184,7 @@ impl<'a> Mining<'a> {
     /// What the server learns beyond what it learned when the cells that are kept were fetched: so many more of the
     /// columns are frequent at `options`; and the bytes of one column.
     pub fn reveals(&self, options: AprioriOptions) -> (usize, u64) {
-        let by_cells = || matches!(self.prefix(options), Ok(None));
+        let by_cells = || matches!(self.asks_for_moments(options), Ok(false));
         let new = match self.trust_server || self.check(options).is_err() || !by_cells() {
             true => 0,
             false => {
@@ -217,33 +211,38 @@ impl<'a> Mining<'a> {
             let connection = connect().map_err(AprioriError::Counter)?;
             return self.by_moments(options, &connection);
         }
-        match self.prefix(options).map_err(AprioriError::Counter)? {
-            Some(prefix) => self.by_scalars(options, &prefix, connect),
-            None => self.by_cells(options, connect),
+        match self
+            .asks_for_moments(options)
+            .map_err(AprioriError::Counter)?
+        {
+            true => self.by_prefixes(options, connect),
+            false => self.by_cells(options, connect),
         }
     }
 
-    /// The pairs to ask for if sums are to be the answers; `None` if cells are, or nothing is asked.
-    fn prefix(&self, options: AprioriOptions) -> Result<Option<Prefix>, ClientError> {
-        let columns = self.frequent_columns(options);
-        let are_pairs = options.max_len.is_some_and(|longest| longest.get() <= 2);
+    /// Whether the server is to count on ciphertext; else cells are the answers, or nothing is asked.
+    fn asks_for_moments(&self, options: AprioriOptions) -> Result<bool, ClientError> {
+        let (columns, longest) = (self.frequent_columns(options), longest(self.dataset));
+        let items = self.dataset.record().names.len();
+        let wanted = options.max_len.map_or(items, |it| it.get().min(items));
+        let are_verified = wanted <= longest;
+        let prefix = |level| Prefix::of(self.dataset, &columns, level);
         match self.answers {
-            Answers::Cells => Ok(None),
-            _ if columns.is_empty() => Ok(None),
-            Answers::Moments if !are_pairs => Err(ClientError::LongMoments),
-            Answers::Moments => match Prefix::of(self.dataset, &columns) {
-                Some(prefix) if prefix.bytes() > MOST_BYTES => Err(ClientError::LargeSums {
-                    bytes: prefix.bytes(),
-                    cells: columns.len() as u64 * column_bytes(self.dataset.manifest()),
-                }),
-                Some(prefix) => Ok(Some(prefix)),
-                None => Err(ClientError::NoPairs(BEYOND)),
-            },
-            Answers::Auto if !are_pairs => Ok(None),
+            Answers::Cells => Ok(false),
+            _ if columns.is_empty() => Ok(false),
+            Answers::Moments if !are_verified => Err(ClientError::LongMoments { longest }),
+            Answers::Moments => {
+                let pairs = prefix(2).ok_or(ClientError::NotInPrefix)?;
+                check_room(self.dataset, columns.len(), &pairs).map(|()| true)
+            }
+            Answers::Auto if !are_verified => Ok(false),
             Answers::Auto => {
                 let cells = self.source(&|_, _| {}).absent_bytes(&columns);
-                let prefix = Prefix::of(self.dataset, &columns);
-                Ok(prefix.filter(|prefix| prefix.bytes() < cells.min(MOST_BYTES)))
+                // If all itemsets of frequent items are candidates; of more columns than there are, there are none.
+                let levels = 2..=wanted.min(columns.len());
+                let bytes: Option<Vec<u64>> = levels.map(|it| Some(prefix(it)?.bytes())).collect();
+                let bytes = bytes.map(|it| it.into_iter().fold(0, u64::saturating_add));
+                Ok(bytes.is_some_and(|bytes| bytes < cells.min(MOST_BYTES)))
             }
         }
     }
@@ -255,40 +254,42 @@ impl<'a> Mining<'a> {
         check_trust(self.dataset).map_err(AprioriError::Counter)
     }
 
-    /// The supports of pairs, at least one, by sums that are verified, and what they took.
+    /// The supports of itemsets of one length, at least one, by what the server computes on ciphertext and that is
+    /// verified, and what they took.
     ///
     /// # Errors
-    /// As every call; pairs that sums are not verified of.
-    pub fn count_pairs(
+    /// Itemsets that are not verified in this way; as every call.
+    pub fn count(
         self,
         connection: &Connection,
-        pairs: &[Itemset],
+        itemsets: &[Itemset],
     ) -> Result<(Verified<Vec<u64>>, LevelTrace), ClientError> {
         check_trust(self.dataset)?;
-        let mut columns: Vec<u32> = pairs
+        let itemsets: Vec<Vec<u32>> = itemsets
             .iter()
-            .flat_map(|it| self.items.columns_of(it))
+            .map(|it| self.items.columns_of(it))
             .collect();
+        let mut columns = itemsets.concat();
         columns.sort_unstable();
         columns.dedup();
-        let prefix = Prefix::of(self.dataset, &columns).ok_or(ClientError::NoPairs(BEYOND))?;
-        let source = scalars::Source {
+        let level = itemsets.first().map_or(0, Vec::len);
+        let (supports, trace) = self.prefixes(connection).supports(&columns, level)?;
+        let supports = supports.try_map(|supports| {
+            let found: Option<Vec<u64>> = itemsets.iter().map(|it| supports.of(it)).collect();
+            found.ok_or(ClientError::NotInPrefix)
+        });
+        Ok((supports?, trace))
+    }
+
+    fn prefixes<'s>(&'s self, connection: &'s Connection) -> prefixes::Source<'s> {
+        prefixes::Source {
             dataset: self.dataset,
             name: &self.name,
             connection,
+            threads: self.threads,
             progress: &*self.progress,
-        };
-        let (supports, trace) = source.supports(&prefix)?;
-        let supports = supports.try_map(|supports| {
-            let mut counter = PairCounter {
-                dataset: self.dataset,
-                items: &self.items,
-                supports,
-                interrupt: &self.interrupt,
-            };
-            counter.count(2, pairs)
-        });
-        Ok((supports?, trace))
+            interrupt: &self.interrupt,
+        }
     }
 
     /// The supports of itemsets of one length, at least one, as the server answers, and what they took. Nothing of
@@ -349,33 +350,21 @@ impl<'a> Mining<'a> {
         })
     }
 
-    fn by_scalars(
+    fn by_prefixes(
         self,
         options: AprioriOptions,
-        prefix: &Prefix,
         connect: impl FnOnce() -> Result<Connection, ClientError>,
     ) -> Result<Mined, AprioriError<ClientError>> {
         let connection = connect().map_err(AprioriError::Counter)?;
-        let source = scalars::Source {
-            dataset: self.dataset,
-            name: &self.name,
-            connection: &connection,
-            progress: &*self.progress,
-        };
-        let (supports, trace) = source.supports(prefix).map_err(AprioriError::Counter)?;
-        drop(connection);
+        let mut counter = PrefixCounter::new(self.prefixes(&connection), &self.items);
         let mut reports = Vec::new();
-        let found = supports.try_map(|supports| {
-            let mut counter = PairCounter {
-                dataset: self.dataset,
-                items: &self.items,
-                supports,
-                interrupt: &self.interrupt,
-            };
-            // All of them are here.
-            let options = options.with_deduction(false);
-            apriori(&mut counter, options, |report| reports.push(report))
-        })?;
+        // All itemsets of a prefix are asked for, whatever follows from others.
+        let options = options.with_deduction(false);
+        let found = apriori(&mut counter, options, |report| reports.push(report))?;
+        let PrefixCounter {
+            supports, traces, ..
+        } = counter;
+        let found = supports.try_map(|_| Ok::<_, AprioriError<ClientError>>(found))?;
         Ok(Mined {
             found: match self.local {
                 true => Found::Local(found.into_inner()),
@@ -383,7 +372,7 @@ impl<'a> Mining<'a> {
             },
             names: self.items.names,
             reports,
-            traces: vec![trace],
+            traces,
             fetched: Fetched::default(),
         })
     }

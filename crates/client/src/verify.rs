@@ -5,7 +5,7 @@
 //! [`Verified`] one, and only the modules below this one make those.
 
 pub(crate) mod cells;
-pub(crate) mod pairs;
+pub(crate) mod prefixes;
 
 use crate::error::ClientError;
 use oboro_mining::Dataset;
@@ -49,5 +49,17 @@ impl<T> Verified<T> {
         follows: impl FnOnce(T) -> Result<U, E>,
     ) -> Result<Verified<U>, E> {
         follows(self.0).map(Verified)
+    }
+}
+
+impl<T> Verified<Vec<T>> {
+    /// No answers.
+    pub(crate) fn none() -> Self {
+        Self(Vec::new())
+    }
+
+    /// One more.
+    pub(crate) fn push(&mut self, answer: Verified<T>) {
+        self.0.push(answer.0);
     }
 }

@@ -36,9 +36,9 @@ pub(crate) static KEY: LazyLock<DatasetKey> = LazyLock::new(|| {
     DatasetKey::new(&master(), parameters.clone(), dataset.0, *generation)
 });
 
-/// A key whose ring carries pairs.
+/// A key whose ring carries itemsets of four.
 static RANGE_KEY: LazyLock<DatasetKey> = LazyLock::new(|| {
-    let parameters = Parameters::new(11, 2, 12289).expect("they are secure");
+    let parameters = Parameters::new(12, 4, 40961).expect("they are secure");
     DatasetKey::new(&master(), parameters, [1; 16], [2; 16])
 });
 

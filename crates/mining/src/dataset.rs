@@ -11,7 +11,7 @@ use crate::shuffled::Shuffled;
 use oboro_ring::{Parameters, moment};
 use oboro_rlwe::{
     BlockNoise, Bounds, DatasetKey, EncryptError, KeyCheck, MasterKey, PairReader, PlanError,
-    RangeError, RangeLimb, SealError, plan,
+    PrefixReader, RangeError, RangeLimb, SealError, plan,
 };
 use oboro_store::files::free_bytes;
 use oboro_store::{
@@ -167,6 +167,10 @@ impl DatasetPlan {
         }
         Self::new(transactions as u64, items, rows.longest_row_id(), max_len)
     }
+}
+
+fn other_ranges() -> RecordError {
+    RecordError::Damaged("what is kept of its ranges does not fit".into())
 }
 
 /// The bytes that a dataset has for each row id, given the longest of the first file. Rounded up, so that later ids may
@@ -399,6 +403,7 @@ impl Dataset {
         let noise = noise.max(BlockNoise {
             norm: self.record.noise_norm,
             peak: self.record.noise_peak,
+            plaintext_peak: self.record.noise_plaintext_peak,
         });
         let strata = self.record.strata(self.manifest())?;
         let prefix = self.record.prefix.clone();
@@ -446,19 +451,24 @@ impl Dataset {
     /// A sealed range that is missing or damaged.
     pub fn pair_reader(&self) -> Result<PairReader, DatasetError> {
         let strata = self.record.strata(self.manifest())?;
-        let range = |digest| -> Result<Vec<RangeLimb>, DatasetError> {
-            Ok(self.key.open_range(&self.bundle.read_range(digest)?)?)
-        };
-        let ranges: Vec<_> = self
-            .record
-            .ranges()
-            .into_iter()
-            .map(range)
-            .collect::<Result<_, _>>()?;
-        let (parameters, prefix) = (&self.manifest().parameters, &self.record.prefix);
-        PairReader::new(parameters, strata, prefix, ranges).ok_or_else(|| {
-            RecordError::Damaged("what is kept of its ranges does not fit".into()).into()
-        })
+        let reader = PairReader::new(&self.key, strata, &self.record.prefix, self.ranges()?);
+        Ok(reader.ok_or_else(other_ranges)?)
+    }
+
+    /// What verifies the moments of longer itemsets that a server computes.
+    ///
+    /// # Errors
+    /// A sealed range that is missing or damaged.
+    pub fn prefix_reader(&self) -> Result<PrefixReader, DatasetError> {
+        let strata = self.record.strata(self.manifest())?;
+        let reader = PrefixReader::new(&self.key, &strata, &self.record.prefix, self.ranges()?);
+        Ok(reader.ok_or_else(other_ranges)?)
+    }
+
+    /// What is kept of each range.
+    fn ranges(&self) -> Result<Vec<Vec<RangeLimb>>, DatasetError> {
+        let range = |digest| Ok(self.key.open_range(&self.bundle.read_range(digest)?)?);
+        self.record.ranges().into_iter().map(range).collect()
     }
 
     /// The bundle on disk.

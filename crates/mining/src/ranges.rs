@@ -1,11 +1,13 @@
-//! What the owner keeps of each range of its dataset, to verify and read the pairs that a server counts there: made
-//! of the segments that it has just written, read back once, and sealed in a file a range (docs/cryptography.md,
-//! "Pairs as scalars").
+//! What the owner keeps of each range of its dataset, to verify and read what a server counts there: made of the
+//! segments that it has just written, read back once, and sealed in a file a range (docs/cryptography.md, "Verified
+//! sums").
 
 use crate::dataset::{DatasetError, Progress};
 use crate::record::{RecordError, StratumRecord};
 use oboro_ring::{Seed, mask};
-use oboro_rlwe::{BlockResidues, Bounds, DatasetKey, Extent, RangeLimb, RangeSums, Strata};
+use oboro_rlwe::{
+    BlockResidues, Bounds, DatasetKey, Extent, RangeLimb, RangeSums, Strata, VerifiedLimbs,
+};
 use oboro_store::{Bundle, BundleWriter, Digest, Manifest};
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -75,11 +77,11 @@ impl NewBlocks<'_> {
             });
             first = end;
         }
-        let Some(limbs) = self.bounds.limbs(2) else {
+        if self.verified().limbs() == 0 {
             return Ok(kept);
-        };
+        }
         let pieces: Vec<Range<u64>> = plans.iter().flat_map(Plan::pieces).collect();
-        let mut sums = self.sums(limbs, &pieces, writer)?.into_iter();
+        let mut sums = self.sums(&pieces, writer)?.into_iter();
         for (plan, stratum) in plans.iter().zip(&mut kept) {
             let mut of_plan: Vec<Vec<RangeSums>> =
                 sums.by_ref().take(plan.pieces().len()).collect();
@@ -93,7 +95,8 @@ impl NewBlocks<'_> {
                     .zip(sample)
                     .for_each(|(total, it)| total.merge(it));
             }
-            let mut ranges = self.finish([vec![total], of_plan].concat());
+            of_plan.insert(0, total);
+            let mut ranges = self.finish(of_plan);
             if let (Some(old), Some(bundle)) = (plan.old, bundle) {
                 let old = self.key.open_range(&bundle.read_range(old)?)?;
                 let fits = old.len() == ranges[0].len() && old[0].columns() == self.prefix;
@@ -114,15 +117,25 @@ impl NewBlocks<'_> {
         Ok(kept)
     }
 
+    /// The limbs that each length is verified modulo.
+    fn verified(&self) -> VerifiedLimbs {
+        VerifiedLimbs::of(self.bounds)
+    }
+
+    /// Sums over no blocks.
+    fn empty(&self, limb: usize) -> RangeSums {
+        RangeSums::new(self.key, self.verified(), limb, self.prefix)
+    }
+
     /// The sums over each of these runs of new blocks, for each limb.
     fn sums(
         &self,
-        limbs: usize,
         pieces: &[Range<u64>],
         writer: &BundleWriter,
     ) -> Result<Vec<Vec<RangeSums>>, DatasetError> {
+        let limbs = self.verified().limbs();
         let empty = |_: &Range<u64>| -> Vec<Mutex<RangeSums>> {
-            let sums = |limb| Mutex::new(RangeSums::new(self.key, limb, self.prefix));
+            let sums = |limb| Mutex::new(self.empty(limb));
             (0..limbs).map(sums).collect()
         };
         let sums: Vec<Vec<Mutex<RangeSums>>> = pieces.iter().map(empty).collect();
@@ -162,7 +175,7 @@ impl NewBlocks<'_> {
             if here.is_empty() {
                 continue;
             }
-            let mut own = RangeSums::new(self.key, limb, self.prefix);
+            let mut own = self.empty(limb);
             for start in here.clone().step_by(most) {
                 let count = (here.end - start).min(most as u64) as usize;
                 for (reader, residues) in readers.iter_mut().zip(&mut residues) {

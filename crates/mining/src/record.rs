@@ -39,6 +39,8 @@ pub struct OwnerRecord {
     pub noise_norm: f64,
     /// The largest `κ = ‖φ̂‖_∞/(t·√N)` measured while encrypting.
     pub noise_peak: f64,
+    /// The largest `κ_m = ‖m̂‖_∞/(t·√N)` measured while encrypting; 0 if the ring has fewer than four limbs.
+    pub noise_plaintext_peak: f64,
     /// The columns whose pairs a server can be asked to count, in the order of their supports when they were encrypted,
     /// the largest first.
     pub prefix: Vec<u32>,
@@ -236,6 +238,7 @@ impl OwnerRecord {
             min_item_support: items.min_support,
             noise_norm: noise.norm,
             noise_peak: noise.peak,
+            noise_plaintext_peak: noise.plaintext_peak,
             read: items.read,
             relied_on,
         }

@@ -204,8 +204,9 @@ impl From<ClientError> for Failure {
             | Certificates(_)
             | Token
             | NoRowIds
-            | NoPairs(_)
-            | LongMoments
+            | NotInPrefix
+            | LongMoments { .. }
+            | Prefix(_)
             | LargeSums { .. }
             | NoSite(_)
             | Decoys { .. }

@@ -29,7 +29,7 @@ pub use mask::{Nonce, QuerySeed, Seed};
 pub use modulus::{Modulus, ModulusError};
 pub use ntt::{Ntt, NttError};
 pub use parameters::{
-    Basis, MAX_LOG_DEGREE, MIN_LOG_DEGREE, ParameterError, Parameters, limb_primes,
+    Basis, MAX_LOG_DEGREE, MIN_LOG_DEGREE, ParameterError, Parameters, limb_primes, most_limbs,
     plaintext_moduli, security_bound,
 };
 pub use quadratic::{Element, QuadraticField};

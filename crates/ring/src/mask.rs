@@ -7,6 +7,7 @@
 
 use crate::Basis;
 use shake::{ExtendableOutput, Shake128, Update, XofReader};
+use zeroize::Zeroizing;
 
 /// Bytes that one permutation of SHAKE128 yields.
 const RATE: usize = 168;
@@ -58,6 +59,17 @@ mask_seed!(
     b"oboro v1 query key"
 );
 
+/// What the weights of slots in fingerprints are expanded from. Secret, unlike the seeds of masks.
+pub struct WeightSeed(pub Zeroizing<[u8; 32]>);
+
+impl MaskSeed for WeightSeed {
+    const DOMAIN: &'static [u8] = b"oboro v1 slot weights";
+
+    fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
 /// Writes limb `limb` of the mask: `N` uniform residues modulo `q_limb` in evaluation form.
 ///
 /// The stream is `SHAKE128(domain ‖ seed ‖ log2 N (1 byte) ‖ limb (1 byte) ‖
@@ -76,10 +88,10 @@ pub fn expand<S: MaskSeed>(seed: &S, basis: &impl AsRef<Basis>, limb: usize, out
     xof.update(&[basis.log_degree() as u8, limb as u8]);
     xof.update(&q.to_le_bytes());
     let mut stream = xof.finalize_xof();
-    let mut buffer = [0; RATE];
+    let mut buffer = Zeroizing::new([0; RATE]);
     let mut filled = 0;
     while filled < out.len() {
-        stream.read(&mut buffer);
+        stream.read(&mut *buffer);
         for word in buffer.chunks_exact(4) {
             let candidate = u32::from_le_bytes(word.try_into().expect("four bytes")) & keep;
             if candidate < q && filled < out.len() {

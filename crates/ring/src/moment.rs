@@ -77,6 +77,40 @@ impl Itemsets {
         Ok(Self { length, flat })
     }
 
+    /// All of `length` of these columns.
+    ///
+    /// # Errors
+    /// A length that is out of bounds, or of which there are none.
+    ///
+    /// # Panics
+    /// If a column is there twice.
+    pub fn all_of(columns: &[u32], length: usize) -> Result<Self, RequestError> {
+        let mut columns = columns.to_vec();
+        columns.sort_unstable();
+        assert!(columns.is_sorted_by(|a, b| a < b), "columns are different");
+        if !(1..=MAX_LENGTH).contains(&length) {
+            return Err(RequestError::Length(length));
+        }
+        if columns.len() < length {
+            return Err(RequestError::Empty);
+        }
+        let mut places: Vec<usize> = (0..length).collect();
+        let mut flat = Vec::new();
+        loop {
+            flat.extend(places.iter().map(|&place| columns[place]));
+            // The last place that can go on, and those behind it right after it.
+            let room = |&i: &usize| places[i] + (length - i) < columns.len();
+            let Some(i) = (0..length).rev().find(room) else {
+                return Ok(Self { length, flat });
+            };
+            let next = places[i] + 1;
+            places[i..]
+                .iter_mut()
+                .zip(next..)
+                .for_each(|(place, it)| *place = it);
+        }
+    }
+
     /// The length `k` of every itemset.
     pub fn length(&self) -> usize {
         self.length
@@ -193,6 +227,17 @@ impl MomentIndex {
     }
 }
 
+/// The number of sets of `k` among `n`, or the largest number if there are more.
+pub fn binomial(n: u64, k: usize) -> u64 {
+    let k = k as u64;
+    if k > n {
+        return 0;
+    }
+    let next = |so_far: u128, i: u64| Some(so_far.checked_mul((n - i).into())? / u128::from(i + 1));
+    let exact = (0..k).try_fold(1u128, next);
+    exact.and_then(|it| it.try_into().ok()).unwrap_or(u64::MAX)
+}
+
 /// All distinct sets made by leaving one column out, in order.
 fn subsets_one_shorter(flat: &[u32], length: usize) -> Vec<u32> {
     if length == 1 {
@@ -237,6 +282,13 @@ mod tests {
     }
 
     #[test]
+    fn sets_are_counted_and_do_not_overflow() {
+        assert_eq!(binomial(39, 5), 575_757);
+        assert_eq!((binomial(3, 4), binomial(3, 0), binomial(0, 0)), (0, 1, 1));
+        assert_eq!(binomial(u64::MAX, 7), u64::MAX);
+    }
+
+    #[test]
     fn malformed_requests_are_named() {
         let of = |length, flat: &[u32]| Itemsets::new(length, flat.to_vec(), 4).unwrap_err();
         assert_eq!(of(2, &[]), RequestError::Empty);
@@ -259,6 +311,19 @@ mod tests {
                 columns: 4
             }
         );
+    }
+
+    #[test]
+    fn all_itemsets_of_some_columns_are_in_order() {
+        for (count, length) in [(5u32, 1), (5, 2), (6, 3), (4, 4), (7, 5)] {
+            // Not in order.
+            let columns: Vec<u32> = (0..count).map(|it| 3 * (it * 5 % 7)).collect();
+            let all = Itemsets::all_of(&columns, length).unwrap();
+            assert_eq!(all.len() as u64, binomial(count.into(), length));
+            assert_eq!(Itemsets::new(length, all.as_flat().to_vec(), 21), Ok(all));
+        }
+        assert_eq!(Itemsets::all_of(&[1, 2], 3), Err(RequestError::Empty));
+        assert_eq!(Itemsets::all_of(&[1, 2], 0), Err(RequestError::Length(0)));
     }
 
     proptest! {

@@ -1,8 +1,9 @@
 //! Which rings Oboro computes in, and the refusal of any that is not 128-bit secure.
 //!
-//! Limb primes follow from the degree alone: the largest primes below 2^28 that are
-//! 1 modulo 2N, in descending order (2^27 for N = 2048, so that two limbs stay within
-//! the standard's bound). Equal numbers therefore mean equal rings on both sides.
+//! Limb primes follow from the degree and their number: the largest primes below 2^28 that are
+//! 1 modulo 2N, in descending order. Where so many would exceed the standard's bound, the last two
+//! share what the others leave: N = 2048 has two below 2^27, N = 4096 four with two below 2^26.5.
+//! Equal numbers therefore mean equal rings on both sides.
 
 use crate::Ntt;
 use crate::modulus::{MAX_BITS, Modulus, is_prime};
@@ -13,8 +14,8 @@ pub const MIN_LOG_DEGREE: u32 = 10;
 /// The largest ring degree is `2^MAX_LOG_DEGREE` = 32768.
 pub const MAX_LOG_DEGREE: u32 = 15;
 
-/// Every limb has more bits than this less one.
-const LEAST_LIMB_BITS: u32 = 27;
+/// No limb has room for less.
+const LEAST_LIMB_BITS: f64 = 26.0;
 
 /// Parameters that Oboro refuses, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -64,17 +65,40 @@ pub const fn security_bound(log_degree: u32) -> Option<u32> {
     }
 }
 
-/// The first `count` limb primes of a degree: descending from 2^28 (2^27 for the two
-/// smallest degrees, whose bounds are multiples of 27), each 1 modulo 2N.
+/// The most limbs that a degree has room for; `None` for a degree that is not supported.
+pub fn most_limbs(log_degree: u32) -> Option<usize> {
+    let bound = security_bound(log_degree)?;
+    let wide = (bound / MAX_BITS) as usize;
+    Some(wide + usize::from(last_limb_bits(bound, wide + 1) >= LEAST_LIMB_BITS))
+}
+
+/// The bits of the last two of so many limbs, or of the only one, if all others have [`MAX_BITS`].
+fn last_limb_bits(bound: u32, count: usize) -> f64 {
+    let others = count.saturating_sub(2) as f64 * f64::from(MAX_BITS);
+    (f64::from(bound) - others) / count.clamp(1, 2) as f64
+}
+
+/// The first `count` limb primes of a degree, each 1 modulo 2N and above 2^25: descending from 2^28, but the last two
+/// from what the others leave of the bound, where so many have room in no other way.
 pub fn limb_primes(log_degree: u32, count: usize) -> Vec<u32> {
     let order = 2u32 << log_degree;
-    let top = 1u32 << if log_degree <= 11 { 27 } else { MAX_BITS };
-    (1..)
-        .map(|k| top - k * order + 1)
-        .take_while(|&candidate| candidate > top / 2)
-        .filter(|&candidate| is_prime(candidate))
-        .take(count)
-        .collect()
+    let below = |top: u32| {
+        // Multiples of the order and 1.
+        (1..top / order)
+            .rev()
+            .map(move |k| k * order + 1)
+            .filter(|&candidate| is_prime(candidate))
+    };
+    let bound = security_bound(log_degree).unwrap_or(0);
+    let bits = last_limb_bits(bound, count).min(f64::from(MAX_BITS));
+    let have_room = count as u64 * u64::from(MAX_BITS) <= u64::from(bound);
+    let wide = match have_room || bits < LEAST_LIMB_BITS {
+        true => count,
+        false => count.saturating_sub(2),
+    };
+    let mut primes: Vec<u32> = below(1 << MAX_BITS).take(wide).collect();
+    primes.extend(below(bits.exp2() as u32).take(count - wide));
+    primes
 }
 
 /// All primes `t` with `t ≡ 1 mod 2N` and `t < limit`, ascending: the plaintext moduli
@@ -122,18 +146,19 @@ impl Basis {
         })
     }
 
-    /// The one of this degree with the most limbs.
+    /// The one of this degree with the most limbs of equal size: those of 28 bits, or 27 where that is all there is
+    /// room for.
     ///
     /// # Errors
     /// A degree that is not supported.
     pub fn largest(log_degree: u32) -> Result<Self, ParameterError> {
         let bound = security_bound(log_degree).ok_or(ParameterError::Degree(log_degree))?;
-        // Limbs have 27 or 28 bits; that the last of so many fits is seen by trying.
-        let most = bound.div_ceil(LEAST_LIMB_BITS) as usize;
-        (1..=most)
-            .rev()
-            .find_map(|limbs| Self::new(log_degree, limbs).ok())
-            .ok_or(ParameterError::NoLimbs)
+        let bits = if bound < 2 * MAX_BITS {
+            MAX_BITS - 1
+        } else {
+            MAX_BITS
+        };
+        Self::new(log_degree, (bound / bits) as usize)
     }
 
     /// The same with only the first `limbs` limbs.
@@ -279,13 +304,16 @@ mod tests {
     #[test]
     fn limbs_are_distinct_primes_that_allow_the_transform() {
         for log_degree in MIN_LOG_DEGREE..=MAX_LOG_DEGREE {
-            let primes = limb_primes(log_degree, 31);
-            assert_eq!(primes.len(), 31);
-            for pair in primes.windows(2) {
-                assert!(pair[0] > pair[1]);
-            }
-            for q in primes {
-                assert!(is_prime(q) && q < 1 << 28 && q % (2 << log_degree) == 1);
+            for count in 1..=31 {
+                let primes = limb_primes(log_degree, count);
+                assert_eq!(primes.len(), count);
+                for pair in primes.windows(2) {
+                    assert!(pair[0] > pair[1]);
+                }
+                for q in primes {
+                    assert!(is_prime(q) && q % (2 << log_degree) == 1);
+                    assert!((1 << 25..1 << 28).contains(&q));
+                }
             }
         }
     }
@@ -293,7 +321,14 @@ mod tests {
     #[test]
     fn the_standard_bound_is_the_limit() {
         // The most limbs each degree may publish: log2 Q ≤ 27/54/109/218/438/881.
-        for (log_degree, most) in [(10, 1), (11, 2), (12, 3), (13, 7), (14, 15), (15, 31)] {
+        for (log_degree, most, equal) in [
+            (10, 1, 1),
+            (11, 2, 2),
+            (12, 4, 3),
+            (13, 7, 7),
+            (14, 15, 15),
+            (15, 31, 31),
+        ] {
             let t = plaintext_moduli(log_degree, 1 << 20).next().unwrap();
             assert!(
                 Parameters::new(log_degree, most, t).is_ok(),
@@ -303,10 +338,11 @@ mod tests {
                 Parameters::new(log_degree, most + 1, t),
                 Err(ParameterError::Insecure { .. })
             ));
+            assert_eq!(most_limbs(log_degree), Some(most));
             let largest = Basis::largest(log_degree).unwrap();
-            assert_eq!(largest, Basis::new(log_degree, most).unwrap());
-            assert_eq!(largest.first(1), Basis::new(log_degree, 1).unwrap());
+            assert_eq!(largest, Basis::new(log_degree, equal).unwrap());
         }
+        assert_eq!((most_limbs(9), most_limbs(16)), (None, None));
         assert_eq!(Parameters::new(9, 1, 65537), Err(ParameterError::Degree(9)));
         assert_eq!(
             Parameters::new(16, 1, 65537),
@@ -317,6 +353,17 @@ mod tests {
             Parameters::new(12, usize::MAX, 65537),
             Err(ParameterError::Insecure { .. })
         ));
+    }
+
+    /// The figures of docs/cryptography.md: two limbs of 28 bits for pairs, and two that leave room for quadruples.
+    #[test]
+    fn four_limbs_of_degree_4096_fill_the_bound() {
+        let four = Basis::new(12, 4).unwrap();
+        assert_eq!(four.first(2), Basis::new(12, 2).unwrap());
+        let bits: Vec<f64> = (1..=4).map(|limbs| four.log2_q(limbs)).collect();
+        for (found, expected) in bits.iter().zip([28.0, 56.0, 82.5, 109.0]) {
+            assert!((expected - 0.02..expected).contains(found), "{bits:?}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! `F_{q²} = F_q(√d)` with the smallest quadratic non-residue `d ≥ 2` modulo `q`.
 
-use crate::Modulus;
+use crate::{Modulus, vector};
 use std::fmt;
 use zeroize::DefaultIsZeroes;
 
@@ -79,6 +79,13 @@ impl QuadraticField {
         }
     }
 
+    /// `d·x` for residues `x`: what the second halves of two elements give to the first half of their product, but for
+    /// the other factor.
+    pub fn twist(&self, x: &[u32], out: &mut [u32]) {
+        out.fill(0);
+        vector::subtract_multiple(&self.modulus, out, x, self.modulus.neg(self.d));
+    }
+
     /// `x·r` for a residue `r`.
     pub fn scale(&self, x: Element, r: u32) -> Element {
         let q = &self.modulus;
@@ -127,6 +134,12 @@ mod tests {
             prop_assert_eq!(field.mul(field.add(x, y), z), field.add(field.mul(x, z), field.mul(y, z)));
             prop_assert_eq!((field.mul(x, one), field.add(x, zero)), (x, x));
             prop_assert_eq!(field.scale(x, y.a), field.mul(x, Element { a: y.a, b: 0 }));
+            let mut twisted = [0; 2];
+            field.twist(&[x.b, y.b], &mut twisted);
+            let q = field.modulus();
+            let by_root = |x: Element| field.mul(Element { a: 0, b: x.b }, Element { a: 0, b: 1 }).a;
+            prop_assert_eq!(twisted, [by_root(x), by_root(y)]);
+            prop_assert!(twisted.iter().all(|&it| it < q.value()));
         }
 
         /// Only 0 has the norm 0, so all other elements have inverses, and a polynomial of degree k has at most k roots.

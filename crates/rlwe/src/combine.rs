@@ -155,9 +155,42 @@ impl Combiner {
 
     /// The bytes of moments that a whole answer has.
     pub fn answer_bytes(&self) -> u64 {
-        let bytes = |power| self.index.rank(power).len() as u64 * self.moment_bytes(power) as u64;
-        let range: u64 = (0..=self.itemsets.length()).map(bytes).sum();
-        range * self.ranges() as u64
+        let range = self.place(0..self.index.len());
+        range.map_or(0, |it| it.end as u64) * self.ranges() as u64
+    }
+
+    /// The number of moments of each range.
+    pub(crate) fn moments(&self) -> usize {
+        self.index.len()
+    }
+
+    /// The power of the mask and the columns of a moment.
+    pub(crate) fn moment(&self, moment: usize) -> (usize, &[u32]) {
+        self.index.get(moment)
+    }
+
+    /// Where moments lie among all of a range that are one after another as they travel; `None` if there are not as
+    /// many.
+    pub(crate) fn place(&self, moments: Range<usize>) -> Option<Range<usize>> {
+        let before = |moment: usize| -> usize {
+            let of_power = |power| {
+                let rank = self.index.rank(power);
+                (rank.end.min(moment).max(rank.start) - rank.start) * self.moment_bytes(power)
+            };
+            (0..=self.itemsets.length()).map(of_power).sum()
+        };
+        let fits = moments.start <= moments.end && moments.end <= self.index.len();
+        fits.then(|| before(moments.start)..before(moments.end))
+    }
+
+    /// All moments of a range in runs of up to so many with the same power of the mask.
+    pub(crate) fn runs(&self, most: usize) -> impl Iterator<Item = Range<usize>> {
+        (0..=self.itemsets.length()).flat_map(move |power| {
+            let rank = self.index.rank(power);
+            let end = rank.end;
+            rank.step_by(most)
+                .map(move |start| start..(start + most).min(end))
+        })
     }
 
     /// An empty share.
@@ -556,7 +589,7 @@ impl Decoder {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::key::tests::key as key_in;
     use crate::{Block, Bounds, Encryptor};
@@ -564,12 +597,12 @@ mod tests {
     use proptest::prelude::*;
 
     /// A server in a few lines: every moment by its definition.
-    struct Server<'a> {
+    pub(crate) struct Server<'a> {
         ring: &'a Ring,
         /// `[block][column][limb]`.
-        blocks: Vec<Vec<Vec<Vec<u32>>>>,
+        pub(crate) blocks: Vec<Vec<Vec<Vec<u32>>>>,
         /// `[block][limb]`.
-        masks: Vec<Vec<Vec<u32>>>,
+        pub(crate) masks: Vec<Vec<Vec<u32>>>,
     }
 
     impl Server<'_> {
@@ -603,7 +636,7 @@ mod tests {
         }
 
         /// A moment over a range of blocks as it travels.
-        fn packed(
+        pub(crate) fn packed(
             &self,
             combiner: &Combiner,
             index: &MomentIndex,
@@ -629,14 +662,14 @@ mod tests {
     }
 
     /// The strata of blocks that were encrypted together.
-    fn strata(key: &DatasetKey, columns: u64, max_len: usize, blocks: u64) -> Strata {
+    pub(crate) fn strata(key: &DatasetKey, columns: u64, max_len: usize, blocks: u64) -> Strata {
         let bounds = Bounds::new(key.ring().parameters(), columns, max_len).unwrap();
         let transactions = blocks * key.ring().degree() as u64;
         let extents = bounds.extended(&[], transactions).unwrap();
         Strata::new(bounds, &extents).unwrap()
     }
 
-    fn dataset<'a>(key: &'a DatasetKey, columns: &[Vec<u64>]) -> Server<'a> {
+    pub(crate) fn dataset<'a>(key: &'a DatasetKey, columns: &[Vec<u64>]) -> Server<'a> {
         let ring = key.ring();
         let words = ring.degree() / 64;
         let blocks = columns[0].len() / words;
@@ -680,7 +713,7 @@ mod tests {
         server
     }
 
-    fn pseudo_random_columns(columns: usize, words: usize) -> Vec<Vec<u64>> {
+    pub(crate) fn pseudo_random_columns(columns: usize, words: usize) -> Vec<Vec<u64>> {
         let mut state = 1u64;
         let mut next = move || {
             state = state
@@ -740,7 +773,7 @@ mod tests {
             })
     }
 
-    fn plain_support(columns: &[Vec<u64>], set: &[u32]) -> u64 {
+    pub(crate) fn plain_support(columns: &[Vec<u64>], set: &[u32]) -> u64 {
         (0..columns[0].len())
             .map(|w| {
                 set.iter()
@@ -752,18 +785,7 @@ mod tests {
 
     /// All itemsets of a length over some columns.
     fn all_itemsets(columns: u32, length: usize) -> Itemsets {
-        let mut flat = Vec::new();
-        for bits in 0..1u32 << columns {
-            if bits.count_ones() as usize == length {
-                flat.push(
-                    (0..columns)
-                        .filter(|c| bits >> c & 1 == 1)
-                        .collect::<Vec<_>>(),
-                );
-            }
-        }
-        flat.sort();
-        Itemsets::new(length, flat.concat(), columns).unwrap()
+        Itemsets::all_of(&(0..columns).collect::<Vec<_>>(), length).unwrap()
     }
 
     fn count(server: &Server<'_>, key: &DatasetKey, itemsets: &Itemsets) -> Answer {
@@ -812,10 +834,11 @@ mod tests {
     #[test]
     fn supports_are_exact_at_every_level_and_noise_stays_below_its_bound() {
         let key = key(13, 5, 65537);
-        let columns = pseudo_random_columns(5, 2 * 128);
+        // So many that at each level the largest phase is none of the small ones.
+        let columns = pseudo_random_columns(7, 2 * 128);
         let server = dataset(&key, &columns);
         for level in 1..=5 {
-            let itemsets = all_itemsets(5, level);
+            let itemsets = all_itemsets(7, level);
             let answer = count(&server, &key, &itemsets);
             for (set, &support) in itemsets.iter().zip(&answer.supports) {
                 assert_eq!(support, plain_support(&columns, set), "{set:?}");

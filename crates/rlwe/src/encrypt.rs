@@ -5,7 +5,7 @@
 //! second plaintext or a second error: encrypting a column again yields the same bytes.
 
 use crate::key::DatasetKey;
-use crate::noise::{BlockNoise, Limits, NoiseMeter};
+use crate::noise::{BlockNoise, Limits, NoiseMeter, measures_plaintexts};
 use oboro_ring::{Seed, mask, vector};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -31,6 +31,7 @@ pub struct Encryptor<'a> {
     secret: Vec<Zeroizing<Vec<u32>>>,
     plaintext: Zeroizing<Vec<u32>>,
     phase: Zeroizing<Vec<i32>>,
+    errors: Zeroizing<Vec<i32>>,
     meter: NoiseMeter,
     limits: Limits,
 }
@@ -116,6 +117,7 @@ impl<'a> Encryptor<'a> {
             secret: Vec::new(),
             plaintext: Zeroizing::new(vec![0; degree]),
             phase: Zeroizing::new(vec![0; degree]),
+            errors: Zeroizing::new(vec![0; degree]),
             meter: NoiseMeter::new(degree),
             limits: Limits::default(),
         }
@@ -150,10 +152,16 @@ impl<'a> Encryptor<'a> {
         );
         assert_eq!(limbs.len(), ring.limbs().len());
         self.encode(block.columns[column as usize]);
+        let t = ring.slots().modulus().value();
+        let plaintext_peak = match measures_plaintexts(ring.parameters()) {
+            true => self.meter.measure(&self.phase, t).peak,
+            false => 0.0,
+        };
         self.add_errors(block.seed, column);
-        let noise = self
-            .meter
-            .measure(&self.phase, ring.slots().modulus().value());
+        let noise = BlockNoise {
+            plaintext_peak,
+            ..self.meter.measure(&self.phase, t)
+        };
         if !self.limits.hold_for(noise) {
             return Err(EncryptError::Unlucky {
                 block: block.number,
@@ -177,25 +185,29 @@ impl<'a> Encryptor<'a> {
         Ok(noise)
     }
 
-    /// Batch encoding: the polynomial whose slots are the bits, modulo `t`, in coefficient form.
+    /// Batch encoding: the centred polynomial `m` whose slots are the bits, modulo `t`, in coefficient form.
     fn encode(&mut self, bits: &[u64]) {
         for (slots, &word) in self.plaintext.chunks_exact_mut(64).zip(bits) {
             for (i, slot) in slots.iter_mut().enumerate() {
                 *slot = (word >> i & 1) as u32;
             }
         }
-        self.key.ring().slots().inverse(&mut self.plaintext);
+        let slots = self.key.ring().slots();
+        slots.inverse(&mut self.plaintext);
+        for (x, &m) in self.phase.iter_mut().zip(self.plaintext.iter()) {
+            *x = slots.modulus().centre(m);
+        }
     }
 
-    /// `φ = m + t·e` with `m` centred and `e` a function of mask seed and column.
+    /// From `m` to `φ = m + t·e`, with `e` a function of mask seed and column.
     fn add_errors(&mut self, mask_seed: Seed, column: u32) {
-        let t = self.key.ring().slots().modulus();
+        let t = self.key.ring().slots().modulus().value() as i32;
         let seed = self
             .key
             .derive("error", &[&mask_seed.0, &column.to_le_bytes()]);
-        oboro_sample::centred_binomial(&seed, &mut self.phase);
-        for (x, &m) in self.phase.iter_mut().zip(self.plaintext.iter()) {
-            *x = t.centre(m) + t.value() as i32 * *x;
+        oboro_sample::centred_binomial(&seed, &mut self.errors);
+        for (x, &e) in self.phase.iter_mut().zip(self.errors.iter()) {
+            *x += t * e;
         }
     }
 }
@@ -258,6 +270,41 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// Sparse, dense, periodic, constant, half of a block: what rows that nobody shuffled can look like.
+    #[test]
+    fn peaks_of_plaintexts_are_measured_and_small() {
+        let bits: [&dyn Fn(usize) -> bool; 9] = [
+            &|slot| slot == 0,
+            &|slot| slot == 1 || slot == 4095,
+            &|slot| slot.is_multiple_of(2),
+            &|slot| slot.is_multiple_of(3),
+            &|slot| slot < 2048,
+            &|slot| slot >= 1000,
+            &|slot| (slot as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1,
+            &|_| true,
+            &|_| false,
+        ];
+        let words = |bit: &&dyn Fn(usize) -> bool| -> Vec<u64> {
+            let word = |word: usize| (0..64).fold(0, |w, i| w | u64::from(bit(64 * word + i)) << i);
+            (0..64).map(word).collect()
+        };
+        let columns: Vec<Vec<u64>> = bits.iter().map(words).collect();
+        let columns: Vec<&[u64]> = columns.iter().map(Vec::as_slice).collect();
+        for t in [40_961, 65_537, 114_689] {
+            let key = key_in(9, &Parameters::new(12, 4, t).unwrap());
+            let block = Block::new(&key, 0, &columns).unwrap();
+            let peaks: Vec<f64> = (0..columns.len() as u32)
+                .map(|column| encrypt(&block, column).1.plaintext_peak)
+                .collect();
+            assert!(peaks.iter().all(|&it| it < 1.5), "{peaks:?}");
+            assert!(peaks[6] > 0.5 && peaks[8] == 0.0, "{peaks:?}");
+        }
+        // Three limbs carry no itemset of four.
+        let key = key_in(9, &Parameters::new(12, 3, 114_689).unwrap());
+        let block = Block::new(&key, 0, &columns).unwrap();
+        assert_eq!(encrypt(&block, 6).1.plaintext_peak, 0.0);
     }
 
     #[test]
@@ -349,7 +396,7 @@ mod tests {
 
     #[test]
     fn noise_above_the_limits_makes_no_ciphertext() {
-        let key = key();
+        let key = key_in(9, &Parameters::new(12, 4, 65537).unwrap());
         let bits = vec![7u64; 64];
         let columns: [&[u64]; 1] = [&bits];
         let block = Block::new(&key, 4, &columns).unwrap();
@@ -362,11 +409,15 @@ mod tests {
                 peak: 3.0,
                 ..Limits::default()
             },
+            Limits {
+                plaintext_peak: 0.1,
+                ..Limits::default()
+            },
         ] {
             let mut encryptor = Encryptor::new(&key);
             encryptor.limits = limits;
             encryptor.begin_column(0);
-            let mut limbs = vec![vec![0; 4096]; 2];
+            let mut limbs = vec![vec![0; 4096]; 4];
             let outcome = encryptor.encrypt(
                 &block,
                 &mut limbs.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>(),

@@ -1,35 +1,19 @@
 //! Fingerprints: sums of products of columns, weighted with secret points, by which wrong sums are told from right ones
 //! (docs/cryptography.md, "Fingerprints").
 //!
-//! For each limb and column the owner's key gives a secret point `x_i ∈ F_{q²}`. While it has the ciphertext at hand,
-//! the owner adds up `token(m, 2) = Σ_w Σ_{i<j≤m} x_i x_j c_i(w) c_j(w)` over all points `w` of a range, for every
-//! prefix of its columns, and `gram_row(i) = Σ_w c_i(w)·Σ_j x_j c_j(w)`. Later the server answers with the sums
-//! `M_ij = Σ_w c_i(w) c_j(w)`, and these, weighted with the points, must give the token.
+//! For each limb the owner's key gives a secret point `x_i ∈ F_{q²}` for each column and a weight `z_s ∈ F_{q²}` for each
+//! slot. While it has the ciphertext at hand, the owner adds up `token(m, 2) = Σ_w Σ_{i<j≤m} x_i x_j c_i(w) c_j(w)` over
+//! all points `w` of a range, for every prefix of its columns, and `gram_row(i) = Σ_w c_i(w)·Σ_j x_j c_j(w)`. Later the
+//! server answers with the sums `M_ij = Σ_w c_i(w) c_j(w)`, and these, weighted with the points, must give the token.
+//! Those of longer itemsets are in [`crate::prefixes`].
 
 use crate::key::DatasetKey;
+use oboro_ring::mask::{self, WeightSeed};
 use oboro_ring::vector::{self, PREFIXES, Sum};
 use oboro_ring::{Element, Modulus, QuadraticField};
 use std::collections::HashSet;
 use std::fmt;
 use zeroize::Zeroizing;
-
-/// The tokens of the pairs of some columns, in an order of the owner's, over some blocks modulo one limb. Whoever knows
-/// one can forge answers.
-#[derive(Clone)]
-pub(crate) struct PairTokens {
-    field: QuadraticField,
-    /// `x_i` of each column.
-    points: Zeroizing<Vec<Element>>,
-    /// What each column adds to the token of the prefix that ends with it.
-    increments: Zeroizing<Vec<Element>>,
-    rows: Zeroizing<Vec<Element>>,
-}
-
-impl fmt::Debug for PairTokens {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PairTokens({} columns, secret)", self.points.len())
-    }
-}
 
 impl DatasetKey {
     /// The secret point of a column modulo a limb: `PRF(master, "fingerprint", dataset, generation, ring, limb,
@@ -43,6 +27,21 @@ impl DatasetKey {
             b: reduce(q, &halves[1]),
         }
     }
+
+    /// The secret weights of all slots modulo a limb, uniform: for either half of an element expanded from
+    /// `PRF(master, "slot weights", dataset, generation, ring, half)`.
+    pub(crate) fn slot_weights(&self, limb: usize) -> Elements {
+        let half = |half: u8| {
+            let seed = WeightSeed(self.derive("slot weights", &[&[half]]));
+            let mut weights = Zeroizing::new(vec![0; self.ring().degree()]);
+            mask::expand(&seed, self.ring().parameters(), limb, &mut weights);
+            weights
+        };
+        Elements {
+            a: half(0),
+            b: half(1),
+        }
+    }
 }
 
 /// A number of sixteen bytes modulo `q`.
@@ -53,8 +52,21 @@ fn reduce(q: &Modulus, bytes: &[u8; 16]) -> u32 {
     q.add(q.mul(q.reduce(word(high)), two_to_64), q.reduce(word(low)))
 }
 
-impl PairTokens {
-    /// Those of these columns, which are different, over no blocks.
+/// The secret points of some columns, in an order of the owner's, modulo one limb.
+#[derive(Clone)]
+pub(crate) struct Points {
+    field: QuadraticField,
+    points: Zeroizing<Vec<Element>>,
+}
+
+impl fmt::Debug for Points {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Points({} columns, secret)", self.points.len())
+    }
+}
+
+impl Points {
+    /// Those of these columns, which are different.
     ///
     /// # Panics
     /// If a column is there twice: its points would not be independent. If the ring has no such limb.
@@ -62,37 +74,69 @@ impl PairTokens {
         let distinct: HashSet<u32> = columns.iter().copied().collect();
         assert_eq!(distinct.len(), columns.len(), "columns are different");
         let points: Vec<Element> = columns.iter().map(|&it| key.point(limb, it)).collect();
-        let zero = || Zeroizing::new(vec![Element::default(); columns.len()]);
         Self {
             field: QuadraticField::new(key.ring().parameters().limb_moduli()[limb]),
             points: points.into(),
+        }
+    }
+
+    /// The field that they are in.
+    pub(crate) fn field(&self) -> &QuadraticField {
+        &self.field
+    }
+
+    /// `x_i` of each column.
+    pub(crate) fn each(&self) -> &[Element] {
+        &self.points
+    }
+
+    /// `Σ x_i·sums_i` over the columns from place `first` on.
+    fn weighted(&self, first: usize, sums: &[u32]) -> Element {
+        let terms = self.points[first..].iter().zip(sums);
+        terms.fold(Element::default(), |total, (&point, &sum)| {
+            let residue = self.field.modulus().reduce(sum.into());
+            self.field.add(total, self.field.scale(point, residue))
+        })
+    }
+
+    /// Another representative of a residue is another answer.
+    fn are_residues(&self, sums: &[u32]) -> bool {
+        vector::largest(sums) < self.field.modulus().value()
+    }
+}
+
+/// The tokens of the pairs of some columns over some blocks modulo one limb. Whoever knows one can forge answers.
+#[derive(Clone, Default)]
+pub(crate) struct PairTokens {
+    /// What each column adds to the token of the prefix that ends with it.
+    increments: Zeroizing<Vec<Element>>,
+    rows: Zeroizing<Vec<Element>>,
+}
+
+impl fmt::Debug for PairTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PairTokens({} columns, secret)", self.rows.len())
+    }
+}
+
+impl PairTokens {
+    /// Those of so many columns over no blocks.
+    pub(crate) fn new(columns: usize) -> Self {
+        let zero = || Zeroizing::new(vec![Element::default(); columns]);
+        Self {
             increments: zero(),
             rows: zero(),
         }
     }
 
-    /// Those of these columns that were kept: for each column what it adds to a prefix, then each row. `None` if there
+    /// Those of so many columns that were kept: for each column what it adds to a prefix, then each row. `None` if there
     /// are not as many, or one has no residues.
-    ///
-    /// # Panics
-    /// As [`new`](Self::new).
-    pub(crate) fn kept(
-        key: &DatasetKey,
-        limb: usize,
-        columns: &[u32],
-        tokens: &[u32],
-    ) -> Option<Self> {
-        let mut kept = Self::new(key, limb, columns);
-        let q = kept.field.modulus().value();
-        if tokens.len() != 4 * columns.len() || vector::largest(tokens) >= q {
-            return None;
-        }
-        let (pairs, _) = tokens.as_chunks::<2>();
-        let element = |&[a, b]: &[u32; 2]| Element { a, b };
-        let (increments, rows) = pairs.split_at(columns.len());
-        kept.increments = Zeroizing::new(increments.iter().map(element).collect());
-        kept.rows = Zeroizing::new(rows.iter().map(element).collect());
-        Some(kept)
+    pub(crate) fn kept(q: &Modulus, columns: usize, tokens: &[u32]) -> Option<Self> {
+        let (increments, rows) = tokens.split_at_checked(2 * columns)?;
+        Some(Self {
+            increments: elements(q, columns, increments)?,
+            rows: elements(q, columns, rows)?,
+        })
     }
 
     /// All of them, to be kept.
@@ -105,34 +149,26 @@ impl PairTokens {
     ///
     /// # Panics
     /// If there is not one slice a column, all of one length.
-    pub(crate) fn add(&mut self, columns: &[&[u32]]) {
-        assert_eq!(columns.len(), self.points.len(), "each column has residues");
-        let mut sum = WeightedSum::new(self.field, columns.first().map_or(0, |it| it.len()));
+    pub(crate) fn add(&mut self, points: &Points, columns: &[&[u32]]) {
+        assert_eq!(columns.len(), self.rows.len(), "each column has residues");
+        let field = points.field();
+        let mut sum = Elements::zero(columns.first().map_or(0, |it| it.len()));
         for (place, column) in columns.iter().enumerate() {
-            let point = self.points[place];
+            let point = points.points[place];
             // The columns before this one.
-            let increment = self.field.mul(point, sum.dot(column));
-            self.increments[place] = self.field.add(self.increments[place], increment);
-            sum.add(point, column);
+            let increment = field.mul(point, sum.dot(field, column));
+            self.increments[place] = field.add(self.increments[place], increment);
+            sum.add_multiple(field, point, column);
         }
         for (row, column) in self.rows.iter_mut().zip(columns) {
-            *row = self.field.add(*row, sum.dot(column));
+            *row = field.add(*row, sum.dot(field, column));
         }
     }
 
     /// Adds the blocks that another has of the same columns and limb.
-    ///
-    /// # Panics
-    /// If it has other columns, or is of another limb.
-    pub(crate) fn merge(&mut self, other: &Self) {
-        assert!(
-            *self.points == *other.points,
-            "tokens of the same columns are added"
-        );
-        let add = |sum: &mut Element, more: &Element| *sum = self.field.add(*sum, *more);
-        let sums = self.increments.iter_mut().chain(self.rows.iter_mut());
-        sums.zip(other.increments.iter().chain(other.rows.iter()))
-            .for_each(|(sum, more)| add(sum, more));
+    pub(crate) fn merge(&mut self, field: &QuadraticField, other: &Self) {
+        add_each(field, &mut self.increments, &other.increments);
+        add_each(field, &mut self.rows, &other.rows);
     }
 
     /// Whether these are `M_ij` of all pairs of the first `columns` columns, `i < j` in lexicographic order. A wrong
@@ -140,23 +176,23 @@ impl PairTokens {
     ///
     /// # Panics
     /// If there are fewer columns.
-    pub(crate) fn verify_prefix(&self, columns: usize, sums: &[u32]) -> bool {
-        let points = &self.points[..columns];
+    pub(crate) fn verify_prefix(&self, points: &Points, columns: usize, sums: &[u32]) -> bool {
+        let field = points.field();
+        let increments = self.increments[..columns].iter();
         if sums.len() != columns * columns.saturating_sub(1) / 2 {
             return false;
         }
         let mut rest = sums;
         let mut found = Zeroizing::new(Element::default());
-        for (place, &point) in points.iter().enumerate() {
+        for (place, &point) in points.points[..columns].iter().enumerate() {
             let (row, others) = rest.split_at(columns - place - 1);
             rest = others;
-            let weighted = self.weighted(row, &points[place + 1..]);
-            *found = self.field.add(*found, self.field.mul(point, weighted));
+            let weighted = points.weighted(place + 1, row);
+            *found = field.add(*found, field.mul(point, weighted));
         }
-        let increments = self.increments[..columns].iter();
-        let add = |sum, &increment: &Element| self.field.add(sum, increment);
+        let add = |sum, &increment: &Element| field.add(sum, increment);
         let token = Zeroizing::new(increments.fold(Element::default(), add));
-        self.are_residues(sums) && *found == *token
+        points.are_residues(sums) && *found == *token
     }
 
     /// Whether these are `M_ij` of the column at `place` with each column, itself included. A wrong answer is taken for
@@ -164,63 +200,83 @@ impl PairTokens {
     ///
     /// # Panics
     /// If there is no such column.
-    pub(crate) fn verify_row(&self, place: usize, sums: &[u32]) -> bool {
+    pub(crate) fn verify_row(&self, points: &Points, place: usize, sums: &[u32]) -> bool {
         let row = self.rows[place];
-        sums.len() == self.points.len()
-            && self.are_residues(sums)
-            && row == self.weighted(sums, &self.points)
-    }
-
-    /// Another representative of a residue is another answer.
-    fn are_residues(&self, sums: &[u32]) -> bool {
-        vector::largest(sums) < self.field.modulus().value()
-    }
-
-    /// `Σ x_i·sums_i`.
-    fn weighted(&self, sums: &[u32], points: &[Element]) -> Element {
-        let terms = points.iter().zip(sums);
-        terms.fold(Element::default(), |total, (&point, &sum)| {
-            let residue = self.field.modulus().reduce(sum.into());
-            self.field.add(total, self.field.scale(point, residue))
-        })
+        sums.len() == self.rows.len()
+            && points.are_residues(sums)
+            && row == points.weighted(0, sums)
     }
 }
 
-/// `Σ_i x_i c_i(w)` of some columns at some points `w`.
-struct WeightedSum {
-    field: QuadraticField,
-    a: Zeroizing<Vec<u32>>,
-    b: Zeroizing<Vec<u32>>,
+/// So many elements, of their halves; `None` if there are not as many, or one has no residues.
+pub(crate) fn elements(
+    q: &Modulus,
+    count: usize,
+    halves: &[u32],
+) -> Option<Zeroizing<Vec<Element>>> {
+    let (pairs, _) = halves.as_chunks::<2>();
+    let element = |&[a, b]: &[u32; 2]| Element { a, b };
+    let fits = halves.len() == 2 * count && vector::largest(halves) < q.value();
+    fits.then(|| Zeroizing::new(pairs.iter().map(element).collect()))
+}
+
+/// Adds to each of some elements another.
+///
+/// # Panics
+/// If there are not as many.
+pub(crate) fn add_each(field: &QuadraticField, sums: &mut [Element], others: &[Element]) {
+    assert_eq!(
+        sums.len(),
+        others.len(),
+        "tokens of the same columns are added"
+    );
+    for (sum, &more) in sums.iter_mut().zip(others) {
+        *sum = field.add(*sum, more);
+    }
+}
+
+/// An element at each of some points `w`.
+pub(crate) struct Elements {
+    pub(crate) a: Zeroizing<Vec<u32>>,
+    pub(crate) b: Zeroizing<Vec<u32>>,
 }
 
 const _: () = assert!(PREFIXES >= 2);
 
-impl WeightedSum {
-    /// Of no columns.
-    fn new(field: QuadraticField, points: usize) -> Self {
+impl Elements {
+    /// 0 everywhere.
+    pub(crate) fn zero(points: usize) -> Self {
         let zero = || Zeroizing::new(vec![0; points]);
         Self {
-            field,
             a: zero(),
             b: zero(),
         }
     }
 
     /// Adds `x·c(w)` at each point.
-    fn add(&mut self, x: Element, column: &[u32]) {
-        let q = self.field.modulus();
+    pub(crate) fn add_multiple(&mut self, field: &QuadraticField, x: Element, column: &[u32]) {
+        let q = field.modulus();
         vector::subtract_multiple(q, &mut self.a, column, q.neg(x.a));
         vector::subtract_multiple(q, &mut self.b, column, q.neg(x.b));
     }
 
     /// The sum over all points of this times `c(w)`.
-    fn dot(&self, column: &[u32]) -> Element {
+    pub(crate) fn dot(&self, field: &QuadraticField, column: &[u32]) -> Element {
         let mut sums = Zeroizing::new([Sum::default(); 2]);
         vector::dots(&[&self.a, &self.b], &[column], &mut *sums, &[]);
-        let q = self.field.modulus();
+        let q = field.modulus();
         Element {
             a: sums[0].residue(q),
             b: sums[1].residue(q),
+        }
+    }
+
+    /// The sum over all points.
+    pub(crate) fn sum(&self, field: &QuadraticField) -> Element {
+        let q = field.modulus();
+        Element {
+            a: vector::sum(q, &self.a),
+            b: vector::sum(q, &self.b),
         }
     }
 }
@@ -253,17 +309,33 @@ mod tests {
     }
 
     /// Tokens over all points, and the sums of all pairs, the diagonal included, by place.
-    fn scene(seed: u64) -> (PairTokens, Vec<Vec<u32>>, Modulus) {
+    fn scene(seed: u64) -> (Kept, Vec<Vec<u32>>, Modulus) {
         let key = key(1, &Parameters::new(11, 2, 12_289).unwrap());
         let q = key.ring().parameters().limb_moduli()[1];
         let columns = residues(seed, q.value());
-        let mut tokens = PairTokens::new(&key, 1, &COLUMNS);
-        tokens.add(&slices(&columns));
+        let points = Points::new(&key, 1, &COLUMNS);
+        let mut tokens = PairTokens::new(COLUMNS.len());
+        tokens.add(&points, &slices(&columns));
         let gram = columns.iter().map(|a| {
             let row = columns.iter().map(|b| vector::dot(&q, a, b));
             row.collect()
         });
-        (tokens, gram.collect(), q)
+        (Kept { points, tokens }, gram.collect(), q)
+    }
+
+    struct Kept {
+        points: Points,
+        tokens: PairTokens,
+    }
+
+    impl Kept {
+        fn verify_prefix(&self, columns: usize, sums: &[u32]) -> bool {
+            self.tokens.verify_prefix(&self.points, columns, sums)
+        }
+
+        fn verify_row(&self, place: usize, sums: &[u32]) -> bool {
+            self.tokens.verify_row(&self.points, place, sums)
+        }
     }
 
     fn pairs(gram: &[Vec<u32>], columns: usize) -> Vec<u32> {
@@ -287,19 +359,18 @@ mod tests {
 
     #[test]
     fn points_may_come_in_parts_and_from_threads() {
-        let (tokens, gram, q) = scene(2);
-        let key = key(1, &Parameters::new(11, 2, 12_289).unwrap());
+        let (Kept { points, tokens }, gram, q) = scene(2);
         let columns = residues(2, q.value());
-        let mut parts = [0..32, 32..96].map(|points: std::ops::Range<usize>| {
-            let mut part = PairTokens::new(&key, 1, &COLUMNS);
-            let of: Vec<&[u32]> = columns.iter().map(|it| &it[points.clone()]).collect();
-            part.add(&of);
+        let mut parts = [0..32, 32..96].map(|some: std::ops::Range<usize>| {
+            let mut part = PairTokens::new(COLUMNS.len());
+            let of: Vec<&[u32]> = columns.iter().map(|it| &it[some.clone()]).collect();
+            part.add(&points, &of);
             part
         });
-        assert!(!parts[0].verify_prefix(5, &pairs(&gram, 5)));
+        assert!(!parts[0].verify_prefix(&points, 5, &pairs(&gram, 5)));
         let [first, second] = &mut parts;
-        first.merge(second);
-        assert!(first.verify_prefix(5, &pairs(&gram, 5)));
+        first.merge(points.field(), second);
+        assert!(first.verify_prefix(&points, 5, &pairs(&gram, 5)));
         assert!(*first.increments == *tokens.increments && *first.rows == *tokens.rows);
     }
 
@@ -329,7 +400,7 @@ mod tests {
     #[should_panic(expected = "columns are different")]
     fn a_column_is_there_once() {
         let key = key(1, &Parameters::new(11, 2, 12_289).unwrap());
-        PairTokens::new(&key, 0, &[3, 5, 3]);
+        Points::new(&key, 0, &[3, 5, 3]);
     }
 
     /// What is accepted is the kernel of two equations, one for each half: lies that solve one are refused, and a lie
@@ -337,7 +408,7 @@ mod tests {
     #[test]
     fn answers_are_verified_in_both_halves_of_the_field() {
         let (tokens, gram, q) = scene(4);
-        let x = &tokens.points;
+        let x = tokens.points.each();
         let lie = |sums: &[u32], delta: &[u32]| -> Vec<u32> {
             let lies = sums.iter().zip(delta);
             lies.map(|(&sum, &delta)| q.add(sum, delta)).collect()
@@ -352,7 +423,7 @@ mod tests {
         let both = [cross(1, 2), cross(2, 0), cross(0, 1), 0, 0];
         assert!(both[0] != 0 && tokens.verify_row(2, &lie(&gram[2], &both)));
         // The same for a prefix of three, whose weights are the products of two points.
-        let products = [(0, 1), (0, 2), (1, 2)].map(|(i, j)| tokens.field.mul(x[i], x[j]));
+        let products = [(0, 1), (0, 2), (1, 2)].map(|(i, j)| tokens.points.field().mul(x[i], x[j]));
         let [y, z, _] = products;
         for delta in [[z.a, q.neg(y.a), 0], [z.b, q.neg(y.b), 0]] {
             assert!(!tokens.verify_prefix(3, &lie(&pairs(&gram, 3), &delta)));
@@ -383,8 +454,9 @@ mod tests {
 
     #[test]
     fn nothing_secret_is_printed() {
-        let (tokens, ..) = scene(3);
+        let (Kept { points, tokens }, ..) = scene(3);
         assert_eq!(format!("{tokens:?}"), "PairTokens(5 columns, secret)");
+        assert_eq!(format!("{points:?}"), "Points(5 columns, secret)");
     }
 
     proptest! {

@@ -1,5 +1,5 @@
 //! Fixed parts: what of a pair's phase does not depend on the question, so that its answer is one residue a limb
-//! (docs/cryptography.md, "Pairs as scalars").
+//! (docs/cryptography.md, "Verified sums").
 //!
 //! In `Φ_ij = M_ij + s_i·M_{j,1} + s_j·M_{i,1} + s_i s_j·M_{∅,2}` only `M_ij` depends on both columns' ciphertext.
 //! While it has the ciphertext at hand, the owner adds up `M_{i,1} = Σ_b a_b c_{b,i}` and `M_{∅,2} = Σ_b a_b²`, and

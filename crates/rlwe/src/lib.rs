@@ -18,6 +18,7 @@ mod key_file;
 mod noise;
 mod pairs;
 mod planner;
+mod prefixes;
 mod prf;
 mod private_file;
 mod query;
@@ -31,9 +32,13 @@ pub use combine::{Answer, CombineError, Combiner, Partial, Phases};
 pub use encrypt::{Block, EncryptError, Encryptor};
 pub use key::{DatasetKey, KeyCheck, MasterKey};
 pub use key_file::{KeyFileError, Passphrase};
-pub use noise::{BlockNoise, NORM_LIMIT, PEAK_LIMIT, log2_phase_bound};
+pub use noise::{BlockNoise, NORM_LIMIT, PEAK_LIMIT, PLAINTEXT_PEAK_LIMIT, log2_phase_bound};
 pub use pairs::{BlockResidues, PairReader, PairsError, RangeLimb, RangeSums, Sums, VerifiedPairs};
 pub use planner::{Alternative, PlanError, Verdict, alternatives, plan};
+pub use prefixes::{
+    LONGEST_VERIFIED, NotVerified, PrefixError, PrefixQuestion, PrefixReader, VerifiedLimbs,
+    VerifiedMoments, prefix_bytes,
+};
 pub use private_file::{PrivateFileError, open_private};
 pub use query::{QueryCiphertexts, QueryKey};
 pub use range_file::RangeError;

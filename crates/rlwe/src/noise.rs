@@ -18,16 +18,28 @@ pub const NORM_LIMIT: f64 = 4.0;
 /// probability below 2^-40 (docs/cryptography.md, "How often does a draw fail?").
 pub const PEAK_LIMIT: f64 = 24.0;
 
+/// The largest allowed `κ_m = ‖m̂‖_∞ / (t·√N)`; 0.7 to 1.1 is typical. Counted on, and so measured, where a ring has
+/// limbs for itemsets of four.
+pub const PLAINTEXT_PEAK_LIMIT: f64 = 4.0;
+
 /// Room for the rounding of floating-point measurements and logarithms.
 const MARGIN: f64 = 1e-6;
 
-/// What was measured of a phase factor: both numbers in units of `t·√N`.
+/// What was measured of a phase factor `φ = m + t·e`: numbers in units of `t·√N`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct BlockNoise {
     /// `ρ = ‖φ‖₂ / (t·√N)`.
     pub norm: f64,
     /// `κ = ‖φ̂‖_∞ / (t·√N)` over the canonical embedding.
     pub peak: f64,
+    /// `κ_m = ‖m̂‖_∞ / (t·√N)`; 0 where it is not measured.
+    pub plaintext_peak: f64,
+}
+
+/// Whether the bounds of a ring count on the peaks of plaintexts. They are not measured where that gains nothing:
+/// fewer limbs carry no itemset of four.
+pub(crate) fn measures_plaintexts(parameters: &Parameters) -> bool {
+    parameters.limb_count() >= 4
 }
 
 impl BlockNoise {
@@ -37,6 +49,7 @@ impl BlockNoise {
         Self {
             norm: self.norm.max(other.norm),
             peak: self.peak.max(other.peak),
+            plaintext_peak: self.plaintext_peak.max(other.plaintext_peak),
         }
     }
 }
@@ -46,6 +59,7 @@ impl BlockNoise {
 pub(crate) struct Limits {
     pub(crate) norm: f64,
     pub(crate) peak: f64,
+    pub(crate) plaintext_peak: f64,
 }
 
 impl Default for Limits {
@@ -53,21 +67,24 @@ impl Default for Limits {
         Self {
             norm: NORM_LIMIT,
             peak: PEAK_LIMIT,
+            plaintext_peak: PLAINTEXT_PEAK_LIMIT,
         }
     }
 }
 
 impl Limits {
     pub(crate) fn hold_for(self, noise: BlockNoise) -> bool {
-        noise.norm <= self.norm - MARGIN && noise.peak <= self.peak - MARGIN
+        noise.norm <= self.norm - MARGIN
+            && noise.peak <= self.peak - MARGIN
+            && noise.plaintext_peak <= self.plaintext_peak - MARGIN
     }
 }
 
 /// `log2` of what no `|Φ_0|` of an itemset of `level` different columns exceeds over `blocks` blocks, except with
 /// probability `2^-64` for `2^log2_supports` itemsets and ranges together.
 ///
-/// With `φ_1 φ_2 = m_1 m_2 + m_1·t·e_2 + t·e_1·φ_2` the first term is bounded by Cauchy–Schwarz, whatever the data,
-/// and the others have a sub-Gaussian tail in the errors; every further factor multiplies norms by `κ·t·√N` at most.
+/// Of `φ_1 ⋯ φ_k = m_1 ⋯ m_k + Σ_j (m_1 ⋯ m_{j−1})·t·e_j·(φ_{j+1} ⋯ φ_k)` the first term is bounded by
+/// Cauchy–Schwarz, whatever the data, and every other has a sub-Gaussian tail in the errors of one column.
 ///
 /// # Panics
 /// If `log2_supports` is no number from 0 on, or the level 0.
@@ -80,19 +97,27 @@ pub fn log2_phase_bound(
     assert!(log2_supports >= 0.0 && log2_supports.is_finite() && level > 0);
     let t = f64::from(parameters.plaintext_modulus());
     let (blocks, degree) = (blocks.max(1) as f64, parameters.degree() as f64);
-    // Two tails of two sides, and what conditioning on accepted draws costs.
-    let lambda = (3.0 + FAILURE_BITS + log2_supports) * LN_2;
+    // A tail of two sides for each column, and what conditioning on accepted draws costs.
+    let tails = (level.max(2) as f64).log2() + 2.0;
+    let lambda = (tails + FAILURE_BITS + log2_supports) * LN_2;
     let tail = (2.0 * lambda * ERROR_VARIANCE * blocks).sqrt();
-    let first = match level {
-        1 => t.log2() + (blocks / 2.0 + tail).log2(),
-        _ => {
-            let plaintexts = blocks * degree / 4.0;
-            let errors = tail * degree.sqrt() * (NORM_LIMIT + 0.5);
-            2.0 * t.log2() + (plaintexts + errors).log2()
-        }
+    if level == 1 {
+        return t.log2() + (blocks / 2.0 + tail).log2() + MARGIN;
+    }
+    // Everything in units of (t√N)^k, as powers of two.
+    let unit = (t * degree.sqrt()).log2();
+    // What is not measured is bounded by the peaks of phases, in a sum that goes no further than the second term.
+    let plaintext_peak = match measures_plaintexts(parameters) {
+        true => PLAINTEXT_PEAK_LIMIT,
+        false => PEAK_LIMIT,
     };
-    let factor = (PEAK_LIMIT * t * degree.sqrt()).log2();
-    first + level.saturating_sub(2) as f64 * factor + MARGIN
+    let power = |base: f64, exponent: usize| base.powi(exponent as i32);
+    let plaintexts = blocks / 4.0 * power(plaintext_peak, level - 2);
+    let first = NORM_LIMIT * power(PEAK_LIMIT, level - 2);
+    let others =
+        (2..=level).map(|j| power(plaintext_peak, j - 2) * power(PEAK_LIMIT, level - j) / 2.0);
+    let errors = tail / degree.sqrt() * (first + others.sum::<f64>());
+    level as f64 * unit + (plaintexts + errors).log2() + MARGIN
 }
 
 /// The number of limbs that itemsets of length `level` are read modulo over ranges of up to `blocks` blocks: the fewest
@@ -169,6 +194,7 @@ impl NoiseMeter {
         BlockNoise {
             norm: norm / unit,
             peak: peak / unit,
+            plaintext_peak: 0.0,
         }
     }
 }
@@ -243,22 +269,16 @@ mod tests {
     #[test]
     fn limits_are_limits() {
         let limits = Limits::default();
-        assert!(limits.hold_for(BlockNoise {
-            norm: 3.99,
-            peak: 23.99
-        }));
-        assert!(!limits.hold_for(BlockNoise {
-            norm: 4.0,
-            peak: 10.0
-        }));
-        assert!(!limits.hold_for(BlockNoise {
-            norm: 3.3,
-            peak: 24.0
-        }));
-        assert!(!limits.hold_for(BlockNoise {
-            norm: f64::NAN,
-            peak: 10.0
-        }));
+        let hold = |norm, peak, plaintext_peak| {
+            limits.hold_for(BlockNoise {
+                norm,
+                peak,
+                plaintext_peak,
+            })
+        };
+        assert!(hold(3.99, 23.99, 3.99));
+        assert!(!hold(4.0, 10.0, 1.0) && !hold(3.3, 24.0, 1.0) && !hold(3.3, 10.0, 4.0));
+        assert!(!hold(f64::NAN, 10.0, 1.0) && !hold(3.3, 10.0, f64::NAN));
     }
 
     /// The product in `Z[X]/(X^N + 1)`, exactly.
@@ -313,10 +333,10 @@ mod tests {
         assert_eq!(product(&f, &g)[0], f.iter().map(|x| x * x).sum());
     }
 
-    /// t near 2^17 and N = 4096 for k ≤ 3, else 8192: k limbs for k = 2…7, over three million transactions.
+    /// t near 2^17 and N = 4096 for k ≤ 4, else 8192: k limbs for k = 2…7, over three million transactions.
     #[test]
     fn a_length_takes_a_limb_an_item() {
-        for (log_degree, blocks, levels) in [(12, 740, 2..=3), (13, 370, 2..=7)] {
+        for (log_degree, blocks, levels) in [(12, 740, 2..=3), (12, 740, 2..=4), (13, 370, 2..=7)] {
             let most = *levels.end();
             let parameters = Parameters::new(log_degree, most, 114_689).unwrap();
             let limbs = |level| limbs_for(&parameters, level, blocks, 53.5);

@@ -1,12 +1,13 @@
 //! Supports of pairs from one residue a limb and range, verified before they meet a secret (docs/cryptography.md,
-//! "Pairs as scalars").
+//! "Verified sums").
 
-use crate::fingerprint::PairTokens;
+use crate::fingerprint::{Elements, PairTokens, Points};
 use crate::fixed::{FixedParts, MaskMoments};
 use crate::key::DatasetKey;
 use crate::noise::log2_phase_bound;
+use crate::prefixes::{PrefixTokens, VerifiedLimbs};
 use crate::totals::Strata;
-use oboro_ring::{Modulus, Parameters};
+use oboro_ring::{Modulus, Parameters, QuadraticField};
 use std::fmt;
 use std::ops::Range;
 use thiserror::Error;
@@ -34,13 +35,14 @@ pub struct BlockResidues<'a> {
 }
 
 /// What the owner adds up over blocks of a range, modulo one limb, while it has their ciphertext at hand.
-#[derive(Debug, Clone)]
 pub struct RangeSums {
     limb: usize,
     columns: Vec<u32>,
     blocks: u64,
-    tokens: PairTokens,
-    moments: MaskMoments,
+    points: Points,
+    pairs: Option<(PairTokens, MaskMoments)>,
+    weights: Elements,
+    prefixes: PrefixTokens,
 }
 
 impl RangeSums {
@@ -48,13 +50,20 @@ impl RangeSums {
     ///
     /// # Panics
     /// If a column is there twice, or there is no such limb.
-    pub fn new(key: &DatasetKey, limb: usize, columns: &[u32]) -> Self {
+    pub fn new(key: &DatasetKey, verified: VerifiedLimbs, limb: usize, columns: &[u32]) -> Self {
+        let (parameters, count) = (key.ring().parameters(), columns.len());
+        let pairs = || {
+            let moments = MaskMoments::new(parameters, limb, count);
+            (PairTokens::new(count), moments)
+        };
         Self {
             limb,
             columns: columns.to_vec(),
             blocks: 0,
-            tokens: PairTokens::new(key, limb, columns),
-            moments: MaskMoments::new(key.ring().parameters(), limb, columns.len()),
+            points: Points::new(key, limb, columns),
+            pairs: verified.has_pairs(limb).then(pairs),
+            weights: key.slot_weights(limb),
+            prefixes: PrefixTokens::new(verified.longer(limb), count),
         }
     }
 
@@ -63,10 +72,13 @@ impl RangeSums {
     /// # Panics
     /// If a block has other columns, or a slice other than `N` residues.
     pub fn add(&mut self, blocks: &[BlockResidues<'_>]) {
-        blocks
-            .iter()
-            .for_each(|block| self.tokens.add(block.columns));
-        self.moments.add(blocks);
+        if let Some((tokens, moments)) = &mut self.pairs {
+            blocks
+                .iter()
+                .for_each(|block| tokens.add(&self.points, block.columns));
+            moments.add(blocks);
+        }
+        self.prefixes.add(&self.points, &self.weights, blocks);
         self.blocks += blocks.len() as u64;
     }
 
@@ -76,31 +88,40 @@ impl RangeSums {
     /// If it has other columns, or is of another limb.
     pub fn merge(&mut self, other: &Self) {
         assert_eq!((self.limb, &self.columns), (other.limb, &other.columns));
-        self.tokens.merge(&other.tokens);
-        self.moments.merge(&other.moments);
+        let field = self.points.field();
+        if let (Some((tokens, moments)), Some(more)) = (&mut self.pairs, &other.pairs) {
+            tokens.merge(field, &more.0);
+            moments.merge(&more.1);
+        }
+        self.prefixes.merge(field, &other.prefixes);
         self.blocks += other.blocks;
     }
 
     /// What is kept of them.
     pub fn finish(self, key: &DatasetKey) -> RangeLimb {
+        let fixed = |moments: &MaskMoments| FixedParts::new(key, self.limb, &self.columns, moments);
         RangeLimb {
-            fixed: FixedParts::new(key, self.limb, &self.columns, &self.moments),
+            pairs: self
+                .pairs
+                .map(|(tokens, moments)| (tokens, fixed(&moments))),
+            field: *self.points.field(),
             limb: self.limb,
             columns: self.columns,
             blocks: self.blocks,
-            tokens: self.tokens,
+            prefixes: self.prefixes,
         }
     }
 }
 
-/// What the owner keeps of a range modulo one limb: tokens and fixed parts.
+/// What the owner keeps of a range modulo one limb: tokens, and fixed parts where pairs are read modulo it.
 #[derive(Debug, Clone)]
 pub struct RangeLimb {
     pub(crate) limb: usize,
+    pub(crate) field: QuadraticField,
     pub(crate) columns: Vec<u32>,
     pub(crate) blocks: u64,
-    pub(crate) tokens: PairTokens,
-    pub(crate) fixed: FixedParts,
+    pub(crate) pairs: Option<(PairTokens, FixedParts)>,
+    pub(crate) prefixes: PrefixTokens,
 }
 
 impl RangeLimb {
@@ -115,10 +136,31 @@ impl RangeLimb {
     /// If it has other columns, or is of another limb.
     pub fn merge(&mut self, other: &Self) {
         assert_eq!((self.limb, &self.columns), (other.limb, &other.columns));
-        self.tokens.merge(&other.tokens);
-        self.fixed.merge(&other.fixed);
+        if let (Some((tokens, fixed)), Some(more)) = (&mut self.pairs, &other.pairs) {
+            tokens.merge(&self.field, &more.0);
+            fixed.merge(&more.1);
+        }
+        self.prefixes.merge(&self.field, &other.prefixes);
         self.blocks += other.blocks;
     }
+}
+
+/// Whether ranges are those of strata: each of these columns and so many limbs.
+pub(crate) fn fit(
+    strata: &Strata,
+    columns: &[u32],
+    limbs: usize,
+    ranges: &[Vec<RangeLimb>],
+) -> bool {
+    let fits = |(kept, range): (&Vec<RangeLimb>, &Range<u64>)| {
+        let blocks = range.end - range.start;
+        let fits = |(place, it): (usize, &RangeLimb)| {
+            (it.limb, &it.columns[..], it.blocks) == (place, columns, blocks)
+        };
+        kept.len() == limbs && kept.iter().enumerate().all(fits)
+    };
+    let expected = strata.ranges();
+    ranges.len() == expected.len() && ranges.iter().zip(expected).all(fits)
 }
 
 /// The sums of one question over a range: for each limb `M_ij = Σ_w c_i(w) c_j(w)`.
@@ -128,6 +170,8 @@ pub type Sums = Vec<Vec<u32>>;
 pub struct PairReader {
     strata: Strata,
     columns: usize,
+    /// Modulo each limb.
+    points: Vec<Points>,
     /// In the order of the strata's.
     ranges: Vec<RangeReader>,
 }
@@ -148,31 +192,32 @@ impl fmt::Debug for PairReader {
 }
 
 impl PairReader {
-    /// Of a dataset, with what is kept of each of its ranges, for each limb that pairs are read modulo. `None` if
-    /// there are other ranges than the strata's, or they have other columns, blocks or limbs.
+    /// Of a dataset, with what is kept of each of its ranges. `None` if there are other ranges than the strata's, or
+    /// they have other columns, blocks or limbs.
     pub fn new(
-        parameters: &Parameters,
+        key: &DatasetKey,
         strata: Strata,
         columns: &[u32],
         ranges: Vec<Vec<RangeLimb>>,
     ) -> Option<Self> {
-        let (expected, bounds) = (strata.ranges(), strata.bounds());
-        if ranges.len() != expected.len() {
+        let bounds = strata.bounds();
+        let (limbs, verified) = (bounds.limbs(2)?, VerifiedLimbs::of(bounds));
+        if !fit(&strata, columns, verified.limbs(), &ranges) {
             return None;
         }
-        let limbs = bounds.limbs(2)?;
+        let parameters = key.ring().parameters();
         let reader = |(kept, range): (Vec<RangeLimb>, &Range<u64>)| {
             let blocks = range.end - range.start;
-            let fits = |(place, it): (usize, &RangeLimb)| {
-                (it.limb, &it.columns[..], it.blocks) == (place, columns, blocks)
-            };
-            (kept.len() == limbs && kept.iter().enumerate().all(fits))
-                .then(|| RangeReader::new(parameters, bounds.log2_supports(), blocks, kept))?
+            let pairs = kept.into_iter().filter_map(|it| it.pairs).collect();
+            RangeReader::new(parameters, bounds.log2_supports(), blocks, pairs)
         };
-        let ranges: Option<Vec<RangeReader>> =
-            ranges.into_iter().zip(expected).map(reader).collect();
+        let all = ranges.into_iter().zip(strata.ranges());
+        let ranges: Option<Vec<RangeReader>> = all.map(reader).collect();
         Some(Self {
             columns: columns.len(),
+            points: (0..limbs)
+                .map(|limb| Points::new(key, limb, columns))
+                .collect(),
             ranges: ranges?,
             strata,
         })
@@ -191,8 +236,9 @@ impl PairReader {
         sums: &'a [Sums],
     ) -> Result<VerifiedPairs<'a>, PairsError> {
         let pairs = (0..columns).flat_map(|i| (i + 1..columns).map(move |j| Some((i, j))));
-        let is_right = |tokens: &PairTokens, sums: &[u32]| tokens.verify_prefix(columns, sums);
-        self.verify(sums, pairs, is_right)
+        self.verify(sums, pairs, |tokens, points, sums| {
+            tokens.verify_prefix(points, columns, sums)
+        })
     }
 
     /// Verifies the sums of the column at `place` with each column, itself included, of each range.
@@ -212,7 +258,9 @@ impl PairReader {
             (place != other).then_some(pair)
         };
         let pairs = (0..self.columns).map(pair);
-        self.verify(sums, pairs, |tokens, sums| tokens.verify_row(place, sums))
+        self.verify(sums, pairs, |tokens, points, sums| {
+            tokens.verify_row(points, place, sums)
+        })
     }
 
     /// All limbs of all ranges are verified, each by itself: the time that this takes depends on public lengths only.
@@ -220,10 +268,10 @@ impl PairReader {
         &'a self,
         sums: &'a [Sums],
         pairs: impl Iterator<Item = Option<(usize, usize)>>,
-        is_right: impl Fn(&PairTokens, &[u32]) -> bool,
+        is_right: impl Fn(&PairTokens, &Points, &[u32]) -> bool,
     ) -> Result<VerifiedPairs<'a>, PairsError> {
         let ranges = self.ranges.iter().zip(sums);
-        let are_right = ranges.map(|(reader, sums)| reader.verify(sums, &is_right));
+        let are_right = ranges.map(|(reader, sums)| reader.verify(&self.points, sums, &is_right));
         match are_right.fold(sums.len() == self.ranges.len(), |all, it| all & it) {
             true => Ok(VerifiedPairs {
                 reader: self,
@@ -266,18 +314,20 @@ impl RangeReader {
         parameters: &Parameters,
         log2_supports: f64,
         blocks: u64,
-        limbs: Vec<RangeLimb>,
+        limbs: Vec<(PairTokens, FixedParts)>,
     ) -> Option<Self> {
         let decoder = Decoder::new(parameters, limbs.len(), blocks, log2_supports)?;
-        Some(Self {
-            limbs: limbs.into_iter().map(|it| (it.tokens, it.fixed)).collect(),
-            decoder,
-        })
+        Some(Self { limbs, decoder })
     }
 
-    fn verify(&self, sums: &Sums, is_right: impl Fn(&PairTokens, &[u32]) -> bool) -> bool {
-        let limbs = self.limbs.iter().zip(sums);
-        let are_right = limbs.map(|((tokens, _), sums)| is_right(tokens, sums));
+    fn verify(
+        &self,
+        points: &[Points],
+        sums: &Sums,
+        is_right: impl Fn(&PairTokens, &Points, &[u32]) -> bool,
+    ) -> bool {
+        let limbs = self.limbs.iter().zip(points).zip(sums);
+        let are_right = limbs.map(|(((tokens, _), points), sums)| is_right(tokens, points, sums));
         are_right.fold(sums.len() == self.limbs.len(), |all, it| all & it)
     }
 

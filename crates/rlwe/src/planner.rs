@@ -1,7 +1,7 @@
 //! Chooses the ring for a dataset: degree, limbs and plaintext modulus.
 
 use crate::totals::{Bounds, Strata};
-use oboro_ring::{MAX_LOG_DEGREE, Parameters, plaintext_moduli, security_bound};
+use oboro_ring::{MAX_LOG_DEGREE, Parameters, most_limbs, plaintext_moduli};
 use thiserror::Error;
 
 /// The smallest degree the planner considers: below it fixed costs dominate.
@@ -179,8 +179,7 @@ impl Ring {
 
 fn rings() -> impl Iterator<Item = Ring> {
     (MIN_LOG_DEGREE..=MAX_LOG_DEGREE)
-        // Limbs have 28 bits, so this many are secure and one more would not be.
-        .filter_map(|log_degree| Some((log_degree, security_bound(log_degree)? as usize / 28)))
+        .filter_map(|log_degree| Some((log_degree, most_limbs(log_degree)?)))
         .flat_map(|(log_degree, most_limbs)| {
             plaintext_moduli(log_degree, MAX_PLAINTEXT_MODULUS).map(move |plaintext_modulus| Ring {
                 log_degree,
@@ -208,6 +207,7 @@ mod tests {
         // Two million transactions, pairs: two limbs and a sample instead of t > 2^21 and three.
         assert_eq!(of(1_943_424, 2), (4096, 2, 114_689));
         assert_eq!(of(1_943_424, 3), (4096, 3, 114_689));
+        assert_eq!(of(1_943_424, 4), (4096, 4, 114_689));
         assert_eq!(of(2_000, 2).1, 2);
         assert_eq!(of(8_124, 5).1, 5);
         assert_eq!(of(8_124, 5).0, 8192);
@@ -251,7 +251,7 @@ mod tests {
         let all = alternatives(8_124, 112, 5).unwrap();
         assert!(
             all.iter()
-                .any(|it| it.verdict == Verdict::NotSecure { most_limbs: 3 })
+                .any(|it| it.verdict == Verdict::NotSecure { most_limbs: 4 })
         );
         assert!(all.iter().any(|it| it.verdict == Verdict::MoreBytes));
         assert_eq!(alternatives(0, 1, 1), Err(plan(0, 1, 1).unwrap_err()));

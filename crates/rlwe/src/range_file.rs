@@ -4,14 +4,16 @@ use crate::fingerprint::PairTokens;
 use crate::fixed::FixedParts;
 use crate::key::DatasetKey;
 use crate::pairs::RangeLimb;
+use crate::prefixes::{LONGEST_VERIFIED, PrefixTokens, VerifiedLimbs};
 use crate::seal::SealError;
+use oboro_ring::QuadraticField;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
 const CONTEXT: &str = "oboro range";
 const VERSION: u32 = 1;
-/// Version, limbs, columns and blocks.
-const HEADER_BYTES: usize = 4 + 4 + 4 + 8;
+/// Version, columns, the limbs of each length, and blocks.
+const HEADER_BYTES: usize = 4 * (2 + LONGEST_VERIFIED - 1) + 8;
 
 /// What cannot be read of a range.
 #[derive(Debug, Error)]
@@ -32,18 +34,20 @@ impl DatasetKey {
     /// No randomness.
     ///
     /// # Panics
-    /// If parts are of other limbs, columns or blocks.
+    /// If parts are of other limbs, columns, blocks or lengths.
     pub fn seal_range(&self, limbs: &[RangeLimb]) -> Result<Vec<u8>, SealError> {
         let RangeLimb {
             columns, blocks, ..
         } = &limbs[0];
-        let words = columns.len() * (1 + 4 * limbs.len());
-        let parts: usize = limbs.iter().map(|it| it.fixed.parts().len()).sum();
+        let verified = VerifiedLimbs::of_parts(limbs);
+        let words = Shape::new(verified, columns.len()).map(|it| it.words());
+        let words = words.expect("what there is can be counted");
         // Room for all: growing would leave copies behind.
-        let mut bytes = Zeroizing::new(Vec::with_capacity(HEADER_BYTES + 4 * (words + parts)));
-        for number in [VERSION, limbs.len() as u32, columns.len() as u32] {
+        let mut bytes = Zeroizing::new(Vec::with_capacity(HEADER_BYTES + 4 * words));
+        for number in [VERSION, columns.len() as u32] {
             bytes.extend(number.to_le_bytes());
         }
+        bytes.extend(verified.0.iter().flat_map(|&it| (it as u32).to_le_bytes()));
         bytes.extend(blocks.to_le_bytes());
         bytes.extend(columns.iter().flat_map(|it| it.to_le_bytes()));
         for (place, limb) in limbs.iter().enumerate() {
@@ -52,9 +56,17 @@ impl DatasetKey {
                 (place, columns, *blocks),
                 "parts of one range"
             );
-            bytes.extend(limb.tokens.tokens().flat_map(u32::to_le_bytes));
-            bytes.extend(limb.fixed.parts().iter().flat_map(|it| it.to_le_bytes()));
+            if let Some((tokens, fixed)) = &limb.pairs {
+                bytes.extend(tokens.tokens().flat_map(u32::to_le_bytes));
+                bytes.extend(fixed.parts().iter().flat_map(|it| it.to_le_bytes()));
+            }
+            bytes.extend(limb.prefixes.tokens().flat_map(u32::to_le_bytes));
         }
+        assert_eq!(
+            bytes.len(),
+            HEADER_BYTES + 4 * words,
+            "each length is in the first limbs"
+        );
         self.seal(CONTEXT, &bytes)
     }
 
@@ -69,44 +81,87 @@ impl DatasetKey {
 
     fn decode_range(&self, bytes: &[u8]) -> Option<Vec<RangeLimb>> {
         let (header, rest) = bytes.split_at_checked(HEADER_BYTES)?;
-        let (numbers, blocks) = header.split_at(12);
-        let [version, limbs, columns] = words(numbers)?[..] else {
+        let (numbers, blocks) = header.split_at(HEADER_BYTES - 8);
+        let [version, columns, ref verified @ ..] = words(numbers)?[..] else {
             return None;
         };
         let blocks = u64::from_le_bytes(blocks.try_into().ok()?);
-        let (limbs, columns) = (limbs as usize, columns as usize);
-        let pairs = columns.checked_mul(columns.saturating_sub(1))? / 2;
-        let part = pairs.checked_add(columns.checked_mul(4)?)?;
-        let expected = part.checked_mul(limbs)?.checked_add(columns)?;
+        let limbs: Vec<usize> = verified.iter().map(|&it| it as usize).collect();
+        let verified = VerifiedLimbs(limbs.try_into().ok()?);
+        let shape = Shape::new(verified, columns as usize)?;
         let fits = version == VERSION
-            && (1..=self.ring().limbs().len()).contains(&limbs)
-            && expected.checked_mul(4)? == rest.len();
+            && (1..=self.ring().limbs().len()).contains(&verified.limbs())
+            && shape.words().checked_mul(4)? == rest.len();
         if !fits {
             return None;
         }
         let all = words(rest)?;
-        let (columns, parts) = all.split_at(columns);
+        let (columns, mut rest) = all.split_at(shape.columns);
         let mut sorted = columns.to_vec();
         sorted.sort_unstable();
-        if !sorted.is_sorted_by(|a, b| a < b) {
+        if columns.is_empty() || !sorted.is_sorted_by(|a, b| a < b) {
             return None;
         }
-        let limb = |(limb, words): (usize, &[u32])| {
-            let (tokens, fixed) = words.split_at(4 * columns.len());
+        let limb = |limb: usize| {
             let q = self.ring().parameters().limb_moduli()[limb];
-            let fixed = Zeroizing::new(fixed.to_vec());
+            let mut take = |words: usize| {
+                let (taken, left) = rest.split_at(words);
+                rest = left;
+                taken
+            };
+            let pairs = match verified.has_pairs(limb) {
+                true => {
+                    let tokens = PairTokens::kept(&q, columns.len(), take(4 * columns.len()))?;
+                    let fixed = Zeroizing::new(take(shape.pairs).to_vec());
+                    Some((tokens, FixedParts::kept(q, columns.len(), fixed)?))
+                }
+                false => None,
+            };
+            let longer = verified.longer(limb).count() * shape.tokens;
+            let lengths = verified.longer(limb);
             Some(RangeLimb {
                 limb,
+                field: QuadraticField::new(q),
                 columns: columns.to_vec(),
                 blocks,
-                tokens: PairTokens::kept(self, limb, columns, tokens)?,
-                fixed: FixedParts::kept(q, columns.len(), fixed)?,
+                pairs,
+                prefixes: PrefixTokens::kept(&q, lengths, columns.len(), take(longer))?,
             })
         };
-        match part {
-            0 => None,
-            part => parts.chunks_exact(part).enumerate().map(limb).collect(),
-        }
+        (0..verified.limbs()).map(limb).collect()
+    }
+}
+
+/// How many numbers of four bytes there are.
+struct Shape {
+    verified: VerifiedLimbs,
+    columns: usize,
+    /// Fixed parts of a limb.
+    pairs: usize,
+    /// Tokens of a limb and length from three on.
+    tokens: usize,
+}
+
+impl Shape {
+    /// `None` if there are more than can be counted.
+    fn new(verified: VerifiedLimbs, columns: usize) -> Option<Self> {
+        // What has more does not fit a file.
+        const MOST: usize = 1 << 16;
+        let is_small = columns <= MOST && verified.limbs() <= MOST;
+        is_small.then_some(Self {
+            verified,
+            columns,
+            pairs: columns * columns.saturating_sub(1) / 2,
+            tokens: 2 * (columns + 1),
+        })
+    }
+
+    /// All behind the header.
+    fn words(&self) -> usize {
+        let [pairs, longer @ ..] = self.verified.0;
+        self.columns
+            + pairs * (4 * self.columns + self.pairs)
+            + longer.iter().sum::<usize>() * self.tokens
     }
 }
 
@@ -124,23 +179,31 @@ mod tests {
     use crate::pairs::{BlockResidues, RangeSums};
     use oboro_ring::Parameters;
 
-    fn sums(key: &DatasetKey, seed: u32) -> Vec<RangeLimb> {
+    /// Pairs modulo two limbs, triples modulo three, quadruples modulo all four.
+    const ALL: VerifiedLimbs = VerifiedLimbs([2, 3, 4]);
+    const PAIRS: VerifiedLimbs = VerifiedLimbs([2, 0, 0]);
+
+    fn in_ring() -> DatasetKey {
+        key(1, &Parameters::new(12, 4, 40_961).unwrap())
+    }
+
+    fn sums(key: &DatasetKey, verified: VerifiedLimbs, seed: u32) -> Vec<RangeLimb> {
         let residues = |at: u32| -> Vec<u32> {
-            (0..2048u32)
+            (0..4096u32)
                 .map(|it| (it + seed) * (at + 77) % 100_003)
                 .collect()
         };
         let columns: Vec<Vec<u32>> = (1..=3).map(residues).collect();
         let columns: Vec<&[u32]> = columns.iter().map(Vec::as_slice).collect();
         let limb = |limb| {
-            let mut sums = RangeSums::new(key, limb, &[4, 0, 2]);
+            let mut sums = RangeSums::new(key, verified, limb, &[4, 0, 2]);
             sums.add(&[BlockResidues {
                 mask: &residues(0),
                 columns: &columns,
             }]);
             sums.finish(key)
         };
-        (0..2).map(limb).collect()
+        (0..verified.limbs()).map(limb).collect()
     }
 
     fn plain(key: &DatasetKey, limbs: &[RangeLimb]) -> Vec<u8> {
@@ -150,41 +213,56 @@ mod tests {
 
     #[test]
     fn a_range_opens_as_it_was_sealed_and_adds_up() {
-        let key = key(1, &Parameters::new(11, 2, 12_289).unwrap());
-        let (one, two) = (sums(&key, 1), sums(&key, 2));
-        let mut kept = key.open_range(&key.seal_range(&one).unwrap()).unwrap();
-        assert_eq!(plain(&key, &kept), plain(&key, &one));
-        // 8 bytes a pair, 36 a column, and what sealing adds.
-        assert_eq!(plain(&key, &one).len(), HEADER_BYTES + 3 * 8 + 3 * 36);
-        for (sum, more) in kept.iter_mut().zip(&two) {
-            sum.merge(more);
+        let key = in_ring();
+        // Of columns their numbers; of pairs 16 bytes a column and limb, and 4 a pair; of longer ones 8 a column.
+        for (verified, bytes) in [
+            (PAIRS, 12 + 2 * (48 + 12)),
+            (ALL, 12 + 2 * (48 + 12) + (3 + 4) * 32),
+        ] {
+            let (one, two) = (sums(&key, verified, 1), sums(&key, verified, 2));
+            let sealed = key.seal_range(&one).unwrap();
+            let mut kept = key.open_range(&sealed).unwrap();
+            let bytes_of = |limbs: &[RangeLimb]| plain(&key, limbs);
+            assert_eq!(bytes_of(&kept), bytes_of(&one));
+            assert_eq!(bytes_of(&one).len(), HEADER_BYTES + bytes);
+            for (sum, more) in kept.iter_mut().zip(&two) {
+                sum.merge(more);
+            }
+            let mut other = two;
+            for (sum, more) in other.iter_mut().zip(&one) {
+                sum.merge(more);
+            }
+            assert_eq!(bytes_of(&kept), bytes_of(&other));
+            assert_eq!(kept[0].blocks, 2);
         }
-        let mut other = two;
-        for (sum, more) in other.iter_mut().zip(&one) {
-            sum.merge(more);
-        }
-        assert_eq!(plain(&key, &kept), plain(&key, &other));
-        assert_eq!(kept[0].blocks, 2);
     }
 
     #[test]
     fn other_bytes_are_refused() {
-        let key = key(1, &Parameters::new(11, 2, 12_289).unwrap());
-        let plain = plain(&key, &sums(&key, 1));
+        let key = in_ring();
+        let plain = plain(&key, &sums(&key, ALL, 1));
         assert!(key.decode_range(&plain).is_some());
         for end in 0..plain.len() {
             assert!(key.decode_range(&plain[..end]).is_none(), "{end}");
         }
-        // Version, limbs, columns, a column twice, tokens and fixed parts that are no residues.
+        let (tokens, fixed) = (HEADER_BYTES + 12, HEADER_BYTES + 12 + 48);
+        let longer = fixed + 12;
+        // Version, columns, limbs, a column twice, tokens and fixed parts that are no residues.
         for (at, byte) in [
             (0, 2),
-            (4, 3),
+            (4, 4),
             (4, 0),
-            (8, 4),
-            (8, 0),
-            (24, 4),
-            (32 + 3, 0xff),
-            (80 + 3, 0xff),
+            (7, 0xff),
+            (8, 5),
+            (12, 4),
+            (16, 0),
+            (16, 5),
+            (19, 0xff),
+            (HEADER_BYTES, 2),
+            (tokens + 3, 0xff),
+            (fixed + 3, 0xff),
+            (longer + 3, 0xff),
+            (plain.len() - 1, 0xff),
         ] {
             let mut wrong = plain.clone();
             wrong[at] = byte;

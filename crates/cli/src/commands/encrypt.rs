@@ -116,6 +116,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         "stored_bytes": manifest.segment_bytes(),
         "noise_norm": record.noise_norm,
         "noise_peak": record.noise_peak,
+        "noise_plaintext_peak": record.noise_plaintext_peak,
         "encrypt_seconds": elapsed.as_secs_f64(),
         "relied_on": relied_on,
         "expected_bytes": expected_bytes,

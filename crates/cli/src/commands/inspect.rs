@@ -5,7 +5,7 @@ use crate::arguments::{PassphraseArguments, ServerArguments};
 use crate::output::{Failure, Output, bytes};
 use oboro_client::{NodePages, Placement};
 use oboro_mining::{Dataset, HowRead};
-use oboro_rlwe::{KeyCheck, MasterKey, NORM_LIMIT, PEAK_LIMIT};
+use oboro_rlwe::{KeyCheck, MasterKey, NORM_LIMIT, PEAK_LIMIT, PLAINTEXT_PEAK_LIMIT};
 use oboro_store::{Bundle, Directories, Segment, StoreError};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -162,6 +162,7 @@ fn bundle(arguments: &Arguments, path: &Path) -> Result<Value, Failure> {
         value["trust"] = json!(dataset.trust()?);
         value["noise"] = json!({
             "norm": record.noise_norm, "norm_limit": NORM_LIMIT, "peak": record.noise_peak, "peak_limit": PEAK_LIMIT,
+            "plaintext_peak": record.noise_plaintext_peak, "plaintext_peak_limit": PLAINTEXT_PEAK_LIMIT,
         });
     }
     Ok(value)

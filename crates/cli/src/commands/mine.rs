@@ -51,8 +51,8 @@ pub struct Arguments {
     /// Count every support of two items or more, even those that follow from others.
     #[arg(long)]
     no_deduction: bool,
-    /// By which verified answers: `moments`, sums that the server computes on ciphertext (up to --max-len 2); `cells`,
-    /// sealed cells that are counted here; `auto`, whichever takes fewer bytes.
+    /// By which verified answers: `moments`, what the server computes on ciphertext (up to --max-len 4); `cells`, sealed
+    /// cells that are counted here; `auto`, whichever takes fewer bytes.
     #[arg(
         long,
         value_name = "ROUTE",
@@ -252,7 +252,7 @@ fn row(level: &Level<'_>) -> String {
         cost(|trace| trace.limbs.to_string()),
         cost(|trace| bytes(trace.received_bytes)),
         cost(|trace| match trace.route {
-            Route::Scalars | Route::Trusted => seconds(trace.server),
+            Route::Scalars | Route::Prefix | Route::Trusted => seconds(trace.server),
             Route::Cells => "-".to_owned(),
         }),
         cost(|trace| seconds(trace.elapsed)),

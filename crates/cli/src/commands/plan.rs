@@ -84,7 +84,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     output.result(&value, || {
         let mut text = how.map_or_else(String::new, |how| format!("read as {how}\n"));
         text += &planned.text(stored_bytes);
-        text += "\nlength    itemsets  limbs  log2 phase  log2 Q  verified sums     trusted\n";
+        text += "\nlength    itemsets  limbs  log2 phase  log2 Q       verified     trusted\n";
         text.extend(levels.iter().map(level_row));
         if arguments.explain {
             text += "\nroute                                            length   verified    received  server's multiply-adds  owner's words  the server learns\n";
@@ -163,7 +163,7 @@ impl Planned {
         let prospect = &self.prospect;
         let parameters = &prospect.parameters;
         format!(
-            "{} transactions × {} items, itemsets of up to {}\n  degree {}, {} limbs (log2 Q = {:.1}, at most {} for 128 bits of security), plaintext modulus {}\n  {} blocks, whose sums are answered over {} ranges; {} stored, up to {} a panel\n  mining pairs fetches their verified sums, and longer itemsets {}: the sealed cells of {} frequent items, once; with --trust-server the moments below instead\n",
+            "{} transactions × {} items, itemsets of up to {}\n  degree {}, {} limbs (log2 Q = {:.1}, at most {} for 128 bits of security), plaintext modulus {}\n  {} blocks, whose sums are answered over {} ranges; {} stored, up to {} a panel\n  mining by --answers moments fetches what is verified below, by --answers cells {}: the sealed cells of {} frequent items, once; with --trust-server the moments below instead\n",
             prospect.transactions,
             prospect.columns,
             prospect.max_len,
@@ -189,7 +189,7 @@ fn level_json(level: &LevelForecast) -> Value {
         "limbs": level.limbs,
         "log2_phase_bound": level.log2_phase_bound,
         "log2_q": level.log2_q,
-        "sums_bytes": level.sums_bytes,
+        "verified_bytes": level.verified_bytes,
         "moments_bytes": level.moments_bytes,
     })
 }
@@ -202,7 +202,7 @@ fn level_row(level: &LevelForecast) -> String {
         level.limbs,
         level.log2_phase_bound,
         level.log2_q,
-        level.sums_bytes.map_or_else(|| "-".to_owned(), bytes),
+        level.verified_bytes.map_or_else(|| "-".to_owned(), bytes),
         bytes(level.moments_bytes),
     )
 }

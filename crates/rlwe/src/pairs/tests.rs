@@ -4,6 +4,7 @@ use super::*;
 use crate::encrypt::{Block, Encryptor};
 use crate::key::DatasetKey;
 use crate::key::tests::key;
+use crate::prefixes::VerifiedLimbs;
 use crate::totals::Bounds;
 use oboro_ring::{mask, vector};
 use proptest::prelude::*;
@@ -57,9 +58,10 @@ impl Scene {
         let key = key(owner, &parameters);
         let strata = strata(transactions);
         let order: Vec<u32> = (0..COLUMNS as u32).collect();
+        let verified = VerifiedLimbs::of(strata.bounds());
         let new = || -> Vec<RangeSums> {
             (0..LIMBS)
-                .map(|limb| RangeSums::new(&key, limb, &order))
+                .map(|limb| RangeSums::new(&key, verified, limb, &order))
                 .collect()
         };
         let (mut total, mut sample) = (new(), new());
@@ -86,7 +88,7 @@ impl Scene {
                     columns: &columns,
                 };
                 // As threads do: a share each, added up.
-                let mut share = RangeSums::new(&key, limb, &order);
+                let mut share = RangeSums::new(&key, verified, limb, &order);
                 share.add(&[here]);
                 total[limb].merge(&share);
                 if block < parameters.sample_blocks() {
@@ -104,7 +106,7 @@ impl Scene {
             ranges.push(finish(sample));
         }
         Self {
-            reader: PairReader::new(&parameters, strata, &order, ranges).unwrap(),
+            reader: PairReader::new(&key, strata, &order, ranges).unwrap(),
             blocks: grams,
             truth,
         }
@@ -405,7 +407,7 @@ fn nothing_secret_is_printed() {
     let printed = format!("{:?}", scene.reader);
     assert_eq!(printed, "PairReader(7 columns, 1 ranges, secret)");
     let key = key(1, &parameters());
-    let limb = RangeSums::new(&key, 0, &[1, 2]).finish(&key);
+    let limb = RangeSums::new(&key, VerifiedLimbs([2, 0, 0]), 0, &[1, 2]).finish(&key);
     let printed = format!("{limb:?}");
     assert!(
         printed.contains("PairTokens(2 columns, secret)"),

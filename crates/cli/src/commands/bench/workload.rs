@@ -6,7 +6,7 @@ use crate::output::{Failure, Output, Unit};
 use oboro_client::{Connection, LevelTrace, Mining, Route};
 use oboro_mining::{Bitmap, Dataset, Itemset, QuestParameters, Shuffled, Target, Transactions};
 use oboro_ring::moment::MAX_LENGTH;
-use oboro_rlwe::MasterKey;
+use oboro_rlwe::{LONGEST_VERIFIED, MasterKey};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -155,8 +155,8 @@ impl Run {
     ) -> Result<Self, Failure> {
         let mining = Mining::new(dataset, NAME, threads);
         let (supports, questions) = match itemsets.first() {
-            Some(itemset) if itemset.len() == 2 => {
-                let (supports, trace) = mining.count_pairs(connection, itemsets)?;
+            Some(itemset) if (2..=LONGEST_VERIFIED).contains(&itemset.len()) => {
+                let (supports, trace) = mining.count(connection, itemsets)?;
                 (supports.into_inner(), vec![trace])
             }
             _ => mining.count_trusting_server(connection, itemsets)?,

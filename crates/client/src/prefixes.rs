@@ -1,0 +1,247 @@
+//! Supports of all itemsets of a prefix by what the server computes on ciphertext, verified before anything is done
+//! with it.
+//!
+//! What is asked for follows from the owner's record and from supports that were verified. All requests of a level are
+//! sent and read to the end before anything of them is used.
+
+use crate::connection::Connection;
+use crate::error::ClientError;
+use crate::fetch::again;
+use crate::items::Numbered;
+use crate::levels::{LevelTrace, Route};
+use crate::mine::Progress;
+use crate::verify::Verified;
+use crate::verify::cells::column_bytes;
+use crate::verify::prefixes::{Arriving, Prefix, Question, Supports};
+use oboro_mining::{Dataset, Itemset, SupportCounter};
+use oboro_protocol::v1::{self, count_reply::Reply};
+use oboro_rlwe::LONGEST_VERIFIED;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+const DURING: &str = "counting";
+/// The most bytes that are asked for at a level.
+pub(crate) const MOST_BYTES: u64 = 200_000_000;
+
+/// The longest itemsets of a dataset that are verified in this way; 1 if none are.
+pub(crate) fn longest(dataset: &Dataset) -> usize {
+    let strata = dataset.record().strata(dataset.manifest());
+    let bounds = strata.as_ref().ok().map(|it| it.bounds());
+    let has = |&length: &usize| bounds.is_some_and(|it| it.limbs(length).is_some());
+    (2..=LONGEST_VERIFIED).rev().find(has).unwrap_or(1)
+}
+
+/// Refuses what takes more bytes than are asked for.
+pub(crate) fn check_room(
+    dataset: &Dataset,
+    columns: usize,
+    prefix: &Prefix<'_>,
+) -> Result<(), ClientError> {
+    match prefix.bytes() > MOST_BYTES || !prefix.has_room() {
+        true => Err(ClientError::LargeSums {
+            length: prefix.level(),
+            bytes: prefix.bytes(),
+            cells: columns as u64 * column_bytes(dataset.manifest()),
+        }),
+        false => Ok(()),
+    }
+}
+
+/// Where moments come from.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) dataset: &'a Dataset,
+    /// The name of the dataset at the server.
+    pub(crate) name: &'a str,
+    pub(crate) connection: &'a Connection,
+    pub(crate) threads: NonZeroUsize,
+    pub(crate) progress: &'a Progress<'a>,
+    pub(crate) interrupt: &'a CancellationToken,
+}
+
+impl<'a> Source<'a> {
+    /// Ends what was interrupted.
+    fn go_on(&self) -> Result<(), ClientError> {
+        self.connection.check_interrupt()?;
+        match self.interrupt.is_cancelled() {
+            true => Err(ClientError::Interrupted),
+            false => Ok(()),
+        }
+    }
+
+    /// The smallest prefix of itemsets of a length that has these columns.
+    ///
+    /// # Errors
+    /// Itemsets that are not verified in this way, or take too many bytes.
+    fn prefix(&self, columns: &[u32], level: usize) -> Result<Prefix<'a>, ClientError> {
+        let longest = longest(self.dataset);
+        if level > longest {
+            return Err(ClientError::LongMoments { longest });
+        }
+        let prefix = Prefix::of(self.dataset, columns, level).ok_or(ClientError::NotInPrefix)?;
+        check_room(self.dataset, columns.len(), &prefix)?;
+        Ok(prefix)
+    }
+
+    /// The supports of all itemsets of a length of the smallest prefix that has these columns, and what having them
+    /// took.
+    ///
+    /// # Errors
+    /// Itemsets that are not verified in this way; as every call; [`ClientError::FalseAnswer`] for anything but what
+    /// follows from the ciphertext that was encrypted, which is then in the owner's record.
+    pub(crate) fn supports(
+        &self,
+        columns: &[u32],
+        level: usize,
+    ) -> Result<(Verified<Supports>, LevelTrace), ClientError> {
+        let begun = Instant::now();
+        let prefix = self.prefix(columns, level)?;
+        let question = prefix.question()?;
+        let mut arriving = question.arriving();
+        let mut took = Took::default();
+        let requests = question.requests(self.name);
+        for (moments, request) in &requests {
+            let asked = again(self.connection, || {
+                arriving.forget(moments.clone());
+                self.ask(request, &question, &prefix, moments, &took, &mut arriving)
+            })?;
+            took.add(&asked);
+        }
+        self.go_on()?;
+        let combining = Instant::now();
+        let supports = arriving.verify(self.threads)?;
+        let route = match level {
+            2 => Route::Scalars,
+            _ => Route::Prefix,
+        };
+        let trace = LevelTrace {
+            itemsets: prefix.itemsets(),
+            questions: requests.len(),
+            limbs: prefix.limbs(),
+            moments: took.moments,
+            known_moments: took.known,
+            received_bytes: took.bytes,
+            server: took.server,
+            combining: combining.elapsed(),
+            ..LevelTrace::of(level, route, begun.elapsed())
+        };
+        Ok((supports, trace))
+    }
+
+    /// Sends one request and reads its answer to the end, or as far as there can be one.
+    fn ask(
+        &self,
+        request: &v1::CountRequest,
+        question: &Question<'_>,
+        prefix: &Prefix<'_>,
+        moments: &Range<usize>,
+        before: &Took,
+        arriving: &mut Arriving<'_>,
+    ) -> Result<Took, ClientError> {
+        let most = question.bytes_of(moments);
+        self.connection.wait(async {
+            let broken = |status| ClientError::from_status(&status, DURING);
+            let asked = self.connection.client().count(request.clone()).await;
+            let mut stream = self.connection.answer(asked, DURING)?;
+            let mut took = Took::default();
+            while let Some(reply) = stream.message().await.map_err(broken)? {
+                match reply.reply {
+                    Some(Reply::Moments(part)) => {
+                        took.bytes += part.residues.len() as u64;
+                        took.moments = took.moments.saturating_add(part.moments);
+                        (self.progress)(prefix.level(), before.bytes + took.bytes, prefix.bytes());
+                        if took.bytes > most {
+                            arriving.has_more();
+                            break;
+                        }
+                        arriving.take(moments.start, &part);
+                    }
+                    Some(Reply::Done(done)) => {
+                        took.known = done.known;
+                        took.server = Duration::from_micros(done.microseconds);
+                    }
+                    Some(Reply::Accepted(_)) | None => {}
+                }
+            }
+            Ok(took)
+        })
+    }
+}
+
+/// What answers took.
+#[derive(Debug, Clone, Copy, Default)]
+struct Took {
+    bytes: u64,
+    moments: u64,
+    known: u64,
+    server: Duration,
+}
+
+impl Took {
+    fn add(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        self.moments = self.moments.saturating_add(other.moments);
+        self.known = self.known.saturating_add(other.known);
+        self.server += other.server;
+    }
+}
+
+/// An uploaded dataset that counts by whole prefixes.
+pub(crate) struct PrefixCounter<'a> {
+    pub(crate) source: Source<'a>,
+    pub(crate) items: &'a Numbered,
+    /// Of each level that was asked for.
+    pub(crate) supports: Verified<Vec<Supports>>,
+    pub(crate) traces: Vec<LevelTrace>,
+}
+
+impl<'a> PrefixCounter<'a> {
+    /// One that has not asked for anything.
+    pub(crate) fn new(source: Source<'a>, items: &'a Numbered) -> Self {
+        Self {
+            source,
+            items,
+            supports: Verified::none(),
+            traces: Vec::new(),
+        }
+    }
+}
+
+impl SupportCounter for PrefixCounter<'_> {
+    type Error = ClientError;
+
+    fn transactions(&self) -> u64 {
+        self.source.dataset.record().transactions
+    }
+
+    fn item_supports(&self) -> &[u64] {
+        &self.items.supports
+    }
+
+    fn min_item_support(&self) -> u64 {
+        self.source.dataset.record().min_item_support
+    }
+
+    fn go_on(&self) -> Result<(), ClientError> {
+        self.source.go_on()
+    }
+
+    fn count(&mut self, level: usize, candidates: &[Itemset]) -> Result<Vec<u64>, ClientError> {
+        let itemsets: Vec<Vec<u32>> = candidates
+            .iter()
+            .map(|it| self.items.columns_of(it))
+            .collect();
+        let mut columns = itemsets.concat();
+        columns.sort_unstable();
+        columns.dedup();
+        let (supports, trace) = self.source.supports(&columns, level)?;
+        self.traces.push(trace);
+        self.supports.push(supports);
+        let here = self.supports.get().last();
+        let support = |itemset: &Vec<u32>| here.and_then(|it| it.of(itemset));
+        let found: Option<Vec<u64>> = itemsets.iter().map(support).collect();
+        Ok(found.expect("all itemsets of a prefix that has their columns are here"))
+    }
+}

@@ -1,0 +1,512 @@
+//! Supports of itemsets of three and four from moments, verified before they meet a secret (docs/cryptography.md,
+//! "Longer itemsets").
+//!
+//! A question is all itemsets of length `k` of the first `m` columns in the owner's order; its answer has for each range
+//! the moments `M_{S,r}`, `|S| = k − r`. All of them, weighted with points and slots, must give
+//! `token(m, k) = Σ_w Σ_r p_r(w)·e_{k−r}(x_1 c_1(w), …, x_m c_m(w))`, where `p_0 = 1` and `p_r = z_{s(w)} a(w)^r`.
+
+use crate::combine::{Answer, CombineError, Combiner, Partial, Phases};
+use crate::fingerprint::{Elements, Points, add_each, elements};
+use crate::key::DatasetKey;
+use crate::pairs::{BlockResidues, RangeLimb};
+use crate::totals::{Bounds, Strata};
+use oboro_ring::moment::{Itemsets, RequestError, binomial};
+use oboro_ring::{Element, Modulus, Parameters, QuadraticField, pack, vector};
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{fmt, thread};
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+/// The longest itemsets whose moments are verified.
+pub const LONGEST_VERIFIED: usize = 4;
+
+/// For itemsets of two to [`LONGEST_VERIFIED`] the limbs that answers are verified modulo; 0 for those that are not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct VerifiedLimbs(pub(crate) [usize; LONGEST_VERIFIED - 1]);
+
+impl VerifiedLimbs {
+    /// Those of all lengths that bounds hold for.
+    pub fn of(bounds: &Bounds) -> Self {
+        Self([2, 3, 4].map(|length| bounds.limbs(length).unwrap_or(0)))
+    }
+
+    /// Those of a range whose parts these are.
+    pub(crate) fn of_parts(limbs: &[RangeLimb]) -> Self {
+        let longer = |length| {
+            let has = |it: &&RangeLimb| it.prefixes.tokens.iter().any(|(it, _)| *it == length);
+            limbs.iter().filter(has).count()
+        };
+        let pairs = limbs.iter().filter(|it| it.pairs.is_some()).count();
+        Self([pairs, longer(3), longer(4)])
+    }
+
+    /// The limbs that any length is verified modulo.
+    pub fn limbs(self) -> usize {
+        self.0.into_iter().max().unwrap_or(0)
+    }
+
+    /// Whether pairs are verified modulo a limb.
+    pub(crate) fn has_pairs(self, limb: usize) -> bool {
+        limb < self.0[0]
+    }
+
+    /// The lengths from three on that are verified modulo a limb.
+    pub(crate) fn longer(self, limb: usize) -> impl Iterator<Item = usize> {
+        (3..=LONGEST_VERIFIED).filter(move |length| limb < self.0[length - 2])
+    }
+}
+
+/// The tokens of itemsets of three and more over some blocks modulo one limb. Whoever knows one can forge answers.
+#[derive(Clone)]
+pub(crate) struct PrefixTokens {
+    /// For each length, ascending, the token of no columns and what each column adds to the prefix that ends with it.
+    tokens: Vec<(usize, Zeroizing<Vec<Element>>)>,
+}
+
+impl fmt::Debug for PrefixTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PrefixTokens({} lengths, secret)", self.tokens.len())
+    }
+}
+
+impl PrefixTokens {
+    /// Those of so many columns for these lengths, over no blocks.
+    pub(crate) fn new(lengths: impl Iterator<Item = usize>, columns: usize) -> Self {
+        let zero = || Zeroizing::new(vec![Element::default(); columns + 1]);
+        Self {
+            tokens: lengths.map(|length| (length, zero())).collect(),
+        }
+    }
+
+    /// Those that were kept. `None` if there are not as many, or one has no residues.
+    pub(crate) fn kept(
+        q: &Modulus,
+        lengths: impl Iterator<Item = usize>,
+        columns: usize,
+        tokens: &[u32],
+    ) -> Option<Self> {
+        let mut each = tokens.chunks_exact(2 * (columns + 1));
+        let tokens: Option<Vec<_>> = lengths
+            .map(|length| Some((length, elements(q, columns + 1, each.next()?)?)))
+            .collect();
+        let is_all = each.next().is_none() && each.remainder().is_empty();
+        Some(Self { tokens: tokens? }).filter(|_| is_all)
+    }
+
+    /// All of them, to be kept.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = u32> {
+        let all = self.tokens.iter().flat_map(|(_, tokens)| tokens.iter());
+        all.flat_map(|it| [it.a, it.b])
+    }
+
+    /// Adds blocks. With `V_k = Σ_r p_r e_{k−1−r}` over the columns so far, a column adds `x c·V_k` to the token, and
+    /// `x c·V_{k−1}` to `V_k`.
+    pub(crate) fn add(
+        &mut self,
+        points: &Points,
+        weights: &Elements,
+        blocks: &[BlockResidues<'_>],
+    ) {
+        let Some(&(longest, _)) = self.tokens.last() else {
+            return;
+        };
+        let field = points.field();
+        let degree = weights.a.len();
+        let zero = || Elements::zero(degree);
+        // p_1 to p_k, which V_2 to V_{k+1} begin with.
+        let mut sums: Vec<Elements> = (0..longest).map(|_| zero()).collect();
+        let (mut product, mut twisted) = (zero(), Zeroizing::new(vec![0; degree]));
+        for block in blocks {
+            for r in 0..longest {
+                let (before, here) = sums.split_at_mut(r);
+                let before = before.last().unwrap_or(weights);
+                here[0].set_multiple(field, before, block.mask);
+            }
+            for (length, tokens) in &mut self.tokens {
+                tokens[0] = field.add(tokens[0], sums[*length - 1].sum(field));
+            }
+            for (place, (column, &point)) in block.columns.iter().zip(points.each()).enumerate() {
+                for (length, tokens) in &mut self.tokens {
+                    let increment = field.mul(point, sums[*length - 2].dot(field, column));
+                    tokens[place + 1] = field.add(tokens[place + 1], increment);
+                }
+                product.a.fill(0);
+                product.b.fill(0);
+                product.add_multiple(field, point, column);
+                field.twist(&product.b, &mut twisted);
+                for k in (1..longest - 1).rev() {
+                    let (before, here) = sums.split_at_mut(k);
+                    here[0].add_product(field, &product, &twisted, &before[k - 1]);
+                }
+                sums[0].add(field, &product);
+            }
+        }
+    }
+
+    /// Adds the blocks that another has of the same columns and limb.
+    pub(crate) fn merge(&mut self, field: &QuadraticField, other: &Self) {
+        for ((length, tokens), (other_length, others)) in self.tokens.iter_mut().zip(&other.tokens)
+        {
+            assert_eq!(length, other_length, "tokens of the same lengths are added");
+            add_each(field, tokens, others);
+        }
+    }
+
+    /// That of a prefix; `None` if there are none of the length.
+    ///
+    /// # Panics
+    /// If there are fewer columns.
+    fn of(
+        &self,
+        field: &QuadraticField,
+        length: usize,
+        columns: usize,
+    ) -> Option<Zeroizing<Element>> {
+        let (_, tokens) = self.tokens.iter().find(|it| it.0 == length)?;
+        let add = |sum, &token: &Element| field.add(sum, token);
+        Some(Zeroizing::new(
+            tokens[..=columns].iter().fold(Element::default(), add),
+        ))
+    }
+}
+
+impl Elements {
+    /// Sets this to another times a residue at each point.
+    fn set_multiple(&mut self, field: &QuadraticField, other: &Self, factors: &[u32]) {
+        let q = field.modulus();
+        vector::multiply(q, &other.a, factors, &mut self.a);
+        vector::multiply(q, &other.b, factors, &mut self.b);
+    }
+
+    /// Adds `x·y`, given `d` times the second half of `x`.
+    fn add_product(&mut self, field: &QuadraticField, x: &Self, twisted: &[u32], y: &Self) {
+        let q = field.modulus();
+        vector::multiply_add(q, &x.a, &y.a, &mut self.a);
+        vector::multiply_add(q, twisted, &y.b, &mut self.a);
+        vector::multiply_add(q, &x.a, &y.b, &mut self.b);
+        vector::multiply_add(q, &x.b, &y.a, &mut self.b);
+    }
+
+    /// Adds another.
+    fn add(&mut self, field: &QuadraticField, other: &Self) {
+        vector::add_assign(field.modulus(), &other.a, &mut self.a);
+        vector::add_assign(field.modulus(), &other.b, &mut self.b);
+    }
+}
+
+/// The bytes of the answer about all itemsets of `length` of so many columns.
+pub fn prefix_bytes(
+    parameters: &Parameters,
+    strata: &Strata,
+    columns: u64,
+    length: usize,
+) -> Option<u64> {
+    let limbs = strata.bounds().limbs(length)?;
+    let of_power = |power: usize| {
+        let each = pack::moment_packed_len(parameters.degree(), limbs, power) as u64;
+        binomial(columns, length - power).saturating_mul(each)
+    };
+    let range = (0..=length).fold(0u64, |sum, power| sum.saturating_add(of_power(power)));
+    Some(range.saturating_mul(strata.ranges().len() as u64))
+}
+
+/// All itemsets of a length of the first columns in the owner's order.
+pub struct PrefixQuestion {
+    combiner: Combiner,
+    /// The place of each column in the owner's order.
+    places: HashMap<u32, usize>,
+}
+
+/// No question.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[allow(missing_docs)]
+pub enum PrefixError {
+    #[error(transparent)]
+    Itemsets(#[from] RequestError),
+    #[error(transparent)]
+    Length(#[from] CombineError),
+}
+
+impl PrefixQuestion {
+    /// That about these columns, in the owner's order.
+    ///
+    /// # Errors
+    /// A length that bounds do not hold for, or of which there are no itemsets.
+    ///
+    /// # Panics
+    /// If a column is there twice.
+    pub fn new(
+        key: &DatasetKey,
+        strata: Strata,
+        columns: &[u32],
+        length: usize,
+    ) -> Result<Self, PrefixError> {
+        let itemsets = Itemsets::all_of(columns, length)?;
+        Ok(Self {
+            combiner: Combiner::new(key.clone(), itemsets, strata)?,
+            places: columns.iter().copied().zip(0..).collect(),
+        })
+    }
+
+    /// The itemsets, ascending and in lexicographic order.
+    pub fn itemsets(&self) -> &Itemsets {
+        self.combiner.itemsets()
+    }
+
+    /// The limbs that must be asked for.
+    pub fn limbs(&self) -> usize {
+        self.combiner.limbs()
+    }
+
+    /// The moments of the answer, over each range.
+    pub fn moments(&self) -> usize {
+        self.combiner.moments()
+    }
+
+    /// Where moments lie in the answer of a range, one after another as they travel; `None` if there are no such
+    /// moments.
+    pub fn place(&self, moments: Range<usize>) -> Option<Range<usize>> {
+        self.combiner.place(moments)
+    }
+
+    /// The bytes of the answer of a range.
+    pub fn range_bytes(&self) -> usize {
+        let all = self.place(0..self.moments());
+        all.expect("all moments have a place").end
+    }
+}
+
+/// What the owner keeps of the ranges of a dataset, to verify the moments that a server computes there.
+pub struct PrefixReader {
+    columns: Vec<u32>,
+    limbs: Vec<(Points, Elements)>,
+    /// For each range, each limb.
+    ranges: Vec<Vec<PrefixTokens>>,
+}
+
+impl fmt::Debug for PrefixReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (columns, ranges) = (self.columns.len(), self.ranges.len());
+        write!(
+            f,
+            "PrefixReader({columns} columns, {ranges} ranges, secret)"
+        )
+    }
+}
+
+/// Moments that were verified, all of them, and what they answer.
+pub struct VerifiedMoments<'a> {
+    question: &'a PrefixQuestion,
+    answer: &'a [Vec<u8>],
+}
+
+/// Moments that are not shown.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("the server sent other moments than those of the ciphertext that was encrypted")]
+pub struct NotVerified;
+
+/// Moments that a thread works on at a time.
+const AT_ONCE: usize = 16;
+
+impl PrefixReader {
+    /// Of a dataset, with what is kept of each of its ranges. `None` if there are other ranges than the strata's, or
+    /// they have other columns, blocks or limbs.
+    pub fn new(
+        key: &DatasetKey,
+        strata: &Strata,
+        columns: &[u32],
+        ranges: Vec<Vec<RangeLimb>>,
+    ) -> Option<Self> {
+        let limbs = VerifiedLimbs::of(strata.bounds()).limbs();
+        crate::pairs::fit(strata, columns, limbs, &ranges).then(|| {
+            let tokens = |range: Vec<RangeLimb>| range.into_iter().map(|it| it.prefixes).collect();
+            let limb = |limb| (Points::new(key, limb, columns), key.slot_weights(limb));
+            Self {
+                columns: columns.to_vec(),
+                limbs: (0..limbs).map(limb).collect(),
+                ranges: ranges.into_iter().map(tokens).collect(),
+            }
+        })
+    }
+
+    /// Verifies the moments of each range, one after another as they travel.
+    ///
+    /// # Errors
+    /// Any others.
+    ///
+    /// # Panics
+    /// If the question is about other columns than the first, or another length than was kept.
+    pub fn verify<'a>(
+        &self,
+        question: &'a PrefixQuestion,
+        answer: &'a [Vec<u8>],
+        threads: NonZeroUsize,
+    ) -> Result<VerifiedMoments<'a>, NotVerified> {
+        let length = question.itemsets().length();
+        let columns = question.places.len();
+        let place = |column: &u32| question.places.get(column).copied();
+        let are_first = self.columns[..columns].iter().map(place);
+        assert!(
+            are_first.eq((0..columns).map(Some)),
+            "a prefix of the owner's order"
+        );
+        let whole = question.range_bytes();
+        let fits = answer.len() == self.ranges.len() && answer.iter().all(|it| it.len() == whole);
+        let limbs = &self.limbs[..question.limbs()];
+        // In any case all of it is looked at: the time depends on lengths only.
+        let are_right = self.ranges.iter().zip(answer).map(|(tokens, answer)| {
+            let Some(found) = fits.then(|| self.weighted(question, answer, threads)) else {
+                return false;
+            };
+            let sums = found.sums.iter().zip(limbs).zip(tokens);
+            let are_right = sums.map(|((sum, (points, _)), tokens)| {
+                let token = tokens.of(points.field(), length, columns);
+                *sum == *token.expect("there are tokens of every length that has limbs")
+            });
+            are_right.fold(found.are_residues, |all, it| all & it)
+        });
+        match are_right.fold(fits, |all, it| all & it) {
+            true => Ok(VerifiedMoments { question, answer }),
+            false => Err(NotVerified),
+        }
+    }
+
+    /// `Σ_S x_S·M_{S,0} + Σ_{S,r} x_S·Σ_s z_s·M_{S,r}(s)` modulo each limb.
+    fn weighted(
+        &self,
+        question: &PrefixQuestion,
+        answer: &[u8],
+        threads: NonZeroUsize,
+    ) -> Weighted {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut sums = Weighted::new(question.limbs());
+            let mut residues = Vec::new();
+            loop {
+                let first = next.fetch_add(AT_ONCE, Ordering::Relaxed);
+                if first >= question.moments() {
+                    return sums;
+                }
+                for moment in first..(first + AT_ONCE).min(question.moments()) {
+                    let place = question.place(moment..moment + 1);
+                    let bytes = &answer[place.expect("there is such a moment")];
+                    self.add_weighted(question, moment, bytes, &mut residues, &mut sums);
+                }
+            }
+        };
+        let all = on_threads(threads, question.moments().div_ceil(AT_ONCE), work);
+        all.into_iter()
+            .fold(Weighted::new(question.limbs()), |mut sums, more| {
+                sums.are_residues &= more.are_residues;
+                for ((sum, more), (points, _)) in
+                    sums.sums.iter_mut().zip(more.sums.iter()).zip(&self.limbs)
+                {
+                    *sum = points.field().add(*sum, *more);
+                }
+                sums
+            })
+    }
+
+    fn add_weighted(
+        &self,
+        question: &PrefixQuestion,
+        moment: usize,
+        bytes: &[u8],
+        residues: &mut Vec<u32>,
+        sums: &mut Weighted,
+    ) {
+        residues.resize(pack::unpacked_len(bytes.len()), 0);
+        pack::unpack(bytes, residues);
+        let (power, columns) = question.combiner.moment(moment);
+        let each = match power {
+            0 => 1,
+            _ => self.limbs[0].1.a.len(),
+        };
+        let (by_limb, padding) = residues.split_at(question.limbs() * each);
+        sums.are_residues &= padding.iter().all(|&it| it == 0);
+        let limbs = by_limb
+            .chunks_exact(each)
+            .zip(&self.limbs)
+            .zip(sums.sums.iter_mut());
+        for ((residues, (points, weights)), sum) in limbs {
+            let field = points.field();
+            let point = |column: &u32| points.each()[question.places[column]];
+            let one = Element { a: 1, b: 0 };
+            let weight = columns.iter().map(point).fold(one, |x, y| field.mul(x, y));
+            sums.are_residues &= vector::largest(residues) < field.modulus().value();
+            let value = match power {
+                0 => field.scale(weight, field.modulus().reduce(residues[0].into())),
+                _ => field.mul(weight, weights.dot(field, residues)),
+            };
+            *sum = field.add(*sum, value);
+        }
+    }
+}
+
+/// What moments give that are weighted with points and slots.
+struct Weighted {
+    /// Modulo each limb.
+    sums: Zeroizing<Vec<Element>>,
+    /// Another representative of a residue is another answer.
+    are_residues: bool,
+}
+
+impl Weighted {
+    fn new(limbs: usize) -> Self {
+        Self {
+            sums: Zeroizing::new(vec![Element::default(); limbs]),
+            are_residues: true,
+        }
+    }
+}
+
+impl VerifiedMoments<'_> {
+    /// The supports, in the order of the itemsets.
+    ///
+    /// # Errors
+    /// Moments of another dataset than the owner's record is of.
+    pub fn supports(&self, threads: NonZeroUsize) -> Result<Answer, CombineError> {
+        let combiner = &self.question.combiner;
+        let runs: Vec<(u64, Range<usize>)> = (0..self.answer.len() as u64)
+            .flat_map(|range| combiner.runs(AT_ONCE).map(move |run| (range, run)))
+            .collect();
+        let next = AtomicUsize::new(0);
+        let work = || -> Result<Phases, CombineError> {
+            let mut phases = combiner.phases();
+            while let Some((range, moments)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let place = combiner
+                    .place(moments.clone())
+                    .expect("there are such moments");
+                let partial = Partial {
+                    range: *range,
+                    moments: moments.clone(),
+                    residues: &self.answer[*range as usize][place],
+                };
+                combiner.absorb(&mut phases, &partial)?;
+            }
+            Ok(phases)
+        };
+        let mut all = combiner.phases();
+        for phases in on_threads(threads, runs.len(), work) {
+            combiner.merge(&mut all, &phases?)?;
+        }
+        combiner.finish(&all)
+    }
+}
+
+/// What a piece of work gives on each of some threads, no more than there are jobs.
+fn on_threads<R: Send>(threads: NonZeroUsize, jobs: usize, work: impl Fn() -> R + Sync) -> Vec<R> {
+    thread::scope(|scope| {
+        let threads = 1..threads.get().min(jobs);
+        let others: Vec<_> = threads.map(|_| scope.spawn(&work)).collect();
+        let own = work();
+        let join = |it: thread::ScopedJoinHandle<'_, R>| it.join().expect("no thread panics");
+        others.into_iter().map(join).chain([own]).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests;
