@@ -6,7 +6,7 @@ use oboro_fcmalloc::{Arena, Backing};
 use oboro_machine::Topology;
 use oboro_ring::Parameters;
 use oboro_ring::moment::{Itemsets, MomentIndex};
-use oboro_ring::vector::Kernels;
+use oboro_ring::vector::{self, Kernels, LEAVES, PREFIXES};
 use oboro_store::{Panel, StoreError};
 use serde_json::json;
 use std::error::Error;
@@ -98,23 +98,29 @@ fn main() -> Result<(), Box<dyn Error>> {
     let number = |i: usize, default| numbers.get(i).copied().unwrap_or(default);
     let (columns, transactions) = (number(0, 18) as u32, number(1, 1_943_424));
     let (length, threads) = (number(2, 2) as usize, number(3, 2) as usize);
-    // As the planner chooses for large data: one limb for each item, 28 or 14 blocks a group.
-    let log_degree = if length <= 3 { 12 } else { 13 };
+    // As the planner chooses for large data: one limb for each item.
+    let log_degree = if length <= 4 { 12 } else { 13 };
     let parameters = Parameters::new(log_degree, length.max(1), 114_689)?;
     let blocks = transactions.div_ceil(parameters.degree() as u64);
     let source = Arc::new(Memory::new(parameters, columns, blocks)?);
     let itemsets = Itemsets::new(length, combinations(columns, length), columns)?;
     let index = MomentIndex::new(&itemsets);
     let slots = blocks * source.parameters.degree() as u64;
-    let multiply_adds = index.len() as u64 * slots * length as u64;
-    let bytes = u64::from(columns + 1) * slots * length as u64 * 4;
+    // Of pairs the sums alone, which is all that an owner asks for; of other lengths all moments.
+    let moments = match length {
+        2 => index.rank(0),
+        _ => 0..index.len(),
+    };
+    let multiply_adds = moments.len() as u64 * slots * length as u64;
+    let panels = if length == 2 { columns } else { columns + 1 };
+    let bytes = u64::from(panels) * slots * length as u64 * 4;
     let threads = NonZero::new(threads).ok_or("at least one thread")?;
     let topology = Topology::of_this_machine();
     let seats = topology.workers(threads);
     let mut seconds = Vec::new();
     for run in 0..RUNS {
         let begun = Instant::now();
-        let plan = Plan::new(&itemsets, length);
+        let plan = Plan::of_moments(&index, length, moments.clone());
         let count = Count::new(Arc::clone(&source), plan, topology.distances())?;
         count.run(&seats, &|moments| {
             std::hint::black_box(moments.residues);
@@ -125,6 +131,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let median = median(seconds);
     let reading = median_of_reading(&source, threads.get());
+    let issuing = multiply_adds as f64 / best_rate_of_issuing(threads.get());
+    let limit = reading.max(issuing);
     println!(
         "{}",
         json!({
@@ -134,13 +142,16 @@ fn main() -> Result<(), Box<dyn Error>> {
             "length": length,
             "threads": threads,
             "kernels": Kernels::current().name(),
-            "moments": index.len(),
+            "moments": moments.len(),
             "multiply_adds": multiply_adds,
             "bytes": bytes,
             "seconds": median,
             "gmacs_per_second": multiply_adds as f64 / median / 1e9,
             "gigabytes_per_second": bytes as f64 / median / 1e9,
             "reading_gigabytes_per_second": bytes as f64 / reading / 1e9,
+            "issuing_gmacs_per_second": multiply_adds as f64 / issuing / 1e9,
+            "limit_seconds": limit,
+            "fraction_of_limit": limit / median,
         })
     );
     Ok(())
@@ -170,6 +181,31 @@ fn median_of_reading(source: &Memory, threads: usize) -> f64 {
         begun.elapsed().as_secs_f64()
     });
     median(seconds.collect())
+}
+
+/// The most multiply-adds a second of a tile of registers, with operands in the first-level cache.
+fn best_rate_of_issuing(threads: usize) -> f64 {
+    const SLOTS: usize = 1024;
+    const ROUNDS: usize = 20_000;
+    let issue = || {
+        let operands = vec![vec![1u32 << 27; SLOTS]; PREFIXES + LEAVES];
+        let slices: Vec<&[u32]> = operands.iter().map(Vec::as_slice).collect();
+        let (prefixes, leaves) = slices.split_at(PREFIXES);
+        let mut sums = [vector::Sum::default(); PREFIXES * LEAVES];
+        for _ in 0..ROUNDS {
+            vector::dots(std::hint::black_box(prefixes), leaves, &mut sums, &[]);
+        }
+        std::hint::black_box(sums);
+    };
+    let rates = (0..RUNS).map(|_| {
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            (0..threads).for_each(|_| drop(scope.spawn(issue)));
+        });
+        let multiply_adds = threads * ROUNDS * PREFIXES * LEAVES * SLOTS;
+        multiply_adds as f64 / begun.elapsed().as_secs_f64()
+    });
+    rates.fold(0.0, f64::max)
 }
 
 /// All sets of `length` columns in lexicographic order, flat.

@@ -11,15 +11,6 @@ pub(crate) fn load(from: &[u32]) -> __m256i {
     unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
 }
 
-/// As [`load`], of signed words.
-#[target_feature(enable = "avx2")]
-#[inline]
-pub(crate) fn load_signed(from: &[i32]) -> __m256i {
-    assert!(from.len() >= 8);
-    // SAFETY: eight words are readable, just checked; the load is unaligned.
-    unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
-}
-
 /// Writes the first eight residues of a slice. Panics if there are fewer.
 #[target_feature(enable = "avx2")]
 #[inline]

@@ -14,15 +14,6 @@ pub(crate) fn load(from: &[u32]) -> __m512i {
     unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
 }
 
-/// As [`load`], of signed words.
-#[target_feature(enable = "avx512f")]
-#[inline]
-pub(crate) fn load_signed(from: &[i32]) -> __m512i {
-    assert!(from.len() >= WORDS);
-    // SAFETY: sixteen words are readable, just checked; the load is unaligned.
-    unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
-}
-
 /// Writes the first sixteen residues of a slice. Panics if there are fewer.
 #[target_feature(enable = "avx512f")]
 #[inline]

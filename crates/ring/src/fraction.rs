@@ -1,4 +1,5 @@
-//! Moments as fractions of the ciphertext modulus: what an answer consists of.
+//! Polynomials and sums of slots as fractions of the ciphertext modulus: what is decrypted from, and what an answer about
+//! a genome consists of.
 //!
 //! The fraction of a polynomial `c` known modulo each of the limbs `q_1 … q_L` is `[t^{-1}·c mod Q]/Q`
 //! modulo 1, coefficient by coefficient. By the Chinese remainder theorem it is `Σ_l y_l/q_l mod 1`
@@ -6,12 +7,7 @@
 //! the sum is taken in 64-bit fixed point, which wraps modulo 1 by itself, and is rounded to the bits
 //! asked for. What a fraction is good for: `docs/cryptography.md`, "Fractions".
 
-use crate::pack::{bits_packed_len, pack, pack_bits, packed_len};
 use crate::{Ntt, Ring};
-
-/// In place of a number of bits: moments with this power of the mask travel whole, as their residues
-/// modulo every limb.
-pub const WHOLE: u32 = 0;
 
 /// How far a sum of fractions may be from the true one before it is rounded, in units of 2^-64.
 pub const FIXED_POINT_ERROR: u32 = 3;
@@ -141,49 +137,6 @@ impl<'r> Fractions<'r> {
         }
         sum.wrapping_add(rest >> 31) >> (64 - bits)
     }
-
-    /// The bytes of a moment with `power` factors of the mask, if such travel with `bits` bits.
-    pub fn packed_len(&self, power: usize, bits: u32) -> usize {
-        moment_bytes(self.degree, self.limbs.len(), power, bits)
-    }
-
-    /// Packs a polynomial moment as it travels: its fractions (see
-    /// [`of_polynomial`](Self::of_polynomial); `fractions` is scratch of `N` words), or its residues
-    /// if `bits` is [`WHOLE`].
-    ///
-    /// Panics if the shapes do not match; `bytes` is as long as [`packed_len`](Self::packed_len) says.
-    pub fn pack_polynomial(
-        &self,
-        residues: &mut [u32],
-        bits: u32,
-        fractions: &mut [u64],
-        bytes: &mut [u8],
-    ) {
-        if bits == WHOLE {
-            pack(residues, bytes);
-        } else {
-            self.of_polynomial(residues, bits, fractions);
-            pack_bits(fractions, bits, bytes);
-        }
-    }
-
-    /// Packs a scalar moment as it travels: its fraction in `bits` bits, a multiple of 8 (see
-    /// [`of_slot_sum`](Self::of_slot_sum)).
-    ///
-    /// Panics if the shapes do not match.
-    pub fn pack_scalar(&self, sums: &[u32], bits: u32, bytes: &mut [u8]) {
-        pack_bits(&[self.of_slot_sum(sums, bits)], bits, bytes);
-    }
-}
-
-/// The bytes of a moment with `power` factors of the mask over so many limbs of a ring, if such travel
-/// with `bits` bits.
-pub fn moment_bytes(degree: usize, limbs: usize, power: usize, bits: u32) -> usize {
-    match (power, bits) {
-        (0, _) => bits_packed_len(1, bits),
-        (_, WHOLE) => packed_len(degree * limbs),
-        _ => bits_packed_len(degree, bits),
-    }
 }
 
 /// Half of 2^-bits in units of 2^-64: added before the lower bits are cut off, it makes that rounding.
@@ -219,7 +172,7 @@ fn add_up_avx2(limbs: &[Limb<'_>], residues: &[u32], bits: u32, fractions: &mut 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Parameters, pack};
+    use crate::Parameters;
     use proptest::prelude::*;
 
     const UNIT: u128 = 1 << 64;
@@ -353,22 +306,9 @@ mod tests {
             q.mul(q.reduce(123_456_789), q.reduce(4096))
         };
         let fractions = Fractions::new(&ring, 2);
-        let mut bytes = [0; 5];
-        fractions.pack_scalar(&[slots(0), slots(1)], 40, &mut bytes);
-        assert_eq!(bytes, 0x08_d18b_7d87_u64.to_le_bytes()[..5]);
-    }
-
-    #[test]
-    fn whole_moments_are_their_residues() {
-        let ring = ring(11, 2);
-        let fractions = Fractions::new(&ring, 2);
-        let residues: Vec<u32> = (0..4096).map(|i| i * 30_011).collect();
-        let mut bytes = vec![0; fractions.packed_len(3, WHOLE)];
-        fractions.pack_polynomial(&mut residues.clone(), WHOLE, &mut [], &mut bytes);
-        let mut back = vec![0; 4096];
-        pack::unpack(&bytes, &mut back);
-        assert_eq!(back, residues);
-        assert_eq!(fractions.packed_len(1, 29), 2048 * 29 / 8);
-        assert_eq!(fractions.packed_len(0, 24), 3);
+        assert_eq!(
+            fractions.of_slot_sum(&[slots(0), slots(1)], 40),
+            0x08_d18b_7d87
+        );
     }
 }

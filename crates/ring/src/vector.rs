@@ -200,12 +200,6 @@ pub fn dot(q: &Modulus, a: &[u32], b: &[u32]) -> u32 {
     sum.residue(q)
 }
 
-/// `Σ_j a[j]·b[j] mod 2^64` of any signed words.
-pub fn wrapping_dot(a: &[i32], b: &[i32]) -> u64 {
-    assert_eq!(a.len(), b.len());
-    dispatch!(Kernels::current(), wrapping_dot(a, b))
-}
-
 /// `sums[p·L + l] += Σ_j prefixes[p][j]·leaves[l][j]` for `L` leaves, at least one, and up to
 /// [`PREFIXES`] prefixes; operands may be any values below `2^28`. Slices that come `ahead` and are as
 /// long are asked for meanwhile, [`AHEAD`] of them for every four leaves: only speed depends on it.
@@ -344,16 +338,6 @@ mod tests {
         }
 
         #[test]
-        fn all_kernels_wrap_signed_dots(pairs in prop::collection::vec((any::<i32>(), any::<i32>()), 0..200)) {
-            let (a, b): (Vec<i32>, Vec<i32>) = pairs.iter().copied().unzip();
-            let exact: i128 = pairs.iter().map(|&(x, y)| i128::from(x) * i128::from(y)).sum();
-            for kernels in Kernels::available() {
-                let found = dispatch!(kernels, wrapping_dot(&a, &b));
-                prop_assert_eq!(found, exact as u64, "{:?}", kernels);
-            }
-        }
-
-        #[test]
         fn all_kernels_accumulate_pairs((q, v) in vectors(14), pairs in 0..7usize) {
             let pairs: Vec<(&[u32], &[u32])> = v.chunks(2).take(pairs).map(|p| (&p[0][..], &p[1][..])).collect();
             let modulus = u64::from(q.value());
@@ -428,7 +412,6 @@ mod tests {
     fn long_sums_of_the_largest_operands_do_not_overflow() {
         let largest = vec![(1 << 28) - 1; 70_001];
         let square = ((1u128 << 28) - 1).pow(2);
-        let lowest = vec![i32::MIN; 70_001];
         for kernels in Kernels::available() {
             let mut sums = [Sum::default(); LEAVES * PREFIXES];
             dispatch!(
@@ -447,8 +430,6 @@ mod tests {
                 let total = u128::from(sum.low) + (u128::from(sum.high) << 32);
                 assert_eq!(total, square * 70_001);
             }
-            let found = dispatch!(kernels, wrapping_dot(&lowest, &lowest));
-            assert_eq!(found, 70_001u64 << 62);
             let mut accumulator = vec![0; 32];
             let pair = (&largest[..32], &largest[..32]);
             for _ in 0..LAZY_SUMS / 4 {

@@ -4,7 +4,7 @@
 use super::kernels::kernels;
 use super::{AHEAD, LAZY_SUMS, Sum, scalar};
 use crate::Modulus;
-use crate::avx2::{load, load_signed, store};
+use crate::avx2::{load, store};
 use std::arch::x86_64::*;
 
 type Words = __m256i;
@@ -69,13 +69,6 @@ fn minimum(a: Words, b: Words) -> Words {
 #[inline]
 fn multiply_halves(a: Half, b: Half) -> Wide {
     _mm256_mul_epu32(a, b)
-}
-
-/// The products of signed words modulo 2^64.
-#[target_feature(enable = "avx2")]
-#[inline]
-fn multiply_signed_halves(a: Half, b: Half) -> Wide {
-    _mm256_mul_epi32(a, b)
 }
 
 #[target_feature(enable = "avx2")]

@@ -198,20 +198,6 @@ macro_rules! kernels {
             add_wide(multiply_halves(high(x), base), low_words(x))
         }
 
-        #[$instructions]
-        pub(super) fn wrapping_dot(a: &[i32], b: &[i32]) -> u64 {
-            let whole = whole(a.len());
-            let (mut first, mut second) = (zero(), zero());
-            for (x, y) in a.chunks_exact(WORDS).zip(b.chunks_exact(WORDS)) {
-                let (x0, x1) = split(load_signed(x));
-                let (y0, y1) = split(load_signed(y));
-                first = add_wide(first, multiply_signed_halves(x0, y0));
-                second = add_wide(second, multiply_signed_halves(x1, y1));
-            }
-            let sum = total(add_wide(first, second));
-            sum.wrapping_add(scalar::wrapping_dot(&a[whole..], &b[whole..]))
-        }
-
         /// The register tile: every prefix with every leaf, each loaded once. The sums of a prefix are
         /// `stride` after those of the one before.
         #[$instructions]

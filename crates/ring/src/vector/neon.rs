@@ -75,14 +75,6 @@ fn multiply_halves(a: Half, b: Half) -> Wide {
     vmull_u32(a, b)
 }
 
-/// The products of signed words modulo 2^64.
-#[cfg_attr(target_arch = "aarch64", target_feature(enable = "neon"))]
-#[inline]
-fn multiply_signed_halves(a: Half, b: Half) -> Wide {
-    let product = vmull_s32(vreinterpret_s32_u32(a), vreinterpret_s32_u32(b));
-    vreinterpretq_u64_s64(product)
-}
-
 #[cfg_attr(target_arch = "aarch64", target_feature(enable = "neon"))]
 #[inline]
 fn zero() -> Wide {
@@ -165,15 +157,6 @@ fn load(from: &[u32]) -> Words {
     unsafe { vld1q_u32(from.as_ptr()) }
 }
 
-/// As [`load`], of signed words.
-#[cfg_attr(target_arch = "aarch64", target_feature(enable = "neon"))]
-#[inline]
-fn load_signed(from: &[i32]) -> Words {
-    assert!(from.len() >= WORDS);
-    // SAFETY: four words are readable, just checked.
-    unsafe { vld1q_u32(from.as_ptr().cast()) }
-}
-
 /// Writes the first four residues of a slice. Panics if there are fewer.
 #[cfg_attr(target_arch = "aarch64", target_feature(enable = "neon"))]
 #[inline]
@@ -212,7 +195,6 @@ mod emulated {
     pub type uint32x4_t = [u32; 4];
     pub type uint64x2_t = [u64; 2];
     pub type int64x2_t = [i64; 2];
-    pub type int32x2_t = [i32; 2];
 
     pub fn vdupq_n_u32(x: u32) -> uint32x4_t {
         [x; 4]
@@ -276,18 +258,6 @@ mod emulated {
 
     pub fn vmull_u32(a: uint32x2_t, b: uint32x2_t) -> uint64x2_t {
         std::array::from_fn(|i| u64::from(a[i]) * u64::from(b[i]))
-    }
-
-    pub fn vmull_s32(a: int32x2_t, b: int32x2_t) -> int64x2_t {
-        std::array::from_fn(|i| i64::from(a[i]) * i64::from(b[i]))
-    }
-
-    pub fn vreinterpret_s32_u32(x: uint32x2_t) -> int32x2_t {
-        x.map(u32::cast_signed)
-    }
-
-    pub fn vreinterpretq_u64_s64(x: int64x2_t) -> uint64x2_t {
-        x.map(i64::cast_unsigned)
     }
 
     pub fn vaddq_u64(a: uint64x2_t, b: uint64x2_t) -> uint64x2_t {

@@ -61,9 +61,3 @@ fn add_dot(a: &[u32], b: &[u32], sum: &mut Sum) {
         sum.high += run >> 32;
     }
 }
-
-pub(super) fn wrapping_dot(a: &[i32], b: &[i32]) -> u64 {
-    a.iter().zip(b).fold(0u64, |sum, (&x, &y)| {
-        sum.wrapping_add((i64::from(x) * i64::from(y)) as u64)
-    })
-}
