@@ -298,7 +298,7 @@ class Bounds:
         for place in range(2, length + 1):
             norms += plaintext_peak ** (place - 2) * NOISE_PEAK ** (length - place) / 2
         errors = math.sqrt(2 * exponent * ERROR_VARIANCE * blocks / self.degree) * norms
-        plaintexts = blocks / 4 * plaintext_peak ** (length - 2)
+        plaintexts: float = blocks / 4 * plaintext_peak ** (length - 2)
         unit: float = (self.modulus * math.sqrt(self.degree)) ** length
         return unit * (plaintexts + errors)
 
