@@ -16,6 +16,8 @@ from oboro._results import least_count
 from oboro.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from typing_extensions import Unpack
 
 
@@ -187,6 +189,7 @@ def encrypt(
     *,
     max_len: int = 4,
     min_item_support: float | None = None,
+    focus: Iterable[object] = (),
     path: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     progress: bool | None = None,
@@ -214,6 +217,9 @@ def encrypt(
             need larger ciphertexts. It is never more than there are items.
         min_item_support: leaves out the items below it: a float is a fraction of the transactions,
             an int a number of them. Minimum supports below it are refused later.
+        focus: items whose pairs with every other item can be counted at once
+            (`Dataset.pairs_with`), up to 64. Needed with more than 1,024 items; with fewer it can
+            be done of each item.
         path: a directory to make, which stays; None for a temporary one.
         threads: how many threads encrypt; None for one a processor.
         progress: whether to show a bar; None shows one on terminals and in notebooks.
@@ -245,11 +251,14 @@ def encrypt(
             raise InputError(
                 f"no item has the minimum support {min_item_support}; give a lower one"
             )
+    if isinstance(focus, (str, bytes)):
+        raise InputError(f"focus is {focus!r}; give a list of items")
     with _progress.bar("encrypting", "block", progress) as told:
         native = _oboro.Encrypted.create(
             rows,
             keys,
             max_len=max_len,
+            focus=[str(item) for item in focus],
             path=path,
             threads=threads,
             progress=told,

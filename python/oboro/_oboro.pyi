@@ -37,6 +37,7 @@ class Encrypted:
         keys: Keys,
         *,
         max_len: int,
+        focus: Sequence[str] = (),
         path: str | os.PathLike[str] | None = None,
         threads: int | None = None,
         progress: _Progress | None = None,
@@ -154,6 +155,17 @@ def more_columns(
 ) -> int:
     """How many more columns the server learns to be frequent than when cells that are kept were
     fetched; 0 if none are."""
+
+def pairs_with(
+    server: Server,
+    encrypted: Encrypted,
+    name: str,
+    item: str,
+    *,
+    progress: _Progress | None = None,
+    interrupt: Interrupt | None = None,
+) -> tuple[list[tuple[int, int]], str]:
+    """The place of each other item and how often both occur together; what it took, as JSON."""
 
 def row_ids(
     server: Server,

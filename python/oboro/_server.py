@@ -296,10 +296,10 @@ class Dataset:
     ) -> pd.DataFrame:
         """Finds frequent itemsets, as ``mlxtend.frequent_patterns.apriori`` does on plaintext.
 
-        Pairs (``max_len=2``) are counted by the server on ciphertext, and its sums are verified;
-        for longer itemsets the columns of frequent items are fetched, sealed, and counted in here.
-        The server learns which columns these are, by numbers that mean nothing to it, and nothing
-        else, even if it lies.
+        Whichever takes fewer bytes: the server counts on ciphertext (``max_len`` of 2 to 4), and
+        what it computes is verified; or the columns of frequent items are fetched, sealed, and
+        counted in here. The server learns which columns these are, by numbers that mean nothing to
+        it, and nothing else, even if it lies.
 
         Args:
             keys: the key that the dataset was encrypted with.
@@ -378,6 +378,58 @@ class Dataset:
         if verbose:
             for level in found.attrs["oboro"]["levels"]:
                 print(f"{level['candidates']} candidates of length {level['level']}")
+        return found
+
+    def pairs_with(
+        self,
+        item: object,
+        *,
+        progress: bool | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> pd.DataFrame:
+        """In how many transactions one item occurs together with each other item.
+
+        The server counts on ciphertext, in a few bytes for each item, and what it computes is
+        verified.
+
+        Args:
+            item: the item, as ``Encrypted.columns`` has it. With more than 1,024 items, one of the
+                ``focus`` of :func:`oboro.encrypt`.
+            progress: whether to show a bar; ``None`` for a terminal or a notebook only.
+            interrupt: ends the call from another thread.
+
+        Returns:
+            A row for each other item, which is the index, with the number of transactions that both
+            are in (``together``). ``attrs["oboro"]`` has the number of ``transactions``, the
+            ``item``, the support from which on no item is missing (``min_item_support``), and what
+            the answer rests on and took.
+
+        Raises:
+            InputError: no such item, or one whose pairs are not counted at once.
+            ConnectionFailed: the server stays away; call again.
+            FalseAnswerError: the server answered what was not encrypted, now or in an earlier call;
+                see ``Encrypted.trust``.
+        """
+        with bar("counting", "B", progress) as tell:
+            pairs, took = _oboro.pairs_with(
+                self._server._native,
+                self._encrypted._native,
+                self._name,
+                str(item),
+                progress=tell,
+                interrupt=interrupt,
+            )
+        columns = self._encrypted.columns
+        found = pd.DataFrame(
+            {"together": [together for _, together in pairs]},
+            index=pd.Index([columns[place] for place, _ in pairs], name="item"),
+        )
+        found.attrs["oboro"] = {
+            "transactions": self._encrypted.transactions,
+            "item": item,
+            "min_item_support": self._encrypted.min_item_support,
+            **json.loads(took),
+        }
         return found
 
     def row_ids(

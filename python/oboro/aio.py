@@ -191,6 +191,10 @@ class AsyncDataset:
         )
         return await _on_a_thread(call)
 
+    async def pairs_with(self, item: object, *, progress: bool | None = None) -> pd.DataFrame:
+        """See :meth:`oboro.Dataset.pairs_with`."""
+        return await _on_a_thread(partial(self._dataset.pairs_with, item, progress=progress))
+
     async def row_ids(self, *, progress: bool | None = None) -> pd.Series[str]:
         """See :meth:`oboro.Dataset.row_ids`."""
         return await _on_a_thread(partial(self._dataset.row_ids, progress=progress))

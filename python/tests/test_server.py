@@ -353,3 +353,36 @@ def test_supports_of_few_bits_are_compared_as_floats(encrypt: Encrypt) -> None:
     least: Any
     for least in (np.float32(0.3), np.float64(0.3), np.float16(0.2)):
         assert_frame_equal(oboro.apriori(frame, least), apriori(frame, least))
+
+
+def test_one_item_is_counted_with_each_other(encrypt: Encrypt) -> None:
+    keys = oboro.Keys.generate()
+    frame = random_frame(300, 8)
+    with oboro.local() as server:
+        uploaded = server.upload(encrypt(frame, keys))
+        for item in frame.columns:
+            found = uploaded.pairs_with(item)
+            together = {other: int((frame[item] & frame[other]).sum()) for other in frame.columns}
+            del together[item]
+            assert found["together"].to_dict() == together
+            assert found.attrs["oboro"]["answers"] == "verified"
+            assert found.attrs["oboro"]["transactions"] == 300
+        with pytest.raises(InputError, match="is no item of this dataset"):
+            uploaded.pairs_with("nothing")
+
+
+def test_one_of_many_items_is_counted_with_each_other_if_it_is_in_focus() -> None:
+    keys = oboro.Keys.generate()
+    values = np.random.default_rng(1).random((20, 1030)) < 0.3
+    wide = pd.DataFrame(values, columns=[f"item {number}" for number in range(1030)])
+    with oboro.local() as server:
+        encrypted = oboro.encrypt(wide, keys, max_len=2, focus=["item 7"])
+        uploaded = server.upload(encrypted, "wide")
+        both = wide[wide["item 7"]].sum().drop("item 7").astype(int)
+        assert uploaded.pairs_with("item 7")["together"].to_dict() == both.to_dict()
+        with pytest.raises(InputError, match="focus"):
+            uploaded.pairs_with("item 8")
+    with pytest.raises(InputError, match="give a list of items"):
+        oboro.encrypt(wide, keys, focus="item 7")
+    with pytest.raises(InputError, match="is to be a focus item"):
+        oboro.encrypt(wide, keys, focus=["item 7", "nothing"])

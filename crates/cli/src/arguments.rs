@@ -93,8 +93,8 @@ pub struct ReadArguments {
     #[arg(long, help_heading = READING, value_name = "NAME")]
     item_column: Option<String>,
     /// Columns to leave out, separated by commas.
-    #[arg(long, help_heading = READING, value_name = "NAMES", value_parser = columns)]
-    drop_columns: Vec<Columns>,
+    #[arg(long, help_heading = READING, value_name = "NAMES", value_parser = names)]
+    drop_columns: Vec<NameList>,
     /// Spaces around names: trim or keep [default: trim, unless names differ only in them].
     #[arg(long, help_heading = READING)]
     spaces: Option<Spaces>,
@@ -115,9 +115,9 @@ enum YesNo {
 }
 
 /// A list of names, which clap would take for several values.
-type Columns = Vec<String>;
+pub type NameList = Vec<String>;
 
-fn columns(list: &str) -> Result<Columns, String> {
+pub fn names(list: &str) -> Result<NameList, String> {
     columns_in(list).map_err(|error| error.to_string())
 }
 

@@ -42,6 +42,8 @@ enum Command {
     Upload(commands::upload::Arguments),
     /// Find the frequent itemsets of an uploaded dataset.
     Mine(commands::mine::Arguments),
+    /// Count the pairs of one item with each other item of an uploaded dataset.
+    Pairs(commands::pairs::Arguments),
     /// Show whether a dataset's server was trusted or answered falsely; have it asked again.
     #[command(subcommand)]
     Trust(commands::trust::Command),
@@ -78,6 +80,7 @@ fn main() -> ExitCode {
         Command::Encrypt(arguments) => commands::encrypt::run(&arguments, output),
         Command::Upload(arguments) => commands::upload::run(&arguments, output),
         Command::Mine(arguments) => commands::mine::run(&arguments, output),
+        Command::Pairs(arguments) => commands::pairs::run(&arguments, output),
         Command::Trust(command) => commands::trust::run(&command, output),
         Command::RowIds(arguments) => commands::row_ids::run(&arguments, output),
         Command::Rules(arguments) => commands::rules::run(&arguments, output),

@@ -55,6 +55,13 @@ const OPTIONS: &[(&str, Effect)] = &[
         },
     ),
     (
+        "encrypt --focus",
+        Refuses {
+            what: "`oboro pairs` of other items, in a dataset of more than 1,024",
+            test: "crates/cli/tests/mining.rs::pairs_of_many_columns",
+        },
+    ),
+    (
         "plan --min-item-support",
         Narrows {
             left_out: "items below the threshold",
@@ -414,6 +421,21 @@ const HARMLESS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "pairs",
+        &[
+            "--ca",
+            "--key",
+            "--name",
+            "--out",
+            "--passphrase-file",
+            "--server",
+            "--threads",
+            "--token-file",
+            "--with",
+            "DIR",
+        ],
+    ),
+    (
         "row-ids",
         &[
             "--ca",
@@ -474,9 +496,18 @@ const OWNER_RECORD: &[(&str, Effect)] = &[
     ("noise_norm", Nothing),
     ("noise_peak", Nothing),
     ("noise_plaintext_peak", Nothing),
-    ("prefix", Nothing),
+    ("by_support", Nothing),
+    ("paired", Nothing),
+    (
+        "focus",
+        Refuses {
+            what: "pairs of other items with every item at once, in a dataset of more than 1,024",
+            test: "crates/cli/tests/mining.rs::pairs_of_many_columns",
+        },
+    ),
     ("strata", Nothing),
     ("supports", Nothing),
+    ("secret_generation", Nothing),
     ("relied_on", Nothing),
 ];
 
@@ -532,6 +563,14 @@ const OTHERS: &[(&str, Effect)] = &[
             left_out: "itemsets beyond the 20 longest",
             said: "the number shown and of all, above the table; `--out` and `--json` have all",
             test: "crates/cli/tests/mining.rs::a_table_says_how_much_of_the_result_it_shows",
+        },
+    ),
+    (
+        "the table of `oboro pairs` in text",
+        Narrows {
+            left_out: "all but the 20 most frequent pairs, and items that were left out as rare",
+            said: "the number of all, and how many more there are; `--out` and `--json` have all, and `min_item_support`",
+            test: "crates/cli/tests/mining.rs::pairs_with_one_item",
         },
     ),
     (

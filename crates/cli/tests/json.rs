@@ -73,6 +73,7 @@ fn every_command_prints_one_value() {
         "encrypt_seconds",
         "relied_on",
         "expected_bytes",
+        "focus",
         "free_bytes",
         "read",
     ];
@@ -137,6 +138,22 @@ fn every_command_prints_one_value() {
     let rows = owner.json("row-ids named.oboro");
     has_fields(&rows, &["directory", "answers", "repeated", "rows"]);
     has_fields(&rows["rows"][1], &["slot", "id"]);
+    let pairs = owner.json("pairs named.oboro --with tea");
+    let counted = [
+        "directory",
+        "item",
+        "support",
+        "transactions",
+        "min_item_support",
+        "answers",
+        "route",
+        "received_bytes",
+        "seconds",
+        "server_seconds",
+        "pairs",
+    ];
+    has_fields(&pairs, &counted);
+    has_fields(&pairs["pairs"][0], &["item", "support", "together"]);
     owner.json("delete named");
     let mined = owner.json("mine quest.oboro --min-support 0.2 --verify quest.dat");
     has_fields(

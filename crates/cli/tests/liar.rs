@@ -591,7 +591,7 @@ fn trust_in_the_server_is_noted_before_it_is_asked_and_said_of_results() {
     // Whoever appends is told what that means.
     says(
         &scene.owner.done("encrypt rows.dat --append-to rows.oboro"),
-        &["taken at its word", "the same secrets"],
+        &["taken at its word", "other secrets"],
     );
     scene.owner.json("upload rows.oboro");
     // Verified results say so, too, and the dataset can still be mined so.
@@ -760,7 +760,7 @@ fn lies_about_moments_reach_nobody_who_did_not_ask_for_them() {
 
 const SUMS: &str = "mine sums.oboro --min-support 1 --max-len 2 --answers moments";
 const ALTERED_SUMS: &str =
-    "the server sent other sums than those of the ciphertext that was encrypted";
+    "the server sent other numbers than those of the ciphertext that was encrypted";
 /// The bytes of a pair's sum modulo two limbs.
 const SUM: usize = 7;
 /// The pairs of `sums.dat`.
@@ -947,6 +947,219 @@ fn sums_that_are_not_those_of_the_ciphertext_end_the_run() {
     owner.json(&format!("{SUMS} --verify sums.dat"));
 }
 
+/// Nothing is used up by asking: a copy of the directory from before a lie, and two clients at once, tell lies from the
+/// truth as well.
+#[test]
+fn tokens_serve_a_restored_copy_and_two_clients_at_once() {
+    let scene = Scene::with_sums();
+    let owner = &scene.owner;
+    owner.copy("sums.oboro", "copy.oboro");
+    let of_copy = SUMS.replace("sums.oboro", "copy.oboro --name sums");
+    let both =
+        |options: &str| [SUMS, &of_copy].map(|line| owner.start(&format!("{line} {options}")));
+    for by in 1..4 {
+        // The same lie to both, and again to a copy that was restored after it was found out.
+        scene.lie(about_moments(move |replies| {
+            change(replies, TOTAL, 0, 3, by, true)
+        }));
+        for process in both("") {
+            says(&process.ended().refusal(), &[ALTERED_SUMS]);
+        }
+        owner.copy("sums.oboro", "other.oboro");
+        std::fs::remove_dir_all(owner.path("copy.oboro")).unwrap();
+        owner.json("trust reset other.oboro");
+        owner.copy("other.oboro", "copy.oboro");
+        says(&owner.run(&of_copy).refusal(), &[ALTERED_SUMS]);
+        for name in ["sums", "copy"] {
+            owner.json(&format!("trust reset {name}.oboro"));
+        }
+    }
+    scene.lie(truth());
+    let [one, other] = both("--json").map(|process| process.json());
+    assert_eq!(one["itemsets"], other["itemsets"]);
+    owner.json(&format!("{SUMS} --verify sums.dat"));
+}
+
+/// The pairs of one item with each other one: a row is verified as prefixes are.
+const ROW: &str = "pairs sums.oboro --with 3";
+
+#[test]
+fn rows_that_are_not_those_of_the_ciphertext_end_the_run() {
+    let scene = Scene::with_sums();
+    let owner = &scene.owner;
+    let honest_result = owner.json(ROW);
+    let honest = scene.asked();
+    assert_eq!(honest.len(), 1);
+    let heard: Arc<Mutex<Replies>> = Arc::default();
+    let listening = Arc::clone(&heard);
+    scene.lie(about_moments(move |replies| {
+        listening.lock().unwrap().clone_from(replies);
+    }));
+    owner.json("pairs sums.oboro --with 2");
+    scene.asked();
+    let other = std::mem::take(&mut *heard.lock().unwrap());
+    type Lie = (&'static str, Box<dyn Fn(&mut Replies) + Send + Sync>);
+    let mut lies: Vec<Lie> = vec![
+        (
+            "another item's row",
+            Box::new(move |replies| replies.clone_from(&other)),
+        ),
+        ("nothing", Box::new(|replies| replies.clear())),
+        (
+            "items exchanged",
+            Box::new(|replies| {
+                for message in moments(replies) {
+                    let mut all = residues(message);
+                    all.rotate_left(2);
+                    say(message, &all);
+                }
+            }),
+        ),
+        (
+            "ranges that cancel",
+            Box::new(|replies| {
+                change(replies, 0, 0, 1, 4096, true);
+                change(replies, TOTAL, 0, 1, 4096, false);
+            }),
+        ),
+        (
+            "items that cancel",
+            Box::new(|replies| {
+                change(replies, TOTAL, 1, 0, 4096, true);
+                change(replies, TOTAL, 1, 3, 4096, false);
+            }),
+        ),
+    ];
+    for entry in 0..4 {
+        let lie = move |replies: &mut Replies| change(replies, SAMPLE, 0, entry, 1, true);
+        lies.push(("one entry", Box::new(lie)));
+    }
+    for (what, lie) in lies {
+        scene.lie(about_moments(lie));
+        says(&scene.ends(ROW), &[ALTERED_SUMS]);
+        assert_eq!(scene.asked(), honest, "{what}");
+        says(&scene.ends(ROW), &["nothing was asked"]);
+        owner.json("trust reset sums.oboro");
+    }
+    scene.lie(truth());
+    let again = owner.json(ROW);
+    assert_eq!(again["pairs"], honest_result["pairs"]);
+}
+
+/// Moments of columns, of which the owner makes fixed parts: kept only if they were verified.
+#[test]
+fn moments_of_columns_that_are_not_those_of_the_ciphertext_end_the_run() {
+    const ITEMS: usize = 1_030;
+    const MINE: &str = "mine wide.oboro --min-support 1 --max-len 2 --answers moments";
+    let scene = Scene::new();
+    let owner = &scene.owner;
+    let mut rows = random_baskets(60, ITEMS as u32, 6);
+    rows[0] = (0..ITEMS as u32).collect();
+    owner.write_fimi("wide.dat", &rows);
+    scene.lie(truth());
+    owner.json("encrypt wide.dat --max-len 2");
+    owner.json("upload wide.oboro");
+    scene.asked();
+    // Of the answer with moments, which comes last, something of one of them.
+    type Lie = (&'static str, fn(&mut v1::Moments));
+    let lies: [Lie; 4] = [
+        ("one slot", |message| {
+            let mut all = residues(message);
+            let q = Parameters::new(12, 2, 40_961).unwrap().limb_moduli()[0];
+            all[4095] = q.add(all[4095], 1);
+            say(message, &all);
+        }),
+        ("two slots that cancel", |message| {
+            let mut all = residues(message);
+            let q = Parameters::new(12, 2, 40_961).unwrap().limb_moduli()[1];
+            all[4096] = q.add(all[4096], 9);
+            all[5000] = q.sub(all[5000], 9);
+            say(message, &all);
+        }),
+        ("limbs exchanged", |message| {
+            let mut all = residues(message);
+            all[..8192].rotate_left(4096);
+            say(message, &all);
+        }),
+        ("zeros", |message| fill(message, 0)),
+    ];
+    let mut honest: Option<Vec<(&'static str, Vec<u8>)>> = None;
+    for (what, lie) in lies {
+        scene.lie(about_moments(move |replies| {
+            // Moments of columns come behind the sums of their pairs.
+            let are_of_columns = |it: &&mut v1::Moments| {
+                it.first_moment > ITEMS as u64 / 2 && it.residues.len().is_multiple_of(4096 * 7)
+            };
+            if let Some(message) = moments(replies).into_iter().find(are_of_columns) {
+                lie(message);
+            }
+        }));
+        says(&scene.ends(MINE), &[ALTERED_SUMS]);
+        let asked = scene.asked();
+        // The same each time: nothing of a false answer was kept.
+        assert_eq!(
+            *honest.get_or_insert_with(|| asked.clone()),
+            asked,
+            "{what}"
+        );
+        owner.json("trust reset wide.oboro");
+    }
+    scene.lie(truth());
+    owner.json(&format!("{MINE} --verify wide.dat"));
+    assert_eq!(Some(scene.asked()), honest);
+
+    // If those of one column are lacking, another is asked for with it: whatever comes of either, of their pair or of
+    // the mask is verified, and nothing of a lie is kept.
+    let kept = owner.find("wide.oboro/moments", "700");
+    std::fs::remove_file(&kept).unwrap();
+    let contents = || owner.contents("wide.oboro/moments");
+    let (before, mut asked) = (contents(), None);
+    for moment in 0..4 {
+        scene.lie(about_moments(move |replies| {
+            let part = |it: &&mut v1::Moments| {
+                let moments = it.first_moment..it.first_moment + it.moments;
+                moments.contains(&moment) && it.first_moment + it.moments <= 4
+            };
+            if let Some(message) = moments(replies).into_iter().find(part) {
+                let each = message.residues.len() / message.moments as usize;
+                let mut bytes = message.residues.to_vec();
+                bytes[(moment - message.first_moment) as usize * each] ^= 1;
+                message.residues = bytes.into();
+            }
+        }));
+        says(&scene.ends(MINE), &[ALTERED_SUMS]);
+        let requests = scene.asked();
+        assert_eq!(*asked.get_or_insert_with(|| requests.clone()), requests);
+        assert!(before == contents(), "{moment}");
+        owner.json("trust reset wide.oboro");
+    }
+    scene.lie(truth());
+    owner.json(&format!("{MINE} --verify wide.dat"));
+    assert_eq!(Some(scene.asked()), asked);
+    assert!(kept.exists());
+}
+
+/// Whatever is answered about a row: as about sums.
+#[test]
+fn a_liar_about_rows_sees_the_honest_request_or_a_failed_run() {
+    let scene = Scene::with_sums();
+    let owner = &scene.owner;
+    let honest_result = owner.json(ROW);
+    let honest = scene.asked();
+    let old: Arc<Mutex<Replies>> = Arc::default();
+    for trial in 0..trials() {
+        let old = Arc::clone(&old);
+        let chance = Mutex::new(ChaCha20Rng::seed_from_u64(trial));
+        scene.lie(about_moments(move |replies| {
+            let rng = &mut *chance.lock().unwrap();
+            random_sums(rng, 4, replies, &mut old.lock().unwrap());
+        }));
+        let ended = owner.run(&format!("{ROW} --json"));
+        check_requests(&scene.asked(), &honest, &ended, trial);
+        check_end(&scene, "sums", &ended, &honest_result, trial);
+    }
+}
+
 /// Answers that were right once, or elsewhere.
 #[test]
 fn sums_of_another_version_or_dataset_are_refused() {
@@ -1016,7 +1229,7 @@ fn a_liar_about_sums_sees_the_honest_request_or_a_failed_run() {
         let chance = Mutex::new(ChaCha20Rng::seed_from_u64(trial));
         scene.lie(about_moments(move |replies| {
             let rng = &mut *chance.lock().unwrap();
-            random_sums(rng, replies, &mut old.lock().unwrap());
+            random_sums(rng, PAIRS, replies, &mut old.lock().unwrap());
         }));
         let ended = owner.run(&format!("{SUMS} --json"));
         let asked = scene.asked();
@@ -1025,8 +1238,8 @@ fn a_liar_about_sums_sees_the_honest_request_or_a_failed_run() {
     }
 }
 
-/// Makes another answer of the honest one.
-fn random_sums(rng: &mut ChaCha20Rng, replies: &mut Replies, old: &mut Replies) {
+/// Makes another answer of the honest one, which is about so many pairs.
+fn random_sums(rng: &mut ChaCha20Rng, pairs: usize, replies: &mut Replies, old: &mut Replies) {
     let truth = replies.clone();
     match rng.random_range(0..10) {
         0 => {
@@ -1039,14 +1252,14 @@ fn random_sums(rng: &mut ChaCha20Rng, replies: &mut Replies, old: &mut Replies) 
         1 => {
             for _ in 0..rng.random_range(1..5) {
                 let (range, limb) = (rng.random_range(0..3), rng.random_range(0..2));
-                let (pair, by) = (rng.random_range(0..PAIRS), rng.random_range(1..1 << 27));
+                let (pair, by) = (rng.random_range(0..pairs), rng.random_range(1..1 << 27));
                 change(replies, range, limb, pair, by, rng.random());
             }
         }
         2 => {
             // The same in both limbs, and taken from another pair.
             let (range, by) = (rng.random_range(0..3), rng.random_range(1..1 << 27));
-            let (from, to) = (rng.random_range(0..PAIRS), rng.random_range(0..PAIRS));
+            let (from, to) = (rng.random_range(0..pairs), rng.random_range(0..pairs));
             for limb in 0..2 {
                 change(replies, range, limb, from, by, false);
                 change(replies, range, limb, to, by, true);
@@ -1347,7 +1560,9 @@ fn random_moments(rng: &mut ChaCha20Rng, replies: &mut Replies, old: &mut Replie
 fn check_end(scene: &Scene, name: &str, ended: &Ended, honest: &Value, trial: u64) {
     if ended.code == Some(0) {
         let mined: Value = serde_json::from_str(&ended.stdout).unwrap();
-        assert_eq!(mined["itemsets"], honest["itemsets"], "trial {trial}");
+        for found in ["itemsets", "pairs"] {
+            assert_eq!(mined[found], honest[found], "trial {trial}");
+        }
         return;
     }
     assert_eq!(

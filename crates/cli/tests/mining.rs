@@ -6,6 +6,7 @@ mod common;
 use common::plaintext::{Plaintext, by_length, known_data, random_baskets, supports};
 use common::{Home, says};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -201,10 +202,211 @@ fn longer_itemsets_of_real_data_by_moments() {
         &[
             "all itemsets of 3 items",
             "--answers cells",
-            "bytes at most",
+            "698 MB",
+            "kB at most",
         ],
     );
     owner.json(&format!("mine t.oboro --min-support 1% --verify {data}"));
+}
+
+/// How many transactions of baskets have an item together with each other one that there is.
+fn together(baskets: &[Vec<u32>], item: u32, items: u32) -> BTreeMap<String, u64> {
+    let others = (0..items).filter(|&it| it != item);
+    let count = |other: u32| {
+        let both = |it: &&Vec<u32>| it.contains(&item) && it.contains(&other);
+        (
+            other.to_string(),
+            baskets.iter().filter(both).count() as u64,
+        )
+    };
+    others.map(count).collect()
+}
+
+/// What `oboro pairs` printed.
+fn counted(printed: &Value) -> BTreeMap<String, u64> {
+    let pairs = printed["pairs"].as_array().unwrap().iter();
+    let pair = |it: &Value| {
+        let item = it["item"].as_str().unwrap().to_owned();
+        (item, it["together"].as_u64().unwrap())
+    };
+    pairs.map(pair).collect()
+}
+
+#[test]
+fn pairs_with_one_item() {
+    const ITEMS: u32 = 25;
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    // A group that is counted exactly, then a stratum with its sample.
+    let (few, many) = (
+        random_baskets(300, ITEMS, 40),
+        random_baskets(45_000, ITEMS, 60),
+    );
+    owner.write_fimi("few.dat", &few);
+    owner.write_fimi("many.dat", &many);
+    owner.json("encrypt few.dat --max-len 2 --out rows.oboro");
+    owner.json("encrypt many.dat --append-to rows.oboro");
+    owner.json("upload rows.oboro");
+    let all = [few, many].concat();
+    for item in [0, 7, 24] {
+        let printed = owner.json(&format!("pairs rows.oboro --with {item}"));
+        assert_eq!(counted(&printed), together(&all, item, ITEMS));
+        let support = all.iter().filter(|it| it.contains(&item)).count();
+        assert_eq!(printed["support"], support);
+        assert_eq!(
+            (&printed["answers"], &printed["route"]),
+            (&"verified".into(), &"scalars".into())
+        );
+        assert_eq!(printed["received_bytes"], 3 * 7 * 24);
+    }
+    let text = owner.done("pairs rows.oboro --with 7 --out pairs.csv");
+    says(
+        &text,
+        &[
+            "24 other items",
+            "504 B received",
+            "verified",
+            "and 4 more: all are in pairs.csv",
+        ],
+    );
+    says(
+        &owner.done("pairs rows.oboro --with 7"),
+        &["and 4 more: --out FILE or --json gives all"],
+    );
+    let csv = String::from_utf8(owner.read("pairs.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 25);
+    let support = |item: u32| all.iter().filter(|it| it.contains(&item)).count();
+    let row = format!(
+        "\"7\",\"3\",{},{},{},{}",
+        support(7),
+        support(3),
+        together(&all, 7, ITEMS)["3"],
+        all.len()
+    );
+    assert!(csv.lines().any(|line| line == row), "{csv}");
+    let mode = std::fs::metadata(owner.path("pairs.csv")).unwrap();
+    assert_eq!(mode.permissions().mode() & 0o777, 0o600);
+    says(
+        &owner.refused("pairs rows.oboro --with milk"),
+        &["\"milk\" is no item of this dataset"],
+    );
+    // Where the server counts no pairs, and where an item was left out.
+    owner.json("encrypt few.dat --max-len 1 --out single.oboro");
+    owner.json("upload single.oboro");
+    says(
+        &owner.refused("pairs single.oboro --with 7"),
+        &["counts no pairs", "--max-len 2 or more"],
+    );
+    let refused = owner.refused("encrypt few.dat --max-len 1 --focus 3 --out other.oboro");
+    says(&refused, &["focus items", "choose 2 or more"]);
+    let refused = owner.refused("encrypt few.dat --max-len 2 --focus 3,milk --out other.oboro");
+    says(&refused, &["\"milk\" is to be a focus item", "spelling"]);
+}
+
+/// More items than all have fixed parts for their pairs.
+#[test]
+fn pairs_of_many_columns() {
+    const ITEMS: u32 = 1_030;
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    // Each item is there; the rarest come last in the owner's order.
+    let mut rows = random_baskets(400, ITEMS, 6);
+    rows[0] = (0..ITEMS).collect();
+    owner.write_fimi("rows.dat", &rows);
+    let encrypted = owner.json("encrypt rows.dat --max-len 3 --focus 1029,5 --out rows.oboro");
+    let mut focus: Vec<String> = serde_json::from_value(encrypted["focus"].clone()).unwrap();
+    focus.sort_unstable();
+    assert_eq!(focus, ["1029", "5"]);
+    owner.json("upload rows.oboro");
+    let rare = {
+        let support = |item: u32| rows.iter().filter(|it| it.contains(&item)).count();
+        (0..ITEMS)
+            .filter(|it| ![5, 1029].contains(it))
+            .min_by_key(|&it| support(it))
+            .unwrap()
+    };
+    for item in [5, 1029] {
+        let printed = owner.json(&format!("pairs rows.oboro --with {item}"));
+        assert_eq!(counted(&printed), together(&rows, item, ITEMS));
+        assert_eq!(printed["received_bytes"], 7 * 1_029);
+    }
+    let refused = owner.refused(&format!("pairs rows.oboro --with {rare}"));
+    says(&refused, &["focus", "--max-len 2"]);
+    // All pairs: a sum each, and of each column a moment with the mask, which is kept for the next time.
+    let sums = "mine rows.oboro --min-support 1 --max-len 2 --answers moments --verify rows.dat";
+    let pairs = 7 * u64::from(ITEMS) * u64::from(ITEMS - 1) / 2;
+    let moment = 4096 * 7;
+    let of_pairs = |mined: &Value| by_level(mined, "received_bytes")[1] - pairs;
+    let mined = owner.json(sums);
+    assert_eq!(
+        (&mined["answers"], routes(&mined)[1]),
+        (&"verified".into(), "scalars")
+    );
+    let columns = u64::from(ITEMS);
+    // Beside them come the sums of a pair for every two columns, and the moment of the mask alone.
+    assert_eq!(
+        of_pairs(&mined),
+        columns * moment + columns / 2 * 7 + moment
+    );
+    assert_eq!(of_pairs(&owner.json(sums)), 0);
+    // What is damaged or gone comes again: a question is about two columns at least.
+    let kept = |at: usize| {
+        let version = owner
+            .path("rows.oboro/moments")
+            .read_dir()
+            .unwrap()
+            .next()
+            .unwrap();
+        let mut files: Vec<_> = version
+            .unwrap()
+            .path()
+            .read_dir()
+            .unwrap()
+            .collect::<Result<_, _>>()
+            .unwrap();
+        assert_eq!(files.len(), ITEMS as usize);
+        files.sort_by_key(std::fs::DirEntry::path);
+        files[at].path()
+    };
+    common::flip(&kept(17), 1000);
+    assert_eq!(of_pairs(&owner.json(sums)), 2 * moment + 7 + moment);
+    std::fs::write(kept(3), "").unwrap();
+    std::fs::remove_file(kept(4)).unwrap();
+    assert_eq!(of_pairs(&owner.json(sums)), 2 * moment + 7 + moment);
+    assert_eq!(
+        of_pairs(&owner.json(&format!("{sums} --keep-cells 0"))),
+        columns * moment + columns / 2 * 7 + moment
+    );
+    assert_eq!(owner.json("trust show rows.oboro")["failure"], Value::Null);
+    // Longer itemsets of so many are counted in cells; at a higher support fewer are frequent.
+    let longer = "mine rows.oboro --max-len 3 --answers moments --min-support";
+    says(
+        &owner.refused(&format!("{longer} 2")),
+        &["1024 with the largest supports", "--answers cells"],
+    );
+    owner.json(&format!("{longer} 12 --verify rows.dat"));
+    // What is appended is counted as well: moments are those of one version.
+    let more = [vec![5, 7, 1029], vec![5]];
+    owner.write_fimi("more.dat", &more);
+    owner.json("encrypt more.dat --append-to rows.oboro");
+    owner.json("upload rows.oboro");
+    rows.extend(more);
+    owner.write_fimi("rows.dat", &rows);
+    let printed = owner.json("pairs rows.oboro --with 5");
+    assert_eq!(counted(&printed), together(&rows, 5, ITEMS));
+    assert!(of_pairs(&owner.json(sums)) > columns * moment);
+    assert_eq!(
+        owner.path("rows.oboro/moments").read_dir().unwrap().count(),
+        1
+    );
+}
+
+/// How many transactions are appended one by one: OBORO_APPENDS, or a fraction of what `make nightly` appends.
+fn appends() -> u64 {
+    let given = std::env::var("OBORO_APPENDS").ok();
+    given.map_or(40, |given| given.parse().unwrap())
 }
 
 #[test]
@@ -212,7 +414,10 @@ fn many_appends_are_counted_with_few_ranges() {
     let (owner, operator) = (Home::with_key(), Home::new());
     let server = operator.serve("");
     owner.talk_to(server.url());
-    let (first, more) = (random_baskets(300, 4, 128), random_baskets(40, 4, 100));
+    let (first, more) = (
+        random_baskets(300, 4, 128),
+        random_baskets(appends(), 4, 100),
+    );
     owner.write_fimi("rows.dat", &first);
     owner.json("encrypt rows.dat --max-len 3");
     let mut all = first;
@@ -230,8 +435,9 @@ fn many_appends_are_counted_with_few_ranges() {
     owner.json("upload rows.oboro");
     let sums = "mine rows.oboro --min-support 1 --max-len 2 --answers moments --verify all.dat";
     let mined = owner.json(sums);
-    // One range of 41 blocks.
-    assert_eq!(mined["received_bytes"], 6 * 7);
+    // One range of up to 1,180 blocks: the bound for pairs leaves room for them.
+    let ranges = (1 + appends()).div_ceil(1_180);
+    assert_eq!(mined["received_bytes"], ranges * 6 * 7);
     // The same data, trusted, deeper, and appended to then.
     owner.json("mine rows.oboro --min-support 1 --max-len 3 --trust-server --verify all.dat");
     owner.json("encrypt rows.dat --append-to rows.oboro");
@@ -252,6 +458,56 @@ fn many_appends_are_counted_with_few_ranges() {
     }
 }
 
+/// Two who append to copies of one dataset: the server takes one history, and the other is told so.
+#[test]
+fn two_writers_of_one_dataset_do_not_mix() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    let (rows, one, other) = (
+        random_baskets(300, 4, 128),
+        random_baskets(40, 4, 230),
+        random_baskets(50, 4, 230),
+    );
+    for (name, rows) in [("rows", &rows), ("one", &one), ("other", &other)] {
+        owner.write_fimi(&format!("{name}.dat"), rows);
+    }
+    owner.json("encrypt rows.dat --max-len 3");
+    owner.json("upload rows.oboro");
+    owner.copy("rows.oboro", "copy.oboro");
+    owner.json("encrypt one.dat --append-to rows.oboro");
+    owner.json("encrypt other.dat --append-to copy.oboro");
+    owner.json("upload rows.oboro");
+    let refused = owner.run("upload copy.oboro --name rows").refusal();
+    println!("{refused}");
+    says(&refused, &["version"]);
+    owner.write_fimi("all.dat", &[rows, one].concat());
+    for options in [
+        "--max-len 2 --answers moments",
+        "--answers moments",
+        "--answers cells",
+    ] {
+        owner.json(&format!(
+            "mine rows.oboro --min-support 1 {options} --verify all.dat"
+        ));
+        let refused = owner.run(&format!(
+            "mine copy.oboro --name rows --min-support 1 {options}"
+        ));
+        says(&refused.refusal(), &["version"]);
+    }
+    for name in ["rows", "copy"] {
+        let trust = owner.json(&format!("trust show {name}.oboro"));
+        assert_eq!(trust["failure"], Value::Null);
+    }
+    // Two who append to one directory at the same time: one after the other, or one is refused.
+    let append = "encrypt one.dat --append-to copy.oboro --json";
+    let ended = [owner.start(append), owner.start(append)].map(|it| it.ended());
+    let done = ended.iter().filter(|it| it.code == Some(0)).count();
+    assert!(done > 0, "{ended:?}");
+    let dataset = owner.json("inspect copy.oboro --key oboro.key");
+    assert_eq!(dataset["transactions"], 350 + 40 * done);
+}
+
 /// A record that does not know of the newest version: nothing is counted, and nobody is accused.
 #[test]
 fn a_record_behind_the_server_is_told_so() {
@@ -262,11 +518,7 @@ fn a_record_behind_the_server_is_told_so() {
     owner.json("encrypt rows.dat --max-len 2");
     owner.json("upload rows.oboro");
     // A copy of the directory, as from a backup.
-    let copied = std::process::Command::new("cp")
-        .args(["-a", "rows.oboro", "older.oboro"])
-        .current_dir(owner.path("."))
-        .status();
-    assert!(copied.unwrap().success());
+    owner.copy("rows.oboro", "older.oboro");
     owner.json("encrypt rows.dat --append-to rows.oboro");
     // One that the server does not have yet is not counted either.
     let sums = "--min-support 1 --max-len 2 --answers moments";

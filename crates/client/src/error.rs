@@ -1,10 +1,11 @@
 //! What can go wrong between owner and server, told to the owner.
 
+use crate::prefixes::MOST_BYTES;
 use oboro_genome::wire::WireError;
 use oboro_genome::{PlanError, QuestionError};
 use oboro_genome_query::{EncryptError, PatternError, ReadError};
-use oboro_mining::{Dataset, DatasetError, escaped};
-use oboro_protocol::{FieldError, PROTOCOL, PROTOCOL_KEY};
+use oboro_mining::{Dataset, DatasetError, MOST_PAIRED, escaped};
+use oboro_protocol::{FieldError, PROTOCOL, PROTOCOL_KEY, max_itemsets};
 use oboro_ring::moment::RequestError;
 use oboro_rlwe::{CombineError, LONGEST_VERIFIED, PairsError, PrefixError};
 use oboro_store::{Digest, StoreError};
@@ -46,19 +47,31 @@ pub enum ClientError {
     )]
     RowIds,
     #[error(
-        "these items are not all among the 1,024 with the largest supports when the data were first encrypted, whose itemsets the server can count verified; mine with --answers cells"
+        "items are frequent that are not among the {MOST_PAIRED} with the largest supports when the data were first encrypted, and only of those the server counts itemsets of three and more that are verified; mine with --answers cells, with --max-len 2, or at a higher --min-support"
     )]
     NotInPrefix,
     #[error(
-        "the answer about all itemsets of {length} items takes {bytes} bytes, more than is asked for at once (200 MB, and 131,072 itemsets of 3); mine with --answers cells, which fetches {cells} bytes at most, or at a higher --min-support"
+        "{0:?} is not a focus item of this dataset, and of more than {MOST_PAIRED} items the server counts only those with every other one; encrypt again with --focus, or mine pairs, with --max-len 2"
+    )]
+    NoRow(String),
+    #[error(
+        "the server counts no pairs of this dataset that are verified: it was encrypted with --max-len 1, or has one item; encrypt it again with --max-len 2 or more"
+    )]
+    NoPairs,
+    #[error(
+        "{0:?} is no item of this dataset; give its name as it is, without quotes, and check its spelling, and whether it was left out as rare"
+    )]
+    UnknownItem(String),
+    #[error(
+        "the answer about all itemsets of {length} items takes {}, and no more than {} or {} itemsets are asked for; mine with --answers cells, which fetches {} at most, or at a higher --min-support", size(*bytes), size(MOST_BYTES), max_itemsets(*length), size(*cells)
     )]
     LargeSums {
         length: usize,
         bytes: u64,
         cells: u64,
     },
-    #[error("{}", long_moments(*longest))]
-    LongMoments { longest: usize },
+    #[error("{}", long_moments(*longest, *wanted))]
+    LongMoments { longest: usize, wanted: usize },
     #[error(transparent)]
     Prefix(#[from] PrefixError),
     #[error(transparent)]
@@ -164,6 +177,15 @@ pub enum ClientError {
 }
 
 /// The remedy where no connection comes about.
+/// A number of bytes, in words.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{bytes} bytes"),
+        10_000..1_000_000 => format!("{:.0} kB", bytes as f64 / 1e3),
+        _ => format!("{:.0} MB", bytes as f64 / 1e6),
+    }
+}
+
 fn how_to_reach(url: &str) -> &'static str {
     match url.starts_with("https:") {
         true => {
@@ -174,13 +196,22 @@ fn how_to_reach(url: &str) -> &'static str {
 }
 
 /// The remedy where the protocols differ.
-fn long_moments(longest: usize) -> String {
-    match longest {
-        1 => "the server counts no itemsets of this dataset that are verified, since it was encrypted with --max-len 1; mine with --answers cells".to_owned(),
-        longest => format!(
-            "of this dataset the server counts itemsets of up to {longest} that are verified (up to {LONGEST_VERIFIED} if it is encrypted so, with --max-len), and longer ones were asked for; give --max-len {longest}, or mine with --answers cells"
-        ),
-    }
+fn long_moments(longest: usize, wanted: usize) -> String {
+    let counted = match longest {
+        1 => "no itemsets of this dataset that are verified".to_owned(),
+        longest => format!("itemsets of at most {longest} that are verified"),
+    };
+    let shorter = match longest {
+        1 => String::new(),
+        longest => format!("give --max-len {longest}, or "),
+    };
+    let anew = match wanted <= LONGEST_VERIFIED {
+        true => format!(", or encrypt the data again with --max-len {wanted}"),
+        false => String::new(),
+    };
+    format!(
+        "the server counts {counted}, and itemsets of {wanted} were asked for; {shorter}mine with --answers cells{anew}"
+    )
 }
 
 fn what_to_update(server: u32) -> &'static str {
@@ -232,6 +263,12 @@ impl ClientError {
             ),
         };
         Self::FalseAnswer { what, noted }
+    }
+
+    /// Notes an answer of sums or moments that are not those of the ciphertext.
+    pub(crate) fn other_numbers(dataset: &Dataset) -> Self {
+        let what = "the server sent other numbers than those of the ciphertext that was encrypted";
+        Self::false_answer(dataset, what)
     }
 
     /// Tells refusals and failures of the server from a connection that broke.

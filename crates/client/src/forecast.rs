@@ -1,9 +1,12 @@
 //! What mining would take, from numbers alone: no dataset, no server.
 
 use crate::levels::Route;
+use crate::prefixes::MOST_BYTES;
+use oboro_mining::MOST_PAIRED;
+use oboro_protocol::max_itemsets;
 use oboro_ring::moment::binomial;
 use oboro_ring::{Parameters, pack::moment_packed_len};
-use oboro_rlwe::{Bounds, LONGEST_VERIFIED, Strata, prefix_bytes};
+use oboro_rlwe::{Bounds, Strata, prefix_bytes};
 use oboro_store::{BLOCKS_PER_SEGMENT, CELL_SEAL_BYTES};
 
 /// What is to be mined.
@@ -40,7 +43,8 @@ pub struct LevelForecast {
     pub moments: u64,
     /// What moments take that nothing verifies.
     pub moments_bytes: u64,
-    /// What the server counts takes if it is verified: all itemsets of frequent items, up to four long.
+    /// What the server counts takes if it is verified: all itemsets of frequent items, up to four long. None beyond what
+    /// is asked for.
     pub verified_bytes: Option<u64>,
 }
 
@@ -163,7 +167,7 @@ impl Prospect {
     /// The ranges of blocks that moments are summed over; `None` if no bounds hold for so many transactions.
     pub fn strata(&self) -> Option<Strata> {
         let bounds = Bounds::new(&self.parameters, self.columns.into(), self.max_len)?;
-        let extents = bounds.extended(&[], self.transactions)?;
+        let extents = bounds.extended(&[], self.transactions, 0)?;
         Strata::new(bounds, &extents)
     }
 
@@ -199,6 +203,25 @@ impl Prospect {
         (2..=self.max_len).map_while(level).collect()
     }
 
+    /// What verified answers about all itemsets of a length take; `None` if they are not asked for.
+    fn verified_bytes(&self, strata: &Strata, level: usize) -> Option<u64> {
+        let frequent = self.frequent.into();
+        let mut bytes = prefix_bytes(&self.parameters, strata, frequent, level)?;
+        let is_wide = self.frequent as usize > MOST_PAIRED;
+        if is_wide {
+            // Of each column a moment with the mask.
+            let each = moment_packed_len(self.parameters.degree(), strata.bounds().limbs(2)?, 1);
+            let columns = frequent.saturating_mul(each as u64);
+            bytes = bytes.saturating_add(columns.saturating_mul(strata.ranges().len() as u64));
+        }
+        let has_room = match level {
+            2 => true,
+            _ => !is_wide && binomial(frequent, level) <= max_itemsets(level) as u64,
+        };
+        let is_asked = bytes <= MOST_BYTES && has_room;
+        is_asked.then_some(bytes)
+    }
+
     fn level(&self, strata: &Strata, level: usize) -> Option<LevelForecast> {
         let limbs = strata.bounds().limbs(level)?;
         let items = self.frequent;
@@ -222,15 +245,7 @@ impl Prospect {
             log2_q: self.parameters.log2_q(limbs),
             moments: (0..=level).fold(0, |sum: u64, power| sum.saturating_add(moments(power))),
             moments_bytes: ranges.saturating_mul(range),
-            verified_bytes: match level {
-                2 => {
-                    let each = moment_packed_len(self.parameters.degree(), limbs, 0) as u64;
-                    let pairs = binomial(items.into(), 2).saturating_mul(each);
-                    Some(pairs.saturating_mul(ranges))
-                }
-                3..=LONGEST_VERIFIED => prefix_bytes(&self.parameters, strata, items.into(), level),
-                _ => None,
-            },
+            verified_bytes: self.verified_bytes(strata, level),
         })
     }
 }
@@ -298,6 +313,16 @@ mod tests {
         let bits = of("AES-encrypted bits, fetched and counted at home", 3).bytes;
         assert_eq!(bits, 18 * 1_943_424 / 8);
         assert_eq!(of("counted by the owner before encrypting", 2).bytes, 0);
+        // More than is asked for: too many bytes, too many items.
+        let wide = prospect(100_000, 1_000, 1_000, 3).levels();
+        let verified: Vec<bool> = wide.iter().map(|it| it.verified_bytes.is_some()).collect();
+        assert_eq!(verified, [true, false]);
+        // Pairs of more items than have fixed parts take moments with the mask.
+        let wider = prospect(100_000, 1_500, 1_500, 2).levels();
+        let pairs = 1_500 * 1_499 / 2 * 7;
+        assert_eq!(wider[0].verified_bytes, Some(pairs + 1_500 * 28_672));
+        let widest = prospect(100_000, 10_000, 10_000, 2).levels();
+        assert_eq!(widest[0].verified_bytes, None);
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub struct LevelTrace {
     /// what arrived, most of it while more arrived, and then the supports. Where server and owner
     /// share processors, waiting for one is included.
     pub combining: Duration,
-    /// `log2` of the largest phase; none without moments.
+    /// `log2` of the largest phase; none but of moments on trust.
     pub log2_largest_phase: Option<f64>,
     /// The bound on the former.
     pub log2_phase_bound: Option<f64>,
@@ -95,8 +95,8 @@ impl LevelTrace {
         self.itemsets += other.itemsets;
         self.questions += other.questions;
         self.limbs = self.limbs.max(other.limbs);
-        self.moments += other.moments;
-        self.known_moments += other.known_moments;
+        self.moments = self.moments.saturating_add(other.moments);
+        self.known_moments = self.known_moments.saturating_add(other.known_moments);
         self.received_bytes += other.received_bytes;
         self.elapsed += other.elapsed;
         self.server += other.server;

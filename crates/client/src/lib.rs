@@ -12,6 +12,7 @@ mod fetch;
 mod forecast;
 mod genome;
 mod items;
+mod kept_moments;
 mod levels;
 mod mine;
 mod moments;
@@ -31,7 +32,7 @@ pub use genome::{
     Decoys, GenomeInfo, GenomeListing, GenomeShape, Outcome, Place, Question, Symbols, Where,
 };
 pub use levels::{Level, LevelTrace, Route};
-pub use mine::{Answers, Found, KEPT_BYTES, Mined, Mining, Unverified};
+pub use mine::{Answers, Found, KEPT_BYTES, Mined, Mining, Together, Unverified};
 pub use row_ids::{StoredRow, row_ids};
 pub use scrub::Scrubbing;
 pub use upload::{Uploaded, upload};

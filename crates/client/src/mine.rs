@@ -7,11 +7,13 @@ use crate::counting::CellCounter;
 use crate::error::ClientError;
 use crate::fetch::{Fetched, Source};
 use crate::items::Numbered;
+use crate::kept_moments::KeptMoments;
 use crate::levels::LevelTrace;
 use crate::moments::{MomentCounter, TrustServer};
 use crate::prefixes::{self, MOST_BYTES, PrefixCounter, check_room, longest};
 use crate::verify::cells::{Cells, column_bytes};
 use crate::verify::prefixes::Prefix;
+use crate::verify::rows::Row;
 use crate::verify::{Verified, check_trust};
 use oboro_mining::transactions::compare_names;
 use oboro_mining::{
@@ -21,6 +23,9 @@ use oboro_mining::{
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
+
+/// The support of one item together with each other one, by the number of the other, ascending.
+pub type Together = Vec<(u32, u64)>;
 
 /// Bytes of cells that are kept unless told otherwise.
 pub const KEPT_BYTES: u64 = 1 << 30;
@@ -100,6 +105,7 @@ pub struct Mining<'a> {
     trust_server: bool,
     local: bool,
     cache: Cache,
+    kept: KeptMoments,
     progress: Box<Progress<'a>>,
     interrupt: CancellationToken,
 }
@@ -120,6 +126,7 @@ impl<'a> Mining<'a> {
             trust_server: false,
             local: false,
             cache: Cache::new(dataset.bundle().directory(), 0),
+            kept: KeptMoments::new(dataset.bundle().directory(), dataset.manifest(), 0),
             progress: Box::new(|_, _, _| {}),
             interrupt: CancellationToken::new(),
         }
@@ -157,11 +164,14 @@ impl<'a> Mining<'a> {
         Self { local, ..self }
     }
 
-    /// The same with sealed cells kept in the bundle's directory for later runs, up to so many bytes.
+    /// The same with sealed cells kept in the bundle's directory for later runs, up to so many bytes, and up to as many
+    /// of moments of columns.
     #[must_use]
     pub fn keeping(self, bytes: u64) -> Self {
+        let bundle = self.dataset.bundle();
         Self {
-            cache: Cache::new(self.dataset.bundle().directory(), bytes),
+            cache: Cache::new(bundle.directory(), bytes),
+            kept: KeptMoments::new(bundle.directory(), bundle.manifest(), bytes),
             ..self
         }
     }
@@ -226,11 +236,11 @@ impl<'a> Mining<'a> {
         let items = self.dataset.record().names.len();
         let wanted = options.max_len.map_or(items, |it| it.get().min(items));
         let are_verified = wanted <= longest;
-        let prefix = |level| Prefix::of(self.dataset, &columns, level);
+        let prefix = |level| Prefix::of(self.dataset, &columns, level, &self.kept);
         match self.answers {
             Answers::Cells => Ok(false),
             _ if columns.is_empty() => Ok(false),
-            Answers::Moments if !are_verified => Err(ClientError::LongMoments { longest }),
+            Answers::Moments if !are_verified => Err(ClientError::LongMoments { longest, wanted }),
             Answers::Moments => {
                 let pairs = prefix(2).ok_or(ClientError::NotInPrefix)?;
                 check_room(self.dataset, columns.len(), &pairs).map(|()| true)
@@ -281,12 +291,45 @@ impl<'a> Mining<'a> {
         Ok((supports?, trace))
     }
 
+    /// The support of each pair of this item with another one, by the number of the other, as the server counts it and as
+    /// is verified; and what that took.
+    ///
+    /// # Errors
+    /// An item that there is not, or whose pairs are not counted so; an earlier run that found a false answer; as every
+    /// call.
+    pub fn pairs_with(
+        self,
+        name: &str,
+        connect: impl FnOnce() -> Result<Connection, ClientError>,
+    ) -> Result<(Verified<Together>, LevelTrace), ClientError> {
+        check_trust(self.dataset)?;
+        let item = self.items.names.iter().position(|it| it == name);
+        let item = item.ok_or_else(|| ClientError::UnknownItem(name.to_owned()))?;
+        let column = self.items.columns_of(&Itemset::single(item as u32))[0];
+        if longest(self.dataset) < 2 || self.items.names.len() < 2 {
+            return Err(ClientError::NoPairs);
+        }
+        let row = Row::of(self.dataset, column);
+        let row = row.ok_or_else(|| ClientError::NoRow(name.to_owned()))?;
+        let connection = connect()?;
+        let (supports, trace) = self.prefixes(&connection).row(&row)?;
+        let items = self.items.by_column();
+        let others = row.others().iter().map(|&column| items[column as usize]);
+        let by_item = |supports: Vec<u64>| -> Result<Together, ClientError> {
+            let mut pairs: Together = others.zip(supports).collect();
+            pairs.sort_unstable();
+            Ok(pairs)
+        };
+        Ok((supports.try_map(by_item)?, trace))
+    }
+
     fn prefixes<'s>(&'s self, connection: &'s Connection) -> prefixes::Source<'s> {
         prefixes::Source {
             dataset: self.dataset,
             name: &self.name,
             connection,
             threads: self.threads,
+            kept: &self.kept,
             progress: &*self.progress,
             interrupt: &self.interrupt,
         }

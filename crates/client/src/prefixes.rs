@@ -1,5 +1,5 @@
-//! Supports of all itemsets of a prefix by what the server computes on ciphertext, verified before anything is done
-//! with it.
+//! Supports of all itemsets of a prefix, or of one column beside all others, by what the server computes on ciphertext,
+//! verified before anything is done with it.
 //!
 //! What is asked for follows from the owner's record and from supports that were verified. All requests of a level are
 //! sent and read to the end before anything of them is used.
@@ -8,16 +8,18 @@ use crate::connection::Connection;
 use crate::error::ClientError;
 use crate::fetch::again;
 use crate::items::Numbered;
+use crate::kept_moments::KeptMoments;
 use crate::levels::{LevelTrace, Route};
 use crate::mine::Progress;
 use crate::verify::Verified;
+use crate::verify::arriving::{Arriving, Question};
 use crate::verify::cells::column_bytes;
-use crate::verify::prefixes::{Arriving, Prefix, Question, Supports};
+use crate::verify::prefixes::{Prefix, Supports};
+use crate::verify::rows::Row;
 use oboro_mining::{Dataset, Itemset, SupportCounter};
 use oboro_protocol::v1::{self, count_reply::Reply};
 use oboro_rlwe::LONGEST_VERIFIED;
 use std::num::NonZeroUsize;
-use std::ops::Range;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -57,6 +59,7 @@ pub(crate) struct Source<'a> {
     pub(crate) name: &'a str,
     pub(crate) connection: &'a Connection,
     pub(crate) threads: NonZeroUsize,
+    pub(crate) kept: &'a KeptMoments,
     pub(crate) progress: &'a Progress<'a>,
     pub(crate) interrupt: &'a CancellationToken,
 }
@@ -78,9 +81,13 @@ impl<'a> Source<'a> {
     fn prefix(&self, columns: &[u32], level: usize) -> Result<Prefix<'a>, ClientError> {
         let longest = longest(self.dataset);
         if level > longest {
-            return Err(ClientError::LongMoments { longest });
+            return Err(ClientError::LongMoments {
+                longest,
+                wanted: level,
+            });
         }
-        let prefix = Prefix::of(self.dataset, columns, level).ok_or(ClientError::NotInPrefix)?;
+        let prefix = Prefix::of(self.dataset, columns, level, self.kept);
+        let prefix = prefix.ok_or(ClientError::NotInPrefix)?;
         check_room(self.dataset, columns.len(), &prefix)?;
         Ok(prefix)
     }
@@ -98,65 +105,102 @@ impl<'a> Source<'a> {
     ) -> Result<(Verified<Supports>, LevelTrace), ClientError> {
         let begun = Instant::now();
         let prefix = self.prefix(columns, level)?;
-        let question = prefix.question()?;
-        let mut arriving = question.arriving();
-        let mut took = Took::default();
-        let requests = question.requests(self.name);
-        for (moments, request) in &requests {
-            let asked = again(self.connection, || {
-                arriving.forget(moments.clone());
-                self.ask(request, &question, &prefix, moments, &took, &mut arriving)
-            })?;
-            took.add(&asked);
-        }
-        self.go_on()?;
+        let asked = prefix.asked()?;
+        let questions: Vec<&Question> = asked.questions().iter().collect();
+        let (answers, took) = self.answers(level, asked.bytes(), &questions)?;
         let combining = Instant::now();
-        let supports = arriving.verify(self.threads)?;
+        let supports = asked.verify(&answers, self.threads)?;
         let route = match level {
             2 => Route::Scalars,
             _ => Route::Prefix,
         };
         let trace = LevelTrace {
             itemsets: prefix.itemsets(),
-            questions: requests.len(),
             limbs: prefix.limbs(),
-            moments: took.moments,
-            known_moments: took.known,
-            received_bytes: took.bytes,
-            server: took.server,
             combining: combining.elapsed(),
-            ..LevelTrace::of(level, route, begun.elapsed())
+            ..took.trace(LevelTrace::of(level, route, begun.elapsed()))
         };
         Ok((supports, trace))
     }
 
-    /// Sends one request and reads its answer to the end, or as far as there can be one.
+    /// The supports of the pairs of a column with each other one, ascending, and what having them took.
+    ///
+    /// # Errors
+    /// As [`supports`](Self::supports).
+    pub(crate) fn row(
+        &self,
+        row: &Row<'_>,
+    ) -> Result<(Verified<Vec<u64>>, LevelTrace), ClientError> {
+        let begun = Instant::now();
+        let question = row.question();
+        let (answers, took) = self.answers(2, question.bytes(), &[question])?;
+        let combining = Instant::now();
+        let supports = row.verify(&answers[0])?;
+        let trace = LevelTrace {
+            itemsets: row.others().len(),
+            limbs: row.limbs(),
+            combining: combining.elapsed(),
+            ..took.trace(LevelTrace::of(2, Route::Scalars, begun.elapsed()))
+        };
+        Ok((supports, trace))
+    }
+
+    /// Sends all questions and reads their answers to the end, so many bytes together.
+    fn answers<'q>(
+        &self,
+        level: usize,
+        bytes: u64,
+        questions: &[&'q Question],
+    ) -> Result<(Vec<Arriving<'q>>, Took), ClientError> {
+        let mut took = Took::default();
+        let mut answers = Vec::with_capacity(questions.len());
+        for question in questions {
+            let mut arriving = question.arriving();
+            for (moments, request) in question.requests(self.name) {
+                let most = question.bytes_of(&moments);
+                let before = took.bytes;
+                let told = |received| (self.progress)(level, before + received, bytes);
+                let asked = again(self.connection, || {
+                    arriving.forget(moments.clone());
+                    self.ask(&request, moments.start, most, &mut arriving, &told)
+                })?;
+                took.add(&asked);
+            }
+            answers.push(arriving);
+        }
+        self.go_on()?;
+        Ok((answers, took))
+    }
+
+    /// Sends one request, about moments from number `first` on, and reads its answer to the end, or as far as there can
+    /// be one.
     fn ask(
         &self,
         request: &v1::CountRequest,
-        question: &Question<'_>,
-        prefix: &Prefix<'_>,
-        moments: &Range<usize>,
-        before: &Took,
+        first: usize,
+        most: u64,
         arriving: &mut Arriving<'_>,
+        progress: &dyn Fn(u64),
     ) -> Result<Took, ClientError> {
-        let most = question.bytes_of(moments);
         self.connection.wait(async {
             let broken = |status| ClientError::from_status(&status, DURING);
             let asked = self.connection.client().count(request.clone()).await;
             let mut stream = self.connection.answer(asked, DURING)?;
-            let mut took = Took::default();
+            let mut took = Took {
+                requests: 1,
+                ..Took::default()
+            };
             while let Some(reply) = stream.message().await.map_err(broken)? {
                 match reply.reply {
                     Some(Reply::Moments(part)) => {
                         took.bytes += part.residues.len() as u64;
                         took.moments = took.moments.saturating_add(part.moments);
-                        (self.progress)(prefix.level(), before.bytes + took.bytes, prefix.bytes());
+                        progress(took.bytes);
                         if took.bytes > most {
-                            arriving.has_more();
+                            arriving.note_excess();
                             break;
                         }
-                        arriving.take(moments.start, &part);
+                        arriving.take(first, &part);
                     }
                     Some(Reply::Done(done)) => {
                         took.known = done.known;
@@ -173,6 +217,7 @@ impl<'a> Source<'a> {
 /// What answers took.
 #[derive(Debug, Clone, Copy, Default)]
 struct Took {
+    requests: usize,
     bytes: u64,
     moments: u64,
     known: u64,
@@ -181,10 +226,23 @@ struct Took {
 
 impl Took {
     fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
         self.bytes += other.bytes;
         self.moments = self.moments.saturating_add(other.moments);
         self.known = self.known.saturating_add(other.known);
         self.server += other.server;
+    }
+
+    /// The same in a trace.
+    fn trace(&self, trace: LevelTrace) -> LevelTrace {
+        LevelTrace {
+            questions: self.requests,
+            moments: self.moments,
+            known_moments: self.known,
+            received_bytes: self.bytes,
+            server: self.server,
+            ..trace
+        }
     }
 }
 

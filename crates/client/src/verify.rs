@@ -4,8 +4,10 @@
 //! "A server that lies"). So nothing that chooses a question or shows a result takes an answer as it came, only a
 //! [`Verified`] one, and only the modules below this one make those.
 
+pub(crate) mod arriving;
 pub(crate) mod cells;
 pub(crate) mod prefixes;
+pub(crate) mod rows;
 
 use crate::error::ClientError;
 use oboro_mining::Dataset;

@@ -25,7 +25,7 @@ fn combiner() -> Combiner {
     let itemsets = Itemsets::new(2, vec![0, 1, 1, 2], 3).expect("they are in order");
     let bounds = Bounds::new(key.ring().parameters(), 3, 2).expect("the parameters carry pairs");
     // A total of more than t has room for, and its sample.
-    let extents = bounds.extended(&[], BLOCKS << 11).expect("they are few");
+    let extents = bounds.extended(&[], BLOCKS << 11, 0).expect("they are few");
     let strata = Strata::new(bounds, &extents).expect("they are what bounds hold for");
     Combiner::new(key, itemsets, strata).expect("the parameters carry pairs")
 }

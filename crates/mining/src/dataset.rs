@@ -4,14 +4,14 @@
 //! items leaves the owner. Nothing counts until the bundle's head is in place.
 
 use crate::encryption::NewRows;
-use crate::ranges::{NewBlocks, prefix};
+use crate::ranges::{MOST_FOCUS, MOST_PAIRED, NewBlocks, by_support};
 use crate::readers::Missing;
 use crate::record::{Failure, Items, OwnerRecord, RecordError, Trust, bounds};
 use crate::shuffled::Shuffled;
 use oboro_ring::{Parameters, moment};
 use oboro_rlwe::{
-    BlockNoise, Bounds, DatasetKey, EncryptError, KeyCheck, MasterKey, PairReader, PlanError,
-    PrefixReader, RangeError, RangeLimb, SealError, plan,
+    BlockNoise, Bounds, ColumnOrder, DatasetKey, EncryptError, KeyCheck, MasterKey, PairReader,
+    PlanError, PrefixReader, RangeError, RangeLimb, SealError, plan,
 };
 use oboro_store::files::free_bytes;
 use oboro_store::{
@@ -94,6 +94,16 @@ pub enum DatasetError {
         "answers about so many transactions and appends cannot be verified; encrypt all data again, as several datasets if they are billions of transactions"
     )]
     TooManyRanges,
+    #[error(
+        "{0:?} is to be a focus item, and is none of the items that are encrypted; check its spelling, whether it is left out as rare, and that a name with commas is in double quotes"
+    )]
+    UnknownFocus(String),
+    #[error("{0} focus items were named, and {MOST_FOCUS} is the most; name fewer")]
+    MuchFocus(usize),
+    #[error(
+        "focus items are for pairs that the server counts, and with a maximum itemset length of 1 it counts none; choose 2 or more"
+    )]
+    FocusWithoutPairs,
     #[error(transparent)]
     Range(#[from] RangeError),
     #[error("encryption was interrupted; nothing is left of it, run it again")]
@@ -139,7 +149,7 @@ impl DatasetPlan {
         let max_len = max_len.min(items.max(1));
         let parameters = plan(transactions, items as u64, max_len)?;
         Bounds::new(&parameters, items as u64, max_len)
-            .and_then(|bounds| bounds.extended(&[], transactions))
+            .and_then(|bounds| bounds.extended(&[], transactions, 0))
             .ok_or(DatasetError::TooManyRanges)?;
         let columns = u32::try_from(items).unwrap_or(u32::MAX);
         let row_id_bytes = longest_row_id.map_or(0, padded_row_id_bytes);
@@ -167,6 +177,22 @@ impl DatasetPlan {
         }
         Self::new(transactions as u64, items, rows.longest_row_id(), max_len)
     }
+}
+
+/// The focus items of `rows`, by number.
+fn focus(rows: &Shuffled, max_len: usize) -> Result<Vec<usize>, DatasetError> {
+    let given = rows.focus();
+    if given.len() > MOST_FOCUS {
+        return Err(DatasetError::MuchFocus(given.len()));
+    }
+    if !given.is_empty() && max_len < 2 {
+        return Err(DatasetError::FocusWithoutPairs);
+    }
+    let item = |name: &String| {
+        let item = rows.names().iter().position(|it| it == name);
+        item.ok_or_else(|| DatasetError::UnknownFocus(name.clone()))
+    };
+    given.iter().map(item).collect()
 }
 
 fn other_ranges() -> RecordError {
@@ -268,6 +294,7 @@ impl Dataset {
     ) -> Result<Self, DatasetError> {
         let plan = DatasetPlan::of(&rows, max_len)?;
         check_room(target.path(), plan.bytes, free_bytes(target.path()))?;
+        let focus = focus(&rows, max_len)?;
         let key = DatasetKey::fresh(master, plan.parameters)?;
         let mut writer = target.create()?;
         let mut columns: Vec<u32> = (0..plan.columns).collect();
@@ -291,18 +318,26 @@ impl Dataset {
         };
         let (manifest, noise) = new.encrypt(&key, manifest, &writer)?;
         let items = Items::new(&rows, &columns);
-        let prefix = prefix(&items.supports);
+        let order = by_support(&items.supports);
+        let mut focus: Vec<u32> = focus.iter().map(|&item| columns[item]).collect();
+        let paired = order.len().min(MOST_PAIRED);
+        // Where all pairs have fixed parts, those of the focus have them, too.
+        if paired == order.len() {
+            focus.clear();
+        }
+        focus.sort_by_key(|column| order.iter().position(|it| it == column));
+        let order = ColumnOrder::new(order, paired, &focus).expect("columns are different");
         let new = NewBlocks {
             key: &key,
             manifest: &manifest,
             bounds: &bounds(&manifest).expect("they hold for what was planned"),
-            prefix: &prefix,
+            order: &order,
             threads,
             encrypted: manifest.block_count() * u64::from(manifest.columns),
             progress,
         };
         let strata = new.keep(&[], None, rows.len() as u64, &mut writer)?;
-        let record = OwnerRecord::new(&manifest, strata, prefix, items, noise, false);
+        let record = OwnerRecord::new(&manifest, strata, &order, items, noise, (0, false));
         let bundle = writer.commit(&manifest, &record.seal(&key)?, &record.ranges())?;
         Ok(Self {
             bundle,
@@ -398,20 +433,22 @@ impl Dataset {
         };
         let manifest = self.bundle.manifest().clone();
         let before = writer.sealed_before().unwrap_or(self.bundle.sealed());
-        let relied_on = OwnerRecord::open(&self.key, &manifest, before)?.relied_on;
-        let (manifest, noise) = new.encrypt(&self.key, manifest, &writer)?;
+        let before = OwnerRecord::open(&self.key, &manifest, before)?;
+        let trust = (before.secret_generation, before.relied_on);
+        let key = self.key.with_secret_generation(trust.0);
+        let (manifest, noise) = new.encrypt(&key, manifest, &writer)?;
         let noise = noise.max(BlockNoise {
             norm: self.record.noise_norm,
             peak: self.record.noise_peak,
             plaintext_peak: self.record.noise_plaintext_peak,
         });
         let strata = self.record.strata(self.manifest())?;
-        let prefix = self.record.prefix.clone();
+        let order = self.record.column_order()?;
         let new = NewBlocks {
-            key: &self.key,
+            key: &key,
             manifest: &manifest,
             bounds: strata.bounds(),
-            prefix: &prefix,
+            order: &order,
             threads,
             encrypted: (manifest.block_count() - self.manifest().block_count())
                 * u64::from(manifest.columns),
@@ -420,7 +457,7 @@ impl Dataset {
         let (before, count) = (&self.record.strata, rows.len() as u64);
         let strata = new.keep(before, Some(&self.bundle), count, &mut writer)?;
         let items = self.record.items().with(&rows, &columns);
-        let record = OwnerRecord::new(&manifest, strata, prefix, items, noise, relied_on);
+        let record = OwnerRecord::new(&manifest, strata, &order, items, noise, trust);
         // Whoever reads the version before finds its ranges, too.
         let ranges = [record.ranges(), self.record.ranges()].concat();
         let bundle = writer.commit(&manifest, &record.seal(&self.key)?, &ranges)?;
@@ -451,7 +488,12 @@ impl Dataset {
     /// A sealed range that is missing or damaged.
     pub fn pair_reader(&self) -> Result<PairReader, DatasetError> {
         let strata = self.record.strata(self.manifest())?;
-        let reader = PairReader::new(&self.key, strata, &self.record.prefix, self.ranges()?);
+        let reader = PairReader::new(
+            &self.key,
+            strata,
+            &self.record.column_order()?,
+            self.ranges()?,
+        );
         Ok(reader.ok_or_else(other_ranges)?)
     }
 
@@ -461,7 +503,12 @@ impl Dataset {
     /// A sealed range that is missing or damaged.
     pub fn prefix_reader(&self) -> Result<PrefixReader, DatasetError> {
         let strata = self.record.strata(self.manifest())?;
-        let reader = PrefixReader::new(&self.key, &strata, &self.record.prefix, self.ranges()?);
+        let reader = PrefixReader::new(
+            &self.key,
+            &strata,
+            &self.record.column_order()?,
+            self.ranges()?,
+        );
         Ok(reader.ok_or_else(other_ranges)?)
     }
 
@@ -486,13 +533,22 @@ impl Dataset {
         &self.record
     }
 
+    /// The owner's record as the bundle on disk has it now.
+    fn present_record(&self) -> Result<OwnerRecord, DatasetError> {
+        let present = self.bundle.present()?;
+        Ok(OwnerRecord::open(
+            &self.key,
+            present.manifest(),
+            present.sealed(),
+        )?)
+    }
+
     /// What became of trust in the server that has the dataset, as the bundle on disk says now.
     ///
     /// # Errors
     /// A bundle that was changed or is gone.
     pub fn trust(&self) -> Result<Trust, DatasetError> {
-        let present = self.bundle.present()?;
-        let record = OwnerRecord::open(&self.key, present.manifest(), present.sealed())?;
+        let record = self.present_record()?;
         let failure = self.bundle.note()?;
         Ok(Trust {
             relied_on: record.relied_on,
@@ -509,10 +565,10 @@ impl Dataset {
         const ATTEMPTS: u32 = 200;
         const WAIT: Duration = Duration::from_millis(10);
         let mut attempt = 1;
-        while !self.trust()?.relied_on {
+        while !self.present_record()?.relies_on_server() {
             let noted = self.bundle.reseal(|manifest, sealed| {
                 let mut record = OwnerRecord::open(&self.key, manifest, sealed)?;
-                record.relied_on = true;
+                record.rely_on_server();
                 Ok::<_, DatasetError>(record.seal(&self.key)?)
             });
             match noted {
@@ -785,6 +841,18 @@ mod tests {
         made.record_failure("second").unwrap();
         // The value in memory is older than the bundle, and appends all the same keep what it says.
         let after = made.append(rows(31), threads(), &go_on).unwrap();
+        // Whoever lied may know the secrets that there were: what comes then has others, and so a stratum of its own.
+        let generations = |dataset: &Dataset| {
+            let strata = dataset.record().strata(dataset.manifest()).unwrap();
+            strata.secret_generations().to_vec()
+        };
+        assert_eq!(generations(&after), [0, 1]);
+        let more = after.append(rows(31), threads(), &go_on).unwrap();
+        assert_eq!(generations(&more), [0, 1]);
+        more.rely_on_server().unwrap();
+        more.rely_on_server().unwrap();
+        let after = more.append(rows(31), threads(), &go_on).unwrap();
+        assert_eq!(generations(&after), [0, 1, 2]);
         for dataset in [&after, &Dataset::open(&path, &master).unwrap()] {
             let trust = dataset.trust().unwrap();
             assert!(trust.relied_on);

@@ -6,37 +6,40 @@ use crate::dataset::{DatasetError, Progress};
 use crate::record::{RecordError, StratumRecord};
 use oboro_ring::{Seed, mask};
 use oboro_rlwe::{
-    BlockResidues, Bounds, DatasetKey, Extent, RangeLimb, RangeSums, Strata, VerifiedLimbs,
+    BlockResidues, Bounds, ColumnOrder, DatasetKey, Extent, RangeLimb, RangeSums, Strata,
+    VerifiedLimbs,
 };
-use oboro_store::{Bundle, BundleWriter, Digest, Manifest};
+use oboro_store::{Bundle, BundleWriter, Digest, Manifest, PanelReader, Segment, StoreError};
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// The most columns whose pairs a server counts: those with the largest supports. What is kept of a range takes 8
-/// bytes for each of their pairs.
-const MOST_COLUMNS: usize = 1024;
+/// The most columns all of whose pairs have fixed parts, and whose longer itemsets a server counts verified: those with
+/// the largest supports. What is kept of a range takes 8 bytes for each of their pairs.
+pub const MOST_PAIRED: usize = 1024;
+/// The most focus columns: each has a fixed part with every column.
+pub const MOST_FOCUS: usize = 64;
 /// What the residues of some blocks may take that are added up at a time.
 const RUN_BYTES: usize = 32 << 20;
 /// The most blocks of these: more are not faster.
 const RUN_BLOCKS: usize = 16;
 
-/// Columns in the order of their supports, the largest first, as many as have pairs.
-pub(crate) fn prefix(supports: &[u64]) -> Vec<u32> {
+/// Columns in the order of their supports, the largest first.
+pub(crate) fn by_support(supports: &[u64]) -> Vec<u32> {
     let mut columns: Vec<u32> = (0..supports.len() as u32).collect();
     columns.sort_by_key(|&column| std::cmp::Reverse(supports[column as usize]));
-    columns.truncate(MOST_COLUMNS);
     columns
 }
 
 /// New segments of a dataset.
 pub(crate) struct NewBlocks<'a> {
+    /// With the secrets that they have.
     pub(crate) key: &'a DatasetKey,
     /// The version that has them.
     pub(crate) manifest: &'a Manifest,
     pub(crate) bounds: &'a Bounds,
-    pub(crate) prefix: &'a [u32],
+    pub(crate) order: &'a ColumnOrder,
     pub(crate) threads: NonZeroUsize,
     /// Block-columns of the new segments.
     pub(crate) encrypted: u64,
@@ -54,7 +57,9 @@ impl NewBlocks<'_> {
         writer: &mut BundleWriter,
     ) -> Result<Vec<StratumRecord>, DatasetError> {
         let extents: Vec<Extent> = before.iter().map(StratumRecord::extent).collect();
-        let extents = self.bounds.extended(&extents, transactions);
+        let extents = self
+            .bounds
+            .extended(&extents, transactions, self.key.secret_generation());
         let extents = extents.ok_or(DatasetError::TooManyRanges)?;
         let strata = Strata::new(self.bounds.clone(), &extents);
         let strata = strata.ok_or(DatasetError::TooManyRanges)?;
@@ -73,6 +78,7 @@ impl NewBlocks<'_> {
             kept.push(StratumRecord {
                 blocks: extent.blocks,
                 transactions: extent.transactions,
+                secret_generation: extent.secret_generation,
                 ranges: old.map_or_else(Vec::new, |it| it.ranges.clone()),
             });
             first = end;
@@ -99,7 +105,7 @@ impl NewBlocks<'_> {
             let mut ranges = self.finish(of_plan);
             if let (Some(old), Some(bundle)) = (plan.old, bundle) {
                 let old = self.key.open_range(&bundle.read_range(old)?)?;
-                let fits = old.len() == ranges[0].len() && old[0].columns() == self.prefix;
+                let fits = old.len() == ranges[0].len() && old[0].order() == self.order;
                 if !fits {
                     return Err(RecordError::Damaged("a range has other columns".into()).into());
                 }
@@ -124,7 +130,7 @@ impl NewBlocks<'_> {
 
     /// Sums over no blocks.
     fn empty(&self, limb: usize) -> RangeSums {
-        RangeSums::new(self.key, self.verified(), limb, self.prefix)
+        RangeSums::new(self.key, self.verified(), limb, self.order)
     }
 
     /// The sums over each of these runs of new blocks, for each limb.
@@ -161,14 +167,15 @@ impl NewBlocks<'_> {
         let opened = writer.open_segment(self.manifest, segment)?;
         let description = opened.description();
         let degree = self.key.ring().degree();
-        let readers = self.prefix.iter();
-        let readers = readers.map(|&column| opened.panel_reader(limb, column as usize));
-        let mut readers: Vec<_> = readers.collect::<Result<_, _>>()?;
+        let paired = self.order.paired();
+        let mut columns = Columns::new(&opened, limb, paired)?;
+        let focus = self.order.focus().iter();
+        let focus: Vec<u32> = focus.map(|&it| self.order.columns()[it]).collect();
+        let mut focus = Columns::new(&opened, limb, &focus)?;
+        let mut tail = Columns::new(&opened, limb, &self.order.columns()[self.order.tail()])?;
         let first = description.first_block;
         let end = first + description.seeds.len() as u64;
-        let most =
-            (RUN_BYTES / (size_of::<u32>() * degree * self.prefix.len())).clamp(1, RUN_BLOCKS);
-        let mut residues = vec![vec![0; most * degree]; self.prefix.len()];
+        let most = (RUN_BYTES / (size_of::<u32>() * degree * paired.len())).clamp(1, RUN_BLOCKS);
         let mut masks = vec![vec![0; degree]; most];
         for (piece, sums) in pieces.iter().zip(sums) {
             let here = piece.start.max(first)..piece.end.min(end);
@@ -178,12 +185,22 @@ impl NewBlocks<'_> {
             let mut own = self.empty(limb);
             for start in here.clone().step_by(most) {
                 let count = (here.end - start).min(most as u64) as usize;
-                for (reader, residues) in readers.iter_mut().zip(&mut residues) {
-                    reader.read(&mut residues[..count * degree])?;
-                }
                 let seeds = &description.seeds[(start - first) as usize..];
                 self.expand(seeds, limb, &mut masks[..count]);
-                add(&mut own, degree, &masks[..count], &residues);
+                let masks: Vec<&[u32]> = masks[..count].iter().map(Vec::as_slice).collect();
+                columns.read(count, degree)?;
+                add(&mut own, &masks, &columns.by_block(count, degree));
+                focus.read(count, degree)?;
+                if let Some(mut pass) = own.pass(&masks, &focus.by_block(count, degree)) {
+                    for place in 0..paired.len() {
+                        pass.add(place, &columns.blocks(place, degree));
+                    }
+                    for place in self.order.tail() {
+                        let column = place - paired.len();
+                        pass.add(place, &tail.read_one(column, count, degree)?);
+                        self.go_on()?;
+                    }
+                }
                 self.go_on()?;
             }
             let mut shared = sums[limb].lock().unwrap_or_else(PoisonError::into_inner);
@@ -245,14 +262,65 @@ impl NewBlocks<'_> {
     }
 }
 
-/// Adds some blocks: of each column one behind the other.
-fn add(sums: &mut RangeSums, degree: usize, masks: &[Vec<u32>], residues: &[Vec<u32>]) {
-    let block = |block: usize| -> Vec<&[u32]> {
-        let of_block = block * degree..(block + 1) * degree;
-        residues.iter().map(|it| &it[of_block.clone()]).collect()
-    };
-    let columns: Vec<Vec<&[u32]>> = (0..masks.len()).map(block).collect();
-    let blocks = masks.iter().zip(&columns);
+/// Panels of some columns of a segment, read a few blocks at a time.
+struct Columns<'a> {
+    readers: Vec<PanelReader<'a>>,
+    /// Of each column that was read its blocks, one behind the other.
+    residues: Vec<Vec<u32>>,
+}
+
+impl<'a> Columns<'a> {
+    fn new(segment: &'a Segment, limb: usize, columns: &[u32]) -> Result<Self, StoreError> {
+        let readers = columns.iter();
+        let readers = readers.map(|&column| segment.panel_reader(limb, column as usize));
+        Ok(Self {
+            readers: readers.collect::<Result<_, _>>()?,
+            residues: Vec::new(),
+        })
+    }
+
+    /// Reads so many blocks of all columns.
+    fn read(&mut self, count: usize, degree: usize) -> Result<(), StoreError> {
+        self.residues.resize(self.readers.len(), Vec::new());
+        for (reader, residues) in self.readers.iter_mut().zip(&mut self.residues) {
+            residues.resize(count * degree, 0);
+            reader.read(residues)?;
+        }
+        Ok(())
+    }
+
+    /// Reads so many blocks of one column, and keeps no other.
+    fn read_one(
+        &mut self,
+        column: usize,
+        count: usize,
+        degree: usize,
+    ) -> Result<Vec<&[u32]>, StoreError> {
+        self.residues.resize(1, Vec::new());
+        self.residues[0].resize(count * degree, 0);
+        self.readers[column].read(&mut self.residues[0])?;
+        Ok(self.blocks(0, degree))
+    }
+
+    /// The blocks of a column.
+    fn blocks(&self, column: usize, degree: usize) -> Vec<&[u32]> {
+        self.residues[column].chunks_exact(degree).collect()
+    }
+
+    /// For each of so many blocks its residues in each column.
+    fn by_block(&self, blocks: usize, degree: usize) -> Vec<Vec<&[u32]>> {
+        let block = |block: usize| {
+            let of_block = block * degree..(block + 1) * degree;
+            let columns = self.residues.iter();
+            columns.map(|it| &it[of_block.clone()]).collect()
+        };
+        (0..blocks).map(block).collect()
+    }
+}
+
+/// Adds some blocks.
+fn add(sums: &mut RangeSums, masks: &[&[u32]], columns: &[Vec<&[u32]>]) {
+    let blocks = masks.iter().zip(columns);
     let blocks = blocks.map(|(mask, columns)| BlockResidues { mask, columns });
     sums.add(&blocks.collect::<Vec<_>>());
 }

@@ -6,7 +6,7 @@
 
 use crate::readers::HowRead;
 use crate::shuffled::Shuffled;
-use oboro_rlwe::{Bounds, DatasetKey, Extent, SealError, Strata};
+use oboro_rlwe::{Bounds, ColumnOrder, DatasetKey, Extent, OrderError, SealError, Strata};
 use oboro_store::{Digest, Manifest};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -41,13 +41,18 @@ pub struct OwnerRecord {
     pub noise_peak: f64,
     /// The largest `κ_m = ‖m̂‖_∞/(t·√N)` measured while encrypting; 0 if the ring has fewer than four limbs.
     pub noise_plaintext_peak: f64,
-    /// The columns whose pairs a server can be asked to count, in the order of their supports when they were encrypted,
-    /// the largest first.
-    pub prefix: Vec<u32>,
+    /// The columns in the order of their supports when they were encrypted, the largest first.
+    by_support: Vec<u32>,
+    /// How many of them, from the first on, have fixed parts for all their pairs.
+    paired: u32,
+    /// The columns whose pairs with all others have fixed parts, if not all pairs do.
+    focus: Vec<u32>,
     /// The transactions that were shuffled together, and what is kept of their ranges.
     pub(crate) strata: Vec<StratumRecord>,
     /// How the file that it was made of was read, so that others are read so; `None` if there was none.
     pub read: Option<HowRead>,
+    /// The generation of secrets of what is appended next: another one after answers were asked for that nothing verifies.
+    pub(crate) secret_generation: u32,
     /// Whether answers that nothing verifies were ever asked for, when this was read; see
     /// [`Dataset::trust`](crate::Dataset::trust).
     pub(crate) relied_on: bool,
@@ -58,6 +63,8 @@ pub struct OwnerRecord {
 pub(crate) struct StratumRecord {
     pub(crate) blocks: u64,
     pub(crate) transactions: u64,
+    /// The generation of its columns' secrets, by number.
+    pub(crate) secret_generation: u32,
     /// The digests of the sealed files of its ranges: of the total, and behind it of the sample if there is one. None
     /// where pairs are not counted.
     #[serde(with = "hex")]
@@ -69,6 +76,7 @@ impl StratumRecord {
         Extent {
             blocks: self.blocks,
             transactions: self.transactions,
+            secret_generation: self.secret_generation,
         }
     }
 }
@@ -220,16 +228,22 @@ impl OwnerRecord {
     pub(crate) fn new(
         manifest: &Manifest,
         strata: Vec<StratumRecord>,
-        prefix: Vec<u32>,
+        order: &ColumnOrder,
         items: Items,
         noise: oboro_rlwe::BlockNoise,
-        relied_on: bool,
+        (secret_generation, relied_on): (u32, bool),
     ) -> Self {
         Self {
             version: VERSION,
             root: manifest.root().to_string(),
             transactions: strata.iter().map(|it| it.transactions).sum(),
-            prefix,
+            by_support: order.columns().to_vec(),
+            paired: order.paired().len() as u32,
+            focus: order
+                .focus()
+                .iter()
+                .map(|&it| order.columns()[it])
+                .collect(),
             strata,
             names: items.names,
             supports: items.supports,
@@ -240,8 +254,25 @@ impl OwnerRecord {
             noise_peak: noise.peak,
             noise_plaintext_peak: noise.plaintext_peak,
             read: items.read,
+            secret_generation,
             relied_on,
         }
+    }
+
+    /// Notes that answers are relied on that nothing verifies: who lies in them learns of the secrets that there are.
+    pub(crate) fn rely_on_server(&mut self) {
+        self.relied_on = true;
+        self.secret_generation = self.next_secret_generation();
+    }
+
+    /// Whether that is noted of all secrets that there are.
+    pub(crate) fn relies_on_server(&self) -> bool {
+        self.relied_on && self.secret_generation == self.next_secret_generation()
+    }
+
+    fn next_secret_generation(&self) -> u32 {
+        let generations = self.strata.iter().map(|it| it.secret_generation);
+        generations.max().map_or(0, |it| it + 1)
     }
 
     /// The sealed bytes.
@@ -323,6 +354,22 @@ impl OwnerRecord {
             .ok_or_else(|| RecordError::Damaged("its strata are none that there can be".to_owned()))
     }
 
+    /// In what order columns have fingerprints, and which pairs have fixed parts.
+    ///
+    /// # Errors
+    /// None for a record that was opened.
+    pub fn column_order(&self) -> Result<ColumnOrder, RecordError> {
+        let (columns, paired) = (self.by_support.clone(), self.paired as usize);
+        let order = ColumnOrder::new(columns, paired, &self.focus);
+        order.map_err(|it: OrderError| RecordError::Damaged(it.to_string()))
+    }
+
+    /// The items of the focus columns, if not all pairs have fixed parts.
+    pub fn focus_names(&self) -> Vec<&str> {
+        let name = |&column: &u32| self.names[column as usize].as_str();
+        self.focus.iter().map(name).collect()
+    }
+
     /// The digests of all sealed ranges, in the order of the strata's.
     pub(crate) fn ranges(&self) -> Vec<Digest> {
         let strata = self.strata.iter();
@@ -379,6 +426,11 @@ impl OwnerRecord {
         if extents.fold((0, 0), sum) != (manifest.block_count(), self.transactions) {
             return damaged("its strata are not all of its blocks and transactions");
         }
+        let last = self.strata.last().map_or(0, |it| it.secret_generation);
+        let are_in_order = self.strata.is_sorted_by_key(|it| it.secret_generation);
+        if !are_in_order || !(last..=last.saturating_add(1)).contains(&self.secret_generation) {
+            return damaged("its secrets are of generations that cannot follow each other");
+        }
         let ranges = match strata.bounds().limbs(2) {
             Some(_) => strata.ranges().len(),
             None => 0,
@@ -386,12 +438,11 @@ impl OwnerRecord {
         if self.ranges().len() != ranges {
             return damaged("it does not have what is kept of each range");
         }
-        let mut prefix = self.prefix.clone();
-        prefix.sort_unstable();
-        if !prefix.is_sorted_by(|a, b| a < b)
-            || prefix.last().is_some_and(|&it| it >= manifest.columns)
-        {
-            return damaged("a column is there twice in the order of supports");
+        let order = self.column_order()?;
+        let are_all = order.columns().len() == columns
+            && order.columns().iter().all(|&it| it < manifest.columns);
+        if !are_all {
+            return damaged("its order of supports does not have every column once");
         }
         Ok(())
     }
@@ -506,6 +557,7 @@ mod tests {
             json!({ "supports": [1] }),
             json!({ "supports": [2, 3] }),
             json!({ "relied_on": null }),
+            json!({ "secret_generation": 2 }),
             json!({ "names": ["a"] }),
             json!({ "names": ["a", "a"] }),
             json!({ "order": null }),
@@ -518,9 +570,14 @@ mod tests {
             json!({ "numbers": true }),
             json!({ "transactions": 0 }),
             json!({ "transactions": 4097 }),
-            json!({ "prefix": null }),
-            json!({ "prefix": [0, 0] }),
-            json!({ "prefix": [2] }),
+            json!({ "by_support": null }),
+            json!({ "by_support": [0, 0] }),
+            json!({ "by_support": [0, 2] }),
+            json!({ "by_support": [0] }),
+            json!({ "by_support": [0], "paired": 1 }),
+            json!({ "paired": 3 }),
+            json!({ "focus": [0] }),
+            json!({ "paired": 1, "focus": [2] }),
             json!({ "strata": null }),
             json!({ "strata": [] }),
         ] {

@@ -36,6 +36,7 @@ pub struct Shuffled {
     /// Every item with at least this support is there.
     min_item_support: u64,
     row_ids: Option<PackedRowIds>,
+    focus: Vec<String>,
 }
 
 /// Row ids, in the random order of the transactions: UTF-8, each filled up with zeros.
@@ -96,6 +97,7 @@ impl Shuffled {
             columns,
             min_item_support: transactions.min_item_support(),
             row_ids: PackedRowIds::of(transactions.row_ids(), &order),
+            focus: Vec::new(),
         })
     }
 
@@ -115,6 +117,19 @@ impl Shuffled {
             read: Some(how),
             ..self
         }
+    }
+
+    /// The same; pairs with these items are to be counted one against all.
+    #[must_use]
+    pub fn with_focus(self, mut focus: Vec<String>) -> Self {
+        focus.sort_unstable();
+        focus.dedup();
+        Self { focus, ..self }
+    }
+
+    /// The names of items whose pairs with all others are to be counted, each once.
+    pub(crate) fn focus(&self) -> &[String] {
+        &self.focus
     }
 
     /// How the file was read that the transactions are of.
@@ -142,6 +157,7 @@ impl Shuffled {
                 columns: Vec::new(),
                 min_item_support: 1,
                 row_ids: None,
+                focus: Vec::new(),
             },
         })
     }

@@ -30,8 +30,24 @@ pub fn escaped_lines(text: &str) -> String {
     text.split('\n').map(escaped).collect::<Vec<_>>().join("\n")
 }
 
-/// The names of an itemset, as in `{Käse, "Milch, 3,5%"}`: those that could be taken for several, for something
-/// else or for nothing are quoted, with `\` before quotes and backslashes.
+/// The name of an item: one that could be taken for several, for something else or for nothing is quoted, with `\` before
+/// quotes and backslashes.
+#[derive(Clone, Copy, Debug)]
+pub struct Name<'a>(pub &'a str);
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match is_plain(self.0) {
+            true => f.write_str(self.0),
+            false => {
+                let name = self.0.replace('\\', r"\\").replace('"', "\\\"");
+                write!(f, "\"{}\"", escaped(&name))
+            }
+        }
+    }
+}
+
+/// The names of an itemset, as in `{Käse, "Milch, 3,5%"}`.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a>(pub &'a [String]);
 
@@ -40,13 +56,7 @@ impl fmt::Display for Names<'_> {
         f.write_str("{")?;
         for (position, name) in self.0.iter().enumerate() {
             let separator = if position == 0 { "" } else { ", " };
-            match is_plain(name) {
-                true => write!(f, "{separator}{name}")?,
-                false => {
-                    let name = name.replace('\\', r"\\").replace('"', "\\\"");
-                    write!(f, "{separator}\"{}\"", escaped(&name))?;
-                }
-            }
+            write!(f, "{separator}{}", Name(name))?;
         }
         f.write_str("}")
     }

@@ -40,7 +40,8 @@ impl Encrypted {
     /// Encrypts rows into a new directory at `path`, or into a temporary one.
     #[staticmethod]
     #[pyo3(signature = (
-        rows, keys, *, max_len, path = None, threads = None, progress = None, interrupt = None
+        rows, keys, *, max_len, focus = Vec::new(), path = None, threads = None, progress = None,
+        interrupt = None
     ))]
     #[allow(clippy::too_many_arguments)]
     fn create(
@@ -48,12 +49,13 @@ impl Encrypted {
         rows: &Rows,
         keys: &Keys,
         max_len: usize,
+        focus: Vec<String>,
         path: Option<PathBuf>,
         threads: Option<NonZeroUsize>,
         progress: Option<Bound<'_, PyAny>>,
         interrupt: Option<&Interrupt>,
     ) -> PyResult<Self> {
-        let (rows, master) = (rows.take()?, keys.master());
+        let (rows, master) = (rows.take()?.with_focus(focus), keys.master());
         let threads = self::threads(threads);
         let dataset = call::run(py, progress, interrupt, |call| -> Result<_, Failure> {
             let temporary = temp_dir();

@@ -140,6 +140,9 @@ impl From<DatasetError> for Failure {
             | DatasetError::LongRowIds { .. }
             | DatasetError::LackingItems { .. }
             | DatasetError::MaxLen(_)
+            | DatasetError::UnknownFocus(_)
+            | DatasetError::MuchFocus(_)
+            | DatasetError::FocusWithoutPairs
             | DatasetError::TooManyRanges
             | DatasetError::TooWide { .. }
             | DatasetError::Nothing { .. } => python::InputError::new_err(sentence),
@@ -205,6 +208,9 @@ impl From<ClientError> for Failure {
             | Token
             | NoRowIds
             | NotInPrefix
+            | NoRow(_)
+            | NoPairs
+            | UnknownItem(_)
             | LongMoments { .. }
             | Prefix(_)
             | LargeSums { .. }

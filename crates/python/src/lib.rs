@@ -26,7 +26,7 @@ mod _oboro {
     #[pymodule_export]
     use crate::keys::Keys;
     #[pymodule_export]
-    use crate::mine::{mine, more_columns, row_ids};
+    use crate::mine::{mine, more_columns, pairs_with, row_ids};
     #[pymodule_export]
     use crate::rows::Rows;
     #[pymodule_export]

@@ -130,6 +130,43 @@ pub fn more_columns(
     Ok(py.detach(|| mining.reveals(options).0))
 }
 
+/// In how many transactions the item `name` occurs together with each other one, by its place in the owner's order, and
+/// what that took, as JSON.
+#[pyfunction]
+#[pyo3(signature = (server, encrypted, name, item, *, progress = None, interrupt = None))]
+pub fn pairs_with(
+    py: Python<'_>,
+    server: &Server,
+    encrypted: &Encrypted,
+    name: &str,
+    item: &str,
+    progress: Option<Bound<'_, PyAny>>,
+    interrupt: Option<&Interrupt>,
+) -> PyResult<(Vec<(u32, u64)>, String)> {
+    let connection = server.connection()?;
+    let dataset = encrypted.dataset();
+    let threads = crate::rows::threads(None);
+    let (pairs, trace) = call::run(py, progress, interrupt, |call| {
+        let connection = connection.interrupted_by(call.interrupt());
+        let mining = Mining::new(&dataset, name, threads)
+            .in_owners_order()
+            .with_progress(|_, done, expected| {
+                // What is interrupted hears of it from the connection.
+                let _ = call.advance(done, expected);
+            });
+        let (pairs, trace) = mining.pairs_with(item, || Ok(connection))?;
+        Ok::<_, Failure>((pairs.into_inner(), trace))
+    })?;
+    let took = serde_json::json!({
+        "answers": "verified",
+        "route": trace.route.name(),
+        "received_bytes": trace.received_bytes,
+        "seconds": trace.elapsed.as_secs_f64(),
+        "server_seconds": trace.server.as_secs_f64(),
+    });
+    Ok((pairs, took.to_string()))
+}
+
 /// The slot and the id of each row of the dataset that was uploaded under `name`; `progress` hears bytes received.
 #[pyfunction]
 #[pyo3(signature = (server, encrypted, name, *, progress = None, interrupt = None))]

@@ -84,7 +84,7 @@ pub fn limb_primes(log_degree: u32, count: usize) -> Vec<u32> {
     let order = 2u32 << log_degree;
     let below = |top: u32| {
         // Multiples of the order and 1.
-        (1..top / order)
+        (1..=top.saturating_sub(2) / order)
             .rev()
             .map(move |k| k * order + 1)
             .filter(|&candidate| is_prime(candidate))

@@ -78,11 +78,25 @@ pub struct Combiner {
     strata: Strata,
     limbs: usize,
     uses: Uses,
-    secrets: SecretProducts,
+    /// Of each generation that ranges have, by number.
+    secrets: Vec<(u32, SecretProducts)>,
     /// Whether the power of the mask is multiplied by the first secret of an itemset before it meets
     /// the product of the others, which other moments meet, too: fewer multiplications where many
     /// itemsets begin with the same column.
     first_secret_early: bool,
+}
+
+/// Products of the secrets of each generation that ranges have.
+fn products(key: &DatasetKey, strata: &Strata, longest: usize) -> Vec<(u32, SecretProducts)> {
+    let mut generations = strata.secret_generations().to_vec();
+    generations.sort_unstable();
+    generations.dedup();
+    let count = generations.len();
+    let of = |generation| {
+        let key = key.with_secret_generation(generation);
+        (generation, SecretProducts::new(key, longest, count))
+    };
+    generations.into_iter().map(of).collect()
 }
 
 /// For each moment with a power of the mask: the itemsets that it helps to answer.
@@ -128,7 +142,7 @@ impl Combiner {
         let longest = if first_secret_early { level - 1 } else { level };
         Ok(Self {
             uses: Uses::new(&itemsets, &index),
-            secrets: SecretProducts::new(key.clone(), longest),
+            secrets: products(&key, &strata, longest),
             first_secret_early,
             key,
             itemsets,
@@ -136,6 +150,13 @@ impl Combiner {
             strata,
             limbs,
         })
+    }
+
+    /// The products of the secrets of a range.
+    fn secrets(&self, range: u64) -> &SecretProducts {
+        let generation = self.strata.secret_generations()[range as usize];
+        let found = self.secrets.iter().find(|it| it.0 == generation);
+        &found.expect("each generation of a range is there").1
     }
 
     /// The limbs that must be asked for.
@@ -449,7 +470,10 @@ impl<'c> SlotSums<'c> {
                 let factors = power.chunks_exact(ring.degree());
                 let by_limb = factors.zip(product.chunks_exact_mut(ring.degree()));
                 for (limb, (factor, product)) in by_limb.enumerate() {
-                    let secret = self.combiner.secrets.evaluation(limb, &sets[0].1[..1]);
+                    let secret = self
+                        .combiner
+                        .secrets(self.range)
+                        .evaluation(limb, &sets[0].1[..1]);
                     let q = ring.limbs()[limb].modulus();
                     vector::multiply(q, &secret, factor, product);
                 }
@@ -483,8 +507,11 @@ impl<'c> SlotSums<'c> {
                 .zip(&mut slots)
                 .collect();
             for (limb, ntt) in limbs.iter().enumerate() {
-                let evaluation =
-                    |it: &&[Wanted<'_>]| self.combiner.secrets.evaluation(limb, it[0].secrets);
+                let evaluation = |it: &&[Wanted<'_>]| {
+                    self.combiner
+                        .secrets(self.range)
+                        .evaluation(limb, it[0].secrets)
+                };
                 let secrets: Vec<_> = some.iter().map(evaluation).collect();
                 let leaves: Vec<&[u32]> = secrets.iter().map(|it| &it[..]).collect();
                 let limb_of_each = polynomials
@@ -665,7 +692,7 @@ pub(crate) mod tests {
     pub(crate) fn strata(key: &DatasetKey, columns: u64, max_len: usize, blocks: u64) -> Strata {
         let bounds = Bounds::new(key.ring().parameters(), columns, max_len).unwrap();
         let transactions = blocks * key.ring().degree() as u64;
-        let extents = bounds.extended(&[], transactions).unwrap();
+        let extents = bounds.extended(&[], transactions, 0).unwrap();
         Strata::new(bounds, &extents).unwrap()
     }
 

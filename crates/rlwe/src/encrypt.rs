@@ -52,7 +52,7 @@ impl<'a> Block<'a> {
     ///
     /// The seed is hedged: `PRF(master, "mask seed", dataset, generation, ring, randomness, block,
     /// hash of the plaintext)`. Even a generator that repeats itself, as after a rolled-back
-    /// virtual machine, repeats a seed only together with the plaintext and the ring.
+    /// virtual machine, repeats a seed only together with the plaintext, the ring and the generation of secrets.
     ///
     /// Panics if a column does not have `N` bits.
     pub fn new(
@@ -81,7 +81,7 @@ impl<'a> Block<'a> {
             }
         }
         let plaintext = Zeroizing::new(<[u8; 32]>::from(hash.finalize()));
-        let seed = Seed(*key.derive(
+        let seed = Seed(*key.derive_in_generation(
             "mask seed",
             &[&randomness, &number.to_le_bytes(), &*plaintext],
         ));
@@ -204,7 +204,7 @@ impl<'a> Encryptor<'a> {
         let t = self.key.ring().slots().modulus().value() as i32;
         let seed = self
             .key
-            .derive("error", &[&mask_seed.0, &column.to_le_bytes()]);
+            .derive_in_generation("error", &[&mask_seed.0, &column.to_le_bytes()]);
         oboro_sample::centred_binomial(&seed, &mut self.errors);
         for (x, &e) in self.phase.iter_mut().zip(self.errors.iter()) {
             *x += t * e;
@@ -375,6 +375,26 @@ mod tests {
         for (i, j) in [(0, 1), (0, 2), (1, 2)] {
             assert_ne!(blocks[i].seed(), blocks[j].seed());
             assert_ne!(errors(i), errors(j));
+        }
+    }
+
+    /// Whoever knows the secrets of one generation must not see a difference of two: with one mask and one error it would
+    /// be that of the secrets, times the mask.
+    #[test]
+    fn another_generation_of_secrets_has_other_seeds_and_errors() {
+        let bits = vec![7u64; 64];
+        let columns: [&[u64]; 1] = [&bits];
+        let keys = [0, 1, 2].map(|number| key().with_secret_generation(number));
+        let errors = |key: &DatasetKey| {
+            let mut encryptor = Encryptor::new(key);
+            encryptor.encode(&[0; 64]);
+            encryptor.add_errors(Seed([5; 32]), 0);
+            encryptor.phase.to_vec()
+        };
+        let seed = |key| Block::with_randomness(key, 0, &columns, [3; 32]).seed();
+        for (i, j) in [(0, 1), (0, 2), (1, 2)] {
+            assert_ne!(seed(&keys[i]), seed(&keys[j]));
+            assert_ne!(errors(&keys[i]), errors(&keys[j]));
         }
     }
 

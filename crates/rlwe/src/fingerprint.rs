@@ -3,13 +3,13 @@
 //!
 //! For each limb the owner's key gives a secret point `x_i ∈ F_{q²}` for each column and a weight `z_s ∈ F_{q²}` for each
 //! slot. While it has the ciphertext at hand, the owner adds up `token(m, 2) = Σ_w Σ_{i<j≤m} x_i x_j c_i(w) c_j(w)` over
-//! all points `w` of a range, for every prefix of its columns, and `gram_row(i) = Σ_w c_i(w)·Σ_j x_j c_j(w)`. Later the
-//! server answers with the sums `M_ij = Σ_w c_i(w) c_j(w)`, and these, weighted with the points, must give the token.
-//! Those of longer itemsets are in [`crate::prefixes`].
+//! all points `w` of a range, for every prefix of its columns, and `gram_row(i) = Σ_w c_i(w)·Σ_{j≠i} x_j c_j(w)`. Later
+//! the server answers with the sums `M_ij = Σ_w c_i(w) c_j(w)`, and these, weighted with the points, must give the token.
+//! Those of longer itemsets are in [`crate::prefixes`], those of many columns in [`crate::wide`].
 
 use crate::key::DatasetKey;
 use oboro_ring::mask::{self, WeightSeed};
-use oboro_ring::vector::{self, PREFIXES, Sum};
+use oboro_ring::vector::{self, LEAVES, PREFIXES, Sum};
 use oboro_ring::{Element, Modulus, QuadraticField};
 use std::collections::HashSet;
 use std::fmt;
@@ -99,8 +99,23 @@ impl Points {
         })
     }
 
+    /// Whether these are `M_ij` of the column at `place` with each other column, given the token of its row. A wrong
+    /// answer is taken for right with probability at most `1/q²`, however it was chosen.
+    ///
+    /// # Panics
+    /// If there is no such column.
+    pub(crate) fn verify_row(&self, token: Element, place: usize, sums: &[u32]) -> bool {
+        if sums.len() + 1 != self.points.len() {
+            return false;
+        }
+        let (before, behind) = sums.split_at(place);
+        let behind = self.weighted(place + 1, behind);
+        let found = Zeroizing::new(self.field.add(self.weighted(0, before), behind));
+        self.are_residues(sums) && *found == token
+    }
+
     /// Another representative of a residue is another answer.
-    fn are_residues(&self, sums: &[u32]) -> bool {
+    pub(crate) fn are_residues(&self, sums: &[u32]) -> bool {
         vector::largest(sums) < self.field.modulus().value()
     }
 }
@@ -115,27 +130,27 @@ pub(crate) struct PairTokens {
 
 impl fmt::Debug for PairTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PairTokens({} columns, secret)", self.rows.len())
+        write!(f, "PairTokens({} columns, secret)", self.increments.len())
     }
 }
 
 impl PairTokens {
-    /// Those of so many columns over no blocks.
-    pub(crate) fn new(columns: usize) -> Self {
-        let zero = || Zeroizing::new(vec![Element::default(); columns]);
+    /// Those of so many columns over no blocks, and of so many rows: of each column, or none.
+    pub(crate) fn new(columns: usize, rows: usize) -> Self {
+        let zero = |count| Zeroizing::new(vec![Element::default(); count]);
         Self {
-            increments: zero(),
-            rows: zero(),
+            increments: zero(columns),
+            rows: zero(rows),
         }
     }
 
-    /// Those of so many columns that were kept: for each column what it adds to a prefix, then each row. `None` if there
-    /// are not as many, or one has no residues.
-    pub(crate) fn kept(q: &Modulus, columns: usize, tokens: &[u32]) -> Option<Self> {
-        let (increments, rows) = tokens.split_at_checked(2 * columns)?;
+    /// Those that were kept: for each column what it adds to a prefix, then each row. `None` if there are not as many, or
+    /// one has no residues.
+    pub(crate) fn kept(q: &Modulus, columns: usize, rows: usize, tokens: &[u32]) -> Option<Self> {
+        let (increments, others) = tokens.split_at_checked(2 * columns)?;
         Some(Self {
             increments: elements(q, columns, increments)?,
-            rows: elements(q, columns, rows)?,
+            rows: elements(q, rows, others)?,
         })
     }
 
@@ -152,6 +167,7 @@ impl PairTokens {
     pub(crate) fn add(&mut self, points: &Points, columns: &[&[u32]]) {
         assert_eq!(columns.len(), self.rows.len(), "each column has residues");
         let field = points.field();
+        let q = field.modulus();
         let mut sum = Elements::zero(columns.first().map_or(0, |it| it.len()));
         for (place, column) in columns.iter().enumerate() {
             let point = points.points[place];
@@ -160,9 +176,29 @@ impl PairTokens {
             self.increments[place] = field.add(self.increments[place], increment);
             sum.add_multiple(field, point, column);
         }
-        for (row, column) in self.rows.iter_mut().zip(columns) {
-            *row = field.add(*row, sum.dot(field, column));
+        let rows = self.rows.chunks_mut(LEAVES).zip(columns.chunks(LEAVES));
+        for ((rows, columns), points) in rows.zip(points.each().chunks(LEAVES)) {
+            let mut sums = Zeroizing::new([Sum::default(); 2 * LEAVES]);
+            let sums = &mut sums[..2 * columns.len()];
+            vector::dots(&[&sum.a, &sum.b], columns, sums, &[]);
+            let (a, b) = sums.split_at(columns.len());
+            for (((row, column), point), (a, b)) in rows
+                .iter_mut()
+                .zip(columns)
+                .zip(points)
+                .zip(a.iter().zip(b))
+            {
+                let [a, b] = [a, b].map(|it| it.residue(q));
+                // A column is no pair with itself.
+                let own = field.scale(*point, q.neg(vector::dot(q, column, column)));
+                *row = field.add(*row, field.add(Element { a, b }, own));
+            }
         }
+    }
+
+    /// Adds to what the column at a place adds to the prefix that ends with it.
+    pub(crate) fn add_increment(&mut self, field: &QuadraticField, place: usize, more: Element) {
+        self.increments[place] = field.add(self.increments[place], more);
     }
 
     /// Adds the blocks that another has of the same columns and limb.
@@ -195,16 +231,12 @@ impl PairTokens {
         points.are_residues(sums) && *found == *token
     }
 
-    /// Whether these are `M_ij` of the column at `place` with each column, itself included. A wrong answer is taken for
-    /// right with probability at most `1/q²`, however it was chosen.
+    /// Whether these are `M_ij` of the column at `place` with each other column.
     ///
     /// # Panics
-    /// If there is no such column.
+    /// If there is no row of it.
     pub(crate) fn verify_row(&self, points: &Points, place: usize, sums: &[u32]) -> bool {
-        let row = self.rows[place];
-        sums.len() == self.rows.len()
-            && points.are_residues(sums)
-            && row == points.weighted(0, sums)
+        points.verify_row(self.rows[place], place, sums)
     }
 }
 
@@ -241,7 +273,7 @@ pub(crate) struct Elements {
     pub(crate) b: Zeroizing<Vec<u32>>,
 }
 
-const _: () = assert!(PREFIXES >= 2);
+const _: () = assert!(PREFIXES >= 4);
 
 impl Elements {
     /// 0 everywhere.
@@ -308,13 +340,18 @@ mod tests {
         columns.iter().map(Vec::as_slice).collect()
     }
 
+    /// The sums of a column with each other one.
+    fn row(gram: &[Vec<u32>], place: usize) -> Vec<u32> {
+        [&gram[place][..place], &gram[place][place + 1..]].concat()
+    }
+
     /// Tokens over all points, and the sums of all pairs, the diagonal included, by place.
     fn scene(seed: u64) -> (Kept, Vec<Vec<u32>>, Modulus) {
         let key = key(1, &Parameters::new(11, 2, 12_289).unwrap());
         let q = key.ring().parameters().limb_moduli()[1];
         let columns = residues(seed, q.value());
         let points = Points::new(&key, 1, &COLUMNS);
-        let mut tokens = PairTokens::new(COLUMNS.len());
+        let mut tokens = PairTokens::new(COLUMNS.len(), COLUMNS.len());
         tokens.add(&points, &slices(&columns));
         let gram = columns.iter().map(|a| {
             let row = columns.iter().map(|b| vector::dot(&q, a, b));
@@ -350,10 +387,10 @@ mod tests {
         for columns in 0..=COLUMNS.len() {
             assert!(tokens.verify_prefix(columns, &pairs(&gram, columns)));
         }
-        for (place, row) in gram.iter().enumerate() {
-            assert!(tokens.verify_row(place, row));
+        for place in 0..COLUMNS.len() {
+            assert!(tokens.verify_row(place, &row(&gram, place)));
         }
-        assert!(!tokens.verify_row(4, &gram[4][..4]) && !tokens.verify_row(4, &[]));
+        assert!(!tokens.verify_row(4, &gram[4][..3]) && !tokens.verify_row(4, &[]));
         assert!(!tokens.verify_prefix(5, &[0; 9]) && !tokens.verify_prefix(1, &[0]));
     }
 
@@ -362,7 +399,7 @@ mod tests {
         let (Kept { points, tokens }, gram, q) = scene(2);
         let columns = residues(2, q.value());
         let mut parts = [0..32, 32..96].map(|some: std::ops::Range<usize>| {
-            let mut part = PairTokens::new(COLUMNS.len());
+            let mut part = PairTokens::new(COLUMNS.len(), COLUMNS.len());
             let of: Vec<&[u32]> = columns.iter().map(|it| &it[some.clone()]).collect();
             part.add(&points, &of);
             part
@@ -413,15 +450,15 @@ mod tests {
             let lies = sums.iter().zip(delta);
             lies.map(|(&sum, &delta)| q.add(sum, delta)).collect()
         };
-        let in_a = [x[1].a, q.neg(x[0].a), 0, 0, 0];
-        let in_b = [x[1].b, q.neg(x[0].b), 0, 0, 0];
+        let in_a = [x[1].a, q.neg(x[0].a), 0, 0];
+        let in_b = [x[1].b, q.neg(x[0].b), 0, 0];
         for delta in [in_a, in_b] {
-            assert!(!tokens.verify_row(2, &lie(&gram[2], &delta)));
+            assert!(!tokens.verify_row(4, &lie(&row(&gram, 4), &delta)));
         }
         // The cross product of both halves is orthogonal to both.
         let cross = |i: usize, j: usize| q.sub(q.mul(x[i].a, x[j].b), q.mul(x[i].b, x[j].a));
-        let both = [cross(1, 2), cross(2, 0), cross(0, 1), 0, 0];
-        assert!(both[0] != 0 && tokens.verify_row(2, &lie(&gram[2], &both)));
+        let both = [cross(1, 2), cross(2, 0), cross(0, 1), 0];
+        assert!(both[0] != 0 && tokens.verify_row(4, &lie(&row(&gram, 4), &both)));
         // The same for a prefix of three, whose weights are the products of two points.
         let products = [(0, 1), (0, 2), (1, 2)].map(|(i, j)| tokens.points.field().mul(x[i], x[j]));
         let [y, z, _] = products;
@@ -485,19 +522,21 @@ mod tests {
             prop_assert_eq!(tokens.verify_prefix(columns, &wrong), wrong == right);
 
             let place = at % COLUMNS.len();
-            let mut row = gram[place].clone();
+            let right = row(&gram, place);
+            let mut lied = right.clone();
+            let last = lied.len() - 1;
             match kind {
-                0 => row[columns - 1] = q.add(row[columns - 1], delta),
+                0 => lied[last] = q.add(lied[last], delta),
                 1 => {
-                    row[0] = q.add(row[0], delta);
-                    row[columns - 1] = q.sub(row[columns - 1], delta);
+                    lied[0] = q.add(lied[0], delta);
+                    lied[last] = q.sub(lied[last], delta);
                 }
-                2 => row.swap(0, columns - 1),
-                3 => row[columns - 1] += q.value(),
-                4 => row = gram[(place + 1) % COLUMNS.len()].clone(),
-                _ => row.rotate_left(columns - 1),
+                2 => lied.swap(0, last),
+                3 => lied[last] += q.value(),
+                4 => lied = row(&gram, (place + 1) % COLUMNS.len()),
+                _ => lied.rotate_left(last),
             }
-            prop_assert_eq!(tokens.verify_row(place, &row), row == gram[place]);
+            prop_assert_eq!(tokens.verify_row(place, &lied), lied == right);
         }
     }
 }

@@ -35,6 +35,28 @@ impl MaskMoments {
         }
     }
 
+    /// Those of columns of which each has `N` residues.
+    ///
+    /// # Panics
+    /// If there is no such limb.
+    pub(crate) fn of(
+        parameters: &Parameters,
+        limb: usize,
+        columns: Vec<Vec<u32>>,
+        square: Vec<u32>,
+    ) -> Self {
+        Self {
+            modulus: parameters.limb_moduli()[limb],
+            columns,
+            square,
+        }
+    }
+
+    /// `M_{∅,2}`.
+    pub(crate) fn square(&self) -> &[u32] {
+        &self.square
+    }
+
     /// Adds some blocks: of each the mask and the ciphertext of each column, `N` residues.
     ///
     /// # Panics

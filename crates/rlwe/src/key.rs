@@ -79,6 +79,7 @@ pub struct DatasetKey {
     ring: Arc<Ring>,
     dataset: [u8; 16],
     generation: [u8; 16],
+    secret_generation: u32,
 }
 
 impl DatasetKey {
@@ -96,6 +97,17 @@ impl DatasetKey {
             ring,
             dataset,
             generation,
+            secret_generation: 0,
+        }
+    }
+
+    /// The same with the column secrets of another generation, by number: what is learned of those of one tells nothing
+    /// of those of another. All else that is derived stays the same.
+    #[must_use]
+    pub fn with_secret_generation(&self, generation: u32) -> Self {
+        Self {
+            secret_generation: generation,
+            ..self.clone()
         }
     }
 
@@ -117,9 +129,14 @@ impl DatasetKey {
         self.dataset
     }
 
-    /// The generation of the columns' secrets.
+    /// The random part of what the columns' secrets are derived from.
     pub fn generation(&self) -> [u8; 16] {
         self.generation
+    }
+
+    /// The generation of column secrets, by number.
+    pub fn secret_generation(&self) -> u32 {
+        self.secret_generation
     }
 
     pub(crate) fn master(&self) -> &MasterKey {
@@ -128,7 +145,8 @@ impl DatasetKey {
 
     /// Whether both are the key of the same dataset, ring and owner.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        (self.dataset, self.generation) == (other.dataset, other.generation)
+        (self.dataset, self.generation, self.secret_generation)
+            == (other.dataset, other.generation, other.secret_generation)
             && self.ring.parameters() == other.ring.parameters()
             && self.master.check() == other.master.check()
     }
@@ -171,10 +189,19 @@ impl DatasetKey {
         self.master.derive(label, &all)
     }
 
+    /// What is derived for one generation of secrets: from the second on with its number as a further field.
+    pub(crate) fn derive_in_generation(&self, label: &str, fields: &[&[u8]]) -> Output {
+        let number = self.secret_generation.to_le_bytes();
+        match self.secret_generation {
+            0 => self.derive(label, fields),
+            _ => self.derive(label, &[fields, &[&number]].concat()),
+        }
+    }
+
     /// The secret of a column: ternary, expanded from
-    /// `PRF(master, "column secret", dataset, generation, ring, column)`.
+    /// `PRF(master, "column secret", dataset, generation, ring, column)` in its generation.
     pub(crate) fn column_secret(&self, column: u32) -> ColumnSecret {
-        let seed = self.derive("column secret", &[&column.to_le_bytes()]);
+        let seed = self.derive_in_generation("column secret", &[&column.to_le_bytes()]);
         let mut coefficients = Zeroizing::new(vec![0; self.ring.degree()]);
         oboro_sample::ternary(&seed, &mut coefficients);
         ColumnSecret {
@@ -251,6 +278,11 @@ pub(crate) mod tests {
             key.column_secret(c).coefficients[..1024].to_vec()
         };
         let of = |log_degree, limbs, t| Parameters::new(log_degree, limbs, t).unwrap();
+        let of_generation = |number| {
+            let key = DatasetKey::new(&master(1), of(12, 2, 65537), [1; 16], [1; 16]);
+            let key = key.with_secret_generation(number);
+            key.column_secret(1).coefficients[..1024].to_vec()
+        };
         let all = [
             secret(1, of(12, 2, 65537), 1, 1, 1),
             secret(2, of(12, 2, 65537), 1, 1, 1),
@@ -260,7 +292,10 @@ pub(crate) mod tests {
             secret(1, of(12, 2, 65537), 2, 1, 1),
             secret(1, of(12, 2, 65537), 1, 2, 1),
             secret(1, of(12, 2, 65537), 1, 1, 2),
+            of_generation(1),
+            of_generation(2),
         ];
+        assert_eq!(all[0], of_generation(0));
         assert_eq!(all[0], secret(1, of(12, 2, 65537), 1, 1, 1));
         for (i, x) in all.iter().enumerate() {
             assert!(all[..i].iter().all(|y| y != x), "{i}");

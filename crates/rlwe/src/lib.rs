@@ -16,6 +16,7 @@ mod fixed;
 mod key;
 mod key_file;
 mod noise;
+mod order;
 mod pairs;
 mod planner;
 mod prefixes;
@@ -26,6 +27,7 @@ mod range_file;
 mod seal;
 mod secrets;
 mod totals;
+mod wide;
 
 pub use cells::{CELL_SEAL_BYTES, CellsOf};
 pub use combine::{Answer, CombineError, Combiner, Partial, Phases};
@@ -33,7 +35,10 @@ pub use encrypt::{Block, EncryptError, Encryptor};
 pub use key::{DatasetKey, KeyCheck, MasterKey};
 pub use key_file::{KeyFileError, Passphrase};
 pub use noise::{BlockNoise, NORM_LIMIT, PEAK_LIMIT, PLAINTEXT_PEAK_LIMIT, log2_phase_bound};
-pub use pairs::{BlockResidues, PairReader, PairsError, RangeLimb, RangeSums, Sums, VerifiedPairs};
+pub use order::{ColumnOrder, OrderError};
+pub use pairs::{
+    BlockResidues, ColumnMoments, PairReader, PairsError, RangeLimb, RangeSums, Sums, VerifiedPairs,
+};
 pub use planner::{Alternative, PlanError, Verdict, alternatives, plan};
 pub use prefixes::{
     LONGEST_VERIFIED, NotVerified, PrefixError, PrefixQuestion, PrefixReader, VerifiedLimbs,
@@ -44,3 +49,4 @@ pub use query::{QueryCiphertexts, QueryKey};
 pub use range_file::RangeError;
 pub use seal::SealError;
 pub use totals::{Bounds, Extent, Strata, Stratum};
+pub use wide::Pass;

@@ -71,7 +71,7 @@ struct Cost {
 impl Cost {
     /// Of a ring with these bounds.
     fn new((parameters, bounds): &(Parameters, Bounds), transactions: u64) -> Self {
-        let strata = bounds.extended(&[], transactions);
+        let strata = bounds.extended(&[], transactions, 0);
         let strata = strata.and_then(|it| Strata::new(bounds.clone(), &it));
         let ranges = strata.map_or(usize::MAX, |it| it.ranges().len());
         let degree = parameters.degree() as u64;

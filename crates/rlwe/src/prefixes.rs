@@ -8,6 +8,7 @@
 use crate::combine::{Answer, CombineError, Combiner, Partial, Phases};
 use crate::fingerprint::{Elements, Points, add_each, elements};
 use crate::key::DatasetKey;
+use crate::order::ColumnOrder;
 use crate::pairs::{BlockResidues, RangeLimb};
 use crate::totals::{Bounds, Strata};
 use oboro_ring::moment::{Itemsets, RequestError, binomial};
@@ -175,7 +176,7 @@ impl PrefixTokens {
 
 impl Elements {
     /// Sets this to another times a residue at each point.
-    fn set_multiple(&mut self, field: &QuadraticField, other: &Self, factors: &[u32]) {
+    pub(crate) fn set_multiple(&mut self, field: &QuadraticField, other: &Self, factors: &[u32]) {
         let q = field.modulus();
         vector::multiply(q, &other.a, factors, &mut self.a);
         vector::multiply(q, &other.b, factors, &mut self.b);
@@ -197,7 +198,8 @@ impl Elements {
     }
 }
 
-/// The bytes of the answer about all itemsets of `length` of so many columns.
+/// The bytes of the answer about all itemsets of `length` of so many columns: of pairs the sums alone. `None` for lengths
+/// that are not verified.
 pub fn prefix_bytes(
     parameters: &Parameters,
     strata: &Strata,
@@ -205,11 +207,16 @@ pub fn prefix_bytes(
     length: usize,
 ) -> Option<u64> {
     let limbs = strata.bounds().limbs(length)?;
+    let powers = match length {
+        2 => 0..=0,
+        3..=LONGEST_VERIFIED => 0..=length,
+        _ => return None,
+    };
     let of_power = |power: usize| {
         let each = pack::moment_packed_len(parameters.degree(), limbs, power) as u64;
         binomial(columns, length - power).saturating_mul(each)
     };
-    let range = (0..=length).fold(0u64, |sum, power| sum.saturating_add(of_power(power)));
+    let range = powers.fold(0u64, |sum, power| sum.saturating_add(of_power(power)));
     Some(range.saturating_mul(strata.ranges().len() as u64))
 }
 
@@ -305,7 +312,7 @@ pub struct VerifiedMoments<'a> {
 
 /// Moments that are not shown.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("the server sent other moments than those of the ciphertext that was encrypted")]
+#[error("the server sent other numbers than those of the ciphertext that was encrypted")]
 pub struct NotVerified;
 
 /// Moments that a thread works on at a time.
@@ -317,11 +324,12 @@ impl PrefixReader {
     pub fn new(
         key: &DatasetKey,
         strata: &Strata,
-        columns: &[u32],
+        order: &ColumnOrder,
         ranges: Vec<Vec<RangeLimb>>,
     ) -> Option<Self> {
         let limbs = VerifiedLimbs::of(strata.bounds()).limbs();
-        crate::pairs::fit(strata, columns, limbs, &ranges).then(|| {
+        let columns = order.paired();
+        crate::pairs::fit(strata, order, limbs, &ranges).then(|| {
             let tokens = |range: Vec<RangeLimb>| range.into_iter().map(|it| it.prefixes).collect();
             let limb = |limb| (Points::new(key, limb, columns), key.slot_weights(limb));
             Self {
@@ -498,7 +506,11 @@ impl VerifiedMoments<'_> {
 }
 
 /// What a piece of work gives on each of some threads, no more than there are jobs.
-fn on_threads<R: Send>(threads: NonZeroUsize, jobs: usize, work: impl Fn() -> R + Sync) -> Vec<R> {
+pub(crate) fn on_threads<R: Send>(
+    threads: NonZeroUsize,
+    jobs: usize,
+    work: impl Fn() -> R + Sync,
+) -> Vec<R> {
     thread::scope(|scope| {
         let threads = 1..threads.get().min(jobs);
         let others: Vec<_> = threads.map(|_| scope.spawn(&work)).collect();

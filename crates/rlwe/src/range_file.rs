@@ -3,17 +3,19 @@
 use crate::fingerprint::PairTokens;
 use crate::fixed::FixedParts;
 use crate::key::DatasetKey;
-use crate::pairs::RangeLimb;
+use crate::order::ColumnOrder;
+use crate::pairs::{KeptPairs, RangeLimb};
 use crate::prefixes::{LONGEST_VERIFIED, PrefixTokens, VerifiedLimbs};
 use crate::seal::SealError;
+use crate::wide::Wide;
 use oboro_ring::QuadraticField;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
 const CONTEXT: &str = "oboro range";
 const VERSION: u32 = 1;
-/// Version, columns, the limbs of each length, and blocks.
-const HEADER_BYTES: usize = 4 * (2 + LONGEST_VERIFIED - 1) + 8;
+/// Version, columns, those with fixed parts, focus columns, the limbs of each length, and blocks.
+const HEADER_BYTES: usize = 4 * (4 + LONGEST_VERIFIED - 1) + 8;
 
 /// What cannot be read of a range.
 #[derive(Debug, Error)]
@@ -36,29 +38,36 @@ impl DatasetKey {
     /// # Panics
     /// If parts are of other limbs, columns, blocks or lengths.
     pub fn seal_range(&self, limbs: &[RangeLimb]) -> Result<Vec<u8>, SealError> {
-        let RangeLimb {
-            columns, blocks, ..
-        } = &limbs[0];
+        let RangeLimb { order, blocks, .. } = &limbs[0];
         let verified = VerifiedLimbs::of_parts(limbs);
-        let words = Shape::new(verified, columns.len()).map(|it| it.words());
-        let words = words.expect("what there is can be counted");
+        let shape = self.shape(verified, order).words();
+        let words = shape.expect("what there is can be counted");
         // Room for all: growing would leave copies behind.
         let mut bytes = Zeroizing::new(Vec::with_capacity(HEADER_BYTES + 4 * words));
-        for number in [VERSION, columns.len() as u32] {
-            bytes.extend(number.to_le_bytes());
-        }
-        bytes.extend(verified.0.iter().flat_map(|&it| (it as u32).to_le_bytes()));
+        let focus = order.focus().iter().map(|&it| order.columns()[it]);
+        let counts = [order.columns().len(), order.paired().len(), focus.len()];
+        bytes.extend(VERSION.to_le_bytes());
+        let numbers = counts.into_iter().chain(verified.0);
+        bytes.extend(numbers.flat_map(|it| (it as u32).to_le_bytes()));
         bytes.extend(blocks.to_le_bytes());
-        bytes.extend(columns.iter().flat_map(|it| it.to_le_bytes()));
+        let columns = order.columns().iter().copied().chain(focus);
+        bytes.extend(columns.flat_map(u32::to_le_bytes));
         for (place, limb) in limbs.iter().enumerate() {
             assert_eq!(
-                (limb.limb, &limb.columns, limb.blocks),
-                (place, columns, *blocks),
+                (limb.limb, &limb.order, limb.blocks),
+                (place, order, *blocks),
                 "parts of one range"
             );
-            if let Some((tokens, fixed)) = &limb.pairs {
+            if let Some(KeptPairs {
+                tokens,
+                fixed,
+                wide,
+            }) = &limb.pairs
+            {
                 bytes.extend(tokens.tokens().flat_map(u32::to_le_bytes));
                 bytes.extend(fixed.parts().iter().flat_map(|it| it.to_le_bytes()));
+                let wide = wide.iter().flat_map(Wide::all);
+                bytes.extend(wide.flat_map(u32::to_le_bytes));
             }
             bytes.extend(limb.prefixes.tokens().flat_map(u32::to_le_bytes));
         }
@@ -82,26 +91,29 @@ impl DatasetKey {
     fn decode_range(&self, bytes: &[u8]) -> Option<Vec<RangeLimb>> {
         let (header, rest) = bytes.split_at_checked(HEADER_BYTES)?;
         let (numbers, blocks) = header.split_at(HEADER_BYTES - 8);
-        let [version, columns, ref verified @ ..] = words(numbers)?[..] else {
+        let [version, columns, paired, focus, ref verified @ ..] = words(numbers)?[..] else {
             return None;
         };
         let blocks = u64::from_le_bytes(blocks.try_into().ok()?);
         let limbs: Vec<usize> = verified.iter().map(|&it| it as usize).collect();
         let verified = VerifiedLimbs(limbs.try_into().ok()?);
-        let shape = Shape::new(verified, columns as usize)?;
+        let shape = Shape {
+            verified,
+            columns: columns as usize,
+            paired: paired as usize,
+            focus: focus as usize,
+            degree: self.ring().degree(),
+        };
         let fits = version == VERSION
             && (1..=self.ring().limbs().len()).contains(&verified.limbs())
-            && shape.words().checked_mul(4)? == rest.len();
+            && shape.words()?.checked_mul(4)? == rest.len();
         if !fits {
             return None;
         }
         let all = words(rest)?;
-        let (columns, mut rest) = all.split_at(shape.columns);
-        let mut sorted = columns.to_vec();
-        sorted.sort_unstable();
-        if columns.is_empty() || !sorted.is_sorted_by(|a, b| a < b) {
-            return None;
-        }
+        let (columns, rest) = all.split_at(shape.columns);
+        let (focus, mut rest) = rest.split_at(shape.focus);
+        let order = ColumnOrder::new(columns.to_vec(), shape.paired, focus).ok()?;
         let limb = |limb: usize| {
             let q = self.ring().parameters().limb_moduli()[limb];
             let mut take = |words: usize| {
@@ -111,24 +123,45 @@ impl DatasetKey {
             };
             let pairs = match verified.has_pairs(limb) {
                 true => {
-                    let tokens = PairTokens::kept(&q, columns.len(), take(4 * columns.len()))?;
-                    let fixed = Zeroizing::new(take(shape.pairs).to_vec());
-                    Some((tokens, FixedParts::kept(q, columns.len(), fixed)?))
+                    let tokens = take(shape.pair_tokens());
+                    let fixed = Zeroizing::new(take(shape.pairs()).to_vec());
+                    let wide = match order.is_wide() {
+                        true => {
+                            let words = take(shape.wide()?);
+                            Some(Wide::kept(&q, shape.columns, shape.focus, words)?)
+                        }
+                        false => None,
+                    };
+                    Some(KeptPairs {
+                        tokens: PairTokens::kept(&q, shape.columns, shape.rows(), tokens)?,
+                        fixed: FixedParts::kept(q, shape.paired, fixed)?,
+                        wide,
+                    })
                 }
                 false => None,
             };
-            let longer = verified.longer(limb).count() * shape.tokens;
             let lengths = verified.longer(limb);
+            let longer = verified.longer(limb).count() * shape.tokens();
             Some(RangeLimb {
                 limb,
                 field: QuadraticField::new(q),
-                columns: columns.to_vec(),
+                order: order.clone(),
                 blocks,
                 pairs,
-                prefixes: PrefixTokens::kept(&q, lengths, columns.len(), take(longer))?,
+                prefixes: PrefixTokens::kept(&q, lengths, shape.paired, take(longer))?,
             })
         };
         (0..verified.limbs()).map(limb).collect()
+    }
+
+    fn shape(&self, verified: VerifiedLimbs, order: &ColumnOrder) -> Shape {
+        Shape {
+            verified,
+            columns: order.columns().len(),
+            paired: order.paired().len(),
+            focus: order.focus().len(),
+            degree: self.ring().degree(),
+        }
     }
 }
 
@@ -136,32 +169,57 @@ impl DatasetKey {
 struct Shape {
     verified: VerifiedLimbs,
     columns: usize,
-    /// Fixed parts of a limb.
-    pairs: usize,
-    /// Tokens of a limb and length from three on.
-    tokens: usize,
+    paired: usize,
+    focus: usize,
+    degree: usize,
 }
 
 impl Shape {
-    /// `None` if there are more than can be counted.
-    fn new(verified: VerifiedLimbs, columns: usize) -> Option<Self> {
-        // What has more does not fit a file.
-        const MOST: usize = 1 << 16;
-        let is_small = columns <= MOST && verified.limbs() <= MOST;
-        is_small.then_some(Self {
-            verified,
-            columns,
-            pairs: columns * columns.saturating_sub(1) / 2,
-            tokens: 2 * (columns + 1),
-        })
+    /// Rows of the columns themselves, where all pairs have fixed parts.
+    fn rows(&self) -> usize {
+        match self.paired == self.columns {
+            true => self.columns,
+            false => 0,
+        }
     }
 
-    /// All behind the header.
-    fn words(&self) -> usize {
+    /// Tokens of pairs, of a limb.
+    fn pair_tokens(&self) -> usize {
+        2 * (self.columns + self.rows())
+    }
+
+    /// Fixed parts of a limb.
+    fn pairs(&self) -> usize {
+        self.paired * self.paired.saturating_sub(1) / 2
+    }
+
+    /// What there is of a limb if there are pairs without fixed parts; `None` if it cannot be counted.
+    fn wide(&self) -> Option<usize> {
+        match self.paired == self.columns {
+            true => Some(0),
+            false => Wide::words(self.columns, self.focus, self.degree),
+        }
+    }
+
+    /// Tokens of a limb and length from three on.
+    fn tokens(&self) -> usize {
+        2 * (self.paired + 1)
+    }
+
+    /// All behind the header; `None` if there are more than a file has.
+    fn words(&self) -> Option<usize> {
+        const MOST: usize = 1 << 31;
+        let Self {
+            columns, paired, ..
+        } = *self;
+        // Products of what is no larger can be counted.
+        if columns > MOST || paired > columns.min(1 << 16) || self.verified.limbs() > 1 << 16 {
+            return None;
+        }
         let [pairs, longer @ ..] = self.verified.0;
-        self.columns
-            + pairs * (4 * self.columns + self.pairs)
-            + longer.iter().sum::<usize>() * self.tokens
+        let of_pairs = self.pair_tokens() + self.pairs() + self.wide()?;
+        let longer = longer.iter().sum::<usize>() * self.tokens();
+        (columns + self.focus + longer).checked_add(pairs.checked_mul(of_pairs)?)
     }
 }
 
@@ -187,7 +245,22 @@ mod tests {
         key(1, &Parameters::new(12, 4, 40_961).unwrap())
     }
 
-    fn sums(key: &DatasetKey, verified: VerifiedLimbs, seed: u32) -> Vec<RangeLimb> {
+    /// All pairs of the columns 4, 0 and 2 have fixed parts.
+    fn narrow() -> ColumnOrder {
+        ColumnOrder::new(vec![4, 0, 2], 3, &[]).unwrap()
+    }
+
+    /// Only those of the first two, and of the last.
+    fn wide() -> ColumnOrder {
+        ColumnOrder::new(vec![4, 0, 2], 2, &[2]).unwrap()
+    }
+
+    fn sums(
+        key: &DatasetKey,
+        verified: VerifiedLimbs,
+        order: &ColumnOrder,
+        seed: u32,
+    ) -> Vec<RangeLimb> {
         let residues = |at: u32| -> Vec<u32> {
             (0..4096u32)
                 .map(|it| (it + seed) * (at + 77) % 100_003)
@@ -195,12 +268,17 @@ mod tests {
         };
         let columns: Vec<Vec<u32>> = (1..=3).map(residues).collect();
         let columns: Vec<&[u32]> = columns.iter().map(Vec::as_slice).collect();
+        let mask = residues(0);
         let limb = |limb| {
-            let mut sums = RangeSums::new(key, verified, limb, &[4, 0, 2]);
+            let mut sums = RangeSums::new(key, verified, limb, order);
             sums.add(&[BlockResidues {
-                mask: &residues(0),
-                columns: &columns,
+                mask: &mask,
+                columns: &columns[..order.paired().len()],
             }]);
+            let focus = order.focus().iter().map(|&it| columns[it]).collect();
+            if let Some(mut pass) = sums.pass(&[&mask], &[focus]) {
+                (0..3).for_each(|place| pass.add(place, &[columns[place]]));
+            }
             sums.finish(key)
         };
         (0..verified.limbs()).map(limb).collect()
@@ -215,11 +293,15 @@ mod tests {
     fn a_range_opens_as_it_was_sealed_and_adds_up() {
         let key = in_ring();
         // Of columns their numbers; of pairs 16 bytes a column and limb, and 4 a pair; of longer ones 8 a column.
-        for (verified, bytes) in [
-            (PAIRS, 12 + 2 * (48 + 12)),
-            (ALL, 12 + 2 * (48 + 12) + (3 + 4) * 32),
+        // Of many columns tokens of 8 bytes twice, a focus column, that beside each of them and M_{∅,2}.
+        let wide_pairs = 2 * (24 + 4 + 24 + 8 + 12 + 4 * 4096);
+        for (verified, order, bytes) in [
+            (PAIRS, narrow(), 12 + 2 * (48 + 12)),
+            (ALL, narrow(), 12 + 2 * (48 + 12) + (3 + 4) * 32),
+            (PAIRS, wide(), 16 + wide_pairs),
+            (ALL, wide(), 16 + wide_pairs + (3 + 4) * 24),
         ] {
-            let (one, two) = (sums(&key, verified, 1), sums(&key, verified, 2));
+            let [one, two] = [1, 2].map(|seed| sums(&key, verified, &order, seed));
             let sealed = key.seal_range(&one).unwrap();
             let mut kept = key.open_range(&sealed).unwrap();
             let bytes_of = |limbs: &[RangeLimb]| plain(&key, limbs);
@@ -240,38 +322,63 @@ mod tests {
     #[test]
     fn other_bytes_are_refused() {
         let key = in_ring();
-        let plain = plain(&key, &sums(&key, ALL, 1));
-        assert!(key.decode_range(&plain).is_some());
-        for end in 0..plain.len() {
-            assert!(key.decode_range(&plain[..end]).is_none(), "{end}");
+        let refused = |plain: &[u8], at: usize, byte: u8| {
+            let mut wrong = plain.to_vec();
+            wrong[at] = byte;
+            assert!(key.decode_range(&wrong).is_none(), "{at}");
+        };
+        let all = plain(&key, &sums(&key, ALL, &narrow(), 1));
+        assert!(key.decode_range(&all).is_some());
+        for end in 0..all.len() {
+            assert!(key.decode_range(&all[..end]).is_none(), "{end}");
         }
         let (tokens, fixed) = (HEADER_BYTES + 12, HEADER_BYTES + 12 + 48);
         let longer = fixed + 12;
-        // Version, columns, limbs, a column twice, tokens and fixed parts that are no residues.
+        // Version, columns, those with fixed parts, focus, limbs, a column twice, tokens and fixed parts that are no
+        // residues.
         for (at, byte) in [
             (0, 2),
             (4, 4),
             (4, 0),
             (7, 0xff),
-            (8, 5),
-            (12, 4),
-            (16, 0),
+            (8, 2),
+            (8, 4),
+            (11, 0xff),
+            (12, 1),
+            (15, 0xff),
             (16, 5),
-            (19, 0xff),
+            (20, 4),
+            (24, 0),
+            (24, 5),
+            (27, 0xff),
             (HEADER_BYTES, 2),
             (tokens + 3, 0xff),
             (fixed + 3, 0xff),
             (longer + 3, 0xff),
-            (plain.len() - 1, 0xff),
+            (all.len() - 1, 0xff),
         ] {
-            let mut wrong = plain.clone();
-            wrong[at] = byte;
-            assert!(key.decode_range(&wrong).is_none(), "{at}");
+            refused(&all, at, byte);
         }
-        assert!(key.decode_range(&[&plain[..], &[0]].concat()).is_none());
-        let sealed = key.seal("oboro record", &plain).unwrap();
+        assert!(key.decode_range(&[&all[..], &[0]].concat()).is_none());
+        let many = plain(&key, &sums(&key, PAIRS, &wide(), 1));
+        assert!(key.decode_range(&many).is_some());
+        let focus = HEADER_BYTES + 12;
+        let columns = focus + 4 + 24 + 4;
+        let row = columns + 24;
+        // A focus column that is none, tokens of columns and rows, a row's fixed parts and moments that are no residues.
+        for (at, byte) in [
+            (focus, 7),
+            (columns + 3, 0xff),
+            (row + 3, 0xff),
+            (row + 8 + 3, 0xff),
+            (row + 20 + 3, 0xff),
+            (many.len() - 1, 0xff),
+        ] {
+            refused(&many, at, byte);
+        }
+        let sealed = key.seal("oboro record", &all).unwrap();
         assert!(matches!(key.open_range(&sealed), Err(RangeError::Seal(_))));
-        let sealed = key.seal(CONTEXT, &plain[1..]).unwrap();
+        let sealed = key.seal(CONTEXT, &all[1..]).unwrap();
         assert!(matches!(
             key.open_range(&sealed),
             Err(RangeError::Malformed)

@@ -17,6 +17,8 @@ pub(crate) struct SecretProducts {
     key: DatasetKey,
     /// Products of more secrets are not kept.
     longest: usize,
+    /// Nor are more bytes.
+    limit: usize,
     kept: RwLock<Kept>,
 }
 
@@ -28,8 +30,8 @@ struct Kept {
 
 impl Kept {
     /// Makes room for as many more bytes, if need be by starting anew.
-    fn reserve(&mut self, bytes: usize) {
-        if self.bytes + bytes > CACHE_BYTES {
+    fn reserve(&mut self, bytes: usize, limit: usize) {
+        if self.bytes + bytes > limit {
             *self = Self::default();
         }
         self.bytes += bytes;
@@ -37,11 +39,12 @@ impl Kept {
 }
 
 impl SecretProducts {
-    /// No products yet; those of up to `longest` secrets will be kept.
-    pub(crate) fn new(key: DatasetKey, longest: usize) -> Self {
+    /// No products yet; those of up to `longest` secrets will be kept, beside those of `generations` in all.
+    pub(crate) fn new(key: DatasetKey, longest: usize, generations: usize) -> Self {
         Self {
             key,
             longest,
+            limit: CACHE_BYTES / generations.max(1),
             kept: RwLock::default(),
         }
     }
@@ -63,7 +66,7 @@ impl SecretProducts {
         let product = Arc::new(self.multiply(limb, columns));
         if self.is_kept(columns) {
             let mut kept = self.kept.write().expect("no thread panics with the lock");
-            kept.reserve(size_of_val(&product[..]));
+            kept.reserve(size_of_val(&product[..]), self.limit);
             kept.evaluations.insert(key, Arc::clone(&product));
         }
         product
@@ -101,7 +104,7 @@ mod tests {
     #[test]
     fn products_are_those_of_secrets() {
         let key = key(7, &Parameters::new(12, 3, 40961).unwrap());
-        let secrets = SecretProducts::new(key.clone(), 2);
+        let secrets = SecretProducts::new(key.clone(), 2, 1);
         let columns = [1, 2, 5];
         for limb in 0..3 {
             let q = key.ring().limbs()[limb].modulus();
@@ -117,7 +120,7 @@ mod tests {
     #[test]
     fn what_is_kept_is_what_was_made_and_the_largest_products_are_not() {
         let key = key(7, &Parameters::new(12, 3, 40961).unwrap());
-        let secrets = SecretProducts::new(key, 1);
+        let secrets = SecretProducts::new(key, 1, 1);
         let first = secrets.evaluation(0, &[4]);
         assert!(Arc::ptr_eq(&first, &secrets.evaluation(0, &[4])));
         let pair = secrets.evaluation(0, &[4, 5]);

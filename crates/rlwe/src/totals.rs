@@ -25,6 +25,8 @@ pub struct Extent {
     pub blocks: u64,
     /// The number of transactions: no more than the blocks have slots.
     pub transactions: u64,
+    /// The generation of its columns' secrets, by number.
+    pub secret_generation: u32,
 }
 
 /// What bounds hold for: public numbers of a dataset.
@@ -98,14 +100,20 @@ impl Bounds {
         self.log2_supports
     }
 
-    /// The strata of a dataset with those of an encryption of so many more transactions, which were shuffled: in the
-    /// last one, where that stays small enough to have no sample, or else in new ones, as few as there can be. `None` if
-    /// there are more then than can be asked for.
-    pub fn extended(&self, strata: &[Extent], transactions: u64) -> Option<Vec<Extent>> {
+    /// The strata of a dataset with those of an encryption of so many more transactions, which were shuffled, under
+    /// secrets of this generation: in the last one, where that has the same and stays small enough to have no sample, or
+    /// else in new ones, as few as there can be. `None` if there are more then than can be asked for.
+    pub fn extended(
+        &self,
+        strata: &[Extent],
+        transactions: u64,
+        secret_generation: u32,
+    ) -> Option<Vec<Extent>> {
         let degree = self.parameters.degree() as u64;
         let blocks = transactions.div_ceil(degree);
         let mut strata = strata.to_vec();
         if let Some(last) = strata.last_mut()
+            && last.secret_generation == secret_generation
             && last.transactions.saturating_add(transactions) <= self.most_exact()
             && last.blocks + blocks <= self.most_exact_blocks
         {
@@ -124,6 +132,7 @@ impl Bounds {
             strata.push(Extent {
                 blocks: some,
                 transactions: held,
+                secret_generation,
             });
             (blocks, transactions) = (blocks - some, transactions - held);
         }
@@ -162,6 +171,8 @@ pub struct Strata {
     bounds: Bounds,
     strata: Vec<Stratum>,
     ranges: Vec<Range<u64>>,
+    /// For each range the generation of secrets.
+    secret_generations: Vec<u32>,
 }
 
 impl Strata {
@@ -170,6 +181,7 @@ impl Strata {
     pub fn new(bounds: Bounds, extents: &[Extent]) -> Option<Self> {
         let degree = bounds.parameters.degree() as u64;
         let (mut strata, mut ranges, mut first) = (Vec::new(), Vec::new(), 0u64);
+        let mut secret_generations = Vec::new();
         for extent in extents {
             let most = match extent.transactions <= bounds.most_exact() {
                 true => bounds.most_exact_blocks,
@@ -187,6 +199,7 @@ impl Strata {
             let end = first.checked_add(extent.blocks)?;
             ranges.push(first..end);
             ranges.extend(stratum.sample_blocks().map(|blocks| first..first + blocks));
+            secret_generations.resize(ranges.len(), extent.secret_generation);
             strata.push(stratum);
             first = end;
         }
@@ -194,6 +207,7 @@ impl Strata {
             bounds,
             strata,
             ranges,
+            secret_generations,
         })
     }
 
@@ -210,6 +224,11 @@ impl Strata {
     /// For each stratum the blocks of its total, and behind them those of its sample if it has one.
     pub fn ranges(&self) -> &[Range<u64>] {
         &self.ranges
+    }
+
+    /// For each range the generation of its columns' secrets.
+    pub fn secret_generations(&self) -> &[u32] {
+        &self.secret_generations
     }
 
     /// The support of an itemset, given its support modulo `t` in each range; `None` if there is none that these allow.
@@ -309,7 +328,7 @@ mod tests {
 
     /// DESIGN.md's figures: 1.94 million transactions, supports of pairs, ranges.
     fn extended(bounds: &Bounds, strata: &[Extent], transactions: u64) -> Vec<Extent> {
-        bounds.extended(strata, transactions).unwrap()
+        bounds.extended(strata, transactions, 0).unwrap()
     }
 
     #[test]
@@ -343,6 +362,7 @@ mod tests {
         let extent = |blocks, transactions| Extent {
             blocks,
             transactions,
+            secret_generation: 0,
         };
         let first = extended(&bounds, &[], 100_000);
         assert_eq!(first, [extent(25, 100_000)]);
@@ -363,7 +383,7 @@ mod tests {
             (1954, 1)
         );
         assert_eq!(extended(&bounds, &large, 1).len(), 4);
-        assert_eq!(bounds.extended(&[], u64::MAX), None);
+        assert_eq!(bounds.extended(&[], u64::MAX, 0), None);
         // Blocks of one transaction each, until noise allows no more.
         let mut strata = Vec::new();
         for _ in 0..2_300 {
@@ -393,19 +413,23 @@ mod tests {
             vec![Extent {
                 blocks: 1,
                 transactions: 4097,
+                secret_generation: 0,
             }],
             vec![Extent {
                 blocks: 1,
                 transactions: 0,
+                secret_generation: 0,
             }],
             vec![Extent {
                 blocks: 1000,
                 transactions: 1_000_000,
+                secret_generation: 0,
             }],
             vec![
                 Extent {
                     blocks: 1,
-                    transactions: 1
+                    transactions: 1,
+                    secret_generation: 0,
                 };
                 1025
             ],

@@ -20,7 +20,7 @@ use crate::totals::{Room, Shards, Totals};
 use oboro_engine::{Count, Moments, Plan, Source, Step};
 use oboro_machine::Distances;
 use oboro_protocol::v1::count_reply::Reply as Part;
-use oboro_protocol::{MOMENTS_CHUNK_BYTES, block_ranges, digest, v1};
+use oboro_protocol::{MOMENTS_CHUNK_BYTES, block_ranges, digest, max_itemsets, v1};
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_store::{Digest, Snapshot, Store};
 use prost::Message;
@@ -119,11 +119,15 @@ impl Question {
             .snapshot_at(&request.name, root)
             .map_err(|error| status::of_store(&error))?;
         let length = request.length as usize;
-        let most = limits.itemsets_of(length);
+        // What an owner verifies is asked without regard to what an operator allows, and takes little.
+        let most = match request.scalars {
+            true => max_itemsets(length),
+            false => limits.itemsets_of(length),
+        };
         let asked = request.columns.len() / length.max(1);
         if asked > most {
             return Err(Status::invalid_argument(format!(
-                "{asked} itemsets of length {length} were asked for, but this server takes at most {most} of that length in one query; ask in several, or ask its operator about --max-itemsets"
+                "{asked} itemsets of length {length} were asked for, but this server takes at most {most} of that length in one query; mine with --answers cells, or ask its operator about --max-itemsets"
             )));
         }
         Self::about(snapshot, request)

@@ -1,9 +1,11 @@
 //! `oboro encrypt`
 
 use crate::Outcome;
-use crate::arguments::{InputArguments, KeyArguments, ThreadArguments};
+use crate::arguments::{InputArguments, KeyArguments, NameList, ThreadArguments, names};
 use crate::output::{Output, Unit, bytes, seconds};
-use oboro_mining::{Dataset, DatasetPlan, MinSupport, Shuffled, Target, escaped, read_next};
+use oboro_mining::{
+    Dataset, DatasetPlan, MOST_PAIRED, MinSupport, Name, Shuffled, Target, escaped, read_next,
+};
 use oboro_store::files::free_bytes;
 use serde_json::json;
 use std::ops::ControlFlow;
@@ -22,7 +24,8 @@ pub struct Arguments {
     /// Append to this dataset directory instead: the same items, new transactions.
     #[arg(long, value_name = "DIR")]
     append_to: Option<PathBuf>,
-    /// The longest itemsets that a trusted server can count; longer ones need larger ciphertexts.
+    /// The longest itemsets that the server can count on ciphertext: up to 4 verified, longer ones on trust. They need
+    /// larger ciphertexts; in sealed cells itemsets of any length are counted.
     #[arg(
         long,
         value_name = "N",
@@ -33,6 +36,10 @@ pub struct Arguments {
     /// Leave out items below this support: a fraction (0.01, 1%) or a count (250).
     #[arg(long, value_name = "SUPPORT", conflicts_with = "append_to")]
     min_item_support: Option<MinSupport>,
+    /// Items for `oboro pairs`, up to 64, separated by commas, names with commas in double quotes. Needed only with more than
+    /// 1,024 items; otherwise `oboro pairs` works for every item.
+    #[arg(long, value_name = "ITEMS", value_parser = names, conflicts_with = "append_to")]
+    focus: Vec<NameList>,
     #[command(flatten)]
     threads: ThreadArguments,
 }
@@ -54,7 +61,9 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         transactions = transactions.restrict(min_support);
     }
     let left_out = items_read - transactions.item_count();
-    let rows = Shuffled::of(&transactions)?.with_how_read(how.clone());
+    let rows = Shuffled::of(&transactions)?
+        .with_how_read(how.clone())
+        .with_focus(arguments.focus.concat());
     drop(transactions);
     let directory = arguments.directory();
     let expected_bytes = match &appended_to {
@@ -99,6 +108,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let elapsed = begun.elapsed();
     let directory = dataset.bundle().directory();
     let relied_on = dataset.trust()?.relied_on;
+    let focus = record.focus_names();
     let value = json!({
         "directory": directory,
         "dataset": manifest.dataset.to_string(),
@@ -119,13 +129,14 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         "noise_plaintext_peak": record.noise_plaintext_peak,
         "encrypt_seconds": elapsed.as_secs_f64(),
         "relied_on": relied_on,
+        "focus": focus,
         "expected_bytes": expected_bytes,
         "free_bytes": free_bytes,
         "read": how,
     });
     output.result(&value, || {
         format!(
-            "encrypted {} transactions × {} items in {}\n  {} in {}: {} blocks of {} slots, {} limbs, itemsets of up to {}\n{}{}",
+            "encrypted {} transactions × {} items in {}\n  {} in {}: {} blocks of {} slots, {} limbs, itemsets of up to {}\n{}{}{}",
             record.transactions,
             record.names.len(),
             seconds(elapsed),
@@ -142,9 +153,17 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
                     record.min_item_support
                 ),
             },
+            match focus[..] {
+                [] if arguments.focus.is_empty() => String::new(),
+                [] => format!("  --focus was not needed: of up to {MOST_PAIRED} items `oboro pairs` works for each\n"),
+                _ => {
+                    let names: Vec<String> = focus.iter().map(|it| Name(it).to_string()).collect();
+                    format!("  for `oboro pairs`: {}\n", names.join(", "))
+                }
+            },
             match relied_on {
                 false => "",
-                true => "  the server was taken at its word before (--trust-server), and what was appended has the same secrets: if it lied then, it may read this; encrypt everything anew if you are not sure\n",
+                true => "  the server was taken at its word before (--trust-server): what is appended from then on has other secrets, and if it lied then, it may read what came before\n",
             },
         )
     })

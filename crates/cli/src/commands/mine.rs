@@ -64,8 +64,8 @@ pub struct Arguments {
     /// that lies can read the data.
     #[arg(long)]
     trust_server: bool,
-    /// Keep up to SIZE of the sealed cells that were fetched, in DIR/cells, for later runs; 0 neither keeps nor uses
-    /// any.
+    /// Keep up to SIZE of fetched sealed cells in DIR/cells, and up to SIZE of verified moments of columns in DIR/moments,
+    /// for later runs; 0 neither keeps nor uses any.
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize(KEPT_BYTES))]
     keep_cells: ByteSize,
     /// Write the itemsets to this file, for `oboro rules`.

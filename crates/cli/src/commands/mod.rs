@@ -9,6 +9,7 @@ pub mod genome;
 pub mod inspect;
 pub mod keygen;
 pub mod mine;
+pub mod pairs;
 pub mod plan;
 pub mod row_ids;
 pub mod rules;

@@ -36,13 +36,14 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "input", requires = "transactions",
         value_parser = clap::value_parser!(u32).range(..=i64::from(MAX_ROW_ID_BYTES)))]
     row_id_bytes: u32,
-    /// The longest itemsets that a trusted server can count.
+    /// The longest itemsets that the server can count on ciphertext: up to 4 verified, longer ones on trust.
     #[arg(long, value_name = "N", default_value_t = 4)]
     max_len: usize,
     /// Items that are frequent; itemsets of two and more have no others [default: all].
     #[arg(long, value_name = "N")]
     frequent_items: Option<u32>,
-    /// The most itemsets that are asked for at a length [default: all that there are].
+    /// The most itemsets that are asked for at a length on trust; verified answers are about all of them [default: all
+    /// that there are].
     #[arg(long, value_name = "N")]
     itemsets: Option<u64>,
     /// Compare the ways to the supports, and say which parameters were rejected, and why.
@@ -86,6 +87,9 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         text += &planned.text(stored_bytes);
         text += "\nlength    itemsets  limbs  log2 phase  log2 Q       verified     trusted\n";
         text.extend(levels.iter().map(level_row));
+        if levels.iter().any(|it| it.verified_bytes.is_none()) {
+            text += "  -: not asked for verified: more than 4 items, 200 MB, 131,072 triples or 65,536 quadruples, or more than 1,024 frequent items\n";
+        }
         if arguments.explain {
             text += "\nroute                                            length   verified    received  server's multiply-adds  owner's words  the server learns\n";
             text.extend(planned.prospect.routes().iter().map(route_row));

@@ -1,22 +1,21 @@
 //! What a server computes about all itemsets of a prefix of the owner's columns: given away as supports once all of it
 //! was what the owner's tokens say (docs/cryptography.md, "Fingerprints").
 //!
-//! Of pairs that is one residue a limb and range, of longer itemsets all moments. What arrives is put in its place as it
-//! comes. What fits no place changes nothing but the verdict at the end, so that the server sees the same whatever it
-//! sent.
+//! Of pairs that is one residue a limb and range, and beside columns without fixed parts moments `M_{i,1}`; of longer
+//! itemsets it is all moments.
 
 use super::Verified;
+use super::arriving::{Arriving, Content, Question, column_moments};
 use crate::error::ClientError;
+use crate::kept_moments::KeptMoments;
 use oboro_mining::Dataset;
-use oboro_protocol::{max_itemsets, moments_range, v1};
+use oboro_protocol::max_itemsets;
 use oboro_ring::moment::binomial;
 use oboro_ring::pack;
-use oboro_rlwe::{LONGEST_VERIFIED, PairsError, PrefixQuestion, Sums, prefix_bytes};
+use oboro_rlwe::{ColumnMoments, PairReader, PairsError, PrefixQuestion, prefix_bytes};
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::ops::Range;
-
-/// The most pairs of one request: their numbers fit any server's messages.
-const MOST_PAIRS: usize = 1 << 16;
 
 /// All itemsets of a length of the first columns in the owner's order.
 pub(crate) struct Prefix<'a> {
@@ -26,6 +25,9 @@ pub(crate) struct Prefix<'a> {
     limbs: usize,
     ranges: Vec<Range<u64>>,
     itemsets: usize,
+    /// Whether there are pairs without fixed parts.
+    is_wide: bool,
+    kept: KeptMoments,
     bytes: u64,
 }
 
@@ -40,36 +42,44 @@ struct Columns {
 
 impl<'a> Prefix<'a> {
     /// The smallest prefix that has these columns, at least as many as an itemset has; `None` if there is none, or
-    /// itemsets of this length are not verified in this dataset.
-    pub(crate) fn of(dataset: &'a Dataset, columns: &[u32], level: usize) -> Option<Self> {
-        let record = dataset.record();
-        let strata = record.strata(dataset.manifest()).ok()?;
+    /// itemsets of this length are not verified in this dataset. Moments of columns that are kept are not asked for.
+    pub(crate) fn of(
+        dataset: &'a Dataset,
+        columns: &[u32],
+        level: usize,
+        kept: &KeptMoments,
+    ) -> Option<Self> {
+        let (record, manifest) = (dataset.record(), dataset.manifest());
+        let strata = record.strata(manifest).ok()?;
         let limbs = strata.bounds().limbs(level)?;
-        let place = |column| record.prefix.iter().position(|it| it == column);
+        let order = record.column_order().ok()?;
+        let places: HashMap<u32, usize> = order.columns().iter().copied().zip(0..).collect();
+        let place = |column| places.get(column).copied();
         let last = columns.iter().map(place).collect::<Option<Vec<usize>>>()?;
-        let ordered = record.prefix[..=last.into_iter().max()?].to_vec();
+        let ordered = order.columns()[..=last.into_iter().max()?].to_vec();
+        let is_wide = ordered.len() > order.paired().len();
+        if is_wide && level > 2 {
+            return None;
+        }
         let mut sorted: Vec<(u32, usize)> = ordered.iter().copied().zip(0..).collect();
         sorted.sort_unstable();
         let count = ordered.len() as u64;
         let itemsets = binomial(count, level);
-        let bytes = match level {
-            2 => itemsets
-                .saturating_mul(pack::moment_packed_len(0, limbs, 0) as u64)
-                .saturating_mul(strata.ranges().len() as u64),
-            3..=LONGEST_VERIFIED => {
-                prefix_bytes(&dataset.manifest().parameters, &strata, count, level)?
-            }
-            _ => return None,
-        };
-        (itemsets > 0).then(|| Self {
+        let mut prefix = Self {
             dataset,
-            columns: Columns { ordered, sorted },
             level,
             limbs,
             ranges: strata.ranges().to_vec(),
             itemsets: usize::try_from(itemsets).unwrap_or(usize::MAX),
-            bytes,
-        })
+            is_wide,
+            kept: kept.clone(),
+            bytes: prefix_bytes(&manifest.parameters, &strata, count, level)?,
+            columns: Columns { ordered, sorted },
+        };
+        if let Some(question) = prefix.columns_question(&prefix.absent(|it| kept.has(it))) {
+            prefix.bytes = prefix.bytes.saturating_add(question.bytes());
+        }
+        (itemsets > 0).then_some(prefix)
     }
 
     /// The length of the itemsets.
@@ -101,132 +111,215 @@ impl<'a> Prefix<'a> {
     ///
     /// # Errors
     /// None for a prefix that there is.
-    pub(crate) fn question(&self) -> Result<Question<'_>, ClientError> {
-        let longer = match self.level {
-            2 => None,
+    pub(crate) fn asked(&'a self) -> Result<Asked<'a>, ClientError> {
+        let content = match self.level {
+            2 => Content::Sums(self.columns.pairs()),
             level => {
                 let (key, record) = (self.dataset.key(), self.dataset.record());
                 let strata = record.strata(self.dataset.manifest());
                 let strata = strata.map_err(oboro_mining::DatasetError::from)?;
-                Some(PrefixQuestion::new(
-                    key,
-                    strata,
-                    &self.columns.ordered,
-                    level,
-                )?)
+                let columns = &self.columns.ordered;
+                let question = PrefixQuestion::new(key, strata, columns, level)?;
+                Content::Moments(Box::new(question))
             }
         };
-        Ok(Question {
+        let mut asked = Asked {
             prefix: self,
-            longer,
-        })
+            reader: None,
+            kept: HashMap::new(),
+            absent: Vec::new(),
+            questions: vec![self.question(content)],
+        };
+        if self.level == 2 {
+            let reader = self.dataset.pair_reader()?;
+            if self.is_wide {
+                asked.kept = self.kept_columns(&reader);
+                asked.absent = self.absent(|it| asked.kept.contains_key(&it));
+                asked.questions.extend(self.columns_question(&asked.absent));
+            }
+            asked.reader = Some(reader);
+        }
+        Ok(asked)
+    }
+
+    fn question(&self, content: Content) -> Question {
+        Question::new(content, self.dataset.manifest(), self.limbs, &self.ranges)
+    }
+
+    /// The columns whose moments are asked for, ascending, if those of some are here: a question is about pairs, so it
+    /// has none or two at least.
+    fn absent(&self, is_here: impl Fn(u32) -> bool) -> Vec<u32> {
+        let sorted = || self.columns.sorted.iter().map(|it| it.0);
+        let needed = sorted().filter(|_| self.is_wide);
+        let mut absent: Vec<u32> = needed.filter(|&it| !is_here(it)).collect();
+        if let [one] = absent[..] {
+            absent.extend(sorted().find(|&it| it != one));
+            absent.sort_unstable();
+        }
+        absent
+    }
+
+    /// The question for the moments of these columns, ascending; `None` if there are none.
+    fn columns_question(&self, columns: &[u32]) -> Option<Question> {
+        let mut pairs = columns.as_chunks().0.to_vec();
+        if let [.., a, b] = *columns
+            && columns.len() % 2 == 1
+        {
+            pairs.push([a, b]);
+        }
+        let content = Content::Columns(pairs, columns.len());
+        (!columns.is_empty()).then(|| self.question(content))
+    }
+
+    /// Moments of columns that are kept and are what the owner's tokens say; others are forgotten.
+    fn kept_columns(&self, reader: &PairReader) -> HashMap<u32, ColumnMoments> {
+        let read = |&(column, place): &(u32, usize)| {
+            let moments = self
+                .kept
+                .read(column, self.moment_bytes())
+                .and_then(|packed| self.unpacked(&packed));
+            let moments = moments.filter(|it| reader.is_column(place, it));
+            if moments.is_none() && self.kept.has(column) {
+                self.kept.forget(column);
+            }
+            Some((column, moments?))
+        };
+        self.columns.sorted.iter().filter_map(read).collect()
+    }
+
+    /// The bytes of a moment over all ranges.
+    fn moment_bytes(&self) -> u64 {
+        let degree = self.dataset.manifest().parameters.degree();
+        (self.ranges.len() * pack::moment_packed_len(degree, self.limbs, 1)) as u64
+    }
+
+    fn unpacked(&self, packed: &[u8]) -> Option<ColumnMoments> {
+        let degree = self.dataset.manifest().parameters.degree();
+        column_moments(packed, self.ranges.len(), self.limbs, degree)
     }
 }
 
 /// What is asked about a prefix.
-pub(crate) struct Question<'a> {
+pub(crate) struct Asked<'a> {
     prefix: &'a Prefix<'a>,
-    /// All of it, if itemsets have more than two columns.
-    longer: Option<PrefixQuestion>,
+    /// Of pairs.
+    reader: Option<PairReader>,
+    kept: HashMap<u32, ColumnMoments>,
+    /// The columns whose moments are asked for, ascending.
+    absent: Vec<u32>,
+    questions: Vec<Question>,
 }
 
-impl Question<'_> {
-    /// The moments over each range.
-    fn moments(&self) -> usize {
-        let longer = self.longer.as_ref();
-        longer.map_or(self.prefix.itemsets, PrefixQuestion::moments)
+impl Asked<'_> {
+    /// What is sent, one question after another.
+    pub(crate) fn questions(&self) -> &[Question] {
+        &self.questions
     }
 
-    /// Where moments lie in the answer of a range; `None` if there are no such moments.
-    fn place(&self, moments: Range<usize>) -> Option<Range<usize>> {
-        match &self.longer {
-            Some(question) => question.place(moments),
-            None => {
-                let each = pack::moment_packed_len(0, self.prefix.limbs, 0);
-                let fits = moments.start <= moments.end && moments.end <= self.prefix.itemsets;
-                fits.then(|| moments.start * each..moments.end * each)
+    /// The bytes of all answers.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.questions.iter().map(Question::bytes).sum()
+    }
+
+    /// The supports of all itemsets, once the answers to all questions have been read.
+    ///
+    /// # Errors
+    /// Anything but what follows from the ciphertext that the owner made, which is then in the owner's record; a
+    /// sealed range that is damaged.
+    pub(crate) fn verify(
+        &self,
+        answers: &[Arriving<'_>],
+        threads: NonZeroUsize,
+    ) -> Result<Verified<Supports>, ClientError> {
+        let prefix = self.prefix;
+        let supports = match self.questions[0].content() {
+            Content::Moments(question) => {
+                let reader = prefix.dataset.prefix_reader()?;
+                let verified = reader.verify(question, answers[0].answer(), threads).ok();
+                verified.map(|it| Ok(it.supports(threads)?.supports))
             }
-        }
-    }
-
-    /// The bytes of the answer about some moments.
-    pub(crate) fn bytes_of(&self, moments: &Range<usize>) -> u64 {
-        let place = self.place(moments.clone());
-        place.map_or(0, |it| it.len() as u64) * self.prefix.ranges.len() as u64
-    }
-
-    /// What to ask for, and which moments answer it.
-    pub(crate) fn requests(&self, name: &str) -> Vec<(Range<usize>, v1::CountRequest)> {
-        let Prefix {
-            dataset,
-            ref columns,
-            level,
-            limbs,
-            ref ranges,
-            ..
-        } = *self.prefix;
-        let request = |columns: Vec<u32>, scalars| v1::CountRequest {
-            name: name.to_owned(),
-            root: dataset.manifest().root().0.to_vec().into(),
-            limbs: limbs as u32,
-            length: level as u32,
-            columns,
-            ranges: ranges.iter().cloned().map(Into::into).collect(),
-            scalars,
+            _ => self.supports_of_pairs(answers, threads),
         };
-        if let Some(question) = &self.longer {
-            let columns = question.itemsets().as_flat().to_vec();
-            return vec![(0..question.moments(), request(columns, false))];
-        }
-        let sorted = &columns.sorted;
-        let pairs = (0..sorted.len())
-            .flat_map(|i| (i + 1..sorted.len()).flat_map(move |j| [sorted[i].0, sorted[j].0]));
-        let pairs: Vec<u32> = pairs.collect();
-        let chunks = pairs.chunks(2 * MOST_PAIRS).zip((0..).step_by(MOST_PAIRS));
-        chunks
-            .map(|(chunk, first)| {
-                let moments = first..first + chunk.len() / 2;
-                (moments, request(chunk.to_vec(), true))
-            })
-            .collect()
+        let supports: Vec<u64> =
+            supports.ok_or_else(|| ClientError::other_numbers(prefix.dataset))??;
+        Ok(Verified(Supports {
+            columns: prefix.columns.sorted.iter().map(|it| it.0).collect(),
+            level: prefix.level,
+            supports,
+        }))
     }
 
-    /// Where nothing has arrived.
-    pub(crate) fn arriving(&self) -> Arriving<'_> {
-        let whole = self.place(0..self.moments()).map_or(0, |it| it.end);
-        let ranges = self.prefix.ranges.len();
-        Arriving {
-            question: self,
-            ranges: vec![vec![0; whole]; ranges],
-            come: vec![false; self.moments() * ranges],
-            is_right: true,
-        }
-    }
-
-    /// The sums of pairs as they are verified: for each range and limb, in the lexicographic order of places. `None` if
-    /// padding is not 0.
-    fn sums(&self, answer: &[Vec<u8>], order: &[usize]) -> Option<Vec<Sums>> {
-        let limbs = self.prefix.limbs;
-        let each = pack::moment_packed_len(0, limbs, 0);
-        let mut residues = vec![0; pack::unpacked_len(each)];
-        let mut of_range = |range: &Vec<u8>| {
-            let mut sums = vec![vec![0; order.len()]; limbs];
-            for (packed, &place) in range.chunks_exact(each).zip(order) {
-                pack::unpack(packed, &mut residues);
-                if residues[limbs..].iter().any(|&it| it != 0) {
-                    return None;
+    /// `None` for other numbers than those of the ciphertext.
+    fn supports_of_pairs(
+        &self,
+        answers: &[Arriving<'_>],
+        threads: NonZeroUsize,
+    ) -> Option<Result<Vec<u64>, ClientError>> {
+        let columns = &self.prefix.columns;
+        let reader = self.reader.as_ref().expect("one of pairs");
+        let order = columns.order_of_pairs();
+        let sums = answers[0].sums(&order).unwrap_or_default();
+        let verified = match self.prefix.is_wide {
+            false => reader.verify_prefix(columns.ordered.len(), &sums),
+            true => {
+                let moments = self.moments(answers).unwrap_or_default();
+                let count = columns.ordered.len();
+                let sums = match self.repeats_are_right(reader, answers) {
+                    true => &sums[..],
+                    false => &[],
+                };
+                let verified = reader.verify_wide_prefix(count, sums, &moments, threads);
+                if verified.is_ok() {
+                    self.keep(answers);
                 }
-                for (sums, &residue) in sums.iter_mut().zip(&residues) {
-                    sums[place] = residue;
-                }
+                verified
             }
-            Some(sums)
         };
-        answer.iter().map(&mut of_range).collect()
+        let in_order = |supports: Vec<u64>| order.iter().map(|&it| supports[it]).collect();
+        match verified.and_then(|it| it.supports()) {
+            Err(PairsError::NotVerified) => None,
+            supports => Some(supports.map(in_order).map_err(ClientError::from)),
+        }
+    }
+
+    /// The moments of each column in the owner's order: kept, or just come; `None` if one is lacking.
+    fn moments(&self, answers: &[Arriving<'_>]) -> Option<Vec<ColumnMoments>> {
+        // Whatever came is verified, also of a column that was asked for only to make up a pair.
+        let moments = |column: &u32| match self.absent.binary_search(column) {
+            Ok(place) => self.prefix.unpacked(&answers.get(1)?.column(place)?),
+            Err(_) => self.kept.get(column).cloned(),
+        };
+        self.prefix.columns.ordered.iter().map(moments).collect()
+    }
+
+    /// Whether what comes along with moments is what is known: sums that the first question asked for, and the moment of
+    /// the mask.
+    fn repeats_are_right(&self, reader: &PairReader, answers: &[Arriving<'_>]) -> bool {
+        let [sums, moments] = answers else {
+            return true;
+        };
+        let mask = moments
+            .mask_squared()
+            .and_then(|it| self.prefix.unpacked(&it));
+        moments.repeats_sums(sums) && mask.is_some_and(|it| reader.is_mask_squared(&it))
+    }
+
+    /// Keeps what came and was verified.
+    fn keep(&self, answers: &[Arriving<'_>]) {
+        let absent = self.absent.iter().enumerate();
+        let packed = |(place, &column)| Some((column, answers.get(1)?.column(place)?));
+        self.prefix.kept.keep(absent.filter_map(packed));
     }
 }
 
 impl Columns {
+    /// All pairs of columns, ascending and in lexicographic order.
+    fn pairs(&self) -> Vec<[u32; 2]> {
+        let sorted = &self.sorted;
+        let of = |i: usize| (i + 1..sorted.len()).map(move |j| [sorted[i].0, sorted[j].0]);
+        (0..sorted.len()).flat_map(of).collect()
+    }
+
     /// For each pair of columns, ascending and in lexicographic order, its place in that of the owner's order.
     fn order_of_pairs(&self) -> Vec<usize> {
         let n = self.ordered.len();
@@ -237,94 +330,6 @@ impl Columns {
         let sorted = &self.sorted;
         let pairs = (0..n).flat_map(|i| (i + 1..n).map(move |j| place(sorted[i].1, sorted[j].1)));
         pairs.collect()
-    }
-}
-
-/// An answer as it comes.
-pub(crate) struct Arriving<'a> {
-    question: &'a Question<'a>,
-    /// For each range the moments as they travel, one after another.
-    ranges: Vec<Vec<u8>>,
-    /// For each range and moment whether it has come.
-    come: Vec<bool>,
-    is_right: bool,
-}
-
-impl Arriving<'_> {
-    /// Takes a part of the answer to a request for the moments from number `first` on.
-    pub(crate) fn take(&mut self, first: usize, message: &v1::Moments) {
-        self.is_right &= self.place(first, message).is_some();
-    }
-
-    /// Notes that more came than there can be.
-    pub(crate) fn has_more(&mut self) {
-        self.is_right = false;
-    }
-
-    /// Forgets what came of a request for these moments: it is sent again.
-    pub(crate) fn forget(&mut self, moments: Range<usize>) {
-        for come in self.come.chunks_exact_mut(self.question.moments()) {
-            come[moments.clone()].fill(false);
-        }
-    }
-
-    fn place(&mut self, first: usize, message: &v1::Moments) -> Option<()> {
-        let numbers = moments_range(message).ok()?;
-        let numbers = first.checked_add(numbers.start)?..first.checked_add(numbers.end)?;
-        let place = self.question.place(numbers.clone())?;
-        let range = usize::try_from(message.range).ok()?;
-        let bytes = self.ranges.get_mut(range)?;
-        if message.residues.len() != place.len() {
-            return None;
-        }
-        let of_range = range * self.question.moments();
-        let come = &mut self.come[of_range + numbers.start..of_range + numbers.end];
-        let are_new = come.iter().all(|&come| !come);
-        come.fill(true);
-        bytes[place].copy_from_slice(&message.residues);
-        are_new.then_some(())
-    }
-
-    /// The supports of all itemsets, once everything has been read.
-    ///
-    /// # Errors
-    /// Anything but what follows from the ciphertext that the owner made, which is then in the owner's record; a
-    /// sealed range that is damaged.
-    pub(crate) fn verify(self, threads: NonZeroUsize) -> Result<Verified<Supports>, ClientError> {
-        let Question { prefix, longer } = self.question;
-        let is_whole = self.is_right && self.come.iter().all(|&come| come);
-        let answer = match is_whole {
-            true => &self.ranges[..],
-            false => &[],
-        };
-        let supports = match longer {
-            Some(question) => {
-                let reader = prefix.dataset.prefix_reader()?;
-                let verified = reader.verify(question, answer, threads).ok();
-                verified.map(|it| Ok(it.supports(threads)?.supports))
-            }
-            None => {
-                let reader = prefix.dataset.pair_reader()?;
-                let order = prefix.columns.order_of_pairs();
-                let sums = self.question.sums(answer, &order).unwrap_or_default();
-                let verified = reader.verify_prefix(prefix.columns.ordered.len(), &sums);
-                let in_order = |supports: Vec<u64>| order.iter().map(|&it| supports[it]).collect();
-                match verified.and_then(|it| it.supports()) {
-                    Err(PairsError::NotVerified) => None,
-                    supports => Some(supports.map(in_order).map_err(ClientError::from)),
-                }
-            }
-        };
-        let false_answer = || {
-            let what = "the server sent other sums than those of the ciphertext that was encrypted";
-            ClientError::false_answer(prefix.dataset, what)
-        };
-        let supports: Vec<u64> = supports.ok_or_else(false_answer)??;
-        Ok(Verified(Supports {
-            columns: prefix.columns.sorted.iter().map(|it| it.0).collect(),
-            level: prefix.level,
-            supports,
-        }))
     }
 }
 

@@ -14,7 +14,7 @@ const LIMBS: usize = 2;
 /// Of so many transactions that were encrypted together.
 fn strata(transactions: u64) -> Strata {
     let bounds = Bounds::new(&parameters(), COLUMNS as u64, 2).unwrap();
-    let extents = bounds.extended(&[], transactions).unwrap();
+    let extents = bounds.extended(&[], transactions, 0).unwrap();
     assert_eq!(extents.len(), 1);
     Strata::new(bounds, &extents).unwrap()
 }
@@ -29,6 +29,8 @@ struct Scene {
     reader: PairReader,
     /// What an honest server counts in each block: by limb, row and column.
     blocks: Vec<Gram>,
+    /// In each block and limb, of each column its residues times the mask.
+    twisted: Vec<Vec<Vec<Vec<u32>>>>,
     /// The supports of all pairs.
     truth: Vec<Vec<u64>>,
 }
@@ -52,12 +54,30 @@ fn bit(column: usize, row: u64) -> bool {
 const COLUMNS: usize = 7;
 
 impl Scene {
-    /// Encrypts so many rows, in the order in which they are.
+    /// Encrypts so many rows, in the order in which they are; all pairs have fixed parts.
     fn new(owner: u8, transactions: u64) -> Self {
+        let columns = (0..COLUMNS as u32).collect();
+        Self::in_order(
+            owner,
+            transactions,
+            ColumnOrder::new(columns, COLUMNS, &[]).unwrap(),
+        )
+    }
+
+    /// The same if only pairs of the first three columns have fixed parts, and those of the second and the sixth.
+    fn wide(owner: u8, transactions: u64) -> Self {
+        let columns = (0..COLUMNS as u32).collect();
+        Self::in_order(
+            owner,
+            transactions,
+            ColumnOrder::new(columns, 3, &[1, 5]).unwrap(),
+        )
+    }
+
+    fn in_order(owner: u8, transactions: u64, order: ColumnOrder) -> Self {
         let parameters = parameters();
         let key = key(owner, &parameters);
         let strata = strata(transactions);
-        let order: Vec<u32> = (0..COLUMNS as u32).collect();
         let verified = VerifiedLimbs::of(strata.bounds());
         let new = || -> Vec<RangeSums> {
             (0..LIMBS)
@@ -66,7 +86,7 @@ impl Scene {
         };
         let (mut total, mut sample) = (new(), new());
         let mut truth = vec![vec![0; COLUMNS]; COLUMNS];
-        let mut grams = Vec::new();
+        let (mut grams, mut twisted) = (Vec::new(), Vec::new());
         for block in 0..transactions.div_ceil(2048) {
             let bits: Vec<Vec<u64>> = (0..COLUMNS)
                 .map(|column| bits(column, block, transactions))
@@ -80,25 +100,28 @@ impl Scene {
                     *support += u64::from(both.sum::<u32>());
                 }
             }
-            let mut gram = Vec::new();
+            let (mut gram, mut products) = (Vec::new(), Vec::new());
             for (limb, (mask, columns)) in encrypt(&key, block, &bits).into_iter().enumerate() {
                 let columns: Vec<&[u32]> = columns.iter().map(Vec::as_slice).collect();
-                let here = BlockResidues {
-                    mask: &mask,
-                    columns: &columns,
-                };
                 // As threads do: a share each, added up.
                 let mut share = RangeSums::new(&key, verified, limb, &order);
-                share.add(&[here]);
+                add(&mut share, &order, &mask, &columns);
                 total[limb].merge(&share);
                 if block < parameters.sample_blocks() {
-                    sample[limb].add(&[here]);
+                    add(&mut sample[limb], &order, &mask, &columns);
                 }
                 let q = &parameters.limb_moduli()[limb];
+                let twist = |column: &&[u32]| {
+                    let mut product = vec![0; column.len()];
+                    vector::multiply(q, &mask, column, &mut product);
+                    product
+                };
+                products.push(columns.iter().map(twist).collect());
                 let row = |a: &&[u32]| columns.iter().map(|b| vector::dot(q, a, b)).collect();
                 gram.push(columns.iter().map(row).collect());
             }
             grams.push(gram);
+            twisted.push(products);
         }
         let finish = |sums: Vec<RangeSums>| sums.into_iter().map(|it| it.finish(&key)).collect();
         let mut ranges = vec![finish(total)];
@@ -108,8 +131,25 @@ impl Scene {
         Self {
             reader: PairReader::new(&key, strata, &order, ranges).unwrap(),
             blocks: grams,
+            twisted,
             truth,
         }
+    }
+
+    /// What an honest server has for `M_{i,1}` of the first columns.
+    fn moments(&self, columns: usize) -> Vec<ColumnMoments> {
+        let of = |column: usize, range: &Range<u64>, limb: usize| {
+            let q = parameters().limb_moduli()[limb];
+            let mut sum = vec![0; 2048];
+            for block in range.start as usize..range.end as usize {
+                vector::add_assign(&q, &self.twisted[block][limb][column], &mut sum);
+            }
+            sum
+        };
+        let ranges = self.reader.strata.ranges();
+        let limbs = |column, range| (0..LIMBS).map(|limb| of(column, range, limb)).collect();
+        let column = |column| ranges.iter().map(|range| limbs(column, range)).collect();
+        (0..columns).map(column).collect()
     }
 
     /// The sums over these blocks, by limb, row and column.
@@ -136,11 +176,28 @@ impl Scene {
     }
 
     fn prefix(&self, columns: usize) -> Vec<Sums> {
-        self.answer(|rows| pairs_of(rows, columns))
+        self.answer(|rows| sums_of(rows, columns))
     }
 
     fn row(&self, place: usize) -> Vec<Sums> {
-        self.answer(|rows| rows[place].clone())
+        self.answer(|rows| [&rows[place][..place], &rows[place][place + 1..]].concat())
+    }
+
+    /// What is kept of the mask alone, by range and limb.
+    fn mask_squared(&self) -> Vec<Vec<Vec<u32>>> {
+        let limb = |kept: &KeptPairs| kept.wide.as_ref().unwrap().mask_squared.clone();
+        let ranges = self.reader.ranges.iter();
+        ranges
+            .map(|it| it.limbs.iter().map(limb).collect())
+            .collect()
+    }
+
+    /// What the owner reads of an answer about a prefix if moments come with it.
+    fn read_wide(&self, sums: &[Sums], moments: &[ColumnMoments]) -> Result<Vec<u64>, PairsError> {
+        let threads = NonZeroUsize::new(2).unwrap();
+        let reader = &self.reader;
+        let verified = reader.verify_wide_prefix(moments.len(), sums, moments, threads);
+        verified?.supports()
     }
 
     /// What the owner reads of an answer about a prefix.
@@ -149,8 +206,23 @@ impl Scene {
     }
 }
 
+/// Adds a block modulo one limb.
+fn add(sums: &mut RangeSums, order: &ColumnOrder, mask: &[u32], columns: &[&[u32]]) {
+    let paired = &columns[..order.paired().len()];
+    sums.add(&[BlockResidues {
+        mask,
+        columns: paired,
+    }]);
+    let focus = order.focus().iter().map(|&place| columns[place]).collect();
+    if let Some(mut pass) = sums.pass(&[mask], &[focus]) {
+        for (place, &column) in columns.iter().enumerate() {
+            pass.add(place, &[column]);
+        }
+    }
+}
+
 /// The sums of the pairs of a prefix, in lexicographic order.
-fn pairs_of(rows: &[Vec<u32>], columns: usize) -> Vec<u32> {
+fn sums_of(rows: &[Vec<u32>], columns: usize) -> Vec<u32> {
     let pairs = (0..columns).flat_map(|i| (i + 1..columns).map(move |j| (i, j)));
     pairs.map(|(i, j)| rows[i][j]).collect()
 }
@@ -208,6 +280,93 @@ fn supports_of_structured_columns_are_exact() {
         let others = (0..COLUMNS).filter(|&it| it != place);
         let truth: Vec<u64> = others.map(|other| scene.truth[place][other]).collect();
         assert_eq!(supports, Ok(truth), "{place}");
+    }
+}
+
+/// The pairs of columns without fixed parts: by rows that are kept, and by moments that come.
+#[test]
+fn pairs_of_many_columns_are_exact() {
+    for transactions in [MANY, 5_000] {
+        let scene = Scene::wide(1, transactions);
+        for columns in 0..=3 {
+            let supports = scene.read(columns, &scene.prefix(columns)).unwrap();
+            let truth = pairs_of(columns)
+                .into_iter()
+                .map(|(i, j)| scene.truth[i][j]);
+            assert!(truth.eq(supports), "{columns}");
+        }
+        for columns in 2..=COLUMNS {
+            let moments = scene.moments(columns);
+            let supports = scene.read_wide(&scene.prefix(columns), &moments).unwrap();
+            let truth = pairs_of(columns)
+                .into_iter()
+                .map(|(i, j)| scene.truth[i][j]);
+            assert!(truth.eq(supports), "{columns}");
+        }
+        for place in [1, 5] {
+            let sums = scene.row(place);
+            let supports = scene.reader.verify_row(place, &sums).unwrap().supports();
+            let others = (0..COLUMNS).filter(|&it| it != place);
+            let truth: Vec<u64> = others.map(|other| scene.truth[place][other]).collect();
+            assert_eq!(supports, Ok(truth), "{place}");
+        }
+    }
+}
+
+#[test]
+fn lies_about_many_columns_are_refused() {
+    let scene = Scene::wide(2, EIGHT_BLOCKS);
+    let (sums, moments) = (scene.prefix(5), scene.moments(5));
+    assert!(scene.read_wide(&sums, &moments).is_ok());
+    let refused = |lie: &dyn Fn(&mut Vec<Sums>, &mut Vec<ColumnMoments>)| {
+        let (mut sums, mut moments) = (sums.clone(), moments.clone());
+        lie(&mut sums, &mut moments);
+        let read = scene.read_wide(&sums, &moments);
+        assert_eq!(read, Err(PairsError::NotVerified));
+    };
+    for limb in 0..LIMBS {
+        let q = parameters().limb_moduli()[limb];
+        for range in 0..2 {
+            // One slot of a moment, and in another representative.
+            refused(&|_, moments| {
+                let slot = &mut moments[3][range][limb][77];
+                *slot = q.add(*slot, 1);
+            });
+            refused(&|_, moments| moments[3][range][limb][2047] += q.value());
+            refused(&|sums, _| sums[range][limb][9] = q.add(sums[range][limb][9], 12_289));
+        }
+        // More in one slot and less in another, in one range and in the other, in one column and in the other.
+        for [a, b] in [
+            [(3, 0, 5), (3, 0, 6)],
+            [(3, 0, 5), (3, 1, 5)],
+            [(3, 0, 5), (4, 0, 5)],
+        ] {
+            refused(&|_, moments| {
+                let slot = &mut moments[a.0][a.1][limb][a.2];
+                *slot = q.add(*slot, 1);
+                let slot = &mut moments[b.0][b.1][limb][b.2];
+                *slot = q.sub(*slot, 1);
+            });
+        }
+    }
+    refused(&|_, moments| moments.swap(0, 1));
+    // What the owner has itself.
+    let squared = scene.mask_squared();
+    assert!(scene.reader.is_mask_squared(&squared));
+    let mut other = squared.clone();
+    other[1][0][2047] ^= 1;
+    assert!(!scene.reader.is_mask_squared(&other) && !scene.reader.is_mask_squared(&squared[..1]));
+    refused(&|_, moments| moments[2].swap(0, 1));
+    refused(&|_, moments| drop(moments.pop()));
+    refused(&|_, moments| moments[0][1].clear());
+    refused(&|_, moments| moments[0][1][0].push(0));
+    refused(&|_, moments| drop(moments[4].pop()));
+    refused(&|_, moments| moments[1].clone_from(&Scene::wide(2, EIGHT_BLOCKS).moments(2)[1]));
+    let right = scene.row(5);
+    let other = scene.row(1);
+    assert!(scene.reader.verify_row(5, &right).is_ok());
+    for lie in [other, Scene::wide(2, EIGHT_BLOCKS).row(5), scene.prefix(4)] {
+        assert!(scene.reader.verify_row(5, &lie).is_err());
     }
 }
 
@@ -286,7 +445,7 @@ fn sums_over_other_blocks_are_refused() {
     let right = scene.prefix(5);
     let total = |blocks: &[usize]| {
         let gram = scene.gram(blocks.iter().copied());
-        let total = gram.iter().map(|rows| pairs_of(rows, 5)).collect();
+        let total = gram.iter().map(|rows| sums_of(rows, 5)).collect();
         vec![total, right[1].clone()]
     };
     assert_eq!(total(&[0, 1, 2, 3, 4, 5, 6, 7]), right);
@@ -330,7 +489,7 @@ proptest! {
 }
 
 #[test]
-#[should_panic(expected = "out of range")]
+#[should_panic(expected = "pairs with fixed parts")]
 fn a_question_about_more_columns_is_the_owners_mistake() {
     let scene = Scene::new(1, 5_000);
     let _ = scene.read(COLUMNS + 1, &scene.prefix(COLUMNS));
@@ -392,7 +551,7 @@ fn phases_stay_within_their_bound() {
         for i in 0..COLUMNS {
             for j in i + 1..COLUMNS {
                 let limbs = reader.limbs.iter().zip(&gram);
-                let sums = limbs.map(|((_, fixed), rows)| (rows[i][j], fixed.of(i, j)));
+                let sums = limbs.map(|(kept, rows)| (rows[i][j], kept.fixed.of(i, j)));
                 largest = largest.max(reader.decoder.phase(sums).abs());
             }
         }
@@ -407,10 +566,15 @@ fn nothing_secret_is_printed() {
     let printed = format!("{:?}", scene.reader);
     assert_eq!(printed, "PairReader(7 columns, 1 ranges, secret)");
     let key = key(1, &parameters());
-    let limb = RangeSums::new(&key, VerifiedLimbs([2, 0, 0]), 0, &[1, 2]).finish(&key);
+    let order = ColumnOrder::new(vec![1, 2, 3], 2, &[3]).unwrap();
+    let limb = RangeSums::new(&key, VerifiedLimbs([2, 0, 0]), 0, &order).finish(&key);
     let printed = format!("{limb:?}");
     assert!(
-        printed.contains("PairTokens(2 columns, secret)"),
+        printed.contains("Wide(3 columns, 1 rows, secret)"),
+        "{printed}"
+    );
+    assert!(
+        printed.contains("PairTokens(3 columns, secret)"),
         "{printed}"
     );
     assert!(

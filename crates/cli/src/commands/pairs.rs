@@ -1,0 +1,157 @@
+//! `oboro pairs`
+
+use crate::Outcome;
+use crate::arguments::{ThreadArguments, UploadedArguments};
+use crate::output::{Output, OutputFile, Unit, bytes, seconds};
+use oboro_client::{Connection, LevelTrace, Mining};
+use oboro_mining::{Name, OwnerRecord, escaped};
+use serde_json::json;
+use std::cmp::Reverse;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Pairs that are printed for people; all are in the file and in JSON.
+const SHOWN: usize = 20;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    uploaded: UploadedArguments,
+    /// The name of the item that the others are counted with, as it is, without quotes. Of more than 1,024 items, one of
+    /// `oboro encrypt --focus`. The server learns its column.
+    #[arg(long, value_name = "ITEM", allow_hyphen_values = true)]
+    with: String,
+    /// Write all pairs to this file, as CSV, which only you may read. A file that is there is replaced.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    threads: ThreadArguments,
+}
+
+/// An item beside the one that was asked about.
+struct Pair<'a> {
+    item: &'a str,
+    support: u64,
+    together: u64,
+}
+
+pub fn run(arguments: &Arguments, output: Output) -> Outcome {
+    let dataset = arguments.uploaded.dataset()?;
+    let name = arguments.uploaded.name()?;
+    let out = arguments
+        .out
+        .as_deref()
+        .map(OutputFile::prepare)
+        .transpose()?;
+    let server = arguments.uploaded.server()?;
+    let bar = output.bar("counting", Unit::Bytes);
+    let mining = Mining::new(&dataset, &name, arguments.threads.count())
+        .in_owners_order()
+        .with_progress(|_, done, total| bar.set(done, total));
+    let counted = mining.pairs_with(&arguments.with, || Connection::open(&server));
+    bar.finish();
+    let (counted, trace) = counted?;
+    let counted = Counted::new(&arguments.with, dataset.record(), counted.into_inner());
+    if let Some(file) = out {
+        file.private().write(counted.csv().as_bytes())?;
+    }
+    let value = json!({
+        "directory": arguments.uploaded.directory,
+        "item": arguments.with,
+        "support": counted.support,
+        "transactions": counted.record.transactions,
+        "min_item_support": counted.record.min_item_support,
+        "answers": "verified",
+        "route": trace.route.name(),
+        "received_bytes": trace.received_bytes,
+        "seconds": trace.elapsed.as_secs_f64(),
+        "server_seconds": trace.server.as_secs_f64(),
+        "pairs": counted.pairs.iter().map(|it| json!({
+            "item": it.item,
+            "support": it.support,
+            "together": it.together,
+        })).collect::<Vec<_>>(),
+    });
+    output.result(&value, || counted.text(&trace, arguments.out.as_deref()))
+}
+
+/// The item that was asked about, beside every other one, the most frequent pairs first.
+struct Counted<'a> {
+    with: &'a str,
+    support: u64,
+    record: &'a OwnerRecord,
+    pairs: Vec<Pair<'a>>,
+}
+
+impl<'a> Counted<'a> {
+    fn new(with: &'a str, record: &'a OwnerRecord, together: Vec<(u32, u64)>) -> Self {
+        let names: Vec<&str> = record.ordered_names().collect();
+        let support = |item: u32| record.supports[record.order[item as usize] as usize];
+        let pair = |(item, together): (u32, u64)| Pair {
+            item: names[item as usize],
+            support: support(item),
+            together,
+        };
+        let own = names.iter().position(|it| *it == with);
+        let mut pairs: Vec<Pair<'_>> = together.into_iter().map(pair).collect();
+        pairs.sort_by_key(|it| Reverse(it.together));
+        Self {
+            with,
+            support: support(own.expect("it was counted") as u32),
+            record,
+            pairs,
+        }
+    }
+
+    fn csv(&self) -> String {
+        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+        let with = quoted(self.with);
+        let mut csv = "with,item,with_support,item_support,together,transactions\n".to_owned();
+        for pair in &self.pairs {
+            let _ = writeln!(
+                csv,
+                "{with},{},{},{},{},{}",
+                quoted(pair.item),
+                self.support,
+                pair.support,
+                pair.together,
+                self.record.transactions
+            );
+        }
+        csv
+    }
+
+    fn text(&self, trace: &LevelTrace, out: Option<&Path>) -> String {
+        let mut text = format!(
+            "{} is in {} of {} transactions\n  pairs with {} other items: {} received in {}, verified ({})\n",
+            Name(self.with),
+            self.support,
+            self.record.transactions,
+            self.pairs.len(),
+            bytes(trace.received_bytes),
+            seconds(trace.elapsed),
+            trace.route.name(),
+        );
+        if self.record.min_item_support > 1 {
+            let _ = writeln!(
+                text,
+                "  items in fewer than {} transactions were left out when the data were encrypted",
+                self.record.min_item_support
+            );
+        }
+        text += "\n  together   support  item\n";
+        for pair in self.pairs.iter().take(SHOWN) {
+            let item = Name(pair.item);
+            let _ = writeln!(text, "{:>10}{:>10}  {item}", pair.together, pair.support);
+        }
+        let all = out.map(|out| format!("all are in {}", escaped(&out.display().to_string())));
+        if self.pairs.len() > SHOWN {
+            let more = self.pairs.len() - SHOWN;
+            let all = all.unwrap_or_else(|| "--out FILE or --json gives all".to_owned());
+            let _ = writeln!(text, "  and {more} more: {all}");
+        } else if let Some(all) = all {
+            let _ = writeln!(text, "  {all}");
+        }
+        text
+    }
+}

@@ -1,0 +1,80 @@
+//! What a server computes about the pairs of one column with each other: given away as supports once all of it was what
+//! the owner's token of that row says (docs/cryptography.md, "Fingerprints").
+
+use super::Verified;
+use super::arriving::{Arriving, Content, Question};
+use crate::error::ClientError;
+use oboro_mining::Dataset;
+use oboro_rlwe::PairsError;
+
+/// A column beside all others.
+pub(crate) struct Row<'a> {
+    dataset: &'a Dataset,
+    /// Its place in the owner's order.
+    place: usize,
+    /// The other columns, ascending.
+    others: Vec<u32>,
+    /// Of each its place among the others in the owner's order.
+    order: Vec<usize>,
+    question: Question,
+}
+
+impl<'a> Row<'a> {
+    /// That of this column; `None` if pairs are not verified in this dataset, or those with this column are not all kept.
+    pub(crate) fn of(dataset: &'a Dataset, column: u32) -> Option<Self> {
+        let (record, manifest) = (dataset.record(), dataset.manifest());
+        let strata = record.strata(manifest).ok()?;
+        let limbs = strata.bounds().limbs(2)?;
+        let order = record.column_order().ok()?;
+        let place = order.columns().iter().position(|&it| it == column)?;
+        if !order.has_row(place) {
+            return None;
+        }
+        let others = order.columns().iter().filter(|&&it| it != column);
+        let mut others: Vec<(u32, usize)> = others.copied().zip(0..).collect();
+        others.sort_unstable();
+        let pair = |&(other, _): &(u32, usize)| [column.min(other), column.max(other)];
+        let pairs = Content::Sums(others.iter().map(pair).collect());
+        Some(Self {
+            dataset,
+            place,
+            question: Question::new(pairs, manifest, limbs, strata.ranges()),
+            order: others.iter().map(|it| it.1).collect(),
+            others: others.into_iter().map(|it| it.0).collect(),
+        })
+    }
+
+    /// The other columns, ascending.
+    pub(crate) fn others(&self) -> &[u32] {
+        &self.others
+    }
+
+    /// The limbs that must be asked for.
+    pub(crate) fn limbs(&self) -> usize {
+        self.question.limbs()
+    }
+
+    /// What is sent.
+    pub(crate) fn question(&self) -> &Question {
+        &self.question
+    }
+
+    /// The supports of the pairs with the other columns, in their order, once the answer has been read.
+    ///
+    /// # Errors
+    /// Anything but what follows from the ciphertext that the owner made, which is then in the owner's record; a
+    /// sealed range that is damaged.
+    pub(crate) fn verify(&self, answer: &Arriving<'_>) -> Result<Verified<Vec<u64>>, ClientError> {
+        let reader = self.dataset.pair_reader()?;
+        let sums = answer.sums(&self.order).unwrap_or_default();
+        let verified = reader.verify_row(self.place, &sums);
+        match verified.and_then(|it| it.supports()) {
+            Err(PairsError::NotVerified) => Err(ClientError::other_numbers(self.dataset)),
+            supports => {
+                let supports = supports?;
+                let in_order = self.order.iter().map(|&it| supports[it]);
+                Ok(Verified(in_order.collect()))
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! In what order an owner keeps fingerprints and fixed parts of its columns, and of which.
+
+use std::ops::Range;
+use thiserror::Error;
+
+/// Columns in the owner's order. All pairs of the first `paired` have fixed parts. If there are more columns, so has each
+/// pair with a focus column; of other pairs the fixed parts are made from moments `M_{i,1}` that the server sends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnOrder {
+    columns: Vec<u32>,
+    paired: usize,
+    /// Places, ascending.
+    focus: Vec<usize>,
+}
+
+/// Columns, pairs and focus columns that are no such order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "an order has each column once, pairs of its first ones, and focus columns only beside others"
+)]
+pub struct OrderError;
+
+impl ColumnOrder {
+    /// That of these columns; `focus` are numbers of columns, in the same order.
+    ///
+    /// # Errors
+    /// A column that is there twice, more columns with pairs than there are, a focus column that is none of them or not
+    /// needed since all pairs have fixed parts.
+    pub fn new(columns: Vec<u32>, paired: usize, focus: &[u32]) -> Result<Self, OrderError> {
+        let mut sorted: Vec<(u32, usize)> = columns.iter().copied().zip(0..).collect();
+        sorted.sort_unstable();
+        let place = |&column: &u32| {
+            let found = sorted.binary_search_by_key(&column, |it| it.0).ok()?;
+            Some(sorted[found].1)
+        };
+        let places: Vec<usize> = focus
+            .iter()
+            .map(place)
+            .collect::<Option<_>>()
+            .ok_or(OrderError)?;
+        // In no other order: what is kept of them comes in this one.
+        let is_valid = (1..=columns.len()).contains(&paired)
+            && sorted.is_sorted_by(|a, b| a.0 < b.0)
+            && places.is_sorted_by(|a, b| a < b)
+            && (places.is_empty() || paired < columns.len());
+        is_valid
+            .then_some(Self {
+                columns,
+                paired,
+                focus: places,
+            })
+            .ok_or(OrderError)
+    }
+
+    /// All columns.
+    pub fn columns(&self) -> &[u32] {
+        &self.columns
+    }
+
+    /// The columns all of whose pairs have fixed parts.
+    pub fn paired(&self) -> &[u32] {
+        &self.columns[..self.paired]
+    }
+
+    /// The places of the columns whose pairs with all others have fixed parts, if not all pairs do.
+    pub fn focus(&self) -> &[usize] {
+        &self.focus
+    }
+
+    /// Whether there are pairs without fixed parts.
+    pub fn is_wide(&self) -> bool {
+        self.paired < self.columns.len()
+    }
+
+    /// Whether the row of the column at a place can be asked for: all pairs with it have fixed parts.
+    pub fn has_row(&self, place: usize) -> bool {
+        match self.is_wide() {
+            true => self.focus.binary_search(&place).is_ok(),
+            false => place < self.columns.len(),
+        }
+    }
+
+    /// The places of columns behind those all of whose pairs have fixed parts.
+    pub fn tail(&self) -> Range<usize> {
+        self.paired..self.columns.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_has_each_column_once_and_focus_only_where_it_is_needed() {
+        let order = ColumnOrder::new(vec![4, 0, 7, 2], 2, &[4, 7]).unwrap();
+        assert_eq!((order.paired(), order.focus()), (&[4, 0][..], &[0, 2][..]));
+        let rows: Vec<bool> = (0..5).map(|place| order.has_row(place)).collect();
+        assert_eq!(rows, [true, false, true, false, false]);
+        let narrow = ColumnOrder::new(vec![4, 0], 2, &[]).unwrap();
+        assert!(!narrow.is_wide() && narrow.has_row(1) && !narrow.has_row(2));
+        for (columns, paired, focus) in [
+            (vec![4, 0, 4], 2, &[][..]),
+            (vec![4, 0], 3, &[]),
+            (vec![4, 0], 0, &[]),
+            (vec![4, 0], 2, &[4]),
+            (vec![4, 0, 7], 2, &[5]),
+            (vec![4, 0, 7], 2, &[7, 7]),
+            (vec![4, 0, 7], 2, &[7, 4]),
+            (vec![], 0, &[]),
+        ] {
+            assert_eq!(ColumnOrder::new(columns, paired, focus), Err(OrderError));
+        }
+    }
+}
