@@ -40,6 +40,8 @@ MAX_ERROR = 21
 NOISE_NORM = 4  # ρ
 NOISE_PEAK = 24  # κ
 LONGEST_COUNTED = 3
+LIMB_BITS = 28
+SMALLEST_LIMB_BITS = 26
 SECURITY_BOUND = {10: 27, 11: 54, 12: 109, 13: 218, 14: 438, 15: 881}
 
 
@@ -65,11 +67,26 @@ def is_prime(n: int) -> bool:
     return n > 1 and all(n % d for d in range(2, math.isqrt(n) + 1))
 
 
-def limb_primes(log_degree: int, count: int) -> list[int]:
-    """The largest primes below 2^28 (2^27 for small degrees) that are 1 modulo 2N, descending."""
+def primes_below(bits: float, log_degree: int) -> Iterator[int]:
+    """The primes below 2^bits that are 1 modulo 2N, descending."""
     step = 2 << log_degree
-    start = (1 << (27 if log_degree <= 11 else 28)) - step + 1
-    return list(itertools.islice(filter(is_prime, range(start, 0, -step)), count))
+    largest = (math.ceil(2**bits) - 2) // step * step + 1
+    return filter(is_prime, range(largest, 0, -step))
+
+
+def limb_primes(log_degree: int, count: int) -> list[int]:
+    """The largest primes below 2^28 that are 1 modulo 2N, descending.
+
+    The last two (the only one, if it is one) are smaller where the security bound wants that.
+    """
+    bound, smaller = SECURITY_BOUND[log_degree], min(count, 2)
+    left = bound - LIMB_BITS * (count - smaller)
+    if LIMB_BITS * count <= bound or left < SMALLEST_LIMB_BITS * smaller:
+        smaller = 0
+    primes = list(itertools.islice(primes_below(LIMB_BITS, log_degree), count - smaller))
+    return primes + list(
+        itertools.islice(primes_below(left / max(smaller, 1), log_degree), smaller)
+    )
 
 
 class Transform:

@@ -1,4 +1,4 @@
-//! What the owner verifies of sums of pairs is verified by `tests/independent_verify.py`, too, which was written from
+//! What the owner verifies of sums and moments is verified by `tests/independent_verify.py`, too, which was written from
 //! `docs/cryptography.md` and `docs/formats.md` alone: it counts on ciphertext what a server is asked for, accepts
 //! that, reads the supports, and refuses what was altered.
 
@@ -110,4 +110,124 @@ fn sums_are_verified_and_read_as_the_documents_say() {
             "{what}: {said}"
         );
     }
+}
+
+/// A program's answer to a question about a dataset, which it accepts, and the supports that it reads in it.
+fn accepted(owner: &Home, question: &[&str]) -> (Value, Value) {
+    let counted = python(owner, &[&["count"], question].concat());
+    let honest: Value = serde_json::from_slice(&counted.stdout)
+        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&counted.stderr)));
+    let (code, said) = verify(owner, &honest);
+    assert_eq!((code, &said["verified"]), (Some(0), &json!(true)), "{said}");
+    (honest, said["supports"].clone())
+}
+
+/// The numbers of an answer, each by where it is.
+fn numbers(value: &Value, at: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Array(values) => {
+            for (place, value) in values.iter().enumerate() {
+                numbers(value, &format!("{at}/{place}"), found);
+            }
+        }
+        _ => found.push(at.to_owned()),
+    }
+}
+
+/// One number more by one, the first and the last two exchanged, all a place further on, nothing of the last limb.
+fn lies_are_refused(owner: &Home, honest: &Value) {
+    let mut places = Vec::new();
+    for (range, of_range) in honest["ranges"].as_array().unwrap().iter().enumerate() {
+        numbers(
+            &of_range["limbs"],
+            &format!("/ranges/{range}/limbs"),
+            &mut places,
+        );
+    }
+    let refused = |answer: &Value| {
+        let (code, said) = verify(owner, answer);
+        assert_eq!(
+            (code, &said["verified"]),
+            (Some(3), &json!(false)),
+            "{said}"
+        );
+    };
+    for at in [0, places.len() / 2, places.len() - 1] {
+        let mut answer = honest.clone();
+        let number = answer.pointer_mut(&places[at]).unwrap();
+        *number = json!((number.as_i64().unwrap() ^ 1).max(0));
+        refused(&answer);
+    }
+    let mut answer = honest.clone();
+    let [first, last] =
+        [&places[0], &places[places.len() - 1]].map(|at| honest.pointer(at).unwrap());
+    *answer.pointer_mut(&places[0]).unwrap() = last.clone();
+    *answer.pointer_mut(&places[places.len() - 1]).unwrap() = first.clone();
+    refused(&answer);
+    let mut answer = honest.clone();
+    let limbs = answer["ranges"][0]["limbs"].as_array_mut().unwrap();
+    limbs.pop();
+    refused(&answer);
+}
+
+#[test]
+fn rows_and_longer_itemsets_are_verified_and_read_as_the_documents_say() {
+    let owner = Home::with_key();
+    let rows = random_baskets(300, 5, 128);
+    owner.write_fimi("few.dat", &rows);
+    owner.json("encrypt few.dat --max-len 4 --out rows.oboro");
+    owner.json("encrypt few.dat --append-to rows.oboro");
+    owner.write_fimi("all.dat", &[&rows[..], &rows].concat());
+    for question in [
+        &["--row", "0"][..],
+        &["--row", "4"],
+        &["--columns", "4", "--length", "3"],
+        &["--columns", "5", "--length", "4"],
+    ] {
+        let (honest, supports) = accepted(&owner, question);
+        let plain = python(&owner, &[&["plain"], question].concat());
+        let plain: Value = serde_json::from_slice(&plain.stdout).unwrap();
+        let plain = plain.get("supports").unwrap_or(&plain);
+        assert_eq!(&supports, plain, "{question:?}");
+        lies_are_refused(&owner, &honest);
+    }
+    let truth = Plaintext::read(&owner.path("all.dat")).frequent(1, 4);
+    let mut of_four: Vec<u64> = truth
+        .iter()
+        .filter(|it| it.0.len() == 4)
+        .map(|it| *it.1)
+        .collect();
+    let (_, supports) = accepted(&owner, &["--columns", "5", "--length", "4"]);
+    let mut supports: Vec<u64> = serde_json::from_value(supports).unwrap();
+    of_four.sort_unstable();
+    supports.sort_unstable();
+    assert_eq!(supports, of_four);
+}
+
+#[test]
+fn many_columns_are_verified_as_the_documents_say() {
+    const MANY: u32 = 1_030;
+    let owner = Home::with_key();
+    let mut rows = random_baskets(20, MANY, 40);
+    rows[0] = (0..MANY).collect();
+    // The focus, in all of them, is the first in the order of supports.
+    for row in &mut rows {
+        row.retain(|&it| it != MANY - 1);
+        row.push(MANY - 1);
+    }
+    owner.write_fimi("rows.dat", &rows);
+    owner.json("encrypt rows.dat --max-len 2 --focus 1029");
+    let (honest, _) = accepted(&owner, &["--moment", "1027"]);
+    lies_are_refused(&owner, &honest);
+    let (honest, supports) = accepted(&owner, &["--row", "0"]);
+    lies_are_refused(&owner, &honest);
+    let mut supports: Vec<u64> = serde_json::from_value(supports).unwrap();
+    let together = |other: u32| {
+        let both = |it: &&Vec<u32>| it.contains(&1029) && it.contains(&other);
+        rows.iter().filter(both).count() as u64
+    };
+    let mut expected: Vec<u64> = (0..MANY - 1).map(together).collect();
+    supports.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(supports, expected);
 }
