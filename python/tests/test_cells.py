@@ -213,8 +213,9 @@ def lying(url: str) -> Iterator[str]:
         with suppress(OSError), source.makefile("rb") as answers:
             while head := answers.read(9):
                 payload = bytearray(answers.read(int.from_bytes(head[:3], "big")))
-                if head[3] == data_frame and len(payload) > 1000:
-                    # In the data of the first message of the frame, behind what frames it.
+                if head[3] == data_frame and len(payload) > 500:
+                    # In the data of the first message of the frame, behind what frames it: cells
+                    # of a column are more than 512 bytes, however many columns a frame has.
                     payload[100] ^= 1
                 target.sendall(head + payload)
 
