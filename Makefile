@@ -170,9 +170,10 @@ test-s3: | toolchain-test ## Run the tests about object storage against an S3 se
 test-faults: | toolchain-test ## Run the tests of the Rust crates with every fault, not a sample
 	OBORO_FAULTS=all cargo test --workspace --locked
 
-test-abuse: | toolchain-test ## Try ten thousand lies of each kind of answer, and ask honest questions
+test-abuse: | toolchain-test ## Try ten thousand lies of each kind of answer, ask honest questions, append 2,000 times
 	OBORO_QUESTIONS=100000 cargo test --workspace --locked --lib honest_questions
 	OBORO_TRIALS=10000 cargo test --workspace --locked --test liar a_liar
+	OBORO_APPENDS=2000 cargo test --workspace --locked --test mining many_appends
 
 test-package: | toolchain-python ## Install command and package as README.md says, and run its commands
 	scripts/package.sh
