@@ -3,8 +3,10 @@
 # there, names what is missing, and keeps the Python checks in a virtual environment.
 
 .DEFAULT_GOAL := help
-# Options of the bench that is run.
+# Options of the bench that is run; quick runs are SSD_BENCH=--quick and GENOME_BENCH=--quick.
 BENCH =
+SSD_BENCH =
+GENOME_BENCH =
 # Where make bench-mining and make bench-genome look for data sets.
 BENCH_DATA ?= ../shared/data
 # What Oboro and its peers compute with in make bench-genome, make bench-support and make bench-table6.
@@ -22,7 +24,7 @@ PYTEST =
 STEP =
 FORCE =
 
-.PHONY: help demo demo-genome docs bench-smoke bench-full bench-alloc bench-engine bench-genome bench-mining bench-numa bench-python bench-ray bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-abuse test-rust test-alloc test-alloc-long test-faults test-numa test-package test-python test-ray test-s3 fuzz nightly lint lint-rust lint-python lint-shell lint-c fmt build clean
+.PHONY: help demo demo-genome docs bench-smoke bench-full bench-alloc bench-engine bench-genome bench-mining bench-numa bench-python bench-ray bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-abuse test-lab test-rust test-alloc test-alloc-long test-faults test-numa test-package test-python test-ray test-s3 fuzz nightly lint lint-rust lint-python lint-shell lint-c fmt build build-lab clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -45,6 +47,7 @@ DOCS ?= $(or $(CARGO_TARGET_DIR),target)/docs
 # Runs a program of the package's environment.
 IN_VENV_PYTHON := VIRTUAL_ENV="$(CURDIR)/.venv-python" PATH="$(CURDIR)/.venv-python/bin:$$PATH"
 OBORO := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release/oboro
+LAB := $(OBORO)-lab
 
 # What git tracks or would track, so that build outputs are never checked.
 files = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- $(1) 2>/dev/null))
@@ -81,19 +84,19 @@ bench-alloc: | toolchain-alloc ## Compare fcmalloc with other allocators; BENCH=
 	$(PYTHON) fcmalloc/bench/programs.py --build fcmalloc/build $(BENCH)
 
 bench-mining: build ## Mine real data sets end to end and print times and sizes
-	$(PYTHON) bench/mining.py --oboro "$(OBORO)" --data "$(BENCH_DATA)" $(BENCH)
+	$(PYTHON) lab/bench/mining.py --oboro "$(OBORO)" --data "$(BENCH_DATA)" $(BENCH)
 
-bench-numa: build | toolchain-numa ## The NUMA paper's tables, and a model; BENCH=--quick for a minute
+bench-numa: build-lab | toolchain-numa ## The NUMA paper's tables, and a model; BENCH=--quick for a minute
 	$(MAKE) -C fcmalloc/bench fhe >&2
-	"$(OBORO)" bench numa --json --library fcmalloc/build/bench/cargo/release/fhe-support $(BENCH) \
-	    | $(PYTHON) bench/numa_model.py
+	"$(LAB)" numa --json --library fcmalloc/build/bench/cargo/release/fhe-support $(BENCH) \
+	    | $(PYTHON) lab/bench/numa_model.py
 
 # The package oboro has no such bench: it is named so that features, and with them builds, are those of the command.
 bench-engine: | toolchain-build ## Time the engine alone, and reading the same residues
 	cargo bench --quiet --locked -p oboro -p oboro-engine --bench engine -- $(BENCH)
 
 bench-ray: build python-develop .venv-python/ray-installed ## Count on one and on two nodes of one core each; BENCH=--quick for minutes
-	.venv-python/bin/python bench/scaling.py --oboro "$(OBORO)" $(BENCH)
+	.venv-python/bin/python lab/bench/scaling.py --oboro "$(OBORO)" $(BENCH)
 
 bench-ring: | toolchain-build ## Time the transform and the vector kernels
 	cargo bench --quiet --locked -p oboro-ring --bench ring -- $(BENCH)
@@ -101,30 +104,34 @@ bench-ring: | toolchain-build ## Time the transform and the vector kernels
 bench-tasks: | toolchain-build ## Time the scheduler, and show what its orders are worth
 	cargo bench --quiet --locked -p oboro -p oboro-tasks --bench tasks -- $(BENCH)
 
-bench-genome: build .venv-bench/installed ## Search genomes privately, also on SEAL; BENCH=--quick for a minute
-	.venv-bench/bin/python bench/genome.py --oboro "$(OBORO)" --data "$(BENCH_DATA)" \
-	    --threads $(BENCH_THREADS) $(BENCH)
+bench-genome: build-lab .venv-bench/installed ## Search genomes privately, also on SEAL; BENCH=--quick for a minute
+	.venv-bench/bin/python lab/bench/genome.py --lab "$(LAB)" --data "$(BENCH_DATA)" \
+	    --threads $(BENCH_THREADS) $(GENOME_BENCH) $(BENCH)
 
-bench-ssd: build .venv-bench/installed ## Data larger than memory, swapped and streamed; BENCH=--quick for minutes
-	"$(OBORO)" bench ssd --json $(BENCH) | .venv-bench/bin/python bench/ssd_plots.py --out "$(SSD_FIGURES)"
+bench-ssd: build-lab .venv-bench/installed ## Data larger than memory, swapped and streamed; BENCH=--quick for minutes
+	"$(LAB)" ssd --json $(SSD_BENCH) $(BENCH) | .venv-bench/bin/python lab/bench/ssd_plots.py --out "$(SSD_FIGURES)"
 
-bench-ssd-budgets: build .venv-bench/installed ## What more memory is worth to a server that streams
-	"$(OBORO)" bench ssd --json --mode streaming $(SSD_BUDGETS:%=--limit %) $(BENCH) \
-	    | .venv-bench/bin/python bench/ssd_plots.py --out "$(SSD_FIGURES)/budgets"
+bench-ssd-budgets: build-lab .venv-bench/installed ## What more memory is worth to a server that streams
+	"$(LAB)" ssd --json --mode streaming $(SSD_BUDGETS:%=--limit %) $(SSD_BENCH) $(BENCH) \
+	    | .venv-bench/bin/python lab/bench/ssd_plots.py --out "$(SSD_FIGURES)/budgets"
 
 bench-python: python-develop ## Mine a frame with the Python package, and with mlxtend
-	.venv-python/bin/python bench/package.py --threads $(BENCH_THREADS) $(BENCH)
+	.venv-python/bin/python lab/bench/package.py --threads $(BENCH_THREADS) $(BENCH)
 
-bench-support: build .venv-bench/installed ## Count all pairs in large data, on ciphertext and by other means
-	.venv-bench/bin/python bench/support.py --oboro "$(OBORO)" --threads $(BENCH_THREADS) $(BENCH)
+bench-support: build-lab .venv-bench/installed ## Count all pairs in large data, on ciphertext and by other means
+	.venv-bench/bin/python lab/bench/support.py --lab "$(LAB)" --threads $(BENCH_THREADS) $(BENCH)
 
-bench-table6: build .venv-bench/installed ## Table 6 of the FCMalloc paper: phases and memory, by library
-	.venv-bench/bin/python bench/table6.py --oboro "$(OBORO)" --threads $(BENCH_THREADS) $(BENCH)
+bench-table6: build-lab .venv-bench/installed ## Table 6 of the FCMalloc paper: phases and memory, by library
+	.venv-bench/bin/python lab/bench/table6.py --lab "$(LAB)" --threads $(BENCH_THREADS) $(BENCH)
 
-test: test-rust test-alloc test-python ## Run every test that needs nothing but this repository's tools
+test: test-rust test-lab test-alloc test-python ## Run every test that needs nothing but this repository's tools
 
 test-rust: | toolchain-test ## Run the tests of the Rust crates, and the decoders on the seeds of fuzz/corpus
 	cargo test --workspace --locked
+
+# After test-rust, whose debug build of the command it measures.
+test-lab: test-rust ## Run the tests of the laboratory
+	cd lab && cargo test --locked
 
 test-alloc: | toolchain-test ## Run the short tests of fcmalloc
 	$(MAKE) --directory fcmalloc check
@@ -156,8 +163,8 @@ on-four-nodes:
 	$(on_four_nodes) -p oboro-machine -p oboro-fcmalloc --lib
 	$(on_four_nodes) -p oboro-store --lib placement
 	$(on_four_nodes) -p oboro-tasks -p oboro-engine --test dag --test moments
-	$(on_four_nodes) -p oboro --bin oboro bench::numa
 	cargo build --locked -p oboro
+	cd lab && $(on_four_nodes) --bin oboro-lab numa
 	$(call on_four_nodes,--file $(DEBUG_OBORO)) -p oboro --test placement
 	$(MAKE) --directory fcmalloc check-numa
 
@@ -190,9 +197,11 @@ lint: lint-rust lint-python lint-shell lint-c ## Check format, lints, documentat
 lint-rust: | toolchain-lint ## Check format, Clippy and documentation of the crates
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	cargo fmt --manifest-path lab/Cargo.toml --check
 	cargo fmt --manifest-path fcmalloc/bench/fhe/Cargo.toml --check
 	cargo fmt --manifest-path fcmalloc/bench/peers/Cargo.toml --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cd lab && cargo clippy --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked
 
 lint-python: $(if $(PYTHON_FILES),.venv/installed .venv-python/installed) | toolchain-lint ## Check format, ruff and types of the Python files
@@ -213,6 +222,7 @@ lint-c: .venv/installed ## Check format and clang-tidy of fcmalloc
 fmt: .venv/installed | toolchain-lint ## Format the sources
 	cargo fmt --all
 	cargo fmt --manifest-path fuzz/Cargo.toml
+	cargo fmt --manifest-path lab/Cargo.toml
 	cargo fmt --manifest-path fcmalloc/bench/fhe/Cargo.toml
 	cargo fmt --manifest-path fcmalloc/bench/peers/Cargo.toml --all
 	$(if $(PYTHON_FILES),.venv/bin/ruff format $(PYTHON_FILES))
@@ -220,6 +230,9 @@ fmt: .venv/installed | toolchain-lint ## Format the sources
 
 build: | toolchain-build ## Build the oboro command with optimisation
 	cargo build --release --locked -p oboro
+
+build-lab: build ## Build the laboratory, which measures the command beside it
+	cd lab && cargo build --release --locked
 
 clean: ## Remove everything that the other targets made
 	cargo clean
@@ -245,9 +258,9 @@ $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION): | toolchain-fuzz
 	.venv-python/bin/pip install --quiet --disable-pip-version-check --requirement python/requirements-ray.txt
 	touch $@
 
-.venv-bench/installed: bench/requirements.txt | toolchain-bench
+.venv-bench/installed: lab/bench/requirements.txt | toolchain-bench
 	$(PYTHON) -m venv --clear .venv-bench
-	.venv-bench/bin/pip install --quiet --disable-pip-version-check --requirement bench/requirements.txt
+	.venv-bench/bin/pip install --quiet --disable-pip-version-check --requirement lab/bench/requirements.txt
 	touch $@
 
 # The tools that each target needs. toolchain-X checks them all and prints one message.

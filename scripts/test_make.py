@@ -37,6 +37,22 @@ def test_documents_name_targets_that_exist(document: Path) -> None:
     assert named(document) <= PUBLIC
 
 
+def versions(lock: str) -> dict[str, set[str]]:
+    """The versions of each package in a lock file."""
+    found: dict[str, set[str]] = {}
+    for name, version in re.findall(r'name = "(.+)"\nversion = "(.+)"', (ROOT / lock).read_text()):
+        found.setdefault(name, set()).add(version)
+    return found
+
+
+def test_the_laboratory_has_the_versions_of_what_it_measures() -> None:
+    product, lab = versions("Cargo.lock"), versions("lab/Cargo.lock")
+    both = product.keys() & lab.keys()
+    assert "oboro-client" in both
+    others = {name: lab[name] - product[name] for name in both}
+    assert {name: found for name, found in others.items() if found} == {}
+
+
 def test_every_bench_is_checked() -> None:
     runners = {"bench-smoke", "bench-full"}
     assert set(benches.BENCHES) == {name for name in PUBLIC if name.startswith("bench-")} - runners

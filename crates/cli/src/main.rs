@@ -66,8 +66,6 @@ enum Command {
     /// Search genomes on a server with queries that it cannot read.
     #[command(subcommand)]
     Genome(commands::genome::Command),
-    /// Measure Oboro on this machine.
-    Bench(commands::bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -91,7 +89,6 @@ fn main() -> ExitCode {
         Command::Scrub(arguments) => commands::scrub::run(&arguments, output),
         Command::Backup(arguments) => commands::backup::run(&arguments, output),
         Command::Genome(command) => commands::genome::run(&command, output),
-        Command::Bench(arguments) => commands::bench::run(&arguments, output),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -43,8 +43,7 @@ const READING: Effect = Narrows {
     test: "crates/mining/src/readers/tests.rs::how_a_file_was_read_is_told_and_reads_another_the_same_way",
 };
 
-/// Options as `command --option`; `* --option` for the commands that read files. `oboro bench` has no lines: it measures,
-/// and its results are about no data.
+/// Options as `command --option`; `* --option` for the commands that read files.
 const OPTIONS: &[(&str, Effect)] = &[
     (
         "encrypt --min-item-support",
@@ -627,7 +626,7 @@ fn options_of(command: &Command, path: &str, all: &mut BTreeSet<String>) {
         }
     }
     for below in command.get_subcommands() {
-        if !matches!(below.get_name(), "help" | "bench") {
+        if !matches!(below.get_name(), "help") {
             let path = format!("{path} {}", below.get_name());
             options_of(below, path.trim_start(), all);
         }

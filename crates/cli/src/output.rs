@@ -41,11 +41,6 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// Whether this error is what it was made of.
-    pub fn is<E: Error + 'static>(&self) -> bool {
-        self.0.is::<E>()
-    }
-
     /// Whether standard output was closed by its reader.
     pub fn is_broken_pipe(&self) -> bool {
         self.0

@@ -1,7 +1,6 @@
 //! One module a command: its arguments, what it does, what it prints.
 
 pub mod backup;
-pub mod bench;
 pub mod datasets;
 pub mod encrypt;
 pub mod generate;

@@ -3,8 +3,6 @@
 mod collections;
 mod search;
 
-pub use search::search_plaintext;
-
 use crate::Outcome;
 use crate::output::Output;
 use clap::Subcommand;

@@ -264,7 +264,7 @@ fn question_of(question: &Question, sites_digest: Option<Digest>) -> Value {
 }
 
 /// What a search of the plaintext finds.
-pub fn search_plaintext(collections: &Collections, question: &Question) -> Result<Found, Failure> {
+fn search_plaintext(collections: &Collections, question: &Question) -> Result<Found, Failure> {
     let symbols = question.pattern.symbols();
     let rows = match &question.r#where {
         Where::Panel { name, place, .. } => {

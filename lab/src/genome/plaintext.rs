@@ -1,0 +1,55 @@
+//! What a search of the plaintext finds: the truth that answers are compared with.
+
+use crate::output::Failure;
+use oboro_client::{Question, Where};
+use oboro_genome::Kind;
+use oboro_genome_panel::{Collections, Rows};
+use oboro_genome_query::Found;
+use std::collections::BTreeSet;
+
+/// What a search of the plaintext finds.
+pub fn search(collections: &Collections, question: &Question) -> Result<Found, Failure> {
+    let symbols = question.pattern.symbols();
+    let rows = match &question.r#where {
+        Where::Panel { name, place, .. } => {
+            let panel = collections.panel(name)?;
+            let chromosome = place.chromosome.as_deref();
+            panel.window(panel.sites_from(chromosome, place.position, symbols.len())?)?
+        }
+        Where::Reference { name } => collections.reference(name)?.windows(symbols.len()),
+    };
+    let rows = unpack(&rows);
+    Ok(match question.kind {
+        Kind::Match { within } => {
+            let matches = |row: &&Vec<u8>| mismatches(symbols, row).count() <= within.into();
+            let found = rows.iter().filter(matches);
+            Found::Matches(match question.count {
+                true => found.count() as u64,
+                false => found.collect::<BTreeSet<_>>().len() as u64,
+            })
+        }
+        Kind::Longest => {
+            let first = |row| mismatches(symbols, row).next().unwrap_or(symbols.len());
+            Found::Longest(rows.iter().map(|row| first(row)).max().unwrap_or(0) as u32)
+        }
+    })
+}
+
+fn unpack(rows: &Rows) -> Vec<Vec<u8>> {
+    let read = |number| {
+        let mut symbols = vec![0; rows.length()];
+        rows.read(number, &mut symbols);
+        symbols
+    };
+    (0..rows.len()).map(read).collect()
+}
+
+/// Where a row differs from a pattern.
+fn mismatches(pattern: &[Option<u8>], row: &[u8]) -> impl Iterator<Item = usize> {
+    let pairs = pattern.iter().zip(row).enumerate();
+    pairs.filter_map(|(place, (symbol, other))| {
+        symbol
+            .is_some_and(|symbol| symbol != *other)
+            .then_some(place)
+    })
+}

@@ -1,0 +1,275 @@
+//! Table 6-3 of the paper: what counting all pairs takes, by placement, with Oboro and with an ordinary
+//! library for homomorphic encryption.
+//!
+//! The placements take turns, so that a machine that slows down does so for all of them.
+
+use super::library::Library;
+use super::{Arguments, paper};
+use crate::output::{Failure, Output, seconds};
+use crate::server::Server;
+use crate::trimmed_mean;
+use crate::workload::{NAME, Run, Workload, plaintext_supports, temporary_directory};
+use oboro_client::{Connection, upload};
+use oboro_machine::Topology;
+use oboro_mining::{Bitmap, Itemset, Transactions};
+use oboro_store::Policy;
+use serde::Serialize;
+use std::time::Duration;
+
+/// All that was measured, with what it was measured on.
+#[derive(Serialize)]
+pub struct Figures {
+    /// Whether memory can be on one node only.
+    placements_coincide: bool,
+    notes: Vec<String>,
+    items: u32,
+    transactions: u64,
+    itemsets: usize,
+    threads: usize,
+    runs: u16,
+    paper_machine: &'static str,
+    rows: Vec<Row>,
+}
+
+/// A row of the table.
+#[derive(Serialize)]
+struct Row {
+    library: &'static str,
+    placement: String,
+    /// Of counting: the mean of the runs without the shortest and the longest, as in the paper.
+    seconds: f64,
+    least_seconds: f64,
+    most_seconds: f64,
+    verified: bool,
+    paper_library: &'static str,
+    paper_seconds: f64,
+}
+
+/// One run of a library with a placement.
+#[derive(Serialize)]
+struct Measured {
+    table: &'static str,
+    library: &'static str,
+    placement: String,
+    run: u16,
+    /// Of counting.
+    seconds: f64,
+    verified: bool,
+    /// Of the whole query, as the owner of the data sees it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    query_seconds: Option<f64>,
+    /// Of the pages in memory, as the server's kernel says, where there is a choice of nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    misplaced_share: Option<f64>,
+    /// The part of the transactions that was counted, to all of which the time is scaled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured_fraction: Option<f64>,
+}
+
+/// The name of each library, and its counterpart in the paper.
+const OBORO: (&str, paper::Counting) = ("Oboro, fcmalloc", paper::PROPOSED);
+const ORDINARY: (&str, paper::Counting) = ("fhe crate, system malloc", paper::ORDINARY);
+
+/// Counts with each placement in turn, as often as the arguments say.
+pub fn measure(
+    topology: &Topology,
+    arguments: &Arguments,
+    library: Option<&Library>,
+    output: Output,
+) -> Result<Figures, Failure> {
+    let workload = arguments.workload();
+    let question = Question::new(&workload)?;
+    let mut all = Vec::new();
+    let mut note = |measured: Measured| {
+        output.result(&measured, || measured.text())?;
+        all.push(measured);
+        Ok::<_, Failure>(())
+    };
+    for run in 1..=arguments.runs() {
+        for placement in paper::PLACEMENTS {
+            note(question.measure(placement, run)?)?;
+            if let Some(library) = library {
+                note(measure_library(library, &workload, placement, run)?)?;
+            }
+        }
+    }
+    Ok(Figures {
+        placements_coincide: topology.nodes().len() == 1,
+        notes: notes(topology, library.is_some()),
+        items: workload.items,
+        transactions: workload.transactions,
+        itemsets: question.itemsets.len(),
+        threads: workload.threads.get(),
+        runs: arguments.runs(),
+        paper_machine: paper::MACHINE,
+        rows: rows(&all),
+    })
+}
+
+/// What a reader of the figures must know.
+fn notes(topology: &Topology, has_library: bool) -> Vec<String> {
+    let coincide = (topology.nodes().len() == 1).then_some(
+        "there is one NUMA node: the placements coincide, and differences between them are chance",
+    );
+    let left_out = (!has_library).then_some(
+        "the ordinary library is left out: make bench-numa builds its program and gives it as --library",
+    );
+    [coincide, left_out]
+        .into_iter()
+        .flatten()
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The table, without the libraries that were not measured.
+fn rows(all: &[Measured]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (library, paper) in [ORDINARY, OBORO] {
+        for (placement, paper_seconds) in paper::PLACEMENTS.into_iter().zip(paper.seconds) {
+            let placement = placement.to_string();
+            let runs: Vec<&Measured> = all
+                .iter()
+                .filter(|run| run.library == library && run.placement == placement)
+                .collect();
+            if runs.is_empty() {
+                continue;
+            }
+            let times = runs.iter().map(|run| run.seconds);
+            rows.push(Row {
+                library,
+                placement,
+                seconds: trimmed_mean(times.clone().collect()),
+                least_seconds: times.clone().fold(f64::INFINITY, f64::min),
+                most_seconds: times.fold(0.0, f64::max),
+                verified: runs.iter().all(|run| run.verified),
+                paper_library: paper.library,
+                paper_seconds,
+            });
+        }
+    }
+    rows
+}
+
+/// What Oboro is asked, and the right answer.
+struct Question<'w> {
+    workload: &'w Workload,
+    transactions: Transactions,
+    itemsets: Vec<Itemset>,
+    supports: Vec<u64>,
+}
+
+impl<'w> Question<'w> {
+    fn new(workload: &'w Workload) -> Result<Self, Failure> {
+        let transactions = workload.generate()?;
+        let itemsets = workload.itemsets()?;
+        let bitmap = Bitmap::new(&transactions);
+        Ok(Self {
+            supports: plaintext_supports(&bitmap, &itemsets, workload.threads),
+            workload,
+            transactions,
+            itemsets,
+        })
+    }
+
+    /// Encrypts anew for a new server, and asks it twice; the second time counts.
+    fn measure(&self, placement: Policy, run: u16) -> Result<Measured, Failure> {
+        let directory = temporary_directory()?;
+        let bundle = directory.path().join("bench.oboro");
+        let dataset = self.workload.encrypt(&self.transactions, &bundle)?;
+        let threads = self.workload.threads;
+        let server = Server::start(&directory.path().join("store"), threads, placement, None)?;
+        let connection = server.connect()?;
+        upload(&connection, dataset.bundle(), NAME, &|_, _| {})?;
+        let ask = || Run::measure(&connection, &dataset, &self.itemsets, threads);
+        let (warming, measured) = (ask()?, ask()?);
+        let misplaced_share = misplaced_share(&connection)?;
+        drop(connection);
+        server.stop()?;
+        let verified = [&warming, &measured].map(|run| run.supports == self.supports);
+        Ok(Measured {
+            table: "6-3",
+            library: OBORO.0,
+            placement: placement.to_string(),
+            run,
+            seconds: measured.server().as_secs_f64(),
+            verified: verified == [true; 2],
+            query_seconds: Some(measured.elapsed().as_secs_f64()),
+            misplaced_share,
+            measured_fraction: None,
+        })
+    }
+}
+
+fn misplaced_share(connection: &Connection) -> Result<Option<f64>, Failure> {
+    let placement = connection.placement(NAME)?;
+    let pages: u64 = placement.nodes.iter().map(|node| node.pages).sum();
+    let share = || placement.misplaced_pages as f64 / pages.max(1) as f64;
+    Ok(placement.policy.is_some().then(share))
+}
+
+fn measure_library(
+    library: &Library,
+    workload: &Workload,
+    placement: Policy,
+    run: u16,
+) -> Result<Measured, Failure> {
+    let counted = library.count(workload, placement)?;
+    let fraction = counted.slots as f64 / workload.transactions as f64;
+    Ok(Measured {
+        table: "6-3",
+        library: ORDINARY.0,
+        placement: placement.to_string(),
+        run,
+        seconds: counted.seconds / fraction,
+        verified: counted.verified,
+        query_seconds: None,
+        misplaced_share: None,
+        measured_fraction: Some(fraction),
+    })
+}
+
+impl Measured {
+    fn text(&self) -> String {
+        let part = self.measured_fraction.map_or(String::new(), |fraction| {
+            format!(", scaled from {:.1} % of the data", 100.0 * fraction)
+        });
+        format!(
+            "table 6-3  run {:>2}  {:<24}  {:<11}  {:>9}{part}\n",
+            self.run,
+            self.library,
+            self.placement,
+            time(self.seconds),
+        )
+    }
+}
+
+impl Figures {
+    pub fn verified(&self) -> bool {
+        self.rows.iter().all(|row| row.verified)
+    }
+
+    pub fn text(&self) -> String {
+        let mut text = format!(
+            "\ntable 6-3: {} pairs, {} transactions × {} items, {} threads, {} runs\n",
+            self.itemsets, self.transactions, self.items, self.threads, self.runs
+        );
+        for row in &self.rows {
+            text += &format!(
+                "{:<24}  {:<11}  {:>9}   paper ({}): {} s\n",
+                row.library,
+                row.placement,
+                time(row.seconds),
+                row.paper_library,
+                row.paper_seconds,
+            );
+        }
+        for note in &self.notes {
+            text += &format!("{note}\n");
+        }
+        text
+    }
+}
+
+fn time(of: f64) -> String {
+    seconds(Duration::from_secs_f64(of))
+}

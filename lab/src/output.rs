@@ -1,0 +1,135 @@
+//! How results and failures reach a person or a program, and files of results the disk.
+
+use indicatif::HumanBytes;
+use oboro_mining::{escaped, escaped_lines};
+use serde::Serialize;
+use std::error::Error;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Text or JSON.
+#[derive(Clone, Copy)]
+pub struct Output {
+    json: bool,
+}
+
+/// Why a bench failed: one sentence of cause and remedy.
+#[derive(Debug)]
+pub struct Failure(Box<dyn Error + Send + Sync>);
+
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self(error.into())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Failure {
+    /// Whether this error is what it was made of.
+    pub fn is<E: Error + 'static>(&self) -> bool {
+        self.0.is::<E>()
+    }
+}
+
+impl Output {
+    pub fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// Prints a result: `value` as a line of JSON for programs, `text` for people.
+    pub fn result(
+        self,
+        value: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        let written = match self.json {
+            true => serde_json::to_writer(&mut out, value)
+                .map_err(io::Error::from)
+                .and_then(|()| writeln!(out)),
+            false => write!(out, "{}", escaped_lines(&text())),
+        };
+        written.and_then(|()| out.flush()).map_err(|error| {
+            format!("cannot write to standard output: {error}; check where it leads").into()
+        })
+    }
+
+    /// Prints a failure to standard error.
+    pub fn failure(self, failure: &Failure) {
+        // Nothing can be done if standard error is closed.
+        let _ = match self.json {
+            true => writeln!(
+                io::stderr(),
+                "{}",
+                serde_json::json!({ "error": failure.to_string() })
+            ),
+            false => writeln!(io::stderr(), "error: {}", escaped(&failure.to_string())),
+        };
+    }
+}
+
+/// "1.5 MiB".
+pub fn bytes(count: u64) -> String {
+    HumanBytes(count).to_string()
+}
+
+/// "1.25 s" or "38 ms".
+pub fn seconds(duration: Duration) -> String {
+    let s = duration.as_secs_f64();
+    if s < 0.1 {
+        format!("{:.1} ms", s * 1e3)
+    } else {
+        format!("{s:.2} s")
+    }
+}
+
+/// A file for others that must not be there yet. Prepared before the work whose result it takes, so that a mistake
+/// shows early.
+pub struct NewFile {
+    path: PathBuf,
+}
+
+impl NewFile {
+    /// Checks the place.
+    pub fn prepare(path: &Path) -> Result<Self, Failure> {
+        let directory = path.parent().unwrap_or(Path::new("."));
+        if !directory.is_dir() {
+            let path = path.display();
+            return Err(format!(
+                "cannot write {path}: there is no such directory; make the directory first"
+            )
+            .into());
+        }
+        match path.symlink_metadata().is_ok() {
+            true => Err(format!(
+                "{} exists already; choose another name, or remove it first",
+                path.display()
+            )
+            .into()),
+            false => Ok(Self { path: path.into() }),
+        }
+    }
+
+    /// Writes all of it.
+    pub fn write(&self, content: &[u8]) -> Result<(), Failure> {
+        let create = || -> io::Result<File> {
+            OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .open(&self.path)
+        };
+        let written = create().and_then(|mut file| file.write_all(content));
+        written.map_err(|error| {
+            let path = self.path.display();
+            format!("cannot write {path}: {error}; check the free space there").into()
+        })
+    }
+}

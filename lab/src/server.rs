@@ -1,0 +1,140 @@
+//! A server as a process of its own, on loopback: the product's program.
+
+use crate::output::Failure;
+use crate::{machine, timed};
+use bytesize::ByteSize;
+use oboro_client::{Connection, Options};
+use oboro_store::Policy;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A running server, killed when dropped.
+pub struct Server {
+    child: Child,
+    url: String,
+}
+
+impl Server {
+    /// Starts one on a free port, its datasets in `data` and in memory as `placement` says, or within so
+    /// much memory. What it says goes to standard error.
+    pub fn start(
+        data: &Path,
+        threads: NonZeroUsize,
+        placement: Policy,
+        memory: Option<ByteSize>,
+    ) -> Result<Self, Failure> {
+        // Within a budget nothing is placed.
+        let options = match memory {
+            Some(memory) => ["--memory".to_owned(), memory.as_u64().to_string()],
+            None => ["--placement".to_owned(), placement.to_string()],
+        };
+        Self::start_by(Command::new(oboro()?), data, threads, &options)
+    }
+
+    /// One with these `options`, by way of a `command` that runs [`oboro`].
+    pub fn start_by(
+        mut command: Command,
+        data: &Path,
+        threads: NonZeroUsize,
+        options: &[String],
+    ) -> Result<Self, Failure> {
+        command
+            .args(["serve", "--json", "--listen", "127.0.0.1:0"])
+            .arg("--data")
+            .arg(data)
+            .args(["--threads", &threads.to_string()])
+            .args(["--moment-cache", "0"])
+            .args(options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        if std::env::var_os("OBORO_LOG").is_none() {
+            command.env("OBORO_LOG", "warn");
+        }
+        let child = command.spawn().map_err(|error| failed(error.to_string()))?;
+        let mut server = Self {
+            child,
+            url: String::new(),
+        };
+        let mut line = String::new();
+        if let Some(stdout) = server.child.stdout.take() {
+            BufReader::new(stdout)
+                .read_line(&mut line)
+                .map_err(|error| failed(error.to_string()))?;
+        }
+        server.url = serde_json::from_str::<Value>(&line)
+            .ok()
+            .and_then(|value| value["listening"].as_str().map(str::to_owned))
+            .ok_or_else(|| failed("it ended before it listened".to_owned()))?;
+        Ok(server)
+    }
+
+    /// A connection to it.
+    pub fn connect(&self) -> Result<Connection, Failure> {
+        Ok(Connection::open(&Options {
+            url: self.url.clone(),
+            ..Options::default()
+        })?)
+    }
+
+    /// Its process.
+    pub fn id(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// The largest resident set it has had, in bytes.
+    pub fn peak_bytes(&self) -> Result<u64, Failure> {
+        let peak = machine::peak_bytes(self.child.id())
+            .map_err(|error| format!("cannot tell the server's memory: {error}; run on Linux"))?;
+        Ok(peak)
+    }
+
+    /// Asks it to end and waits until it has; how long that took.
+    pub fn stop(mut self) -> Result<Duration, Failure> {
+        let (ended, took) = timed(|| {
+            kill_process(self.id(), Signal::TERM)?;
+            self.child.wait()
+        });
+        match ended {
+            Ok(status) if status.success() => Ok(took),
+            Ok(status) => Err(format!("the server ended with {status}; its log tells why").into()),
+            Err(error) => Err(format!("cannot stop the server: {error}; end it by hand").into()),
+        }
+    }
+}
+
+/// The product's program: that of OBORO_BIN, or the one beside this one, from the same build.
+pub fn oboro() -> Result<PathBuf, Failure> {
+    if let Some(given) = std::env::var_os("OBORO_BIN") {
+        return Ok(given.into());
+    }
+    let this = std::env::current_exe().map_err(|error| failed(format!("this program: {error}")))?;
+    let beside = this.with_file_name("oboro");
+    match beside.is_file() {
+        true => Ok(beside),
+        false => Err(format!(
+            "there is no {}; build it with `make build`, or say in OBORO_BIN where it is",
+            beside.display()
+        )
+        .into()),
+    }
+}
+
+fn failed(problem: String) -> Failure {
+    format!(
+        "cannot start the server to measure: {problem}; check the space in the temporary directory"
+    )
+    .into()
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // One that has ended by itself is all the better.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

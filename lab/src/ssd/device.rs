@@ -1,0 +1,343 @@
+//! Where ciphertext or swap lies: a directory, several to stripe over, or a block device; and how fast it reads
+//! directly.
+
+use super::limit::Limits;
+use crate::machine::runs;
+use bytesize::ByteSize;
+use oboro_store::Directories;
+use serde::Serialize;
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::os::linux::fs::MetadataExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::{fmt, fs, io};
+
+/// What fio and `oboro-lab read` keep under way.
+const DEPTH: usize = 32;
+/// How long they read, again from the start if need be.
+const SECONDS: u16 = 3;
+
+/// As given on the command line: `PATH[,PATH...]`, the directories that a store is striped over, or a block
+/// device; or that and `=SIZE`: each of their disks is read at no more than so many bytes a second.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Device {
+    pub paths: Directories,
+    /// By which a slower device is emulated.
+    pub reads_per_second: Option<u64>,
+}
+
+impl std::str::FromStr for Device {
+    type Err = String;
+
+    fn from_str(given: &str) -> Result<Self, String> {
+        let rate = |(paths, rate): (&str, &str)| {
+            let rate: ByteSize = rate.parse().ok()?;
+            Some((paths.to_owned(), Some(rate.as_u64())))
+        };
+        let (paths, reads_per_second) = match given.rsplit_once('=').and_then(rate) {
+            Some((_, Some(0))) => {
+                return Err("a device that reads nothing measures nothing".to_owned());
+            }
+            Some(with_rate) => with_rate,
+            None => (given.to_owned(), None),
+        };
+        let paths = paths.split(',').map(PathBuf::from).collect();
+        Ok(Self {
+            paths: Directories::new(paths).map_err(|error| error.to_string())?,
+            reads_per_second,
+        })
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&option(&self.paths).to_string_lossy())
+    }
+}
+
+/// These directories as `oboro serve --data` takes them.
+pub fn option(directories: &Directories) -> PathBuf {
+    let paths: Vec<_> = directories.paths().map(Path::as_os_str).collect();
+    paths.join(OsStr::new(",")).into()
+}
+
+impl Device {
+    /// As fast as it is.
+    pub fn in_directory(path: &Path) -> Self {
+        Self {
+            paths: path.into(),
+            reads_per_second: None,
+        }
+    }
+
+    pub fn is_block_device(&self) -> bool {
+        let metadata = fs::metadata(self.paths.home());
+        metadata.is_ok_and(|metadata| metadata.file_type().is_block_device())
+    }
+
+    /// Whether it is several directories.
+    pub fn is_striped(&self) -> bool {
+        self.paths.count() > 1
+    }
+
+    /// The disks that it is, or that it lies on, each once; none for what lies on none, as on tmpfs.
+    pub fn disks(&self) -> Vec<Disk> {
+        let mut disks = Vec::new();
+        for disk in self.paths.paths().filter_map(Disk::under) {
+            if !disks.contains(&disk) {
+                disks.push(disk);
+            }
+        }
+        disks
+    }
+
+    /// What a process may read from it.
+    pub fn limits(&self) -> Result<Limits, String> {
+        let disks = self.disks();
+        match self.reads_per_second {
+            Some(_) if disks.is_empty() => Err(format!("{self} is on no disk to throttle")),
+            rate => Ok(Limits {
+                memory: None,
+                reads_per_second: rate
+                    .iter()
+                    .flat_map(|&rate| disks.iter().map(move |disk| (disk.number.clone(), rate)))
+                    .collect(),
+            }),
+        }
+    }
+}
+
+/// A whole disk, not a partition.
+#[derive(Debug, PartialEq)]
+pub struct Disk {
+    /// As in `/proc/diskstats`.
+    pub name: String,
+    /// `MAJOR:MINOR`.
+    pub number: String,
+}
+
+impl Disk {
+    /// That a block device is, or that a file lies on.
+    fn under(path: &Path) -> Option<Self> {
+        let metadata = fs::metadata(path).ok()?;
+        let number = match metadata.file_type().is_block_device() {
+            true => metadata.st_rdev(),
+            false => metadata.st_dev(),
+        };
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        Self::of(&fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?)
+    }
+
+    /// From its directory in sysfs, or that of a partition.
+    fn of(directory: &Path) -> Option<Self> {
+        let whole = match directory.join("partition").exists() {
+            true => directory.parent()?,
+            false => directory,
+        };
+        Some(Self {
+            name: whole.file_name()?.to_str()?.to_owned(),
+            number: fs::read_to_string(whole.join("dev"))
+                .ok()?
+                .trim()
+                .to_owned(),
+        })
+    }
+}
+
+/// What a device reads sequentially past the page cache.
+#[derive(Clone, Copy, Serialize)]
+pub struct DirectRead {
+    #[serde(rename = "direct_read_bytes_per_second")]
+    pub bytes_per_second: f64,
+    #[serde(rename = "direct_read_source")]
+    pub source: Source,
+}
+
+/// The program that read.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    Fio,
+    /// `oboro-lab read`.
+    Own,
+}
+
+impl DirectRead {
+    /// Reads the files of each directory one after the other, of all directories at the same time, at no more
+    /// than the device's emulated rate. What they read in a second is added up.
+    pub fn measure(device: &Device, files: &[Vec<PathBuf>]) -> Result<Self, String> {
+        let groups = device.limits()?.impose()?;
+        let failed = |problem| format!("reading {device} directly is not possible: {problem}");
+        let source = match runs("fio") {
+            true => Source::Fio,
+            false => Source::Own,
+        };
+        let this = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
+        let start = |files: &Vec<PathBuf>| -> io::Result<Child> {
+            let mut command = match source {
+                Source::Fio => fio(groups.command("fio".as_ref()), files),
+                Source::Own => own(groups.command(this.as_os_str()), files),
+            };
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+        };
+        // All are started, and all have ended, before one that failed is reported.
+        let started: Vec<_> = files.iter().map(start).collect();
+        let ended: Vec<_> = started
+            .into_iter()
+            .map(|child| child.and_then(Child::wait_with_output))
+            .collect();
+        let rate = |ended: io::Result<Output>| {
+            let ended = ended.map_err(|error| failed(error.to_string()))?;
+            let rate = source.rate(&ended.stdout);
+            rate.filter(|_| ended.status.success())
+                .ok_or_else(|| failed(problem(&ended.stderr)))
+        };
+        let rates = ended.into_iter().map(rate);
+        Ok(Self {
+            bytes_per_second: rates.sum::<Result<f64, String>>()?,
+            source,
+        })
+    }
+}
+
+fn fio(mut command: Command, files: &[PathBuf]) -> Command {
+    // A colon separates names.
+    let names: Vec<_> = files
+        .iter()
+        .map(|file| file.to_string_lossy().replace(':', "\\:"))
+        .collect();
+    command
+        .args(["--name=direct", "--readonly", "--rw=read", "--direct=1"])
+        .args(["--bs=1M", "--ioengine=libaio", "--output-format=json"])
+        .args(["--file_service_type=sequential", "--time_based"])
+        .arg(format!("--iodepth={DEPTH}"))
+        .arg(format!("--runtime={SECONDS}"))
+        .arg(format!("--filename={}", names.join(":")));
+    command
+}
+
+fn own(mut command: Command, files: &[PathBuf]) -> Command {
+    command
+        .args(["read", "--json"])
+        .args(["--depth", &DEPTH.to_string()])
+        .args(["--seconds", &SECONDS.to_string()])
+        .args(files);
+    command
+}
+
+/// What a program said, in a sentence: Oboro's own is in JSON.
+fn problem(said: &[u8]) -> String {
+    let own: Option<Value> = serde_json::from_slice(said).ok();
+    match own.as_ref().and_then(|own| own["error"].as_str()) {
+        Some(sentence) => sentence.to_owned(),
+        None => String::from_utf8_lossy(said).trim().to_owned(),
+    }
+}
+
+impl Source {
+    /// Bytes per second, from what the program reported.
+    fn rate(self, report: &[u8]) -> Option<f64> {
+        let report: Value = serde_json::from_slice(report).ok()?;
+        let rate = match self {
+            Self::Fio => &report["jobs"][0]["read"]["bw_bytes"],
+            Self::Own => &report["bytes_per_second"],
+        };
+        rate.as_f64().filter(|&rate| rate > 0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(given: &str) -> (PathBuf, Option<u64>) {
+        let device: Device = given.parse().unwrap();
+        assert!(!device.is_striped());
+        (device.paths.home().into(), device.reads_per_second)
+    }
+
+    #[test]
+    fn devices_may_be_made_slower() {
+        assert_eq!(device("/mnt/ssd"), ("/mnt/ssd".into(), None));
+        assert_eq!(
+            device("/mnt/ssd=200MB"),
+            ("/mnt/ssd".into(), Some(200_000_000))
+        );
+        assert_eq!(device("/mnt/a=b"), ("/mnt/a=b".into(), None));
+        assert_eq!(device("/mnt/a=b=1KiB"), ("/mnt/a=b".into(), Some(1024)));
+        assert!("/mnt/ssd=0".parse::<Device>().is_err());
+    }
+
+    #[test]
+    fn several_directories_are_one_device() {
+        let device: Device = "/mnt/a,/mnt/b=x,c=200MB".parse().unwrap();
+        let paths: Vec<_> = device.paths.paths().collect();
+        assert_eq!(paths, ["/mnt/a", "/mnt/b=x", "c"].map(Path::new));
+        assert_eq!(device.reads_per_second, Some(200_000_000));
+        assert!(device.is_striped());
+        assert_eq!(device.to_string(), "/mnt/a,/mnt/b=x,c");
+        let twice = "/mnt/a,/mnt/a".parse::<Device>().unwrap_err();
+        assert!(twice.contains("/mnt/a"), "{twice}");
+    }
+
+    #[test]
+    fn a_disk_is_read_and_throttled_once_whatever_lies_on_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let [a, b] = ["a", "b"].map(|name| directory.path().join(name));
+        for path in [&a, &b] {
+            fs::create_dir(path).unwrap();
+        }
+        let given = format!("{},{}=1MB", a.display(), b.display());
+        let device: Device = given.parse().unwrap();
+        let alone = Device::in_directory(&a);
+        assert_eq!(device.disks(), alone.disks());
+        match device.disks().as_slice() {
+            [] => assert!(device.limits().unwrap_err().contains("no disk")),
+            [disk] => assert_eq!(
+                device.limits().unwrap().reads_per_second,
+                [(disk.number.clone(), 1_000_000)]
+            ),
+            several => panic!("{several:?}"),
+        }
+    }
+
+    #[test]
+    fn partitions_belong_to_disks() {
+        let sys = tempfile::tempdir().unwrap();
+        let disk = sys.path().join("vda");
+        let partition = disk.join("vda1");
+        fs::create_dir_all(&partition).unwrap();
+        fs::write(disk.join("dev"), "254:0\n").unwrap();
+        fs::write(partition.join("dev"), "254:1\n").unwrap();
+        fs::write(partition.join("partition"), "1\n").unwrap();
+        let expected = Disk {
+            name: "vda".to_owned(),
+            number: "254:0".to_owned(),
+        };
+        assert_eq!(Disk::of(&disk).as_ref(), Some(&expected));
+        assert_eq!(Disk::of(&partition), Some(expected));
+        assert_eq!(Disk::of(sys.path()), None);
+    }
+
+    #[test]
+    fn rates_are_those_that_programs_report() {
+        let fio = br#"{"jobs": [{"read": {"bw_bytes": 5, "bw": 6}}]}"#;
+        assert_eq!(Source::Fio.rate(fio), Some(5.0));
+        let own = br#"{"bytes_per_second": 2.5}"#;
+        assert_eq!(Source::Own.rate(own), Some(2.5));
+        assert_eq!(Source::Own.rate(fio), None);
+        assert_eq!(Source::Fio.rate(b"fio: no such file"), None);
+    }
+
+    #[test]
+    fn problems_are_sentences() {
+        assert_eq!(problem(b"fio: no such file\n"), "fio: no such file");
+        assert_eq!(problem(br#"{"error": "too small"}"#), "too small");
+    }
+}

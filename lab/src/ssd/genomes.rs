@@ -1,0 +1,190 @@
+//! Searching a panel at random sites, with patterns of several lengths.
+
+use super::interrupt::Interrupt;
+use super::session::{Amount, Asked, Workload};
+use super::{Mode, Setting};
+use crate::Outcome;
+use crate::genome::known::{Asking, Change, Known};
+use crate::output::Failure;
+use oboro_client::Connection;
+use oboro_genome_panel::{Collections, Existing, Generated, Window, generate_panel};
+use oboro_store::Directories;
+use rand::rngs::ChaCha20Rng;
+use rand::{RngExt, SeedableRng};
+use serde::Serialize;
+use std::path::Path;
+use std::time::Duration;
+
+const NAME: &str = "bench";
+/// The symbols of patterns.
+const LENGTHS: [usize; 3] = [16, 64, 256];
+/// More than the query and the answers of a search take beside its window.
+const SEARCH_BYTES: u64 = 16 << 20;
+/// The part of its memory that a server that streams may keep windows in: searches take as much again, and
+/// the rest is for the cache of the system, and for what is free between allocations of many sizes.
+const CACHE_PART: u64 = 6;
+
+/// A panel, and how it is searched.
+#[derive(Clone, Copy, Serialize)]
+pub struct Panel {
+    pub haplotypes: u32,
+    pub sites: u32,
+    /// Where patterns of each length begin.
+    pub positions: u16,
+    pub seed: u64,
+}
+
+/// A panel, and questions with their answers.
+pub struct Genomes {
+    panel: Panel,
+    /// Those of each length.
+    questions: Vec<Vec<Known>>,
+}
+
+impl Panel {
+    fn generate(&self, data: &Path) -> Outcome {
+        let shape = Generated {
+            haplotypes: self.haplotypes,
+            sites: self.sites,
+            seed: self.seed,
+        };
+        generate_panel(&Collections::open(data), NAME, &shape, Existing::Keep)?;
+        Ok(())
+    }
+
+    /// Whether its sites have room for the longest pattern.
+    pub fn check(&self) -> Result<(), String> {
+        let longest = LENGTHS.into_iter().max().unwrap_or(1);
+        match self.sites as usize >= longest {
+            true => Ok(()),
+            false => Err(format!(
+                "patterns of {longest} symbols need as many sites; give --sites at least {longest}"
+            )),
+        }
+    }
+
+    /// What the windows of all questions take, prepared.
+    fn window_bytes(&self) -> u64 {
+        let window = |length| Window::bytes_of(self.haplotypes as usize, length, 1);
+        u64::from(self.positions) * LENGTHS.map(window).iter().sum::<u64>()
+    }
+
+    /// The sites of a pattern, a bit each.
+    fn packed_bytes(&self, length: usize) -> u64 {
+        u64::from(self.haplotypes).div_ceil(8) * length as u64
+    }
+}
+
+impl Genomes {
+    /// Makes the panel in this new data directory, and finds what is to be answered.
+    pub fn new(panel: Panel, data: &Path) -> Result<Self, Failure> {
+        panel.generate(data)?;
+        let collections = Collections::open(data);
+        let mut random = ChaCha20Rng::seed_from_u64(panel.seed);
+        let mut question = |length: usize| {
+            let first = random.random_range(0..=panel.sites - length as u32) as usize;
+            let row = random.random_range(0..panel.haplotypes) as usize;
+            let change = match random.random() {
+                true => Change::EveryThird,
+                false => Change::Nothing,
+            };
+            let sites = first..first + length;
+            Known::in_panel(&collections, NAME, sites, row, change, Asking::EXACT)
+        };
+        let questions =
+            LENGTHS.map(|length| (0..panel.positions).map(|_| question(length)).collect());
+        Ok(Self {
+            panel,
+            questions: questions.into_iter().collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// What was made and asked.
+    pub fn panel(&self) -> Panel {
+        self.panel
+    }
+}
+
+impl Workload for Genomes {
+    fn publish(&self, store: &Directories, _: &Interrupt) -> Outcome {
+        self.panel.generate(store.home())
+    }
+
+    fn extension(&self) -> &'static str {
+        "panel"
+    }
+
+    fn can_be_striped(&self) -> bool {
+        false
+    }
+
+    /// In memory, swapped or not, are all windows; a server that streams keeps what it has room for.
+    fn server_options(&self, setting: &Setting) -> Vec<String> {
+        let cache = match (setting.mode, setting.limit_bytes) {
+            (Mode::Streaming, Some(limit)) => limit / CACHE_PART,
+            // The cache divides its room, and not all parts fill alike.
+            _ => 2 * self.panel.window_bytes() + SEARCH_BYTES,
+        };
+        vec!["--genome-cache".to_owned(), format!("{cache}B")]
+    }
+
+    fn questions(&self) -> usize {
+        self.questions.len()
+    }
+
+    fn ask(&self, number: usize, connection: &Connection) -> Result<Asked, Failure> {
+        let questions = &self.questions[number];
+        let length = LENGTHS[number];
+        let mut asked = Asked {
+            length,
+            amount: Amount::Searches(questions.len()),
+            elapsed: Duration::ZERO,
+            server: Duration::ZERO,
+            packed_bytes: questions.len() as u64 * self.panel.packed_bytes(length),
+            verified: true,
+        };
+        for question in questions {
+            let (outcome, verified) = question.ask(connection)?;
+            asked.elapsed += outcome.elapsed;
+            asked.server += outcome.server;
+            asked.verified &= verified;
+        }
+        Ok(asked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_streaming_keeps_fewer_windows_than_there_are() {
+        let panel = Panel {
+            haplotypes: 100,
+            sites: 300,
+            positions: 3,
+            seed: 1,
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let genomes = Genomes::new(panel, directory.path()).unwrap();
+        let options = |mode| {
+            let setting = Setting {
+                mode,
+                limit_bytes: Some(6000),
+                ..Setting::memory()
+            };
+            genomes.server_options(&setting).join(" ")
+        };
+        // 8, 8 and 32 bytes of symbols.
+        let all = 2 * 3 * 100 * (8 + 8 + 32 + 3 * 6) + (16 << 20);
+        assert_eq!(options(Mode::Memory), format!("--genome-cache {all}B"));
+        assert_eq!(options(Mode::Swap), format!("--genome-cache {all}B"));
+        assert_eq!(options(Mode::Streaming), "--genome-cache 1000B");
+        assert!(panel.check().is_ok());
+        let narrow = Panel {
+            sites: 255,
+            ..panel
+        };
+        assert!(narrow.check().unwrap_err().contains("--sites"));
+    }
+}
