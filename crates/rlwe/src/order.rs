@@ -1,16 +1,28 @@
 //! In what order an owner keeps fingerprints and fixed parts of its columns, and of which.
 
+use std::fmt;
 use std::ops::Range;
 use thiserror::Error;
 
 /// Columns in the owner's order. All pairs of the first `paired` have fixed parts. If there are more columns, so has each
 /// pair with a focus column; of other pairs the fixed parts are made from moments `M_{i,1}` that the server sends.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ColumnOrder {
     columns: Vec<u32>,
     paired: usize,
     /// Places, ascending.
     focus: Vec<usize>,
+}
+
+/// Without the order, which is that of supports.
+impl fmt::Debug for ColumnOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (columns, paired, focus) = (self.columns.len(), self.paired, self.focus.len());
+        write!(
+            f,
+            "ColumnOrder({columns} columns, {paired} paired, {focus} focus)"
+        )
+    }
 }
 
 /// Columns, pairs and focus columns that are no such order.
@@ -96,6 +108,10 @@ mod tests {
         assert_eq!((order.paired(), order.focus()), (&[4, 0][..], &[0, 2][..]));
         let rows: Vec<bool> = (0..5).map(|place| order.has_row(place)).collect();
         assert_eq!(rows, [true, false, true, false, false]);
+        assert_eq!(
+            format!("{order:?}"),
+            "ColumnOrder(4 columns, 2 paired, 2 focus)"
+        );
         let narrow = ColumnOrder::new(vec![4, 0], 2, &[]).unwrap();
         assert!(!narrow.is_wide() && narrow.has_row(1) && !narrow.has_row(2));
         for (columns, paired, focus) in [
