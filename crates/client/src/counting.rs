@@ -4,8 +4,8 @@ use crate::error::ClientError;
 use crate::items::Numbered;
 use crate::levels::LevelTrace;
 use oboro_mining::{Bitmap, Dataset, Itemset, SupportCounter};
+use oboro_ring::threads;
 use std::num::NonZeroUsize;
-use std::thread;
 use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -22,25 +22,13 @@ pub(crate) struct CellCounter<'a> {
 impl CellCounter<'_> {
     fn supports(&self, itemsets: &[Itemset]) -> Result<Vec<u64>, ClientError> {
         let share = itemsets.len().div_ceil(self.threads.get()).max(1);
-        let supports = |part: &[Itemset]| {
-            let mut supports = Vec::with_capacity(part.len());
-            for some in part.chunks(self.uninterrupted()) {
+        let parts = itemsets.chunks(share.min(self.uninterrupted()));
+        let supports: Result<Vec<Vec<u64>>, ClientError> =
+            threads::try_map(self.threads, parts, |part| {
                 self.go_on()?;
-                supports.extend(self.bitmap.supports(some).expect("the columns are here"));
-            }
-            Ok(supports)
-        };
-        thread::scope(|scope| {
-            let workers: Vec<_> = itemsets
-                .chunks(share)
-                .map(|part| scope.spawn(move || supports(part)))
-                .collect();
-            let joined = workers.into_iter().map(|worker| worker.join());
-            let counted: Result<Vec<_>, ClientError> = joined
-                .map(|supports| supports.expect("counting does not panic"))
-                .collect();
-            Ok(counted?.concat())
-        })
+                Ok(self.bitmap.supports(part).expect("the columns are here"))
+            });
+        Ok(supports?.concat())
     }
 
     /// The number of itemsets that are counted in some ten milliseconds.

@@ -1,6 +1,6 @@
 //! What can go wrong between owner and server, told to the owner.
 
-use crate::prefixes::MOST_BYTES;
+use crate::sums::MOST_BYTES;
 use oboro_genome::wire::WireError;
 use oboro_genome::{PlanError, QuestionError};
 use oboro_genome_query::{EncryptError, PatternError, ReadError};

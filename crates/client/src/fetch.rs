@@ -45,7 +45,7 @@ pub(crate) fn again<T>(
 }
 
 /// Where columns come from.
-pub(crate) struct Source<'a> {
+pub(crate) struct CellSource<'a> {
     pub(crate) dataset: &'a Dataset,
     /// The name of the dataset at the server.
     pub(crate) name: &'a str,
@@ -68,7 +68,7 @@ pub struct Fetched {
     pub bytes: u64,
 }
 
-impl Source<'_> {
+impl CellSource<'_> {
     /// The cells of `columns`, ascending, and what having them took.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! What mining would take, from numbers alone: no dataset, no server.
 
 use crate::levels::Route;
-use crate::prefixes::MOST_BYTES;
+use crate::sums::MOST_BYTES;
 use oboro_mining::MOST_PAIRED;
 use oboro_protocol::max_itemsets;
 use oboro_ring::moment::binomial;

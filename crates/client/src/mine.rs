@@ -5,12 +5,12 @@ use crate::cache::Cache;
 use crate::connection::Connection;
 use crate::counting::CellCounter;
 use crate::error::ClientError;
-use crate::fetch::{Fetched, Source};
+use crate::fetch::{CellSource, Fetched};
 use crate::items::Numbered;
 use crate::kept_moments::KeptMoments;
 use crate::levels::LevelTrace;
 use crate::moments::{MomentCounter, TrustServer};
-use crate::prefixes::{self, MOST_BYTES, PrefixCounter, check_room, longest};
+use crate::sums::{self, MOST_BYTES, PrefixCounter, check_room, longest};
 use crate::verify::cells::{Cells, column_bytes};
 use crate::verify::prefixes::Prefix;
 use crate::verify::rows::Row;
@@ -323,8 +323,8 @@ impl<'a> Mining<'a> {
         Ok((supports.try_map(by_item)?, trace))
     }
 
-    fn prefixes<'s>(&'s self, connection: &'s Connection) -> prefixes::Source<'s> {
-        prefixes::Source {
+    fn prefixes<'s>(&'s self, connection: &'s Connection) -> sums::SumSource<'s> {
+        sums::SumSource {
             dataset: self.dataset,
             name: &self.name,
             connection,
@@ -471,8 +471,8 @@ impl<'a> Mining<'a> {
         })
     }
 
-    fn source<'s>(&'s self, progress: &'s (dyn Fn(u64, u64) + Sync)) -> Source<'s> {
-        Source {
+    fn source<'s>(&'s self, progress: &'s (dyn Fn(u64, u64) + Sync)) -> CellSource<'s> {
+        CellSource {
             dataset: self.dataset,
             name: &self.name,
             threads: self.threads,

@@ -3,7 +3,7 @@
 use crate::cache::Cache;
 use crate::connection::Connection;
 use crate::error::ClientError;
-use crate::fetch::Source;
+use crate::fetch::CellSource;
 use crate::verify::{Verified, check_trust};
 use oboro_mining::Dataset;
 use std::num::NonZeroUsize;
@@ -34,7 +34,7 @@ pub fn row_ids(
         return Err(ClientError::NoRowIds);
     }
     check_trust(dataset)?;
-    let source = Source {
+    let source = CellSource {
         dataset,
         name,
         threads,

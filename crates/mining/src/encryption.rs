@@ -3,6 +3,7 @@
 
 use crate::dataset::{DatasetError, Progress};
 use crate::shuffled::Shuffled;
+use oboro_ring::threads;
 use oboro_rlwe::{Block, BlockNoise, CellsOf, DatasetKey, Encryptor};
 use oboro_store::{
     BLOCKS_PER_SEGMENT, BundleWriter, Digest, Manifest, SegmentDescription, SegmentEntry,
@@ -11,7 +12,6 @@ use oboro_store::{
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use zeroize::Zeroizing;
 
 /// Transactions on their way into new blocks of a dataset.
@@ -117,15 +117,9 @@ impl<'a> Encryption<'a> {
     fn run(&self, threads: NonZeroUsize) -> Result<(Vec<SegmentEntry>, BlockNoise), DatasetError> {
         self.tell(0)?;
         let work = || self.work().inspect_err(|_| self.stop());
-        thread::scope(|scope| {
-            let workers: Vec<_> = (1..threads.get()).map(|_| scope.spawn(work)).collect();
-            let own = work();
-            workers
-                .into_iter()
-                .map(|worker| worker.join().expect("encryption does not panic"))
-                .chain([own])
-                .collect::<Result<(), _>>()
-        })?;
+        threads::run(threads, work)
+            .into_iter()
+            .collect::<Result<(), _>>()?;
         let Done {
             mut segments,
             noise,

@@ -4,7 +4,7 @@
 
 use crate::dataset::{DatasetError, Progress};
 use crate::record::{RecordError, StratumRecord};
-use oboro_ring::{Seed, mask};
+use oboro_ring::{Seed, mask, threads};
 use oboro_rlwe::{
     BlockResidues, Bounds, ColumnOrder, DatasetKey, Extent, RangeLimb, RangeSums, Strata,
     VerifiedLimbs,
@@ -13,7 +13,6 @@ use oboro_store::{Bundle, BundleWriter, Digest, Manifest, PanelReader, Segment, 
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 /// The most columns all of whose pairs have fixed parts, and whose longer itemsets a server counts verified: those with
 /// the largest supports. What is kept of a range takes 8 bytes for each of their pairs.
@@ -147,7 +146,8 @@ impl NewBlocks<'_> {
         let sums: Vec<Vec<Mutex<RangeSums>>> = pieces.iter().map(empty).collect();
         let new = writer.first_new_segment()..self.manifest.segments.len() as u32;
         let jobs = new.flat_map(|segment| (0..limbs).map(move |limb| (segment, limb)));
-        self.in_parallel(jobs.collect(), |(segment, limb)| {
+        let jobs: Vec<(u32, usize)> = jobs.collect();
+        threads::try_map(self.threads, jobs, |(segment, limb)| {
             self.add_segment(writer, segment, limb, pieces, &sums)
         })?;
         let inner = |it: Mutex<RangeSums>| it.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -219,37 +219,11 @@ impl NewBlocks<'_> {
     /// What is kept of sums: of each range, each limb.
     fn finish(&self, ranges: Vec<Vec<RangeSums>>) -> Vec<Vec<RangeLimb>> {
         let limbs: Vec<usize> = ranges.iter().map(Vec::len).collect();
-        let finish = |sums: RangeSums| Ok(sums.finish(self.key));
-        let finished = self.in_parallel(ranges.into_iter().flatten().collect(), finish);
-        let mut finished = finished.expect("finishing does not fail").into_iter();
+        let sums: Vec<RangeSums> = ranges.into_iter().flatten().collect();
+        let finished = threads::map(self.threads, sums, |sums| sums.finish(self.key));
+        let mut finished = finished.into_iter();
         let of_range = |limbs: usize| finished.by_ref().take(limbs).collect();
         limbs.into_iter().map(of_range).collect()
-    }
-
-    /// Does all jobs on some threads; what they give, in the order of the jobs.
-    fn in_parallel<J: Send, R: Send>(
-        &self,
-        jobs: Vec<J>,
-        work: impl Fn(J) -> Result<R, DatasetError> + Sync,
-    ) -> Result<Vec<R>, DatasetError> {
-        let threads = self.threads.get().min(jobs.len());
-        let queue = Mutex::new(jobs.into_iter().enumerate());
-        let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let share = || -> Result<Vec<(usize, R)>, DatasetError> {
-            std::iter::from_fn(next)
-                .map(|(place, job)| Ok((place, work(job)?)))
-                .collect()
-        };
-        let mut done = thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(share)).collect();
-            let mut done = Vec::new();
-            for worker in workers {
-                done.extend(worker.join().expect("adding up does not panic")?);
-            }
-            Ok::<_, DatasetError>(done)
-        })?;
-        done.sort_unstable_by_key(|(place, _)| *place);
-        Ok(done.into_iter().map(|(_, result)| result).collect())
     }
 
     /// Ends if the encryption was interrupted.

@@ -8,14 +8,11 @@
 use crate::bitmap::count_ones;
 use crate::readers::HowRead;
 use crate::transactions::{MinSupport, Transactions, TransactionsError, check_row_ids};
-use oboro_ring::MAX_LOG_DEGREE;
+use oboro_ring::{MAX_LOG_DEGREE, threads};
 use std::collections::HashSet;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 use zeroize::Zeroizing;
 
 /// The columns that are put in order together: a bit of a byte each.
@@ -282,30 +279,19 @@ impl Shuffling {
     pub fn push(&mut self, names: Vec<String>, columns: &[&dyn Cells]) {
         assert_eq!(names.len(), columns.len(), "each column has a name");
         let groups: Vec<_> = columns.chunks(GROUP).collect();
-        let next = AtomicUsize::new(0);
-        let done = Mutex::new(Vec::with_capacity(groups.len()));
-        let work = || {
-            let mut marks = Zeroizing::new(vec![0; self.order.len()]);
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                let Some(group) = groups.get(number) else {
-                    return;
-                };
-                mark_all(group, &mut marks);
-                let columns = gather(&self.order, &marks, group.len());
-                let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-                done.push((number, columns));
-            }
-        };
-        thread::scope(|scope| {
-            for _ in 1..self.threads.get().min(groups.len()) {
-                scope.spawn(work);
-            }
-            work();
-        });
-        let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-        done.sort_unstable_by_key(|&(number, _)| number);
-        let columns = done.into_iter().flat_map(|(_, columns)| columns);
+        let marks = || Zeroizing::new(vec![0; self.order.len()]);
+        let gathered = threads::fold(
+            self.threads,
+            groups.into_iter().enumerate(),
+            || (marks(), Vec::new()),
+            |(marks, done), (number, group)| {
+                mark_all(group, marks);
+                done.push((number, gather(&self.order, marks, group.len())));
+            },
+        );
+        let mut gathered: Vec<_> = gathered.into_iter().flat_map(|(_, done)| done).collect();
+        gathered.sort_unstable_by_key(|&(number, _)| number);
+        let columns = gathered.into_iter().flat_map(|(_, columns)| columns);
         self.shuffled.columns.extend(columns);
         self.shuffled.names.extend(names);
     }

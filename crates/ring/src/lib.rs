@@ -22,6 +22,7 @@ mod parameters;
 mod quadratic;
 mod ring;
 mod scaled;
+pub mod threads;
 pub mod vector;
 
 pub use fraction::Fractions;

@@ -6,7 +6,7 @@
 //! makes of them with its secrets one number for each pair: the sum over all evaluation points of the last three terms.
 
 use crate::key::DatasetKey;
-use crate::pairs::BlockResidues;
+use crate::range::BlockResidues;
 use oboro_ring::vector::{self, LAZY_SUMS, PREFIXES, Sum};
 use oboro_ring::{Modulus, Parameters};
 use std::fmt;

@@ -10,6 +10,7 @@
 
 mod cells;
 mod combine;
+mod decoder;
 mod encrypt;
 mod fingerprint;
 mod fixed;
@@ -23,6 +24,7 @@ mod prefixes;
 mod prf;
 mod private_file;
 mod query;
+mod range;
 mod range_file;
 mod seal;
 mod secrets;
@@ -36,9 +38,7 @@ pub use key::{DatasetKey, KeyCheck, MasterKey};
 pub use key_file::{KeyFileError, Passphrase};
 pub use noise::{BlockNoise, NORM_LIMIT, PEAK_LIMIT, PLAINTEXT_PEAK_LIMIT, log2_phase_bound};
 pub use order::{ColumnOrder, OrderError};
-pub use pairs::{
-    BlockResidues, ColumnMoments, PairReader, PairsError, RangeLimb, RangeSums, Sums, VerifiedPairs,
-};
+pub use pairs::{ColumnMoments, PairReader, PairsError, Sums, VerifiedPairs};
 pub use planner::{Alternative, PlanError, Verdict, alternatives, plan};
 pub use prefixes::{
     LONGEST_VERIFIED, NotVerified, PrefixError, PrefixQuestion, PrefixReader, VerifiedLimbs,
@@ -46,6 +46,7 @@ pub use prefixes::{
 };
 pub use private_file::{PrivateFileError, open_private};
 pub use query::{QueryCiphertexts, QueryKey};
+pub use range::{BlockResidues, RangeLimb, RangeSums};
 pub use range_file::RangeError;
 pub use seal::SealError;
 pub use totals::{Bounds, Extent, Strata, Stratum};

@@ -1,21 +1,19 @@
 //! Supports of pairs from one residue a limb and range, verified before they meet a secret (docs/cryptography.md,
 //! "Verified sums").
 
-use crate::fingerprint::{Elements, PairTokens, Points};
+use crate::decoder::Decoder;
+use crate::fingerprint::{Elements, Points};
 use crate::fixed::{FixedParts, MaskMoments};
 use crate::key::DatasetKey;
-use crate::noise::log2_phase_bound;
 use crate::order::ColumnOrder;
-use crate::prefixes::{PrefixTokens, VerifiedLimbs, on_threads};
+use crate::prefixes::VerifiedLimbs;
+use crate::range::{KeptPairs, RangeLimb, fit};
 use crate::totals::Strata;
-use crate::wide::{Pass, Wide, WideSums};
-use oboro_ring::{Modulus, Parameters, QuadraticField};
+use oboro_ring::{Parameters, threads};
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use thiserror::Error;
-use zeroize::Zeroizing;
 
 /// An answer that is not shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -27,198 +25,6 @@ pub enum PairsError {
         "sums that were verified have no support; the owner's record is damaged or of other parameters"
     )]
     Impossible,
-}
-
-/// A block modulo one limb: `N` residues each, in evaluation form.
-#[derive(Clone, Copy)]
-pub struct BlockResidues<'a> {
-    /// The mask.
-    pub mask: &'a [u32],
-    /// The ciphertext of the columns all of whose pairs have fixed parts, in the owner's order.
-    pub columns: &'a [&'a [u32]],
-}
-
-/// What the owner adds up over blocks of a range, modulo one limb, while it has their ciphertext at hand.
-pub struct RangeSums {
-    limb: usize,
-    order: ColumnOrder,
-    blocks: u64,
-    points: Points,
-    pairs: Option<PairSums>,
-    weights: Elements,
-    prefixes: PrefixTokens,
-}
-
-/// What is added up for pairs.
-struct PairSums {
-    tokens: PairTokens,
-    moments: MaskMoments,
-    wide: Option<WideSums>,
-}
-
-impl RangeSums {
-    /// Those of these columns, over no blocks.
-    ///
-    /// # Panics
-    /// If there is no such limb.
-    pub fn new(
-        key: &DatasetKey,
-        verified: VerifiedLimbs,
-        limb: usize,
-        order: &ColumnOrder,
-    ) -> Self {
-        let (parameters, paired) = (key.ring().parameters(), order.paired().len());
-        let rows = if order.is_wide() { 0 } else { paired };
-        let pairs = || PairSums {
-            tokens: PairTokens::new(order.columns().len(), rows),
-            moments: MaskMoments::new(parameters, limb, paired),
-            wide: order.is_wide().then(|| WideSums::new(key, limb, order)),
-        };
-        Self {
-            limb,
-            blocks: 0,
-            points: Points::new(key, limb, order.columns()),
-            pairs: verified.has_pairs(limb).then(pairs),
-            weights: key.slot_weights(limb),
-            prefixes: PrefixTokens::new(verified.longer(limb), paired),
-            order: order.clone(),
-        }
-    }
-
-    /// Adds blocks, several at a time where that is possible: it takes less time. If there are columns without fixed
-    /// parts, all columns [pass](Self::pass) as well.
-    ///
-    /// # Panics
-    /// If a block has other columns, or a slice other than `N` residues.
-    pub fn add(&mut self, blocks: &[BlockResidues<'_>]) {
-        if let Some(pairs) = &mut self.pairs {
-            if pairs.wide.is_none() {
-                let tokens = &mut pairs.tokens;
-                blocks
-                    .iter()
-                    .for_each(|block| tokens.add(&self.points, block.columns));
-            }
-            pairs.moments.add(blocks);
-        }
-        self.prefixes.add(&self.points, &self.weights, blocks);
-        self.blocks += blocks.len() as u64;
-    }
-
-    /// A pass of all columns of blocks that are [added](Self::add) as well, given for each its mask and the residues of
-    /// the focus columns; `None` where nothing is kept of pairs without fixed parts.
-    ///
-    /// # Panics
-    /// If a block has other focus columns, or a slice other than `N` residues.
-    pub fn pass<'a>(
-        &'a mut self,
-        masks: &[&'a [u32]],
-        focus: &[Vec<&'a [u32]>],
-    ) -> Option<Pass<'a>> {
-        let PairSums { tokens, wide, .. } = self.pairs.as_mut()?;
-        let sums = (tokens, wide.as_mut()?);
-        Some(Pass::new(&self.points, &self.weights, sums, masks, focus))
-    }
-
-    /// Adds the blocks that another thread has.
-    ///
-    /// # Panics
-    /// If it has other columns, or is of another limb.
-    pub fn merge(&mut self, other: &Self) {
-        assert_eq!((self.limb, &self.order), (other.limb, &other.order));
-        let field = self.points.field();
-        if let (Some(pairs), Some(more)) = (&mut self.pairs, &other.pairs) {
-            pairs.tokens.merge(field, &more.tokens);
-            pairs.moments.merge(&more.moments);
-            if let (Some(wide), Some(more)) = (&mut pairs.wide, &more.wide) {
-                wide.merge(field, more);
-            }
-        }
-        self.prefixes.merge(field, &other.prefixes);
-        self.blocks += other.blocks;
-    }
-
-    /// What is kept of them.
-    pub fn finish(self, key: &DatasetKey) -> RangeLimb {
-        let (limb, order) = (self.limb, &self.order);
-        let kept = |sums: PairSums| {
-            let square = sums.moments.square();
-            KeptPairs {
-                wide: sums.wide.map(|it| it.finish(key, limb, order, square)),
-                fixed: FixedParts::new(key, limb, order.paired(), &sums.moments),
-                tokens: sums.tokens,
-            }
-        };
-        RangeLimb {
-            pairs: self.pairs.map(kept),
-            field: *self.points.field(),
-            limb,
-            blocks: self.blocks,
-            prefixes: self.prefixes,
-            order: self.order,
-        }
-    }
-}
-
-/// What the owner keeps of a range modulo one limb: tokens, and fixed parts where pairs are read modulo it.
-#[derive(Debug, Clone)]
-pub struct RangeLimb {
-    pub(crate) limb: usize,
-    pub(crate) field: QuadraticField,
-    pub(crate) order: ColumnOrder,
-    pub(crate) blocks: u64,
-    pub(crate) pairs: Option<KeptPairs>,
-    pub(crate) prefixes: PrefixTokens,
-}
-
-/// What is kept of pairs.
-#[derive(Debug, Clone)]
-pub(crate) struct KeptPairs {
-    pub(crate) tokens: PairTokens,
-    pub(crate) fixed: FixedParts,
-    /// If there are pairs without fixed parts.
-    pub(crate) wide: Option<Wide>,
-}
-
-impl RangeLimb {
-    /// The columns, in the owner's order.
-    pub fn order(&self) -> &ColumnOrder {
-        &self.order
-    }
-
-    /// Adds what is kept of other blocks.
-    ///
-    /// # Panics
-    /// If it has other columns, or is of another limb.
-    pub fn merge(&mut self, other: &Self) {
-        assert_eq!((self.limb, &self.order), (other.limb, &other.order));
-        if let (Some(pairs), Some(more)) = (&mut self.pairs, &other.pairs) {
-            pairs.tokens.merge(&self.field, &more.tokens);
-            pairs.fixed.merge(&more.fixed);
-            if let (Some(wide), Some(more)) = (&mut pairs.wide, &more.wide) {
-                wide.merge(&self.field, more);
-            }
-        }
-        self.prefixes.merge(&self.field, &other.prefixes);
-        self.blocks += other.blocks;
-    }
-}
-
-/// Whether ranges are those of strata: each of columns in this order and so many limbs.
-pub(crate) fn fit(
-    strata: &Strata,
-    order: &ColumnOrder,
-    limbs: usize,
-    ranges: &[Vec<RangeLimb>],
-) -> bool {
-    let fits = |(kept, range): (&Vec<RangeLimb>, &Range<u64>)| {
-        let blocks = range.end - range.start;
-        let fits = |(place, it): (usize, &RangeLimb)| {
-            (it.limb, &it.order, it.blocks) == (place, order, blocks)
-        };
-        kept.len() == limbs && kept.iter().enumerate().all(fits)
-    };
-    let expected = strata.ranges();
-    ranges.len() == expected.len() && ranges.iter().zip(expected).all(fits)
 }
 
 /// The sums of one question over a range: for each limb `M_ij = Σ_w c_i(w) c_j(w)`.
@@ -416,32 +222,25 @@ impl PairReader {
         let jobs: Vec<(usize, usize)> = (0..self.ranges.len())
             .flat_map(|range| (0..limbs).map(move |limb| (range, limb)))
             .collect();
-        let next = AtomicUsize::new(0);
         let parameters = self.key.ring().parameters();
-        let work = || {
-            let mut made = Vec::new();
-            while let Some(&(range, limb)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let wide = self.ranges[range].limbs[limb].wide.as_ref();
-                let mask_squared = wide
-                    .expect("pairs without fixed parts")
-                    .mask_squared
-                    .clone();
-                let residues = moments.iter().map(|it| it[range][limb].clone());
-                let moments = MaskMoments::of(parameters, limb, residues.collect(), mask_squared);
-                let columns = &self.order.columns()[..columns];
-                let key = self
-                    .key
-                    .with_secret_generation(self.strata.secret_generations()[range]);
-                made.push((
-                    (range, limb),
-                    FixedParts::new(&key, limb, columns, &moments),
-                ));
-            }
-            made
-        };
-        let mut made = on_threads(threads, jobs.len(), work).concat();
-        made.sort_unstable_by_key(|it| it.0);
-        let mut made = made.into_iter().map(|it| it.1);
+        let made = threads::map(threads, jobs, |(range, limb)| {
+            let wide = self.ranges[range].limbs[limb].wide.as_ref();
+            let mask_squared = wide
+                .expect("pairs without fixed parts")
+                .mask_squared
+                .clone();
+            let residues = moments.iter().map(|it| it[range][limb].clone());
+            let moments = MaskMoments::of(parameters, limb, residues.collect(), mask_squared);
+            let columns = &self.order.columns()[..columns];
+            let generation = self.strata.secret_generations()[range];
+            FixedParts::new(
+                &self.key.with_secret_generation(generation),
+                limb,
+                columns,
+                &moments,
+            )
+        });
+        let mut made = made.into_iter();
         let range = |_| made.by_ref().take(limbs).collect();
         let fixed = Fixed::Made((0..self.ranges.len()).map(range).collect());
         Ok(self.verified(pairs_of(columns), fixed, sums))
@@ -555,87 +354,6 @@ impl RangeReader {
         let limbs = sums.iter().enumerate();
         self.decoder
             .slot_sum(limbs.map(|(limb, sums)| (sums[at], fixed(limb))))
-    }
-}
-
-/// The most limbs that pairs are read modulo: a phase and its modulus fit 128 bits.
-const MAX_LIMBS: usize = 4;
-
-/// From sums over evaluation points to sums of slots.
-struct Decoder {
-    limbs: Vec<Limb>,
-    /// The product of all limbs.
-    product: i128,
-    /// What a phase may be at most.
-    bound: i128,
-    plaintext: Modulus,
-    degree: i64,
-}
-
-/// What a limb needs to put a phase together from its residues (Garner 1959).
-struct Limb {
-    modulus: Modulus,
-    /// `N^{-1}` modulo the limb.
-    degree_inverse: u32,
-    /// The product of the limbs before it.
-    before: i128,
-    /// Its inverse modulo the limb.
-    before_inverse: u32,
-}
-
-impl Decoder {
-    fn new(parameters: &Parameters, limbs: usize, blocks: u64, log2_supports: f64) -> Option<Self> {
-        let bound = log2_phase_bound(parameters, 2, blocks, log2_supports);
-        if !(1..=MAX_LIMBS.min(parameters.limb_count())).contains(&limbs)
-            || bound >= parameters.log2_q(limbs) - 1.0
-        {
-            return None;
-        }
-        let mut product = 1i128;
-        let limb = |&modulus: &Modulus| {
-            let q = i128::from(modulus.value());
-            let before = product;
-            product *= q;
-            Limb {
-                degree_inverse: modulus.inverse(modulus.reduce(parameters.degree() as u64)),
-                before,
-                before_inverse: modulus.inverse(modulus.reduce((before % q) as u64)),
-                modulus,
-            }
-        };
-        let limbs = parameters.limb_moduli()[..limbs].iter().map(limb).collect();
-        Some(Self {
-            limbs,
-            product,
-            bound: bound.exp2().ceil() as i128,
-            plaintext: *parameters.plaintext(),
-            degree: parameters.degree() as i64,
-        })
-    }
-
-    /// The sum of the slots modulo `t`, given for each limb the sum of the evaluation points of the pair's product
-    /// and its fixed part. `None` if the phase is beyond its bound.
-    fn slot_sum(&self, sums: impl Iterator<Item = (u32, u32)>) -> Option<u32> {
-        let phase = Zeroizing::new(self.phase(sums));
-        (phase.abs() <= self.bound).then(|| {
-            let phase = (*phase % i128::from(self.plaintext.value())) as i64;
-            let t = &self.plaintext;
-            t.mul(t.reduce_signed(phase), t.reduce_signed(self.degree))
-        })
-    }
-
-    /// The constant coefficient of the phase: `N^{-1}` times the sum of the evaluation points, between `−Q/2` and
-    /// `Q/2`.
-    fn phase(&self, sums: impl Iterator<Item = (u32, u32)>) -> i128 {
-        let mut phase = 0i128;
-        for (limb, (sum, fixed)) in self.limbs.iter().zip(sums) {
-            let q = &limb.modulus;
-            let residue = q.mul(q.add(sum, fixed), limb.degree_inverse);
-            let here = q.reduce((phase % i128::from(q.value())) as u64);
-            let digit = q.mul(q.sub(residue, here), limb.before_inverse);
-            phase += i128::from(digit) * limb.before;
-        }
-        phase - self.product * i128::from(phase > self.product / 2)
     }
 }
 

@@ -9,15 +9,14 @@ use crate::combine::{Answer, CombineError, Combiner, Partial, Phases};
 use crate::fingerprint::{Elements, Points, add_each, elements};
 use crate::key::DatasetKey;
 use crate::order::ColumnOrder;
-use crate::pairs::{BlockResidues, RangeLimb};
+use crate::range::{BlockResidues, RangeLimb, fit};
 use crate::totals::{Bounds, Strata};
 use oboro_ring::moment::{Itemsets, RequestError, binomial};
-use oboro_ring::{Element, Modulus, Parameters, QuadraticField, pack, vector};
+use oboro_ring::{Element, Modulus, Parameters, QuadraticField, pack, threads, vector};
 use std::collections::HashMap;
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::{fmt, thread};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
@@ -329,7 +328,7 @@ impl PrefixReader {
     ) -> Option<Self> {
         let limbs = VerifiedLimbs::of(strata.bounds()).limbs();
         let columns = order.paired();
-        crate::pairs::fit(strata, order, limbs, &ranges).then(|| {
+        fit(strata, order, limbs, &ranges).then(|| {
             let tokens = |range: Vec<RangeLimb>| range.into_iter().map(|it| it.prefixes).collect();
             let limb = |limb| (Points::new(key, limb, columns), key.slot_weights(limb));
             Self {
@@ -389,25 +388,17 @@ impl PrefixReader {
         answer: &[u8],
         threads: NonZeroUsize,
     ) -> Weighted {
-        let next = AtomicUsize::new(0);
-        let work = || {
-            let mut sums = Weighted::new(question.limbs());
-            let mut residues = Vec::new();
-            loop {
-                let first = next.fetch_add(AT_ONCE, Ordering::Relaxed);
-                if first >= question.moments() {
-                    return sums;
-                }
-                for moment in first..(first + AT_ONCE).min(question.moments()) {
-                    let place = question.place(moment..moment + 1);
-                    let bytes = &answer[place.expect("there is such a moment")];
-                    self.add_weighted(question, moment, bytes, &mut residues, &mut sums);
-                }
+        let state = || (Weighted::new(question.limbs()), Vec::new());
+        let runs = (0..question.moments()).step_by(AT_ONCE);
+        let all = threads::fold(threads, runs, state, |(sums, residues), first| {
+            for moment in first..(first + AT_ONCE).min(question.moments()) {
+                let place = question.place(moment..moment + 1);
+                let bytes = &answer[place.expect("there is such a moment")];
+                self.add_weighted(question, moment, bytes, residues, sums);
             }
-        };
-        let all = on_threads(threads, question.moments().div_ceil(AT_ONCE), work);
+        });
         all.into_iter()
-            .fold(Weighted::new(question.limbs()), |mut sums, more| {
+            .fold(Weighted::new(question.limbs()), |mut sums, (more, _)| {
                 sums.are_residues &= more.are_residues;
                 for ((sum, more), (points, _)) in
                     sums.sums.iter_mut().zip(more.sums.iter()).zip(&self.limbs)
@@ -481,43 +472,26 @@ impl VerifiedMoments<'_> {
         let runs: Vec<(u64, Range<usize>)> = (0..self.answer.len() as u64)
             .flat_map(|range| combiner.runs(AT_ONCE).map(move |run| (range, run)))
             .collect();
-        let next = AtomicUsize::new(0);
-        let work = || -> Result<Phases, CombineError> {
-            let mut phases = combiner.phases();
-            while let Some((range, moments)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let place = combiner
-                    .place(moments.clone())
-                    .expect("there are such moments");
-                let partial = Partial {
-                    range: *range,
-                    moments: moments.clone(),
-                    residues: &self.answer[*range as usize][place],
-                };
-                combiner.absorb(&mut phases, &partial)?;
+        let state = || Ok(combiner.phases());
+        let absorb = |phases: &mut Result<Phases, CombineError>,
+                      (range, moments): (u64, Range<usize>)| {
+            let Ok(held) = phases else { return };
+            let place = combiner.place(moments.clone());
+            let partial = Partial {
+                range,
+                residues: &self.answer[range as usize][place.expect("there are such moments")],
+                moments,
+            };
+            if let Err(error) = combiner.absorb(held, &partial) {
+                *phases = Err(error);
             }
-            Ok(phases)
         };
         let mut all = combiner.phases();
-        for phases in on_threads(threads, runs.len(), work) {
+        for phases in threads::fold(threads, runs, state, absorb) {
             combiner.merge(&mut all, &phases?)?;
         }
         combiner.finish(&all)
     }
-}
-
-/// What a piece of work gives on each of some threads, no more than there are jobs.
-pub(crate) fn on_threads<R: Send>(
-    threads: NonZeroUsize,
-    jobs: usize,
-    work: impl Fn() -> R + Sync,
-) -> Vec<R> {
-    thread::scope(|scope| {
-        let threads = 1..threads.get().min(jobs);
-        let others: Vec<_> = threads.map(|_| scope.spawn(&work)).collect();
-        let own = work();
-        let join = |it: thread::ScopedJoinHandle<'_, R>| it.join().expect("no thread panics");
-        others.into_iter().map(join).chain([own]).collect()
-    })
 }
 
 #[cfg(test)]

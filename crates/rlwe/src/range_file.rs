@@ -4,8 +4,8 @@ use crate::fingerprint::PairTokens;
 use crate::fixed::FixedParts;
 use crate::key::DatasetKey;
 use crate::order::ColumnOrder;
-use crate::pairs::{KeptPairs, RangeLimb};
 use crate::prefixes::{LONGEST_VERIFIED, PrefixTokens, VerifiedLimbs};
+use crate::range::{KeptPairs, RangeLimb};
 use crate::seal::SealError;
 use crate::wide::Wide;
 use oboro_ring::QuadraticField;
@@ -234,7 +234,7 @@ fn words(bytes: &[u8]) -> Option<Zeroizing<Vec<u32>>> {
 mod tests {
     use super::*;
     use crate::key::tests::key;
-    use crate::pairs::{BlockResidues, RangeSums};
+    use crate::range::{BlockResidues, RangeSums};
     use oboro_ring::Parameters;
 
     /// Pairs modulo two limbs, triples modulo three, quadruples modulo all four.

@@ -5,6 +5,7 @@ use crate::encrypt::{Block, Encryptor};
 use crate::key::DatasetKey;
 use crate::key::tests::key;
 use crate::prefixes::VerifiedLimbs;
+use crate::range::{BlockResidues, RangeSums};
 use crate::totals::Bounds;
 use oboro_ring::{mask, vector};
 use proptest::prelude::*;
@@ -495,52 +496,6 @@ fn a_question_about_more_columns_is_the_owners_mistake() {
     let _ = scene.read(COLUMNS + 1, &scene.prefix(COLUMNS));
 }
 
-#[test]
-fn a_phase_is_put_together_from_its_residues() {
-    for limbs in 2..=MAX_LIMBS {
-        let parameters = Parameters::new(13, limbs, 65_537).unwrap();
-        let decoder = Decoder {
-            bound: i128::MAX,
-            ..Decoder::new(&parameters, limbs, 1, 0.0).unwrap()
-        };
-        let half = decoder.product / 2;
-        for phase in [0, 1, -1, 65_536, half, -half, half - 1, half / 3, -half / 7] {
-            let sums = decoder.limbs.iter().map(|limb| {
-                let q = i128::from(limb.modulus.value());
-                let sum = (phase * 8192).rem_euclid(q) as u32;
-                // Split between both parts.
-                let fixed = limb.modulus.value() - 1;
-                (limb.modulus.sub(sum, fixed), fixed)
-            });
-            assert_eq!(decoder.phase(sums.clone()), phase);
-            let slots = (phase * 8192).rem_euclid(65_537) as u32;
-            assert_eq!(decoder.slot_sum(sums), Some(slots));
-        }
-    }
-}
-
-#[test]
-fn a_phase_beyond_its_bound_is_refused() {
-    const LOG2_SUPPORTS: f64 = 10.0;
-    let decoder = Decoder::new(&parameters(), LIMBS, 20, LOG2_SUPPORTS).unwrap();
-    let sums = |phase: i128| {
-        let residues = decoder.limbs.iter().map(move |limb| {
-            let q = i128::from(limb.modulus.value());
-            ((phase * 2048).rem_euclid(q) as u32, 0)
-        });
-        decoder.slot_sum(residues)
-    };
-    assert!(sums(decoder.bound).is_some() && sums(-decoder.bound).is_some());
-    assert_eq!(
-        (sums(decoder.bound + 1), sums(-decoder.bound - 1)),
-        (None, None)
-    );
-    // One limb does not carry pairs.
-    assert!(Decoder::new(&parameters(), 1, 20, LOG2_SUPPORTS).is_none());
-    assert!(Decoder::new(&parameters(), 3, 20, LOG2_SUPPORTS).is_none());
-    assert!(Decoder::new(&parameters(), LIMBS, 1 << 30, LOG2_SUPPORTS).is_none());
-}
-
 /// Phases of honest sums, as parts of their bound: below it, and not nothing.
 #[test]
 fn phases_stay_within_their_bound() {
@@ -555,7 +510,7 @@ fn phases_stay_within_their_bound() {
                 largest = largest.max(reader.decoder.phase(sums).abs());
             }
         }
-        let share = largest as f64 / reader.decoder.bound as f64;
+        let share = largest as f64 / reader.decoder.bound() as f64;
         assert!((0.001..0.9).contains(&share), "{share}");
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::combine::tests::{Server, dataset, plain_support, pseudo_random_columns};
 use crate::key::tests::key;
-use crate::pairs::RangeSums;
+use crate::range::RangeSums;
 use crate::totals::Strata;
 use oboro_ring::moment::MomentIndex;
 use proptest::prelude::*;

@@ -53,7 +53,7 @@ pub(crate) fn check_room(
 
 /// Where moments come from.
 #[derive(Clone, Copy)]
-pub(crate) struct Source<'a> {
+pub(crate) struct SumSource<'a> {
     pub(crate) dataset: &'a Dataset,
     /// The name of the dataset at the server.
     pub(crate) name: &'a str,
@@ -64,7 +64,7 @@ pub(crate) struct Source<'a> {
     pub(crate) interrupt: &'a CancellationToken,
 }
 
-impl<'a> Source<'a> {
+impl<'a> SumSource<'a> {
     /// Ends what was interrupted.
     fn go_on(&self) -> Result<(), ClientError> {
         self.connection.check_interrupt()?;
@@ -248,7 +248,7 @@ impl Took {
 
 /// An uploaded dataset that counts by whole prefixes.
 pub(crate) struct PrefixCounter<'a> {
-    pub(crate) source: Source<'a>,
+    pub(crate) source: SumSource<'a>,
     pub(crate) items: &'a Numbered,
     /// Of each level that was asked for.
     pub(crate) supports: Verified<Vec<Supports>>,
@@ -257,7 +257,7 @@ pub(crate) struct PrefixCounter<'a> {
 
 impl<'a> PrefixCounter<'a> {
     /// One that has not asked for anything.
-    pub(crate) fn new(source: Source<'a>, items: &'a Numbered) -> Self {
+    pub(crate) fn new(source: SumSource<'a>, items: &'a Numbered) -> Self {
         Self {
             source,
             items,
