@@ -36,8 +36,7 @@ def name(line: Line) -> str:
     """What a curve is called."""
     if line["mode"] == "memory":
         return "all in memory"
-    # Of several directories, striped over them.
-    parts = [line["mode"], " + ".join(line["device"].split(","))]
+    parts = [line["mode"], line["device"]]
     if "device_reads_per_second" in line:
         parts.append(f"emulated: {line['device_reads_per_second'] / 1e6:.0f} MB/s")
     if "page_cluster" in line:

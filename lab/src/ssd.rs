@@ -21,14 +21,12 @@ use genomes::{Genomes, Panel};
 use interrupt::Interrupt;
 use limit::Limits;
 use mining::{Level, Mining};
-use oboro_store::Directories;
 use serde::Serialize;
 use session::{Conditions, Figures, Killed, Sessions, Workload};
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{fmt, io};
 use swap::{PageCluster, Swap};
-use tempfile::TempDir;
 
 /// What the papers limit memory to.
 const PAPER_LIMITS: [Amount; 3] = [
@@ -69,11 +67,10 @@ pub struct Arguments {
     /// A quarter of the needed memory as the only limit, and two passes: minutes.
     #[arg(long)]
     quick: bool,
-    /// A directory on the disk to measure; several, which a streaming server stripes its data over; or a
-    /// block device that mkswap has prepared, for swap alone. With =SIZE, no more than so many bytes are
-    /// read from each disk a second. May be given again, to be measured next [default: the temporary
-    /// directory].
-    #[arg(long, value_name = "PATH[,PATH...][=SIZE]")]
+    /// A directory on the disk to measure, or a block device that mkswap has prepared, for swap alone. With
+    /// =SIZE, no more than so many bytes are read from the disk a second. May be given again, to be measured
+    /// next [default: the temporary directory].
+    #[arg(long, value_name = "PATH[=SIZE]")]
     device: Vec<Device>,
     /// The memory that a server may have, or a share of what all in memory needs; may be given again, the
     /// last one is for the summary [default: 0.2, 0.4 and 0.6 GB and 25%, for genomes 25%].
@@ -209,7 +206,7 @@ fn measure(
             output,
         },
         base,
-        store: base.join("store").as_path().into(),
+        store: base.join("store"),
     };
     let measured = experiment.measure();
     // Not that some connection broke.
@@ -347,7 +344,7 @@ struct Experiment<'e> {
     /// The temporary directory.
     base: &'e Path,
     /// In it.
-    store: Directories,
+    store: PathBuf,
 }
 
 /// All figures, and why others are missing.
@@ -366,7 +363,7 @@ impl Experiment<'_> {
         let memory = self.sessions.measure(Conditions {
             setting: Setting::memory(),
             store: &self.store,
-            disks: here.disks(),
+            disk: here.disk(),
             limits: Limits::default(),
             direct_read: None,
             is_profiled: true,
@@ -415,7 +412,7 @@ impl Experiment<'_> {
                     self.sessions.measure(Conditions {
                         setting: setting.clone(),
                         store: &self.store,
-                        disks: device.disks(),
+                        disk: device.disk(),
                         limits: Limits {
                             memory: Some(limit),
                             ..device.limits()?
@@ -438,21 +435,12 @@ impl Experiment<'_> {
             let because = "it is a block device; give a directory to stream from".to_owned();
             return self.leave_out(setting.to_string(), because, measured);
         }
-        if device.is_striped() && !self.sessions.workload.can_be_striped() {
-            let because = "a server keeps genomes in its first directory; give one".to_owned();
-            return self.leave_out(setting.to_string(), because, measured);
-        }
-        let within = |path| {
-            let mut directory = tempfile::Builder::new();
-            directory.prefix("oboro-bench-").tempdir_in(path)
-        };
-        let made: io::Result<Vec<TempDir>> = device.paths.paths().map(within).collect();
-        let directories = match made {
-            Ok(directories) => directories,
+        let mut directory = tempfile::Builder::new();
+        let directory = match directory.prefix("oboro-bench-").tempdir_in(&device.path) {
+            Ok(directory) => directory,
             Err(error) => return self.leave_out(setting.to_string(), error.to_string(), measured),
         };
-        let stores = directories.iter().map(|made| made.path().join("store"));
-        let store = Directories::new(stores.collect())?;
+        let store = directory.path().join("store");
         self.sessions.publish(&store)?;
         for limit in measured.limits.clone() {
             let setting = Setting {
@@ -474,7 +462,7 @@ impl Experiment<'_> {
                 self.sessions.measure(Conditions {
                     setting: setting.clone(),
                     store: &store,
-                    disks: device.disks(),
+                    disk: device.disk(),
                     limits,
                     direct_read,
                     is_profiled: measured.is_for_summary(limit),
@@ -633,7 +621,7 @@ struct Summary {
 impl Summary {
     fn new(data: Data, experiment: &Experiment<'_>, measured: Measured) -> Result<Self, Failure> {
         let arguments = experiment.arguments;
-        let stored_bytes = machine::bytes_below(experiment.store.home())
+        let stored_bytes = machine::bytes_below(&experiment.store)
             .map_err(|error| format!("cannot tell the size of the store: {error}; try again"))?;
         let [memory, swap, streaming] =
             [Mode::Memory, Mode::Swap, Mode::Streaming].map(|mode| measured.for_summary(mode));

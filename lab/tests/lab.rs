@@ -574,31 +574,6 @@ fn ssd_mines_in_every_mode_that_is_possible_here() {
 }
 
 #[test]
-fn ssd_streams_from_several_directories() {
-    let home = home();
-    let names = ["a", "b"];
-    for name in names {
-        fs::create_dir(home.path(name)).unwrap();
-    }
-    let printed = lines(&home, &format!("{LARGER_THAN_MEMORY} --device a,b"));
-    let summary = printed.last().unwrap();
-    assert_eq!(summary["verified"], true);
-    let modes = summary["modes"].as_array().unwrap();
-    assert_eq!(modes.len(), 2, "{summary}");
-    assert_eq!(
-        (&modes[1]["mode"], &modes[1]["device"]),
-        (&"streaming".into(), &"a,b".into())
-    );
-    let left_out = summary["left_out"].to_string();
-    says(&left_out, &["swap, a,b", "lies in one directory"]);
-    for name in names {
-        let left = fs::read_dir(home.path(name)).unwrap().count();
-        assert_eq!(left, 0, "files are left behind in {name}");
-    }
-    home.misused("ssd --device a,a");
-}
-
-#[test]
 fn ssd_undoes_everything_when_it_is_interrupted() {
     let home = home();
     let process = home.start(LARGER_THAN_MEMORY);

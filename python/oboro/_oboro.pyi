@@ -248,7 +248,7 @@ class Worker:
 
     def __init__(
         self,
-        data: Sequence[str],
+        data: str,
         *,
         cache: str | os.PathLike[str] | None = None,
         threads: int | None = None,
@@ -275,7 +275,7 @@ class Work:
     def fail(self, told: str, detail: str) -> None: ...
 
 def serve(
-    data: Sequence[str],
+    data: str,
     start: Callable[[Work], object],
     listening: Callable[[str], object],
     *,

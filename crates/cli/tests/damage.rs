@@ -333,7 +333,7 @@ fn catalogues() {
     };
     // Where SQLite keeps user_version and application_id (its file format, section 1.3).
     catalogue.damage(|bytes| bytes[63] = 2);
-    refused(&["catalogue.sqlite", "no such table"]);
+    refused(&["catalogue.sqlite", "several directories", "oboro backup"]);
     catalogue.damage(|bytes| bytes[63] = 3);
     refused(&[
         "catalogue.sqlite",

@@ -5,7 +5,7 @@ use crate::call::{Interrupt, run};
 use crate::errors::Failure;
 use crate::rows;
 use oboro_server::{Executor, GenomeOptions, Limits, Options, ServeError, Server, Tokens};
-use oboro_store::{Directories, Location};
+use oboro_store::Location;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::collections::BTreeMap;
@@ -16,24 +16,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where a store is: directories, or object storage and the directory for its cache.
-fn location(data: Vec<String>, cache: Option<PathBuf>) -> Result<Location, Failure> {
-    let is_url = |data: &String| data.contains("://");
-    match (&data[..], cache) {
-        ([url], Some(cache)) if is_url(url) => Ok(Location::Objects {
-            url: url.clone(),
+/// Where a store is: a directory, or object storage and the directory for its cache.
+fn location(data: String, cache: Option<PathBuf>) -> Result<Location, Failure> {
+    match (data.contains("://"), cache) {
+        (true, Some(cache)) => Ok(Location::Objects {
+            url: data,
             cache,
             cache_bytes: u64::MAX,
         }),
-        (data, None) if !data.iter().any(is_url) => {
-            let paths = data.iter().map(PathBuf::from).collect();
-            Ok(Directories::new(paths)?.into())
-        }
-        (_, None) => Err(Failure::input(
+        (false, None) => Ok(Location::Directory(data.into())),
+        (true, None) => Err(Failure::input(
             "object storage needs a directory here for what was fetched; give one as cache",
         )),
-        (_, Some(_)) => Err(Failure::input(
-            "a cache is for object storage, which is one place; give its URL alone, or leave cache out",
+        (false, Some(_)) => Err(Failure::input(
+            "a cache is for object storage; give its URL, or leave cache out",
         )),
     }
 }
@@ -54,7 +50,7 @@ impl Worker {
     #[pyo3(signature = (data, *, cache = None, threads = None, memory = None))]
     fn new(
         py: Python<'_>,
-        data: Vec<String>,
+        data: String,
         cache: Option<PathBuf>,
         threads: Option<usize>,
         memory: Option<u64>,
@@ -179,7 +175,7 @@ fn limits(given: BTreeMap<String, u64>) -> Result<Limits, Failure> {
 #[expect(clippy::too_many_arguments, reason = "they are Python's keywords")]
 pub fn serve(
     py: Python<'_>,
-    data: Vec<String>,
+    data: String,
     start: Py<PyAny>,
     listening: Py<PyAny>,
     listen: &str,

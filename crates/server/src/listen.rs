@@ -281,7 +281,7 @@ impl Answering {
         let message_bytes = self.limits.message_bytes;
         let admission = Arc::new(Admission::new(self.limits));
         let genomes = Genomes::new(
-            &self.data.home(),
+            self.data.home(),
             self.genome,
             self.limits,
             self.pool.queue(),

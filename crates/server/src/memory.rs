@@ -63,7 +63,7 @@ pub(crate) fn of_worker(
 /// What searches in genomes take: windows that are kept, as much again for those under way, and what they leave
 /// free. Nothing where there are no genomes.
 fn genomes_bytes(options: &Options) -> u64 {
-    let there = Collections::open(&options.data.home()).list();
+    let there = Collections::open(options.data.home()).list();
     match there.is_ok_and(|there| there.collections.is_empty()) {
         true => 0,
         false => options.genome.cache.saturating_mul(2).saturating_add(FREE),

@@ -44,7 +44,7 @@ struct Planned {
 }
 
 impl Worker {
-    /// A worker with so many threads on the storage of a server: the same directories, or the same objects
+    /// A worker with so many threads on the storage of a server: the same directory, or the same objects
     /// with a cache of its own. With `memory` the process holds no more bytes than that.
     ///
     /// # Errors

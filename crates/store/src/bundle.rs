@@ -250,7 +250,7 @@ impl Bundle {
                 reason: "the manifest does not name it",
             });
         }
-        Segment::open_expected(vec![self.segment_path(index)], &self.manifest, index)
+        Segment::open_expected(&self.segment_path(index), &self.manifest, index)
     }
 
     /// What the owner has sealed about a range of blocks, whose digest its record has.
@@ -491,7 +491,7 @@ impl BundleWriter {
     /// # Errors
     /// A file that is damaged, or is not the one that is named.
     pub fn open_segment(&self, manifest: &Manifest, index: u32) -> Result<Segment, StoreError> {
-        Segment::open_expected(vec![segment_path(&self.directory, index)], manifest, index)
+        Segment::open_expected(&segment_path(&self.directory, index), manifest, index)
     }
 
     /// Writes what the owner has sealed about a range of blocks, for its record to name by digest.
@@ -570,10 +570,8 @@ impl BundleWriter {
         if manifest.version != next_version {
             return mismatch("its version is not the next one");
         }
-        (self.first_new_segment()..manifest.segments.len() as u32).try_for_each(|index| {
-            let paths = vec![segment_path(&self.directory, index)];
-            Segment::open_expected(paths, manifest, index).map(drop)
-        })
+        (self.first_new_segment()..manifest.segments.len() as u32)
+            .try_for_each(|index| self.open_segment(manifest, index).map(drop))
     }
 }
 

@@ -4,12 +4,7 @@
 //! Every change is one transaction, durable when the call returns
 //! (`synchronous=EXTRA`: FULL, and the directory synced after the journal goes).
 //! Rows hold encoded manifests; this file does not interpret them.
-//!
-//! A store of several directories has two tables more, and the schema version that says so: which store
-//! it is, and over how many directories its segments are striped. One of a single directory has neither,
-//! and can be read by every Oboro.
 
-use crate::directories::{MAX_DIRECTORIES, Striped};
 use crate::error::StoreError;
 use crate::files::{parent, sync_directory};
 use crate::id::DatasetId;
@@ -21,7 +16,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 const SCHEMA_VERSION: i64 = 1;
-/// That of a store of several directories.
+/// That of a store striped over several directories, which earlier programs had. The next version is 3.
 const STRIPED_VERSION: i64 = 2;
 /// "OBOR": marks the database as Oboro's.
 const APPLICATION_ID: i64 = 0x4f42_4f52;
@@ -39,20 +34,6 @@ const SCHEMA: &str = "
     ) STRICT;
     CREATE TABLE tombstone (
         id BLOB PRIMARY KEY NOT NULL CHECK (length(id) = 16)
-    ) STRICT;";
-
-/// From a segment on, those of a dataset are striped over so many directories; before the first row, over
-/// one.
-const STRIPED_SCHEMA: &str = "
-    CREATE TABLE store (
-        id BLOB PRIMARY KEY NOT NULL CHECK (length(id) = 16),
-        directories INTEGER NOT NULL CHECK (directories >= 1)
-    ) STRICT;
-    CREATE TABLE striping (
-        dataset BLOB NOT NULL CHECK (length(dataset) = 16),
-        first_segment INTEGER NOT NULL CHECK (first_segment >= 0),
-        directories INTEGER NOT NULL CHECK (directories >= 1),
-        PRIMARY KEY (dataset, first_segment)
     ) STRICT;";
 
 /// The two tables that hold manifests.
@@ -208,121 +189,37 @@ impl Catalogue {
         Ok(statement.exists([id.0])?)
     }
 
-    /// What a store of several directories is; `None` of one.
-    pub(crate) fn striped(&self) -> Result<Option<Striped>, StoreError> {
-        if !is_striped(&self.connection)? {
-            return Ok(None);
-        }
-        let mut statement = self.ask("SELECT id, directories FROM store")?;
-        let row = statement.query_row([], |row| {
-            Ok(Striped {
-                store: row.get(0)?,
-                directories: row.get::<_, u32>(1)? as usize,
-            })
-        });
-        match row.optional()? {
-            Some(Striped { directories, .. }) if !(1..=MAX_DIRECTORIES).contains(&directories) => {
-                Err(damaged(
-                    "a store cannot have as many directories as it says",
-                ))
-            }
-            striped => Ok(striped),
-        }
-    }
-
-    /// Begins to know which store it is, so that directories can be added; it has one so far.
-    pub(crate) fn identify(&mut self) -> Result<Striped, StoreError> {
-        if !is_striped(&self.connection)? {
-            self.change(|transaction| {
-                transaction.execute_batch(STRIPED_SCHEMA)?;
-                transaction.execute("INSERT INTO store VALUES (randomblob(16), 1)", [])?;
-                transaction.pragma_update(None, "user_version", STRIPED_VERSION)
-            })?;
-        }
-        self.striped()?
-            .ok_or_else(|| damaged("it does not say which store it is of"))
-    }
-
-    /// From now on the store has so many directories, and what is uploaded is striped over all of them.
-    pub(crate) fn set_directories(&mut self, count: usize) -> Result<(), StoreError> {
-        self.change(|transaction| {
-            transaction
-                .execute("UPDATE store SET directories = ?1", [count as u32])
-                .map(drop)
-        })
-    }
-
-    /// Over how many directories the segments of a dataset are striped.
-    pub(crate) fn striping(&self, id: DatasetId) -> Result<Striping, StoreError> {
-        if !is_striped(&self.connection)? {
-            return Ok(Striping::default());
-        }
-        let mut statement = self.ask(
-            "SELECT first_segment, directories FROM striping WHERE dataset = ?1 ORDER BY first_segment",
-        )?;
-        let changes = statement.query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let changes: Vec<(u32, u32)> = changes.collect::<Result<_, _>>()?;
-        let possible =
-            |&(_, directories): &(u32, u32)| (1..=MAX_DIRECTORIES as u32).contains(&directories);
-        match changes.iter().all(possible) {
-            true => Ok(Striping { changes }),
-            false => Err(damaged(&format!(
-                "the segments of dataset {id} cannot be striped as it says"
-            ))),
-        }
-    }
-
-    /// Forgets about directories: from now on all is in one.
-    pub(crate) fn unstripe(&mut self) -> Result<(), StoreError> {
-        if !is_striped(&self.connection)? {
-            return Ok(());
-        }
-        self.change(|transaction| {
-            transaction.execute_batch("DROP TABLE striping; DROP TABLE store")?;
-            transaction.pragma_update(None, "user_version", SCHEMA_VERSION)
-        })
-    }
-
-    /// Begins an upload of which the segments from `first_segment` on are new.
-    pub(crate) fn begin_upload(
-        &mut self,
-        record: &Record,
-        first_segment: usize,
-    ) -> Result<(), StoreError> {
+    /// Begins an upload.
+    pub(crate) fn begin_upload(&mut self, record: &Record) -> Result<(), StoreError> {
         self.change(|transaction| {
             transaction.execute(
                 "INSERT INTO upload (id, name, manifest) VALUES (?1, ?2, ?3)",
                 params![record.id.0, record.name, record.manifest],
             )?;
-            stripe_from(transaction, record.id, first_segment)
+            Ok(())
         })
     }
 
-    /// Lets an upload under way go on with segments from `first_segment` on.
+    /// Lets an upload under way go on with more segments.
     pub(crate) fn extend_upload(
         &mut self,
         id: DatasetId,
         manifest: &[u8],
-        first_segment: usize,
     ) -> Result<(), StoreError> {
         self.change(|transaction| {
             transaction.execute(
                 "UPDATE upload SET manifest = ?2 WHERE id = ?1",
                 params![id.0, manifest],
             )?;
-            stripe_from(transaction, id, first_segment)
+            Ok(())
         })
     }
 
-    /// Ends an upload of the segments from `first_segment` on.
-    pub(crate) fn cancel_upload(
-        &mut self,
-        id: DatasetId,
-        first_segment: usize,
-    ) -> Result<(), StoreError> {
+    /// Ends an upload.
+    pub(crate) fn cancel_upload(&mut self, id: DatasetId) -> Result<(), StoreError> {
         self.change(|transaction| {
             transaction.execute("DELETE FROM upload WHERE id = ?1", [id.0])?;
-            forget_striping(transaction, id, first_segment)
+            Ok(())
         })
     }
 
@@ -419,7 +316,6 @@ impl Change {
                 transaction.execute("INSERT OR IGNORE INTO tombstone (id) VALUES (?1)", [id.0])?;
                 transaction.execute("DELETE FROM dataset WHERE id = ?1", [id.0])?;
                 transaction.execute("DELETE FROM upload WHERE id = ?1", [id.0])?;
-                forget_striping(transaction, id, 0)?;
             }
         }
         Ok(())
@@ -438,11 +334,14 @@ fn check_is_ours(connection: &Connection, path: &Path) -> Result<Content, StoreE
     if content == Content::Catalogue && application != APPLICATION_ID {
         return Err(StoreError::CatalogueForeign { path: path.into() });
     }
-    if found > STRIPED_VERSION {
+    if found == STRIPED_VERSION {
+        return Err(StoreError::CatalogueStriped { path: path.into() });
+    }
+    if found > SCHEMA_VERSION {
         return Err(StoreError::CatalogueNewer {
             path: path.into(),
             found,
-            known: STRIPED_VERSION,
+            known: SCHEMA_VERSION,
         });
     }
     Ok(content)
@@ -452,68 +351,6 @@ fn check_is_ours(connection: &Connection, path: &Path) -> Result<Content, StoreE
 enum Content {
     Nothing,
     Catalogue,
-}
-
-/// Over how many directories of the store each segment of a dataset is striped.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Striping {
-    /// From which segment on over how many, ascending.
-    changes: Vec<(u32, u32)>,
-}
-
-impl Striping {
-    /// Over how many a segment is.
-    pub(crate) fn directories(&self, segment: u32) -> usize {
-        let later = self.changes.partition_point(|&(first, _)| first <= segment);
-        later
-            .checked_sub(1)
-            .map_or(1, |last| self.changes[last].1 as usize)
-    }
-}
-
-/// Whether the catalogue has the tables of a store of several directories.
-fn is_striped(connection: &Connection) -> rusqlite::Result<bool> {
-    let version =
-        connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?;
-    Ok(version == STRIPED_VERSION)
-}
-
-/// Segments of a dataset from this one on are striped over as many directories as there are.
-fn stripe_from(
-    transaction: &Transaction<'_>,
-    id: DatasetId,
-    first_segment: usize,
-) -> rusqlite::Result<()> {
-    let statement = "INSERT OR REPLACE INTO striping SELECT ?1, ?2, directories FROM store";
-    change_striping(transaction, statement, id, first_segment)
-}
-
-fn forget_striping(
-    transaction: &Transaction<'_>,
-    id: DatasetId,
-    first_segment: usize,
-) -> rusqlite::Result<()> {
-    let statement = "DELETE FROM striping WHERE dataset = ?1 AND first_segment >= ?2";
-    change_striping(transaction, statement, id, first_segment)
-}
-
-/// Executes a statement about a dataset and a segment, where the store is striped.
-fn change_striping(
-    transaction: &Transaction<'_>,
-    statement: &str,
-    id: DatasetId,
-    first_segment: usize,
-) -> rusqlite::Result<()> {
-    if is_striped(transaction)? {
-        transaction.execute(statement, params![id.0, first_segment as u32])?;
-    }
-    Ok(())
-}
-
-fn damaged(problem: &str) -> StoreError {
-    StoreError::CatalogueDamaged {
-        problem: problem.into(),
-    }
 }
 
 fn check_integrity(connection: &Connection) -> Result<(), StoreError> {

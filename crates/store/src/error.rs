@@ -4,7 +4,6 @@
 //! to do. [`StoreError::kind`] sorts errors for callers that translate them, a server
 //! for one.
 
-use crate::directories::MAX_DIRECTORIES;
 use crate::{DatasetId, Digest};
 use oboro_fcmalloc::ArenaError;
 use std::io;
@@ -62,35 +61,6 @@ impl Fault {
             }
         }
     }
-}
-
-/// Why a directory cannot be what it was given as. Displayed, it goes on where the path was named, and
-/// ends with what to do.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[allow(missing_docs)]
-pub enum DirectoryFault {
-    #[error("was given twice. Name each directory of the store once.")]
-    Repeated,
-    #[error(
-        "is number {} of the directories of a store, and was given as number {}. Give them in the order in \
-         which they were added, the home first.",
-        place + 1,
-        given + 1
-    )]
-    Place { place: usize, given: usize },
-    #[error(
-        "belongs to another store, or the catalogue in the home of this one is not its own. Give the \
-         directories of one store; where the catalogue was lost, restore the whole store from a backup."
-    )]
-    Foreign,
-    #[error(
-        "should be number {} of the directories of the store, and has nothing that says so. Check that its disk \
-         is mounted and that the path is right; if the disk is lost, restore the store from a backup.",
-        given + 1
-    )]
-    Unmarked { given: usize },
-    #[error("cannot be added to the store: it is the home of another one. Add an empty directory.")]
-    Taken,
 }
 
 /// An error of the store. The message is one or two plain sentences.
@@ -162,6 +132,13 @@ pub enum StoreError {
         found: i64,
         known: i64,
     },
+    #[error(
+        "the catalogue {} is that of a store in several directories, over which its segments are striped; \
+         this Oboro has stores in one. Copy the store with `oboro backup` of the Oboro that wrote it: the \
+         copy is in one.",
+        path.display()
+    )]
+    CatalogueStriped { path: PathBuf },
     #[error("{} is an SQLite database of another program. Choose another directory for the store.", path.display())]
     CatalogueForeign { path: PathBuf },
     #[error(
@@ -207,26 +184,6 @@ pub enum StoreError {
         path.display()
     )]
     IsNoCache { path: PathBuf, url: String },
-    #[error("{} {fault}", path.display())]
-    Directory {
-        path: PathBuf,
-        fault: DirectoryFault,
-    },
-    #[error(
-        "the store {} has {known} directories, and {given} were given. Give all of them in the order in which \
-         they were added, the home first: DIR,DIR; a server adds others behind them.",
-        home.display()
-    )]
-    Directories {
-        home: PathBuf,
-        known: usize,
-        given: usize,
-    },
-    #[error(
-        "{given} directories were given for a store, which has 1 to {MAX_DIRECTORIES}. Give fewer, and join disks below \
-         the file system if there are more."
-    )]
-    DirectoryCount { given: usize },
     #[error("{} is in use by another process. Stop it first, or choose another {what}.", path.display())]
     Locked { path: PathBuf, what: &'static str },
     #[error("{} exists already. Choose another name, or move it away first.", path.display())]
@@ -424,9 +381,6 @@ impl StoreError {
             | NotHex { .. }
             | NoPolicy { .. }
             | ObjectsUrl { .. }
-            | Directory { .. }
-            | Directories { .. }
-            | DirectoryCount { .. }
             | Placement { .. }
             | TooLong { .. }
             | NoPanel { .. }
@@ -451,6 +405,7 @@ impl StoreError {
             | Reader { .. }
             | Catalogue { .. }
             | CatalogueNewer { .. }
+            | CatalogueStriped { .. }
             | CatalogueForeign { .. }
             | CatalogueMissing { .. }
             | CatalogueObjectMissing { .. }

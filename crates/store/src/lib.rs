@@ -12,7 +12,6 @@
 mod bundle;
 mod catalogue;
 pub mod codec;
-mod directories;
 mod error;
 pub mod files;
 mod id;
@@ -32,8 +31,7 @@ mod testing;
 mod tier;
 
 pub use bundle::{Bundle, BundleWriter, MAX_SEALED_BYTES};
-pub use directories::{Directories, MAX_DIRECTORIES};
-pub use error::{DirectoryFault, ErrorKind, Fault, StoreError};
+pub use error::{ErrorKind, Fault, StoreError};
 pub use id::{DatasetId, Digest};
 pub use location::Location;
 pub use manifest::{MAX_COLUMNS, MAX_MANIFEST_BYTES, MAX_SEGMENTS, Manifest, SegmentEntry};

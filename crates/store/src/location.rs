@@ -1,15 +1,36 @@
-//! Where a store is: in directories of this machine, or in object storage with one as its cache.
+//! Where a store is: in a directory of this machine, or in object storage with one as its cache; and what
+//! lies where in that directory.
 
-use crate::directories::Directories;
+use crate::id::DatasetId;
 use crate::objects::Objects;
 use crate::tier::Tier;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// The file of the catalogue.
+pub(crate) const CATALOGUE: &str = "catalogue.sqlite";
+/// The directory of the datasets.
+pub(crate) const SEGMENTS: &str = "segments";
+
+/// The directory of a dataset in a store.
+pub(crate) fn dataset_path(home: &Path, id: DatasetId) -> PathBuf {
+    home.join(SEGMENTS).join(id.to_string())
+}
+
+/// The file of a segment in a store.
+pub(crate) fn segment_path(home: &Path, id: DatasetId, index: u32) -> PathBuf {
+    dataset_path(home, id).join(segment_name(index))
+}
+
+/// The file of a segment in its dataset's directory.
+pub(crate) fn segment_name(index: u32) -> String {
+    format!("{index:08}.seg")
+}
 
 /// Where a store is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
-    /// In one directory, or striped over several.
-    Directories(Directories),
+    /// In a directory.
+    Directory(PathBuf),
     /// In object storage.
     Objects {
         /// `s3://BUCKET/PREFIX`, with settings in the environment (`AWS_*`), or `file:///DIRECTORY`.
@@ -21,31 +42,26 @@ pub enum Location {
     },
 }
 
-impl<D: Into<Directories>> From<D> for Location {
-    fn from(directories: D) -> Self {
-        Self::Directories(directories.into())
+impl<P: AsRef<Path> + ?Sized> From<&P> for Location {
+    fn from(directory: &P) -> Self {
+        Self::Directory(directory.as_ref().into())
     }
 }
 
 impl Location {
-    /// The directories on this machine.
-    pub(crate) fn directories(&self) -> Directories {
+    /// Where its catalogue is, and what else belongs to the server as a whole: the directory, or the cache.
+    pub fn home(&self) -> &Path {
         match self {
-            Self::Directories(directories) => directories.clone(),
-            Self::Objects { cache, .. } => cache.into(),
+            Self::Directory(directory) => directory,
+            Self::Objects { cache, .. } => cache,
         }
-    }
-
-    /// Where its catalogue is, and what else belongs to the server as a whole: the home, or the cache.
-    pub fn home(&self) -> PathBuf {
-        self.directories().home().into()
     }
 
     /// Bytes of buffers that a store there reads into if it has a budget.
     pub fn read_buffers(&self) -> u64 {
         match self {
-            Self::Directories(directories) => Tier::buffers(directories.count()),
-            Self::Objects { .. } => Tier::buffers(1) + Objects::BUFFERS,
+            Self::Directory(_) => Tier::BUFFERS,
+            Self::Objects { .. } => Tier::BUFFERS + Objects::BUFFERS,
         }
     }
 }

@@ -11,11 +11,10 @@ use crate::files::{Durability, io_error, parent, partial_path};
 use crate::id::{DatasetId, Digest};
 use crate::manifest::{MAX_COLUMNS, Manifest, SegmentEntry};
 use crate::objects::{Cache, CachedSegment};
-use file::{ReadError, SegmentFile, Unopened, directory_of};
+use file::{ReadError, SegmentFile};
 use oboro_ring::{MAX_LOG_DEGREE, MIN_LOG_DEGREE, Parameters, Seed, pack, vector};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::iter;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -139,68 +138,8 @@ impl Layout {
             + cells * self.cells.next_multiple_of(ALIGNMENT)
     }
 
-    /// The part that has the byte at `offset`, which is behind the header.
-    fn part_at(&self, offset: u64) -> usize {
-        let first_cells = self.offset(self.panels as usize);
-        let part = match offset.checked_sub(first_cells) {
-            None => (offset - self.header) / self.packed.next_multiple_of(ALIGNMENT),
-            Some(within) => self.panels + within / self.cells.next_multiple_of(ALIGNMENT),
-        };
-        part as usize
-    }
-
     fn total(&self) -> u64 {
         self.offset(self.parts())
-    }
-}
-
-/// Which directories of a store have which bytes of a segment: the home the header, each of them some of
-/// the parts.
-pub(crate) struct Stripes {
-    layout: Layout,
-    index: u32,
-    directories: usize,
-}
-
-impl Stripes {
-    /// Those of the `index`-th segment of a manifest, over so many directories.
-    pub(crate) fn of(manifest: &Manifest, index: u32, directories: usize) -> Self {
-        Self {
-            layout: Layout::of(manifest, index),
-            index,
-            directories,
-        }
-    }
-
-    /// Cuts bytes that begin at `offset` of the segment and do not go beyond it into the parts of
-    /// directories, each with where it begins.
-    pub(crate) fn split<'a>(
-        &self,
-        mut offset: u64,
-        mut bytes: &'a [u8],
-    ) -> impl Iterator<Item = (usize, u64, &'a [u8])> {
-        iter::from_fn(move || {
-            let (directory, end) = self.part_at(offset);
-            let len = bytes.len().min((end - offset) as usize);
-            let (part, rest) = bytes.split_at(len);
-            let start = offset;
-            (offset, bytes) = (offset + len as u64, rest);
-            (!part.is_empty()).then_some((directory, start, part))
-        })
-    }
-
-    /// The directory that has the byte at `offset`, and the end of what it has from there on.
-    fn part_at(&self, offset: u64) -> (usize, u64) {
-        let layout = self.layout;
-        match offset < layout.header {
-            _ if self.directories == 1 => (0, layout.total()),
-            true => (0, layout.header),
-            false => {
-                let part = layout.part_at(offset);
-                let directory = directory_of(part, self.index, self.directories);
-                (directory, layout.offset(part + 1))
-            }
-        }
     }
 }
 
@@ -431,12 +370,12 @@ impl FixedHeader {
 }
 
 impl Header {
-    /// Reads and checks the header, which the first of a segment's files has.
+    /// Reads and checks the header.
     fn read(file: &SegmentFile) -> Result<Self, ReadError> {
         let length = file.length();
         let mut fixed = [0; FIXED_HEADER as usize];
         let there = fixed.len().min(length as usize);
-        file.read_exact_at(0, &mut fixed[..there], 0)?;
+        file.read_exact_at(&mut fixed[..there], 0)?;
         Reader::new(&fixed[..there]).preamble(MAGIC, VERSION)?;
         if length < FIXED_HEADER {
             return Err(Fault::Length {
@@ -455,7 +394,7 @@ impl Header {
             .into());
         }
         let mut bytes = vec![0; layout.header as usize];
-        file.read_exact_at(0, &mut bytes, 0)?;
+        file.read_exact_at(&mut bytes, 0)?;
         Ok(Self::decode(&bytes)?)
     }
 
@@ -627,56 +566,39 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Opens a segment that is one file and checks its header and its exact length, but no panel.
+    /// Opens a segment and checks its header and its exact length, but no panel.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        Self::open_files(vec![path.into()])
-            .map_err(|error| error.about(|| "the segment file".into()))
+        Self::open_file(path).map_err(|error| error.about(path, || "the segment file".into()))
     }
 
-    /// The same of a segment with a file at each of these paths.
-    fn open_files(paths: Vec<PathBuf>) -> Result<Self, Unopened> {
-        let file = SegmentFile::open(paths)?;
-        match Header::read(&file) {
-            Ok(header) => Ok(Self {
-                file,
-                header: Arc::new(header),
-                object: None,
-            }),
-            Err(why) => Err(Unopened {
-                path: file.path(0).into(),
-                why,
-            }),
-        }
+    fn open_file(path: &Path) -> Result<Self, ReadError> {
+        let file = SegmentFile::open(path)?;
+        let header = Arc::new(Header::read(&file)?);
+        Ok(Self {
+            file,
+            header,
+            object: None,
+        })
     }
 
-    /// Opens the segment that `manifest` names as its `index`-th, and no other, with a file at each of
-    /// these paths.
+    /// Opens the segment that `manifest` names as its `index`-th, and no other. Errors name it.
     ///
     /// # Panics
     /// If the manifest has no such segment.
-    pub(crate) fn open_named(
-        paths: Vec<PathBuf>,
-        manifest: &Manifest,
-        index: u32,
-    ) -> Result<Self, Unopened> {
-        let segment = Self::open_files(paths)?;
-        match segment.header.is_of(manifest, index) {
-            true => Ok(segment),
-            false => Err(Unopened {
-                path: segment.path().into(),
-                why: Fault::Unexpected.into(),
-            }),
-        }
-    }
-
-    /// The same; errors name the segment.
     pub(crate) fn open_expected(
-        paths: Vec<PathBuf>,
+        path: &Path,
         manifest: &Manifest,
         index: u32,
     ) -> Result<Self, StoreError> {
-        Self::open_named(paths, manifest, index).map_err(|error| {
-            error.about(|| format!("segment {index} of dataset {}", manifest.dataset))
+        let opened =
+            Self::open_file(path).and_then(|segment| match segment.header.is_of(manifest, index) {
+                true => Ok(segment),
+                false => Err(Fault::Unexpected.into()),
+            });
+        opened.map_err(|error| {
+            error.about(path, || {
+                format!("segment {index} of dataset {}", manifest.dataset)
+            })
         })
     }
 
@@ -690,13 +612,13 @@ impl Segment {
     /// If the manifest has no such segment.
     pub(crate) fn open_cached(
         cache: &Arc<Cache>,
-        path: PathBuf,
+        path: &Path,
         manifest: &Manifest,
         index: u32,
     ) -> Result<Self, StoreError> {
-        let object = cache.open(&path, manifest, index)?;
-        let file = SegmentFile::open(vec![path])
-            .map_err(|error| error.about(|| "the cache's file".into()))?;
+        let object = cache.open(path, manifest, index)?;
+        let file = SegmentFile::open(path)
+            .map_err(|error| error.about(path, || "the cache's file".into()))?;
         Ok(Self {
             file,
             header: Arc::clone(&object.header().header),
@@ -740,9 +662,9 @@ impl Segment {
         self.header.description.seeds.len() * self.header.description.parameters.degree()
     }
 
-    /// The path it was opened at, of several the first.
+    /// The path it was opened at.
     pub fn path(&self) -> &Path {
-        self.file.path(0)
+        self.file.path()
     }
 
     /// Reads one panel into `out` (`blocks × N` residues below 2^28, evaluation form); if its digest
@@ -835,25 +757,20 @@ impl Segment {
     }
 
     fn place(&self, part: usize) -> PartPlace {
-        let Header {
-            description,
-            layout,
-            ..
-        } = &*self.header;
+        let layout = &self.header.layout;
         PartPlace {
-            directory: directory_of(part, description.index, self.file.directories()),
             offset: layout.offset(part),
             len: layout.stride(part) as usize,
         }
     }
 
-    /// The segment's file in a directory.
-    pub(crate) fn file(&self, directory: usize) -> &Arc<File> {
-        self.file.file(directory)
+    /// The segment's file.
+    pub(crate) fn file(&self) -> &Arc<File> {
+        self.file.file()
     }
 
-    /// The segment's files, by directory, for reading past the system's cache, where that is possible.
-    pub(crate) fn past_the_cache(&self) -> Vec<Option<Arc<File>>> {
+    /// The segment's file for reading past the system's cache, where that is possible.
+    pub(crate) fn past_the_cache(&self) -> Option<Arc<File>> {
         self.file.past_the_cache()
     }
 
@@ -887,9 +804,7 @@ impl Segment {
     }
 
     fn part_damaged(&self, part: usize, error: ReadError) -> StoreError {
-        error.about(self.part_path(part), || {
-            self.header.description.subject(part)
-        })
+        error.about(self.path(), || self.header.description.subject(part))
     }
 
     /// The number of parts: panels and sealed cells.
@@ -905,11 +820,6 @@ impl Segment {
     /// What errors call a part of the segment: "panel … of ".
     pub(crate) fn part_name(&self, part: usize) -> String {
         self.header.description.part_name(part)
-    }
-
-    /// The path of the file that has a part.
-    pub(crate) fn part_path(&self, part: usize) -> &Path {
-        self.file.path(self.place(part).directory)
     }
 
     /// The packed bytes of one panel, after checking their digest.
@@ -992,7 +902,7 @@ impl Segment {
             while offset < end {
                 let chunk = &mut buffer[..(end - offset).min(CHUNK_BYTES as u64) as usize];
                 self.file
-                    .read_exact_at(place.directory, chunk, place.offset + offset)
+                    .read_exact_at(chunk, place.offset + offset)
                     .map_err(|error| damaged(error.into()))?;
                 if end == bytes {
                     hasher.update(chunk);
@@ -1037,7 +947,7 @@ impl PanelReader<'_> {
         assert!(end <= segment.header.layout.bytes(part), "the panel ends");
         segment
             .file
-            .read_exact_at(place.directory, &mut buffer, place.offset + self.offset)
+            .read_exact_at(&mut buffer, place.offset + self.offset)
             .map_err(|error| damaged(error.into()))?;
         self.hasher.update(&buffer);
         self.offset = end;

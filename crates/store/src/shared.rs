@@ -3,10 +3,9 @@
 //! There is no catalogue and no lock here. Whoever asks says by its manifest which version of a dataset is
 //! meant, and everything that is read is checked against that.
 
-use crate::directories::Directories;
 use crate::error::StoreError;
-use crate::files::{ensure_directories, exists, lock, parent};
-use crate::location::Location;
+use crate::files::{ensure_directories, lock, parent};
+use crate::location::{Location, segment_path};
 use crate::manifest::Manifest;
 use crate::objects::{Cache, Objects};
 use crate::placement::Placement;
@@ -15,6 +14,7 @@ use crate::snapshot::{OpenSegment, Snapshot};
 use crate::tier::Tier;
 use std::collections::VecDeque;
 use std::fs::File;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Versions that stay open, with what of them is in memory.
@@ -22,7 +22,7 @@ const OPEN_SNAPSHOTS: usize = 4;
 
 /// The segments of a store that another process has. All methods may be called from any thread.
 pub struct SharedStore {
-    directories: Directories,
+    home: PathBuf,
     objects: Option<OwnCache>,
     placement: Placement,
     tier: Option<Arc<Tier>>,
@@ -37,9 +37,8 @@ struct OwnCache {
 }
 
 impl SharedStore {
-    /// The store in these directories, all that it has, in order, or in object storage, then with a cache
-    /// that is this process's alone. With a `budget` there are at most so many bytes of ciphertext in
-    /// memory, as in [`Store::open_within`](crate::Store::open_within).
+    /// The store in a directory, or in object storage, then with a cache that is this process's
+    /// alone. With a `budget` there are at most so many bytes of ciphertext in memory, as in [`Store::open_within`](crate::Store::open_within).
     ///
     /// # Errors
     /// A placement on nodes that this process may not have memory on, a URL that is none, a cache in use.
@@ -49,11 +48,10 @@ impl SharedStore {
         budget: Option<u64>,
     ) -> Result<Self, StoreError> {
         placement.check()?;
-        let directories = location.directories();
-        let tier = budget.map(|budget| Tier::new(budget, &placement, directories.count()));
+        let tier = budget.map(|budget| Tier::new(budget, &placement));
         let tier = tier.transpose()?.map(Arc::new);
         let objects = match &location {
-            Location::Directories(_) => None,
+            Location::Directory(_) => None,
             Location::Objects {
                 url,
                 cache,
@@ -67,7 +65,7 @@ impl SharedStore {
             }
         };
         Ok(Self {
-            directories,
+            home: location.home().into(),
             objects,
             placement,
             tier,
@@ -106,18 +104,12 @@ impl SharedStore {
     }
 
     fn segment(&self, manifest: &Manifest, index: u32) -> Result<Segment, StoreError> {
-        let count = self.directories.count();
-        let mut paths = self.directories.of_segment(manifest.dataset, index, count);
+        let path = segment_path(&self.home, manifest.dataset, index);
         let Some(OwnCache { cache, .. }) = &self.objects else {
-            // Later ones were added to the store when the segment was there already.
-            while paths.len() > 1 && !exists(&paths[paths.len() - 1])? {
-                paths.pop();
-            }
-            return Segment::open_expected(paths, manifest, index);
+            return Segment::open_expected(&path, manifest, index);
         };
-        let path = paths.swap_remove(0);
         ensure_directories(parent(&path))?;
-        Segment::open_cached(cache, path, manifest, index)
+        Segment::open_cached(cache, &path, manifest, index)
     }
 }
 

@@ -4,19 +4,18 @@
 //! after it. So a crash at any point leaves the old state or the new one, and what no
 //! row names is swept when the store is opened. One process at a time has a store.
 
-use crate::catalogue::{Catalogue, Change, Record, Striping, Table};
-use crate::directories::{CATALOGUE, Directories, SEGMENTS, segment_name};
+use crate::catalogue::{Catalogue, Change, Record, Table};
 use crate::error::{Fault, StoreError};
 use crate::files::{
     ensure_directories, ensure_directory, exists, io_error, lock, names, partial_path,
-    remove_if_there, rename, rename_durably, sweep, sync_directory,
+    remove_if_there, rename_durably, sweep, sync_directory,
 };
 use crate::id::{DatasetId, Digest};
-use crate::location::Location;
+use crate::location::{CATALOGUE, Location, SEGMENTS, dataset_path, segment_path};
 use crate::manifest::Manifest;
 use crate::objects::Objects;
 use crate::placement::Placement;
-use crate::segment::{Segment, Stripes, forget_cached};
+use crate::segment::{Segment, forget_cached};
 use crate::snapshot::{OpenSegment, Snapshot};
 use crate::tier::Tier;
 use oboro_ring::Parameters;
@@ -109,21 +108,21 @@ pub struct Listing {
     pub damaged: Vec<StoreError>,
 }
 
-/// Encrypted datasets in a directory, or striped over several. All methods may be called from any thread.
+/// Encrypted datasets in a directory, or in object storage. All methods may be called from any thread.
 pub struct Store {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    directories: Directories,
+    home: PathBuf,
     placement: Placement,
     /// Ciphertext in memory, where there is a budget for it.
     tier: Option<Arc<Tier>>,
     /// Where the directory is a cache.
     remote: Option<Remote>,
     state: Mutex<State>,
-    /// One in each directory, held as long as anything may still write.
-    _locks: Vec<File>,
+    /// Held as long as anything may still write.
+    _lock: File,
 }
 
 struct State {
@@ -137,24 +136,20 @@ struct State {
 }
 
 impl Shared {
-    /// Takes the store in these directories as it is, with those that are `added` to it. `elsewhere` says
-    /// what else to choose if another process has it.
+    /// Takes the store as it is. `elsewhere` says what else to choose if another process has it.
     fn open(
-        location: Location,
-        added: Added,
+        location: &Location,
         placement: Placement,
         tier: Option<Arc<Tier>>,
         elsewhere: &'static str,
     ) -> Result<Self, StoreError> {
-        let directories = location.directories();
-        let home = directories.home();
-        let take = |path: &Path| lock(&path.join("lock"), path, elsewhere);
-        let mut locks = vec![take(home)?];
-        let (remote, catalogue) = match &location {
-            Location::Directories(_) => {
+        let home = location.home();
+        let lock = lock(&home.join("lock"), home, elsewhere)?;
+        let (remote, catalogue) = match location {
+            Location::Directory(_) => {
                 check_is_no_cache(home)?;
-                has_catalogue(&directories)?;
-                (None, open_catalogue(&directories, added)?)
+                has_catalogue(home)?;
+                (None, Catalogue::open(&home.join(CATALOGUE))?)
             }
             Location::Objects {
                 url, cache_bytes, ..
@@ -163,11 +158,8 @@ impl Shared {
                 (Some(remote), catalogue)
             }
         };
-        for further in directories.paths().skip(1) {
-            locks.push(take(further)?);
-        }
         Ok(Self {
-            directories,
+            home: home.into(),
             placement,
             tier,
             remote,
@@ -177,7 +169,7 @@ impl Shared {
                 replaced: VecDeque::new(),
                 receiving: HashMap::new(),
             }),
-            _locks: locks,
+            _lock: lock,
         })
     }
 
@@ -188,28 +180,22 @@ impl Shared {
     }
 
     fn catalogue(&self) -> PathBuf {
-        self.directories.home().join(CATALOGUE)
+        self.home.join(CATALOGUE)
     }
 
-    /// The files of a segment, the home's first, whose name means that it is complete.
-    fn files(&self, striping: &Striping, id: DatasetId, index: u32) -> Vec<PathBuf> {
-        let directories = striping.directories(index);
-        self.directories.of_segment(id, index, directories)
+    /// The file of a segment, whose name means that it is complete.
+    fn segment(&self, id: DatasetId, index: u32) -> PathBuf {
+        segment_path(&self.home, id, index)
     }
 
-    /// Opens the segment that `manifest` names as its `index`-th, of which these are the files.
-    fn open_segment(
-        &self,
-        mut paths: Vec<PathBuf>,
-        manifest: &Manifest,
-        index: u32,
-    ) -> Result<Segment, StoreError> {
+    /// Opens the segment that `manifest` names as its `index`-th.
+    fn open_segment(&self, manifest: &Manifest, index: u32) -> Result<Segment, StoreError> {
+        let path = self.segment(manifest.dataset, index);
         match &self.remote {
-            None => Segment::open_expected(paths, manifest, index),
+            None => Segment::open_expected(&path, manifest, index),
             Some(remote) => {
                 self.ensure_dataset(manifest.dataset)?;
-                let path = paths.swap_remove(0);
-                Segment::open_cached(&remote.cache, path, manifest, index)
+                Segment::open_cached(&remote.cache, &path, manifest, index)
             }
         }
     }
@@ -230,36 +216,30 @@ impl Shared {
     }
 
     fn reserve(&self) -> PathBuf {
-        self.directories.home().join("reserve")
+        self.home.join("reserve")
     }
 
-    /// Makes those directories of a dataset that are not there.
+    /// The directory of a dataset.
+    fn dataset(&self, id: DatasetId) -> PathBuf {
+        dataset_path(&self.home, id)
+    }
+
+    /// Makes the directory of a dataset unless it is there.
     fn ensure_dataset(&self, id: DatasetId) -> Result<(), StoreError> {
-        let mut directories = self.directories.of_dataset(id);
-        directories.try_for_each(|directory| ensure_directory(&directory))
-    }
-
-    /// The directories of a dataset that are there: not in those that were added to the store since.
-    fn dataset(&self, id: DatasetId) -> Result<Vec<PathBuf>, StoreError> {
-        let mut there = Vec::new();
-        for directory in self.directories.of_dataset(id) {
-            if exists(&directory)? {
-                there.push(directory);
-            }
-        }
-        Ok(there)
+        ensure_directory(&self.dataset(id))
     }
 
     /// Removes the files of a dataset's segments beyond the first `published`.
     fn sweep(&self, id: DatasetId, published: usize) -> Result<(), StoreError> {
-        let directories = self.dataset(id)?;
-        let mut directories = directories.iter();
-        directories.try_for_each(|directory| sweep(directory, published, None))
+        let directory = self.dataset(id);
+        match exists(&directory)? {
+            true => sweep(&directory, published, None),
+            false => Ok(()),
+        }
     }
 
     fn remove_dataset(&self, id: DatasetId) -> Result<(), StoreError> {
-        let mut directories = self.directories.of_dataset(id);
-        directories.try_for_each(|directory| remove_dataset(&directory))
+        remove_dataset(&self.dataset(id))
     }
 
     /// Sets the reserve aside unless that was done, if there is space for it.
@@ -287,31 +267,6 @@ impl Shared {
             changed => changed,
         }
     }
-}
-
-/// Opens the catalogue of a store in these directories, and takes note of those that are new.
-fn open_catalogue(directories: &Directories, added: Added) -> Result<Catalogue, StoreError> {
-    let mut catalogue = Catalogue::open(&directories.home().join(CATALOGUE))?;
-    let striped = catalogue.striped()?;
-    match added {
-        Added::Refused => directories.check_all(striped)?,
-        Added::Welcome => {
-            directories.check(striped)?;
-            if directories.count() > striped.map_or(1, |striped| striped.directories) {
-                directories.mark_new(catalogue.identify()?)?;
-                catalogue.set_directories(directories.count())?;
-            }
-        }
-    }
-    Ok(catalogue)
-}
-
-/// What becomes of directories that a store has not had so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Added {
-    /// From now on it has them.
-    Welcome,
-    Refused,
 }
 
 /// Decodes a manifest that the catalogue holds.
@@ -347,11 +302,10 @@ fn check_name(name: &str) -> Result<(), StoreError> {
 }
 
 impl Store {
-    /// Opens the store in these directories, making an empty one where there is none, adding to it those
-    /// that it has not had so far, and sweeps what a crash may have left. Fails if another process has it
-    /// open, and unless all directories that it has are given, in order.
-    pub fn open(directories: impl Into<Directories>) -> Result<Self, StoreError> {
-        Self::open_on(directories.into(), Placement::default())
+    /// Opens the store in a directory, making an empty one where there is none, and sweeps what a crash may
+    /// have left. Fails if another process has it open.
+    pub fn open(directory: &Path) -> Result<Self, StoreError> {
+        Self::open_on(directory, Placement::default())
     }
 
     /// The same, with ciphertext in memory placed as asked for. Fails as well if this process may not
@@ -374,7 +328,7 @@ impl Store {
     ) -> Result<Self, StoreError> {
         let location = location.into();
         placement.check()?;
-        let tier = Tier::new(budget, &placement, location.directories().count())?;
+        let tier = Tier::new(budget, &placement)?;
         Self::open_with(location, placement, Some(Arc::new(tier)))
     }
 
@@ -393,18 +347,10 @@ impl Store {
         placement: Placement,
         tier: Option<Arc<Tier>>,
     ) -> Result<Self, StoreError> {
-        if let Location::Directories(directories) = &location
-            && !has_catalogue(directories)?
-        {
-            // Of a store whose home is not mounted, nothing must be made in its place.
-            directories.check(None)?;
-        }
-        ensure_directories(location.directories().home())?;
+        ensure_directories(location.home())?;
         let elsewhere = "directory for the store";
-        let mut shared = Shared::open(location, Added::Welcome, placement, tier, elsewhere)?;
-        for datasets in shared.directories.of_datasets() {
-            ensure_directory(&datasets)?;
-        }
+        let mut shared = Shared::open(&location, placement, tier, elsewhere)?;
+        ensure_directory(&shared.home.join(SEGMENTS))?;
         sweep_all(&mut shared)?;
         shared.fill_reserve();
         Ok(Self {
@@ -455,7 +401,7 @@ impl Store {
         {
             let count = new.segments.len();
             return Ok(UploadStatus {
-                segments: self.progress(&state, &new, count)?,
+                segments: self.progress(&new, count)?,
                 dataset: id,
                 published: true,
             });
@@ -476,7 +422,7 @@ impl Store {
                     });
                 }
                 self.shared.ensure_dataset(id)?;
-                catalogue.extend_upload(id, manifest, begun.segments.len())?;
+                catalogue.extend_upload(id, manifest)?;
             }
             Some(_) => {}
             None => {
@@ -488,11 +434,11 @@ impl Store {
                     name: name.into(),
                     manifest: manifest.into(),
                 };
-                catalogue.begin_upload(&upload, there)?;
+                catalogue.begin_upload(&upload)?;
             }
         }
         Ok(UploadStatus {
-            segments: self.progress(&state, &new, there)?,
+            segments: self.progress(&new, there)?,
             dataset: id,
             published: false,
         })
@@ -501,18 +447,16 @@ impl Store {
     /// What is here of each segment; the first `published` are.
     fn progress(
         &self,
-        state: &State,
         manifest: &Manifest,
         published: usize,
     ) -> Result<Vec<SegmentProgress>, StoreError> {
-        let striping = state.catalogue.striping(manifest.dataset)?;
         let one = |(index, entry): (usize, &crate::SegmentEntry)| {
-            let paths = self.shared.files(&striping, manifest.dataset, index as u32);
-            let complete = index < published || length(&paths[0])?.is_some();
+            let path = self.shared.segment(manifest.dataset, index as u32);
+            let complete = index < published || length(&path)?.is_some();
             let received = if complete {
                 entry.bytes
             } else {
-                usable_length(&partial_paths(&paths)?, entry.bytes)?
+                usable_length(&partial_path(&path), entry.bytes)?
             };
             Ok(SegmentProgress {
                 index: index as u32,
@@ -547,16 +491,15 @@ impl Store {
             .get(index as usize)
             .ok_or(no_such("the manifest does not name it"))?
             .bytes;
-        let striping = state.catalogue.striping(dataset)?;
-        let paths = self.shared.files(&striping, dataset, index);
-        if length(&paths[0])?.is_some() {
+        let path = self.shared.segment(dataset, index);
+        if length(&path)?.is_some() {
             return Err(no_such("it is complete"));
         }
         if state.receiving.contains_key(&(dataset, index)) {
             return Err(StoreError::SegmentBusy { dataset, index });
         }
-        let partials = partial_paths(&paths)?;
-        let received = usable_length(&partials, announced)?;
+        let partial = partial_path(&path);
+        let received = usable_length(&partial, announced)?;
         if offset != received {
             return Err(StoreError::Offset {
                 dataset,
@@ -565,19 +508,17 @@ impl Store {
                 offset,
             });
         }
-        for partial in partials.iter().filter(|_| received == 0) {
-            // What is too long is no part of it.
-            if length(partial)?.is_some_and(|length| length > 0) {
-                remove_if_there(partial)?;
-            }
+        // What is too long is no part of it.
+        if received == 0 && length(&partial)?.is_some_and(|length| length > 0) {
+            remove_if_there(&partial)?;
         }
-        let create = |path: &PathBuf| {
-            let mut options = OpenOptions::new();
-            let opened = options.write(true).create(true).truncate(false).open(path);
-            opened.map_err(io_error("create", path))
-        };
-        let files = partials.iter().map(create).collect::<Result<_, _>>()?;
-        let stripes = Stripes::of(&manifest, index, paths.len());
+        let mut options = OpenOptions::new();
+        let opened = options
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&partial);
+        let file = opened.map_err(io_error("create", &partial))?;
         let cancelled = Arc::new(AtomicBool::new(false));
         state.receiving.insert((dataset, index), cancelled.clone());
         let shared = self.shared.clone();
@@ -587,10 +528,9 @@ impl Store {
             index,
             announced,
             received,
-            stripes,
-            files,
-            paths,
-            partials,
+            file,
+            path,
+            partial,
             cancelled,
         })
     }
@@ -613,28 +553,22 @@ impl Store {
         };
         let manifest = stored_manifest(&pending)?;
         let there = published.map_or(0, |published| published.segments.len());
-        let striping = state.catalogue.striping(dataset)?;
         let new = there as u32..manifest.segments.len() as u32;
         for index in new.clone() {
-            let paths = self.shared.files(&striping, dataset, index);
-            if length(&paths[0])?.is_none() {
+            if length(&self.shared.segment(dataset, index))?.is_none() {
                 return Err(StoreError::NotComplete { dataset, index });
             }
-            self.shared.open_segment(paths, &manifest, index)?;
+            self.shared.open_segment(&manifest, index)?;
         }
         if let Some(remote) = &self.shared.remote
             && let Some(index) = remote.missing(&manifest, new)?
         {
             // Then its file must not pass for it either.
-            let paths = self.shared.files(&striping, dataset, index);
-            remove_if_there(&paths[0])?;
+            remove_if_there(&self.shared.segment(dataset, index))?;
             return Err(StoreError::NotComplete { dataset, index });
         }
         // A segment that is here may owe its name to a rename that could not be made durable.
-        let directories = self.shared.dataset(dataset)?;
-        directories
-            .iter()
-            .try_for_each(|path| sync_directory(path))?;
+        sync_directory(&self.shared.dataset(dataset))?;
         self.shared
             .make(&mut state.catalogue, Change::Publish(dataset))?;
         Ok(Published {
@@ -689,10 +623,8 @@ impl Store {
         let homes = Arc::new(self.shared.placement.homes(name, record.id));
         // An older version's segments are the first of this one's, and may be in memory.
         let mut segments = older.map_or_else(Vec::new, |older| older.segments().to_vec());
-        let striping = state.catalogue.striping(record.id)?;
         for index in segments.len() as u32..manifest.segments.len() as u32 {
-            let paths = self.shared.files(&striping, record.id, index);
-            let segment = self.shared.open_segment(paths, &manifest, index)?;
+            let segment = self.shared.open_segment(&manifest, index)?;
             let tier = self.shared.tier.as_ref();
             segments.push(OpenSegment::new(segment, &homes, tier)?);
         }
@@ -767,9 +699,8 @@ impl Store {
         let there = published.as_ref().map_or(0, |older| older.segments.len());
         self.shared.sweep(pending.id, there)?;
         self.shared.remove_objects(pending.id, there);
-        self.shared.change_to_free(&mut state.catalogue, |it| {
-            it.cancel_upload(pending.id, there)
-        })?;
+        self.shared
+            .change_to_free(&mut state.catalogue, |it| it.cancel_upload(pending.id))?;
         if published.is_none() {
             self.shared.remove_dataset(pending.id)?;
         }
@@ -796,11 +727,10 @@ pub struct SegmentReceiver {
     index: u32,
     announced: u64,
     received: u64,
-    stripes: Stripes,
-    /// By directory, and the paths that they have now and will have, the home's first.
-    files: Vec<File>,
-    partials: Vec<PathBuf>,
-    paths: Vec<PathBuf>,
+    file: File,
+    /// Its path now, and once it is complete.
+    partial: PathBuf,
+    path: PathBuf,
     cancelled: Arc<AtomicBool>,
 }
 
@@ -826,11 +756,9 @@ impl SegmentReceiver {
                 announced: self.announced,
             });
         }
-        for (directory, start, part) in self.stripes.split(self.received, bytes) {
-            if let Err(error) = self.files[directory].write_all_at(part, start) {
-                self.take_back();
-                return Err(io_error("write", &self.partials[directory])(error));
-            }
+        if let Err(error) = self.file.write_all_at(bytes, self.received) {
+            self.take_back();
+            return Err(io_error("write", &self.partial)(error));
         }
         self.received += bytes.len() as u64;
         Ok(())
@@ -838,32 +766,10 @@ impl SegmentReceiver {
 
     /// Best effort: what stays of a broken write would only be found out at the end.
     fn take_back(&self) {
-        for file in &self.files {
-            if file.metadata().is_ok_and(|it| it.len() > self.received) {
-                let _ = file.set_len(self.received);
-            }
+        let written = self.file.metadata();
+        if written.is_ok_and(|it| it.len() > self.received) {
+            let _ = self.file.set_len(self.received);
         }
-    }
-
-    /// Makes all that arrived durable, in files of equal length.
-    fn sync(&self) -> Result<(), StoreError> {
-        for (file, partial) in self.files.iter().zip(&self.partials) {
-            let synced = file.set_len(self.announced).and_then(|()| file.sync_all());
-            synced.map_err(io_error("sync", partial))?;
-        }
-        Ok(())
-    }
-
-    fn discard(&self) -> Result<(), StoreError> {
-        let mut partials = self.partials.iter();
-        partials.try_for_each(|path| remove_if_there(path))
-    }
-
-    /// Gives the files their names: those of further directories first, since that of the home's says
-    /// that all are complete.
-    fn publish_names(&self) -> Result<(), StoreError> {
-        let mut names = self.partials.iter().zip(&self.paths).rev();
-        names.try_for_each(|(partial, path)| rename_durably(partial, path))
     }
 
     /// Checks all that arrived against the manifest and makes the segment complete and
@@ -879,13 +785,13 @@ impl SegmentReceiver {
                 announced: self.announced,
             });
         }
-        if let Err(error) = self.sync() {
+        if let Err(error) = self.file.sync_all() {
             // The bytes may be lost although they can still be read, and a later sync may succeed
             // without them: none of them counts.
-            self.discard()?;
-            return Err(error);
+            remove_if_there(&self.partial)?;
+            return Err(io_error("sync", &self.partial)(error));
         }
-        let verified = Segment::open_expected(self.partials.clone(), &self.manifest, index)
+        let verified = Segment::open_expected(&self.partial, &self.manifest, index)
             .and_then(|segment| segment.verify())
             .and_then(|()| self.put_object());
         // From here on nothing may cancel the upload in between.
@@ -896,14 +802,14 @@ impl SegmentReceiver {
         }
         match verified {
             Ok(()) => {
-                self.publish_names()?;
+                rename_durably(&self.partial, &self.path)?;
                 if let Some(remote) = &self.shared.remote {
-                    remote.cache.add(dataset, index, self.paths[0].clone());
+                    remote.cache.add(dataset, index, self.path.clone());
                 }
                 Ok(())
             }
             Err(StoreError::Damaged { subject, fault, .. }) => {
-                self.discard()?;
+                remove_if_there(&self.partial)?;
                 Err(StoreError::SegmentRefused {
                     dataset,
                     index,
@@ -920,8 +826,7 @@ impl SegmentReceiver {
         let Some(remote) = &self.shared.remote else {
             return Ok(());
         };
-        let partial = &self.partials[0];
-        let file = File::open(partial).map_err(io_error("open", partial))?;
+        let file = File::open(&self.partial).map_err(io_error("open", &self.partial))?;
         remote.put_segment(self.manifest.dataset, self.index, file)
     }
 
@@ -960,25 +865,10 @@ fn length(path: &Path) -> Result<Option<u64>, StoreError> {
     }
 }
 
-/// The paths of the files that a segment is received into, one for each that it will have. Where not all
-/// got their names in the end, those that did give them back.
-fn partial_paths(paths: &[PathBuf]) -> Result<Vec<PathBuf>, StoreError> {
-    for further in &paths[1..] {
-        if exists(further)? {
-            rename(further, &partial_path(further))?;
-        }
-    }
-    Ok(paths.iter().map(|path| partial_path(path)).collect())
-}
-
-/// How much of partial files an upload can go on from: bytes arrive in order, so what the longest has was
-/// preceded by all else. Files that are longer than the segment are not part of it.
-fn usable_length(partials: &[PathBuf], announced: u64) -> Result<u64, StoreError> {
-    let mut longest = 0;
-    for partial in partials {
-        longest = longest.max(length(partial)?.unwrap_or(0));
-    }
-    Ok(if longest <= announced { longest } else { 0 })
+/// How much of a partial file an upload can go on from. One that is longer than the segment is not part of it.
+fn usable_length(partial: &Path, announced: u64) -> Result<u64, StoreError> {
+    let length = length(partial)?.unwrap_or(0);
+    Ok(if length <= announced { length } else { 0 })
 }
 
 /// Whether there is a complete segment in a dataset's directory.
@@ -997,9 +887,7 @@ fn is_forgotten(state: &State, id: DatasetId, directory: &Path) -> Result<bool, 
 }
 
 /// Whether there is a catalogue. That there are only datasets is an error: sweeping would remove them.
-fn has_catalogue(directories: &Directories) -> Result<bool, StoreError> {
-    directories.check_home()?;
-    let directory = directories.home();
+fn has_catalogue(directory: &Path) -> Result<bool, StoreError> {
     match length(&directory.join(CATALOGUE))? {
         Some(1..) => Ok(true),
         _ if holds_anything(&directory.join(SEGMENTS))? => Err(StoreError::CatalogueMissing {
@@ -1009,24 +897,22 @@ fn has_catalogue(directories: &Directories) -> Result<bool, StoreError> {
     }
 }
 
-/// Refuses directories that are no store's.
-fn check_is_store(directories: &Directories) -> Result<(), StoreError> {
-    check_is_no_cache(directories.home())?;
-    match has_catalogue(directories)? {
+/// Refuses a directory that is no store's.
+fn check_is_store(directory: &Path) -> Result<(), StoreError> {
+    check_is_no_cache(directory)?;
+    match has_catalogue(directory)? {
         true => Ok(()),
         false => Err(StoreError::NoStore {
-            path: directories.home().into(),
+            path: directory.into(),
         }),
     }
 }
 
-/// Moves what a directory of the store has of a dataset that the catalogue does not know to where nothing
-/// is ever removed.
-fn set_aside(directory: &Path, id: DatasetId) -> Result<(), StoreError> {
-    let unknown = directory.join("unknown");
+/// Moves what a store has of a dataset that the catalogue does not know to where nothing is ever removed.
+fn set_aside(home: &Path, id: DatasetId) -> Result<(), StoreError> {
+    let unknown = home.join("unknown");
     ensure_directory(&unknown)?;
-    let datasets = directory.join(SEGMENTS);
-    let from = datasets.join(id.to_string());
+    let from = dataset_path(home, id);
     // The same dataset may have been forgotten before.
     let earlier = (1..).map(|number| unknown.join(format!("{id}.{number}")));
     let mut names = iter::once(unknown.join(id.to_string())).chain(earlier);
@@ -1035,7 +921,7 @@ fn set_aside(directory: &Path, id: DatasetId) -> Result<(), StoreError> {
         .expect("numbers do not end");
     fs::rename(&from, &to).map_err(io_error("set aside", &from))?;
     sync_directory(&unknown)?;
-    sync_directory(&datasets)
+    sync_directory(&home.join(SEGMENTS))
 }
 
 fn holds_anything(directory: &Path) -> Result<bool, StoreError> {
@@ -1049,16 +935,15 @@ fn sweep_all(shared: &mut Shared) -> Result<(), StoreError> {
     let state = shared.state.get_mut();
     let state = state.unwrap_or_else(PoisonError::into_inner);
     let is_cache = shared.remote.is_some();
-    let mut directories = shared.directories.paths();
-    directories.try_for_each(|directory| sweep_directory(state, directory, is_cache))?;
+    sweep_files(state, &shared.home, is_cache)?;
     let Some(remote) = &mut shared.remote else {
         return Ok(());
     };
     remote.sweep(&state.catalogue)?;
-    let home = shared.directories.home().join(SEGMENTS);
-    for name in names(&home)? {
+    let datasets = shared.home.join(SEGMENTS);
+    for name in names(&datasets)? {
         if let Ok(id) = name.parse() {
-            take_into_cache(remote, id, &home.join(name))?;
+            take_into_cache(remote, id, &datasets.join(name))?;
         }
     }
     Ok(())
@@ -1075,9 +960,9 @@ fn take_into_cache(remote: &Remote, id: DatasetId, directory: &Path) -> Result<(
     Ok(())
 }
 
-/// The same of one directory of the store.
-fn sweep_directory(state: &State, root: &Path, is_cache: bool) -> Result<(), StoreError> {
-    let datasets = root.join(SEGMENTS);
+/// Removes every file that no row of the catalogue names.
+fn sweep_files(state: &State, home: &Path, is_cache: bool) -> Result<(), StoreError> {
+    let datasets = home.join(SEGMENTS);
     for name in names(&datasets)? {
         let Ok(id) = name.parse::<DatasetId>() else {
             continue;
@@ -1088,7 +973,7 @@ fn sweep_directory(state: &State, root: &Path, is_cache: bool) -> Result<(), Sto
         if published.is_none() && pending.is_none() {
             // What only the catalogue forgot must not be lost.
             match !is_cache && is_forgotten(state, id, &directory)? {
-                true => set_aside(root, id)?,
+                true => set_aside(home, id)?,
                 false => remove_dataset(&directory)?,
             }
             continue;
@@ -1127,7 +1012,5 @@ mod remote;
 #[cfg(all(test, target_os = "linux"))]
 mod script;
 mod scrub;
-#[cfg(all(test, target_os = "linux"))]
-mod striping;
 #[cfg(test)]
 mod tests;

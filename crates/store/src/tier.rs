@@ -28,11 +28,8 @@ use std::sync::mpsc::{SendError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Bytes of packed buffers, which are as many as a fast device needs, for all directories together.
+/// Bytes of packed buffers, which are as many as a fast device needs.
 const BUFFERS: usize = 32 << 20;
-/// Bytes that each directory has at least, however many there are: two of the largest panels, one that the
-/// device fills and one that is being unpacked.
-const LEAST_BUFFERS: usize = 16 << 20;
 /// Of the budget this part is not for panels: they leave gaps when they differ in size.
 const GAPS: u64 = 16;
 
@@ -53,8 +50,7 @@ pub(crate) struct Tier {
     /// By node, or one.
     arenas: Box<[Arena]>,
     state: Mutex<State>,
-    /// By directory.
-    readers: Vec<Reader>,
+    reader: Reader,
     buffers: Mutex<Buffers>,
     /// To the thread that expands masks for those who leave.
     left_behind: Sender<LeftBehind>,
@@ -84,8 +80,8 @@ struct StreamedSegment {
     number: u64,
     segment: Segment,
     homes: Arc<Homes>,
-    /// The segment's, by directory, past the system's cache; none where that is refused.
-    direct: Vec<Option<Arc<File>>>,
+    /// The segment's file past the system's cache; none where that is refused.
+    direct: Option<Arc<File>>,
     /// Limb-major, the mask after the last column.
     panels: Box<[Mutex<Option<Arc<Panel>>>]>,
 }
@@ -99,16 +95,14 @@ impl StreamedSegment {
         self.panels.get(place).filter(|_| is_there)
     }
 
-    fn file_to_read(&self, directory: usize) -> Arc<File> {
-        let direct = self.direct[directory].as_ref();
-        Arc::clone(direct.unwrap_or_else(|| self.segment.file(directory)))
+    fn file_to_read(&self) -> Arc<File> {
+        Arc::clone(self.direct.as_ref().unwrap_or_else(|| self.segment.file()))
     }
 
     /// What was read on is in the tier now, and the system's cache is for what others need.
     fn forget_cached(&self, place: PartPlace) {
-        if self.direct[place.directory].is_none() {
-            let file = self.segment.file(place.directory);
-            forget_cached(file, place.offset, place.len as u64);
+        if self.direct.is_none() {
+            forget_cached(self.segment.file(), place.offset, place.len as u64);
         }
     }
 
@@ -200,24 +194,18 @@ impl Load {
 }
 
 impl Tier {
-    /// What the buffers for so many directories take beside the budget.
-    pub(crate) fn buffers(directories: usize) -> u64 {
-        BUFFERS.max(LEAST_BUFFERS * directories) as u64
-    }
+    /// Bytes that the buffers take beside the budget.
+    pub(crate) const BUFFERS: u64 = BUFFERS as u64;
 
-    /// A tier of so many bytes on the nodes of a placement, for what is in so many directories.
-    pub(crate) fn new(
-        budget: u64,
-        placement: &Placement,
-        directories: usize,
-    ) -> Result<Self, StoreError> {
+    /// A tier of so many bytes on the nodes of a placement.
+    pub(crate) fn new(budget: u64, placement: &Placement) -> Result<Self, StoreError> {
         let backings = placement.backings();
         let share = budget as usize / backings.len();
         let arenas = backings
             .into_iter()
             .map(|backing| Arena::reserve(share, backing));
         let state = State {
-            ledger: Ledger::new(budget - budget / GAPS, Self::buffers(directories)),
+            ledger: Ledger::new(budget - budget / GAPS, Self::BUFFERS),
             segments: HashMap::new(),
             listeners: HashMap::new(),
             registered: 0,
@@ -234,7 +222,7 @@ impl Tier {
         Ok(Self {
             arenas: arenas.collect::<Result<_, _>>()?,
             state: Mutex::new(state),
-            readers: (0..directories).map(|_| Reader::idle()).collect(),
+            reader: Reader::idle(),
             buffers: Mutex::default(),
             left_behind,
         })
@@ -292,11 +280,9 @@ impl Tier {
 
     /// Gives the readers as many buffers of so many bytes as have room in what there is for them.
     fn provide(&self, bytes: usize) -> io::Result<()> {
-        let share = Self::buffers(self.readers.len()) as usize / self.readers.len();
-        let count = share / Panel::footprint(bytes.div_ceil(size_of::<u32>()));
+        let count = BUFFERS / Panel::footprint(bytes.div_ceil(size_of::<u32>()));
         let count = NonZero::new(count).unwrap_or(NonZero::<usize>::MIN);
-        let mut readers = self.readers.iter();
-        readers.try_for_each(|reader| reader.provide(count, bytes))
+        self.reader.provide(count, bytes)
     }
 
     /// Begins to bring in one unit of a plan after another.
@@ -386,7 +372,7 @@ impl Tier {
         let (limb, column) = load.place();
         let place = load.segment.segment.panel_place(limb, column);
         let PartPlace { offset, len, .. } = place;
-        let file = load.segment.file_to_read(place.directory);
+        let file = load.segment.file_to_read();
         let (tier, key) = (Arc::downgrade(self), load.key);
         let is_wanted = Box::new(move || tier.upgrade().is_some_and(|tier| tier.is_wanted(key)));
         let tier = Arc::downgrade(self);
@@ -409,7 +395,7 @@ impl Tier {
             }
             tier.act(|state, news| state.end(load, panel, Some(len as u64), news));
         });
-        self.readers[place.directory].submit(Read {
+        self.reader.submit(Read {
             file,
             offset,
             len,

@@ -1,29 +1,26 @@
-//! Where ciphertext or swap lies: a directory, several to stripe over, or a block device; and how fast it reads
-//! directly.
+//! Where ciphertext or swap lies: a directory or a block device; and how fast it reads directly.
 
 use super::limit::Limits;
 use crate::machine::runs;
 use bytesize::ByteSize;
-use oboro_store::Directories;
 use serde::Serialize;
 use serde_json::Value;
-use std::ffi::OsStr;
 use std::os::linux::fs::MetadataExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::{fmt, fs, io};
+use std::process::{Command, Stdio};
+use std::{fmt, fs};
 
 /// What fio and `oboro-lab read` keep under way.
 const DEPTH: usize = 32;
 /// How long they read, again from the start if need be.
 const SECONDS: u16 = 3;
 
-/// As given on the command line: `PATH[,PATH...]`, the directories that a store is striped over, or a block
-/// device; or that and `=SIZE`: each of their disks is read at no more than so many bytes a second.
+/// As given on the command line: `PATH`, a directory or a block device; or that and `=SIZE`: its disk is read at
+/// no more than so many bytes a second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Device {
-    pub paths: Directories,
+    pub path: PathBuf,
     /// By which a slower device is emulated.
     pub reads_per_second: Option<u64>,
 }
@@ -32,20 +29,19 @@ impl std::str::FromStr for Device {
     type Err = String;
 
     fn from_str(given: &str) -> Result<Self, String> {
-        let rate = |(paths, rate): (&str, &str)| {
+        let rate = |(path, rate): (&str, &str)| {
             let rate: ByteSize = rate.parse().ok()?;
-            Some((paths.to_owned(), Some(rate.as_u64())))
+            Some((path.to_owned(), Some(rate.as_u64())))
         };
-        let (paths, reads_per_second) = match given.rsplit_once('=').and_then(rate) {
+        let (path, reads_per_second) = match given.rsplit_once('=').and_then(rate) {
             Some((_, Some(0))) => {
                 return Err("a device that reads nothing measures nothing".to_owned());
             }
             Some(with_rate) => with_rate,
             None => (given.to_owned(), None),
         };
-        let paths = paths.split(',').map(PathBuf::from).collect();
         Ok(Self {
-            paths: Directories::new(paths).map_err(|error| error.to_string())?,
+            path: path.into(),
             reads_per_second,
         })
     }
@@ -53,59 +49,42 @@ impl std::str::FromStr for Device {
 
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&option(&self.paths).to_string_lossy())
+        self.path.display().fmt(f)
     }
-}
-
-/// These directories as `oboro serve --data` takes them.
-pub fn option(directories: &Directories) -> PathBuf {
-    let paths: Vec<_> = directories.paths().map(Path::as_os_str).collect();
-    paths.join(OsStr::new(",")).into()
 }
 
 impl Device {
     /// As fast as it is.
     pub fn in_directory(path: &Path) -> Self {
         Self {
-            paths: path.into(),
+            path: path.into(),
             reads_per_second: None,
         }
     }
 
     pub fn is_block_device(&self) -> bool {
-        let metadata = fs::metadata(self.paths.home());
+        let metadata = fs::metadata(&self.path);
         metadata.is_ok_and(|metadata| metadata.file_type().is_block_device())
     }
 
-    /// Whether it is several directories.
-    pub fn is_striped(&self) -> bool {
-        self.paths.count() > 1
-    }
-
-    /// The disks that it is, or that it lies on, each once; none for what lies on none, as on tmpfs.
-    pub fn disks(&self) -> Vec<Disk> {
-        let mut disks = Vec::new();
-        for disk in self.paths.paths().filter_map(Disk::under) {
-            if !disks.contains(&disk) {
-                disks.push(disk);
-            }
-        }
-        disks
+    /// The disk that it is, or that it lies on; none for what lies on none, as on tmpfs.
+    pub fn disk(&self) -> Option<Disk> {
+        Disk::under(&self.path)
     }
 
     /// What a process may read from it.
     pub fn limits(&self) -> Result<Limits, String> {
-        let disks = self.disks();
-        match self.reads_per_second {
-            Some(_) if disks.is_empty() => Err(format!("{self} is on no disk to throttle")),
-            rate => Ok(Limits {
-                memory: None,
-                reads_per_second: rate
-                    .iter()
-                    .flat_map(|&rate| disks.iter().map(move |disk| (disk.number.clone(), rate)))
-                    .collect(),
-            }),
-        }
+        let reads_per_second = match self.reads_per_second {
+            None => None,
+            Some(rate) => match self.disk() {
+                Some(disk) => Some((disk.number, rate)),
+                None => return Err(format!("{self} is on no disk to throttle")),
+            },
+        };
+        Ok(Limits {
+            memory: None,
+            reads_per_second,
+        })
     }
 }
 
@@ -165,9 +144,8 @@ pub enum Source {
 }
 
 impl DirectRead {
-    /// Reads the files of each directory one after the other, of all directories at the same time, at no more
-    /// than the device's emulated rate. What they read in a second is added up.
-    pub fn measure(device: &Device, files: &[Vec<PathBuf>]) -> Result<Self, String> {
+    /// Reads files one after the other, at no more than the device's emulated rate.
+    pub fn measure(device: &Device, files: &[PathBuf]) -> Result<Self, String> {
         let groups = device.limits()?.impose()?;
         let failed = |problem| format!("reading {device} directly is not possible: {problem}");
         let source = match runs("fio") {
@@ -175,32 +153,17 @@ impl DirectRead {
             false => Source::Own,
         };
         let this = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
-        let start = |files: &Vec<PathBuf>| -> io::Result<Child> {
-            let mut command = match source {
-                Source::Fio => fio(groups.command("fio".as_ref()), files),
-                Source::Own => own(groups.command(this.as_os_str()), files),
-            };
-            command
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
+        let mut command = match source {
+            Source::Fio => fio(groups.command("fio".as_ref()), files),
+            Source::Own => own(groups.command(this.as_os_str()), files),
         };
-        // All are started, and all have ended, before one that failed is reported.
-        let started: Vec<_> = files.iter().map(start).collect();
-        let ended: Vec<_> = started
-            .into_iter()
-            .map(|child| child.and_then(Child::wait_with_output))
-            .collect();
-        let rate = |ended: io::Result<Output>| {
-            let ended = ended.map_err(|error| failed(error.to_string()))?;
-            let rate = source.rate(&ended.stdout);
-            rate.filter(|_| ended.status.success())
-                .ok_or_else(|| failed(problem(&ended.stderr)))
-        };
-        let rates = ended.into_iter().map(rate);
+        let ended = command.stdin(Stdio::null()).output();
+        let ended = ended.map_err(|error| failed(error.to_string()))?;
+        let rate = source.rate(&ended.stdout);
         Ok(Self {
-            bytes_per_second: rates.sum::<Result<f64, String>>()?,
+            bytes_per_second: rate
+                .filter(|_| ended.status.success())
+                .ok_or_else(|| failed(problem(&ended.stderr)))?,
             source,
         })
     }
@@ -258,8 +221,7 @@ mod tests {
 
     fn device(given: &str) -> (PathBuf, Option<u64>) {
         let device: Device = given.parse().unwrap();
-        assert!(!device.is_striped());
-        (device.paths.home().into(), device.reads_per_second)
+        (device.path, device.reads_per_second)
     }
 
     #[test]
@@ -275,35 +237,16 @@ mod tests {
     }
 
     #[test]
-    fn several_directories_are_one_device() {
-        let device: Device = "/mnt/a,/mnt/b=x,c=200MB".parse().unwrap();
-        let paths: Vec<_> = device.paths.paths().collect();
-        assert_eq!(paths, ["/mnt/a", "/mnt/b=x", "c"].map(Path::new));
-        assert_eq!(device.reads_per_second, Some(200_000_000));
-        assert!(device.is_striped());
-        assert_eq!(device.to_string(), "/mnt/a,/mnt/b=x,c");
-        let twice = "/mnt/a,/mnt/a".parse::<Device>().unwrap_err();
-        assert!(twice.contains("/mnt/a"), "{twice}");
-    }
-
-    #[test]
-    fn a_disk_is_read_and_throttled_once_whatever_lies_on_it() {
+    fn the_disk_below_a_directory_is_throttled() {
         let directory = tempfile::tempdir().unwrap();
-        let [a, b] = ["a", "b"].map(|name| directory.path().join(name));
-        for path in [&a, &b] {
-            fs::create_dir(path).unwrap();
-        }
-        let given = format!("{},{}=1MB", a.display(), b.display());
+        let given = format!("{}=1MB", directory.path().display());
         let device: Device = given.parse().unwrap();
-        let alone = Device::in_directory(&a);
-        assert_eq!(device.disks(), alone.disks());
-        match device.disks().as_slice() {
-            [] => assert!(device.limits().unwrap_err().contains("no disk")),
-            [disk] => assert_eq!(
+        match device.disk() {
+            None => assert!(device.limits().unwrap_err().contains("no disk")),
+            Some(disk) => assert_eq!(
                 device.limits().unwrap().reads_per_second,
-                [(disk.number.clone(), 1_000_000)]
+                Some((disk.number, 1_000_000))
             ),
-            several => panic!("{several:?}"),
         }
     }
 

@@ -8,7 +8,6 @@ use crate::genome::known::{Asking, Change, Known};
 use crate::output::Failure;
 use oboro_client::Connection;
 use oboro_genome_panel::{Collections, Existing, Generated, Window, generate_panel};
-use oboro_store::Directories;
 use rand::rngs::ChaCha20Rng;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
@@ -106,16 +105,12 @@ impl Genomes {
 }
 
 impl Workload for Genomes {
-    fn publish(&self, store: &Directories, _: &Interrupt) -> Outcome {
-        self.panel.generate(store.home())
+    fn publish(&self, store: &Path, _: &Interrupt) -> Outcome {
+        self.panel.generate(store)
     }
 
     fn extension(&self) -> &'static str {
         "panel"
-    }
-
-    fn can_be_striped(&self) -> bool {
-        false
     }
 
     /// In memory, swapped or not, are all windows; a server that streams keeps what it has room for.

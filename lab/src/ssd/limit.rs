@@ -21,8 +21,8 @@ const ENTER: &str =
 pub struct Limits {
     /// Bytes; what it takes beyond goes to swap.
     pub memory: Option<u64>,
-    /// `MAJOR:MINOR` of each disk that is throttled, and bytes a second.
-    pub reads_per_second: Vec<(String, u64)>,
+    /// `MAJOR:MINOR` of the disk that is throttled, and bytes a second.
+    pub reads_per_second: Option<(String, u64)>,
 }
 
 /// Groups that impose limits on what is started in them.
@@ -31,11 +31,11 @@ pub struct Groups(Vec<Group>);
 impl Limits {
     /// Makes the groups, none if nothing is limited; or says why they cannot be made.
     pub fn impose(&self) -> Result<Groups, String> {
-        let needed = match (self.memory, self.reads_per_second.is_empty()) {
-            (None, true) => return Ok(Groups(Vec::new())),
-            (Some(_), true) => vec![Controller::Memory],
-            (None, false) => vec![Controller::Disk],
-            (Some(_), false) => vec![Controller::Memory, Controller::Disk],
+        let needed = match (self.memory, &self.reads_per_second) {
+            (None, None) => return Ok(Groups(Vec::new())),
+            (Some(_), None) => vec![Controller::Memory],
+            (None, Some(_)) => vec![Controller::Disk],
+            (Some(_), Some(_)) => vec![Controller::Memory, Controller::Disk],
         };
         let told = |file| fs::read_to_string(file).unwrap_or_default();
         let hierarchy = Hierarchy::find(&told("/proc/self/mounts"), &told("/proc/self/cgroup"))
@@ -54,38 +54,26 @@ impl Limits {
         version: Version,
         groups: &'g [Group],
     ) -> Vec<(&'g Group, &'static str, String)> {
-        let memory = self.memory.map(|bytes| bytes.to_string());
-        let disks = &self.reads_per_second;
-        let (first, last) = (groups.first(), groups.last());
-        let mut settings = Vec::new();
-        match version {
-            Version::One => {
-                settings.extend(
-                    first
-                        .zip(memory)
-                        .map(|(group, bytes)| (group, "memory.limit_in_bytes", bytes)),
-                );
-                settings.extend(last.into_iter().flat_map(|group| {
-                    disks.iter().map(move |(number, rate)| {
-                        let value = format!("{number} {rate}");
-                        (group, "blkio.throttle.read_bps_device", value)
-                    })
-                }));
-            }
-            Version::Two => {
-                settings.extend(
-                    first
-                        .zip(memory)
-                        .map(|(group, bytes)| (group, "memory.max", bytes)),
-                );
-                settings.extend(last.into_iter().flat_map(|group| {
-                    disks.iter().map(move |(number, rate)| {
-                        (group, "io.max", format!("{number} rbps={rate}"))
-                    })
-                }));
-            }
-        }
+        let memory = self.memory.map(|bytes| {
+            let file = match version {
+                Version::One => "memory.limit_in_bytes",
+                Version::Two => "memory.max",
+            };
+            (file, bytes.to_string())
+        });
+        let disk = self
+            .reads_per_second
+            .as_ref()
+            .map(|(number, rate)| match version {
+                Version::One => ("blkio.throttle.read_bps_device", format!("{number} {rate}")),
+                Version::Two => ("io.max", format!("{number} rbps={rate}")),
+            });
+        let memory = groups.first().zip(memory);
+        let disk = groups.last().zip(disk);
+        let settings = memory.into_iter().chain(disk);
         settings
+            .map(|(group, (file, value))| (group, file, value))
+            .collect()
     }
 }
 
@@ -330,7 +318,7 @@ mod tests {
         );
         let limits = Limits {
             memory: Some(1 << 20),
-            reads_per_second: vec![("8:0".to_owned(), 5), ("8:16".to_owned(), 5)],
+            reads_per_second: Some(("8:0".to_owned(), 5)),
         };
         let settings: Vec<_> = limits
             .settings(Version::One, &groups)
@@ -347,11 +335,6 @@ mod tests {
                 &groups[1].directory,
                 "blkio.throttle.read_bps_device",
                 "8:0 5".to_owned(),
-            ),
-            (
-                &groups[1].directory,
-                "blkio.throttle.read_bps_device",
-                "8:16 5".to_owned(),
             ),
         ];
         assert_eq!(settings, expected);
@@ -389,18 +372,14 @@ mod tests {
         let groups = found.make(&[Controller::Memory]).unwrap();
         let limits = Limits {
             memory: Some(9),
-            reads_per_second: vec![("8:0".to_owned(), 5), ("8:16".to_owned(), 5)],
+            reads_per_second: Some(("8:0".to_owned(), 5)),
         };
         let settings: Vec<_> = limits
             .settings(Version::Two, &groups)
             .into_iter()
             .map(|(_, file, value)| (file, value))
             .collect();
-        let expected = [
-            ("memory.max", "9"),
-            ("io.max", "8:0 rbps=5"),
-            ("io.max", "8:16 rbps=5"),
-        ];
+        let expected = [("memory.max", "9"), ("io.max", "8:0 rbps=5")];
         let expected = expected.map(|(file, value)| (file, value.to_owned()));
         assert_eq!(settings, expected);
     }

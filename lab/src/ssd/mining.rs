@@ -1,6 +1,5 @@
 //! Mining: all itemsets, length by length, as Apriori asks if all of them are frequent.
 
-use super::device::option;
 use super::interrupt::Interrupt;
 use super::session::{Amount, Asked, Workload};
 use super::{Mode, Setting};
@@ -10,8 +9,9 @@ use crate::server::Server;
 use crate::workload::{self, NAME, Run, plaintext_supports};
 use oboro_client::{Connection, upload};
 use oboro_mining::{Bitmap, Dataset, Itemset, Transactions};
-use oboro_store::{Directories, Policy};
+use oboro_store::Policy;
 use std::num::NonZeroUsize;
+use std::path::Path;
 
 /// Ciphertext has residues of 28 bits on disk.
 const RESIDUE_BITS: u64 = 28;
@@ -55,8 +55,8 @@ impl Mining {
 }
 
 impl Workload for Mining {
-    fn publish(&self, store: &Directories, interrupt: &Interrupt) -> Outcome {
-        let server = Server::start(&option(store), self.threads, Policy::default(), None)?;
+    fn publish(&self, store: &Path, interrupt: &Interrupt) -> Outcome {
+        let server = Server::start(store, self.threads, Policy::default(), None)?;
         let guard = interrupt.guard(server.id());
         let connection = server.connect()?;
         upload(&connection, self.dataset.bundle(), NAME, &|_, _| {})?;
@@ -67,10 +67,6 @@ impl Workload for Mining {
 
     fn extension(&self) -> &'static str {
         "seg"
-    }
-
-    fn can_be_striped(&self) -> bool {
-        true
     }
 
     fn server_options(&self, setting: &Setting) -> Vec<String> {

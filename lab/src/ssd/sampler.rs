@@ -20,17 +20,17 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Of this process and of its disks, all together.
-    pub fn start(process: u32, disks: Vec<String>, setting: Setting, output: Output) -> Self {
+    /// Of this process and of its disk.
+    pub fn start(process: u32, disk: Option<String>, setting: Setting, output: Output) -> Self {
         let (stop, stopped) = mpsc::channel();
         let thread = thread::spawn(move || {
             let begun = Instant::now();
-            let Some(mut before) = Reading::now(process, &disks) else {
+            let Some(mut before) = Reading::now(process, disk.as_deref()) else {
                 return Ok(());
             };
             loop {
                 let ended = stopped.recv_timeout(INTERVAL) != Err(RecvTimeoutError::Timeout);
-                let Some(now) = Reading::now(process, &disks) else {
+                let Some(now) = Reading::now(process, disk.as_deref()) else {
                     return Ok(());
                 };
                 let sample = Sample::between(&setting, begun.elapsed(), &before, &now);
@@ -132,11 +132,11 @@ struct Reading {
 
 impl Reading {
     /// `None` if the process has ended.
-    fn now(process: u32, disks: &[String]) -> Option<Self> {
+    fn now(process: u32, disk: Option<&str>) -> Option<Self> {
         let statistics = fs::read_to_string("/proc/diskstats").unwrap_or_default();
         Some(Self {
             at: Instant::now(),
-            disk: DiskCounters::of(&statistics, disks),
+            disk: disk.and_then(|disk| DiskCounters::read(&statistics, disk)),
             process: ProcessCounters::of(process)?,
             read_bytes: machine::read_bytes(process).ok()?,
             resident_bytes: machine::process_bytes(process, "VmRSS").ok()?,
@@ -159,31 +159,7 @@ struct DiskCounters {
 }
 
 impl DiskCounters {
-    /// The sum of those of some disks; `None` if there are none, or one has no row.
-    fn of(statistics: &str, names: &[String]) -> Option<Self> {
-        let disks = names.iter().map(|name| Self::read(statistics, name));
-        let sum = |sum: Option<Self>, disk: Option<Self>| {
-            let (sum, disk) = (sum?, disk?);
-            Some(sum.plus(disk))
-        };
-        disks.reduce(sum).flatten()
-    }
-
-    fn plus(self, other: Self) -> Self {
-        Self {
-            requests: self.requests + other.requests,
-            read_sectors: self.read_sectors + other.read_sectors,
-            written_sectors: self.written_sectors + other.written_sectors,
-            read_milliseconds: self.read_milliseconds.wrapping_add(other.read_milliseconds),
-            write_milliseconds: self
-                .write_milliseconds
-                .wrapping_add(other.write_milliseconds),
-            queue_milliseconds: self
-                .queue_milliseconds
-                .wrapping_add(other.queue_milliseconds),
-        }
-    }
-
+    /// That of the disk of this name.
     fn read(statistics: &str, name: &str) -> Option<Self> {
         let fields = statistics.lines().find_map(|line| {
             let mut fields = line.split_whitespace().skip(2);
@@ -298,28 +274,6 @@ mod tests {
     }
 
     #[test]
-    fn several_disks_count_together() {
-        let statistics = "8 0 sda 1 0 20 30 4 0 50 60 0 70 80\n\
-            8 16 sdb 2 0 21 31 5 0 51 61 0 71 4294967290\n";
-        let counters = |names: &[&str]| {
-            let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
-            DiskCounters::of(statistics, &names)
-        };
-        let expected = DiskCounters {
-            requests: 12,
-            read_sectors: 41,
-            written_sectors: 101,
-            read_milliseconds: 61,
-            write_milliseconds: 121,
-            queue_milliseconds: 74,
-        };
-        assert_eq!(counters(&["sda", "sdb"]), Some(expected));
-        assert_eq!(counters(&["sdb"]), DiskCounters::read(statistics, "sdb"));
-        assert_eq!(counters(&["sda", "sdc"]), None);
-        assert_eq!(counters(&[]), None);
-    }
-
-    #[test]
     fn names_of_programs_may_hold_anything() {
         let stat = "42 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14\n";
         let expected = ProcessCounters {
@@ -376,7 +330,7 @@ mod tests {
 
     #[test]
     fn this_process_can_be_read() {
-        let reading = Reading::now(std::process::id(), &["no such disk".to_owned()]).unwrap();
+        let reading = Reading::now(std::process::id(), Some("no such disk")).unwrap();
         assert!(reading.resident_bytes > 0);
         assert!(reading.disk.is_none());
     }

@@ -1,6 +1,6 @@
 //! One server in one setting, asked from a cold start on.
 
-use super::device::{DirectRead, Disk, option};
+use super::device::{DirectRead, Disk};
 use super::interrupt::Interrupt;
 use super::limit::{Groups, Limits};
 use super::sampler::{ProcessCounters, Sampler};
@@ -12,7 +12,6 @@ use crate::profile::Profile;
 use crate::server::{Server, oboro};
 use crate::{machine, median};
 use oboro_client::Connection;
-use oboro_store::Directories;
 use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
 use std::error::Error;
@@ -25,12 +24,10 @@ use std::time::Duration;
 
 /// What every server is asked, and of which data.
 pub trait Workload {
-    /// Gives the data to a server in these new directories.
-    fn publish(&self, store: &Directories, interrupt: &Interrupt) -> Outcome;
+    /// Gives the data to a server in this new directory.
+    fn publish(&self, store: &Path, interrupt: &Interrupt) -> Outcome;
     /// What its files are called that hold the data, after the last dot.
     fn extension(&self) -> &'static str;
-    /// Whether a server stripes its data over several directories.
-    fn can_be_striped(&self) -> bool;
     /// What a server is told besides what all are.
     fn server_options(&self, setting: &Setting) -> Vec<String>;
     /// The questions of a pass.
@@ -83,9 +80,9 @@ pub struct Sessions<'e> {
 /// Where and how a server runs.
 pub struct Conditions<'c> {
     pub setting: Setting,
-    pub store: &'c Directories,
+    pub store: &'c Path,
     /// To sample.
-    pub disks: Vec<Disk>,
+    pub disk: Option<Disk>,
     pub limits: Limits,
     pub direct_read: Option<DirectRead>,
     /// Whether to tell functions' shares of the time, of one pass more.
@@ -164,7 +161,7 @@ impl Sessions<'_> {
     pub fn measure(&self, conditions: Conditions<'_>) -> Result<Figures, Failure> {
         self.interrupt.check()?;
         self.files(conditions.store)
-            .and_then(|files| forget(&files.concat()))
+            .and_then(|files| forget(&files))
             .map_err(|error| format!("cannot read the store anew: {error}; try again"))?;
         let groups = conditions.limits.impose()?;
         let figures =
@@ -185,15 +182,15 @@ impl Sessions<'_> {
         };
         let server = Server::start_by(
             groups.command(oboro()?.as_os_str()),
-            &option(conditions.store),
+            conditions.store,
             self.threads,
             &self.server_options(setting),
         )?;
         drop(small_pages);
         let guard = self.interrupt.guard(server.id());
         let process = server.id().as_raw_nonzero().get() as u32;
-        let disks = conditions.disks.into_iter().map(|disk| disk.name);
-        let sampler = Sampler::start(process, disks.collect(), setting.clone(), self.output);
+        let disk = conditions.disk.map(|disk| disk.name);
+        let sampler = Sampler::start(process, disk, setting.clone(), self.output);
         let connection = server.connect()?;
         let first = self.pass(0, &connection, process, setting)?;
         let before = counters(process)?;
@@ -216,8 +213,8 @@ impl Sessions<'_> {
         })
     }
 
-    /// Gives the data to a server in these new directories.
-    pub fn publish(&self, store: &Directories) -> Outcome {
+    /// Gives the data to a server in this new directory.
+    pub fn publish(&self, store: &Path) -> Outcome {
         self.workload.publish(store, self.interrupt)
     }
 
@@ -229,10 +226,9 @@ impl Sessions<'_> {
         options
     }
 
-    /// The files of each directory of a store that hold the data, in order.
-    pub fn files(&self, store: &Directories) -> io::Result<Vec<Vec<PathBuf>>> {
-        let files = |directory| files_named(directory, self.workload.extension());
-        store.paths().map(files).collect()
+    /// The files of a store that hold the data, in order.
+    pub fn files(&self, store: &Path) -> io::Result<Vec<PathBuf>> {
+        files_named(store, self.workload.extension())
     }
 
     /// All questions, one after the other.

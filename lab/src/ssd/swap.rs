@@ -33,12 +33,6 @@ impl Swap {
     /// On the device itself, if mkswap has prepared it, or in a new file of so many bytes in its
     /// directory; or why that cannot be.
     pub fn on(device: &Device, bytes: u64, interrupt: &Interrupt) -> Result<Self, String> {
-        if device.is_striped() {
-            return Err(
-                "a swap file lies in one directory; give each as a device of its own as well"
-                    .to_owned(),
-            );
-        }
         if !rustix::process::geteuid().is_root() {
             return Err("swap can be turned on by root only".to_owned());
         }
@@ -46,9 +40,9 @@ impl Swap {
         let path = match is_file {
             true => {
                 let name = format!("oboro-bench-{}.swap", std::process::id());
-                device.paths.home().join(name)
+                device.path.join(name)
             }
-            false => device.paths.home().to_owned(),
+            false => device.path.clone(),
         };
         let path = std::path::absolute(path).map_err(|error| error.to_string())?;
         let others = fs::read_to_string("/proc/swaps").unwrap_or_default();

@@ -28,7 +28,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m oboro.ray", description=serve.__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("address", help="the Ray cluster: ADDRESS:PORT, auto or local")
-    parser.add_argument("--data", action="append", required=True, metavar="DIR|URL")
+    parser.add_argument("--data", required=True, metavar="DIR|URL")
     parser.add_argument("--cache", metavar="DIR")
     parser.add_argument("--listen", default="127.0.0.1:7171", metavar="ADDRESS:PORT")
     parser.add_argument("--tls", nargs=2, metavar=("CERTIFICATE", "KEY"))

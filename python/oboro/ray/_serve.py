@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from oboro import _oboro
 from oboro.errors import MissingExtraError
@@ -19,7 +19,7 @@ def absolute(place: Path) -> str:
 
 
 def serve(
-    data: Path | Sequence[Path],
+    data: Path,
     *,
     listen: str = "127.0.0.1:7171",
     address: str = "auto",
@@ -37,7 +37,7 @@ def serve(
 
     Args:
         data: Where datasets are stored, on storage that every node reaches under the same name: a
-            directory, several that are striped over, or object storage as `s3://BUCKET/PREFIX`.
+            directory, or object storage as `s3://BUCKET/PREFIX`.
         listen: The address for owners. Beyond loopback, `tls` and `token_file` are required.
         address: The Ray cluster; `auto` for the one that was started on this machine, `local` for
             one that is started for this call.
@@ -67,8 +67,7 @@ def serve(
     from oboro.ray._query import Query
     from oboro.ray._workers import Storage, Workers
 
-    given = [data] if isinstance(data, str | os.PathLike) else list(data)
-    places = [absolute(place) for place in given]
+    place = absolute(data)
     own_cache = absolute(cache) if cache else None
     try:
         ray.init(address=address, log_to_driver=False, configure_logging=False)
@@ -82,10 +81,10 @@ def serve(
             f"Ray does not begin in this process ({error}); if it is in use here already, call "
             "ray.shutdown() first"
         ) from error
-    workers = Workers(Storage(places, own_cache, threads, memory))
+    workers = Workers(Storage(place, own_cache, threads, memory))
     try:
         _oboro.serve(
-            places,
+            place,
             lambda work: Query(work, workers).start(),
             listening,
             listen=listen,

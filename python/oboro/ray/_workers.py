@@ -28,7 +28,7 @@ RETRY = 5.0
 class Storage:
     """What a worker is made with."""
 
-    data: list[str]
+    data: str
     cache: str | None
     threads: int | None
     memory: int | None

@@ -6,7 +6,7 @@ use crate::output::{Failure, Output, bytes};
 use oboro_client::{NodePages, Placement};
 use oboro_mining::{Dataset, HowRead};
 use oboro_rlwe::{KeyCheck, MasterKey, NORM_LIMIT, PEAK_LIMIT, PLAINTEXT_PEAK_LIMIT};
-use oboro_store::{Bundle, Directories, Segment, StoreError};
+use oboro_store::{Bundle, Segment};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -84,30 +84,10 @@ fn key(arguments: &Arguments, path: &Path) -> Result<Value, Failure> {
     Ok(json!({ "kind": "key file", "key_check": key.check().to_string() }))
 }
 
-/// What a file lacks is not damage where the others of its segment may have it.
-fn elsewhere(path: &Path) -> Failure {
-    format!(
-        "{} has not all of its segment: it is in a store of several directories, over which its parts are striped; \
-         check the store as a whole with oboro scrub DIR,DIR",
-        path.display()
-    )
-    .into()
-}
-
 fn segment(arguments: &Arguments, path: &Path) -> Result<Value, Failure> {
-    let segment = match Segment::open(path) {
-        Err(StoreError::Damaged { .. }) if Directories::stripe(path) => {
-            return Err(elsewhere(path));
-        }
-        opened => opened?,
-    };
+    let segment = Segment::open(path)?;
     if arguments.verify {
-        match segment.verify() {
-            Err(StoreError::Damaged { .. }) if Directories::stripe(path) => {
-                return Err(elsewhere(path));
-            }
-            verified => verified?,
-        }
+        segment.verify()?;
     }
     let description = segment.description();
     Ok(json!({

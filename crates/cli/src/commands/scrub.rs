@@ -6,7 +6,7 @@ use crate::output::{Bar, Failure, Output, Unit, bytes};
 use bytesize::ByteSize;
 use oboro_client::Scrubbing;
 use oboro_mining::escaped;
-use oboro_store::{Damage, Directories, Pace, Scrub, Scrubbed};
+use oboro_store::{Damage, Pace, Scrub, Scrubbed};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::num::NonZero;
@@ -20,9 +20,9 @@ const MOST_LISTED: usize = 1000;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The directory, or directories, of a store that no server has open; with --server, the name of one
-    /// dataset there [default with --server: all].
-    #[arg(value_name = "DIR[,DIR...]|NAME", required_unless_present = "server")]
+    /// The directory of a store that no server has open; with --server, the name of one dataset there
+    /// [default with --server: all].
+    #[arg(value_name = "DIR|NAME", required_unless_present = "server")]
     what: Option<String>,
     /// Have this server check its store while it goes on serving.
     #[arg(long, value_name = "URL")]
@@ -51,7 +51,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let what = arguments.what.as_deref();
     let scrubbed = match &arguments.server {
         Some(url) => scrub_server(arguments, url, what, told),
-        None => scrub_directories(what.unwrap_or_default(), arguments.rate, told),
+        None => scrub_directory(what.unwrap_or_default(), arguments.rate, told),
     };
     bar.finish();
     let scrubbed = scrubbed?;
@@ -94,13 +94,12 @@ fn scrub_server(
     Ok(server.connect()?.scrub(name, Some(rate), tell)?)
 }
 
-fn scrub_directories(
-    directories: &str,
+fn scrub_directory(
+    directory: &str,
     rate: Option<NonZero<u64>>,
     mut tell: impl FnMut(Scrubbing),
 ) -> Result<Scrubbed, Failure> {
-    let paths = directories.split(',').map(PathBuf::from);
-    let mut scrub = Scrub::of_directories(Directories::new(paths.collect())?)?;
+    let mut scrub = Scrub::of_directory(directory.as_ref())?;
     let mut pace = Pace::new(rate);
     while let Some(part) = scrub.next_part()? {
         if let Some(damage) = part.damage {

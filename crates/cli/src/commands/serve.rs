@@ -8,7 +8,7 @@ use crate::output::{Failure, Output};
 use bytesize::ByteSize;
 use clap::{ValueEnum, value_parser};
 use oboro_server::{GenomeOptions, Limits, Options, Pin, Server, Tokens};
-use oboro_store::{Directories, Location, Policy, StoreError};
+use oboro_store::{Location, Policy, StoreError};
 use serde_json::json;
 use std::fs;
 use std::io::IsTerminal;
@@ -19,16 +19,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Where datasets are stored: a directory, or several on devices that are read at the same time (segments
-    /// are striped over them; always all of them, in the same order, new ones at the end), or object storage
-    /// as s3://BUCKET/PREFIX (settings in AWS_* variables) or file:///DIRECTORY.
-    #[arg(
-        long,
-        value_name = "DIR[,DIR...]|URL",
-        required = true,
-        value_delimiter = ','
-    )]
-    data: Vec<PathBuf>,
+    /// Where datasets are stored: a directory, or object storage as s3://BUCKET/PREFIX (settings in AWS_*
+    /// variables) or file:///DIRECTORY.
+    #[arg(long, value_name = "DIR|URL")]
+    data: PathBuf,
     /// With object storage, the directory for uploads under way and for a copy of what was needed.
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
@@ -192,14 +186,11 @@ impl NodeArguments {
 
 impl Arguments {
     fn location(&self) -> Result<Location, Failure> {
-        let mut urls = self.data.iter().filter_map(|data| data.to_str());
-        match (urls.find(|data| data.contains("://")), &self.cache) {
-            (None, None) => Ok(Directories::new(self.data.clone())?.into()),
+        let url = self.data.to_str().filter(|data| data.contains("://"));
+        match (url, &self.cache) {
+            (None, None) => Ok(Location::Directory(self.data.clone())),
             (None, Some(_)) => {
                 Err("--cache is for object storage; give its URL with --data, or leave --cache out".into())
-            }
-            (Some(_), _) if self.data.len() > 1 => {
-                Err("object storage is one place, without commas; give one URL with --data".into())
             }
             (Some(_), None) => Err(
                 "object storage needs a directory here for uploads under way and for what was fetched; give one with --cache".into(),

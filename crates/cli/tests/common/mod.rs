@@ -42,7 +42,7 @@ pub fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The command of a server with its data in these directories.
+/// The command of a server with its data in this directory, or at this URL.
 fn serve(data: &str) -> String {
     format!("serve --data {data} --listen 127.0.0.1:0 --json")
 }
@@ -209,7 +209,7 @@ impl Home {
         self.serve_from("data", options)
     }
 
-    /// The same with its data in these directories, or at this URL.
+    /// The same with its data in this directory, or at this URL.
     pub fn serve_from(&self, data: &str, options: &str) -> Server {
         Server::new(self.start(&format!("{} {options}", serve(data))))
     }

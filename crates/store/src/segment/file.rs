@@ -1,8 +1,4 @@
-//! The files of a segment: one in each directory that it is striped over, all with the same layout.
-//!
-//! The first, in the home of the store, has the header. Each part lies in one of the files, at the
-//! offset that it would have were there only one, and is a hole in the others. All that is read of a
-//! segment is read through here.
+//! The file of a segment. All that is read of a segment is read through here.
 
 use crate::error::{Fault, StoreError};
 use crate::files::io_error;
@@ -19,104 +15,63 @@ use std::sync::Arc;
 /// Where a part lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PartPlace {
-    /// Which of the segment's files has it, that is the one in this directory of the store.
-    pub(crate) directory: usize,
-    /// Its first byte there, a multiple of 4096.
+    /// Its first byte in the segment's file, a multiple of 4096.
     pub(crate) offset: u64,
     /// Its bytes with padding, a multiple of 4096.
     pub(crate) len: usize,
 }
 
-/// The directory, of so many, that has the `part`-th part of the `segment`-th segment. Neighbours in a
-/// segment lie on different devices, and so do panels of one (limb, column) in neighbouring segments.
-pub(crate) fn directory_of(part: usize, segment: u32, directories: usize) -> usize {
-    (part + segment as usize) % directories
-}
-
-/// The open files of a segment, the home's first. It can still be read after their names are gone.
+/// The open file of a segment. It can still be read after its name is gone.
 pub(crate) struct SegmentFile {
-    stripes: Vec<Stripe>,
+    path: PathBuf,
+    file: Arc<File>,
     length: u64,
 }
 
-struct Stripe {
-    path: PathBuf,
-    file: Arc<File>,
-}
-
 impl SegmentFile {
-    /// Opens the files at these paths, at least one, which must be equally long.
-    pub(crate) fn open(paths: Vec<PathBuf>) -> Result<Self, Unopened> {
-        let mut stripes: Vec<Stripe> = Vec::with_capacity(paths.len());
-        let mut length = None;
-        for path in paths {
-            let opened = File::open(&path).map_err(ReadError::of_opening);
-            let found = opened.and_then(|file| Ok((file.metadata()?.len(), Arc::new(file))));
-            match found {
-                Ok((found, file)) if found == *length.get_or_insert(found) => {
-                    stripes.push(Stripe { path, file });
-                }
-                Ok((found, _)) => {
-                    let expected = length.unwrap_or(found);
-                    let why = Fault::Length { expected, found }.into();
-                    return Err(Unopened { path, why });
-                }
-                Err(why) => return Err(Unopened { path, why }),
-            }
-        }
+    /// Opens the file at a path.
+    pub(crate) fn open(path: &Path) -> Result<Self, ReadError> {
+        let file = File::open(path).map_err(ReadError::of_opening)?;
         Ok(Self {
-            stripes,
-            length: length.unwrap_or(0),
+            path: path.into(),
+            length: file.metadata()?.len(),
+            file: Arc::new(file),
         })
     }
 
-    /// The number of its files.
-    pub(crate) fn directories(&self) -> usize {
-        self.stripes.len()
-    }
-
-    /// The length of each of its files.
+    /// Its length when it was opened.
     pub(crate) fn length(&self) -> u64 {
         self.length
     }
 
-    /// The path of the file in a directory, as it was when opened.
-    pub(crate) fn path(&self, directory: usize) -> &Path {
-        &self.stripes[directory].path
+    /// Its path, as it was when opened.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
-    /// Fills `out` with what the file in a directory has from `offset` on.
-    pub(crate) fn read_exact_at(
-        &self,
-        directory: usize,
-        out: &mut [u8],
-        offset: u64,
-    ) -> io::Result<()> {
-        self.stripes[directory].file.read_exact_at(out, offset)
+    /// Fills `out` with what it has from `offset` on.
+    pub(crate) fn read_exact_at(&self, out: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(out, offset)
     }
 
     /// Drops what the system's cache has of a part.
     pub(crate) fn forget_cached(&self, place: PartPlace) {
-        let file = &self.stripes[place.directory].file;
-        forget_cached(file, place.offset, place.len as u64);
+        forget_cached(&self.file, place.offset, place.len as u64);
     }
 
-    /// The file in a directory.
-    pub(crate) fn file(&self, directory: usize) -> &Arc<File> {
-        &self.stripes[directory].file
+    /// The file itself.
+    pub(crate) fn file(&self) -> &Arc<File> {
+        &self.file
     }
 
-    /// The same files opened once more, for reading past the system's cache, where the file system can:
+    /// The same file opened once more, for reading past the system's cache, where the file system can:
     /// what streams is read once, and would drive out what others need. Offsets, lengths and buffers must
     /// be multiples of 4096.
-    pub(crate) fn past_the_cache(&self) -> Vec<Option<Arc<File>>> {
-        let again = |stripe: &Stripe| {
-            let path = format!("/proc/self/fd/{}", stripe.file.as_raw_fd());
-            let flags = OFlags::DIRECT.bits() as i32;
-            let opened = File::options().read(true).custom_flags(flags).open(path);
-            opened.ok().map(Arc::new)
-        };
-        self.stripes.iter().map(again).collect()
+    pub(crate) fn past_the_cache(&self) -> Option<Arc<File>> {
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let flags = OFlags::DIRECT.bits() as i32;
+        let opened = File::options().read(true).custom_flags(flags).open(path);
+        opened.ok().map(Arc::new)
     }
 }
 
@@ -126,29 +81,13 @@ pub fn forget_cached(file: &File, start: u64, bytes: u64) {
     let _ = fadvise(file, start, NonZero::new(bytes), Advice::DontNeed);
 }
 
-/// A segment that cannot be opened: which of its files is at fault, and why.
-pub(crate) struct Unopened {
-    pub(crate) path: PathBuf,
-    pub(crate) why: ReadError,
-}
-
-impl Unopened {
-    /// The error about a subject.
-    pub(crate) fn about(self, subject: impl FnOnce() -> String) -> StoreError {
-        match self.why {
-            ReadError::Refused(error) => io_error("open", &self.path)(error),
-            why => why.about(&self.path, subject),
-        }
-    }
-}
-
 /// A read that failed.
 pub(crate) enum ReadError {
     /// Because of the disk.
     Io(io::Error),
     /// Because of what was there.
     Fault(Fault),
-    /// Because of what this process may do, or has left.
+    /// The file cannot be opened, because of what this process may do, or has left.
     Refused(io::Error),
 }
 
@@ -181,7 +120,8 @@ impl ReadError {
             Self::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Fault::Invalid("it was truncated while in use".into())
             }
-            Self::Io(error) | Self::Refused(error) => Fault::Unreadable(error.to_string()),
+            Self::Io(error) => Fault::Unreadable(error.to_string()),
+            Self::Refused(error) => return io_error("open", path)(error),
         };
         StoreError::Damaged {
             subject: subject(),

@@ -28,12 +28,11 @@ fn assert_intact(snapshot: &Snapshot) {
 }
 
 #[test]
-fn reads_beside_the_store_that_has_the_directories() {
+fn reads_beside_the_store_that_has_the_directory() {
     let root = TempDir::new().unwrap();
-    let paths = [root.path().join("a"), root.path().join("b")];
-    let directories = Directories::new(paths.to_vec()).unwrap();
-    let (store, bundle) = published(directories.clone(), &root);
-    let shared = open(directories);
+    let directory = root.path().join("a");
+    let (store, bundle) = published(&directory, &root);
+    let shared = open(&directory);
     let manifest = bundle.manifest().clone();
     let snapshot = shared.snapshot("a", manifest.clone()).unwrap();
     assert_intact(&snapshot);
@@ -49,21 +48,6 @@ fn reads_beside_the_store_that_has_the_directories() {
     assert_intact(&newer);
     let panels = [&snapshot, &newer].map(|it| it.panel(0, 0, 0).unwrap());
     assert!(Arc::ptr_eq(&panels[0], &panels[1]));
-}
-
-#[test]
-fn segments_from_before_a_directory_was_added_are_found() {
-    let root = TempDir::new().unwrap();
-    let home = root.path().join("a");
-    let (store, bundle) = published(&home, &root);
-    drop(store);
-    let both = Directories::new(vec![home, root.path().join("b")]).unwrap();
-    let store = Store::open(both.clone()).unwrap();
-    let longer = append(&bundle, &[2]);
-    send(&store, &longer);
-    store.publish(ID).unwrap();
-    let snapshot = open(both).snapshot("a", longer.manifest().clone());
-    assert_intact(&snapshot.unwrap());
 }
 
 #[test]

@@ -6,7 +6,6 @@
 //! gets its name once all of it is on disk.
 
 use super::*;
-use crate::files::{ensure_directories, exists};
 use std::collections::BTreeSet;
 
 /// In a backup that is being made, and held by whoever makes it. What has no such file is somebody else's.
@@ -23,20 +22,18 @@ pub struct BackedUp {
     pub bytes: u64,
 }
 
-/// Copies what the store in `directories` has published to `target`, which must not exist: a store of one
-/// directory that a server can open. Every panel is checked before it is written. `progress` is told the bytes copied,
-/// and of how many.
+/// Copies what the store in a directory has published to `target`, which must not exist: a store that a server
+/// can open. Every panel is checked before it is written. `progress` is told the bytes copied, and of how many.
 ///
 /// # Errors
-/// No store, or not all of its directories, a target that exists or is being written, something else where
+/// No store, a target that exists or is being written, something else where
 /// it is to be written, damaged datasets: then there is no backup.
 pub fn backup(
-    directories: impl Into<Directories>,
+    directory: &Path,
     target: &Path,
     progress: &dyn Fn(u64, u64),
 ) -> Result<BackedUp, StoreError> {
-    let directories = directories.into();
-    check_is_store(&directories)?;
+    check_is_store(directory)?;
     // Without a slash at its end.
     let target: PathBuf = target.components().collect();
     if exists(&target)? {
@@ -51,7 +48,7 @@ pub fn backup(
     // Before anything else is there.
     sync_directory(&partial)?;
     let copied = Copying {
-        from: &directories,
+        from: directory,
         to: &partial,
         progress,
     }
@@ -71,14 +68,11 @@ fn is_of_a_backup(directory: &Path) -> Result<bool, StoreError> {
     Ok(exists(&directory.join(UNFINISHED))? || is_empty().map_err(io_error("list", directory))?)
 }
 
-/// A published dataset, and how it is striped where it is copied from.
-type Copied = (Manifest, Striping);
-
 /// A published dataset whose file is not there: damage, or a deletion meanwhile.
 type Gone = Option<(DatasetId, StoreError)>;
 
 struct Copying<'a> {
-    from: &'a Directories,
+    from: &'a Path,
     to: &'a Path,
     progress: &'a dyn Fn(u64, u64),
 }
@@ -93,7 +87,7 @@ impl Copying<'_> {
         loop {
             let published = self.copy_catalogue()?;
             if let Some((id, error)) = gone
-                && published.iter().any(|(manifest, _)| manifest.dataset == id)
+                && published.iter().any(|manifest| manifest.dataset == id)
             {
                 return Err(error);
             }
@@ -106,27 +100,20 @@ impl Copying<'_> {
         }
     }
 
-    /// Copies the catalogue as it is at one moment, without uploads under way, as that of a store of one
-    /// directory; what it has.
-    fn copy_catalogue(&self) -> Result<Vec<Copied>, StoreError> {
+    /// Copies the catalogue as it is at one moment, without uploads under way; what it has.
+    fn copy_catalogue(&self) -> Result<Vec<Manifest>, StoreError> {
         let copy = self.to.join(CATALOGUE);
-        let mut copy = Catalogue::copy_published(&self.from.home().join(CATALOGUE), &copy)?;
-        self.from.check_all(copy.striped()?)?;
+        let copy = Catalogue::copy_published(&self.from.join(CATALOGUE), &copy)?;
         let records = copy.all(Table::Dataset)?;
-        let copied = |record| -> Result<Copied, StoreError> {
-            Ok((stored_manifest(record)?, copy.striping(record.id)?))
-        };
-        let copied = records.iter().map(copied).collect::<Result<_, _>>()?;
-        copy.unstripe()?;
-        Ok(copied)
+        records.iter().map(stored_manifest).collect()
     }
 
     /// Removes what an earlier catalogue still named.
-    fn remove_all_but(&self, published: &[Copied]) -> Result<(), StoreError> {
+    fn remove_all_but(&self, published: &[Manifest]) -> Result<(), StoreError> {
         let segments = self.to.join(SEGMENTS);
         let named: BTreeSet<String> = published
             .iter()
-            .map(|(manifest, _)| manifest.dataset.to_string())
+            .map(|manifest| manifest.dataset.to_string())
             .collect();
         let copied = names(&segments)?.into_iter();
         copied
@@ -135,18 +122,17 @@ impl Copying<'_> {
     }
 
     /// Copies the segments that are not there yet, to the end or to the first that is gone.
-    fn copy_segments(&self, published: &[Copied]) -> Result<Gone, StoreError> {
+    fn copy_segments(&self, published: &[Manifest]) -> Result<Gone, StoreError> {
         let total = held_by(published).bytes;
         let mut done = 0;
-        for (manifest, striping) in published {
-            let dataset = self.to.join(SEGMENTS).join(manifest.dataset.to_string());
+        for manifest in published {
+            let dataset = dataset_path(self.to, manifest.dataset);
             ensure_directory(&dataset)?;
             for (index, entry) in (0..).zip(&manifest.segments) {
-                let to = dataset.join(segment_name(index));
+                let to = segment_path(self.to, manifest.dataset, index);
                 if !exists(&to)? {
-                    let directories = striping.directories(index);
-                    let paths = self.from.of_segment(manifest.dataset, index, directories);
-                    let from = match Segment::open_expected(paths, manifest, index) {
+                    let path = segment_path(self.from, manifest.dataset, index);
+                    let from = match Segment::open_expected(&path, manifest, index) {
                         Err(error) if is_missing(&error) => {
                             return Ok(Some((manifest.dataset, error)));
                         }
@@ -172,8 +158,8 @@ fn is_missing(error: &StoreError) -> bool {
     )
 }
 
-fn held_by(published: &[Copied]) -> BackedUp {
-    let sum = |count: fn(&Manifest) -> u64| published.iter().map(|(it, _)| count(it)).sum();
+fn held_by(published: &[Manifest]) -> BackedUp {
+    let sum = |count: fn(&Manifest) -> u64| published.iter().map(count).sum();
     BackedUp {
         datasets: published.len() as u64,
         segments: sum(|manifest| manifest.segments.len() as u64),

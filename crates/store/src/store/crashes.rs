@@ -3,22 +3,13 @@
 //! The script runs once. What it promised by the time of a cut is compared with what a store finds that
 //! opens what is left.
 
-use super::script::{Owner, Promised, SCRIPT, Server, Stripes, check_survivors};
+use super::script::{Owner, Promised, SCRIPT, Server, check_survivors};
 use oboro_faults::{Disk, Image, Loss, replay};
 
 #[test]
 fn a_power_cut_at_any_step_leaves_what_was_promised() {
-    cut_at_every_step(Stripes::One);
-}
-
-#[test]
-fn so_it_does_when_a_directory_is_added_and_striped_over() {
-    cut_at_every_step(Stripes::Added);
-}
-
-fn cut_at_every_step(stripes: Stripes) {
     let (owner, disk) = (Owner::new(), Disk::new());
-    let mut server = Server::striped(&owner, disk.path(), stripes);
+    let mut server = Server::new(&owner, disk.path());
     for &step in SCRIPT {
         server.run(step).unwrap();
         disk.acknowledge();
@@ -32,6 +23,6 @@ fn cut_at_every_step(stripes: Stripes) {
     replay(&record, |disk, cut| {
         let after = cut.acknowledged + usize::from(cut.under_way);
         let promised = [&promised[cut.acknowledged], &promised[after]];
-        check_survivors(&owner, disk, stripes, &promised, cut.operations % 2 == 0);
+        check_survivors(&owner, disk, &promised, cut.operations % 2 == 0);
     });
 }

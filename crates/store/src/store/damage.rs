@@ -69,7 +69,7 @@ impl Setting {
 
 /// What a scrub of a store finds.
 fn scrubbed(store: &Path) -> Result<Vec<Damage>, StoreError> {
-    let mut scrub = Scrub::of_directories(store)?;
+    let mut scrub = Scrub::of_directory(store)?;
     let mut damage = Vec::new();
     while let Some(part) = scrub.next_part()? {
         damage.extend(part.damage);

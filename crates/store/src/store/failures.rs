@@ -3,7 +3,7 @@
 //! Whichever it is: the call that it hits says what to do, nothing published is lost or altered, and once
 //! the disk is well again the same call succeeds, and what it then promises survives a power cut.
 
-use super::script::{Owner, Promised, SCRIPT, Server, Step, Stripes, check_survivors};
+use super::script::{Owner, Promised, SCRIPT, Server, Step, check_survivors};
 use crate::{ErrorKind, StoreError};
 use oboro_faults::{Disk, EIO, ENOSPC, Extent, Failure, Loss, scratch};
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,20 +63,14 @@ fn a_full_disk_can_be_emptied() {
         published: BTreeMap::new(),
         deleted: BTreeSet::from(["a", "b"]),
     };
-    check_survivors(&owner, left.path(), Stripes::One, &[&promised], false);
+    check_survivors(&owner, left.path(), &[&promised], false);
 }
 
 fn at_every_operation(failure: impl Fn(usize) -> Failure + Sync) {
-    for stripes in Stripes::ALL {
-        at_every_operation_of(stripes, &failure);
-    }
-}
-
-fn at_every_operation_of(stripes: Stripes, failure: impl Fn(usize) -> Failure + Sync) {
     let owner = Owner::new();
     let operations = {
         let disk = Disk::new();
-        let mut server = Server::striped(&owner, disk.path(), stripes);
+        let mut server = Server::new(&owner, disk.path());
         SCRIPT.iter().for_each(|&step| server.run(step).unwrap());
         disk.attempts()
     };
@@ -84,7 +78,7 @@ fn at_every_operation_of(stripes: Stripes, failure: impl Fn(usize) -> Failure + 
     let next = AtomicUsize::new(0);
     let work = || {
         while let Some(&at) = steps.get(next.fetch_add(1, Ordering::Relaxed)) {
-            run_with(&owner, stripes, failure(at));
+            run_with(&owner, failure(at));
         }
     };
     thread::scope(|scope| {
@@ -98,16 +92,16 @@ fn at_every_operation_of(stripes: Stripes, failure: impl Fn(usize) -> Failure + 
 }
 
 /// Runs the script, repeating the step that fails.
-fn run_with(owner: &Owner, stripes: Stripes, failure: Failure) {
+fn run_with(owner: &Owner, failure: Failure) {
     let disk = Disk::new();
-    let mut server = Server::striped(owner, disk.path(), stripes);
+    let mut server = Server::new(owner, disk.path());
     disk.fail(failure);
     let promised = Promised::by_steps();
     for (done, &step) in SCRIPT.iter().enumerate() {
         let Err(error) = server.run(step) else {
             continue;
         };
-        let context = format!("{stripes:?}, {failure:?} in step {done}, {step:?}: {error}");
+        let context = format!("{failure:?} in step {done}, {step:?}: {error}");
         assert_says_what_to_do(&error, &context);
         disk.mend();
         server.assert_one_of(&promised[done..done + 2], &context);
@@ -119,12 +113,9 @@ fn run_with(owner: &Owner, stripes: Stripes, failure: Failure) {
         record
             .image(record.operations(), Loss::All)
             .write(left.path());
-        check_survivors(owner, left.path(), stripes, &[&promised[done + 1]], false);
+        check_survivors(owner, left.path(), &[&promised[done + 1]], false);
     }
-    server.assert_one_of(
-        &promised[SCRIPT.len()..],
-        &format!("{stripes:?}, {failure:?}"),
-    );
+    server.assert_one_of(&promised[SCRIPT.len()..], &format!("{failure:?}"));
 }
 
 fn assert_says_what_to_do(error: &StoreError, context: &str) {

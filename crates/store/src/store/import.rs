@@ -8,9 +8,9 @@ use crate::bundle::Bundle;
 const CHUNK_BYTES: usize = 1 << 20;
 
 impl Store {
-    /// Publishes what a bundle holds, as an upload of it would. Segments are linked where there is one
-    /// directory, on the bundle's file system: then headers are checked here, panels before their first use,
-    /// and they are as durable as the bundle. Elsewhere they are copied, and checked whole.
+    /// Publishes what a bundle holds, as an upload of it would. Segments are linked where the store
+    /// is a directory on the bundle's file system: then headers are checked here, panels before their first
+    /// use, and they are as durable as the bundle. Elsewhere they are copied, and checked whole.
     ///
     /// # Errors
     /// As of uploads: a name that is taken, a version that is no newer one, damaged segments, a full disk.
@@ -34,7 +34,7 @@ impl Store {
 impl SegmentReceiver {
     /// Completes the segment from the file of it at `path`.
     fn adopt(self, path: &Path) -> Result<(), StoreError> {
-        Segment::open_expected(vec![path.into()], &self.manifest, self.index)?;
+        Segment::open_expected(path, &self.manifest, self.index)?;
         match self.link(path)? {
             true => Ok(()),
             false => self.copy(path),
@@ -43,19 +43,16 @@ impl SegmentReceiver {
 
     /// Gives the file its name in the store, too; whether that was possible.
     fn link(&self, path: &Path) -> Result<bool, StoreError> {
-        let ([to], [partial]) = (&self.paths[..], &self.partials[..]) else {
-            return Ok(false);
-        };
         if self.shared.remote.is_some() {
             return Ok(false);
         }
         // From here on nothing may cancel the upload in between.
         let _state = self.shared.state();
         self.check_cancelled()?;
-        if fs::hard_link(path, to).is_err() {
+        if fs::hard_link(path, &self.path).is_err() {
             return Ok(false);
         }
-        remove_if_there(partial)?;
+        remove_if_there(&self.partial)?;
         Ok(true)
     }
 

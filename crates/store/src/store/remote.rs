@@ -11,10 +11,10 @@
 //! dataset or its upload: what the catalogue does not name may be newer than the catalogue.
 
 use crate::catalogue::{Catalogue, Change, Table};
-use crate::directories::{CATALOGUE, SEGMENTS};
 use crate::error::StoreError;
 use crate::files::{Durability, remove_if_there, replace};
 use crate::id::{DatasetId, Digest};
+use crate::location::{CATALOGUE, SEGMENTS};
 use crate::manifest::Manifest;
 use crate::objects::{Cache, Objects, Trouble, Unreplaced, object_of, segment_of};
 use crate::segment::SegmentHeader;

@@ -158,50 +158,23 @@ impl Owner {
     }
 }
 
-/// In how many directories a store is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stripes {
-    One,
-    Two,
-    /// One when it is opened first, then two.
-    Added,
-}
-
-impl Stripes {
-    pub(super) const ALL: [Self; 3] = [Self::One, Self::Two, Self::Added];
-
-    /// The directories of a store that was opened before, or would be now.
-    pub(super) fn directories(self, disk: &Path, was_opened: bool) -> Directories {
-        let count = match self {
-            Self::One => 1,
-            Self::Added if !was_opened => 1,
-            Self::Two | Self::Added => 2,
-        };
-        let paths = ["data/store", "data/further"].map(|path| disk.join(path));
-        Directories::new(paths[..count].to_vec()).unwrap()
-    }
+/// Where the store is on a disk.
+fn store_path(disk: &Path) -> PathBuf {
+    disk.join("data/store")
 }
 
 /// A store that a script acts upon; `None` before it is first opened.
 pub(super) struct Server<'a> {
     owner: &'a Owner,
-    disk: PathBuf,
-    stripes: Stripes,
-    was_opened: bool,
+    path: PathBuf,
     store: Option<Store>,
 }
 
 impl<'a> Server<'a> {
     pub(super) fn new(owner: &'a Owner, disk: &Path) -> Self {
-        Self::striped(owner, disk, Stripes::One)
-    }
-
-    pub(super) fn striped(owner: &'a Owner, disk: &Path, stripes: Stripes) -> Self {
         Self {
             owner,
-            disk: disk.into(),
-            stripes,
-            was_opened: false,
+            path: store_path(disk),
             store: None,
         }
     }
@@ -209,9 +182,7 @@ impl<'a> Server<'a> {
     pub(super) fn run(&mut self, step: Step) -> Result<(), StoreError> {
         if let Open = step {
             self.store = None;
-            let directories = self.stripes.directories(&self.disk, self.was_opened);
-            self.store = Some(Store::open(directories)?);
-            self.was_opened = true;
+            self.store = Some(Store::open(&self.path)?);
             return Ok(());
         }
         let store = self.store();
@@ -256,15 +227,9 @@ fn is(listed: &BTreeMap<String, u64>, published: &BTreeMap<&'static str, u64>) -
 }
 
 /// Opens what is left and finds what was promised; then all goes on from there.
-pub(super) fn check_survivors(
-    owner: &Owner,
-    disk: &Path,
-    stripes: Stripes,
-    promised: &[&Promised],
-    cancel: bool,
-) {
-    let directories = stripes.directories(disk, true);
-    let store = Store::open(directories.clone()).unwrap();
+pub(super) fn check_survivors(owner: &Owner, disk: &Path, promised: &[&Promised], cancel: bool) {
+    let path = store_path(disk);
+    let store = Store::open(&path).unwrap();
     let found = listed(&store);
     let promised = promised
         .iter()
@@ -299,49 +264,20 @@ pub(super) fn check_survivors(
     }
     owner.assert_intact(&store, &newest);
     drop(store);
-    let store = Store::open(directories.clone()).unwrap();
+    let store = Store::open(&path).unwrap();
     assert!(is(&listed(&store), &newest));
     owner.assert_intact(&store, &newest);
-    assert_no_leftovers(owner, &store, stripes, &newest);
+    assert_no_leftovers(owner, &path, &newest);
 }
 
-/// The store's directories hold what the catalogue names and nothing else.
-fn assert_no_leftovers(
-    owner: &Owner,
-    store: &Store,
-    stripes: Stripes,
-    published: &BTreeMap<&'static str, u64>,
-) {
-    let directories = &store.shared.directories;
-    let mut expected = vec![BTreeSet::new(); directories.count()];
-    for (place, of_directory) in ["catalogue.sqlite lock reserve", "lock"]
-        .into_iter()
-        .zip(&mut expected)
-    {
-        of_directory.extend(place.split(' ').map(PathBuf::from));
-        of_directory.extend((stripes != Stripes::One).then(|| PathBuf::from("directory")));
-    }
+/// The store's directory holds what the catalogue names and nothing else.
+fn assert_no_leftovers(owner: &Owner, path: &Path, published: &BTreeMap<&'static str, u64>) {
+    let own = ["catalogue.sqlite", "lock", "reserve"].map(PathBuf::from);
+    let mut expected = BTreeSet::from(own);
     for (&name, &version) in published {
-        let segments = PathBuf::from("segments").join(owner.id(name).to_string());
-        let striping = store
-            .shared
-            .state()
-            .catalogue
-            .striping(owner.id(name))
-            .unwrap();
         for index in 0..owner.bundles[&(name, version)].manifest().segments.len() {
-            let over = striping.directories(index as u32);
-            assert!(stripes == Stripes::Added || over == directories.count());
-            for of_directory in &mut expected[..over] {
-                of_directory.insert(segments.join(format!("{index:08}.seg")));
-            }
+            expected.insert(segment_path("".as_ref(), owner.id(name), index as u32));
         }
     }
-    for (directory, expected) in directories.paths().zip(expected) {
-        assert!(
-            files(directory).into_iter().eq(expected),
-            "{}",
-            directory.display()
-        );
-    }
+    assert!(files(path).into_iter().eq(expected));
 }

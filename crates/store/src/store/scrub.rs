@@ -4,7 +4,6 @@
 //! segments are read, so all else goes on, and what is deleted meanwhile is not missed.
 
 use super::*;
-use crate::files::exists;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
@@ -67,7 +66,6 @@ struct Target {
     table: Table,
     name: Arc<str>,
     manifest: Arc<Manifest>,
-    striping: Arc<Striping>,
     index: u32,
 }
 
@@ -92,15 +90,13 @@ impl Scrub {
     /// Begins to check a store that no server has open. Nothing in it is changed.
     ///
     /// # Errors
-    /// Directories that are no store's, or not all of its own, a store in use, a catalogue that is damaged.
-    pub fn of_directories(directories: impl Into<Directories>) -> Result<Self, StoreError> {
+    /// A directory that is no store's, a store in use, a catalogue that is damaged.
+    pub fn of_directory(directory: &Path) -> Result<Self, StoreError> {
         const ELSEWHERE: &str =
             "directory, or have its server scrub it (`oboro scrub --server URL`)";
-        let directories = directories.into();
-        check_is_store(&directories)?;
-        let location = Location::Directories(directories);
-        let unplaced = Placement::default();
-        let shared = Shared::open(location, Added::Refused, unplaced, None, ELSEWHERE)?;
+        check_is_store(directory)?;
+        let location = Location::from(directory);
+        let shared = Shared::open(&location, Placement::default(), None, ELSEWHERE)?;
         Self::begin(Arc::new(shared), None)
     }
 
@@ -120,13 +116,11 @@ impl Scrub {
             let records = state.catalogue.all(table)?.into_iter();
             for record in records.filter(|record| name.is_none_or(|name| record.name == name)) {
                 let there = published.entry(record.id).or_insert(0);
-                let known = check_name(&record.name)
-                    .and_then(|()| stored_manifest(&record))
-                    .and_then(|it| Ok((it, state.catalogue.striping(record.id)?)));
+                let known = check_name(&record.name).and_then(|()| stored_manifest(&record));
                 match known {
-                    Ok((manifest, striping)) => {
+                    Ok(manifest) => {
                         let count = manifest.segments.len();
-                        let targets = targets(table, &record.name, manifest, striping);
+                        let targets = targets(table, &record.name, manifest);
                         waiting.extend(targets.skip(*there));
                         *there = count;
                     }
@@ -204,7 +198,7 @@ impl Scrub {
         self.scrubbed.parts += 1;
         self.scrubbed.bytes += read;
         let path = || match &self.shared.remote {
-            None => reading.segment.part_path(part).into(),
+            None => reading.segment.path().into(),
             Some(remote) => reading.target.url(remote),
         };
         let damage = found(checked)?.map(|fault| Damage {
@@ -219,17 +213,17 @@ impl Scrub {
     /// Opens the next segment and checks its header.
     fn next_segment(&mut self) -> Result<Option<ScrubbedPart>, StoreError> {
         while let Some(target) = self.waiting.pop_front() {
-            let paths = target.files(&self.shared);
+            let path = target.file(&self.shared);
             // An upload may not have come to it, and looking must not make its file.
-            if target.table == Table::Upload && !exists(&paths[0])? {
+            if target.table == Table::Upload && !exists(&path)? {
                 self.total_bytes -= target.bytes();
                 continue;
             }
             // What is cached from here on was read from the disk since.
-            for file in paths.iter().flat_map(File::open) {
+            if let Ok(file) = File::open(&path) {
                 forget_cached(&file, 0, target.bytes());
             }
-            let (path, why) = match self.open(&target, paths) {
+            let fault = match self.open(&target) {
                 Ok(segment) => {
                     let read = segment.header_len();
                     let parts = 0..segment.parts();
@@ -243,11 +237,8 @@ impl Scrub {
                     let damage = None;
                     return Ok(Some(ScrubbedPart { read, damage }));
                 }
-                Err(unopened) => unopened,
-            };
-            let fault = match why {
-                StoreError::Damaged { fault, .. } => fault,
-                other => return Err(other),
+                Err(StoreError::Damaged { fault, .. }) => fault,
+                Err(other) => return Err(other),
             };
             let missing = matches!(fault, Fault::Missing);
             if missing && (target.table == Table::Upload || self.was_deleted(&target)?) {
@@ -255,6 +246,10 @@ impl Scrub {
                 continue;
             }
             self.scrubbed.bytes += target.bytes();
+            let path = match &self.shared.remote {
+                None => path,
+                Some(remote) => target.url(remote),
+            };
             return Ok(Some(ScrubbedPart {
                 read: 0,
                 damage: Some(target.damage(path, "", &fault)),
@@ -263,17 +258,13 @@ impl Scrub {
         Ok(None)
     }
 
-    /// Opens a segment and checks its header; otherwise what is at fault, and why.
-    fn open(&self, target: &Target, paths: Vec<PathBuf>) -> Result<Segment, (PathBuf, StoreError)> {
-        let Some(remote) = &self.shared.remote else {
-            return Segment::open_named(paths, &target.manifest, target.index)
-                .map_err(|unopened| (unopened.path.clone(), unopened.about(String::new)));
-        };
-        let opened = self
-            .shared
-            .open_segment(paths, &target.manifest, target.index);
-        let checked = opened.and_then(|segment| segment.check_object().map(|()| segment));
-        checked.map_err(|error| (target.url(remote), error))
+    /// Opens a segment and checks its header.
+    fn open(&self, target: &Target) -> Result<Segment, StoreError> {
+        let segment = self.shared.open_segment(&target.manifest, target.index)?;
+        if self.shared.remote.is_some() {
+            segment.check_object()?;
+        }
+        Ok(segment)
     }
 
     /// Whether a dataset was deleted since the scrub began.
@@ -297,8 +288,8 @@ impl Target {
         self.manifest.segments[self.index as usize].bytes
     }
 
-    fn files(&self, shared: &Shared) -> Vec<PathBuf> {
-        shared.files(&self.striping, self.manifest.dataset, self.index)
+    fn file(&self, shared: &Shared) -> PathBuf {
+        shared.segment(self.manifest.dataset, self.index)
     }
 
     fn url(&self, remote: &Remote) -> PathBuf {
@@ -337,18 +328,12 @@ impl Damage {
 }
 
 /// The segments that a manifest names.
-fn targets(
-    table: Table,
-    name: &str,
-    manifest: Manifest,
-    striping: Striping,
-) -> impl Iterator<Item = Target> {
-    let (name, manifest, striping) = (Arc::from(name), Arc::new(manifest), Arc::new(striping));
+fn targets(table: Table, name: &str, manifest: Manifest) -> impl Iterator<Item = Target> {
+    let (name, manifest) = (Arc::from(name), Arc::new(manifest));
     (0..manifest.segments.len() as u32).map(move |index| Target {
         table,
         name: Arc::clone(&name),
         manifest: Arc::clone(&manifest),
-        striping: Arc::clone(&striping),
         index,
     })
 }
@@ -356,22 +341,20 @@ fn targets(
 /// Datasets that are here but not in the catalogue.
 fn forgotten(shared: &Shared, state: &State) -> Result<Vec<Damage>, StoreError> {
     let mut forgotten = Vec::new();
-    for datasets in shared.directories.of_datasets() {
-        for name in names(&datasets)? {
-            let Ok(id) = name.parse::<DatasetId>() else {
-                continue;
-            };
-            let path = datasets.join(name);
-            if is_forgotten(state, id, &path)? {
-                forgotten.push(Damage {
-                    dataset: Some(id),
-                    path: Some(path),
-                    ..Damage::of(format_args!(
-                        "dataset {id} is here but not in the catalogue. Restore a newer catalogue.sqlite \
-                         from a backup, or have its owner upload it again."
-                    ))
-                });
-            }
+    for name in names(&shared.home.join(SEGMENTS))? {
+        let Ok(id) = name.parse::<DatasetId>() else {
+            continue;
+        };
+        let path = shared.dataset(id);
+        if is_forgotten(state, id, &path)? {
+            forgotten.push(Damage {
+                dataset: Some(id),
+                path: Some(path),
+                ..Damage::of(format_args!(
+                    "dataset {id} is here but not in the catalogue. Restore a newer catalogue.sqlite from a \
+                     backup, or have its owner upload it again."
+                ))
+            });
         }
     }
     Ok(forgotten)

@@ -679,7 +679,7 @@ fn one_process_has_the_store() {
 }
 
 #[test]
-fn a_catalogue_that_is_gone_newer_or_foreign_is_an_error() {
+fn a_catalogue_that_is_gone_striped_newer_or_foreign_is_an_error() {
     let setting = Setting::new(&[1]);
     let store = setting.open();
     setting.publish(&store);
@@ -695,10 +695,17 @@ fn a_catalogue_that_is_gone_newer_or_foreign_is_an_error() {
     assert_eq!(refusal(), gone);
 
     fs::write(&path, &sound).unwrap();
-    rusqlite::Connection::open(&path)
-        .unwrap()
-        .pragma_update(None, "user_version", 3)
-        .unwrap();
+    let of_version = |version| {
+        let catalogue = rusqlite::Connection::open(&path).unwrap();
+        catalogue
+            .pragma_update(None, "user_version", version)
+            .unwrap();
+    };
+    of_version(2);
+    let striped = refusal();
+    assert!(striped.contains("several directories"), "{striped}");
+    assert!(striped.contains("oboro backup"), "{striped}");
+    of_version(3);
     let newer = refusal();
     assert!(newer.contains("schema version 3"), "{newer}");
 

@@ -92,15 +92,6 @@ fn they_arrive_wherever_they_lie() {
     }
 }
 
-#[test]
-fn they_arrive_from_several_directories() {
-    let directory = TempDir::new().unwrap();
-    let paths = ["store", "second", "third"].map(|name| directory.path().join(name));
-    let directories = crate::Directories::new(paths.to_vec()).unwrap();
-    let store = Store::open_within(directories, room_for(12), Placement::default());
-    assert_groups_arrive(&filled(store.unwrap(), directory.path(), &BLOCKS));
-}
-
 fn assert_groups_arrive(store: &Store) {
     let snapshot = &store.snapshot("a").unwrap();
     let groups = vec![0..1, 0..2, 1..2, 1..3, 2..3];
@@ -289,7 +280,7 @@ fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
     let directory = TempDir::new().unwrap();
     let store = store(directory.path(), 18);
     // One buffer, which is lent.
-    let reader = &tier(&store).readers[0];
+    let reader = &tier(&store).reader;
     let bytes = 1 << 20;
     reader.provide(NonZero::<usize>::MIN, bytes).unwrap();
     *lock(&tier(&store).buffers) = Buffers {
@@ -364,14 +355,14 @@ fn what_was_read_through_the_systems_cache_does_not_stay_there() {
     let written = bundle(&directory.path().join("bundle"), &two_limbs(), &BLOCKS);
     let segment = written.open_segment(0).unwrap();
     // Single pages from here on, which go one by one: larger ones of the cache may reach beyond a panel.
-    let file = segment.file(0);
+    let file = segment.file();
     file.sync_all().unwrap();
     forget_cached(file, 0, file.metadata().unwrap().len());
     fadvise(&**file, 0, None, Advice::Random).unwrap();
     let place = segment.panel_place(0, 0);
     let segment = StreamedSegment {
         number: 0,
-        direct: vec![None],
+        direct: None,
         homes: Arc::new(Placement::default().homes("a", crate::testing::ID)),
         panels: Box::default(),
         segment,
@@ -380,7 +371,7 @@ fn what_was_read_through_the_systems_cache_does_not_stay_there() {
         let mut byte = [0];
         let bytes = &mut [io::IoSliceMut::new(&mut byte)];
         let read = preadv2(
-            segment.file_to_read(0),
+            segment.file_to_read(),
             bytes,
             place.offset,
             ReadWriteFlags::NOWAIT,

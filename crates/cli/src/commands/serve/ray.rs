@@ -52,9 +52,7 @@ fn options(arguments: &Arguments, output: Output) -> Vec<OsString> {
     let mut options = Vec::new();
     let mut give =
         |name: &str, value: OsString| options.extend([format!("--{name}").into(), value]);
-    for data in &arguments.data {
-        give("data", data.into());
-    }
+    give("data", (&arguments.data).into());
     if let Some(cache) = &arguments.cache {
         give("cache", cache.into());
     }

@@ -32,7 +32,7 @@ fn second_segment(disk: &Path) -> PathBuf {
 
 /// What is in a backup, after everything in it was checked: it is sound.
 fn names_and_versions(backup: &Path) -> Vec<(String, u64)> {
-    let mut scrub = Scrub::of_directories(backup).unwrap();
+    let mut scrub = Scrub::of_directory(backup).unwrap();
     while let Some(part) = scrub.next_part().unwrap() {
         assert_eq!(part.damage, None);
     }

@@ -131,9 +131,13 @@ fn damage_is_found_before_it_is_published_or_before_it_is_computed_on() {
 #[test]
 fn where_a_file_has_no_second_name_it_is_copied_and_checked() {
     let setting = Setting::new();
-    let further = setting.directory.path().join("further");
-    let directories = [setting.root(), further].map(PathBuf::from).to_vec();
-    let store = Store::open(Directories::new(directories).unwrap()).unwrap();
+    let objects = setting.directory.path().join("objects");
+    let location = Location::Objects {
+        url: format!("file://{}", objects.display()),
+        cache: setting.root(),
+        cache_bytes: u64::MAX,
+    };
+    let store = Store::open_on(location, Placement::default()).unwrap();
     store.import("a", &setting.bundle).unwrap();
     store.snapshot("a").unwrap().panel(0, 0, 1).unwrap();
     assert_ne!(

@@ -475,7 +475,7 @@ fn directories_are_not_taken_for_what_they_are_not() {
         Err(StoreError::IsCache { .. })
     ));
     assert!(matches!(
-        Scrub::of_directories(&cache),
+        Scrub::of_directory(&cache),
         Err(StoreError::IsCache { .. })
     ));
     let copy = backup(&cache, &setting.path("copy"), &|_, _| ());

@@ -79,12 +79,12 @@ fn a_sound_store_is_read_once_and_not_changed() {
     assert!(matches!(error, StoreError::NoDataset { .. }), "{error}");
 
     let path = directory.path().join("data/store");
-    let text = Scrub::of_directories(&path).unwrap_err().to_string();
+    let text = Scrub::of_directory(&path).unwrap_err().to_string();
     assert!(text.contains("in use") && text.contains("oboro scrub --server"));
     drop(server);
     let before = Image::read(&path);
     assert_eq!(
-        run(Scrub::of_directories(&path).unwrap()),
+        run(Scrub::of_directory(&path).unwrap()),
         (Vec::new(), whole)
     );
     assert!(Image::read(&path) == before);
