@@ -48,6 +48,8 @@ DOCS ?= $(or $(CARGO_TARGET_DIR),target)/docs
 IN_VENV_PYTHON := VIRTUAL_ENV="$(CURDIR)/.venv-python" PATH="$(CURDIR)/.venv-python/bin:$$PATH"
 OBORO := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release/oboro
 LAB := $(OBORO)-lab
+# Programs and peers of make bench-alloc and make bench-numa.
+ALLOC_BUILD := $(abspath $(or $(CARGO_TARGET_DIR),target))/alloc
 
 # What git tracks or would track, so that build outputs are never checked.
 files = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- $(1) 2>/dev/null))
@@ -79,30 +81,29 @@ bench-full: ## Run every bench, those that take long with --quick, and check wha
 
 bench-alloc: | toolchain-alloc ## Compare fcmalloc with other allocators; BENCH=--quick for minutes
 	$(MAKE) -C fcmalloc >&2
-	$(MAKE) -C fcmalloc/bench >&2
-	$(PYTHON) fcmalloc/bench/alloc.py --build fcmalloc/build --table fcmalloc/build/bench/table.md $(BENCH)
-	$(PYTHON) fcmalloc/bench/programs.py --build fcmalloc/build $(BENCH)
+	$(MAKE) -C lab/alloc BUILD="$(ALLOC_BUILD)" >&2
+	$(PYTHON) lab/alloc/alloc.py --fcmalloc fcmalloc/build --build "$(ALLOC_BUILD)" --table "$(ALLOC_BUILD)/table.md" $(BENCH)
+	$(PYTHON) lab/alloc/programs.py --fcmalloc fcmalloc/build --build "$(ALLOC_BUILD)" $(BENCH)
 
 bench-mining: build ## Mine real data sets end to end and print times and sizes
 	$(PYTHON) lab/bench/mining.py --oboro "$(OBORO)" --data "$(BENCH_DATA)" $(BENCH)
 
 bench-numa: build-lab | toolchain-numa ## The NUMA paper's tables, and a model; BENCH=--quick for a minute
-	$(MAKE) -C fcmalloc/bench fhe >&2
-	"$(LAB)" numa --json --library fcmalloc/build/bench/cargo/release/fhe-support $(BENCH) \
+	$(MAKE) -C lab/alloc BUILD="$(ALLOC_BUILD)" fhe >&2
+	"$(LAB)" numa --json --library "$(ALLOC_BUILD)/cargo/release/fhe-support" $(BENCH) \
 	    | $(PYTHON) lab/bench/numa_model.py
 
-# The package oboro has no such bench: it is named so that features, and with them builds, are those of the command.
 bench-engine: | toolchain-build ## Time the engine alone, and reading the same residues
-	cargo bench --quiet --locked -p oboro -p oboro-engine --bench engine -- $(BENCH)
+	cd lab && cargo bench --quiet --locked --bench engine -- $(BENCH)
 
 bench-ray: build python-develop .venv-python/ray-installed ## Count on one and on two nodes of one core each; BENCH=--quick for minutes
 	.venv-python/bin/python lab/bench/scaling.py --oboro "$(OBORO)" $(BENCH)
 
 bench-ring: | toolchain-build ## Time the transform and the vector kernels
-	cargo bench --quiet --locked -p oboro-ring --bench ring -- $(BENCH)
+	cd lab && cargo bench --quiet --locked --features fhe-math --bench ring -- $(BENCH)
 
 bench-tasks: | toolchain-build ## Time the scheduler, and show what its orders are worth
-	cargo bench --quiet --locked -p oboro -p oboro-tasks --bench tasks -- $(BENCH)
+	cd lab && cargo bench --quiet --locked --bench tasks -- $(BENCH)
 
 bench-genome: build-lab .venv-bench/installed ## Search genomes privately, also on SEAL; BENCH=--quick for a minute
 	.venv-bench/bin/python lab/bench/genome.py --lab "$(LAB)" --data "$(BENCH_DATA)" \
@@ -198,10 +199,10 @@ lint-rust: | toolchain-lint ## Check format, Clippy and documentation of the cra
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo fmt --manifest-path lab/Cargo.toml --check
-	cargo fmt --manifest-path fcmalloc/bench/fhe/Cargo.toml --check
-	cargo fmt --manifest-path fcmalloc/bench/peers/Cargo.toml --all --check
+	cargo fmt --manifest-path lab/alloc/fhe/Cargo.toml --check
+	cargo fmt --manifest-path lab/alloc/peers/Cargo.toml --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	cd lab && cargo clippy --all-targets --locked -- -D warnings
+	cd lab && cargo clippy --all-targets --all-features --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked
 
 lint-python: $(if $(PYTHON_FILES),.venv/installed .venv-python/installed) | toolchain-lint ## Check format, ruff and types of the Python files
@@ -218,15 +219,17 @@ lint-shell: .venv/installed ## Check the shell scripts
 
 lint-c: .venv/installed ## Check format and clang-tidy of fcmalloc
 	$(MAKE) --directory fcmalloc lint $(C_TOOLS)
+	$(MAKE) --directory lab/alloc lint $(C_TOOLS)
 
 fmt: .venv/installed | toolchain-lint ## Format the sources
 	cargo fmt --all
 	cargo fmt --manifest-path fuzz/Cargo.toml
 	cargo fmt --manifest-path lab/Cargo.toml
-	cargo fmt --manifest-path fcmalloc/bench/fhe/Cargo.toml
-	cargo fmt --manifest-path fcmalloc/bench/peers/Cargo.toml --all
+	cargo fmt --manifest-path lab/alloc/fhe/Cargo.toml
+	cargo fmt --manifest-path lab/alloc/peers/Cargo.toml --all
 	$(if $(PYTHON_FILES),.venv/bin/ruff format $(PYTHON_FILES))
 	$(MAKE) --directory fcmalloc format $(C_TOOLS)
+	$(MAKE) --directory lab/alloc format $(C_TOOLS)
 
 build: | toolchain-build ## Build the oboro command with optimisation
 	cargo build --release --locked -p oboro

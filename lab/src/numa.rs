@@ -51,7 +51,7 @@ pub struct Arguments {
     /// 8, or 3 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(3..))]
     runs: Option<u16>,
-    /// The program in fcmalloc/bench/fhe, for the ordinary library's rows of Table 6-3.
+    /// The program in lab/alloc/fhe, for the ordinary library's rows of Table 6-3.
     #[arg(long, value_name = "PROGRAM")]
     library: Option<PathBuf>,
     /// The nodes that traffic is counted between [default: those of this machine, or 4 if it has one].

@@ -226,7 +226,7 @@ fn numa_adds_arrays_near_and_far() {
     assert_eq!(notes.contains("one NUMA node only"), coincide, "{notes}");
 }
 
-/// A program that reports as the one in fcmalloc/bench/fhe does, of half the transactions.
+/// A program that reports as the one in lab/alloc/fhe does, of half the transactions.
 fn library(home: &Home, verified: bool) -> String {
     let report = format!(
         r#"{{"phases": {{"initial": {{"wall": 9}}, "modulus_switch": {{"wall": 1}},

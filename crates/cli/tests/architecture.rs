@@ -69,7 +69,7 @@ const WITH_SECRETS: &[&str] = &[
 ];
 
 /// Workspaces of their own, for what must not be part of what is built for use.
-const WORKSPACES_BESIDE: &[&str] = &["fuzz", "fcmalloc/bench/fhe", "fcmalloc/bench/peers"];
+const WORKSPACES_BESIDE: &[&str] = &["fuzz", "lab/alloc/fhe", "lab/alloc/peers"];
 
 /// Licences that allow anyone to use, change and pass on what is built from them.
 const PERMISSIVE: &[&str] = &[

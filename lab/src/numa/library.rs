@@ -1,4 +1,4 @@
-//! The program in fcmalloc/bench/fhe, which counts with an ordinary library for homomorphic encryption.
+//! The program in lab/alloc/fhe, which counts with an ordinary library for homomorphic encryption.
 
 use crate::output::Failure;
 use crate::workload::Workload;

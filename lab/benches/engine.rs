@@ -1,5 +1,5 @@
 //! Times the engine alone: all itemsets of a length over residues in memory. One JSON object per
-//! line, the summary last. `cargo bench -p oboro-engine -- COLUMNS TRANSACTIONS LENGTH THREADS`.
+//! line, the summary last. `cargo bench --bench engine -- COLUMNS TRANSACTIONS LENGTH THREADS`.
 
 use oboro_engine::{Count, Factor, Plan, Segment, Source};
 use oboro_fcmalloc::{Arena, Backing};

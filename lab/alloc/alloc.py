@@ -123,7 +123,8 @@ def measured(arguments: argparse.Namespace, allocators: list[Allocator]) -> Resu
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", type=Path, required=True, help="where fcmalloc was built")
+    parser.add_argument("--fcmalloc", type=Path, required=True, help="where fcmalloc was built")
+    parser.add_argument("--build", type=Path, required=True, help="where the programs were built")
     parser.add_argument("--quick", action="store_true", help="small sizes, one run of each")
     parser.add_argument("--runs", type=int, help="repetitions (3; 1 with --quick)")
     parser.add_argument("--timeout", type=float, default=60, help="seconds that make a hang")
@@ -133,7 +134,7 @@ def main() -> int:
     arguments = parser.parse_args()
     arguments.runs = arguments.runs or (1 if arguments.quick else 3)
 
-    known = all_allocators(arguments.build.resolve(), RESERVE)
+    known = all_allocators(arguments.fcmalloc.resolve(), arguments.build.resolve(), RESERVE)
     if arguments.allocators:
         wanted = arguments.allocators.split(";")
         known = [allocator for allocator in known if allocator.name in wanted]

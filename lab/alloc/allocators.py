@@ -52,28 +52,28 @@ CRATES = (
 )
 
 
-def all_allocators(build: Path, reserve: str) -> list[Allocator]:
-    """In the order of the tables; `build` is where fcmalloc was built."""
+def all_allocators(fcmalloc: Path, build: Path, reserve: str) -> list[Allocator]:
+    """In the order of the tables; where fcmalloc was built, and where the peers were."""
     return [
         Allocator(GLIBC, glibc_version(), None),
         *(debian(name, package, soname) for name, package, soname in DEBIAN),
         *(crate(build, name, package, library) for name, package, library in CRATES),
-        own(build, PLAIN, "libfcmalloc.so"),
-        own(build, PLANNED, "libfcmalloc.so", planned=True),
-        own(build, RESERVED, "libfcmalloc.so", options={"FCMALLOC_RESERVE": reserve}),
-        own(build, SECURE, "libfcmalloc-secure.so"),
+        own(fcmalloc, PLAIN, "libfcmalloc.so"),
+        own(fcmalloc, PLANNED, "libfcmalloc.so", planned=True),
+        own(fcmalloc, RESERVED, "libfcmalloc.so", options={"FCMALLOC_RESERVE": reserve}),
+        own(fcmalloc, SECURE, "libfcmalloc-secure.so"),
     ]
 
 
 def own(
-    build: Path,
+    fcmalloc: Path,
     name: str,
     library: str,
     options: dict[str, str] | None = None,
     planned: bool = False,
 ) -> Allocator:
-    path = build / library
-    header = (BENCH.parent / "include" / "fcmalloc.h").read_text()
+    path = fcmalloc / library
+    header = (BENCH.parents[1] / "fcmalloc" / "include" / "fcmalloc.h").read_text()
     found = re.search(r'FC_VERSION "([^"]+)"', header)
     missing = None if path.is_file() else f"{library} is not built: make -C fcmalloc"
     return Allocator(name, found[1] if found else "", path, options or {}, planned, missing)
@@ -97,8 +97,8 @@ def debian(name: str, package: str, soname: str) -> Allocator:
 
 def crate(build: Path, name: str, package: str, library: str) -> Allocator:
     """A library that peers/ builds from a crate; its version stands in the lock file there."""
-    path = build / "bench" / "cargo" / "release" / library
+    path = build / "cargo" / "release" / library
     lock = (BENCH / "peers" / "Cargo.lock").read_text()
     found = re.search(rf'name = "{package}"\nversion = "([^"]+)"', lock)
-    missing = None if path.is_file() else f"{library} is not built: make -C fcmalloc/bench peers"
+    missing = None if path.is_file() else f"{library} is not built: make -C lab/alloc peers"
     return Allocator(name, f"{package} {found[1] if found else ''}", path, missing=missing)

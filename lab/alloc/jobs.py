@@ -42,13 +42,13 @@ def fhe_jobs(build: Path, quick: bool) -> list[Job]:
 
 
 def ntl(build: Path, name: str, row_bytes: int, rounds: int, threads: int) -> Job:
-    program = str(build / "bench" / "ntl-support")
+    program = str(build / "ntl-support")
     command = [program, str(threads), str(row_bytes), str(rounds)]
     return Job(name, threads, command, [*command, "preallocated"])
 
 
 def fhe(build: Path, rounds: int, threads: int) -> Job:
-    program = str(build / "bench" / "cargo" / "release" / "fhe-support")
+    program = str(build / "cargo" / "release" / "fhe-support")
     arguments = [str(threads), str(rounds)]
     return Job("fhe crate", threads, [program, *arguments], [f"{program}-preallocated", *arguments])
 
@@ -60,7 +60,7 @@ def pattern_jobs(build: Path, quick: bool) -> list[Job]:
 
     def pattern(label: str, name: str, threads: int, work: int, size: int | None = None) -> Job:
         numbers = [str(number) for number in (threads, work, size) if number is not None]
-        return Job(label, threads, [str(build / "bench" / "patterns"), name, *numbers])
+        return Job(label, threads, [str(build / "patterns"), name, *numbers])
 
     return [
         *(
@@ -94,7 +94,7 @@ def pattern_jobs(build: Path, quick: bool) -> list[Job]:
 def walk_jobs(build: Path, quick: bool) -> list[Job]:
     """Several arrays of one size read together; `threads` counts the arrays."""
     arrays = (4, 12, 16) if quick else (4, 6, 8, 10, 12, 14, 16, 18)
-    program = str(build / "bench" / "patterns")
+    program = str(build / "patterns")
     return [
         Job(f"walk of {label}", count, [program, "walk-PLACE", str(count), str(turns), str(size)])
         for size, label, turns in ((32 * KIB, "32 KiB", 300), (8 * MIB, "8 MiB", 2))

@@ -197,7 +197,8 @@ def summary(found: list[Contestant], skipped: dict[str, str]) -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", type=Path, required=True, help="where fcmalloc was built")
+    parser.add_argument("--fcmalloc", type=Path, required=True, help="where fcmalloc was built")
+    parser.add_argument("--build", type=Path, required=True, help="where the programs were built")
     parser.add_argument("--quick", action="store_true", help="small work, one run of each")
     parser.add_argument("--runs", type=int, help="repetitions (3; 1 with --quick)")
     parser.add_argument("--timeout", type=float, default=300, help="seconds that make a hang")
@@ -209,7 +210,9 @@ def main() -> int:
     skipped = {}
     allocators = []
     wanted = arguments.allocators.split(";") if arguments.allocators else None
-    for allocator in all_allocators(arguments.build.resolve(), reserve=""):
+    for allocator in all_allocators(
+        arguments.fcmalloc.resolve(), arguments.build.resolve(), reserve=""
+    ):
         chosen = allocator.name in wanted if wanted else not allocator.planned
         if "FCMALLOC_RESERVE" in allocator.options or not (chosen or allocator.name == GLIBC):
             continue

@@ -1,4 +1,4 @@
-//! How fast the ring computes: `cargo bench -p oboro-ring`. One JSON object a line, the summary
+//! How fast the ring computes: `cargo bench --features fhe-math --bench ring`. One JSON object a line, the summary
 //! last; times are medians of interleaved repetitions, in microseconds.
 
 use oboro_ring::pack::{bits_packed_len, pack_bits, unpack_bits};

@@ -1,5 +1,5 @@
 //! What the scheduler costs, and what its order is worth. One JSON object per line, the summary last.
-//! `cargo bench -p oboro-tasks -- ITEMS TRANSACTIONS`.
+//! `cargo bench --bench tasks -- ITEMS TRANSACTIONS`.
 //!
 //! *Overhead*: claiming and completing tasks that do nothing, as a share of a task of a millisecond.
 //! *Reuse*: Figure 4-6 of the paper scaled up, the products of all pairs of items of each transaction;
