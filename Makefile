@@ -161,7 +161,7 @@ test-numa: | toolchain-test ## Run the tests about NUMA on four nodes, emulated 
 
 .PHONY: on-four-nodes
 on-four-nodes:
-	$(on_four_nodes) -p oboro-machine -p oboro-fcmalloc --lib
+	$(on_four_nodes) -p oboro-arena --lib
 	$(on_four_nodes) -p oboro-store --lib placement
 	$(on_four_nodes) -p oboro-tasks -p oboro-engine --test dag --test moments
 	cargo build --locked -p oboro

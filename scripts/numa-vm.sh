@@ -17,7 +17,7 @@
 # NUMA_VM_KERNEL   the kernel to boot (default: Debian's linux-image-cloud-amd64)
 #
 # As the runner of cargo it takes the tests of a crate there:
-#     CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$PWD/scripts/numa-vm.sh cargo test -p oboro-fcmalloc --lib
+#     CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$PWD/scripts/numa-vm.sh cargo test -p oboro-arena --lib
 set -euo pipefail
 
 NODES=4

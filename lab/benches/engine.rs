@@ -1,9 +1,9 @@
 //! Times the engine alone: all itemsets of a length over residues in memory. One JSON object per
 //! line, the summary last. `cargo bench --bench engine -- COLUMNS TRANSACTIONS LENGTH THREADS`.
 
+use oboro_arena::Topology;
+use oboro_arena::{Arena, Backing};
 use oboro_engine::{Count, Factor, Plan, Segment, Source};
-use oboro_fcmalloc::{Arena, Backing};
-use oboro_machine::Topology;
 use oboro_ring::Parameters;
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::vector::{self, Kernels, LEAVES, PREFIXES};
@@ -116,13 +116,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let bytes = u64::from(panels) * slots * length as u64 * 4;
     let threads = NonZero::new(threads).ok_or("at least one thread")?;
     let topology = Topology::of_this_machine();
-    let seats = topology.workers(threads);
+    let assignments = topology.workers(threads);
     let mut seconds = Vec::new();
     for run in 0..RUNS {
         let begun = Instant::now();
         let plan = Plan::of_moments(&index, length, moments.clone());
         let count = Count::new(Arc::clone(&source), plan, topology.distances())?;
-        count.run(&seats, &|moments| {
+        count.run(&assignments, &|moments| {
             std::hint::black_box(moments.residues);
             ControlFlow::Continue(())
         })?;

@@ -15,7 +15,7 @@
 //! these products on one thread, for `perf stat -e cache-misses` to count. The vectors are made in the same
 //! process, which costs every order the same.
 
-use oboro_machine::{Distances, Seat, Topology};
+use oboro_arena::{CpuAssignment, Distances, Topology};
 use oboro_ring::{Modulus, Parameters, vector};
 use oboro_tasks::{Assignment, Datum, Graph, Input, Order, Remote, Schedule, run};
 use serde_json::json;
@@ -111,7 +111,7 @@ fn overhead() -> f64 {
                     let begun = Instant::now();
                     let schedule = pairs.schedule();
                     let build = begun.elapsed().as_secs_f64();
-                    let report = run(&schedule, &seats(threads, 1), IN_PLACE, |_| {
+                    let report = run(&schedule, &cpu_assignments(threads, 1), IN_PLACE, |_| {
                         |_: Assigned<'_>| Ok::<_, Infallible>(())
                     });
                     let Ok(report) = report;
@@ -194,7 +194,7 @@ fn idle(vectors: &Vectors) -> f64 {
                 graph.task(&[block], weight);
             }
             let schedule = Schedule::new(graph, equally_far(nodes), Order::MostReferenced);
-            let Ok(report) = run(&schedule, &seats(2, nodes), IN_PLACE, |_| {
+            let Ok(report) = run(&schedule, &cpu_assignments(2, nodes), IN_PLACE, |_| {
                 let mut out = vec![0; SLOTS];
                 let weights = &weights;
                 move |assignment: Assigned<'_>| {
@@ -347,19 +347,24 @@ impl Pairs {
         vectors: &Vectors,
         remote: Remote<'_, Vec<u32>>,
     ) -> oboro_tasks::Report {
-        let Ok(report) = run(schedule, &seats(self.nodes, self.nodes), remote, |_| {
-            let mut out = vec![0; SLOTS];
-            move |assignment: Assigned<'_>| {
-                let residues = |&datum: &Datum| match assignment.copy(datum) {
-                    Some(copy) => &copy[..],
-                    None => vectors.get(datum.index()),
-                };
-                if let [a, b] = schedule.graph().inputs(assignment.task) {
-                    vectors.multiply(residues(a), residues(b), &mut out);
+        let Ok(report) = run(
+            schedule,
+            &cpu_assignments(self.nodes, self.nodes),
+            remote,
+            |_| {
+                let mut out = vec![0; SLOTS];
+                move |assignment: Assigned<'_>| {
+                    let residues = |&datum: &Datum| match assignment.copy(datum) {
+                        Some(copy) => &copy[..],
+                        None => vectors.get(datum.index()),
+                    };
+                    if let [a, b] = schedule.graph().inputs(assignment.task) {
+                        vectors.multiply(residues(a), residues(b), &mut out);
+                    }
+                    Ok::<_, Infallible>(())
                 }
-                Ok::<_, Infallible>(())
-            }
-        });
+            },
+        );
         report
     }
 }
@@ -477,14 +482,14 @@ fn equally_far(nodes: usize) -> Distances {
 }
 
 /// Cores of this machine, dealt to nodes that it may not have.
-fn seats(threads: usize, nodes: usize) -> Vec<Seat> {
+fn cpu_assignments(threads: usize, nodes: usize) -> Vec<CpuAssignment> {
     let threads = NonZero::new(threads).expect("at least one thread");
-    let seats = Topology::of_this_machine().workers(threads).into_iter();
-    let dealt = |(i, seat)| Seat {
+    let cpu_assignments = Topology::of_this_machine().workers(threads).into_iter();
+    let dealt = |(i, cpu_assignment)| CpuAssignment {
         node: i % nodes,
-        ..seat
+        ..cpu_assignment
     };
-    seats.enumerate().map(dealt).collect()
+    cpu_assignments.enumerate().map(dealt).collect()
 }
 
 fn name(order: Order) -> &'static str {

@@ -16,15 +16,15 @@ mod support;
 mod workload;
 
 use clap::{Parser, Subcommand};
-use oboro_fcmalloc::FcMalloc;
 use output::{Failure, Output};
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "fcmalloc")]
 #[global_allocator]
-static ALLOCATOR: FcMalloc = FcMalloc;
+static ALLOCATOR: fcmalloc::FcMalloc = fcmalloc::FcMalloc;
 
 /// What a bench returns.
 type Outcome = Result<(), Failure>;

@@ -3,6 +3,7 @@
 mod add_array;
 mod arrays;
 mod counting;
+mod flush;
 mod library;
 mod paper;
 mod traffic;
@@ -13,7 +14,7 @@ use crate::Outcome;
 use crate::ThreadArguments;
 use crate::output::{Failure, Output};
 use library::Library;
-use oboro_machine::Topology;
+use oboro_arena::Topology;
 use oboro_mining::QuestParameters;
 use serde::Serialize;
 use std::path::PathBuf;

@@ -3,6 +3,7 @@
 //! Results go to standard output (as text, or JSON with `--json`), progress and errors to standard
 //! error. Exit status: 0 done, 1 failed, 2 wrong usage.
 
+mod allocator;
 mod arguments;
 mod commands;
 #[cfg(test)]
@@ -10,12 +11,8 @@ mod narrowing;
 mod output;
 
 use clap::{Parser, Subcommand};
-use oboro_fcmalloc::FcMalloc;
 use output::{Failure, Output};
 use std::process::ExitCode;
-
-#[global_allocator]
-static ALLOCATOR: FcMalloc = FcMalloc;
 
 /// Mine encrypted data on a machine that never sees it.
 #[derive(Parser)]

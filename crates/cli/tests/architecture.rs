@@ -15,10 +15,10 @@ use serde::Deserialize;
 /// The crates from lowest to highest; those of one row do not know each other.
 const LAYERS: &[&[&str]] = &[
     &[
-        "oboro-machine",
+        "fcmalloc",
+        "oboro-arena",
         "oboro-ring",
         "oboro-sample",
-        "oboro-fcmalloc",
         "oboro-faults",
     ],
     &["oboro-tasks"],
@@ -31,6 +31,11 @@ const LAYERS: &[&[&str]] = &[
     &["oboro-server", "oboro-client"],
     &["oboro", "oboro-python", "oboro-fuzz"],
 ];
+
+/// The allocator's binding, and the only crate that may link it: the allocator is the program's choice, and a Python
+/// module is no program.
+const ALLOCATOR: &str = "fcmalloc";
+const WITH_ALLOCATOR: &str = "oboro";
 
 /// The only crate whose code touches secrets.
 const SECRETS: &str = "oboro-rlwe";
@@ -46,10 +51,10 @@ const LASTING_GENERATORS: &[&str] = &[
 
 /// Crates that run on the server or describe what it is sent.
 const WITHOUT_SECRETS: &[&str] = &[
-    "oboro-machine",
+    "fcmalloc",
+    "oboro-arena",
     "oboro-ring",
     "oboro-sample",
-    "oboro-fcmalloc",
     "oboro-tasks",
     "oboro-genome",
     "oboro-genome-panel",
@@ -89,16 +94,13 @@ const PERMISSIVE: &[&str] = &[
     "Zlib",
 ];
 
-/// The files that may contain `unsafe`: the vector kernels, the code that chooses them, the allocator, the
-/// emptying of caches, the kernel's rings of requests, and the calls of the C library that tests put before
+/// The files that may contain `unsafe`: the vector kernels, the code that chooses them, arenas, the
+/// allocator's binding, the kernel's rings of requests, and the calls of the C library that tests put before
 /// its own.
 const UNSAFE_FILES: &[&str] = &[
+    "crates/arena/src/arena.rs",
+    "crates/arena/src/arena/region.rs",
     "crates/faults/src/calls.rs",
-    "crates/fcmalloc/src/arena.rs",
-    "crates/fcmalloc/src/arena/region.rs",
-    "crates/fcmalloc/src/ffi.rs",
-    "crates/fcmalloc/src/flush.rs",
-    "crates/fcmalloc/src/global.rs",
     "crates/mining/src/bitmap.rs",
     "crates/ring/src/avx2.rs",
     "crates/ring/src/avx512.rs",
@@ -110,6 +112,8 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/ring/src/vector/neon.rs",
     "crates/sample/src/lib.rs",
     "crates/store/src/reader/ring.rs",
+    "fcmalloc/rust/src/allocator.rs",
+    "fcmalloc/rust/src/ffi.rs",
 ];
 
 #[test]
@@ -134,6 +138,23 @@ fn the_owners_crates_reach_the_secrets() {
             graph.path(name, SECRETS).is_some(),
             "{name} should depend on {SECRETS}"
         );
+    }
+}
+
+#[test]
+fn the_allocator_is_known_to_the_command_alone() {
+    let graph = Graph::of_workspace();
+    for package in graph.members() {
+        let path = graph.path(&package.name, ALLOCATOR);
+        match package.name.as_str() {
+            ALLOCATOR => {}
+            WITH_ALLOCATOR => assert!(path.is_some(), "the command has lost its allocator"),
+            name => assert!(
+                path.is_none(),
+                "{name} must not depend on {ALLOCATOR}, but does: {}",
+                path.unwrap_or_default().join(" -> ")
+            ),
+        }
     }
 }
 
@@ -592,7 +613,7 @@ fn crates_in_tables(markdown: &str) -> BTreeSet<String> {
     names
 }
 
-/// Every source file below `crates/*/src` that contains the keyword `unsafe`, with the lines.
+/// Every source file of the workspace that contains the keyword `unsafe`, with the lines.
 fn unsafe_lines_by_file() -> BTreeMap<String, Vec<usize>> {
     let mut found = BTreeMap::new();
     for file in rust_sources() {
@@ -607,9 +628,9 @@ fn unsafe_lines_by_file() -> BTreeMap<String, Vec<usize>> {
     found
 }
 
-/// All `.rs` files in a folder `src` below `crates/`, relative to the workspace's root.
+/// All `.rs` files in a folder `src` of the workspace, relative to the workspace's root.
 fn rust_sources() -> Vec<PathBuf> {
-    let mut folders = vec![PathBuf::from("crates")];
+    let mut folders = vec![PathBuf::from("crates"), PathBuf::from("fcmalloc/rust")];
     let mut sources = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in root()

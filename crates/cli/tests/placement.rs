@@ -5,7 +5,7 @@ mod common;
 
 use common::plaintext::random_baskets;
 use common::{Home, Server, says, until};
-use oboro_machine::{Seat, Topology};
+use oboro_arena::{CpuAssignment, Topology};
 use serde_json::Value;
 use std::fs;
 use std::num::NonZero;
@@ -59,7 +59,7 @@ fn an_operator_is_told_where_a_dataset_lies() {
 }
 
 /// The cores of this machine that these tests may use, one a node before the second of any.
-fn cores() -> Vec<Seat> {
+fn cores() -> Vec<CpuAssignment> {
     let topology = Topology::of_this_machine();
     let cores = topology.nodes().iter().map(|node| node.cores.len()).sum();
     topology.workers(NonZero::new(cores).unwrap())
@@ -102,8 +102,8 @@ fn each_thread_has_a_core_of_its_own_as_long_as_there_are_any() {
     for threads in [cores.len(), cores.len() + 1] {
         let operator = Home::new();
         let server = operator.serve(&format!("--pin core --threads {threads}"));
-        let seats = cores.iter().cycle().take(threads);
-        are_kept(&server, seats.cloned().collect());
+        let assignments = cores.iter().cycle().take(threads);
+        are_kept(&server, assignments.cloned().collect());
     }
 }
 
@@ -112,7 +112,7 @@ fn a_server_that_is_allowed_one_core_counts_there_and_places_nothing() {
     let core = cores().pop().unwrap();
     let allowed = thread::spawn(move || {
         // What is started from here may run where this thread may.
-        core.take().unwrap();
+        core.apply().unwrap();
         for options in ["--threads 2", "--threads 2 --pin core"] {
             let (owner, _operator, server) = uploaded(100, options);
             are_kept(&server, vec![core.cpus.clone(); 2]);

@@ -18,7 +18,7 @@ use crate::evaluate::Workspace;
 use crate::plan::{Factor, Plan, Run, Tile};
 use crate::source::{Segment, Source, segments_of};
 use crate::traffic::Traffic;
-use oboro_machine::{Distances, Seat};
+use oboro_arena::{CpuAssignment, Distances};
 use oboro_store::{self as store, Reads, StoreError, Stream};
 use oboro_tasks::{Claim, Graph, Input, Order, Schedule};
 use std::ops::{ControlFlow, Range};
@@ -361,35 +361,35 @@ impl<S: Source> Count<S> {
         self.schedule().counters()
     }
 
-    /// Steps on a thread for each seat until no task is left; `sink` is called from any of them.
+    /// Steps on a thread for each CPU assignment until no task is left; `sink` is called from any of them.
     ///
     /// # Errors
     /// As [`step`](Self::step).
     pub fn run(
         &self,
-        seats: &[Seat],
+        assignments: &[CpuAssignment],
         sink: &(dyn Fn(Moments<'_>) -> ControlFlow<()> + Sync),
     ) -> Result<Outcome, EngineError> {
-        let work = |seat: &Seat| -> Result<(), EngineError> {
+        let work = |assignment: &CpuAssignment| -> Result<(), EngineError> {
             // Elsewhere it counts as well, only from further away.
-            let _ = seat.take();
-            let mut workspace = Workspace::on(seat.node);
-            while let Some(claim) = self.schedule().claim_or_wait(seat.node) {
+            let _ = assignment.apply();
+            let mut workspace = Workspace::on(assignment.node);
+            while let Some(claim) = self.schedule().claim_or_wait(assignment.node) {
                 self.carry_out(&claim, &mut workspace, sink)?;
             }
             self.failure().map_or(Ok(()), Err)
         };
         thread::scope(|scope| {
             // Whoever waits for a shard would wait for ever for one that panicked with another.
-            let work = |seat| {
-                catch_unwind(AssertUnwindSafe(|| work(seat))).unwrap_or_else(|panic| {
+            let work = |assignment| {
+                catch_unwind(AssertUnwindSafe(|| work(assignment))).unwrap_or_else(|panic| {
                     self.stop();
                     resume_unwind(panic)
                 })
             };
-            let threads: Vec<_> = seats
+            let threads: Vec<_> = assignments
                 .iter()
-                .map(|seat| scope.spawn(move || work(seat)))
+                .map(|assignment| scope.spawn(move || work(assignment)))
                 .collect();
             threads
                 .into_iter()

@@ -1,8 +1,8 @@
 //! Moments agree with their definition, whatever the question, the segments and the threads.
 
+use oboro_arena::{Arena, Backing};
+use oboro_arena::{CpuAssignment, Distances, Topology};
 use oboro_engine::{Count, EngineError, Factor, Outcome, Plan, Segment, Source, Step, Workspace};
-use oboro_fcmalloc::{Arena, Backing};
-use oboro_machine::{Distances, Seat, Topology};
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::{Parameters, vector};
 use oboro_store::{Panel, StoreError};
@@ -11,11 +11,13 @@ use std::num::NonZero;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex};
 
-/// Seats of this machine, said to be on so many nodes in turn.
-fn seats(threads: usize, nodes: usize) -> Vec<Seat> {
-    let seats = Topology::of_this_machine().workers(NonZero::new(threads).unwrap());
-    let dealt = (0..nodes).cycle().zip(seats);
-    dealt.map(|(node, seat)| Seat { node, ..seat }).collect()
+/// CPUs of this machine, said to be on so many nodes in turn.
+fn assignments(threads: usize, nodes: usize) -> Vec<CpuAssignment> {
+    let assignments = Topology::of_this_machine().workers(NonZero::new(threads).unwrap());
+    let dealt = (0..nodes).cycle().zip(assignments);
+    dealt
+        .map(|(node, assignment)| CpuAssignment { node, ..assignment })
+        .collect()
 }
 
 /// So many nodes, all equally far from each other.
@@ -184,7 +186,7 @@ fn moments_of(
     nodes: usize,
 ) -> Vec<(usize, usize, Vec<u32>)> {
     let all = Mutex::new(Vec::new());
-    let outcome = count.run(&seats(threads, nodes), &|mut part| {
+    let outcome = count.run(&assignments(threads, nodes), &|mut part| {
         let shard = part.shard;
         let mut all = all.lock().unwrap();
         all.extend(
@@ -412,7 +414,7 @@ fn several_tasks() -> Count<Memory> {
 fn stops_when_nobody_listens() {
     let count = several_tasks();
     let calls = Mutex::new(0);
-    let outcome = count.run(&seats(1, 1), &|_| {
+    let outcome = count.run(&assignments(1, 1), &|_| {
         *calls.lock().unwrap() += 1;
         ControlFlow::Break(())
     });

@@ -6,9 +6,9 @@
 //! kills the thread.
 #![cfg(target_os = "linux")]
 
+use oboro_arena::Distances;
+use oboro_arena::{Arena, Backing};
 use oboro_engine::{Count, Factor, Plan, Segment, Source, Step, Workspace};
-use oboro_fcmalloc::{Arena, Backing};
-use oboro_machine::Distances;
 use oboro_ring::Parameters;
 use oboro_ring::moment::Itemsets;
 use oboro_store::{Panel, StoreError};

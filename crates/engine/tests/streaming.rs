@@ -1,7 +1,7 @@
 //! Counts of what does not fit into memory equal those of what does, and read no more than they need.
 
+use oboro_arena::{CpuAssignment, Distances, Topology};
 use oboro_engine::{Count, EngineError, Outcome, Plan, Source, Step, Workspace};
-use oboro_machine::{Distances, Seat, Topology};
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::{Parameters, Seed};
 use oboro_store::{
@@ -158,7 +158,7 @@ fn plan_within(source: &Snapshot, itemsets: &Itemsets, limbs: usize) -> Plan {
     Plan::within(&index, limbs, 0..index.len(), room)
 }
 
-fn seats(threads: usize) -> Vec<Seat> {
+fn assignments(threads: usize) -> Vec<CpuAssignment> {
     Topology::of_this_machine().workers(NonZero::new(threads).unwrap())
 }
 
@@ -170,18 +170,18 @@ fn count(
     plan: &Plan,
     threads: usize,
 ) -> Result<(Found, Option<Reads>), EngineError> {
-    count_on(source, plan, &seats(threads), &Distances::one_node())
+    count_on(source, plan, &assignments(threads), &Distances::one_node())
 }
 
 fn count_on(
     source: &Arc<Snapshot>,
     plan: &Plan,
-    seats: &[Seat],
+    assignments: &[CpuAssignment],
     distances: &Distances,
 ) -> Result<(Found, Option<Reads>), EngineError> {
     let found = Mutex::new(Vec::new());
     let count = Count::new(Arc::clone(source), plan.clone(), distances)?;
-    let outcome = count.run(seats, &|mut part| {
+    let outcome = count.run(assignments, &|mut part| {
         let shard = part.shard;
         let mut found = found.lock().unwrap();
         found.extend(
@@ -245,16 +245,16 @@ fn what_lies_on_several_nodes_is_counted_alike() {
     let plan = Plan::new(&pairs(4), LIMBS);
     let (expected, _) = count(&snapshot(directory.path(), None), &plan, 1).unwrap();
     let distances = Distances::new(vec![vec![10, 20], vec![20, 10]]).unwrap();
-    let seats: Vec<Seat> = (0..)
-        .zip(seats(2))
-        .map(|(node, seat)| Seat { node, ..seat })
+    let assignments: Vec<CpuAssignment> = (0..)
+        .zip(assignments(2))
+        .map(|(node, assignment)| CpuAssignment { node, ..assignment })
         .collect();
     for policy in Policy::ALL {
         let placement = Placement::on(vec![0, 0], policy);
         // A group needs two segments; panels are in more pieces than one.
         let budget = room(&blocks[..3], 5);
         let source = placed_snapshot(directory.path(), Some(budget), placement);
-        let (found, reads) = count_on(&source, &plan, &seats, &distances).unwrap();
+        let (found, reads) = count_on(&source, &plan, &assignments, &distances).unwrap();
         assert!(found == expected, "{policy}");
         let reads = reads.unwrap();
         assert_eq!(reads.panels + reads.masks, 40, "{policy}");
@@ -376,7 +376,7 @@ fn a_panic_ends_those_who_wait() {
     let source = snapshot(directory.path(), Some(room(&blocks[2..], 5)));
     let plan = Plan::new(&pairs(4), LIMBS);
     let count = Count::new(source, plan, &Distances::one_node()).unwrap();
-    let _ = count.run(&seats(2), &|moments| {
+    let _ = count.run(&assignments(2), &|moments| {
         assert_ne!(moments.shard, 0, "a sink that fails");
         ControlFlow::Continue(())
     });

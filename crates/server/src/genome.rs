@@ -82,13 +82,14 @@ impl Genomes {
         limits: Limits,
         queue: Arc<Queue>,
         admission: Arc<Admission>,
+        release_memory: fn(),
     ) -> Self {
         Self {
             shared: Arc::new(Shared {
                 collections: Collections::open(data),
                 budgets: Budgets::open(data),
                 windows: Windows::new(options.cache),
-                memory: Memory::new(options.cache),
+                memory: Memory::new(options.cache, release_memory),
                 options,
                 limits,
                 queue,

@@ -14,7 +14,7 @@ use crate::memory::{SUMS_SHARE, for_ciphertext};
 use crate::pool::Pool;
 use crate::service::Service;
 use crate::totals::{Room, USUAL_ROOM};
-use oboro_machine::{Distances, Seat, Topology};
+use oboro_arena::{CpuAssignment, Distances, Topology};
 use oboro_protocol::MAX_MESSAGE_BYTES;
 use oboro_protocol::v1::{genome_server::GenomeServer, mining_server::MiningServer};
 use oboro_store::{Location, Placement, Policy, Store, StoreError};
@@ -93,13 +93,17 @@ impl Pin {
         }
     }
 
-    pub(crate) fn seats(self, topology: &Topology, threads: NonZero<usize>) -> Vec<Seat> {
-        let seats = topology.workers(threads);
+    pub(crate) fn assignments(
+        self,
+        topology: &Topology,
+        threads: NonZero<usize>,
+    ) -> Vec<CpuAssignment> {
+        let assignments = topology.workers(threads);
         match self {
-            Self::Core => seats,
-            Self::Node => seats
+            Self::Core => assignments,
+            Self::Node => assignments
                 .into_iter()
-                .map(|seat| topology.whole_node(seat))
+                .map(|assignment| topology.whole_node(assignment))
                 .collect(),
         }
     }
@@ -179,6 +183,7 @@ pub(crate) struct Answering {
     room: Arc<Room>,
     distances: Arc<Distances>,
     executor: Option<Arc<dyn Executor>>,
+    release_memory: fn(),
 }
 
 impl Server {
@@ -205,6 +210,13 @@ impl Server {
     /// Has others count: of queries, this server's threads then only plan and pass on.
     pub fn counted_by(mut self, executor: Arc<dyn Executor>) -> Self {
         self.answering.executor = Some(executor);
+        self
+    }
+
+    /// Has `release` called when much memory became free and none of it is needed soon, to return it to the kernel. An
+    /// allocator that keeps free memory needs this.
+    pub fn with_memory_release(mut self, release: fn()) -> Self {
+        self.answering.release_memory = release;
         self
     }
 
@@ -245,7 +257,7 @@ impl Answering {
         let threads = options.threads;
         let pin = options.pin;
         let pin = pin.unwrap_or_else(|| Pin::usual(&topology, threads));
-        let pool = Pool::start(pin.seats(&topology, threads))
+        let pool = Pool::start(pin.assignments(&topology, threads))
             .map_err(|source| ServeError::Threads { threads, source })?;
         let nodes = topology.nodes().iter().map(|node| node.number).collect();
         let store = Arc::new(open(&options, budget, nodes)?);
@@ -260,6 +272,7 @@ impl Answering {
             cache: Arc::new(MomentCache::new(options.moment_cache)),
             distances: Arc::new(topology.distances().clone()),
             executor: None,
+            release_memory: || {},
             room: Arc::new(Room::new(room)),
         })
     }
@@ -286,11 +299,12 @@ impl Answering {
             self.limits,
             self.pool.queue(),
             Arc::clone(&admission),
+            self.release_memory,
         );
         let genomes = GenomeServer::new(genomes)
             .max_decoding_message_size(message_bytes)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
-        let mining = MiningServer::new(Service::new(Counting {
+        let counting = Counting {
             store: self.store,
             queue: self.pool.queue(),
             admission,
@@ -299,9 +313,10 @@ impl Answering {
             distances: self.distances,
             executor: self.executor,
             room: self.room,
-        }))
-        .max_decoding_message_size(message_bytes)
-        .max_encoding_message_size(MAX_MESSAGE_BYTES);
+        };
+        let mining = MiningServer::new(Service::new(counting, self.release_memory))
+            .max_decoding_message_size(message_bytes)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES);
         let calls = Arc::default();
         let gate = Gate::new(self.tokens);
         let mining = InterceptedService::new(mining, gate.clone());
@@ -396,7 +411,7 @@ fn transport(tls: Option<(Vec<u8>, Vec<u8>)>) -> Result<tonic::transport::Server
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oboro_machine::Allowed;
+    use oboro_arena::Allowed;
     use std::fs;
     use tempfile::TempDir;
 

@@ -1,11 +1,11 @@
 //! The threads that compute, shared by all queries.
 //!
 //! A thread that is free takes the [next turn](FairQueue), does one task of it and asks again.
-//! Where no job has a task to give, threads sleep until one may. Each keeps to its seat.
+//! Where no job has a task to give, threads sleep until one may. Each keeps to its CPUs.
 
 use crate::clients::Client;
 use crate::fair::{FairQueue, Turn};
-use oboro_machine::Seat;
+use oboro_arena::CpuAssignment;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -60,8 +60,8 @@ struct State {
 }
 
 impl Pool {
-    /// Starts a thread on each seat.
-    pub(crate) fn start(seats: Vec<Seat>) -> io::Result<Self> {
+    /// Starts a thread for each CPU assignment.
+    pub(crate) fn start(assignments: Vec<CpuAssignment>) -> io::Result<Self> {
         let state = State {
             jobs: FairQueue::new(),
             sleeping: 0,
@@ -75,10 +75,11 @@ impl Pool {
             }),
             threads: Vec::new(),
         };
-        for (number, seat) in seats.into_iter().enumerate() {
+        for (number, assignment) in assignments.into_iter().enumerate() {
             let queue = Arc::clone(&pool.queue);
             let thread = thread::Builder::new().name(format!("count-{number}"));
-            pool.threads.push(thread.spawn(move || queue.work(&seat))?);
+            pool.threads
+                .push(thread.spawn(move || queue.work(&assignment))?);
         }
         Ok(pool)
     }
@@ -120,16 +121,16 @@ impl Queue {
         }
     }
 
-    fn work(&self, seat: &Seat) {
-        if let Err(error) = seat.take() {
-            tracing::warn!(%error, ?seat, "a thread that counts could not be kept to its seat");
+    fn work(&self, assignment: &CpuAssignment) {
+        if let Err(error) = assignment.apply() {
+            tracing::warn!(%error, ?assignment, "a thread that counts could not be kept to its CPUs");
         }
-        let mut workspace = Workspace::on(seat.node);
+        let mut workspace = Workspace::on(assignment.node);
         while let Some(turn) = self.next_turn() {
             let begun = Instant::now();
             let stepped = catch_unwind(AssertUnwindSafe(|| turn.job.step(&mut workspace)));
             let step = stepped.unwrap_or_else(|_| {
-                workspace = Workspace::on(seat.node);
+                workspace = Workspace::on(assignment.node);
                 turn.job.panicked();
                 ControlFlow::Break(())
             });
@@ -166,7 +167,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oboro_machine::Topology;
+    use oboro_arena::Topology;
     use std::num::NonZero;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::sync::mpsc::{Receiver, Sender, channel};
@@ -215,7 +216,7 @@ mod tests {
         }
     }
 
-    fn seats(count: usize) -> Vec<Seat> {
+    fn assignments(count: usize) -> Vec<CpuAssignment> {
         let threads = NonZero::new(count).unwrap();
         Topology::of_this_machine().workers(threads)
     }
@@ -226,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_job_that_is_done_is_let_go() {
-        let pool = Pool::start(seats(3)).unwrap();
+        let pool = Pool::start(assignments(3)).unwrap();
         let jobs: Vec<_> = (1..=5).map(ticking).collect();
         for (job, heard) in jobs {
             let tasks = job.tasks.load(Ordering::SeqCst);
@@ -238,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_panic_ends_its_job_and_no_other() {
-        let pool = Pool::start(seats(1)).unwrap();
+        let pool = Pool::start(assignments(1)).unwrap();
         let (mut bad, heard) = ticking(10);
         bad.panics = true;
         pool.queue().push(&someone(), Arc::new(bad));
@@ -250,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_job_without_room_holds_no_thread_and_goes_on_when_woken() {
-        let pool = Pool::start(seats(1)).unwrap();
+        let pool = Pool::start(assignments(1)).unwrap();
         let (stuck, heard) = ticking(1);
         stuck.full.store(true, Ordering::SeqCst);
         let stuck = Arc::new(stuck);
@@ -267,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_job_that_is_removed_is_freed() {
-        let pool = Pool::start(seats(1)).unwrap();
+        let pool = Pool::start(assignments(1)).unwrap();
         let (job, heard) = ticking(usize::MAX);
         let job: Arc<dyn Job> = Arc::new(job);
         pool.queue().push(&someone(), Arc::clone(&job));

@@ -17,13 +17,15 @@ use tracing::{Span, field};
 pub(crate) struct Service {
     counting: Counting,
     scrubbing: Scrubbing,
+    release_memory: fn(),
 }
 
 impl Service {
-    pub(crate) fn new(counting: Counting) -> Self {
+    pub(crate) fn new(counting: Counting, release_memory: fn()) -> Self {
         Self {
             counting,
             scrubbing: Scrubbing::new(),
+            release_memory,
         }
     }
 
@@ -139,11 +141,12 @@ impl Mining for Service {
         let dataset =
             dataset_id(&request.into_inner().dataset).map_err(|error| status::of_field(&error))?;
         record(dataset);
+        let release_memory = self.release_memory;
         let published = self
             .with_store(move |store| {
                 let published = store.publish(dataset)?;
                 // What the upload's chunks lay in is of no use to the questions that follow.
-                oboro_fcmalloc::trim();
+                release_memory();
                 Ok(published)
             })
             .await?;

@@ -6,8 +6,8 @@ use crate::memory;
 use crate::packing::Packing;
 use crate::partial::{Failure, Partial, Task};
 use crate::status;
+use oboro_arena::{CpuAssignment, Distances, Topology};
 use oboro_engine::{Count, EngineError, Outcome, Plan, Source};
-use oboro_machine::{Distances, Seat, Topology};
 use oboro_protocol::v1;
 use oboro_ring::moment::MomentIndex;
 use oboro_store::{
@@ -26,7 +26,7 @@ const PLANNED: usize = 4;
 /// Counts what servers with the same storage ask it to. All methods may be called from any thread.
 pub struct Worker {
     store: SharedStore,
-    seats: Vec<Seat>,
+    assignments: Vec<CpuAssignment>,
     distances: Distances,
     /// The last used at the end.
     planned: Mutex<VecDeque<Arc<Planned>>>,
@@ -69,7 +69,7 @@ impl Worker {
         }?;
         Ok(Self {
             store,
-            seats: Pin::usual(&topology, threads).seats(&topology, threads),
+            assignments: Pin::usual(&topology, threads).assignments(&topology, threads),
             distances: topology.distances().clone(),
             planned: Mutex::default(),
         })
@@ -107,7 +107,7 @@ impl Worker {
         let count = Count::of_shards(snapshot, plan, &self.distances, wanted);
         let count = count.map_err(|error| of_engine(&error))?;
         let counted = Mutex::new(Vec::new());
-        let outcome = count.run(&self.seats, &|mut moments| {
+        let outcome = count.run(&self.assignments, &|mut moments| {
             moments.shard += first;
             planned.packing.pack(
                 &planned.index,

@@ -5,7 +5,7 @@
 //! for one.
 
 use crate::{DatasetId, Digest};
-use oboro_fcmalloc::ArenaError;
+use oboro_arena::ArenaError;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;

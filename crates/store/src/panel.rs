@@ -2,10 +2,10 @@
 //!
 //! Each piece of a panel begins on a cache line that its column chooses, so that equal positions of
 //! many columns, which kernels read together, do not compete for the same cache sets
-//! (`oboro_fcmalloc::Arena`).
+//! (`oboro_arena::Arena`).
 //! Written once, then shared and only read.
 
-use oboro_fcmalloc::{Arena, ArenaError};
+use oboro_arena::{Arena, ArenaError};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -19,13 +19,13 @@ pub struct Panel {
 struct Piece {
     /// The residues of the panel before it.
     start: usize,
-    residues: oboro_fcmalloc::Panel,
+    residues: oboro_arena::ArenaBlock,
 }
 
 impl Panel {
     /// The bytes of an arena that a panel of `len` residues in one piece takes.
     pub const fn footprint(len: usize) -> usize {
-        oboro_fcmalloc::Panel::footprint(len)
+        oboro_arena::ArenaBlock::footprint(len)
     }
 
     /// A panel of `len` residues in one piece, written by `fill`, placed as the `position`-th of
@@ -47,7 +47,7 @@ impl Panel {
         fill: impl FnOnce(Vec<&mut [u32]>) -> Result<(), E>,
     ) -> Result<Self, E> {
         let pieces = pieces.into_iter();
-        Self::of(pieces.map(|(arena, len)| arena.panel(len, position)))?.filled(fill)
+        Self::of(pieces.map(|(arena, len)| arena.block(len, position)))?.filled(fill)
     }
 
     /// Zeros where there is room: of each stretch so many blocks of `degree` residues lie in the arena of
@@ -79,8 +79,8 @@ impl Panel {
         for arena in arenas {
             let len = blocks * degree;
             let piece = match position {
-                Some(position) => arena.panel(len, position),
-                None => arena.unplaced_panel(len),
+                Some(position) => arena.block(len, position),
+                None => arena.unplaced_block(len),
             };
             match piece {
                 Ok(residues) => {
@@ -100,14 +100,14 @@ impl Panel {
         }
     }
 
-    fn add(&mut self, residues: oboro_fcmalloc::Panel) {
+    fn add(&mut self, residues: oboro_arena::ArenaBlock) {
         let last = self.pieces.last();
         let start = last.map_or(0, |last| last.start + last.residues.len());
         self.pieces.push(Piece { start, residues });
     }
 
     fn of(
-        pieces: impl Iterator<Item = Result<oboro_fcmalloc::Panel, ArenaError>>,
+        pieces: impl Iterator<Item = Result<oboro_arena::ArenaBlock, ArenaError>>,
     ) -> Result<Self, ArenaError> {
         let mut panel = Self { pieces: Vec::new() };
         for residues in pieces {
@@ -172,7 +172,7 @@ impl std::fmt::Debug for Panel {
 mod tests {
     use super::*;
     use crate::error::StoreError;
-    use oboro_fcmalloc::Backing;
+    use oboro_arena::Backing;
     use std::collections::HashSet;
 
     fn arena(panels: usize, len: usize) -> Arena {

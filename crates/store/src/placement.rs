@@ -8,7 +8,7 @@
 use crate::error::StoreError;
 use crate::id::DatasetId;
 use crate::segment::SegmentDescription;
-use oboro_fcmalloc::{Arena, Backing, MemoryPolicy, page_size};
+use oboro_arena::{Arena, Backing, MemoryPolicy, page_size};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::iter;

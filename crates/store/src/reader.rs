@@ -8,7 +8,7 @@
 
 mod ring;
 
-use oboro_fcmalloc::{Arena, ArenaError, Backing, Panel};
+use oboro_arena::{Arena, ArenaBlock, ArenaError, Backing};
 use ring::Ring;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -107,13 +107,13 @@ impl Reader {
             Way::Threads => buffers.get(),
         };
         let words = buffer_bytes.div_ceil(size_of::<u32>());
-        let bytes = buffers.get() * Panel::footprint(words);
+        let bytes = buffers.get() * ArenaBlock::footprint(words);
         let arena = Arena::reserve(bytes, Backing::default()).map_err(no_memory)?;
         for number in 0..count {
             // The first position begins on a page, as direct I/O wants it.
             let own = (number..buffers.get()).step_by(count);
-            let own: Vec<Panel> = own
-                .map(|_| arena.panel(words, 0))
+            let own: Vec<ArenaBlock> = own
+                .map(|_| arena.block(words, 0))
                 .collect::<Result<_, _>>()
                 .map_err(no_memory)?;
             let queue = Arc::clone(&self.queue);
@@ -248,7 +248,7 @@ impl Queue {
         }
     }
 
-    fn serve_by_pread(&self, shift: Shift, mut buffers: Vec<Panel>) {
+    fn serve_by_pread(&self, shift: Shift, mut buffers: Vec<ArenaBlock>) {
         let Some(buffer) = buffers.first_mut() else {
             return;
         };

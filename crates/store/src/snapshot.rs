@@ -16,7 +16,7 @@ use crate::panel::Panel;
 use crate::placement::{Homes, PlacementReport};
 use crate::segment::Segment;
 use crate::tier::{Listener, Part, Stream, Tier, TieredSegment, Unit};
-use oboro_fcmalloc::{Arena, ArenaError, Backing};
+use oboro_arena::{Arena, ArenaError, Backing};
 use oboro_ring::{Ring, mask};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 

@@ -17,7 +17,7 @@ use crate::placement::{Homes, Placement, PlacementReport};
 use crate::reader::{Read, Reader};
 use crate::segment::{PartPlace, Segment, SegmentDescription, forget_cached, full_panel_bytes};
 use ledger::{Action, Key, Ledger, Plan, ReadCounters, StreamId};
-use oboro_fcmalloc::{Arena, ArenaError};
+use oboro_arena::{Arena, ArenaError};
 use oboro_ring::mask;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;

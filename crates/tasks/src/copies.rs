@@ -75,7 +75,7 @@ impl<'s, C> Copies<'s, C> {
 mod tests {
     use super::*;
     use crate::{Graph, Input, Order};
-    use oboro_machine::Distances;
+    use oboro_arena::Distances;
 
     /// A small datum on node 0 that three tasks of node 1 read.
     fn key_of_another_node() -> (Schedule, Datum) {

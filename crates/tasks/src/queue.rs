@@ -217,7 +217,7 @@ impl MostReferenced {
 mod tests {
     use super::*;
     use crate::{Graph, Input, Schedule};
-    use oboro_machine::Distances;
+    use oboro_arena::Distances;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 

@@ -1,10 +1,10 @@
-//! Runs a schedule: one thread for each seat, which claims, executes, completes, and sleeps while nothing
+//! Runs a schedule: one thread for each CPU assignment, which claims, executes, completes, and sleeps while nothing
 //! is ready.
 
 use crate::copies::{Copies, Shared};
 use crate::graph::{Datum, Task};
 use crate::schedule::{Claim, Schedule};
-use oboro_machine::Seat;
+use oboro_arena::CpuAssignment;
 use std::io;
 use std::panic::resume_unwind;
 use std::thread;
@@ -16,7 +16,7 @@ pub enum Remote<'c, C> {
     InPlace,
     /// Before the first task of a node reads one, its worker copies it with this function. The workers of
     /// the node share the copy, and it is dropped when its last ready reader on the node is done. On a
-    /// thread that has taken its seat, memory that is first written to lies on the seat's node. Copies take
+    /// thread that has taken its CPU assignment, memory that is first written to lies on the CPU assignment's node. Copies take
     /// as much memory as the inputs that ready tasks of the node have on others.
     CopyAhead(&'c (dyn Fn(Datum) -> C + Sync)),
 }
@@ -47,10 +47,10 @@ impl<C> Assignment<'_, C> {
 /// What one worker did.
 #[derive(Debug)]
 pub struct WorkerReport {
-    /// The node of its seat.
+    /// The node of its CPU assignment.
     pub node: usize,
-    /// Why it did not get its seat and worked wherever the system put it.
-    pub unseated: Option<io::Error>,
+    /// Why it did not get its CPU assignment and worked wherever the system put it.
+    pub unpinned: Option<io::Error>,
     /// Tasks that it executed, each part of them for itself.
     pub tasks: u64,
     /// The time in which it copied or executed.
@@ -66,7 +66,7 @@ pub struct WorkerReport {
 pub struct Report {
     /// From the start of the first worker to the end of the last.
     pub wall: Duration,
-    /// One for each seat, in their order.
+    /// One for each CPU assignment, in their order.
     pub workers: Vec<WorkerReport>,
 }
 
@@ -86,23 +86,23 @@ impl Report {
     }
 }
 
-/// Executes the tasks of `schedule` on one thread for each seat, until all are done or the schedule is
+/// Executes the tasks of `schedule` on one thread for each CPU assignment, until all are done or the schedule is
 /// stopped; which of the two, the schedule tells. `worker` is called once on each thread, after it took
-/// its seat, and makes what executes that thread's tasks, with whatever memory that needs.
+/// its CPU assignment, and makes what executes that thread's tasks, with whatever memory that needs.
 ///
 /// An input that never arrives makes the run wait for ever: whoever fails to provide it stops the schedule.
 ///
 /// # Errors
-/// The first error of a task, by the order of seats. The schedule is stopped then, and by a panic, which
+/// The first error of a task, by the order of CPU assignments. The schedule is stopped then, and by a panic, which
 /// goes on in the caller once the other threads have ended their tasks.
 ///
 /// # Panics
-/// If a seat's node is none of the schedule's.
+/// If a CPU assignment's node is none of the schedule's.
 pub fn run<C, E, F>(
     schedule: &Schedule,
-    seats: &[Seat],
+    cpu_assignments: &[CpuAssignment],
     remote: Remote<'_, C>,
-    worker: impl Fn(&Seat) -> F + Sync,
+    worker: impl Fn(&CpuAssignment) -> F + Sync,
 ) -> Result<Report, E>
 where
     C: Send + Sync,
@@ -110,17 +110,17 @@ where
     F: FnMut(Assignment<'_, C>) -> Result<(), E>,
 {
     let copies = Copies::new(schedule);
-    let work = |seat: &Seat| {
+    let work = |cpu_assignment: &CpuAssignment| {
         let _leaving = Leaving(schedule);
-        let unseated = seat.take().err();
-        let execute = worker(seat);
-        Worker::new(schedule, &remote, &copies, seat.node, unseated).work(execute)
+        let unpinned = cpu_assignment.apply().err();
+        let execute = worker(cpu_assignment);
+        Worker::new(schedule, &remote, &copies, cpu_assignment.node, unpinned).work(execute)
     };
     let begun = Instant::now();
     let workers = thread::scope(|scope| {
-        let threads: Vec<_> = seats
+        let threads: Vec<_> = cpu_assignments
             .iter()
-            .map(|seat| scope.spawn(|| work(seat)))
+            .map(|cpu_assignment| scope.spawn(|| work(cpu_assignment)))
             .collect();
         let joined: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
         joined
@@ -159,7 +159,7 @@ impl<'r, C> Worker<'r, C> {
         remote: &'r Remote<'r, C>,
         copies: &'r Copies<'r, C>,
         node: usize,
-        unseated: Option<io::Error>,
+        unpinned: Option<io::Error>,
     ) -> Self {
         Self {
             schedule,
@@ -168,7 +168,7 @@ impl<'r, C> Worker<'r, C> {
             held: Vec::new(),
             report: WorkerReport {
                 node,
-                unseated,
+                unpinned,
                 tasks: 0,
                 busy: Duration::ZERO,
                 copying: Duration::ZERO,
@@ -242,7 +242,7 @@ impl<'r, C> Worker<'r, C> {
 mod tests {
     use super::*;
     use crate::{Graph, Input, Order};
-    use oboro_machine::{Distances, Topology};
+    use oboro_arena::{Distances, Topology};
     use std::convert::Infallible;
     use std::num::NonZero;
     use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -252,11 +252,18 @@ mod tests {
     const IN_PLACE: Remote<'static, ()> = Remote::InPlace;
 
     /// Cores of this machine, said to be on these nodes.
-    fn seats(nodes: &[usize]) -> Vec<Seat> {
+    fn cpu_assignments(nodes: &[usize]) -> Vec<CpuAssignment> {
         let threads = NonZero::new(nodes.len()).unwrap();
-        let seats = Topology::of_this_machine().workers(threads);
-        let with_node = |(seat, &node)| Seat { node, ..seat };
-        seats.into_iter().zip(nodes).map(with_node).collect()
+        let cpu_assignments = Topology::of_this_machine().workers(threads);
+        let with_node = |(cpu_assignment, &node)| CpuAssignment {
+            node,
+            ..cpu_assignment
+        };
+        cpu_assignments
+            .into_iter()
+            .zip(nodes)
+            .map(with_node)
+            .collect()
     }
 
     fn on(home: usize) -> Input {
@@ -286,7 +293,7 @@ mod tests {
     fn the_first_error_stops_the_run() {
         let schedule = chain(5);
         let executed = AtomicUsize::new(0);
-        let error = run(&schedule, &seats(&[0, 0]), IN_PLACE, |_| {
+        let error = run(&schedule, &cpu_assignments(&[0, 0]), IN_PLACE, |_| {
             |assignment: Assignment<'_, ()>| {
                 executed.fetch_add(1, Ordering::Relaxed);
                 match assignment.task.index() {
@@ -304,7 +311,7 @@ mod tests {
     fn a_panic_ends_the_run_and_goes_on_in_the_caller() {
         let schedule = chain(5);
         let panic = catch_unwind(AssertUnwindSafe(|| {
-            run(&schedule, &seats(&[0, 0, 0]), IN_PLACE, |_| {
+            run(&schedule, &cpu_assignments(&[0, 0, 0]), IN_PLACE, |_| {
                 |assignment: Assignment<'_, ()>| {
                     assert_ne!(assignment.task.index(), 2, "the third panics");
                     Ok::<_, Infallible>(())
@@ -325,9 +332,12 @@ mod tests {
         let schedule = schedule(graph, 2);
         let copy = |_| -> u32 { panic!("no memory for a copy") };
         let panic = catch_unwind(AssertUnwindSafe(|| {
-            run(&schedule, &seats(&[1, 1]), Remote::CopyAhead(&copy), |_| {
-                |_: Assignment<'_, u32>| Ok::<_, Infallible>(())
-            })
+            run(
+                &schedule,
+                &cpu_assignments(&[1, 1]),
+                Remote::CopyAhead(&copy),
+                |_| |_: Assignment<'_, u32>| Ok::<_, Infallible>(()),
+            )
         }));
         assert!(panic.is_err());
     }
@@ -335,7 +345,7 @@ mod tests {
     #[test]
     fn a_stop_in_the_middle_starts_no_further_task() {
         let schedule = chain(5);
-        let report = run(&schedule, &seats(&[0]), IN_PLACE, |_| {
+        let report = run(&schedule, &cpu_assignments(&[0]), IN_PLACE, |_| {
             |assignment: Assignment<'_, ()>| {
                 if assignment.task.index() == 2 {
                     schedule.stop();
@@ -364,7 +374,7 @@ mod tests {
         let schedule = schedule(graph, 2);
         thread::scope(|scope| {
             scope.spawn(|| late.iter().rev().for_each(|&datum| schedule.arrived(datum)));
-            run(&schedule, &seats(&[0, 1]), IN_PLACE, |_| {
+            run(&schedule, &cpu_assignments(&[0, 1]), IN_PLACE, |_| {
                 |_: Assignment<'_, ()>| Ok::<_, Infallible>(())
             })
             .unwrap();
@@ -376,7 +386,7 @@ mod tests {
     fn where_one_task_follows_another_all_workers_but_one_are_idle() {
         let schedule = chain(50);
         let inside = Mutex::new(Duration::ZERO);
-        let report = run(&schedule, &seats(&[0, 0, 0]), IN_PLACE, |_| {
+        let report = run(&schedule, &cpu_assignments(&[0, 0, 0]), IN_PLACE, |_| {
             |_: Assignment<'_, ()>| {
                 let begun = Instant::now();
                 std::hint::black_box((0..1000).sum::<u64>());
@@ -412,21 +422,26 @@ mod tests {
         let (sender, left) = mpsc::channel();
         let (sender, left) = (Mutex::new(sender), Mutex::new(left));
         let alone = Mutex::new((0, Duration::ZERO));
-        let report = run(&schedule, &seats(&[0, 1]), IN_PLACE, |seat| {
-            let leaving = Left(seat.node, sender.lock().unwrap().clone());
-            let (both_run, left, alone) = (&both_run, &left, &alone);
-            move |assignment: Assignment<'_, ()>| {
-                let _until_the_worker_leaves = &leaving;
-                both_run.wait();
-                if assignment.task.index() == 0 {
-                    let other = left.lock().unwrap().recv().unwrap();
-                    let begun = Instant::now();
-                    std::hint::black_box((0..1000).sum::<u64>());
-                    *alone.lock().unwrap() = (other, begun.elapsed());
+        let report = run(
+            &schedule,
+            &cpu_assignments(&[0, 1]),
+            IN_PLACE,
+            |cpu_assignment| {
+                let leaving = Left(cpu_assignment.node, sender.lock().unwrap().clone());
+                let (both_run, left, alone) = (&both_run, &left, &alone);
+                move |assignment: Assignment<'_, ()>| {
+                    let _until_the_worker_leaves = &leaving;
+                    both_run.wait();
+                    if assignment.task.index() == 0 {
+                        let other = left.lock().unwrap().recv().unwrap();
+                        let begun = Instant::now();
+                        std::hint::black_box((0..1000).sum::<u64>());
+                        *alone.lock().unwrap() = (other, begun.elapsed());
+                    }
+                    Ok::<_, Infallible>(())
                 }
-                Ok::<_, Infallible>(())
-            }
-        })
+            },
+        )
         .unwrap();
         let (other, alone) = alone.into_inner().unwrap();
         assert!(report.idle(other) >= alone);
@@ -444,13 +459,18 @@ mod tests {
         let both_run = Barrier::new(2);
         let made = AtomicUsize::new(0);
         let copy = |_| made.fetch_add(1, Ordering::Relaxed);
-        let report = run(&schedule, &seats(&[1, 1]), Remote::CopyAhead(&copy), |_| {
-            |assignment: Assignment<'_, usize>| {
-                both_run.wait();
-                assert_eq!(assignment.copy(key), Some(&0));
-                Ok::<_, Infallible>(())
-            }
-        })
+        let report = run(
+            &schedule,
+            &cpu_assignments(&[1, 1]),
+            Remote::CopyAhead(&copy),
+            |_| {
+                |assignment: Assignment<'_, usize>| {
+                    both_run.wait();
+                    assert_eq!(assignment.copy(key), Some(&0));
+                    Ok::<_, Infallible>(())
+                }
+            },
+        )
         .unwrap();
         assert_eq!(
             report.workers.iter().map(|w| w.copied_bytes).sum::<u64>(),
@@ -478,12 +498,17 @@ mod tests {
             live.fetch_add(1, Ordering::Relaxed);
             Live(&live)
         };
-        let report = run(&schedule, &seats(&[1]), Remote::CopyAhead(&copy), |_| {
-            |_: Assignment<'_, Live<'_>>| {
-                assert_eq!(live.load(Ordering::Relaxed), 1);
-                Ok::<_, Infallible>(())
-            }
-        })
+        let report = run(
+            &schedule,
+            &cpu_assignments(&[1]),
+            Remote::CopyAhead(&copy),
+            |_| {
+                |_: Assignment<'_, Live<'_>>| {
+                    assert_eq!(live.load(Ordering::Relaxed), 1);
+                    Ok::<_, Infallible>(())
+                }
+            },
+        )
         .unwrap();
         assert_eq!(report.workers[0].copied_bytes, 200);
         assert_eq!(schedule.counters().stolen, 4);
@@ -517,9 +542,9 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_without_its_seat_works_and_says_so() {
+    fn a_worker_without_its_cpus_works_and_says_so() {
         let schedule = chain(3);
-        let nowhere = Seat {
+        let nowhere = CpuAssignment {
             node: 0,
             cpus: vec![u32::MAX],
         };
@@ -527,7 +552,7 @@ mod tests {
             |_: Assignment<'_, ()>| Ok::<_, Infallible>(())
         })
         .unwrap();
-        assert!(report.workers[0].unseated.is_some());
+        assert!(report.workers[0].unpinned.is_some());
         assert!(schedule.is_done());
     }
 }

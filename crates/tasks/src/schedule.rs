@@ -6,7 +6,7 @@
 
 use crate::graph::{Dag, Datum, Graph, Origin, Task};
 use crate::queue::{Order, Queue};
-use oboro_machine::Distances;
+use oboro_arena::Distances;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// A task, or a part of one, that one thread has to run.

@@ -1,6 +1,6 @@
 //! General graphs of products and sums over a prime field, computed by several threads.
 
-use oboro_machine::{Distances, Seat, Topology};
+use oboro_arena::{CpuAssignment, Distances, Topology};
 use oboro_ring::{Modulus, Parameters, vector};
 use oboro_tasks::{Assignment, Datum, Graph, Input, Order, Remote, Schedule, run};
 use proptest::prelude::*;
@@ -134,7 +134,7 @@ impl Formula {
                     schedule.arrived(data[input]);
                 }
             });
-            run(&schedule, &seats(nodes), remote, |_| {
+            run(&schedule, &cpu_assignments(nodes), remote, |_| {
                 |assignment: Assignment<'_, Vec<u32>>| {
                     let task = assignment.task.index();
                     runs[task].fetch_add(1, Ordering::Relaxed);
@@ -166,13 +166,13 @@ fn distances(nodes: usize) -> Distances {
 }
 
 /// Cores of this machine, dealt to nodes that it may not have.
-fn seats(nodes: usize) -> Vec<Seat> {
-    let seats = Topology::of_this_machine().workers(NonZero::new(THREADS).unwrap());
-    let dealt = |(i, seat)| Seat {
+fn cpu_assignments(nodes: usize) -> Vec<CpuAssignment> {
+    let cpu_assignments = Topology::of_this_machine().workers(NonZero::new(THREADS).unwrap());
+    let dealt = |(i, cpu_assignment)| CpuAssignment {
         node: i % nodes,
-        ..seat
+        ..cpu_assignment
     };
-    seats.into_iter().enumerate().map(dealt).collect()
+    cpu_assignments.into_iter().enumerate().map(dealt).collect()
 }
 
 proptest! {

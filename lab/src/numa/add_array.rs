@@ -2,10 +2,10 @@
 
 use super::Arguments;
 use super::arrays::{Arrays, Nodes, Places, sum};
+use super::flush::{FLUSHES, flush};
 use super::paper;
 use crate::output::{Failure, Output};
-use oboro_fcmalloc::{FLUSHES, flush};
-use oboro_machine::Topology;
+use oboro_arena::Topology;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -102,9 +102,9 @@ pub fn measure(
     arguments: &Arguments,
     output: Output,
 ) -> Result<Figures, Failure> {
-    let seats = topology.workers(NonZero::<usize>::MIN);
+    let assignments = topology.workers(NonZero::<usize>::MIN);
     let measuring = || {
-        seats[0].take().map_err(|error| {
+        assignments[0].apply().map_err(|error| {
             format!("cannot keep a thread on its core: {error}; allow the call sched_setaffinity")
         })?;
         Figures::measure(&Places::of(topology), arguments, output)

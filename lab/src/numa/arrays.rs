@@ -2,8 +2,8 @@
 
 use super::add_array::{Case, InCases};
 use crate::machine;
-use oboro_fcmalloc::{Arena, ArenaError, Backing, MemoryPolicy, Pages, Panel};
-use oboro_machine::Topology;
+use oboro_arena::Topology;
+use oboro_arena::{Arena, ArenaBlock, ArenaError, Backing, MemoryPolicy, Pages};
 use serde::Serialize;
 use std::num::NonZero;
 
@@ -131,9 +131,9 @@ impl Arrays {
             (Case::Best, _) | (_, None) => (near_a, near_b, near_c),
         };
         (
-            a.panel.integers(),
-            b.panel.integers(),
-            c.panel.integers_mut(),
+            a.block.integers(),
+            b.block.integers(),
+            c.block.integers_mut(),
         )
     }
 
@@ -168,7 +168,7 @@ fn element(index: u64, step: u64) -> u64 {
 
 struct Array {
     arena: Arena,
-    panel: Panel,
+    block: ArenaBlock,
     node: u32,
 }
 
@@ -185,14 +185,14 @@ impl Array {
             policy,
             ..Backing::default()
         };
-        let arena = Arena::reserve(Panel::footprint(words), backing)?;
-        arena.grow(Panel::footprint(words), NonZero::<usize>::MIN)?;
-        let panel = arena.panel(words, position)?;
-        Ok(Self { arena, panel, node })
+        let arena = Arena::reserve(ArenaBlock::footprint(words), backing)?;
+        arena.grow(ArenaBlock::footprint(words), NonZero::<usize>::MIN)?;
+        let block = arena.block(words, position)?;
+        Ok(Self { arena, block, node })
     }
 
     fn fill(&mut self, step: u64) {
-        for (index, value) in (0..).zip(self.panel.integers_mut()) {
+        for (index, value) in (0..).zip(self.block.integers_mut()) {
             *value = element(index, step);
         }
     }
@@ -207,7 +207,7 @@ impl Array {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oboro_machine::Allowed;
+    use oboro_arena::Allowed;
     use std::fs;
 
     /// A core and memory on each node, all equally far.

@@ -290,6 +290,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         .build()?;
     runtime.block_on(async {
         let server = Server::bind(options).await?;
+        let server = server.with_memory_release(crate::allocator::release_memory);
         let url = format!("{scheme}://{}", server.address());
         output.result(&json!({ "listening": url }), || {
             format!("listening on {url}\n")

@@ -19,6 +19,8 @@ pub(super) struct Memory {
     free: Arc<Semaphore>,
     /// Bytes that searches have allocated since the allocator gave some back.
     allocated: AtomicU64,
+    /// Returns free memory to the kernel.
+    release_memory: fn(),
 }
 
 /// The memory of one search, its own until dropped.
@@ -44,12 +46,13 @@ pub(super) fn bytes_of(plan: &Plan, window: u64) -> u64 {
 
 impl Memory {
     /// So many bytes, and as many that windows are kept in.
-    pub(super) fn new(bytes: u64) -> Self {
+    pub(super) fn new(bytes: u64, release_memory: fn()) -> Self {
         let kibibytes = u32::try_from(bytes / KIBIBYTE).unwrap_or(u32::MAX).max(1);
         Self {
             kibibytes,
             free: Arc::new(Semaphore::new(kibibytes as usize)),
             allocated: AtomicU64::new(0),
+            release_memory,
         }
     }
 
@@ -72,7 +75,7 @@ impl Memory {
         let before = self.allocated.fetch_add(taken.bytes, Ordering::Relaxed);
         if before + taken.bytes > FREE {
             self.allocated.store(0, Ordering::Relaxed);
-            oboro_fcmalloc::trim();
+            (self.release_memory)();
         }
     }
 }
@@ -101,7 +104,7 @@ mod tests {
 
     #[test]
     fn searches_have_no_more_at_once_than_there_is_and_take_turns() {
-        let memory = Memory::new(10 * KIBIBYTE);
+        let memory = Memory::new(10 * KIBIBYTE, || {});
         let first = poll(&mut pin!(memory.take(6 * KIBIBYTE))).unwrap();
         assert_eq!(first.share(), Share::Part);
         let mut large = pin!(memory.take(5 * KIBIBYTE));
@@ -118,7 +121,7 @@ mod tests {
 
     #[test]
     fn one_that_needs_more_than_there_is_runs_alone() {
-        let memory = Memory::new(10 * KIBIBYTE);
+        let memory = Memory::new(10 * KIBIBYTE, || {});
         let first = poll(&mut pin!(memory.take(1))).unwrap();
         let mut huge = pin!(memory.take(u64::MAX));
         assert!(poll(&mut huge).is_none());

@@ -2,7 +2,7 @@
 
 use super::{Read, Then};
 use io_uring::{IoUring, Probe, opcode, types};
-use oboro_fcmalloc::Panel;
+use oboro_arena::ArenaBlock;
 use std::io;
 use std::os::fd::AsRawFd;
 
@@ -11,7 +11,7 @@ pub(super) struct Ring {
     ring: IoUring,
     /// The kernel knows them beforehand, by their numbers.
     are_registered: bool,
-    buffers: Vec<Panel>,
+    buffers: Vec<ArenaBlock>,
     /// For each buffer the request that fills it.
     begun: Vec<Option<Begun>>,
     free: Vec<usize>,
@@ -28,7 +28,7 @@ impl Ring {
     ///
     /// # Errors
     /// A kernel without rings, or one that refuses them, or a part of them, to this process.
-    pub(super) fn new(mut buffers: Vec<Panel>) -> io::Result<Self> {
+    pub(super) fn new(mut buffers: Vec<ArenaBlock>) -> io::Result<Self> {
         let mut ring = IoUring::new(buffers.len() as u32)?;
         try_out(&mut ring)?;
         let vectors: Vec<libc::iovec> = buffers
@@ -72,7 +72,7 @@ impl Ring {
 
     /// Begins a request. There must be a free buffer.
     pub(super) fn begin(&mut self, read: Read) {
-        let fits = |buffer: &Panel| read.len <= buffer.bytes().len();
+        let fits = |buffer: &ArenaBlock| read.len <= buffer.bytes().len();
         assert!(self.buffers.iter().all(fits), "a request fits a buffer");
         let buffer = self.free.pop().expect("a buffer is free");
         self.begun[buffer] = Some(Begun { read, done: 0 });

@@ -174,7 +174,7 @@ fn where_gaps_are_of_no_use_kept_panels_go() {
     bring_in(0..1);
     let block = || {
         tier(&store).arenas[0]
-            .unplaced_panel(two_limbs().degree())
+            .unplaced_block(two_limbs().degree())
             .ok()
     };
     let _of_others: Vec<_> = std::iter::from_fn(block).collect();

@@ -1,6 +1,6 @@
 //! On which memory node a ciphertext is made, and where the threads stay that count it.
 
-use oboro_machine::Topology;
+use oboro_arena::Topology;
 use std::error::Error;
 use std::io;
 use std::num::NonZero;
@@ -45,7 +45,7 @@ pub struct Seat {
     /// Counted from 0.
     pub node: usize,
     /// The node's cores; `None` if the thread may run anywhere.
-    cores: Option<oboro_machine::Seat>,
+    cores: Option<oboro_arena::CpuAssignment>,
 }
 
 impl Seat {
@@ -53,7 +53,7 @@ impl Seat {
     pub fn take(&self) {
         if let Some(cores) = &self.cores {
             // Elsewhere it counts as well, only from further away.
-            let _ = cores.take();
+            let _ = cores.apply();
         }
     }
 }
@@ -92,7 +92,7 @@ impl Places {
             }
             prefer(None)?;
         }
-        let seat = |core: oboro_machine::Seat| Seat {
+        let seat = |core: oboro_arena::CpuAssignment| Seat {
             node: core.node,
             cores: Some(topology.whole_node(core)),
         };

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// An error of this crate. The message is two plain sentences.
+/// An error about the machine. The message is two plain sentences.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum TopologyError {

@@ -1,7 +1,11 @@
 //! Nodes, cores and caches, as `/sys/devices/system` tells them.
 
+mod error;
+
+pub use error::TopologyError;
+
 use crate::sysfs::Folder;
-use crate::{Allowed, Distances, Seat, TopologyError};
+use crate::{Allowed, CpuAssignment, Distances};
 use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::path::Path;
@@ -148,31 +152,35 @@ impl Topology {
         &self.caches
     }
 
-    /// Seats for as many threads, dealt over the nodes in turn, a core for each; when all cores are
-    /// taken, another round begins. With a thread for each node, the seats are in the order of the nodes.
-    pub fn workers(&self, threads: NonZero<usize>) -> Vec<Seat> {
+    /// CPUs for as many threads, dealt over the nodes in turn, a core for each; when all cores are
+    /// taken, another round begins. With a thread for each node, the assignments are in the order of the nodes.
+    pub fn workers(&self, threads: NonZero<usize>) -> Vec<CpuAssignment> {
         let most = self.nodes.iter().map(|node| node.cores.len()).max();
         let round = |turn: usize| {
             let dealt = self.nodes.iter().enumerate();
             dealt.filter_map(move |(node, known)| {
                 let cpus = known.cores.get(turn)?.cpus.clone();
-                Some(Seat { node, cpus })
+                Some(CpuAssignment { node, cpus })
             })
         };
-        let seats: Vec<Seat> = (0..most.unwrap_or(0)).flat_map(round).collect();
-        seats.into_iter().cycle().take(threads.get()).collect()
+        let assignments: Vec<CpuAssignment> = (0..most.unwrap_or(0)).flat_map(round).collect();
+        assignments
+            .into_iter()
+            .cycle()
+            .take(threads.get())
+            .collect()
     }
 
-    /// The seat with all cores of its node. With one node it keeps a thread nowhere, so that the thread
+    /// The assignment with all cores of its node. With one node it keeps a thread nowhere, so that the thread
     /// follows when the process is allowed other processors.
-    pub fn whole_node(&self, seat: Seat) -> Seat {
+    pub fn whole_node(&self, assignment: CpuAssignment) -> CpuAssignment {
         let cores = match self.nodes.len() {
             1 => &[],
-            _ => &self.nodes[seat.node].cores[..],
+            _ => &self.nodes[assignment.node].cores[..],
         };
-        Seat {
+        CpuAssignment {
             cpus: cores.iter().flat_map(|core| &core.cpus).copied().collect(),
-            ..seat
+            ..assignment
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Where panels lie, what they hold, and what of an arena is memory.
+//! Where blocks lie, what they hold, and what of an arena is memory.
 
 use super::*;
 use std::collections::HashSet;
 
 const MIB: usize = 1 << 20;
-/// Words of a panel of 1 MiB.
+/// Words of a block of 1 MiB.
 const MIB_WORDS: usize = MIB / 4;
 
 fn threads(count: usize) -> NonZero<usize> {
@@ -20,26 +20,26 @@ fn small(bytes: usize) -> Arena {
 }
 
 #[test]
-fn panels_begin_on_the_lines_of_their_positions() {
-    let arena = Arena::reserve(64 * Panel::footprint(1000), Backing::default()).unwrap();
-    let panels: Vec<Panel> = (0..64).map(|p| arena.panel(1000, p).unwrap()).collect();
-    let lines: HashSet<usize> = panels.iter().map(|p| p.as_ptr().addr() % 4096).collect();
+fn blocks_begin_on_the_lines_of_their_positions() {
+    let arena = Arena::reserve(64 * ArenaBlock::footprint(1000), Backing::default()).unwrap();
+    let blocks: Vec<ArenaBlock> = (0..64).map(|p| arena.block(1000, p).unwrap()).collect();
+    let lines: HashSet<usize> = blocks.iter().map(|p| p.as_ptr().addr() % 4096).collect();
     assert_eq!(lines.len(), 64);
     assert!(lines.iter().all(|line| line % 64 == 0));
 }
 
 #[test]
-fn panels_made_in_order_begin_in_different_sets_of_the_second_level_cache() {
+fn blocks_made_in_order_begin_in_different_sets_of_the_second_level_cache() {
     const SETS: usize = 1024;
-    let arena = Arena::reserve(SETS * Panel::footprint(2048), Backing::default()).unwrap();
-    let panels: Vec<Panel> = (0..SETS).map(|p| arena.panel(2048, p).unwrap()).collect();
-    let sets: HashSet<usize> = panels
+    let arena = Arena::reserve(SETS * ArenaBlock::footprint(2048), Backing::default()).unwrap();
+    let blocks: Vec<ArenaBlock> = (0..SETS).map(|p| arena.block(2048, p).unwrap()).collect();
+    let sets: HashSet<usize> = blocks
         .iter()
         .map(|p| p.as_ptr().addr() / 64 % SETS)
         .collect();
     assert_eq!(sets.len(), SETS);
     // And a few of them are spread: no two of sixteen within two pages of a cache way of 64 KiB.
-    let mut pages: Vec<usize> = panels[..16]
+    let mut pages: Vec<usize> = blocks[..16]
         .iter()
         .map(|p| p.as_ptr().addr() / 4096 % 16)
         .collect();
@@ -50,79 +50,79 @@ fn panels_made_in_order_begin_in_different_sets_of_the_second_level_cache() {
 
 #[test]
 fn two_words_are_one_integer() {
-    let arena = Arena::reserve(Panel::footprint(5), Backing::default()).unwrap();
-    let mut panel = arena.panel(5, 1).unwrap();
-    panel.integers_mut().copy_from_slice(&[1 << 40, u64::MAX]);
-    assert_eq!(panel.integers(), [1 << 40, u64::MAX]);
-    let ends: u64 = panel.iter().map(|&word| u64::from(word)).sum();
+    let arena = Arena::reserve(ArenaBlock::footprint(5), Backing::default()).unwrap();
+    let mut block = arena.block(5, 1).unwrap();
+    block.integers_mut().copy_from_slice(&[1 << 40, u64::MAX]);
+    assert_eq!(block.integers(), [1 << 40, u64::MAX]);
+    let ends: u64 = block.iter().map(|&word| u64::from(word)).sum();
     assert_eq!(ends, (1 << 8) + 2 * u64::from(u32::MAX));
-    assert_eq!(panel[4], 0);
+    assert_eq!(block[4], 0);
 }
 
 #[test]
-fn a_dropped_panel_makes_room_for_the_next_which_holds_zeros() {
-    let arena = Arena::reserve(Panel::footprint(5000), Backing::default()).unwrap();
-    let mut first = arena.panel(5000, 3).unwrap();
+fn a_dropped_block_makes_room_for_the_next_which_holds_zeros() {
+    let arena = Arena::reserve(ArenaBlock::footprint(5000), Backing::default()).unwrap();
+    let mut first = arena.block(5000, 3).unwrap();
     assert!(first.iter().all(|&word| word == 0));
     first.fill(u32::MAX);
     let place = first.as_ptr();
     drop(first);
-    let again = arena.panel(5000, 3).unwrap();
+    let again = arena.block(5000, 3).unwrap();
     assert_eq!(again.as_ptr(), place);
     assert!(again.iter().all(|&word| word == 0));
 }
 
 #[test]
-fn a_gap_goes_to_the_panel_that_fits_it() {
+fn a_gap_goes_to_the_block_that_fits_it() {
     let arena = Arena::reserve(8 * MIB, Backing::default()).unwrap();
     let [large, _between, exact, _after] =
-        [9000, 100, 3000, 100].map(|len| arena.panel(len, 0).unwrap());
+        [9000, 100, 3000, 100].map(|len| arena.block(len, 0).unwrap());
     let (large_place, exact_place) = (large.as_ptr(), exact.as_ptr());
     drop((large, exact));
-    assert_eq!(arena.panel(3000, 0).unwrap().as_ptr(), exact_place);
-    assert_eq!(arena.panel(9000, 0).unwrap().as_ptr(), large_place);
+    assert_eq!(arena.block(3000, 0).unwrap().as_ptr(), exact_place);
+    assert_eq!(arena.block(9000, 0).unwrap().as_ptr(), large_place);
 }
 
 #[test]
-fn an_unplaced_panel_takes_what_it_holds() {
+fn an_unplaced_block_takes_what_it_holds() {
     let arena = small(1 << 16);
-    let panels: Vec<Panel> = std::iter::from_fn(|| arena.unplaced_panel(1000).ok()).collect();
-    assert!(arena.panel(16, 0).is_err());
-    let taken = panels.iter().map(|panel| panel.as_ptr().addr() % LINE);
+    let blocks: Vec<ArenaBlock> = std::iter::from_fn(|| arena.unplaced_block(1000).ok()).collect();
+    assert!(arena.block(16, 0).is_err());
+    let taken = blocks.iter().map(|block| block.as_ptr().addr() % LINE);
     assert_eq!(Vec::from_iter(taken), vec![0; arena.reserved() / 4032]);
 }
 
 #[test]
-fn a_full_arena_says_so_and_is_whole_again_once_its_panels_are_dropped() {
-    let arena = Arena::reserve(4 * Panel::footprint(4096), Backing::default()).unwrap();
-    let panels: Vec<Panel> = (0..4).map(|p| arena.panel(4096, p).unwrap()).collect();
-    let error = arena.panel(4096, 4).unwrap_err().to_string();
+fn a_full_arena_says_so_and_is_whole_again_once_its_blocks_are_dropped() {
+    let arena = Arena::reserve(4 * ArenaBlock::footprint(4096), Backing::default()).unwrap();
+    let blocks: Vec<ArenaBlock> = (0..4).map(|p| arena.block(4096, p).unwrap()).collect();
+    let error = arena.block(4096, 4).unwrap_err().to_string();
     assert!(
-        error.contains("20416 bytes in one piece") && error.contains("Drop panels"),
+        error.contains("20416 bytes in one piece") && error.contains("Drop blocks"),
         "{error}"
     );
-    let mut panels = panels.into_iter();
-    drop((panels.next_back(), panels.next(), panels.next()));
-    drop(panels);
+    let mut blocks = blocks.into_iter();
+    drop((blocks.next_back(), blocks.next(), blocks.next()));
+    drop(blocks);
     let words = arena.reserved() / 4 - 64 * 16;
-    assert_eq!(arena.panel(words, 0).unwrap().len(), words);
+    assert_eq!(arena.block(words, 0).unwrap().len(), words);
     assert!(matches!(
-        arena.panel(usize::MAX, 0),
+        arena.block(usize::MAX, 0),
         Err(ArenaError::Full { .. })
     ));
 }
 
 #[test]
-fn what_no_panel_uses_is_not_memory() {
+fn what_no_block_uses_is_not_memory() {
     let arena = Arena::reserve(1 << 34, Backing::default()).unwrap();
     assert_eq!(arena.resident().unwrap(), 0);
-    let mut panel = arena.panel(MIB_WORDS, 0).unwrap();
-    panel.fill(1);
+    let mut block = arena.block(MIB_WORDS, 0).unwrap();
+    block.fill(1);
     let resident = arena.resident().unwrap();
-    // A panel may lie across two huge pages.
+    // A block may lie across two huge pages.
     assert!((MIB..=4 * MIB).contains(&resident), "{resident}");
     let opened = arena.opened();
-    assert!(opened.contains(&panel.as_ptr().cast()));
+    assert!(opened.contains(&block.as_ptr().cast()));
     assert!(opened.end.addr() - opened.start.addr() <= 4 * MIB);
 }
 
@@ -134,23 +134,23 @@ fn the_last_page_ends_with_the_arena() {
 }
 
 #[test]
-fn a_grown_arena_is_in_memory_before_panels_use_it() {
+fn a_grown_arena_is_in_memory_before_blocks_use_it() {
     let arena = small(64 * MIB);
-    drop(arena.panel(100, 0).unwrap());
-    arena.panel(100, 0).unwrap().fill(1);
-    let bytes = 6 * Panel::footprint(MIB_WORDS);
+    drop(arena.block(100, 0).unwrap());
+    arena.block(100, 0).unwrap().fill(1);
+    let bytes = 6 * ArenaBlock::footprint(MIB_WORDS);
     arena.grow(bytes, threads(3)).unwrap();
     let before = arena.resident().unwrap();
     assert!((bytes..bytes + 2 * MIB).contains(&before), "{before}");
-    let panels: Vec<Panel> = (0..6)
+    let blocks: Vec<ArenaBlock> = (0..6)
         .map(|p| {
-            let mut panel = arena.panel(MIB_WORDS, p).unwrap();
-            assert!(panel.iter().all(|&word| word == 0));
-            panel.fill(1);
-            panel
+            let mut block = arena.block(MIB_WORDS, p).unwrap();
+            assert!(block.iter().all(|&word| word == 0));
+            block.fill(1);
+            block
         })
         .collect();
-    assert_eq!(panels.len(), 6);
+    assert_eq!(blocks.len(), 6);
     assert_eq!(arena.resident().unwrap(), before);
     arena.grow(0, threads(2)).unwrap();
     assert!(matches!(
@@ -203,8 +203,8 @@ fn explicit_pages_are_used_or_replaced() {
         ..Backing::default()
     };
     let arena = Arena::reserve(3 * MIB, backing.clone()).unwrap();
-    let panel = arena.panel(MIB_WORDS, 0).unwrap();
-    assert!(panel.iter().all(|&word| word == 0));
+    let block = arena.block(MIB_WORDS, 0).unwrap();
+    assert!(block.iter().all(|&word| word == 0));
     if arena.pages() == Pages::Explicit {
         assert_eq!(arena.reserved(), 4 * MIB);
         assert_eq!(huge_kib(&arena), 2 * 1024);
@@ -234,10 +234,10 @@ fn memory_lies_on_the_node_that_was_asked_for() {
             let arena = Arena::reserve(16 * MIB, backing).unwrap();
             arena.grow(4 * MIB, threads(2)).unwrap();
             for _ in 0..2 {
-                let panels = [0, 1, 2].map(|position| {
-                    let mut panel = arena.panel(MIB_WORDS, position).unwrap();
-                    panel.fill(1);
-                    panel
+                let blocks = [0, 1, 2].map(|position| {
+                    let mut block = arena.block(MIB_WORDS, position).unwrap();
+                    block.fill(1);
+                    block
                 });
                 let resident = arena.resident().unwrap();
                 assert!(resident >= 4 * MIB, "{resident}");
@@ -246,7 +246,7 @@ fn memory_lies_on_the_node_that_was_asked_for() {
                     [(node, resident)].into(),
                     "{policy:?}"
                 );
-                drop(panels);
+                drop(blocks);
             }
         }
     }
@@ -298,30 +298,30 @@ fn address_space_that_is_not_there_is_refused() {
 }
 
 #[test]
-fn address_space_goes_with_the_last_panel() {
+fn address_space_goes_with_the_last_block() {
     // More in all than a process has.
     for _ in 0..1 << 9 {
         let arena = Arena::reserve(1 << 40, Backing::default()).unwrap();
-        let panel = arena.panel(16, 5).unwrap();
+        let block = arena.block(16, 5).unwrap();
         drop(arena);
-        assert_eq!(*panel, [0; 16]);
+        assert_eq!(*block, [0; 16]);
     }
 }
 
 #[test]
-fn panels_of_many_threads_are_their_own() {
+fn blocks_of_many_threads_are_their_own() {
     let arena = Arena::reserve(16 * MIB, Backing::default()).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4u32 {
             let arena = &arena;
             scope.spawn(move || {
-                let mut kept: Vec<Panel> = Vec::new();
+                let mut kept: Vec<ArenaBlock> = Vec::new();
                 for round in 0..400 {
                     let len = 50 + (round * 7919 + thread as usize * 104_729) % 9000;
-                    let mut panel = arena.panel(len, round).unwrap();
-                    assert!(panel.iter().all(|&word| word == 0));
-                    panel.fill(thread + 1);
-                    kept.push(panel);
+                    let mut block = arena.block(len, round).unwrap();
+                    assert!(block.iter().all(|&word| word == 0));
+                    block.fill(thread + 1);
+                    kept.push(block);
                     if kept.len() == 20 {
                         let old = kept.swap_remove(round % 20);
                         assert!(old.iter().all(|&word| word == thread + 1));

@@ -8,7 +8,7 @@ use thiserror::Error;
 #[allow(missing_docs)]
 pub enum ArenaError {
     #[error(
-        "an arena of {reserved} bytes has no {asked} bytes in one piece: {taken} are taken. Drop panels that are no \
+        "an arena of {reserved} bytes has no {asked} bytes in one piece: {taken} are taken. Drop blocks that are no \
          longer needed, or reserve a larger arena."
     )]
     Full {

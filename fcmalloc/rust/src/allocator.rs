@@ -2,14 +2,15 @@
 
 use crate::ffi::{self, Stats};
 use std::alloc::{GlobalAlloc, Layout};
+use std::error::Error;
+use std::fmt;
 use std::io;
-use thiserror::Error;
 
 /// The alignment of every block of fcmalloc.
 const BLOCK_ALIGNMENT: usize = 16;
 
 /// The allocator: `#[global_allocator] static ALLOCATOR: FcMalloc = FcMalloc;`. Its options come from
-/// the environment; `fcmalloc/README.md` lists them.
+/// the environment; fcmalloc's README.md lists them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FcMalloc;
 
@@ -104,11 +105,24 @@ pub fn reserve(bytes: usize) -> Result<(), ReserveError> {
 }
 
 /// [`reserve`] failed.
-#[derive(Debug, Error)]
-#[error(
-    "no {bytes} bytes more can be reserved: {source}. Reserve less, free some memory, or raise FCMALLOC_LIMIT."
-)]
+#[derive(Debug)]
 pub struct ReserveError {
     bytes: usize,
     source: io::Error,
+}
+
+impl fmt::Display for ReserveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "no {} bytes more can be reserved: {}. Reserve less, free some memory, or raise FCMALLOC_LIMIT.",
+            self.bytes, self.source
+        )
+    }
+}
+
+impl Error for ReserveError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.source)
+    }
 }

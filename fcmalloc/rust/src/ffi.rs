@@ -1,16 +1,16 @@
-//! What `fcmalloc/include/fcmalloc.h` declares, as far as it is used here.
+//! What `include/fcmalloc.h` declares, as far as it is used here.
 
-use libc::{c_int, c_void, size_t};
+use std::ffi::{c_int, c_void};
 
 unsafe extern "C" {
-    pub(crate) fn fc_malloc(size: size_t) -> *mut c_void;
-    pub(crate) fn fc_calloc(count: size_t, size: size_t) -> *mut c_void;
-    pub(crate) fn fc_realloc(block: *mut c_void, size: size_t) -> *mut c_void;
-    pub(crate) fn fc_aligned_alloc(alignment: size_t, size: size_t) -> *mut c_void;
-    pub(crate) fn fc_free_sized(block: *mut c_void, size: size_t);
-    pub(crate) fn fc_free_aligned_sized(block: *mut c_void, alignment: size_t, size: size_t);
-    pub(crate) fn fc_trim() -> size_t;
-    pub(crate) fn fc_reserve(bytes: size_t) -> c_int;
+    pub(crate) fn fc_malloc(size: usize) -> *mut c_void;
+    pub(crate) fn fc_calloc(count: usize, size: usize) -> *mut c_void;
+    pub(crate) fn fc_realloc(block: *mut c_void, size: usize) -> *mut c_void;
+    pub(crate) fn fc_aligned_alloc(alignment: usize, size: usize) -> *mut c_void;
+    pub(crate) fn fc_free_sized(block: *mut c_void, size: usize);
+    pub(crate) fn fc_free_aligned_sized(block: *mut c_void, alignment: usize, size: usize);
+    pub(crate) fn fc_trim() -> usize;
+    pub(crate) fn fc_reserve(bytes: usize) -> c_int;
     pub(crate) fn fc_stats(out: *mut Stats);
 }
 

@@ -5,20 +5,20 @@ use std::io;
 
 /// The place of one worker: a core, some or none, and the node whose memory is near.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seat {
+pub struct CpuAssignment {
     /// The node, by its place in [`Topology::nodes`](crate::Topology::nodes).
     pub node: usize,
     /// The hardware threads of the core; none where the thread is kept nowhere.
     pub cpus: Vec<u32>,
 }
 
-impl Seat {
+impl CpuAssignment {
     /// Keeps the calling thread, and threads that it will start, on these hardware threads, if there are any.
     ///
     /// # Errors
     /// If the process may not use the core any more, or if its number is larger than the kernel's call
     /// has room for. The thread stays where it was, and work goes on less well placed.
-    pub fn take(&self) -> io::Result<()> {
+    pub fn apply(&self) -> io::Result<()> {
         if self.cpus.is_empty() {
             return Ok(());
         }
@@ -49,10 +49,10 @@ mod tests {
     #[test]
     fn a_thread_stays_on_its_core() {
         let topology = Topology::of_this_machine();
-        for seat in topology.workers(NonZero::new(4).unwrap()) {
+        for assignment in topology.workers(NonZero::new(4).unwrap()) {
             let on = thread::spawn(move || {
-                seat.take().unwrap();
-                (seat.cpus, allowed_here())
+                assignment.apply().unwrap();
+                (assignment.cpus, allowed_here())
             });
             let (wanted, on) = on.join().unwrap();
             assert_eq!(on, wanted);
@@ -60,18 +60,18 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_without_a_core_leaves_its_thread_where_it_was() {
-        let seat = Topology::of_this_machine()
+    fn an_assignment_without_a_core_leaves_its_thread_where_it_was() {
+        let assignment = Topology::of_this_machine()
             .workers(NonZero::<usize>::MIN)
             .remove(0);
-        let nowhere = Seat {
+        let nowhere = CpuAssignment {
             node: 0,
             cpus: Vec::new(),
         };
         thread::spawn(move || {
-            seat.take().unwrap();
-            nowhere.take().unwrap();
-            assert_eq!(allowed_here(), seat.cpus);
+            assignment.apply().unwrap();
+            nowhere.apply().unwrap();
+            assert_eq!(allowed_here(), assignment.cpus);
         })
         .join()
         .unwrap();
@@ -80,11 +80,11 @@ mod tests {
     #[test]
     fn a_core_that_is_not_there_is_an_error() {
         for cpu in [1023, 1024, u32::MAX] {
-            let seat = Seat {
+            let assignment = CpuAssignment {
                 node: 0,
                 cpus: vec![cpu],
             };
-            thread::spawn(move || seat.take().unwrap_err())
+            thread::spawn(move || assignment.apply().unwrap_err())
                 .join()
                 .unwrap();
         }

@@ -1,6 +1,6 @@
 //! A program whose allocator is fcmalloc.
 
-use oboro_fcmalloc::{FcMalloc, reserve, stats, trim};
+use fcmalloc::{FcMalloc, reserve, stats, trim};
 use proptest::prelude::*;
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, realloc};
 use std::collections::HashMap;

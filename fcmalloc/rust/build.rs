@@ -7,7 +7,7 @@ use std::path::Path;
 const STANDARD_NAMES: [&str; 2] = ["override.c", "cxx.c"];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let fcmalloc = Path::new("../../fcmalloc");
+    let fcmalloc = Path::new("..");
     let (sources, headers) = (fcmalloc.join("src"), fcmalloc.join("include"));
     println!("cargo::rerun-if-changed={}", sources.display());
     println!("cargo::rerun-if-changed={}", headers.display());

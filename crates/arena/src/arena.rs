@@ -1,12 +1,12 @@
-//! Panels in a reserved region of address space.
+//! Blocks in a reserved region of address space.
 //!
-//! The region is reserved at once and becomes memory as panels need it: what no panel has used was
-//! never touched. The space of a dropped panel goes to later ones, exact sizes first, and to the
+//! The region is reserved at once and becomes memory as blocks need it: what no block has used was
+//! never touched. The space of a dropped block goes to later ones, exact sizes first, and to the
 //! kernel only with the arena.
 //!
-//! A panel begins on the cache line that its position names within a page. Panels of different
+//! A block begins on the cache line that its position names within a page. Blocks of different
 //! positions, up to 64 neighbours, so have equal offsets in different sets of the first-level cache,
-//! and then of the second, whose set numbers extend those of the first. Panels of whole pages that are
+//! and then of the second, whose set numbers extend those of the first. Blocks of whole pages that are
 //! made one after another lie a page and a line apart in the second, so that many spread over it.
 
 mod error;
@@ -29,10 +29,10 @@ const LINES_PER_PAGE: usize = 64;
 /// Odd, so that 64 neighbouring positions get 64 different lines; near 64/φ, so that few neighbours
 /// are spread well too.
 const STAGGER_LINES: usize = 39;
-/// What becomes memory at a time: a huge page, so that each panel may lie on one.
+/// What becomes memory at a time: a huge page, so that each block may lie on one.
 const STEP: usize = region::HUGE_PAGE;
 
-/// A region of address space that panels are made in, by any thread. It lives as long as its panels.
+/// A region of address space that blocks are made in, by any thread. It lives as long as its blocks.
 pub struct Arena(Arc<Shared>);
 
 struct Shared {
@@ -47,14 +47,14 @@ struct Space {
     returned: Extents,
     /// What lies from here on belongs to nobody.
     end: usize,
-    /// What lies from here on was never part of a panel, and so holds zeros.
+    /// What lies from here on was never part of a block, and so holds zeros.
     dirty_end: usize,
     /// What lies from here on is address space only.
     open_end: usize,
 }
 
 impl Arena {
-    /// Reserves `bytes` of address space, rounded up to pages. [`Panel::footprint`] tells what panels
+    /// Reserves `bytes` of address space, rounded up to pages. [`ArenaBlock::footprint`] tells what blocks
     /// need.
     pub fn reserve(bytes: usize, backing: Backing) -> Result<Self, ArenaError> {
         Ok(Self(Arc::new(Shared {
@@ -63,42 +63,42 @@ impl Arena {
         })))
     }
 
-    /// A panel of `len` zeros, placed as the `position`-th of those that are read together.
-    pub fn panel(&self, len: usize, position: usize) -> Result<Panel, ArenaError> {
+    /// A block of `len` zeros, placed as the `position`-th of those that are read together.
+    pub fn block(&self, len: usize, position: usize) -> Result<ArenaBlock, ArenaError> {
         let line = position.wrapping_mul(STAGGER_LINES) % LINES_PER_PAGE;
-        self.panel_within(len, Panel::footprint(len), |slot| {
+        self.block_within(len, ArenaBlock::footprint(len), |slot| {
             slot + line.wrapping_sub(slot / LINE) % LINES_PER_PAGE * LINE
         })
     }
 
-    /// A panel of `len` zeros on whatever cache line there is room: it takes no more than its words.
-    pub fn unplaced_panel(&self, len: usize) -> Result<Panel, ArenaError> {
-        self.panel_within(len, len.div_ceil(LINE_WORDS).saturating_mul(LINE), |slot| {
+    /// A block of `len` zeros on whatever cache line there is room: it takes no more than its words.
+    pub fn unplaced_block(&self, len: usize) -> Result<ArenaBlock, ArenaError> {
+        self.block_within(len, len.div_ceil(LINE_WORDS).saturating_mul(LINE), |slot| {
             slot
         })
     }
 
-    /// A panel in a slot of so many bytes, where it begins as `start` tells.
-    fn panel_within(
+    /// A block in a slot of so many bytes, where it begins as `start` tells.
+    fn block_within(
         &self,
         len: usize,
         footprint: usize,
         start: impl FnOnce(usize) -> usize,
-    ) -> Result<Panel, ArenaError> {
+    ) -> Result<ArenaBlock, ArenaError> {
         let (slot, dirty_end) = self.0.take(footprint)?;
-        let mut panel = Panel {
+        let mut block = ArenaBlock {
             arena: Arc::clone(&self.0),
             slot: slot..slot + footprint,
             start: start(slot),
             len,
         };
-        let dirty = dirty_end.saturating_sub(panel.start) / size_of::<u32>();
-        panel[..dirty.min(len)].fill(0);
-        Ok(panel)
+        let dirty = dirty_end.saturating_sub(block.start) / size_of::<u32>();
+        block[..dirty.min(len)].fill(0);
+        Ok(block)
     }
 
-    /// Makes memory of the next `bytes` that panels will take and touches it, each thread its share:
-    /// until they are used up, neither making nor filling a panel faults on a page. Panels wait
+    /// Makes memory of the next `bytes` that blocks will take and touches it, each thread its share:
+    /// until they are used up, neither making nor filling a block faults on a page. Blocks wait
     /// meanwhile.
     pub fn grow(&self, bytes: usize, threads: NonZero<usize>) -> Result<(), ArenaError> {
         let mut space = self.0.space();
@@ -117,7 +117,7 @@ impl Arena {
         self.0.region.bytes()
     }
 
-    /// The addresses that have become memory so far: where every panel lies. Only the end ever moves.
+    /// The addresses that have become memory so far: where every block lies. Only the end ever moves.
     pub fn opened(&self) -> Range<*const u8> {
         let open_end = self.0.space().open_end;
         let base = self.0.region.base().as_ptr().cast_const();
@@ -194,7 +194,7 @@ impl Shared {
 }
 
 /// Words in an [`Arena`], aligned to a cache line, of nobody else. Dropping it gives its space back.
-pub struct Panel {
+pub struct ArenaBlock {
     arena: Arc<Shared>,
     slot: Range<usize>,
     /// The first word, in bytes from the base of the arena.
@@ -202,8 +202,8 @@ pub struct Panel {
     len: usize,
 }
 
-impl Panel {
-    /// The bytes of an arena that a panel of `len` words takes, wherever it begins.
+impl ArenaBlock {
+    /// The bytes of an arena that a block of `len` words takes, wherever it begins.
     pub const fn footprint(len: usize) -> usize {
         let lines = len.div_ceil(LINE_WORDS) + LINES_PER_PAGE - 1;
         lines.saturating_mul(LINE)
@@ -212,7 +212,7 @@ impl Panel {
     /// Its words two by two as 64-bit integers, as the machine reads them; an odd last word is left out.
     pub fn integers(&self) -> &[u64] {
         let words: &[u32] = self;
-        // SAFETY: a panel begins on a cache line, so aligned for integers, and any two words are one.
+        // SAFETY: a block begins on a cache line, so aligned for integers, and any two words are one.
         unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len() / 2) }
     }
 
@@ -250,33 +250,33 @@ impl Panel {
     }
 }
 
-impl Deref for Panel {
+impl Deref for ArenaBlock {
     type Target = [u32];
 
     fn deref(&self) -> &[u32] {
-        // SAFETY: the words lie in `slot`, which is part of the region, open, and this panel's alone
+        // SAFETY: the words lie in `slot`, which is part of the region, open, and this block's alone
         // until it is dropped; the region is mapped as long as `arena` lives. The kernel gave it as
         // zeros and only words were written to it since, so all of it is initialised.
         unsafe { std::slice::from_raw_parts(self.first_word(), self.len) }
     }
 }
 
-impl DerefMut for Panel {
+impl DerefMut for ArenaBlock {
     fn deref_mut(&mut self) -> &mut [u32] {
         // SAFETY: as above; `self` is borrowed for as long as the slice, so there is no other.
         unsafe { std::slice::from_raw_parts_mut(self.first_word(), self.len) }
     }
 }
 
-impl Drop for Panel {
+impl Drop for ArenaBlock {
     fn drop(&mut self) {
         self.arena.give_back(self.slot.clone());
     }
 }
 
-impl std::fmt::Debug for Panel {
+impl std::fmt::Debug for ArenaBlock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Panel({} words)", self.len)
+        write!(f, "ArenaBlock({} words)", self.len)
     }
 }
 

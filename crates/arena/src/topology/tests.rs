@@ -66,7 +66,7 @@ fn layout(topology: &Topology) -> Vec<(u32, Vec<Vec<u32>>)> {
     nodes.map(|node| (node.number, cores(node))).collect()
 }
 
-fn seats(topology: &Topology, threads: usize) -> Vec<(usize, Vec<u32>)> {
+fn assignments(topology: &Topology, threads: usize) -> Vec<(usize, Vec<u32>)> {
     let workers = topology.workers(NonZero::new(threads).unwrap());
     workers.into_iter().map(|s| (s.node, s.cpus)).collect()
 }
@@ -80,7 +80,7 @@ fn one_node_has_all_cores() {
     assert_eq!(topology.nodes()[0].memory_bytes, 24_000 << 20);
     assert_eq!(*topology.distances(), Distances::one_node());
     assert_eq!(
-        seats(&topology, 3),
+        assignments(&topology, 3),
         [(0, vec![0]), (0, vec![1]), (0, vec![0])]
     );
 }
@@ -90,17 +90,19 @@ fn threads_are_dealt_over_four_nodes_and_then_their_cores() {
     let topology = four_nodes().read(&all()).unwrap();
     assert_eq!(topology.nodes().len(), 4);
     assert_eq!(topology.distances().nearest_first(2), [2, 3, 0, 1]);
-    let cpus: Vec<_> = seats(&topology, 10).into_iter().collect();
+    let cpus: Vec<_> = assignments(&topology, 10).into_iter().collect();
     let expected = [0, 2, 4, 6, 1, 3, 5, 7, 0, 2].map(|cpu| (cpu as usize / 2, vec![cpu]));
     assert_eq!(cpus, expected);
 }
 
 #[test]
-fn a_seat_may_have_its_whole_node_which_keeps_nothing_where_there_is_one() {
+fn an_assignment_may_have_its_whole_node_which_keeps_nothing_where_there_is_one() {
     let on_nodes = |topology: &Topology| -> Vec<(usize, Vec<u32>)> {
-        let seats = topology.workers(NonZero::new(2).unwrap()).into_iter();
-        let whole = seats.map(|seat| topology.whole_node(seat));
-        whole.map(|seat| (seat.node, seat.cpus)).collect()
+        let assignments = topology.workers(NonZero::new(2).unwrap()).into_iter();
+        let whole = assignments.map(|assignment| topology.whole_node(assignment));
+        whole
+            .map(|assignment| (assignment.node, assignment.cpus))
+            .collect()
     };
     let four = four_nodes().read(&all()).unwrap();
     assert_eq!(on_nodes(&four), [(0, vec![0, 1]), (1, vec![2, 3])]);
@@ -114,7 +116,10 @@ fn nodes_with_fewer_cores_sit_out_later_turns() {
     sys.node(0, "0", 512, "10 20");
     sys.node(1, "1-3", 512, "20 10");
     let topology = sys.read(&all()).unwrap();
-    let nodes: Vec<usize> = seats(&topology, 5).iter().map(|seat| seat.0).collect();
+    let nodes: Vec<usize> = assignments(&topology, 5)
+        .iter()
+        .map(|assignment| assignment.0)
+        .collect();
     assert_eq!(nodes, [0, 1, 1, 1, 0]);
 }
 
@@ -131,7 +136,10 @@ fn threads_of_one_core_stay_together() {
             (1, vec![vec![2, 6], vec![3, 7]]),
         ];
         assert_eq!(layout(&topology), expected, "{file}");
-        assert_eq!(seats(&topology, 2), [(0, vec![0, 4]), (1, vec![2, 6])]);
+        assert_eq!(
+            assignments(&topology, 2),
+            [(0, vec![0, 4]), (1, vec![2, 6])]
+        );
     }
 }
 
