@@ -319,24 +319,32 @@ static __attribute__((noinline)) void free_full(struct fc_heap *heap, void *p) {
     }
 }
 
+// Frees a small block in use of at least `size` bytes. False where `p` is none, or maybe none.
+static inline __attribute__((always_inline)) bool free_small(void *p, size_t size) {
+    struct fc_run *span = fc_space_holds(p) ? fc_space_run(p) : NULL;
+    // The bits of large blocks were never touched: reading them would be a page fault.
+    if (FC_LIKELY(span != NULL && fc_run_owner(span) != NULL && fc_block_is_lent(p) &&
+                  size <= fc_run_stride(span))) {
+        struct fc_heap *heap = fc_self;
+        if (FC_UNLIKELY(!fc_sub_has_room(&heap->sub, span->class))) {
+            free_full(heap, p);
+            return true;
+        }
+        if (FC_LIKELY(!fc_block_is_freed(p))) {
+            fc_sub_keep(&heap->sub, span, p);
+            return true;
+        }
+    }
+    return false;
+}
+
 void fc_free(void *p) {
     if (FC_POISONS && p != NULL) {
         fc_poison_take(p, usable(run_of(p)));
     }
-    struct fc_run *span = fc_space_holds(p) ? fc_space_run(p) : NULL;
-    // The bits of large blocks were never touched: reading them would be a page fault.
-    if (FC_LIKELY(span != NULL && fc_run_owner(span) != NULL && fc_block_is_lent(p))) {
-        struct fc_heap *heap = fc_self;
-        if (FC_UNLIKELY(!fc_sub_has_room(&heap->sub, span->class))) {
-            free_full(heap, p);
-            return;
-        }
-        if (FC_LIKELY(!fc_block_is_freed(p))) {
-            fc_sub_keep(&heap->sub, span, p);
-            return;
-        }
+    if (FC_UNLIKELY(!free_small(p, 0))) {
+        free_slow(p);
     }
-    free_slow(p);
 }
 
 size_t fc_malloc_usable_size(const void *p) {
@@ -345,14 +353,17 @@ size_t fc_malloc_usable_size(const void *p) {
     return room;
 }
 
-void fc_free_sized(void *p, size_t size) {
-    if (p == NULL) {
-        return;
-    }
-    if (usable(run_of(p)) < size) {
+static __attribute__((noinline)) void free_sized_slow(void *p, size_t size) {
+    if (p != NULL && usable(run_of(p)) < size) {
         fc_die("block %p is smaller than the size it was freed with", p);
     }
     fc_free(p);
+}
+
+void fc_free_sized(void *p, size_t size) {
+    if (FC_POISONS || FC_UNLIKELY(!free_small(p, size))) {
+        free_sized_slow(p, size);
+    }
 }
 
 void fc_free_aligned_sized(void *p, size_t alignment, size_t size) {
