@@ -1,19 +1,19 @@
 // The way home of freed blocks: src/channel.c and src/sub.c, model-checked by ./check.sh.
 //
 // A process is a heap together with the threads that hold it one after another, which the lock of
-// the registry sees to: a thread dies (sending its parcels) and the next one adopts what it left, also
-// what is in stock.
+// the registry sees to: a thread dies (sending its batches) and the next one adopts what it left, also
+// what is in the thread cache.
 // Heap 0 owns both spans at first. While it is dead, a thread of heap 1 may take hold of it, empty
 // its channels and make heap 1 the owner of a span, so that blocks on their way to heap 0 must be
 // sent on; heap 1 does not wait for that here, which only adds runs. (The allocator moves all spans
 // at once, and later threads of heap 0 make new ones.) Heap 2 owns nothing, and its last thread is
-// not followed by another, but by one that takes hold of the heap and empties its stock. Any thread
-// frees any block of the program, into its stock or not, and an owner, or a thread that has one in
-// stock, allocates blocks again.
+// not followed by another, but by one that takes hold of the heap and empties its cache. Any thread
+// frees any block of the program, into its cache or not, and an owner, or a thread that has one in its
+// cache, allocates blocks again.
 //
-// A thread that would need fresh memory intercepts the mail of another heap instead, at any time:
+// A thread that would need fresh memory intercepts the message queues of another heap instead, at any time:
 // while the receiver, or another interceptor, empties the same inbox. Blocks that others own it
-// keeps in stock. A thread empties its stock whenever it likes, as fc_trim does. It needs fresh memory
+// keeps in the thread cache. A thread empties its cache whenever it likes, as fc_trim does. It needs fresh memory
 // a limited number of times, or blocks could be intercepted for ever.
 //
 // A step is one access to memory that others write; what a thread does with memory of its own is
@@ -23,20 +23,20 @@
 //   none twice     a block is in one place, and changes places only as it may (assertions in MOVE)
 //   none lost      no run ends but with every block in the free list of the heap that owns it
 //                  (any other end is an invalid end state)
-//   none unseen    a channel that nobody is sending into has its mail flag set unless it is empty,
+//   none unseen    a channel that nobody is sending into has its pending flag set unless it is empty,
 //                  or somebody is emptying the inbox (assertion in NOT_UNSEEN)
 //   come home      from some moment on all blocks are home (ltl): runs do not go in circles, however
 //                  the threads are scheduled, as long as one that can go on does
 //
 // One of these breaks the protocol, and a property must fail:
-//   -DFLAG_BEFORE_PUSH      a sender sets the mail flag and then puts the batch in place
+//   -DFLAG_BEFORE_PUSH      a sender sets the pending flag and then puts the batch in place
 //   -DLOAD_AND_STORE        a channel is emptied by a load and a store
-//   -DCLEAR_AFTER_TAKE      mail is cleared after its channels were emptied
-//   -DDIE_WITHOUT_FLUSH     a thread leaves blocks in its parcels when it dies
-//   -DABSORB_WITHOUT_STOCK  a heap that no thread will have again keeps its stock
+//   -DCLEAR_AFTER_TAKE      a pending flag is cleared after its channel was emptied
+//   -DDIE_WITHOUT_FLUSH     a thread leaves blocks in its batches when it dies
+//   -DABSORB_WITHOUT_CACHE  a heap that no thread will have again keeps its cache
 //   -DKEEP_ABSORBED         a receiver takes home blocks of spans that it no longer owns
 //   -DKEEP_INTERCEPTED      an interceptor takes home blocks of others
-//   -DTAKE_FIRST_ONLY       an interceptor clears all mail and empties but one channel of it
+//   -DTAKE_FIRST_ONLY       an interceptor clears all pending flags and empties but one of the channels
 
 // Two interceptions are the least for two interceptors and the receiver in one inbox. One more
 // of any of these numbers doubles the states or more.
@@ -66,10 +66,10 @@
 
 byte next[BLOCKS + 1];           // links of lists; that of NIL is never read
 byte head[HEAPS * HEAPS];        // channels: lists of blocks
-byte mail[HEAPS];                // bit s: the channel from s needs emptying
-byte first[HEAPS * HEAPS];       // parcels of the sub heaps: CHANNEL(to, from)
+byte pending[HEAPS];             // bit s: the channel from s needs emptying
+byte first[HEAPS * HEAPS];       // batches of the sub heaps: CHANNEL(to, from)
 byte last[HEAPS * HEAPS];
-byte stock[HEAPS];               // bit b: the sub heap keeps block b to hand it out again
+byte cache[HEAPS];               // bit b: the sub heap keeps block b to hand it out again
 byte owner[SPANS];               // heaps
 byte allocations;
 byte interceptions;
@@ -78,7 +78,7 @@ byte interceptions;
 
 // ---- What the properties are about; no step depends on it ----
 
-mtype = { LIVE, STOCK, PARCEL, SENT, HOME };
+mtype = { LIVE, CACHE, BATCH, SENT, HOME };
 mtype place[BLOCKS];
 bool sending[HEAPS * HEAPS];
 byte emptying[HEAPS];            // how many threads empty the inbox
@@ -89,15 +89,15 @@ inline MOVE(block, from, to) {
 }
 
 inline NOT_UNSEEN(receiver, sender) {
-    assert(head[CHANNEL(receiver, sender)] == NIL || (mail[receiver] & (1 << sender)) ||
+    assert(head[CHANNEL(receiver, sender)] == NIL || (pending[receiver] & (1 << sender)) ||
            sending[CHANNEL(receiver, sender)] || emptying[receiver] > 0)
 }
 
 // ---- The allocator ----
 
-// Into the parcel of `self` for the heap that owns the block: forward in sub.c.
+// Into the batch of `self` for the heap that owns the block: forward in sub.c.
 inline forward(block, from) {
-    MOVE(block, from, PARCEL);
+    MOVE(block, from, BATCH);
     to = owner[SPAN(block)];
     next[block] = first[CHANNEL(to, self)];
     if
@@ -116,12 +116,12 @@ inline put_home(block, from) {
 
 // fc_sub_keep.
 inline keep(block, from) {
-    MOVE(block, from, STOCK);
-    stock[self] = stock[self] | (1 << block);
+    MOVE(block, from, CACHE);
+    cache[self] = cache[self] | (1 << block);
     next[block] = NIL
 }
 
-// A parcel into the channel to `to`: fc_channel_send.
+// A batch into the channel to `to`: fc_channel_send.
 inline send() {
     atomic {
         sending[CHANNEL(to, self)] = true;
@@ -129,7 +129,7 @@ inline send() {
     };
 #ifdef FLAG_BEFORE_PUSH
     if
-    :: old == NIL -> mail[to] = mail[to] | (1 << self)
+    :: old == NIL -> pending[to] = pending[to] | (1 << self)
     :: else
     fi;
 #endif
@@ -142,7 +142,7 @@ inline send() {
             head[CHANNEL(to, self)] = first[CHANNEL(to, self)];
             block = first[CHANNEL(to, self)];
             do
-            :: MOVE(block, PARCEL, SENT);
+            :: MOVE(block, BATCH, SENT);
                if
                :: block == last[CHANNEL(to, self)] -> break
                :: else -> block = next[block]
@@ -163,7 +163,7 @@ inline send() {
         swapped = false;
 #ifndef FLAG_BEFORE_PUSH
         if
-        :: old == NIL -> mail[to] = mail[to] | (1 << self)
+        :: old == NIL -> pending[to] = pending[to] | (1 << self)
         :: else
         fi;
 #endif
@@ -174,14 +174,14 @@ inline send() {
     }
 }
 
-// All channels of the inbox of heap `box` that have mail: fc_channel_collect where it is that of
+// All channels of the inbox of heap `box` that have messages: fc_channel_collect where it is that of
 // `self`, else fc_channel_intercept.
 inline empty_inbox() {
     d_step {
         emptying[box]++;
-        flags = mail[box];
+        flags = pending[box];
 #ifndef CLEAR_AFTER_TAKE
-        mail[box] = 0
+        pending[box] = 0
 #endif
     };
     do
@@ -192,7 +192,7 @@ inline empty_inbox() {
     od;
     atomic {
 #ifdef CLEAR_AFTER_TAKE
-        mail[box] = 0;
+        pending[box] = 0;
 #endif
         emptying[box]--;
         from = 0;
@@ -251,19 +251,19 @@ inline take() {
 
 // ---- The program ----
 
-#define HAS_PARCEL(to) (first[CHANNEL(to, self)] != NIL)
+#define HAS_BATCH(to) (first[CHANNEL(to, self)] != NIL)
 #define CAN_ALLOCATE(b) \
     (allocations < ALLOCATIONS && place[b] == HOME && owner[SPAN(b)] == self)
 
 // Nothing is ever sent to heap 2.
 #define CAN_INTERCEPT(receiver) \
-    (receiver != self && mail[receiver] != 0 && interceptions < INTERCEPTIONS)
+    (receiver != self && pending[receiver] != 0 && interceptions < INTERCEPTIONS)
 
 #define ALL(condition) (condition(0) && condition(1) && condition(2))
 #define IS_HOME(b) (place[b] == HOME)
 #define finished ALL(IS_HOME)
 
-// Into the stock, or to the free list if the block is ours and else into a parcel: fc_sub_put.
+// Into the cache, or to the free list if the block is ours and else into a batch: fc_sub_put.
 inline free(b) {
     if
     :: keep(b, LIVE)
@@ -272,37 +272,37 @@ inline free(b) {
     fi
 }
 
-#define KEEPS(b) (stock[self] & (1 << b))
+#define KEEPS(b) (cache[self] & (1 << b))
 #define CAN_HAND_OUT(b) (allocations < ALLOCATIONS && KEEPS(b))
 
 // fc_sub_take.
 inline hand_out(b) {
-    MOVE(b, STOCK, LIVE);
-    stock[self] = stock[self] & ~(1 << b);
+    MOVE(b, CACHE, LIVE);
+    cache[self] = cache[self] & ~(1 << b);
     allocations++
 }
 
 // The owner may have changed since, even to us.
-inline unstock(b) {
-    stock[self] = stock[self] & ~(1 << b);
+inline uncache(b) {
+    cache[self] = cache[self] & ~(1 << b);
     if
-    :: owner[SPAN(b)] == self -> put_home(b, STOCK)
-    :: else -> forward(b, STOCK)
+    :: owner[SPAN(b)] == self -> put_home(b, CACHE)
+    :: else -> forward(b, CACHE)
     fi
 }
 
-// As unstock, for a heap that owns nothing.
+// As uncache, for a heap that owns nothing.
 inline send_on(b) {
-    stock[self] = stock[self] & ~(1 << b);
-    forward(b, STOCK)
+    cache[self] = cache[self] & ~(1 << b);
+    forward(b, CACHE)
 }
 
-// Every parcel into its channel: fc_sub_send.
+// Every batch into its channel: fc_sub_send.
 inline send_all() {
     do
-    :: atomic { HAS_PARCEL(0) -> to = 0 }; send()
-    :: atomic { HAS_PARCEL(1) -> to = 1 }; send()
-    :: !HAS_PARCEL(0) && !HAS_PARCEL(1) -> break
+    :: atomic { HAS_BATCH(0) -> to = 0 }; send()
+    :: atomic { HAS_BATCH(1) -> to = 1 }; send()
+    :: !HAS_BATCH(0) && !HAS_BATCH(1) -> break
     od
 }
 
@@ -321,12 +321,12 @@ alive:
     :: atomic { CAN_HAND_OUT(0) -> hand_out(0) }
     :: atomic { CAN_HAND_OUT(1) -> hand_out(1) }
     :: atomic { CAN_HAND_OUT(2) -> hand_out(2) }
-    :: atomic { KEEPS(0) -> unstock(0) }
-    :: atomic { KEEPS(1) -> unstock(1) }
-    :: atomic { KEEPS(2) -> unstock(2) }
-    :: atomic { HAS_PARCEL(0) -> to = 0 }; send()
-    :: atomic { HAS_PARCEL(1) -> to = 1 }; send()
-    :: mail[self] != 0 -> empty_inbox()
+    :: atomic { KEEPS(0) -> uncache(0) }
+    :: atomic { KEEPS(1) -> uncache(1) }
+    :: atomic { KEEPS(2) -> uncache(2) }
+    :: atomic { HAS_BATCH(0) -> to = 0 }; send()
+    :: atomic { HAS_BATCH(1) -> to = 1 }; send()
+    :: pending[self] != 0 -> empty_inbox()
     :: atomic { CAN_INTERCEPT(0) -> box = 0; interceptions++ }; empty_inbox()
     :: atomic { CAN_INTERCEPT(1) -> box = 1; interceptions++ }; empty_inbox()
     :: self != 1 && deaths < DEATHS -> deaths++; goto die
@@ -348,15 +348,15 @@ die:
     :: self == 0 || deaths < DEATHS -> goto alive
     :: else
     fi;
-#ifndef ABSORB_WITHOUT_STOCK
-    // For the stock alone a heap that owns nothing is taken hold of.
+#ifndef ABSORB_WITHOUT_CACHE
+    // For the cache alone a heap that owns nothing is taken hold of.
     if
-    :: stock[self] != 0 ->
+    :: cache[self] != 0 ->
         do
         :: atomic { KEEPS(0) -> send_on(0) }
         :: atomic { KEEPS(1) -> send_on(1) }
         :: atomic { KEEPS(2) -> send_on(2) }
-        :: stock[self] == 0 -> break
+        :: cache[self] == 0 -> break
         od;
         send_all()
     :: else

@@ -3,7 +3,7 @@
 # protocol is refuted. Takes a minute and 1 GiB; ends with 77 where spin is not installed.
 set -euo pipefail
 model=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/channel.pml
-variants=(FLAG_BEFORE_PUSH LOAD_AND_STORE CLEAR_AFTER_TAKE DIE_WITHOUT_FLUSH ABSORB_WITHOUT_STOCK
+variants=(FLAG_BEFORE_PUSH LOAD_AND_STORE CLEAR_AFTER_TAKE DIE_WITHOUT_FLUSH ABSORB_WITHOUT_CACHE
     KEEP_ABSORBED KEEP_INTERCEPTED TAKE_FIRST_ONLY)
 
 if ! command -v spin >/dev/null; then

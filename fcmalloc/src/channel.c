@@ -5,8 +5,9 @@
 
 static unsigned words(void) { return (fc_heap_count() + 63) / 64; }
 
-static void announce(_Atomic uint64_t *mail, unsigned sender) {
-    atomic_fetch_or_explicit(&mail[sender / 64], (uint64_t)1 << sender % 64, memory_order_release);
+static void announce(_Atomic uint64_t *pending, unsigned sender) {
+    atomic_fetch_or_explicit(&pending[sender / 64], (uint64_t)1 << sender % 64,
+                             memory_order_release);
 }
 
 void fc_channel_send(struct fc_heap *heap, struct fc_heap *owner, struct fc_block *first,
@@ -18,20 +19,20 @@ void fc_channel_send(struct fc_heap *heap, struct fc_heap *owner, struct fc_bloc
     } while (!atomic_compare_exchange_weak_explicit(&channel->blocks, &before, first,
                                                     memory_order_release, memory_order_relaxed));
     if (before == NULL) {
-        announce(owner->inbox.block_mail, heap->id);
+        announce(owner->inbox.pending_blocks, heap->id);
     }
     heap->batches++;
 }
 
 void fc_channel_suspect_all(struct fc_heap *heap) {
     for (unsigned word = 0; word < words(); word++) {
-        atomic_store_explicit(&heap->inbox.block_mail[word], UINT64_MAX, memory_order_relaxed);
+        atomic_store_explicit(&heap->inbox.pending_blocks[word], UINT64_MAX, memory_order_relaxed);
     }
 }
 
-bool fc_channel_has_mail(struct fc_heap *heap) {
+bool fc_channel_has_messages(struct fc_heap *heap) {
     for (unsigned word = 0; word < words(); word++) {
-        if (atomic_load_explicit(&heap->inbox.block_mail[word], memory_order_relaxed) != 0) {
+        if (atomic_load_explicit(&heap->inbox.pending_blocks[word], memory_order_relaxed) != 0) {
             return true;
         }
     }
@@ -52,16 +53,17 @@ static inline void receive(struct fc_heap *heap, struct fc_block *block, put_blo
     }
 }
 
-// Empties the channels of an inbox whose mail says that they are not empty.
+// Empties the channels of an inbox whose pending flags are set.
 static inline bool empty(struct fc_heap *heap, struct fc_inbox *inbox, put_block *put) {
     bool any = false;
     for (unsigned word = 0; word < words(); word++) {
-        if (atomic_load_explicit(&inbox->block_mail[word], memory_order_relaxed) == 0) {
+        if (atomic_load_explicit(&inbox->pending_blocks[word], memory_order_relaxed) == 0) {
             continue;
         }
-        uint64_t mail = atomic_exchange_explicit(&inbox->block_mail[word], 0, memory_order_acquire);
-        for (; mail != 0; mail &= mail - 1) {
-            unsigned sender = word * 64 + (unsigned)__builtin_ctzll(mail);
+        uint64_t pending =
+            atomic_exchange_explicit(&inbox->pending_blocks[word], 0, memory_order_acquire);
+        for (; pending != 0; pending &= pending - 1) {
+            unsigned sender = word * 64 + (unsigned)__builtin_ctzll(pending);
             receive(heap,
                     atomic_exchange_explicit(&inbox->channels[sender].blocks, NULL,
                                              memory_order_acquire),
@@ -87,32 +89,32 @@ static void intercept(struct fc_heap *heap, struct fc_run *span, struct fc_block
 }
 
 bool fc_channel_intercept(struct fc_heap *heap, unsigned class) {
-    size_t used = atomic_load_explicit(&heap->shelf.used, memory_order_relaxed);
+    size_t used = atomic_load_explicit(&heap->large_bins.used, memory_order_relaxed);
     if (fc_sub_surplus(&heap->sub) > FC_INTERCEPT_BYTES + used / FC_INTERCEPT_SHARE) {
         return false;
     }
     unsigned count = fc_heap_count();
     uint64_t policy = atomic_load_explicit(&heap->policy, memory_order_relaxed);
-    for (unsigned i = 1; i < count && heap->sub.stocks[class].count == 0; i++) {
+    for (unsigned i = 1; i < count && heap->sub.caches[class].count == 0; i++) {
         struct fc_heap *other = fc_heap_at((heap->id + i) % count);
         if (atomic_load_explicit(&other->policy, memory_order_relaxed) == policy) {
             empty(heap, &other->inbox, intercept);
         }
     }
-    return heap->sub.stocks[class].count > 0;
+    return heap->sub.caches[class].count > 0;
 }
 
 void fc_channel_send_run(struct fc_heap *heap, struct fc_run *run) {
     struct fc_heap *home = fc_run_home(run);
     struct fc_channel *channel = &home->inbox.channels[heap->id];
-    atomic_fetch_add_explicit(&home->shelf.mailed, run->pages, memory_order_relaxed);
+    atomic_fetch_add_explicit(&home->large_bins.incoming, run->pages, memory_order_relaxed);
     struct fc_run *before = atomic_load_explicit(&channel->runs, memory_order_relaxed);
     do {
         run->next = before;
     } while (!atomic_compare_exchange_weak_explicit(&channel->runs, &before, run,
                                                     memory_order_release, memory_order_relaxed));
     if (before == NULL) {
-        announce(home->inbox.run_mail, heap->id);
+        announce(home->inbox.pending_runs, heap->id);
     }
     heap->remote_frees++;
     heap->batches++;
@@ -122,12 +124,13 @@ struct fc_run *fc_channel_collect_runs(struct fc_heap *heap) {
     struct fc_inbox *inbox = &heap->inbox;
     struct fc_run *all = NULL;
     for (unsigned word = 0; word < words(); word++) {
-        if (atomic_load_explicit(&inbox->run_mail[word], memory_order_relaxed) == 0) {
+        if (atomic_load_explicit(&inbox->pending_runs[word], memory_order_relaxed) == 0) {
             continue;
         }
-        uint64_t mail = atomic_exchange_explicit(&inbox->run_mail[word], 0, memory_order_acquire);
-        for (; mail != 0; mail &= mail - 1) {
-            unsigned sender = word * 64 + (unsigned)__builtin_ctzll(mail);
+        uint64_t pending =
+            atomic_exchange_explicit(&inbox->pending_runs[word], 0, memory_order_acquire);
+        for (; pending != 0; pending &= pending - 1) {
+            unsigned sender = word * 64 + (unsigned)__builtin_ctzll(pending);
             struct fc_run *run =
                 atomic_exchange_explicit(&inbox->channels[sender].runs, NULL, memory_order_acquire);
             while (run != NULL) {

@@ -1,9 +1,9 @@
-// The ways between heaps: every heap has one channel from every other.
+// The message queues between heaps: every heap has one channel from every other.
 //
 // Only the sender's thread puts into a channel, in batches; whoever empties it takes all of it at
 // once: the receiver, or a heap that would need fresh memory otherwise. Neither waits for the
-// other. A bit of the receiver's mail tells it which channels are not empty; it is set after the
-// batch is in place and cleared before the channel is emptied, so that no batch stays unseen.
+// other. The receiver's pending flags tell it which channels are not empty; one is set after
+// the batch is in place and cleared before the channel is emptied, so that no batch stays unseen.
 // fcmalloc/model/channel.pml proves it for small numbers.
 
 #ifndef FC_CHANNEL_H
@@ -20,8 +20,8 @@ struct fc_channel {
 
 struct fc_inbox {
     struct fc_channel *channels;  // one from each heap there may be
-    _Atomic uint64_t block_mail[FC_HEAPS_MAX / 64];
-    _Atomic uint64_t run_mail[FC_HEAPS_MAX / 64];
+    _Atomic uint64_t pending_blocks[FC_HEAPS_MAX / 64];
+    _Atomic uint64_t pending_runs[FC_HEAPS_MAX / 64];
 };
 
 // Sends the blocks from `first` to `last` to the heap that owns them.
@@ -30,16 +30,16 @@ void fc_channel_send(struct fc_heap *heap, struct fc_heap *owner, struct fc_bloc
 // Takes the blocks that others sent. Only for the heap's thread. False if there were none.
 bool fc_channel_collect(struct fc_heap *heap);
 // Takes blocks that were sent to another heap and that its thread has not fetched, until there is
-// one of the class in stock. False if there is none, or too much in stock.
+// one of the class in the thread cache. False if there is none, or if the cache is too large.
 bool fc_channel_intercept(struct fc_heap *heap, unsigned class);
-bool fc_channel_has_mail(struct fc_heap *heap);
+bool fc_channel_has_messages(struct fc_heap *heap);
 // Has the next who empties the inbox look into every channel. For a process just forked: a thread
-// that it has no longer may have cleared mail without coming to the channels.
+// that it has no longer may have cleared pending flags without emptying the channels.
 void fc_channel_suspect_all(struct fc_heap *heap);
 
 // Sends a large run home.
 void fc_channel_send_run(struct fc_heap *heap, struct fc_run *run);
-// The runs that others sent, linked by `next`. For whoever holds the lock of the shelf.
+// The runs that others sent, linked by `next`. For whoever holds the lock of the large bins.
 struct fc_run *fc_channel_collect_runs(struct fc_heap *heap);
 
 #endif

@@ -64,7 +64,7 @@ static struct fc_heap *make(bool to_share) {
     }
     heap->inbox.channels = (struct fc_channel *)fc_round_up((uintptr_t)(heap + 1), FC_LINE);
     fc_sub_open(heap);
-    heap->sub.parcels = (struct fc_parcel *)(heap->inbox.channels + fc_space.heaps_max);
+    heap->sub.batches = (struct fc_batch *)(heap->inbox.channels + fc_space.heaps_max);
     registry.heaps[id] = heap;
     atomic_fetch_add_explicit(&fc_space.metadata, sizeof *heap, memory_order_relaxed);
     atomic_store_explicit(&registry.count, id + 1, memory_order_release);
@@ -97,7 +97,7 @@ static bool is_left_here(struct fc_heap *heap, uint64_t policy) {
 // What was made ahead of its thread is not for others.
 static bool leaves_something(struct fc_heap *heap, uint64_t policy) {
     return heap->state == FC_HEAP_DEAD && has_policy(heap, policy) &&
-           (heap->spans > 0 || fc_channel_has_mail(heap) || fc_sub_stocked(&heap->sub) > 0);
+           (heap->spans > 0 || fc_channel_has_messages(heap) || fc_sub_cached(&heap->sub) > 0);
 }
 
 // Takes the first heap that suits off the list of the dead, for the calling thread alone. Under the
@@ -131,7 +131,7 @@ static void bring(struct fc_heap *heap, uint64_t policy) {
     }
     atomic_store_explicit(&heap->policy, policy, memory_order_relaxed);
     fc_span_bring(heap);
-    fc_shelf_bring(heap);
+    fc_large_bins_bring(heap);
 }
 
 // A heap for a thread that begins, which is what heaps are made ahead for. Under the lock.
@@ -169,7 +169,8 @@ static void list_made(struct fc_heap *heap) {
     *link = heap;
 }
 
-// Leaves the heap to others. Small blocks in stock stay there for the next thread that gets it.
+// Leaves the heap to others. Small blocks in the thread cache stay there for the next thread that
+// gets it.
 static void release(struct fc_heap *heap) {
     fc_sub_send(heap);
     fc_lock_take(&registry.lock);
@@ -241,9 +242,9 @@ static bool is_hardly_used(struct fc_heap *heap) {
     for (unsigned class = 0; class < FC_CLASSES; class++) {
         bytes += heap->carved[class] * fc_class_stride(class);
     }
-    fc_lock_take(&heap->shelf.lock);
-    bool had_large = heap->shelf.large_peak > 0;
-    fc_lock_drop(&heap->shelf.lock);
+    fc_lock_take(&heap->large_bins.lock);
+    bool had_large = heap->large_bins.large_peak > 0;
+    fc_lock_drop(&heap->large_bins.lock);
     return bytes <= HARDLY_USED && !had_large;
 }
 
@@ -373,12 +374,12 @@ void fc_heap_watch_threads(void) {
 }
 
 // Locks are taken in the order in which they nest elsewhere: the common heap's, the registry's, the
-// shelves', the space's.
+// large bins', the space's.
 void fc_heap_hold_all(void) {
     fc_lock_take(&registry.common_lock);
     fc_lock_take(&registry.lock);
     for (unsigned id = 0; id < fc_heap_count(); id++) {
-        fc_lock_take(&registry.heaps[id]->shelf.lock);
+        fc_lock_take(&registry.heaps[id]->large_bins.lock);
     }
     fc_lock_take(&fc_space.lock);
     fc_lock_holds_all = true;
@@ -388,7 +389,7 @@ void fc_heap_drop_all(void) {
     fc_lock_holds_all = false;
     fc_lock_drop(&fc_space.lock);
     for (unsigned id = fc_heap_count(); id-- > 0;) {
-        fc_lock_drop(&registry.heaps[id]->shelf.lock);
+        fc_lock_drop(&registry.heaps[id]->large_bins.lock);
     }
     fc_lock_drop(&registry.lock);
     fc_lock_drop(&registry.common_lock);
@@ -398,7 +399,7 @@ void fc_heap_reset_all(void) {
     fc_lock_holds_all = false;
     for (unsigned id = 0; id < fc_heap_count(); id++) {
         struct fc_heap *heap = registry.heaps[id];
-        fc_lock_reset(&heap->shelf.lock);
+        fc_lock_reset(&heap->large_bins.lock);
         fc_channel_suspect_all(heap);
         if (heap->state == FC_HEAP_LIVE && heap != fc_self && heap != common()) {
             heap->state = FC_HEAP_LOST;

@@ -1,15 +1,15 @@
 // A local heap: everything that one thread allocates from.
 //
-// The main heap is what the thread allocates from itself: spans of its own and its shelf. The sub
-// heap keeps what it frees at hand, and sends what other heaps own home through the channel of its
-// own that leads to each. A thread has one heap, and a heap
-// at most one thread. When a thread ends, its heap waits for the next thread that begins.
+// The main heap is what the thread allocates from itself: spans of its own and its large bins. The
+// sub heap keeps what it frees at hand, and sends what other heaps own home through the channel of
+// its own that leads to each. A thread has one heap, and a heap at most one thread. When a thread
+// ends, its heap waits for the next thread that begins.
 
 #ifndef FC_HEAP_H
 #define FC_HEAP_H
 
 #include "channel.h"
-#include "shelf.h"
+#include "large_bins.h"
 #include "sub.h"
 
 enum fc_heap_state {
@@ -36,13 +36,13 @@ struct fc_heap {
     // Spans without room.
     struct fc_run *full;
     size_t spans;
-    size_t reclaim_at;            // when the shelf has used this much, empty spans are looked for
+    size_t reclaim_at;  // when the large bins have used this much, empty spans are looked for
     uint64_t carved[FC_CLASSES];  // blocks in spans of the class that were ever used
     uint64_t demand[FC_CLASSES];  // most that `carved` has been
 
-    struct fc_shelf shelf;
+    struct fc_large_bins large_bins;
 
-    uint64_t sent;      // bytes of blocks put into parcels
+    uint64_t sent;      // bytes of blocks put into batches
     uint64_t received;  // bytes of blocks taken from channels
     uint64_t remote_frees;
     uint64_t batches;
@@ -79,8 +79,8 @@ bool fc_heap_shares_policy(const struct fc_heap *heap);
 // Takes over spans that dead heaps of its policy left. False where there are none.
 bool fc_heap_absorb(struct fc_heap *heap);
 
-// Puts what is empty of spans that dead heaps of other policies left on their shelves. False where
-// nothing is.
+// Puts what is empty of spans that dead heaps of other policies left in their large bins. False
+// where nothing is.
 bool fc_heap_clear_others(struct fc_heap *heap);
 
 // Makes heap 0, 1, ... until there are `count`, for threads to come.

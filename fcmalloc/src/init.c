@@ -26,7 +26,7 @@ bool fc_init(void) {
         fc_options_read();
         fc_numa_open();
         bool open = fc_space_open(sizeof(struct fc_heap) + FC_LINE,
-                                  sizeof(struct fc_channel) + sizeof(struct fc_parcel));
+                                  sizeof(struct fc_channel) + sizeof(struct fc_batch));
         atomic_store_explicit(&state, open ? READY : REFUSED, memory_order_release);
     }
     fc_lock_drop(&lock);

@@ -54,7 +54,7 @@ static void *large_alloc(struct fc_heap *heap, size_t size, size_t alignment, bo
             return no_memory();
         }
         if (!fc_guard(run)) {
-            fc_shelf_put(heap, run);
+            fc_large_bins_put(heap, run);
             return no_memory();
         }
     }
@@ -100,16 +100,16 @@ static void *alloc_from(struct fc_heap *heap, size_t size, bool *zero) {
     }
     unsigned class = fc_class_of(size);
     fc_sub_settle(heap);
-    struct fc_block *stocked = fc_sub_take(&heap->sub, class);
-    if (stocked == NULL && !has_free(heap, class)) {
+    struct fc_block *cached = fc_sub_take(&heap->sub, class);
+    if (cached == NULL && !has_free(heap, class)) {
         // What others have not fetched is used before fresh memory.
         if (fc_channel_intercept(heap, class)) {
-            stocked = fc_sub_take(&heap->sub, class);
+            cached = fc_sub_take(&heap->sub, class);
         } else if (!has_free(heap, class) && !fc_span_add(heap, class) && !has_free(heap, class)) {
             return no_memory();
         }
     }
-    return stocked != NULL ? stocked : fc_span_pop(heap->current[class]);
+    return cached != NULL ? cached : fc_span_pop(heap->current[class]);
 }
 
 static void *alloc_slow(size_t size, bool *zero) {
@@ -132,8 +132,8 @@ void *fc_malloc(size_t size) {
         struct fc_heap *heap = fc_self;
         unsigned class = fc_class_of(size);
         struct fc_run *span = heap->current[class];
-        if (FC_LIKELY(heap->sub.stocks[class].first != NULL)) {
-            // When a stock was full, blocks that are in it may be in the queue, too.
+        if (FC_LIKELY(heap->sub.caches[class].first != NULL)) {
+            // When a cache was full, blocks that are in it may be in the queue, too.
             if (FC_LIKELY(fc_sub_has_room(&heap->sub, class))) {
                 return given(fc_sub_take(&heap->sub, class), size, false);
             }
@@ -278,8 +278,8 @@ static struct fc_run *run_of(const void *p) {
     die_interior(p);
 }
 
-// Puts a block that is known to be in use, and that the main path did not keep, in stock, if its
-// memory lies where the heap's does, or else where it belongs.
+// Puts a block that is known to be in use, and that the main path did not keep, in the thread
+// cache, if its memory lies where the heap's does, or else where it belongs.
 static void put_small(struct fc_heap *heap, struct fc_run *span, void *p) {
     struct fc_heap *owner = fc_run_owner(span);
     bool room = owner != heap && fc_numa_matters() ? fc_sub_is_short(&heap->sub, span->class)
@@ -310,7 +310,7 @@ static __attribute__((noinline)) void free_slow(void *p) {
     fc_heap_leave(heap);
 }
 
-// Frees a block that the stock has no room for.
+// Frees a block that the cache has no room for.
 static __attribute__((noinline)) void free_full(struct fc_heap *heap, void *p) {
     if (fc_run_owner(fc_space_run(p)) == heap) {
         fc_sub_queue(heap, p);
@@ -389,7 +389,7 @@ static bool resize(struct fc_run *run, size_t size) {
         return false;  // what follows it does not lie where new memory belongs
     }
     fc_unguard(run);
-    bool done = fc_shelf_resize(run, large_pages((size_t)(run->payload - run->start) + size));
+    bool done = fc_large_bins_resize(run, large_pages((size_t)(run->payload - run->start) + size));
     if (!fc_guard(run)) {
         fc_die("block %p, made longer or shorter, cannot be guarded", run->payload);
     }
@@ -434,12 +434,12 @@ size_t fc_trim(void) {
     fc_channel_collect(here);
     while (fc_heap_absorb(here)) {
     }
-    fc_channel_collect(here);  // what dead heaps had in stock
+    fc_channel_collect(here);  // what dead heaps had in the thread cache
     fc_span_retire(here);
     fc_heap_clear_others(here);
     size_t bytes = 0;
     for (unsigned id = 0; id < fc_heap_count(); id++) {
-        bytes += fc_shelf_purge(fc_heap_at(id));
+        bytes += fc_large_bins_purge(fc_heap_at(id));
     }
     return bytes;
 }

@@ -33,7 +33,7 @@ static void write_line(struct writer *writer, const char *line, int length) {
 }
 
 static size_t large_peak(const struct fc_heap *heap) {
-    return heap->shelf.large_peak << FC_PAGE_SHIFT;
+    return heap->large_bins.large_peak << FC_PAGE_SHIFT;
 }
 
 // What was touched for large blocks, as a share of what the heaps' peaks add up to; at most 1.
@@ -220,7 +220,7 @@ static bool apply_record(const struct record *record, struct applied *applied) {
     }
     struct fc_heap *heap = fc_heap_at((unsigned)record->heap);
     return record->class_size > 0 ? fc_span_prepare(heap, class, record->amount)
-                                  : fc_shelf_prepare(heap, fc_round_up(bytes, FC_PAGE));
+                                  : fc_large_bins_prepare(heap, fc_round_up(bytes, FC_PAGE));
 }
 
 static const char *apply(struct reader *reader) {

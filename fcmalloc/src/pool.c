@@ -20,10 +20,10 @@ static bool fill_parts(void) {
     }
     bool done = fc_heap_make(1 + cores) && fc_space_populate(all);
     if (done && fc_options.reserve_main > 0) {
-        done = fc_shelf_claim(fc_heap_at(0), fc_options.reserve_main);
+        done = fc_large_bins_claim(fc_heap_at(0), fc_options.reserve_main);
     }
     for (unsigned core = 0; done && core < cores; core++) {
-        done = fc_shelf_claim(fc_heap_at(1 + core), fc_options.reserve_core);
+        done = fc_large_bins_claim(fc_heap_at(1 + core), fc_options.reserve_core);
     }
     return done;
 }

@@ -39,15 +39,16 @@ struct fc_block {
 
 enum fc_run_kind {
     FC_RUN_NONE,     // descriptor not in use
-    FC_RUN_FREE,     // in a shelf
+    FC_RUN_FREE,     // in large bins
     FC_RUN_SPAN,     // cut into blocks of one class
     FC_RUN_LARGE,    // one block of the program
-    FC_RUN_TRANSIT,  // a freed large block in stock, or on its way home
+    FC_RUN_TRANSIT,  // a freed large block in the thread cache, or on its way home
 };
 
 // A run of pages. Fields change hands with the run: those of a span belong to the owner's thread,
-// those of a free run to who holds the lock of its home's shelf. In the first cache line stands
-// what other threads read that free a block of the run: allocating from it does not change that.
+// those of a free run to who holds the lock of its home's large bins. In the first cache line
+// stands what other threads read that free a block of the run: allocating from it does not change
+// that.
 struct fc_run {
     // Spans: the heap whose thread may allocate from it. NULL for every other kind.
     _Atomic(struct fc_heap *) owner;
@@ -55,7 +56,7 @@ struct fc_run {
     char *payload;  // large: what the program was given
     union {
         _Atomic uint64_t reciprocal;     // spans: 2^40 / stride, rounded up
-        _Atomic(struct fc_heap *) home;  // others: the heap whose shelf it belongs to
+        _Atomic(struct fc_heap *) home;  // others: the heap whose large bins it belongs to
     };
     uint32_t pages;
     uint16_t steps;     // spans: bytes between blocks, in units of FC_ALIGNMENT

@@ -103,12 +103,13 @@ static bool carve(struct fc_heap *heap, struct fc_run *span) {
     return true;
 }
 
-// Makes the run a span of the class. NULL, and the run is back on the shelf, where it cannot be.
+// Makes the run a span of the class. NULL, and the run is back in the large bins, where it cannot
+// be.
 static struct fc_run *cut_up(struct fc_heap *heap, unsigned class, struct fc_run *span) {
     size_t stride = fc_class_stride(class);
     size_t bytes = fc_run_bytes(span) - FC_GUARD_PAGES * FC_PAGE;
     if (!fc_guard(span)) {
-        fc_shelf_put(heap, span);
+        fc_large_bins_put(heap, span);
         return NULL;
     }
     fc_poison_open(span->start, bytes);
@@ -191,7 +192,7 @@ static void retire(struct fc_heap *heap, struct fc_run *span) {
     atomic_store_explicit(&span->owner, NULL, memory_order_relaxed);
     heap->spans--;
     heap->carved[span->class] -= span->carved;
-    fc_shelf_put(heap, span);
+    fc_large_bins_put(heap, span);
 }
 
 bool fc_span_retire(struct fc_heap *heap) {
@@ -230,14 +231,14 @@ static bool reclaim_all(struct fc_heap *heap) {
 
 struct fc_run *fc_span_take_run(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
                                 size_t alignment) {
-    size_t used = atomic_load_explicit(&heap->shelf.used, memory_order_relaxed);
+    size_t used = atomic_load_explicit(&heap->large_bins.used, memory_order_relaxed);
     if (used >= heap->reclaim_at) {
         reclaim(heap);
         heap->reclaim_at = used + used / RECLAIM_SHARE + RECLAIM_LEAST;
     }
-    struct fc_run *run = fc_shelf_take(heap, kind, pages, alignment);
+    struct fc_run *run = fc_large_bins_take(heap, kind, pages, alignment);
     if (run == NULL && reclaim_all(heap)) {
-        run = fc_shelf_take(heap, kind, pages, alignment);
+        run = fc_large_bins_take(heap, kind, pages, alignment);
     }
     return run;
 }
@@ -294,7 +295,7 @@ bool fc_span_prepare(struct fc_heap *heap, unsigned class, size_t blocks) {
     uint32_t pages = fc_class_pages(class);
     while (blocks > 0) {
         // Not by way of fc_span_take_run: what was prepared before is empty, and is to stay.
-        struct fc_run *run = fc_shelf_take(heap, FC_RUN_SPAN, pages, FC_PAGE);
+        struct fc_run *run = fc_large_bins_take(heap, FC_RUN_SPAN, pages, FC_PAGE);
         if (run == NULL) {
             return false;
         }

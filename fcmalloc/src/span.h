@@ -17,12 +17,12 @@ bool fc_span_add(struct fc_heap *heap, unsigned class);
 // Lists a span of the heap again that was full and no longer is.
 void fc_span_relist(struct fc_heap *heap, struct fc_run *span);
 
-// Puts the runs of spans that hold no block of the program back on the shelf. False if there were
-// none.
+// Puts the runs of spans that hold no block of the program back into the large bins. False if there
+// were none.
 bool fc_span_retire(struct fc_heap *heap);
 
-// A run as of fc_shelf_take. Now and then while the heap grows, and before it fails, empty spans,
-// its own and those of dead heaps, are made use of.
+// A run as of fc_large_bins_take. Now and then while the heap grows, and before it fails, empty
+// spans, its own and those of dead heaps, are made use of.
 struct fc_run *fc_span_take_run(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
                                 size_t alignment);
 

@@ -72,10 +72,10 @@ FC_READS_WHILE_OTHERS_WRITE static void count_runs(struct figures *figures) {
     }
 }
 
-// To the spans, blocks on their way and in stock are in use.
+// To the spans, blocks on their way and in the thread cache are in use.
 FC_READS_WHILE_OTHERS_WRITE static void count_heaps(struct fc_stats *stats) {
     uint64_t under_way = 0;
-    uint64_t stocked = 0;
+    uint64_t cached = 0;
     uint64_t rows = 0;
     stats->heaps = fc_heap_count();
     for (unsigned id = 0; id < stats->heaps; id++) {
@@ -85,14 +85,14 @@ FC_READS_WHILE_OTHERS_WRITE static void count_heaps(struct fc_stats *stats) {
         stats->batches += heap->batches;
         stats->steals += heap->steals;
         under_way += heap->sent - heap->received;
-        stocked += fc_sub_stocked(&heap->sub);
+        cached += fc_sub_cached(&heap->sub);
         rows += heap->sub.row_pages << FC_PAGE_SHIFT;
     }
     stats->in_transit += under_way;
     stats->in_transit -= rows < stats->in_transit ? rows : stats->in_transit;
     stats->free_large += rows;
-    stats->free_small += stocked;
-    uint64_t not_in_use = under_way + stocked;
+    stats->free_small += cached;
+    uint64_t not_in_use = under_way + cached;
     stats->in_use_small -= not_in_use < stats->in_use_small ? not_in_use : stats->in_use_small;
 }
 

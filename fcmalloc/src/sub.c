@@ -6,36 +6,36 @@
 #include "options.h"
 #include "span.h"
 
-// Blocks of the class that a stock may have room for at most.
+// Blocks of the class that a cache may have room for at most.
 static uint32_t most_room(unsigned class) {
-    size_t blocks = FC_STOCK_BYTES / fc_class_stride(class);
+    size_t blocks = FC_CACHE_BYTES / fc_class_stride(class);
     blocks = blocks > 0 ? blocks : 1;
-    return (uint32_t)(blocks < FC_STOCK_BLOCKS ? blocks : FC_STOCK_BLOCKS);
+    return (uint32_t)(blocks < FC_CACHE_BLOCKS ? blocks : FC_CACHE_BLOCKS);
 }
 
 bool fc_sub_is_short(const struct fc_sub *sub, unsigned class) {
-    return sub->stocks[class].count < most_room(class);
+    return sub->caches[class].count < most_room(class);
 }
 
 static void set_room(struct fc_heap *heap, unsigned class, uint32_t room) {
     uint32_t most = most_room(class);
-    heap->sub.stocks[class].room = room < most ? room : most;
+    heap->sub.caches[class].room = room < most ? room : most;
 }
 
 void fc_sub_open(struct fc_heap *heap) {
     for (unsigned class = 0; class < FC_CLASSES; class++) {
-        set_room(heap, class, fc_numa_matters() ? 0 : FC_STOCK_BLOCKS_FIRST);
+        set_room(heap, class, fc_numa_matters() ? 0 : FC_CACHE_BLOCKS_FIRST);
     }
 }
 
 void fc_sub_extend(struct fc_heap *heap, unsigned class) {
-    set_room(heap, class, 2 * heap->sub.stocks[class].room);
+    set_room(heap, class, 2 * heap->sub.caches[class].room);
 }
 
-FC_READS_WHILE_OTHERS_WRITE size_t fc_sub_stocked(const struct fc_sub *sub) {
+FC_READS_WHILE_OTHERS_WRITE size_t fc_sub_cached(const struct fc_sub *sub) {
     size_t bytes = 0;
     for (unsigned class = 0; class < FC_CLASSES; class++) {
-        bytes += sub->stocks[class].count * fc_class_stride(class);
+        bytes += sub->caches[class].count * fc_class_stride(class);
     }
     for (unsigned i = 0; i < FC_QUEUE; i++) {
         const struct fc_block *block = sub->queue[i];
@@ -68,15 +68,15 @@ struct fc_run *fc_sub_take_row(struct fc_sub *sub, uint32_t pages) {
 
 void fc_sub_extend_rows(struct fc_sub *sub, uint32_t pages) {
     if (pages < FC_ROW_PAGES) {
-        size_t room = sub->row_room + FC_STOCK_ROWS * pages;
-        sub->row_room = room < FC_STOCK_PAGES ? room : FC_STOCK_PAGES;
+        size_t room = sub->row_room + FC_CACHE_ROWS * pages;
+        sub->row_room = room < FC_CACHE_PAGES ? room : FC_CACHE_PAGES;
     }
 }
 
 void fc_sub_put_row(struct fc_heap *heap, struct fc_run *run) {
     fc_unguard(run);
     if (fc_run_home(run) == heap) {
-        fc_shelf_put(heap, run);
+        fc_large_bins_put(heap, run);
     } else {
         fc_run_become(run, FC_RUN_TRANSIT);
         fc_channel_send_run(heap, run);
@@ -98,35 +98,35 @@ static void return_rows(struct fc_heap *heap) {
 size_t fc_sub_surplus(const struct fc_sub *sub) {
     size_t bytes = 0;
     for (unsigned class = 0; class < FC_CLASSES; class++) {
-        const struct fc_stock *stock = &sub->stocks[class];
-        uint32_t more = stock->count > stock->room ? stock->count - stock->room : 0;
+        const struct fc_cache *cache = &sub->caches[class];
+        uint32_t more = cache->count > cache->room ? cache->count - cache->room : 0;
         bytes += more * fc_class_stride(class);
     }
     return bytes;
 }
 
 static void send(struct fc_heap *heap, unsigned receiver) {
-    struct fc_parcel *parcel = &heap->sub.parcels[receiver];
-    fc_channel_send(heap, fc_heap_at(receiver), parcel->first, parcel->last);
+    struct fc_batch *batch = &heap->sub.batches[receiver];
+    fc_channel_send(heap, fc_heap_at(receiver), batch->first, batch->last);
     heap->sub.waiting[receiver / 64] &= ~((uint64_t)1 << receiver % 64);
-    *parcel = (struct fc_parcel){0};
+    *batch = (struct fc_batch){0};
 }
 
-// Puts a block of `bytes` into the parcel for its owner.
+// Puts a block of `bytes` into the batch for its owner.
 static void forward(struct fc_heap *heap, struct fc_heap *owner, struct fc_block *block,
                     uint32_t bytes) {
-    struct fc_parcel *parcel = &heap->sub.parcels[owner->id];
-    fc_block_link(block, parcel->first);
-    if (parcel->first == NULL) {
-        parcel->last = block;
+    struct fc_batch *batch = &heap->sub.batches[owner->id];
+    fc_block_link(block, batch->first);
+    if (batch->first == NULL) {
+        batch->last = block;
         heap->sub.waiting[owner->id / 64] |= (uint64_t)1 << owner->id % 64;
     }
-    parcel->first = block;
+    batch->first = block;
     heap->remote_frees++;
-    parcel->count++;
-    parcel->bytes += bytes;
+    batch->count++;
+    batch->bytes += bytes;
     heap->sent += bytes;
-    if (parcel->count >= FC_PARCEL_BLOCKS || parcel->bytes >= FC_PARCEL_BYTES) {
+    if (batch->count >= FC_BATCH_BLOCKS || batch->bytes >= FC_BATCH_BYTES) {
         send(heap, owner->id);
     }
 }

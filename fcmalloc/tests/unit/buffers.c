@@ -26,8 +26,8 @@ static void *frees(void *unused) {
     return unused;
 }
 
-// Before it takes memory for a size that is new to it, it looks into the others' mail.
-static void *looks_into_the_mail(void *unused) {
+// Before it takes memory for a size that is new to it, it looks into the others' message queues.
+static void *looks_into_the_message_queues(void *unused) {
     pthread_barrier_wait(&freed);
     CHECK(fc_malloc(SMALL) != NULL);
     pthread_barrier_wait(&looked);
@@ -35,14 +35,14 @@ static void *looks_into_the_mail(void *unused) {
     return unused;
 }
 
-TEST(they_serve_again_whoever_has_looked_into_the_mail) {
+TEST(they_serve_again_whoever_has_looked_into_the_message_queues) {
     pthread_t others[2];
     CHECK(pthread_barrier_init(&freed, NULL, 2) == 0);
     CHECK(pthread_barrier_init(&looked, NULL, 2) == 0);
     CHECK(pthread_barrier_init(&ended, NULL, 3) == 0);
     make();
     CHECK(pthread_create(&others[0], NULL, frees, NULL) == 0);
-    CHECK(pthread_create(&others[1], NULL, looks_into_the_mail, NULL) == 0);
+    CHECK(pthread_create(&others[1], NULL, looks_into_the_message_queues, NULL) == 0);
     pthread_barrier_wait(&looked);
     size_t before = footprint();
     make();

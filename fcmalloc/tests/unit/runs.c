@@ -2,12 +2,12 @@
 
 #include "fcmalloc.h"
 #include "heap.h"
+#include "large_bins.h"
 #include "pattern.h"
 #include "shadow.h"
-#include "shelf.h"
 
 static struct fc_run *take(uint32_t pages, size_t alignment) {
-    struct fc_run *run = fc_shelf_take(fc_heap_here(), FC_RUN_LARGE, pages, alignment);
+    struct fc_run *run = fc_large_bins_take(fc_heap_here(), FC_RUN_LARGE, pages, alignment);
     CHECK(run != NULL && run->pages >= pages && (uintptr_t)run->start % alignment == 0);
     shadow_mark(run->start, fc_run_bytes(run), true);
     return run;
@@ -15,7 +15,7 @@ static struct fc_run *take(uint32_t pages, size_t alignment) {
 
 static void put(struct fc_run *run) {
     shadow_mark(run->start, fc_run_bytes(run), false);
-    fc_shelf_put(fc_heap_here(), run);
+    fc_large_bins_put(fc_heap_here(), run);
 }
 
 static size_t footprint(void) {
@@ -52,7 +52,7 @@ TEST(random_runs_never_overlap_and_their_memory_is_used_again) {
         } else if (next_random(&seed) % 4 == 0) {
             shadow_mark((*run)->start, fc_run_bytes(*run), false);
             uint32_t pages = 1 + (uint32_t)(next_random(&seed) % 400), before = (*run)->pages;
-            bool done = fc_shelf_resize(*run, pages);
+            bool done = fc_large_bins_resize(*run, pages);
             CHECK(done ? (*run)->pages >= pages : (*run)->pages == before);
             shadow_mark((*run)->start, fc_run_bytes(*run), true);
         } else {
@@ -71,7 +71,7 @@ TEST(purged_runs_read_as_zeros) {
     struct fc_run *run = take(1000, FC_PAGE);
     memset(run->start, 1, fc_run_bytes(run));
     put(run);
-    CHECK(fc_shelf_purge(fc_heap_here()) >= 1000 * FC_PAGE);
+    CHECK(fc_large_bins_purge(fc_heap_here()) >= 1000 * FC_PAGE);
     run = take(1000, FC_PAGE);
     CHECK(run->zero);
     check_zero(run->start, fc_run_bytes(run));

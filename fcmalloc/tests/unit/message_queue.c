@@ -1,13 +1,13 @@
-// Mail between heaps: blocks on their way home are neither lost nor in two places.
+// Message queues between heaps: blocks on their way home are neither lost nor in two places.
 
 #include "channel.h"
 #include "check.h"
 #include "fcmalloc.h"
 #include "heap.h"
 
-// What a thread that frees keeps in stock.
-enum { KEPT = FC_STOCK_BLOCKS_FIRST };
-enum { COUNT = 10 * FC_PARCEL_BLOCKS, SIZE = 1000, OWN_SIZE = 64 };
+// What a thread that frees keeps in the thread cache.
+enum { KEPT = FC_CACHE_BLOCKS_FIRST };
+enum { COUNT = 10 * FC_BATCH_BLOCKS, SIZE = 1000, OWN_SIZE = 64 };
 static void *blocks[COUNT];
 
 static void *allocate_all(void *unused) {
@@ -33,17 +33,17 @@ static void bring_all_home(void) {
     CHECK(in_transit() == 0, "(%zu bytes are still under way)", in_transit());
 }
 
-// Another thread has cleared the mail and not come to the channels when the process forks.
+// Another thread has cleared the pending flags and not emptied the channels when the process forks.
 TEST(what_a_thread_lost_in_a_fork_was_about_to_fetch_is_found) {
     in_threads(1, allocate_all);
     free_all(NULL);
     CHECK(in_transit() >= (COUNT - KEPT) * SIZE);
     uint64_t cleared[FC_HEAPS_MAX] = {0};
     for (unsigned id = 0; id < fc_heap_count(); id++)
-        cleared[id] = atomic_exchange(&fc_heap_at(id)->inbox.block_mail[0], 0);
+        cleared[id] = atomic_exchange(&fc_heap_at(id)->inbox.pending_blocks[0], 0);
     check_succeeds(bring_all_home);
     for (unsigned id = 0; id < fc_heap_count(); id++)
-        atomic_fetch_or(&fc_heap_at(id)->inbox.block_mail[0], cleared[id]);
+        atomic_fetch_or(&fc_heap_at(id)->inbox.pending_blocks[0], cleared[id]);
     bring_all_home();
 }
 
@@ -95,7 +95,7 @@ static void free_all_elsewhere_and_count(void) {
     in_threads(1, intercept_what_it_has_no_use_for);
 }
 
-TEST(what_is_under_way_or_in_stock_is_not_in_use) { check_succeeds(free_all_elsewhere_and_count); }
+TEST(what_is_under_way_or_cached_is_not_in_use) { check_succeeds(free_all_elsewhere_and_count); }
 
 static void free_one_again_and_use_them(void) {
     allocate_all(NULL);
@@ -123,7 +123,8 @@ static void *allocate_in_rounds(void *unused) {
     return unused;
 }
 
-// One thread allocates, others free; what this one finds meanwhile in the mail it has no use for.
+// One thread allocates, others free; what this one finds meanwhile in the message queues it has no
+// use for.
 TEST(a_heap_that_grows_leaves_the_others_their_memory) {
     pthread_t owner;
     CHECK(pthread_barrier_init(&begin, NULL, 2) == 0 && pthread_barrier_init(&end, NULL, 2) == 0);

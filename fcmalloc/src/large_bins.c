@@ -1,4 +1,4 @@
-#include "shelf.h"
+#include "large_bins.h"
 
 #include "heap.h"
 #include "numa.h"
@@ -28,12 +28,12 @@ static unsigned bin_of(uint32_t pages) {
 }
 
 // Written under the lock only, so that no locked instruction is needed.
-static void set_idle(struct fc_shelf *shelf, size_t pages) {
-    atomic_store_explicit(&shelf->idle, pages, memory_order_relaxed);
+static void set_idle(struct fc_large_bins *large_bins, size_t pages) {
+    atomic_store_explicit(&large_bins->idle, pages, memory_order_relaxed);
 }
 
-static size_t idle(struct fc_shelf *shelf) {
-    return atomic_load_explicit(&shelf->idle, memory_order_relaxed);
+static size_t idle(struct fc_large_bins *large_bins) {
+    return atomic_load_explicit(&large_bins->idle, memory_order_relaxed);
 }
 
 static void name_ends(struct fc_run *run) {
@@ -42,48 +42,49 @@ static void name_ends(struct fc_run *run) {
 }
 
 static void bin(struct fc_heap *heap, struct fc_run *run) {
-    struct fc_shelf *shelf = &heap->shelf;
+    struct fc_large_bins *large_bins = &heap->large_bins;
     unsigned b = bin_of(run->pages);
     atomic_store_explicit(&run->owner, NULL, memory_order_relaxed);
     fc_run_settle(run, heap);
     fc_run_become(run, FC_RUN_FREE);
     name_ends(run);
     run->previous = NULL;
-    run->next = shelf->bins[b];
+    run->next = large_bins->bins[b];
     if (run->next != NULL) {
         run->next->previous = run;
     }
-    shelf->bins[b] = run;
-    shelf->filled[b / 64] |= (uint64_t)1 << b % 64;
-    set_idle(shelf, idle(shelf) + run->pages);
+    large_bins->bins[b] = run;
+    large_bins->filled[b / 64] |= (uint64_t)1 << b % 64;
+    set_idle(large_bins, idle(large_bins) + run->pages);
 }
 
-static void unbin(struct fc_shelf *shelf, struct fc_run *run) {
+static void unbin(struct fc_large_bins *large_bins, struct fc_run *run) {
     unsigned b = bin_of(run->pages);
     if (run->previous != NULL) {
         run->previous->next = run->next;
     } else {
-        shelf->bins[b] = run->next;
+        large_bins->bins[b] = run->next;
         if (run->next == NULL) {
-            shelf->filled[b / 64] &= ~((uint64_t)1 << b % 64);
+            large_bins->filled[b / 64] &= ~((uint64_t)1 << b % 64);
         }
     }
     if (run->next != NULL) {
         run->next->previous = run->previous;
     }
     fc_run_become(run, FC_RUN_NONE);
-    set_idle(shelf, idle(shelf) - run->pages);
+    set_idle(large_bins, idle(large_bins) - run->pages);
 }
 
-static struct fc_run *describe(struct fc_shelf *shelf, char *start, uint32_t pages, bool zero) {
-    if (shelf->spare == NULL) {
-        shelf->spare = fc_space_descriptors();
-        if (shelf->spare == NULL) {
+static struct fc_run *describe(struct fc_large_bins *large_bins, char *start, uint32_t pages,
+                               bool zero) {
+    if (large_bins->spare == NULL) {
+        large_bins->spare = fc_space_descriptors();
+        if (large_bins->spare == NULL) {
             return NULL;
         }
     }
-    struct fc_run *run = shelf->spare;
-    shelf->spare = run->next;
+    struct fc_run *run = large_bins->spare;
+    large_bins->spare = run->next;
     run->start = start;
     run->pages = pages;
     run->zero = zero;
@@ -91,10 +92,10 @@ static struct fc_run *describe(struct fc_shelf *shelf, char *start, uint32_t pag
     return run;
 }
 
-static void undescribe(struct fc_shelf *shelf, struct fc_run *run) {
+static void undescribe(struct fc_large_bins *large_bins, struct fc_run *run) {
     fc_run_become(run, FC_RUN_NONE);
-    run->next = shelf->spare;
-    shelf->spare = run;
+    run->next = large_bins->spare;
+    large_bins->spare = run;
 }
 
 // The free run of this heap that the page belongs to, as its first or last.
@@ -118,24 +119,24 @@ static uint32_t later(uint32_t a, uint32_t b) { return (int32_t)(a - b) > 0 ? a 
 
 // Merges a free run with all free runs to both sides: those may have been waiting for it.
 static void merge(struct fc_heap *heap, struct fc_run *run) {
-    struct fc_shelf *shelf = &heap->shelf;
+    struct fc_large_bins *large_bins = &heap->large_bins;
     struct fc_run *left = mergeable(heap, run, run->start - FC_PAGE);
     struct fc_run *right = mergeable(heap, run, fc_run_end(run));
     if (left == NULL && right == NULL) {
         return;
     }
-    unbin(shelf, run);
+    unbin(large_bins, run);
     for (; right != NULL; right = mergeable(heap, run, fc_run_end(run))) {
-        unbin(shelf, right);
+        unbin(large_bins, right);
         run->pages += right->pages;
         run->freed_at = later(run->freed_at, right->freed_at);
-        undescribe(shelf, right);
+        undescribe(large_bins, right);
     }
     for (; left != NULL; left = mergeable(heap, run, run->start - FC_PAGE)) {
-        unbin(shelf, left);
+        unbin(large_bins, left);
         left->pages += run->pages;
         left->freed_at = later(left->freed_at, run->freed_at);
-        undescribe(shelf, run);
+        undescribe(large_bins, run);
         run = left;
     }
     bin(heap, run);
@@ -150,8 +151,8 @@ static void merge_at(struct fc_heap *heap, char *start) {
 
 // Has the free run merged later, and the one merged for which that was put off longest.
 static void loosen(struct fc_heap *heap, const struct fc_run *run) {
-    struct fc_shelf *shelf = &heap->shelf;
-    char **slot = &shelf->loose[shelf->loose_next++ % FC_LOOSE];
+    struct fc_large_bins *large_bins = &heap->large_bins;
+    char **slot = &large_bins->loose[large_bins->loose_next++ % FC_LOOSE];
     char *oldest = *slot;
     *slot = run->start;
     merge_at(heap, oldest);
@@ -159,8 +160,8 @@ static void loosen(struct fc_heap *heap, const struct fc_run *run) {
 
 // Shortens the run to `pages`; what is left becomes a free run. False without a descriptor.
 static bool cut(struct fc_heap *heap, struct fc_run *run, uint32_t pages) {
-    struct fc_run *rest =
-        describe(&heap->shelf, run->start + (size_t)pages * FC_PAGE, run->pages - pages, run->zero);
+    struct fc_run *rest = describe(&heap->large_bins, run->start + (size_t)pages * FC_PAGE,
+                                   run->pages - pages, run->zero);
     if (rest == NULL) {
         return false;
     }
@@ -172,22 +173,22 @@ static bool cut(struct fc_heap *heap, struct fc_run *run, uint32_t pages) {
 }
 
 static void merge_loose(struct fc_heap *heap) {
-    struct fc_shelf *shelf = &heap->shelf;
+    struct fc_large_bins *large_bins = &heap->large_bins;
     for (unsigned i = 0; i < FC_LOOSE; i++) {
-        merge_at(heap, shelf->loose[i]);
-        shelf->loose[i] = NULL;
+        merge_at(heap, large_bins->loose[i]);
+        large_bins->loose[i] = NULL;
     }
 }
 
 // Gives back what has been free for as long as the option says.
 static void decay(struct fc_heap *heap, uint32_t now) {
-    struct fc_shelf *shelf = &heap->shelf;
-    if (now - shelf->last_scan < fc_options.decay / 4 + 1) {
+    struct fc_large_bins *large_bins = &heap->large_bins;
+    if (now - large_bins->last_scan < fc_options.decay / 4 + 1) {
         return;
     }
-    shelf->last_scan = now;
+    large_bins->last_scan = now;
     for (unsigned b = 0; b < FC_BINS; b++) {
-        for (struct fc_run *run = shelf->bins[b]; run != NULL; run = run->next) {
+        for (struct fc_run *run = large_bins->bins[b]; run != NULL; run = run->next) {
             if (!run->zero && now - run->freed_at >= fc_options.decay &&
                 fc_os_purge(run->start, fc_run_bytes(run))) {
                 run->zero = true;
@@ -200,8 +201,8 @@ static void decay(struct fc_heap *heap, uint32_t now) {
 }
 
 static void put(struct fc_heap *heap, struct fc_run *run) {
-    struct fc_shelf *shelf = &heap->shelf;
-    shelf->large -= fc_run_kind(run) != FC_RUN_SPAN ? run->pages : 0;
+    struct fc_large_bins *large_bins = &heap->large_bins;
+    large_bins->large -= fc_run_kind(run) != FC_RUN_SPAN ? run->pages : 0;
     run->zero = false;
     if (FC_UNLIKELY(fc_options.decay != 0)) {
         run->freed_at = fc_os_milliseconds();
@@ -215,7 +216,7 @@ static void collect(struct fc_heap *heap) {
     struct fc_run *run = fc_channel_collect_runs(heap);
     while (run != NULL) {
         struct fc_run *next = run->next;
-        atomic_fetch_sub_explicit(&heap->shelf.mailed, run->pages, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&heap->large_bins.incoming, run->pages, memory_order_relaxed);
         put(heap, run);
         run = next;
     }
@@ -223,16 +224,16 @@ static void collect(struct fc_heap *heap) {
 
 // The shortest run in the bins, roughly, that is long enough; it is no longer in its bin.
 static struct fc_run *find(struct fc_heap *heap, uint32_t pages) {
-    struct fc_shelf *shelf = &heap->shelf;
+    struct fc_large_bins *large_bins = &heap->large_bins;
     unsigned b = bin_of(pages);
-    struct fc_run *run = shelf->bins[b];
+    struct fc_run *run = large_bins->bins[b];
     for (int i = 0; run != NULL && run->pages < pages; i++) {
         run = i < LOOK ? run->next : NULL;
     }
     for (b++; run == NULL && b < FC_BINS; b = (b / 64 + 1) * 64) {
-        uint64_t filled = shelf->filled[b / 64] >> b % 64;
+        uint64_t filled = large_bins->filled[b / 64] >> b % 64;
         if (filled != 0) {
-            run = shelf->bins[b + (unsigned)__builtin_ctzll(filled)];
+            run = large_bins->bins[b + (unsigned)__builtin_ctzll(filled)];
         }
     }
     if (run == NULL) {
@@ -242,7 +243,7 @@ static struct fc_run *find(struct fc_heap *heap, uint32_t pages) {
     if (run->zero && !fc_space_charge(bytes)) {
         return NULL;
     }
-    unbin(shelf, run);
+    unbin(large_bins, run);
     uint32_t rest = run->pages - pages;
     bool worth = rest > pages / WORTH_CUTTING;
     if (rest > 0 && !(worth && cut(heap, run, pages)) && run->zero) {
@@ -266,14 +267,14 @@ static struct fc_run *steal(struct fc_heap *heap, uint32_t pages, bool same_poli
     unsigned count = fc_heap_count();
     for (unsigned i = 1; i < count; i++) {
         struct fc_heap *victim = fc_heap_at((heap->id + i) % count);
-        struct fc_shelf *shelf = &victim->shelf;
-        size_t mailed = atomic_load_explicit(&shelf->mailed, memory_order_relaxed);
-        if (idle(shelf) + mailed < pages || (victim->policy == heap->policy) != same_policy ||
-            !fc_lock_try(&shelf->lock)) {
+        struct fc_large_bins *large_bins = &victim->large_bins;
+        size_t incoming = atomic_load_explicit(&large_bins->incoming, memory_order_relaxed);
+        if (idle(large_bins) + incoming < pages ||
+            (victim->policy == heap->policy) != same_policy || !fc_lock_try(&large_bins->lock)) {
             continue;
         }
         struct fc_run *run = find_merging(victim, pages);
-        fc_lock_drop(&shelf->lock);
+        fc_lock_drop(&large_bins->lock);
         if (run != NULL) {
             heap->steals++;
             return run;
@@ -296,33 +297,33 @@ static bool is_huge(uint32_t pages) { return (size_t)pages << FC_PAGE_SHIFT >= H
 
 // Asks for huge pages for the rest of the region, for a piece that is worth them or should the
 // program be large by now.
-static void consider_huge(struct fc_shelf *shelf, bool worth) {
+static void consider_huge(struct fc_large_bins *large_bins, bool worth) {
     size_t footprint = atomic_load_explicit(&fc_space.footprint, memory_order_relaxed);
-    char *start = (char *)fc_round_up((uintptr_t)shelf->top, FC_HUGE_PAGE);
+    char *start = (char *)fc_round_up((uintptr_t)large_bins->top, FC_HUGE_PAGE);
     bool large = worth || footprint / HUGE_SHARE >= fc_heap_count() * FC_HUGE_PAGE;
-    if (shelf->huge || !large || start >= shelf->end) {
+    if (large_bins->huge || !large || start >= large_bins->end) {
         return;
     }
-    shelf->huge = true;
+    large_bins->huge = true;
     if (fc_options.huge != FC_HUGE_NEVER) {
-        fc_os_advise_huge(start, (size_t)(shelf->end - start));
+        fc_os_advise_huge(start, (size_t)(large_bins->end - start));
     }
 }
 
 // A run from the part of the heap's region that was never used, preceded by the free run before
 // it if `joined` allows.
 static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined, bool huge) {
-    struct fc_shelf *shelf = &heap->shelf;
+    struct fc_large_bins *large_bins = &heap->large_bins;
     size_t bytes = (size_t)pages << FC_PAGE_SHIFT;
-    if (shelf->top == NULL) {
+    if (large_bins->top == NULL) {
         return NULL;
     }
-    struct fc_run *before = joined ? neighbour(heap, shelf->top - FC_PAGE) : NULL;
+    struct fc_run *before = joined ? neighbour(heap, large_bins->top - FC_PAGE) : NULL;
     size_t have = before != NULL ? fc_run_bytes(before) : 0;
-    if (have >= bytes || bytes - have > (size_t)(shelf->end - shelf->top)) {
+    if (have >= bytes || bytes - have > (size_t)(large_bins->end - large_bins->top)) {
         return NULL;
     }
-    consider_huge(shelf, huge);
+    consider_huge(large_bins, huge);
     size_t more = bytes - have;
     size_t charged = more + (before != NULL && before->zero ? have : 0);
     if (!fc_space_charge(charged)) {
@@ -330,26 +331,26 @@ static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined, b
     }
     struct fc_run *run = before;
     if (before != NULL) {
-        unbin(shelf, before);
+        unbin(large_bins, before);
         before->zero = false;
         before->pages = pages;
     } else {
-        run = describe(shelf, shelf->top, pages, true);
+        run = describe(large_bins, large_bins->top, pages, true);
         if (run == NULL) {
             fc_space_refund(charged);
             return NULL;
         }
     }
-    shelf->top += more;
-    size_t used = atomic_load_explicit(&shelf->used, memory_order_relaxed);
-    atomic_store_explicit(&shelf->used, used + more, memory_order_relaxed);
+    large_bins->top += more;
+    size_t used = atomic_load_explicit(&large_bins->used, memory_order_relaxed);
+    atomic_store_explicit(&large_bins->used, used + more, memory_order_relaxed);
     return run;
 }
 
 // Puts pages that no list knows of into the bins. Without a descriptor they are lost.
 static void shelve(struct fc_heap *heap, char *start, char *end, bool zero) {
     uint32_t pages = (uint32_t)((size_t)(end - start) >> FC_PAGE_SHIFT);
-    struct fc_run *run = pages > 0 ? describe(&heap->shelf, start, pages, zero) : NULL;
+    struct fc_run *run = pages > 0 ? describe(&heap->large_bins, start, pages, zero) : NULL;
     if (run != NULL) {
         bin(heap, run);
     }
@@ -363,8 +364,8 @@ static void bring(struct fc_heap *heap, char *start, char *end) {
 
 // Takes more address space. What of it was first-touched ahead goes into the bins.
 static bool grow(struct fc_heap *heap, size_t bytes, bool huge) {
-    struct fc_shelf *shelf = &heap->shelf;
-    size_t wish = shelf->taken < LARGEST_WISH ? shelf->taken : LARGEST_WISH;
+    struct fc_large_bins *large_bins = &heap->large_bins;
+    size_t wish = large_bins->taken < LARGEST_WISH ? large_bins->taken : LARGEST_WISH;
     size_t least = fc_space.whole / REGIONS;
     wish = wish > least ? wish : least;
     size_t granted;
@@ -373,35 +374,36 @@ static bool grow(struct fc_heap *heap, size_t bytes, bool huge) {
     if (start == NULL) {
         return false;
     }
-    shelf->taken += granted;
-    if (start != shelf->end || touched > start) {
+    large_bins->taken += granted;
+    if (start != large_bins->end || touched > start) {
         bring(heap, start, touched);
-        shelve(heap, shelf->top, shelf->end, true);
+        shelve(heap, large_bins->top, large_bins->end, true);
         shelve(heap, start, touched, false);
-        shelf->top = touched;
+        large_bins->top = touched;
     }
-    shelf->huge = huge;
-    shelf->end = start + granted;
+    large_bins->huge = huge;
+    large_bins->end = start + granted;
     return true;
 }
 
-// A run from the heap's own shelf. Under the lock.
+// A run from the heap's own large bins. Under the lock.
 static struct fc_run *take_own(struct fc_heap *heap, uint32_t pages) {
     struct fc_run *run = find_merging(heap, pages);
     return run != NULL ? run : fresh(heap, pages, true, is_huge(pages));
 }
 
-static void count_large(struct fc_shelf *shelf, size_t more) {
-    shelf->large += more;
-    shelf->large_peak = shelf->large > shelf->large_peak ? shelf->large : shelf->large_peak;
+static void count_large(struct fc_large_bins *large_bins, size_t more) {
+    large_bins->large += more;
+    large_bins->large_peak =
+        large_bins->large > large_bins->large_peak ? large_bins->large : large_bins->large_peak;
 }
 
 // Cuts off what lies before the first multiple of the alignment, and what is too much behind.
 static void align(struct fc_heap *heap, struct fc_run *run, uint32_t pages, size_t alignment) {
     size_t before = fc_round_up((uintptr_t)run->start, alignment) - (uintptr_t)run->start;
-    struct fc_run *head =
-        before > 0 ? describe(&heap->shelf, run->start, (uint32_t)(before >> FC_PAGE_SHIFT), false)
-                   : NULL;
+    struct fc_run *head = before > 0 ? describe(&heap->large_bins, run->start,
+                                                (uint32_t)(before >> FC_PAGE_SHIFT), false)
+                                     : NULL;
     if (before > 0) {
         run->start += before;
         run->pages -= (uint32_t)(before >> FC_PAGE_SHIFT);
@@ -438,13 +440,13 @@ static struct fc_run *settle(struct fc_heap *heap, struct fc_run *run,
     fc_run_settle(run, heap);
     name_ends(run);
     fc_run_become(run, wanted->kind);
-    count_large(&heap->shelf, wanted->kind == FC_RUN_LARGE ? run->pages : 0);
+    count_large(&heap->large_bins, wanted->kind == FC_RUN_LARGE ? run->pages : 0);
     return run;
 }
 
-struct fc_run *fc_shelf_take(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
-                             size_t alignment) {
-    struct fc_shelf *shelf = &heap->shelf;
+struct fc_run *fc_large_bins_take(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
+                                  size_t alignment) {
+    struct fc_large_bins *large_bins = &heap->large_bins;
     struct wanted wanted = {kind, pages, alignment > FC_PAGE ? alignment : FC_PAGE};
     size_t most = pages + (wanted.alignment >> FC_PAGE_SHIFT) - 1;
     if (most > UINT32_MAX) {
@@ -453,16 +455,16 @@ struct fc_run *fc_shelf_take(struct fc_heap *heap, enum fc_run_kind kind, uint32
     uint32_t all = (uint32_t)most;
     // For spans only as a last resort: they would cut up what others keep for their large blocks.
     bool stealing = kind == FC_RUN_LARGE;
-    fc_lock_take(&shelf->lock);
+    fc_lock_take(&large_bins->lock);
     struct fc_run *run =
         settle(heap, stealing ? find_merging(heap, all) : take_own(heap, all), &wanted);
-    fc_lock_drop(&shelf->lock);
+    fc_lock_drop(&large_bins->lock);
     if (run != NULL) {
         return run;
     }
     // Not under the lock: others may be doing the same.
     run = stealing ? steal(heap, all, true) : NULL;
-    fc_lock_take(&shelf->lock);
+    fc_lock_take(&large_bins->lock);
     if (run == NULL) {
         run = fresh(heap, all, true, is_huge(all));
     }
@@ -470,7 +472,7 @@ struct fc_run *fc_shelf_take(struct fc_heap *heap, enum fc_run_kind kind, uint32
         run = take_own(heap, all);
     }
     run = settle(heap, run, &wanted);
-    fc_lock_drop(&shelf->lock);
+    fc_lock_drop(&large_bins->lock);
     if (run != NULL) {
         return run;
     }
@@ -479,21 +481,21 @@ struct fc_run *fc_shelf_take(struct fc_heap *heap, enum fc_run_kind kind, uint32
     if (run == NULL) {
         run = steal_from_elsewhere(heap, all);
     }
-    fc_lock_take(&shelf->lock);
+    fc_lock_take(&large_bins->lock);
     run = settle(heap, run, &wanted);
-    fc_lock_drop(&shelf->lock);
+    fc_lock_drop(&large_bins->lock);
     return run;
 }
 
-void fc_shelf_put(struct fc_heap *heap, struct fc_run *run) {
-    fc_lock_take(&heap->shelf.lock);
+void fc_large_bins_put(struct fc_heap *heap, struct fc_run *run) {
+    fc_lock_take(&heap->large_bins.lock);
     put(heap, run);
-    fc_lock_drop(&heap->shelf.lock);
+    fc_lock_drop(&heap->large_bins.lock);
 }
 
 // Lengthens the run by what follows it. Under the lock.
 static bool extend(struct fc_heap *heap, struct fc_run *run, uint32_t pages) {
-    struct fc_shelf *shelf = &heap->shelf;
+    struct fc_large_bins *large_bins = &heap->large_bins;
     uint32_t more = pages - run->pages;
     struct fc_run *next = neighbour(heap, fc_run_end(run));
     bool held = next != NULL && next->start == fc_run_end(run);
@@ -501,18 +503,18 @@ static bool extend(struct fc_heap *heap, struct fc_run *run, uint32_t pages) {
         if (next->zero && !fc_space_charge((size_t)more << FC_PAGE_SHIFT)) {
             return false;
         }
-        unbin(shelf, next);
+        unbin(large_bins, next);
         if (next->pages > more && !cut(heap, next, more)) {
             more = next->pages;
         }
         run->pages += more;
-        undescribe(shelf, next);
+        undescribe(large_bins, next);
         return true;
     }
-    if (held && fc_run_end(next) != shelf->top) {
+    if (held && fc_run_end(next) != large_bins->top) {
         return false;
     }
-    if (!held && fc_run_end(run) != shelf->top) {
+    if (!held && fc_run_end(run) != large_bins->top) {
         return false;
     }
     struct fc_run *rest = fresh(heap, more, held, is_huge(more));
@@ -520,14 +522,14 @@ static bool extend(struct fc_heap *heap, struct fc_run *run, uint32_t pages) {
         return false;
     }
     run->pages += rest->pages;
-    undescribe(shelf, rest);
+    undescribe(large_bins, rest);
     return true;
 }
 
-bool fc_shelf_resize(struct fc_run *run, uint32_t pages) {
+bool fc_large_bins_resize(struct fc_run *run, uint32_t pages) {
     struct fc_heap *home = fc_run_home(run);
-    struct fc_shelf *shelf = &home->shelf;
-    fc_lock_take(&shelf->lock);
+    struct fc_large_bins *large_bins = &home->large_bins;
+    fc_lock_take(&large_bins->lock);
     uint32_t before = run->pages;
     bool done = true;
     if (pages < before) {
@@ -538,21 +540,21 @@ bool fc_shelf_resize(struct fc_run *run, uint32_t pages) {
     }
     if (done) {
         name_ends(run);
-        shelf->large -= before;
-        count_large(shelf, run->pages);
+        large_bins->large -= before;
+        count_large(large_bins, run->pages);
     }
-    fc_lock_drop(&shelf->lock);
+    fc_lock_drop(&large_bins->lock);
     return done;
 }
 
-size_t fc_shelf_purge(struct fc_heap *heap) {
-    struct fc_shelf *shelf = &heap->shelf;
+size_t fc_large_bins_purge(struct fc_heap *heap) {
+    struct fc_large_bins *large_bins = &heap->large_bins;
     size_t bytes = 0;
-    fc_lock_take(&shelf->lock);
+    fc_lock_take(&large_bins->lock);
     collect(heap);
     merge_loose(heap);
     for (unsigned b = 0; b < FC_BINS; b++) {
-        for (struct fc_run *run = shelf->bins[b]; run != NULL; run = run->next) {
+        for (struct fc_run *run = large_bins->bins[b]; run != NULL; run = run->next) {
             if (!run->zero && fc_os_purge(run->start, fc_run_bytes(run))) {
                 run->zero = true;
                 bytes += fc_run_bytes(run);
@@ -560,49 +562,49 @@ size_t fc_shelf_purge(struct fc_heap *heap) {
         }
     }
     fc_space_refund(bytes);
-    fc_lock_drop(&shelf->lock);
+    fc_lock_drop(&large_bins->lock);
     atomic_fetch_add_explicit(&fc_space.released, bytes, memory_order_relaxed);
     return bytes;
 }
 
-bool fc_shelf_claim(struct fc_heap *heap, size_t bytes) {
-    fc_lock_take(&heap->shelf.lock);
+bool fc_large_bins_claim(struct fc_heap *heap, size_t bytes) {
+    fc_lock_take(&heap->large_bins.lock);
     bool done = grow(heap, bytes, bytes >= HUGE_REQUEST);
-    fc_lock_drop(&heap->shelf.lock);
+    fc_lock_drop(&heap->large_bins.lock);
     return done;
 }
 
-void fc_shelf_bring(struct fc_heap *heap) {
-    struct fc_shelf *shelf = &heap->shelf;
-    fc_lock_take(&shelf->lock);
+void fc_large_bins_bring(struct fc_heap *heap) {
+    struct fc_large_bins *large_bins = &heap->large_bins;
+    fc_lock_take(&large_bins->lock);
     for (unsigned b = 0; b < FC_BINS; b++) {
-        for (struct fc_run *run = shelf->bins[b]; run != NULL; run = run->next) {
+        for (struct fc_run *run = large_bins->bins[b]; run != NULL; run = run->next) {
             if (!run->zero) {
                 bring(heap, run->start, fc_run_end(run));
             }
         }
     }
-    fc_lock_drop(&shelf->lock);
+    fc_lock_drop(&large_bins->lock);
 }
 
-bool fc_shelf_prepare(struct fc_heap *heap, size_t bytes) {
-    struct fc_shelf *shelf = &heap->shelf;
+bool fc_large_bins_prepare(struct fc_heap *heap, size_t bytes) {
+    struct fc_large_bins *large_bins = &heap->large_bins;
     uint32_t pages = (uint32_t)(bytes >> FC_PAGE_SHIFT);
     // It is for many blocks, and every heap's last huge page would be used in part.
     bool huge = bytes >= HUGE_SHARE * FC_HUGE_PAGE;
-    fc_lock_take(&shelf->lock);
+    fc_lock_take(&large_bins->lock);
     struct fc_run *run = fresh(heap, pages, false, huge);
     if (run == NULL && grow(heap, bytes, huge)) {
         run = fresh(heap, pages, false, huge);
     }
-    fc_lock_drop(&shelf->lock);
+    fc_lock_drop(&large_bins->lock);
     bool done = run != NULL && fc_os_populate(run->start, bytes);
     if (run != NULL) {
         bring(heap, run->start, fc_run_end(run));
-        fc_lock_take(&shelf->lock);
+        fc_lock_take(&large_bins->lock);
         run->zero = false;
         bin(heap, run);
-        fc_lock_drop(&shelf->lock);
+        fc_lock_drop(&large_bins->lock);
     }
     atomic_fetch_add_explicit(&fc_space.reserved, done ? bytes : 0, memory_order_relaxed);
     return done;

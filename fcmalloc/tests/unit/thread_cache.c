@@ -1,4 +1,4 @@
-// Stock: what a thread frees it hands out again, whoever's it is.
+// The thread cache: what a thread frees it hands out again, whoever's it is.
 
 #include "check.h"
 #include "fcmalloc.h"
@@ -36,27 +36,27 @@ static void *allocate_some_that_are_known(void *unused) {
     return unused;
 }
 
-TEST(what_a_thread_that_ended_had_in_stock_is_the_next_ones) {
+TEST(what_a_thread_that_ended_had_cached_is_the_next_ones) {
     for (int i = 0; i < LESS; i++)
         blocks[i] = fc_malloc(SIZE);
     in_threads(1, free_some);
     in_threads(1, allocate_some_that_are_known);
 }
 
-static size_t stocked(void) {
+static size_t cached(void) {
     size_t bytes = 0;
     for (unsigned id = 0; id < fc_heap_count(); id++)
-        bytes += fc_sub_stocked(&fc_heap_at(id)->sub);
+        bytes += fc_sub_cached(&fc_heap_at(id)->sub);
     return bytes;
 }
 
-TEST(trimming_empties_the_stock_of_threads_that_ended) {
+TEST(trimming_empties_the_caches_of_threads_that_ended) {
     for (int i = 0; i < LESS; i++)
         blocks[i] = fc_malloc(SIZE);
     in_threads(1, free_some);
-    CHECK(stocked() >= LESS * SIZE);
+    CHECK(cached() >= LESS * SIZE);
     fc_trim();
-    CHECK(stocked() == 0, "(%zu bytes)", stocked());
+    CHECK(cached() == 0, "(%zu bytes)", cached());
 }
 
 enum { ROW = 20 << 10, ROWS = 64 };
@@ -113,7 +113,7 @@ static void free_elsewhere_and_here(void) {
     free_one(NULL);
 }
 
-TEST(a_block_in_stock_elsewhere_is_found_at_once) { check_found(free_elsewhere_and_here); }
+TEST(a_cached_block_elsewhere_is_found_at_once) { check_found(free_elsewhere_and_here); }
 
 static void *free_row(void *unused) {
     fc_free(opaque(blocks[0]));
@@ -128,8 +128,8 @@ static void free_row_elsewhere_and_here(void) {
 
 TEST(a_row_freed_elsewhere_is_found_at_once) { check_found(free_row_elsewhere_and_here); }
 
-// Fills the stock, so that what follows goes through the queue.
-static void fill_the_stock(void) {
+// Fills the cache, so that what follows goes through the queue.
+static void fill_the_cache(void) {
     enum { COUNT = sizeof blocks / sizeof *blocks };
     for (int i = 0; i < COUNT; i++)
         blocks[i] = fc_malloc(SIZE);
@@ -140,7 +140,7 @@ static void fill_the_stock(void) {
 static void **last_blocks(void) { return blocks + sizeof blocks / sizeof *blocks - 2 * FC_QUEUE; }
 
 static void free_twice_in_the_queue(void) {
-    fill_the_stock();
+    fill_the_cache();
     void **last = last_blocks();
     fc_free(last[0]);
     fc_free(opaque(last[0]));
@@ -149,42 +149,42 @@ static void free_twice_in_the_queue(void) {
 TEST(a_block_in_the_queue_is_found_at_once) { check_found(free_twice_in_the_queue); }
 
 static void free_twice_with_an_allocation_between(void) {
-    fill_the_stock();
+    fill_the_cache();
     void **last = last_blocks();
     fc_free(last[0]);
     (void)!opaque(fc_malloc(SIZE));
     fc_free(opaque(last[0]));
 }
 
-TEST(a_block_in_the_queue_is_found_though_the_stock_has_room_again) {
+TEST(a_block_in_the_queue_is_found_though_the_cache_has_room_again) {
     check_found(free_twice_with_an_allocation_between);
 }
 
-static void free_a_block_of_a_full_stock_and_use_it(void) {
-    fill_the_stock();
+static void free_a_block_of_a_full_cache_and_use_it(void) {
+    fill_the_cache();
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks - 2 * FC_QUEUE; i++)
         if (fc_block_is_lent(blocks[i])) fc_free(opaque(blocks[i]));
     for (int i = 0; i < 2 * FC_QUEUE; i++)
         (void)!opaque(fc_malloc(SIZE));
 }
 
-TEST(a_block_in_stock_that_is_in_the_queue_is_not_handed_out) {
-    check_found(free_a_block_of_a_full_stock_and_use_it);
+TEST(a_cached_block_that_is_in_the_queue_is_not_handed_out) {
+    check_found(free_a_block_of_a_full_cache_and_use_it);
 }
 
-static void free_from_a_full_stock_again(void) {
-    fill_the_stock();
+static void free_from_a_full_cache_again(void) {
+    fill_the_cache();
     fc_free(opaque(blocks[0]));
     (void)!fc_malloc(SIZE);
     fc_trim();
 }
 
-TEST(a_block_in_a_full_stock_is_found_before_the_queue_is_emptied) {
-    check_found(free_from_a_full_stock_again);
+TEST(a_block_in_a_full_cache_is_found_before_the_queue_is_emptied) {
+    check_found(free_from_a_full_cache_again);
 }
 
 static void *wait_in_the_queue(void *unused) {
-    fill_the_stock();
+    fill_the_cache();
     fc_free(last_blocks()[0]);
     return unused;
 }
