@@ -1,6 +1,6 @@
 # Everything that a person or a machine does with this repository has a target here.
-# `make` alone lists them. Cargo does the building; this file checks that the tools are
-# there, names what is missing, and keeps the Python checks in a virtual environment.
+# `make` alone lists them. Cargo does the building; scripts/setup sees to the tools, and
+# the Python checks are kept in a virtual environment.
 
 .DEFAULT_GOAL := help
 # Options of the bench that is run; quick runs are SSD_BENCH=--quick and GENOME_BENCH=--quick.
@@ -36,9 +36,10 @@ VCF ?=
 export VCF
 
 PYTHON ?= python3
-PYTHON_MIN := 3.10
-CMAKE_MIN := $(shell sed -n 's/^cmake_minimum_required(VERSION \(.*\))/\1/p' fcmalloc/CMakeLists.txt)
-RUST_MIN := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
+export PYTHON
+SETUP := scripts/setup
+# Where rustup puts its programs, for the make that installed them.
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 CARGO_FUZZ_VERSION := 0.13.1
 CARGO_FUZZ := fuzz/target/tools/bin/cargo-fuzz
 NUMA_VM := scripts/numa-vm.sh
@@ -54,7 +55,7 @@ ALLOC_BUILD := $(abspath $(or $(CARGO_TARGET_DIR),target))/alloc
 # What git tracks or would track, so that build outputs are never checked.
 files = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- $(1) 2>/dev/null))
 PYTHON_FILES := $(call files,'*.py')
-SHELL_FILES := $(call files,'*.sh' .ci/run)
+SHELL_FILES := $(call files,'*.sh' .ci/run scripts/setup)
 # Has cargo run tests on the emulated machine, with these options.
 on_four_nodes = CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(strip $(abspath $(NUMA_VM)) $(1))" cargo test --locked
 DEBUG_OBORO := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/oboro
@@ -79,7 +80,7 @@ bench-smoke: ## Run each bench that needs nothing built besides, in seconds, and
 bench-full: ## Run every bench, those that take long with --quick, and check what it prints
 	$(PYTHON) scripts/benches.py full
 
-bench-alloc: | toolchain-alloc ## Compare fcmalloc with other allocators; BENCH=--quick for minutes
+bench-alloc: | setup-alloc ## Compare fcmalloc with other allocators; BENCH=--quick for minutes
 	$(MAKE) -C fcmalloc >&2
 	$(MAKE) -C lab/alloc BUILD="$(ALLOC_BUILD)" >&2
 	$(PYTHON) lab/alloc/alloc.py --fcmalloc fcmalloc/build --build "$(ALLOC_BUILD)" --table "$(ALLOC_BUILD)/table.md" $(BENCH)
@@ -88,21 +89,21 @@ bench-alloc: | toolchain-alloc ## Compare fcmalloc with other allocators; BENCH=
 bench-mining: build ## Mine real data sets end to end and print times and sizes
 	$(PYTHON) lab/bench/mining.py --oboro "$(OBORO)" --data "$(BENCH_DATA)" $(BENCH)
 
-bench-numa: build-lab | toolchain-numa ## The NUMA paper's tables, and a model; BENCH=--quick for a minute
+bench-numa: build-lab | setup-numa ## The NUMA paper's tables, and a model; BENCH=--quick for a minute
 	$(MAKE) -C lab/alloc BUILD="$(ALLOC_BUILD)" fhe >&2
 	"$(LAB)" numa --json --library "$(ALLOC_BUILD)/cargo/release/fhe-support" $(BENCH) \
 	    | $(PYTHON) lab/bench/numa_model.py
 
-bench-engine: | toolchain-build ## Time the engine alone, and reading the same residues
+bench-engine: | setup-build ## Time the engine alone, and reading the same residues
 	cd lab && cargo bench --quiet --locked --bench engine -- $(BENCH)
 
 bench-ray: build python-develop .venv-python/ray-installed ## Count on one and on two nodes of one core each; BENCH=--quick for minutes
 	.venv-python/bin/python lab/bench/scaling.py --oboro "$(OBORO)" $(BENCH)
 
-bench-ring: | toolchain-build ## Time the transform and the vector kernels
+bench-ring: | setup-build ## Time the transform and the vector kernels
 	cd lab && cargo bench --quiet --locked --features fhe-math --bench ring -- $(BENCH)
 
-bench-tasks: | toolchain-build ## Time the scheduler, and show what its orders are worth
+bench-tasks: | setup-build ## Time the scheduler, and show what its orders are worth
 	cd lab && cargo bench --quiet --locked --bench tasks -- $(BENCH)
 
 bench-genome: build-lab .venv-bench/installed ## Search genomes privately, also on SEAL; BENCH=--quick for a minute
@@ -127,17 +128,17 @@ bench-table6: build-lab .venv-bench/installed ## Table 6 of the FCMalloc paper: 
 
 test: test-rust test-lab test-alloc test-python ## Run every test that needs nothing but this repository's tools
 
-test-rust: | toolchain-test ## Run the tests of the Rust crates, and the decoders on the seeds of fuzz/corpus
+test-rust: | setup-test ## Run the tests of the Rust crates, and the decoders on the seeds of fuzz/corpus
 	cargo test --workspace --locked
 
 # After test-rust, whose debug build of the command it measures.
 test-lab: test-rust ## Run the tests of the laboratory
 	cd lab && cargo test --locked
 
-test-alloc: | toolchain-test ## Run the short tests of fcmalloc
+test-alloc: | setup-test ## Run the short tests of fcmalloc
 	$(MAKE) --directory fcmalloc check
 
-test-alloc-long: | toolchain-test ## Run all tests of fcmalloc: sanitizers, valgrind, the model, four nodes
+test-alloc-long: | setup-test ## Run all tests of fcmalloc: sanitizers, valgrind, the model, four nodes
 	$(MAKE) --directory fcmalloc check-long
 
 test-python: build python-develop ## Run the tests of the Python package and of scripts/; PYTEST=-k=keys for some
@@ -149,14 +150,14 @@ test-ray: build python-develop .venv-python/ray-installed ## Run the tests about
 
 # The same profile as the command, whose build it shares.
 .PHONY: python-develop
-python-develop: .venv-python/installed | toolchain-python
+python-develop: .venv-python/installed | setup-python
 	$(IN_VENV_PYTHON) maturin develop --quiet --locked --release >&2
 
 docs: python-develop ## Make the documentation site in target/docs; its notebook runs meanwhile
 	.venv-python/bin/sphinx-build -W --keep-going --quiet --builder html docs "$(DOCS)"
 
 # scripts/numa-vm.sh runs any other command there. It ends with 77 where there is no such machine.
-test-numa: | toolchain-test ## Run the tests about NUMA on four nodes, emulated by QEMU
+test-numa: | setup-test ## Run the tests about NUMA on four nodes, emulated by QEMU
 	@if $(NUMA_VM) --probe; then $(MAKE) on-four-nodes; else [ $$? -eq 77 ]; fi
 
 .PHONY: on-four-nodes
@@ -170,32 +171,32 @@ on-four-nodes:
 	$(MAKE) --directory fcmalloc check-numa
 
 # scripts/s3-server.sh prints the path of the server. It ends with 77 where there is none.
-test-s3: | toolchain-test ## Run the tests about object storage against an S3 server
+test-s3: | setup-test ## Run the tests about object storage against an S3 server
 	@if server=$$($(S3_SERVER)); then \
 	    OBORO_S3_SERVER="$$server" cargo test --workspace --locked --test objects; \
 	else [ $$? -eq 77 ]; fi
 
-test-faults: | toolchain-test ## Run the tests of the Rust crates with every fault, not a sample
+test-faults: | setup-test ## Run the tests of the Rust crates with every fault, not a sample
 	OBORO_FAULTS=all cargo test --workspace --locked
 
-test-abuse: | toolchain-test ## Try ten thousand lies of each kind of answer, ask honest questions, append 2,000 times
+test-abuse: | setup-test ## Try ten thousand lies of each kind of answer, ask honest questions, append 2,000 times
 	OBORO_QUESTIONS=100000 cargo test --workspace --locked --lib honest_questions
 	OBORO_TRIALS=10000 cargo test --workspace --locked --test liar a_liar
 	OBORO_APPENDS=2000 cargo test --workspace --locked --test mining many_appends
 
-test-package: | toolchain-python ## Install command and package as README.md says, and run its commands
+test-package: | setup-python ## Install command and package as README.md says, and run its commands
 	scripts/package.sh
 
 nightly: ## Run what takes too long for .ci/run, into docs/verification.md; STEP=fuzz for one
 	@$(PYTHON) scripts/nightly.py $(STEP) $(if $(FORCE),--force) \
 	    --settings "$(filter-out STEP=% FORCE=%,$(MAKEOVERRIDES))"
 
-fuzz: $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION) | toolchain-fuzz ## Give every decoder made-up bytes for a minute
+fuzz: $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION) | setup-fuzz ## Give every decoder made-up bytes for a minute
 	CARGO_FUZZ="$(CURDIR)/$(CARGO_FUZZ)" FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz.sh $(FUZZ_TARGET)
 
 lint: lint-rust lint-python lint-shell lint-c ## Check format, lints, documentation and types
 
-lint-rust: | toolchain-lint ## Check format, Clippy and documentation of the crates
+lint-rust: | setup-lint ## Check format, Clippy and documentation of the crates
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo fmt --manifest-path lab/Cargo.toml --check
@@ -205,7 +206,7 @@ lint-rust: | toolchain-lint ## Check format, Clippy and documentation of the cra
 	cd lab && cargo clippy --all-targets --all-features --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked
 
-lint-python: $(if $(PYTHON_FILES),.venv/installed .venv-python/installed) | toolchain-lint ## Check format, ruff and types of the Python files
+lint-python: $(if $(PYTHON_FILES),.venv/installed .venv-python/installed) | setup-lint ## Check format, ruff and types of the Python files
 ifeq ($(PYTHON_FILES),)
 	@echo "no Python files to check"
 else
@@ -221,7 +222,7 @@ lint-c: .venv/installed ## Check format and clang-tidy of fcmalloc
 	$(MAKE) --directory fcmalloc lint $(C_TOOLS)
 	$(MAKE) --directory lab/alloc lint $(C_TOOLS)
 
-fmt: .venv/installed | toolchain-lint ## Format the sources
+fmt: .venv/installed | setup-lint ## Format the sources
 	cargo fmt --all
 	cargo fmt --manifest-path fuzz/Cargo.toml
 	cargo fmt --manifest-path lab/Cargo.toml
@@ -231,7 +232,7 @@ fmt: .venv/installed | toolchain-lint ## Format the sources
 	$(MAKE) --directory fcmalloc format $(C_TOOLS)
 	$(MAKE) --directory lab/alloc format $(C_TOOLS)
 
-build: | toolchain-build ## Build the oboro command with optimisation
+build: | setup-build ## Build the oboro command with optimisation
 	cargo build --release --locked -p oboro
 
 build-lab: build ## Build the laboratory, which measures the command beside it
@@ -243,16 +244,16 @@ clean: ## Remove everything that the other targets made
 	rm -rf fuzz/target fuzz/artifacts .venv .venv-bench .venv-python python/oboro/*.so .mypy_cache .ruff_cache
 
 # Installed here, so that nothing outside this directory changes.
-$(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION): | toolchain-fuzz
+$(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION): | setup-fuzz
 	cargo install --quiet --locked --force --root fuzz/target/tools cargo-fuzz --version $(CARGO_FUZZ_VERSION)
 	touch $@
 
-.venv/installed: requirements-dev.txt | toolchain-lint
+.venv/installed: requirements-dev.txt | setup-lint
 	$(PYTHON) -m venv --clear .venv
 	.venv/bin/pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt
 	touch $@
 
-.venv-python/installed: python/requirements.txt | toolchain-python
+.venv-python/installed: python/requirements.txt | setup-python
 	$(PYTHON) -m venv --clear .venv-python
 	.venv-python/bin/pip install --quiet --disable-pip-version-check --requirement python/requirements.txt
 	touch $@
@@ -261,88 +262,22 @@ $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION): | toolchain-fuzz
 	.venv-python/bin/pip install --quiet --disable-pip-version-check --requirement python/requirements-ray.txt
 	touch $@
 
-.venv-bench/installed: lab/bench/requirements.txt | toolchain-bench
+.venv-bench/installed: lab/bench/requirements.txt | setup-bench
 	$(PYTHON) -m venv --clear .venv-bench
 	.venv-bench/bin/pip install --quiet --disable-pip-version-check --requirement lab/bench/requirements.txt
 	touch $@
 
-# The tools that each target needs. toolchain-X checks them all and prints one message.
+# The tools that targets need: setup-X checks them and installs what is missing, or says how.
 NEEDS_build := rust cc
 NEEDS_alloc := rust cc c++ cmake python
 NEEDS_bench := python venv
 NEEDS_numa := rust cc python
-NEEDS_test := rust cc c++ cmake python
+NEEDS_test := rust cc c++ cmake python venv
 NEEDS_python := rust cc python venv
 NEEDS_fuzz := rust cc c++
 NEEDS_lint := rust cc rustfmt clippy python venv
-TOOLCHAINS := toolchain-build toolchain-python toolchain-alloc toolchain-numa toolchain-bench toolchain-test toolchain-fuzz toolchain-lint
+SETUPS := setup-build setup-alloc setup-bench setup-numa setup-test setup-python setup-fuzz setup-lint
 
-.PHONY: $(TOOLCHAINS)
-$(TOOLCHAINS): toolchain-%:
-	@sh -c "$$CHECK_TOOLCHAIN" toolchain $(NEEDS_$*)
-
-define CHECK_TOOLCHAIN
-missing=''
-packages=''
-rust=''
-components=''
-at_least() { [ "$$(printf '%s\n' "$$1" "$$2" | sort -V | head -n 1)" = "$$2" ]; }
-lack() { missing="$$missing  - $$1\n"; }
-
-for tool in "$$@"; do
-    case $$tool in
-    rust)
-        found=$$(rustc --version 2>/dev/null | cut -d ' ' -f 2)
-        if [ -z "$$found" ] || ! cargo --version >/dev/null 2>&1; then
-            lack 'Rust (cargo and rustc) $(RUST_MIN) or newer: not found'
-            rust="curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh"
-        elif ! at_least "$$found" '$(RUST_MIN)'; then
-            lack "Rust $(RUST_MIN) or newer: found $$found"
-            rust="rustup update stable   (without rustup, see https://rustup.rs)"
-        fi ;;
-    rustfmt | clippy)
-        sub=$${tool%fmt}; [ "$$tool" = rustfmt ] && sub=fmt
-        if [ -z "$$rust" ] && ! cargo $$sub --version >/dev/null 2>&1; then
-            lack "the Rust component $$tool"
-            components="$$components $$tool"
-        fi ;;
-    cc)
-        if ! : | cc -include stdio.h -x c -c - -o /dev/null 2>/dev/null; then
-            lack 'a C compiler (cc) with the headers of the C library'
-            packages="$$packages build-essential"
-        fi ;;
-    c++)
-        if ! : | c++ -include vector -x c++ -c - -o /dev/null 2>/dev/null; then
-            lack 'a C++ compiler (c++) with the headers of its library'
-            packages="$$packages build-essential"
-        fi ;;
-    cmake)
-        found=$$(cmake --version 2>/dev/null | sed -n 's/^cmake version //p')
-        if [ -z "$$found" ] || ! at_least "$$found" '$(CMAKE_MIN)'; then
-            lack "CMake $(CMAKE_MIN) or newer: found $${found:-none}"
-            packages="$$packages cmake"
-        fi ;;
-    python)
-        found=$$($(PYTHON) -c 'import platform; print(platform.python_version())' 2>/dev/null)
-        if [ -z "$$found" ] || ! at_least "$$found" '$(PYTHON_MIN)'; then
-            lack "Python $(PYTHON_MIN) or newer: found $${found:-none}"
-            packages="$$packages python3"
-        fi ;;
-    venv)
-        if ! $(PYTHON) -c 'import venv, ensurepip' 2>/dev/null; then
-            lack 'the venv module of Python'
-            packages="$$packages python3-venv"
-        fi ;;
-    esac
-done
-
-[ -z "$$missing" ] && exit 0
-{
-    printf 'error: this target needs tools that are missing here:\n'"$$missing"'Install them with:\n'
-    [ -z "$$packages" ] || printf '  sudo apt-get install -y%s\n' "$$packages"
-    [ -z "$$rust" ] || printf '  %s\n' "$$rust"
-    [ -z "$$components" ] || printf '  rustup component add%s\n' "$$components"
-} >&2
-exit 1
-endef
-export CHECK_TOOLCHAIN
+.PHONY: $(SETUPS)
+$(SETUPS): setup-%:
+	@$(SETUP) $(NEEDS_$*)

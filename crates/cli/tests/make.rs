@@ -24,7 +24,7 @@ fn test_numa(home: &Home, options: &[&str]) -> Output {
     }
     Command::new("make")
         .args(["--directory", concat!(env!("CARGO_MANIFEST_DIR"), "/../..")])
-        .args(["test-numa", "NEEDS_test="])
+        .args(["test-numa", "SETUP=true"])
         .args(options)
         .env("PATH", programs)
         .output()
