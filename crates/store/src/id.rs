@@ -3,7 +3,6 @@
 //! Both are public. Nothing here says how an id is drawn; the owner does that.
 
 use crate::StoreError;
-use data_encoding::HEXLOWER_PERMISSIVE;
 use std::fmt;
 use std::str::FromStr;
 
@@ -11,7 +10,7 @@ macro_rules! hex_name {
     ($name:ident, $bytes:literal, $what:literal) => {
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&data_encoding::HEXLOWER.encode(&self.0))
+                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
             }
         }
 
@@ -25,19 +24,27 @@ macro_rules! hex_name {
             type Err = StoreError;
 
             fn from_str(text: &str) -> Result<Self, StoreError> {
-                HEXLOWER_PERMISSIVE
-                    .decode(text.as_bytes())
-                    .ok()
-                    .and_then(|bytes| bytes.try_into().ok())
-                    .map(Self)
-                    .ok_or_else(|| StoreError::NotHex {
-                        text: text.chars().take(80).collect(),
-                        what: $what,
-                        digits: 2 * $bytes,
-                    })
+                decode(text).map(Self).ok_or_else(|| StoreError::NotHex {
+                    text: text.chars().take(80).collect(),
+                    what: $what,
+                    digits: 2 * $bytes,
+                })
             }
         }
     };
+}
+
+/// The bytes that `text` spells in exactly `2 * N` hexadecimal digits of either case.
+fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digit = |character: u8| char::from(character).to_digit(16);
+    let mut bytes = [0; N];
+    if text.len() != 2 * N {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
+    }
+    Some(bytes)
 }
 
 /// A dataset, on every machine and for ever: ids are random and never used again.
@@ -69,7 +76,15 @@ mod tests {
         assert_eq!("A5".repeat(16).parse::<DatasetId>().unwrap(), id);
         let digest = Digest::of(b"");
         assert_eq!(digest.to_string().parse::<Digest>().unwrap(), digest);
-        for bad in ["", "a5", "zz", &"a5".repeat(17), &"é".repeat(16)] {
+        for bad in [
+            "",
+            "a5",
+            "zz",
+            &"zz".repeat(16),
+            &"+5".repeat(16),
+            &"a5".repeat(17),
+            &"é".repeat(16),
+        ] {
             let error = bad.parse::<DatasetId>().unwrap_err().to_string();
             assert!(error.contains("32 hexadecimal digits"), "{error}");
         }
