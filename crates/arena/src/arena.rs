@@ -9,6 +9,8 @@
 //! and then of the second, whose set numbers extend those of the first. Blocks of whole pages that are
 //! made one after another lie a page and a line apart in the second, so that many spread over it.
 
+#![allow(unsafe_code)]
+
 mod error;
 mod extents;
 mod region;

@@ -1,9 +1,10 @@
 //! What the documents promise about the build, checked on the build itself: which crate may
-//! see a secret, that dependencies point downward, what licences are shipped, that every
-//! dependency is explained, and where `unsafe` may stand.
+//! see a secret, that dependencies point downward, that every dependency is explained, and
+//! how many packages the command is built from.
 //!
-//! The facts come from `cargo metadata` for the host's platform and from the sources, never
-//! from a copy kept here.
+//! The facts come from `cargo metadata` and `cargo tree` for the host's platform, never from
+//! a copy kept here. Licences and sources of packages are checked by cargo-deny (`deny.toml`),
+//! `unsafe` and generators of random numbers by lints (`Cargo.toml`, `clippy.toml`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -37,17 +38,12 @@ const LAYERS: &[&[&str]] = &[
 const ALLOCATOR: &str = "fcmalloc";
 const WITH_ALLOCATOR: &str = "oboro";
 
+/// The most packages that the command is built from, our crates included. A change that needs
+/// more adds a term, in a line that names its packages: `+ 2 // foo and bar: what they are for`.
+const MOST_PACKAGES: usize = 270;
+
 /// The only crate whose code touches secrets.
 const SECRETS: &str = "oboro-rlwe";
-
-/// What has a generator live on in the process: every fork of it would draw the same.
-const LASTING_GENERATORS: &[&str] = &[
-    "rng()",
-    "rand::random",
-    "ThreadRng",
-    "thread_rng",
-    "fastrand",
-];
 
 /// Crates that run on the server or describe what it is sent.
 const WITHOUT_SECRETS: &[&str] = &[
@@ -75,46 +71,6 @@ const WITH_SECRETS: &[&str] = &[
 
 /// Workspaces of their own, for what must not be part of what is built for use.
 const WORKSPACES_BESIDE: &[&str] = &["fuzz", "lab/alloc/fhe", "lab/alloc/peers"];
-
-/// Licences that allow anyone to use, change and pass on what is built from them.
-const PERMISSIVE: &[&str] = &[
-    "0BSD",
-    "Apache-2.0",
-    "Apache-2.0 WITH LLVM-exception",
-    "BSD-2-Clause",
-    "BSD-3-Clause",
-    "BSL-1.0",
-    "CC0-1.0",
-    "CDLA-Permissive-2.0",
-    "ISC",
-    "MIT",
-    "MIT-0",
-    "Unicode-3.0",
-    "Unlicense",
-    "Zlib",
-];
-
-/// The files that may contain `unsafe`: the vector kernels, the code that chooses them, arenas, the
-/// allocator's binding, the kernel's rings of requests, and the calls of the C library that tests put before
-/// its own.
-const UNSAFE_FILES: &[&str] = &[
-    "crates/arena/src/arena.rs",
-    "crates/arena/src/arena/region.rs",
-    "crates/faults/src/calls.rs",
-    "crates/mining/src/bitmap.rs",
-    "crates/ring/src/avx2.rs",
-    "crates/ring/src/avx512.rs",
-    "crates/ring/src/fraction.rs",
-    "crates/ring/src/ntt.rs",
-    "crates/ring/src/vector.rs",
-    "crates/ring/src/vector/avx2.rs",
-    "crates/ring/src/vector/avx512.rs",
-    "crates/ring/src/vector/neon.rs",
-    "crates/sample/src/lib.rs",
-    "crates/store/src/reader/ring.rs",
-    "fcmalloc/rust/src/allocator.rs",
-    "fcmalloc/rust/src/ffi.rs",
-];
 
 #[test]
 fn no_crate_of_the_server_reaches_a_secret() {
@@ -187,19 +143,9 @@ fn dependencies_between_our_crates_point_downward() {
 /// A feature that only one of them has would compile everything above that crate twice.
 #[test]
 fn the_command_and_the_python_package_share_a_build() {
-    let features = |package| -> BTreeMap<String, BTreeSet<String>> {
-        let tree = cargo(&[
-            "tree",
-            "--offline",
-            "--locked",
-            "--edges=normal,build",
-            "--prefix=none",
-            "--format={p}|{f}",
-            "--package",
-            package,
-        ]);
+    let features = |package| {
         let mut features = BTreeMap::<_, BTreeSet<_>>::new();
-        for line in tree.lines() {
+        for line in tree(package, "{p}|{f}").lines() {
             let (package, enabled) = line.split_once('|').expect("as in --format");
             let enabled = enabled.trim_end_matches(" (*)").to_owned();
             features
@@ -218,53 +164,19 @@ fn the_command_and_the_python_package_share_a_build() {
 }
 
 #[test]
-fn everything_shipped_has_a_permissive_licence() {
-    let graph = Graph::of_workspace();
-    let shipped = graph.reachable_from_members();
-    assert!(
-        shipped.len() > graph.members().count(),
-        "the walk found no third-party package"
-    );
-    let offenders: Vec<String> = shipped
-        .into_iter()
-        .filter(|package| !package.license.as_deref().is_some_and(is_permissive))
-        .map(|package| {
-            let license = package.license.as_deref().unwrap_or("none declared");
-            format!("{} {}: {license}", package.name, package.version)
-        })
+fn the_command_is_built_from_few_packages() {
+    let tree = tree("oboro", "{p}");
+    let packages: BTreeSet<&str> = tree
+        .lines()
+        .map(|line| line.split(" (").next().unwrap_or(line))
         .collect();
     assert!(
-        offenders.is_empty(),
-        "not permissive:\n{}",
-        offenders.join("\n")
+        packages.len() <= MOST_PACKAGES,
+        "cargo tree -p oboro -e normal,build names {} packages, {MOST_PACKAGES} are allowed: do \
+         without a feature or a package (docs/dependencies.md, \"Fewer packages\"), or add to \
+         MOST_PACKAGES in a line that names the new ones",
+        packages.len(),
     );
-}
-
-#[test]
-fn licence_expressions_are_read_as_spdx_means_them() {
-    for accepted in [
-        "MIT",
-        "MIT/Apache-2.0",
-        "Unlicense / MIT",
-        "GPL-3.0-only OR MIT",
-        "(MIT OR Apache-2.0) AND Unicode-3.0",
-        "Apache-2.0 WITH LLVM-exception",
-        "MIT OR GPL-3.0-only AND LGPL-2.1-only",
-    ] {
-        assert!(is_permissive(accepted), "{accepted}");
-    }
-    for refused in [
-        "",
-        "GPL-3.0-only",
-        "MIT AND GPL-3.0-only",
-        "(MIT OR Apache-2.0) AND BSD-3-Clause-Clear",
-        "GPL-2.0-only WITH Classpath-exception-2.0",
-        "MIT AND",
-        "(MIT",
-        "MIT MIT",
-    ] {
-        assert!(!is_permissive(refused), "{refused}");
-    }
 }
 
 #[test]
@@ -294,62 +206,6 @@ fn every_direct_dependency_is_explained_and_nothing_else() {
     );
 }
 
-#[test]
-fn unsafe_stands_in_kernels_only() {
-    let found = unsafe_lines_by_file();
-    let allowed: BTreeSet<&str> = UNSAFE_FILES.iter().copied().collect();
-
-    let offenders: Vec<String> = found
-        .iter()
-        .filter(|(file, _)| !allowed.contains(file.as_str()))
-        .map(|(file, lines)| format!("{file}, lines {lines:?}"))
-        .collect();
-    assert!(
-        offenders.is_empty(),
-        "unsafe outside the kernels:\n{}",
-        offenders.join("\n")
-    );
-    for file in allowed {
-        assert!(
-            found.contains_key(file),
-            "{file} holds no unsafe: strike it from UNSAFE_FILES"
-        );
-    }
-}
-
-#[test]
-fn no_generator_lives_on_in_the_process() {
-    for file in rust_sources() {
-        let code = code_of(&read(&file));
-        for name in LASTING_GENERATORS {
-            assert!(
-                !code.contains(name),
-                "{} uses {name}, which repeats itself in a fork: take oboro_sample::fresh_generator()",
-                file.display()
-            );
-        }
-    }
-}
-
-#[test]
-fn the_scan_for_unsafe_reads_code_and_nothing_else() {
-    let harmless = r####"
-        //! unsafe in a doc comment
-        #![deny(unsafe_op_in_unsafe_fn)]
-        /* unsafe /* nested unsafe */ unsafe */
-        fn quotes<'a>(x: &'a str) -> char { '"' }
-        const TEXT: &str = "unsafe \" unsafe";
-        const RAW: &str = r#"unsafe " unsafe"#;
-        const BYTES: &[u8] = br"unsafe\";
-        const ESCAPE: char = '\'';
-        let not_unsafe = unsafely;
-    "####;
-    assert_eq!(lines_with_unsafe(harmless), Vec::<usize>::new());
-    let mixed = "// unsafe\nunsafe fn f() {}\nlet c = '\"'; unsafe { g() }\n\"\n\nunsafe\"\n\
-                 #[unsafe(no_mangle)]\n";
-    assert_eq!(lines_with_unsafe(mixed), [2, 3, 7]);
-}
-
 // The dependency graph.
 
 /// The part of `cargo metadata` that these tests read.
@@ -364,8 +220,6 @@ struct Metadata {
 struct Package {
     id: String,
     name: String,
-    version: String,
-    license: Option<String>,
     dependencies: Vec<Declared>,
 }
 
@@ -477,19 +331,6 @@ impl Graph {
         }
         None
     }
-
-    fn reachable_from_members(&self) -> Vec<&Package> {
-        let mut pending: Vec<&Package> = self.members().collect();
-        let mut seen: BTreeSet<&str> = BTreeSet::new();
-        let mut reached = Vec::new();
-        while let Some(package) = pending.pop() {
-            if seen.insert(&package.id) {
-                reached.push(package);
-                pending.extend(self.neighbours(&package.id));
-            }
-        }
-        reached
-    }
 }
 
 /// Asks Cargo for the graph on the host's platform, for which alone a build has fetched the
@@ -509,6 +350,21 @@ fn cargo_metadata() -> Metadata {
         host,
     ]);
     serde_json::from_str(&metadata).expect("cargo metadata prints the documented JSON")
+}
+
+/// A line of this format for each normal and build dependency of a package on the host.
+fn tree(package: &str, format: &str) -> String {
+    cargo(&[
+        "tree",
+        "--offline",
+        "--locked",
+        "--edges=normal,build",
+        "--prefix=none",
+        "--format",
+        format,
+        "--package",
+        package,
+    ])
 }
 
 /// The packages of a workspace of its own, which stands in a folder of the repository.
@@ -545,58 +401,7 @@ fn cargo(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("Cargo prints UTF-8")
 }
 
-// Licences.
-
-/// Whether an SPDX expression can be satisfied with permissive licences alone. What cannot be
-/// parsed is refused.
-fn is_permissive(expression: &str) -> bool {
-    let spaced = expression
-        .replace('(', " ( ")
-        .replace(')', " ) ")
-        .replace('/', " OR ");
-    let tokens: Vec<&str> = spaced.split_whitespace().collect();
-    matches!(any_of(&tokens), Some((true, [])))
-}
-
-/// Whether an expression is satisfied, and the tokens after it; `None` if it is malformed.
-type Parsed<'t, 's> = Option<(bool, &'t [&'s str])>;
-
-fn any_of<'t, 's>(tokens: &'t [&'s str]) -> Parsed<'t, 's> {
-    let (mut satisfied, mut rest) = all_of(tokens)?;
-    while let ["OR", after @ ..] = rest {
-        let (next, remaining) = all_of(after)?;
-        satisfied |= next;
-        rest = remaining;
-    }
-    Some((satisfied, rest))
-}
-
-fn all_of<'t, 's>(tokens: &'t [&'s str]) -> Parsed<'t, 's> {
-    let (mut satisfied, mut rest) = one(tokens)?;
-    while let ["AND", after @ ..] = rest {
-        let (next, remaining) = one(after)?;
-        satisfied &= next;
-        rest = remaining;
-    }
-    Some((satisfied, rest))
-}
-
-fn one<'t, 's>(tokens: &'t [&'s str]) -> Parsed<'t, 's> {
-    match tokens {
-        ["(", inside @ ..] => match any_of(inside)? {
-            (satisfied, [")", rest @ ..]) => Some((satisfied, rest)),
-            _ => None,
-        },
-        [license, "WITH", exception, rest @ ..] => {
-            let with_exception = format!("{license} WITH {exception}");
-            Some((PERMISSIVE.contains(&with_exception.as_str()), rest))
-        }
-        [license, rest @ ..] => Some((PERMISSIVE.contains(license), rest)),
-        [] => None,
-    }
-}
-
-// Documents and sources.
+// Documents.
 
 /// The crates that stand between backticks in the first cell of a row of a Markdown table.
 fn crates_in_tables(markdown: &str) -> BTreeSet<String> {
@@ -611,153 +416,6 @@ fn crates_in_tables(markdown: &str) -> BTreeSet<String> {
         }
     }
     names
-}
-
-/// Every source file of the workspace that contains the keyword `unsafe`, with the lines.
-fn unsafe_lines_by_file() -> BTreeMap<String, Vec<usize>> {
-    let mut found = BTreeMap::new();
-    for file in rust_sources() {
-        let lines = lines_with_unsafe(&read(&file));
-        if !lines.is_empty() {
-            found.insert(
-                file.to_str().expect("our paths are UTF-8").to_owned(),
-                lines,
-            );
-        }
-    }
-    found
-}
-
-/// All `.rs` files in a folder `src` of the workspace, relative to the workspace's root.
-fn rust_sources() -> Vec<PathBuf> {
-    let mut folders = vec![PathBuf::from("crates"), PathBuf::from("fcmalloc/rust")];
-    let mut sources = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for entry in root()
-            .join(&folder)
-            .read_dir()
-            .expect("a folder of the workspace")
-        {
-            let entry = entry.expect("an entry of a folder of the workspace");
-            let path = folder.join(entry.file_name());
-            if entry.file_type().expect("an entry has a type").is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs")
-                && path.components().any(|part| part.as_os_str() == "src")
-            {
-                sources.push(path);
-            }
-        }
-    }
-    sources
-}
-
-/// The numbers of the lines, from 1, whose code contains the keyword `unsafe`.
-fn lines_with_unsafe(source: &str) -> Vec<usize> {
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    code_of(source)
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| line.split(|c| !is_word(c)).any(|word| word == "unsafe"))
-        .map(|(index, _)| index + 1)
-        .collect()
-}
-
-/// The source without its comments, strings and characters, line by line as it was.
-fn code_of(source: &str) -> String {
-    let mut code = String::with_capacity(source.len());
-    let mut rest = source;
-    while let Some(first) = rest.chars().next() {
-        let in_word = code.ends_with(|c: char| c.is_alphanumeric() || c == '_');
-        let hidden = if rest.starts_with("//") {
-            rest.find('\n').unwrap_or(rest.len())
-        } else if rest.starts_with("/*") {
-            block_comment(rest)
-        } else if first == '"' {
-            quoted(rest, '"')
-        } else if first == '\'' {
-            character(rest)
-        } else if matches!(first, 'r' | 'b' | 'c') && !in_word {
-            raw_string(rest)
-        } else {
-            0
-        };
-        if hidden == 0 {
-            code.push(first);
-            rest = &rest[first.len_utf8()..];
-        } else {
-            code.push(' ');
-            code.extend(rest[..hidden].matches('\n'));
-            rest = &rest[hidden..];
-        }
-    }
-    code
-}
-
-/// The length of the block comment, with those nested in it, at the start of `text`.
-fn block_comment(text: &str) -> usize {
-    let mut depth = 0;
-    let mut at = 0;
-    while at < text.len() {
-        let step = if text[at..].starts_with("/*") {
-            depth += 1;
-            2
-        } else if text[at..].starts_with("*/") {
-            depth -= 1;
-            2
-        } else {
-            text[at..].chars().next().map_or(1, char::len_utf8)
-        };
-        at += step;
-        if depth == 0 {
-            break;
-        }
-    }
-    at
-}
-
-/// The length of the literal with escapes at the start of `text`, up to its closing quote.
-fn quoted(text: &str, quote: char) -> usize {
-    let mut escaped = false;
-    for (at, c) in text.char_indices().skip(1) {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            _ if c == quote => return at + c.len_utf8(),
-            _ => {}
-        }
-    }
-    text.len()
-}
-
-/// The length of the character literal at the start of `text`, or 0 for a lifetime.
-fn character(text: &str) -> usize {
-    let mut after = text.chars().skip(1);
-    match (after.next(), after.next()) {
-        (Some('\\'), _) => quoted(text, '\''),
-        (Some(c), Some('\'')) => 2 + c.len_utf8(),
-        _ => 0,
-    }
-}
-
-/// The length of the raw string at the start of `text`, or 0 if none begins there.
-fn raw_string(text: &str) -> usize {
-    let Some(marked) = text
-        .strip_prefix(['b', 'c'])
-        .unwrap_or(text)
-        .strip_prefix('r')
-    else {
-        return 0;
-    };
-    let content = marked.trim_start_matches('#');
-    if !content.starts_with('"') {
-        return 0;
-    }
-    let closing = format!("\"{}", "#".repeat(marked.len() - content.len()));
-    let begin = text.len() - content.len() + 1;
-    text[begin..]
-        .find(&closing)
-        .map_or(text.len(), |at| begin + at + closing.len())
 }
 
 fn root() -> PathBuf {

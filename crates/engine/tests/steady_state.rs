@@ -4,6 +4,8 @@
 //! Allocations are counted by the global allocator, faults by the kernel, and system calls are
 //! forbidden: under strict secure computing mode any but `read`, `write` and the thread's own end
 //! kills the thread.
+
+#![allow(unsafe_code)]
 #![cfg(target_os = "linux")]
 
 use oboro_arena::Distances;

@@ -4,6 +4,8 @@
 //! Each forwards to the kernel. On 64-bit Linux, for which alone this is built, a call and its variant
 //! with 64 in the name take the same arguments, and a variable argument is passed like a fixed one.
 
+#![allow(unsafe_code)]
+
 use crate::disk::{self, Answer, At, Identity, Read};
 use libc::{AT_FDCWD, AT_REMOVEDIR, c_char, c_int, c_long, c_void, mode_t, off_t, size_t, ssize_t};
 use std::ffi::{CStr, OsStr};

@@ -1,5 +1,7 @@
 //! Preparing a window takes no more memory than is said before, and not much less: servers reserve that.
 
+#![allow(unsafe_code)]
+
 use oboro_genome_panel::{
     Collections, Existing, Generated, GenomeError, Rows, Window, generate_panel, import_reference,
 };

@@ -6,6 +6,8 @@
 //! columns that were decrypted are counted in. Bits that stand for no transaction
 //! are zero.
 
+#![allow(unsafe_code)]
+
 use std::collections::BTreeSet;
 
 use crate::apriori::SupportCounter;

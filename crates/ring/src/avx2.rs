@@ -1,5 +1,7 @@
 //! Eight words between memory and a register: what the AVX2 kernels share.
 
+#![allow(unsafe_code)]
+
 use std::arch::x86_64::*;
 
 /// The first eight residues of a slice. Panics if there are fewer.

@@ -1,5 +1,7 @@
 //! Sixteen words between memory and a register: what the AVX-512 kernels share.
 
+#![allow(unsafe_code)]
+
 use std::arch::x86_64::*;
 
 /// Words in a register.

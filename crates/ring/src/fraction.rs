@@ -7,6 +7,8 @@
 //! the sum is taken in 64-bit fixed point, which wraps modulo 1 by itself, and is rounded to the bits
 //! asked for. What a fraction is good for: `docs/cryptography.md`, "Fractions".
 
+#![allow(unsafe_code)]
+
 use crate::{Ntt, Ring};
 
 /// How far a sum of fractions may be from the true one before it is rounded, in units of 2^-64.

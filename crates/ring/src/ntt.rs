@@ -7,6 +7,8 @@
 //! on Harvey's lazy butterflies (2014): values stay below `4q < 2^30` forward, `2q` back.
 //! The AVX2 and AVX-512 twins compute the same canonical result; all are constant-time in the data.
 
+#![allow(unsafe_code)]
+
 use crate::Modulus;
 use crate::vector::Kernels;
 use thiserror::Error;

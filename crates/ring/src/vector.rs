@@ -5,6 +5,8 @@
 //! the same results, chosen at run time, and takes the same time whatever the residues are.
 //! Slices of unequal length are a programming error and panic.
 
+#![allow(unsafe_code)]
+
 use crate::Modulus;
 use std::sync::OnceLock;
 

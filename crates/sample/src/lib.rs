@@ -5,6 +5,8 @@
 //! branches on what it keeps: those that reject branch on what they reject, which is not used. Numbers
 //! and orders are exactly uniform if the generator's words are.
 
+#![allow(unsafe_code)]
+
 use chacha20::cipher::{KeyIvInit, StreamCipher};
 use chacha20::rand_core::{Rng, SeedableRng};
 use chacha20::{ChaCha20Legacy, ChaCha20Rng};

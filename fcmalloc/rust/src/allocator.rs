@@ -1,5 +1,7 @@
 //! fcmalloc as the allocator of a Rust program.
 
+#![allow(unsafe_code)]
+
 use crate::ffi::{self, Stats};
 use std::alloc::{GlobalAlloc, Layout};
 use std::error::Error;

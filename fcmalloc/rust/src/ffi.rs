@@ -1,5 +1,7 @@
 //! What `include/fcmalloc.h` declares, as far as it is used here.
 
+#![allow(unsafe_code)]
+
 use std::ffi::{c_int, c_void};
 
 unsafe extern "C" {

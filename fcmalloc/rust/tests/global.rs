@@ -1,5 +1,7 @@
 //! A program whose allocator is fcmalloc.
 
+#![allow(unsafe_code)]
+
 use fcmalloc::{FcMalloc, reserve, stats, trim};
 use proptest::prelude::*;
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, realloc};

@@ -1,5 +1,7 @@
 //! Caches emptied of given integers, for measurements of memory.
 
+#![allow(unsafe_code)]
+
 /// Whether [`flush`] does anything here: x86-64 and AArch64 let programs do it.
 pub const FLUSHES: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 

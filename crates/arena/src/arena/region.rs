@@ -3,6 +3,8 @@
 //! It is mapped without access at first, which costs address space only, and opened from its
 //! beginning. Ranges are offsets from its base.
 
+#![allow(unsafe_code)]
+
 use super::ArenaError;
 use libc::{c_int, c_long, c_ulong, c_void};
 use std::collections::BTreeMap;

@@ -1,6 +1,8 @@
 //! Eight residues at a time. AVX2 multiplies 32-bit lanes four at a time into 64 bits, so the
 //! halves of a register are its even and its odd lanes; the high 32 bits of a half are ignored.
 
+#![allow(unsafe_code)]
+
 use super::kernels::kernels;
 use super::{AHEAD, LAZY_SUMS, Sum, scalar};
 use crate::Modulus;

@@ -1,5 +1,7 @@
 //! Sixteen residues at a time, halved like in the AVX2 twin; needs no more than AVX-512 F.
 
+#![allow(unsafe_code)]
+
 use super::kernels::kernels;
 use super::{AHEAD, LAZY_SUMS, Sum, scalar};
 use crate::Modulus;

@@ -2,6 +2,8 @@
 //!
 //! On other processors it is compiled for tests, over intrinsics written out in plain code.
 
+#![allow(unsafe_code)]
+
 use super::kernels::kernels;
 use super::{AHEAD, LAZY_SUMS, Sum, scalar};
 use crate::Modulus;

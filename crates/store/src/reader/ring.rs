@@ -1,5 +1,7 @@
 //! A ring of requests (`io_uring`) and the buffers that they fill.
 
+#![allow(unsafe_code)]
+
 use super::{Read, Then};
 use io_uring::{IoUring, Probe, opcode, types};
 use oboro_arena::ArenaBlock;
