@@ -165,7 +165,7 @@ def test_components_are_added(machine: Machine) -> None:
     [
         ("rust", "rustc", "rustc 1.88.0 (abc)", "Rust 1.89 or newer: found 1.88.0"),
         ("cmake", "cmake", "cmake version 3.2.1", "or newer: found 3.2.1"),
-        ("python", "python3", "3.9.18 venv", "Python 3.10 or newer: found 3.9.18"),
+        ("python", "python3", "3.10.18 venv", "Python 3.11 or newer: found 3.10.18"),
         ("venv", "python3", "3.12.1", "the venv module of Python"),
     ],
 )
