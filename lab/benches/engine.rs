@@ -104,7 +104,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let blocks = transactions.div_ceil(parameters.degree() as u64);
     let source = Arc::new(Memory::new(parameters, columns, blocks)?);
     let itemsets = Itemsets::new(length, combinations(columns, length), columns)?;
-    let index = MomentIndex::new(&itemsets);
+    let index = Arc::new(MomentIndex::new(&itemsets));
     let slots = blocks * source.parameters.degree() as u64;
     // Of pairs the sums alone, which is all that an owner asks for; of other lengths all moments.
     let moments = match length {
@@ -121,7 +121,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for run in 0..RUNS {
         let begun = Instant::now();
         let plan = Plan::of_moments(&index, length, moments.clone());
-        let count = Count::new(Arc::clone(&source), plan, topology.distances())?;
+        let count = Count::new(Arc::clone(&source), &plan, topology.distances())?;
         count.run(&assignments, &|moments| {
             std::hint::black_box(moments.residues);
             ControlFlow::Continue(())

@@ -6,6 +6,8 @@ mod counting;
 mod flush;
 mod library;
 mod paper;
+mod placed;
+mod supports;
 mod traffic;
 
 use super::machine;
@@ -29,8 +31,7 @@ use std::time::Duration;
 /// cases coincide, which is said, and what differs between them is chance.
 ///
 /// Table 6-3 is what counting all pairs of 18 items in 1,943,424 transactions takes if ciphertext is
-/// placed by item, by transaction or at random: with Oboro, encrypted anew for a new server each time,
-/// and with an ordinary library for homomorphic encryption, if --library names its program.
+/// placed by item, by transaction or at random: with Oboro's engine, encrypted anew each time, and with an ordinary library for homomorphic encryption, if --library names its program.
 ///
 /// Before that the engine counts made-up residues on --nodes nodes, which need not be there, and the bytes
 /// are told that each node reads from each.

@@ -4,7 +4,6 @@ use crate::output::Failure;
 use crate::{machine, timed};
 use bytesize::ByteSize;
 use oboro_client::{Connection, Options};
-use oboro_store::Policy;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -20,19 +19,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one on a free port, its datasets in `data` and in memory as `placement` says, or within so
-    /// much memory. What it says goes to standard error.
+    /// Starts one on a free port, its datasets in `data`, within so much memory if it is to stream. What it says goes
+    /// to standard error.
     pub fn start(
         data: &Path,
         threads: NonZeroUsize,
-        placement: Policy,
         memory: Option<ByteSize>,
     ) -> Result<Self, Failure> {
-        // Within a budget nothing is placed.
-        let options = match memory {
-            Some(memory) => ["--memory".to_owned(), memory.as_u64().to_string()],
-            None => ["--placement".to_owned(), placement.to_string()],
-        };
+        let within = |memory: ByteSize| vec!["--memory".to_owned(), memory.as_u64().to_string()];
+        let options = memory.map(within).unwrap_or_default();
         Self::start_by(Command::new(oboro()?), data, threads, &options)
     }
 

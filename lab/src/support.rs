@@ -9,7 +9,6 @@ use crate::output::{Failure, NewFile, Output, bytes, seconds};
 use bytesize::ByteSize;
 use oboro_client::{Route, upload};
 use oboro_mining::{Bitmap, Dataset, Itemset};
-use oboro_store::Policy;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -278,7 +277,7 @@ impl Served {
         output: Output,
     ) -> Result<Self, Failure> {
         let threads = arguments.shape.workload().threads;
-        let server = Server::start(store, threads, Policy::default(), arguments.memory)?;
+        let server = Server::start(store, threads, arguments.memory)?;
         let connection = server.connect()?;
         let (uploaded, uploading) =
             timed(|| upload(&connection, dataset.bundle(), NAME, &|_, _| {}));

@@ -411,7 +411,6 @@ const HARMLESS: &[(&str, &[&str])] = &[
             "--memory",
             "--moment-cache",
             "--pin",
-            "--placement",
             "--ray",
             "--threads",
             "--tls-cert",

@@ -5,7 +5,7 @@ mod common;
 
 use common::plaintext::random_baskets;
 use common::{Home, flip, says};
-use oboro_server::{Executor, GenomeOptions, Limits, Options, Server, Work, Worker};
+use oboro_server::{Dispatch, GenomeOptions, Limits, Options, RemoteJob, Server, Worker};
 use oboro_store::Location;
 use std::fs;
 use std::num::NonZero;
@@ -23,8 +23,8 @@ struct Workers {
     counted: Arc<AtomicU64>,
 }
 
-impl Executor for Workers {
-    fn start(&self, work: Work) {
+impl Dispatch for Workers {
+    fn start(&self, work: RemoteJob) {
         let (worker, counted) = (Arc::clone(&self.worker), Arc::clone(&self.counted));
         thread::spawn(move || {
             let middle = work.shards() / 2;
@@ -60,8 +60,6 @@ impl Serving {
             moment_cache: 64 << 20,
             memory: None,
             genome: GenomeOptions::default(),
-            placement: None,
-            placements: Vec::new(),
             pin: None,
         };
         let runtime = Runtime::new().unwrap();

@@ -34,8 +34,6 @@ fn start(data: &Path) -> Local {
         moment_cache: 0,
         memory: None,
         genome: GenomeOptions::default(),
-        placement: None,
-        placements: Vec::new(),
         pin: None,
     })
     .unwrap()

@@ -1,21 +1,16 @@
 //! Counts itemsets on ciphertext.
 //!
-//! A [`Plan`] turns a question (itemsets of one length) into tiles of moments; a [`Count`] evaluates
-//! tiles over ranges of blocks, a task at a step, on whatever threads advance it, and hands out
-//! [`Moments`] as they are done.
+//! A [`Plan`] says which moments a question (itemsets of one length) needs. A [`Backend`] runs a [`Job`], a
+//! plan over shards of a dataset, on whatever threads advance it, and hands out [`Moments`] as they are done.
+//! [`Cpu`] is one; `docs/backends.md` says how to add another. The [`queue`] decides what threads do next.
 //! Nothing here can see a secret: this crate does not depend on the one that holds them.
 
-mod arrivals;
-mod count;
-mod evaluate;
+mod backend;
 mod plan;
-mod program;
-mod runs;
+pub mod queue;
 mod source;
-mod traffic;
 
-pub use count::{Count, EngineError, Moments, Outcome, Step, shards};
-pub use evaluate::Workspace;
-pub use plan::{Factor, Plan};
+pub use backend::cpu::{Count, Cpu, Outcome, Tiles, Traffic, Workspace};
+pub use backend::{Backend, Batch, EngineError, Job, Moments, Run, Sink, Step, Wake};
+pub use plan::{Factor, Plan, shards};
 pub use source::{Segment, Source};
-pub use traffic::Traffic;

@@ -1,26 +1,12 @@
-//! What to compute for one question, cut into tiles.
+//! What to compute for one question.
 //!
 //! A moment `M_{T,r}` is a path of `k` factors: the mask `r` times, then the columns of `T` in
-//! order. Moments in canonical order are the leaves of a trie in preorder; leaves under one inner
-//! node (a *branch*) share the product of all factors but the last. A *tile* is a run of the moments
-//! that are wanted, few enough for its sums to stay in the cache; it is compiled to two
-//! [programs](crate::program), one for its scalars and one for its polynomials. Where the factors of all
-//! tiles have no room in memory at a time, tiles belong to [runs](crate::runs) whose factors have.
+//! order. Moments in canonical order are the leaves of a trie in preorder. A plan names the moments that are wanted; how
+//! they are cut into tiles is up to the [backend](crate::Backend).
 
-use crate::program::{Branch, Program};
-use crate::runs;
 use oboro_ring::moment::{Itemsets, MomentIndex};
-use oboro_ring::vector::PREFIXES;
-use std::collections::BTreeSet;
-
-/// Scalar moments in a tile without polynomials.
-const SCALARS_PER_TILE: usize = 4096;
-/// Polynomial moments in a tile without scalars: their sums over one chunk of slots take 256 KiB.
-const POLYNOMIALS_PER_TILE: usize = 32;
-/// Tasks that the last group of blocks is to be cut into, so that threads end at about the same time.
-const LAST_TASKS: usize = 8;
-/// The most parts of one tile there: each reads most of the columns again.
-const PARTS: usize = 4;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// A factor of a product: the mask counts as one more item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,62 +20,34 @@ pub enum Factor {
 /// What to compute for one question.
 #[derive(Debug, Clone)]
 pub struct Plan {
+    index: Arc<MomentIndex>,
     limbs: usize,
-    runs: Vec<Run>,
-}
-
-/// Moments whose factors are in memory together.
-#[derive(Debug, Clone)]
-pub(crate) struct Run {
-    tiles: Vec<Tile>,
-    /// The same moments in smaller tiles, for the last group of blocks.
-    last_tiles: Vec<Tile>,
-}
-
-/// A run of moments that is evaluated together.
-#[derive(Debug, Clone)]
-pub(crate) struct Tile {
-    /// Their numbers in canonical order, ascending: scalars come first.
-    pub(crate) moments: Vec<usize>,
-    /// How many of them are scalars.
-    pub(crate) scalar_count: usize,
-    /// The distinct factors; programs name them by position.
-    pub(crate) factors: Vec<Factor>,
-    /// Sums of the scalar moments.
-    pub(crate) scalars: Program,
-    /// Sums of the polynomial moments.
-    pub(crate) polynomials: Program,
+    moments: Vec<usize>,
 }
 
 impl Plan {
     /// The plan that answers `itemsets` modulo the first `limbs` limbs.
     pub fn new(itemsets: &Itemsets, limbs: usize) -> Self {
-        let index = MomentIndex::new(itemsets);
+        let index = Arc::new(MomentIndex::new(itemsets));
         Self::of_moments(&index, limbs, 0..index.len())
     }
 
     /// The plan that computes only some of the moments of `index`, given in ascending order.
     pub fn of_moments(
-        index: &MomentIndex,
+        index: &Arc<MomentIndex>,
         limbs: usize,
         moments: impl IntoIterator<Item = usize>,
     ) -> Self {
-        Self::within(index, limbs, moments, usize::MAX)
+        Self {
+            index: Arc::clone(index),
+            limbs,
+            moments: moments.into_iter().collect(),
+        }
     }
 
-    /// The same where so many factors have room in memory
-    /// [at a time](crate::Source::factors_at_a_time). If the longest itemset has more, so has the plan.
-    pub fn within(
-        index: &MomentIndex,
-        limbs: usize,
-        moments: impl IntoIterator<Item = usize>,
-        factors: usize,
-    ) -> Self {
-        let runs = runs::cut(index, moments.into_iter().collect(), factors);
-        Self {
-            limbs,
-            runs: runs.iter().map(|run| Run::new(index, run)).collect(),
-        }
+    /// What the numbers of moments mean.
+    pub fn index(&self) -> &Arc<MomentIndex> {
+        &self.index
     }
 
     /// The limbs to compute with.
@@ -97,57 +55,9 @@ impl Plan {
         self.limbs
     }
 
-    /// At least one, if there is anything to compute.
-    pub(crate) fn runs(&self) -> &[Run] {
-        &self.runs
-    }
-}
-
-impl Run {
-    fn new(index: &MomentIndex, moments: &[usize]) -> Self {
-        let mut tiles = Vec::new();
-        let (mut run, mut share) = (Vec::new(), 0.0);
-        for &moment in moments {
-            let most = match index.get(moment).0 {
-                0 => SCALARS_PER_TILE,
-                _ => POLYNOMIALS_PER_TILE,
-            };
-            if share + 1.0 / most as f64 > 1.0 {
-                tiles.push(Tile::new(index, std::mem::take(&mut run)));
-                share = 0.0;
-            }
-            run.push(moment);
-            share += 1.0 / most as f64;
-        }
-        if !run.is_empty() {
-            tiles.push(Tile::new(index, run));
-        }
-        let parts = (LAST_TASKS / tiles.len().max(1)).clamp(1, PARTS);
-        let part = |tile: &Tile| -> Vec<Tile> {
-            let moments = tile.moments.chunks(tile.moments.len().div_ceil(parts));
-            moments
-                .map(|part| Tile::new(index, part.to_vec()))
-                .collect()
-        };
-        Self {
-            last_tiles: tiles.iter().flat_map(part).collect(),
-            tiles,
-        }
-    }
-
-    /// The distinct factors of all tiles, ascending.
-    pub(crate) fn factors(&self) -> Vec<Factor> {
-        let factors = self.tiles.iter().flat_map(|tile| &tile.factors);
-        let distinct: BTreeSet<Factor> = factors.copied().collect();
-        distinct.into_iter().collect()
-    }
-
-    pub(crate) fn tiles(&self) -> &[Tile] {
-        &self.tiles
-    }
-
-    pub(crate) fn last_tiles(&self) -> &[Tile] {
-        &self.last_tiles
+    /// The moments that are wanted, ascending.
+    pub fn moments(&self) -> &[usize] {
+        &self.moments
     }
 }
 
@@ -157,33 +67,22 @@ pub(crate) fn path(index: &MomentIndex, moment: usize) -> impl Iterator<Item = F
     std::iter::repeat_n(Factor::Mask, r).chain(columns.iter().map(|&c| Factor::Column(c)))
 }
 
-impl Tile {
-    fn new(index: &MomentIndex, moments: Vec<usize>) -> Self {
-        let path = |&moment: &usize| path(index, moment).collect();
-        let paths: Vec<Vec<Factor>> = moments.iter().map(path).collect();
-        let distinct: BTreeSet<Factor> = paths.iter().flatten().copied().collect();
-        let factors: Vec<Factor> = distinct.into_iter().collect();
-        let position = |f: &Factor| {
-            factors
-                .binary_search(f)
-                .expect("all factors were collected")
-        };
-        let paths: Vec<Vec<usize>> = paths
-            .iter()
-            .map(|path| path.iter().map(position).collect())
-            .collect();
-        let scalar_count = moments.partition_point(|&moment| index.get(moment).0 == 0);
-        let (scalars, polynomials) = paths.split_at(scalar_count);
-        let program = Program::new(&Branch::all(scalars), PREFIXES);
-        debug_assert_eq!(program.sums().count(), scalar_count);
-        Self {
-            scalars: program,
-            polynomials: Program::new(&Branch::all(polynomials), 1),
-            moments,
-            scalar_count,
-            factors,
-        }
-    }
+/// Cuts ranges of blocks into shards: runs of at most `most` blocks that no range's edge crosses, ascending, each
+/// block once. Sums over a range are those of its shards, added.
+pub fn shards(ranges: &[Range<u64>], most: u64) -> Vec<Range<u64>> {
+    let mut edges: Vec<u64> = ranges.iter().flat_map(|it| [it.start, it.end]).collect();
+    edges.sort_unstable();
+    edges.dedup();
+    let is_covered = |run: &Range<u64>| {
+        let mut ranges = ranges.iter();
+        ranges.any(|range| range.start <= run.start && run.end <= range.end)
+    };
+    let runs = edges.windows(2).map(|it| it[0]..it[1]).filter(is_covered);
+    let cut = |run: Range<u64>| {
+        let starts = run.clone().step_by(most as usize);
+        starts.map(move |start| start..run.end.min(start + most))
+    };
+    runs.flat_map(cut).collect()
 }
 
 #[cfg(test)]
@@ -191,48 +90,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tiles_cover_what_is_wanted_once() {
-        let flat: Vec<u32> = (0..130)
-            .flat_map(|i| (i + 1..130).flat_map(move |j| [i, j]))
-            .collect();
-        let index = MomentIndex::new(&Itemsets::new(2, flat, 130).unwrap());
-        for step in [1, 3] {
-            let wanted: Vec<usize> = (0..index.len()).step_by(step).collect();
-            let plan = Plan::of_moments(&index, 2, wanted.iter().copied());
-            let [run] = plan.runs() else {
-                panic!("{} runs", plan.runs().len())
-            };
-            let tiles = run.tiles().iter();
-            let covered: Vec<usize> = tiles
-                .flat_map(|tile| tile.moments.iter().copied())
-                .collect();
-            assert_eq!(covered, wanted);
-            let last = run.last_tiles().iter();
-            let covered: Vec<usize> = last.flat_map(|tile| tile.moments.clone()).collect();
-            assert_eq!(covered, wanted);
-            assert!(run.tiles().len() > 2);
-            for tile in run.tiles() {
-                let polynomials = tile.moments.len() - tile.scalar_count;
-                assert!(tile.scalar_count <= SCALARS_PER_TILE);
-                assert!(polynomials <= POLYNOMIALS_PER_TILE);
-            }
-        }
-    }
-
-    #[test]
-    fn a_small_question_is_one_tile() {
-        let itemsets = Itemsets::new(2, vec![0, 1, 0, 2, 1, 2], 3).unwrap();
-        let plan = Plan::new(&itemsets, 2);
-        let run = &plan.runs()[0];
-        let [tile] = run.tiles() else {
-            panic!("{} tiles", run.tiles().len())
-        };
-        assert_eq!((tile.moments.len(), tile.scalar_count), (7, 3));
-        assert_eq!(tile.factors.len(), 4);
-        let last = run.last_tiles().iter();
-        assert_eq!(
-            Vec::from_iter(last.map(|tile| tile.moments.len())),
-            [2, 2, 2, 1]
-        );
+    fn shards_cross_no_edge_and_have_every_block_once() {
+        let total_and_sample = shards(&[0..70, 0..28, 70..71], 28);
+        assert_eq!(total_and_sample, [0..28, 28..56, 56..70, 70..71]);
+        assert_eq!(shards(&[5..9, 20..22], 3), [5..8, 8..9, 20..22]);
+        assert_eq!(shards(&[0..4, 2..6], 10), [0..2, 2..4, 4..6]);
+        assert!(shards(&[], 28).is_empty() && shards(&[3..3, 7..7], 28).is_empty());
     }
 }

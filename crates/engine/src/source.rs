@@ -171,12 +171,8 @@ impl Source for Snapshot {
         Snapshot::stream(self, runs.iter().map(parts).collect(), units, listener)
     }
 
-    fn home(&self, block: u64, factor: Factor) -> Option<usize> {
-        let group = block / self.manifest().parameters.shard_blocks();
-        match factor {
-            Factor::Mask => self.mask_home(group),
-            Factor::Column(column) => Snapshot::home(self, group, column as usize),
-        }
+    fn home(&self, block: u64, _: Factor) -> Option<usize> {
+        Snapshot::home(self, block / self.manifest().parameters.shard_blocks())
     }
 }
 

@@ -176,7 +176,7 @@ impl Source for Memory {
 /// Shard, moment and residues of all that a count hands out.
 fn moments(source: Arc<Memory>, plan: Plan, threads: usize) -> Vec<(usize, usize, Vec<u32>)> {
     let nodes = source.nodes;
-    let count = Count::new(source, plan, &distances(nodes)).unwrap();
+    let count = Count::new(source, &plan, &distances(nodes)).unwrap();
     moments_of(&count, threads, nodes)
 }
 
@@ -204,11 +204,10 @@ fn moments_of(
 fn shards_are_whatever_runs_of_blocks_are_wanted() {
     let itemsets = Itemsets::new(2, vec![0, 1, 0, 4, 2, 3], 5).unwrap();
     let index = MomentIndex::new(&itemsets);
-    let plan = Arc::new(Plan::new(&itemsets, 2));
+    let plan = Plan::new(&itemsets, 2);
     let source = Arc::new(Memory::new(&[9, 7, 10], 5, 11));
     let over = |shards: Vec<Range<u64>>| {
-        let (source, plan) = (Arc::clone(&source), Arc::clone(&plan));
-        Count::of_shards(source, plan, &distances(1), shards)
+        Count::of_shards(Arc::clone(&source), &plan, &distances(1), shards)
     };
     // Within a segment, over an edge, a block, all.
     let shards = vec![1..4, 8..17, 25..26, 0..26];
@@ -239,7 +238,7 @@ fn check(source: Memory, itemsets: &Itemsets, threads: usize) {
 /// That a count gives each moment that is wanted once, as it is defined.
 fn check_some(source: Memory, itemsets: &Itemsets, threads: usize, wanted: impl Fn(usize) -> bool) {
     let source = Arc::new(source);
-    let index = MomentIndex::new(itemsets);
+    let index = Arc::new(MomentIndex::new(itemsets));
     let wanted: Vec<usize> = (0..index.len()).filter(|&moment| wanted(moment)).collect();
     let plan = Plan::of_moments(&index, 2, wanted.iter().copied());
     let mut found = moments(Arc::clone(&source), plan, threads);
@@ -320,7 +319,7 @@ fn sums_of_many_blocks_are_folded_before_they_overflow() {
     let plan = Plan::new(&Itemsets::new(2, vec![0, 1], 2).unwrap(), 1);
     let blocks: u64 = LARGEST_BLOCKS.iter().sum();
     let (source, node) = (Arc::new(Largest(parameters)), Distances::one_node());
-    let count = Count::of_shards(source, plan, &node, vec![0..blocks]).unwrap();
+    let count = Count::of_shards(source, &plan, &node, vec![0..blocks]).unwrap();
     let mut found = Vec::new();
     let mut workspace = Workspace::default();
     let mut step = || {
@@ -343,7 +342,7 @@ fn asks_for_no_more_limbs_than_there_are() {
     let plan = Plan::new(&Itemsets::new(1, vec![0], 1).unwrap(), 3);
     let error = Count::new(
         Arc::new(Memory::new(&[1], 1, 1)),
-        plan,
+        &plan,
         &Distances::one_node(),
     )
     .err();
@@ -355,14 +354,14 @@ fn counts_nothing_on_no_blocks() {
     let plan = Plan::new(&Itemsets::new(1, vec![0], 1).unwrap(), 1);
     let error = Count::new(
         Arc::new(Memory::new(&[], 1, 1)),
-        plan,
+        &plan,
         &Distances::one_node(),
     )
     .err();
     assert!(error.unwrap().to_string().contains("no blocks"));
 }
 
-/// Blocks without end, of which nobody needs a panel.
+/// Blocks without end, of which three factors have room at a time and nobody needs a panel.
 struct Endless(Parameters);
 
 impl Source for Endless {
@@ -386,16 +385,19 @@ impl Source for Endless {
     fn panel(&self, _: usize, _: usize, _: Factor) -> Result<Arc<Panel>, StoreError> {
         unreachable!("nothing is counted")
     }
+
+    fn factors_at_a_time(&self, _: usize, _: &[Range<u64>]) -> usize {
+        3
+    }
 }
 
 #[test]
 fn a_question_in_too_many_pieces_is_refused() {
     let pairs = (0..30).flat_map(|a| (a + 1..30).flat_map(move |b| [a, b]));
     let itemsets = Itemsets::new(2, pairs.collect(), 30).unwrap();
-    let index = MomentIndex::new(&itemsets);
-    let plan = Plan::within(&index, 1, 0..index.len(), 3);
+    let plan = Plan::new(&itemsets, 1);
     let source = Arc::new(Endless(Parameters::new(11, 1, 12_289).unwrap()));
-    let error = Count::new(source, plan, &Distances::one_node())
+    let error = Count::new(source, &plan, &Distances::one_node())
         .err()
         .unwrap();
     assert!(matches!(error, EngineError::Units { .. }), "{error}");
@@ -407,7 +409,7 @@ fn several_tasks() -> Count<Memory> {
     let itemsets = Itemsets::new(1, vec![0], 1).unwrap();
     let source = Arc::new(Memory::new(&[30], 1, 1));
     let plan = Plan::new(&itemsets, 2);
-    Count::new(source, plan, &Distances::one_node()).unwrap()
+    Count::new(source, &plan, &Distances::one_node()).unwrap()
 }
 
 #[test]
@@ -472,7 +474,7 @@ fn traffic(home: Home, first_node_works: bool) -> Vec<Vec<u64>> {
         .collect();
     let plan = Plan::new(&Itemsets::new(2, pairs, 4).unwrap(), 2);
     let source = Arc::new(Memory::new(&[20, 6], 4, 1).placed(3, home));
-    let count = Count::new(source, plan, &distances(3)).unwrap();
+    let count = Count::new(source, &plan, &distances(3)).unwrap();
     let mut workspaces = [0, 1, 2].map(Workspace::on);
     let working = usize::from(!first_node_works)..3;
     // In turn, as threads of the same speed would.

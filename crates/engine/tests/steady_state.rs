@@ -10,7 +10,7 @@
 
 use oboro_arena::Distances;
 use oboro_arena::{Arena, Backing};
-use oboro_engine::{Count, Factor, Plan, Segment, Source, Step, Workspace};
+use oboro_engine::{Count, Factor, Plan, Segment, Source, Step, Tiles, Workspace, shards};
 use oboro_ring::Parameters;
 use oboro_ring::moment::Itemsets;
 use oboro_store::{Panel, StoreError};
@@ -124,7 +124,7 @@ fn plan_of_triples() -> Plan {
 
 fn triples() -> Count<Resident> {
     let source = Arc::new(Resident::new());
-    Count::new(source, plan_of_triples(), &Distances::one_node()).unwrap()
+    Count::new(source, &plan_of_triples(), &Distances::one_node()).unwrap()
 }
 
 /// Steps to the end; the number of tasks.
@@ -168,9 +168,12 @@ fn tiles_neither_allocate_nor_fault() {
 #[test]
 fn a_count_of_more_moments_needs_no_more_memory_of_its_own() {
     let source = Arc::new(Resident::new());
+    let blocks = (SEGMENTS * SEGMENT_BLOCKS) as u64;
+    let shards = shards(&[0..blocks], source.parameters().shard_blocks());
     let allocated = |plan: Plan| {
+        let (tiles, shards) = (Arc::new(Tiles::new(&plan, usize::MAX)), shards.clone());
         let before = ALLOCATED.get();
-        let count = Count::new(Arc::clone(&source), plan, &Distances::one_node());
+        let count = Count::of_tiles(Arc::clone(&source), tiles, &Distances::one_node(), shards);
         let after = ALLOCATED.get();
         drop(count.unwrap());
         after - before

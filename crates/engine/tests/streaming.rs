@@ -1,12 +1,12 @@
 //! Counts of what does not fit into memory equal those of what does, and read no more than they need.
 
 use oboro_arena::{CpuAssignment, Distances, Topology};
-use oboro_engine::{Count, EngineError, Outcome, Plan, Source, Step, Workspace};
-use oboro_ring::moment::{Itemsets, MomentIndex};
+use oboro_engine::{Count, EngineError, Outcome, Plan, Step, Workspace};
+use oboro_ring::moment::Itemsets;
 use oboro_ring::{Parameters, Seed};
 use oboro_store::{
-    Bundle, CELL_SEAL_BYTES, DatasetId, Manifest, Panel, Placement, Policy, Reads,
-    SegmentDescription, Snapshot, Store,
+    Bundle, CELL_SEAL_BYTES, DatasetId, Manifest, Panel, Placement, Reads, SegmentDescription,
+    Snapshot, Store,
 };
 use proptest::prelude::*;
 use std::num::NonZero;
@@ -150,14 +150,6 @@ fn pairs(columns: u32) -> Itemsets {
     Itemsets::new(2, flat.collect(), columns).unwrap()
 }
 
-/// The plan in runs for which a snapshot has room.
-fn plan_within(source: &Snapshot, itemsets: &Itemsets, limbs: usize) -> Plan {
-    let index = MomentIndex::new(itemsets);
-    let (blocks, most) = (source.block_count(), parameters().shard_blocks());
-    let room = source.factors_at_a_time(limbs, &oboro_engine::shards(&[0..blocks], most));
-    Plan::within(&index, limbs, 0..index.len(), room)
-}
-
 fn assignments(threads: usize) -> Vec<CpuAssignment> {
     Topology::of_this_machine().workers(NonZero::new(threads).unwrap())
 }
@@ -180,7 +172,7 @@ fn count_on(
     distances: &Distances,
 ) -> Result<(Found, Option<Reads>), EngineError> {
     let found = Mutex::new(Vec::new());
-    let count = Count::new(Arc::clone(source), plan.clone(), distances)?;
+    let count = Count::new(Arc::clone(source), plan, distances)?;
     let outcome = count.run(assignments, &|mut part| {
         let shard = part.shard;
         let mut found = found.lock().unwrap();
@@ -249,16 +241,13 @@ fn what_lies_on_several_nodes_is_counted_alike() {
         .zip(assignments(2))
         .map(|(node, assignment)| CpuAssignment { node, ..assignment })
         .collect();
-    for policy in Policy::ALL {
-        let placement = Placement::on(vec![0, 0], policy);
-        // A group needs two segments; panels are in more pieces than one.
-        let budget = room(&blocks[..3], 5);
-        let source = placed_snapshot(directory.path(), Some(budget), placement);
-        let (found, reads) = count_on(&source, &plan, &assignments, &distances).unwrap();
-        assert!(found == expected, "{policy}");
-        let reads = reads.unwrap();
-        assert_eq!(reads.panels + reads.masks, 40, "{policy}");
-    }
+    // A group needs two segments; panels are in more pieces than one.
+    let budget = room(&blocks[..3], 5);
+    let source = placed_snapshot(directory.path(), Some(budget), Placement::on(vec![0, 0]));
+    let (found, reads) = count_on(&source, &plan, &assignments, &distances).unwrap();
+    assert!(found == expected);
+    let reads = reads.unwrap();
+    assert_eq!(reads.panels + reads.masks, 40);
 }
 
 #[test]
@@ -268,7 +257,7 @@ fn a_question_of_which_not_even_one_itemset_fits_is_refused() {
     upload(directory.path(), &blocks);
     let of_budget = |budget| {
         let source = snapshot(directory.path(), Some(budget));
-        count(&source, &plan_within(&source, &pairs(4), LIMBS), 1)
+        count(&source, &Plan::new(&pairs(4), LIMBS), 1)
     };
     let refused = of_budget(room(&blocks, 2) - 32).err().unwrap();
     assert!(refused.to_string().contains("--memory"), "{refused}");
@@ -287,7 +276,7 @@ fn a_wide_question_reads_little_more_than_its_rows() {
     // Of what a group needs, which has two segments: a quarter, a half, all but a panel.
     for (share, bound) in [(12, 6.0), (24, 3.0), (47, 1.2)] {
         let source = snapshot(directory.path(), Some(room(&blocks[1..], share)));
-        let plan = plan_within(&source, &pairs(columns), LIMBS);
+        let plan = Plan::new(&pairs(columns), LIMBS);
         let (found, reads) = count(&source, &plan, 2).unwrap();
         assert!(found == expected);
         let once = u64::from(columns) * column_bytes(&blocks);
@@ -337,7 +326,7 @@ fn whoever_waits_is_told_and_whoever_stops_gives_all_back() {
     let begin = || {
         Count::new(
             Arc::clone(&source),
-            Plan::new(&pairs(4), LIMBS),
+            &Plan::new(&pairs(4), LIMBS),
             &Distances::one_node(),
         )
         .unwrap()
@@ -375,7 +364,7 @@ fn a_panic_ends_those_who_wait() {
     upload(directory.path(), &blocks);
     let source = snapshot(directory.path(), Some(room(&blocks[2..], 5)));
     let plan = Plan::new(&pairs(4), LIMBS);
-    let count = Count::new(source, plan, &Distances::one_node()).unwrap();
+    let count = Count::new(source, &plan, &Distances::one_node()).unwrap();
     let _ = count.run(&assignments(2), &|moments| {
         assert_ne!(moments.shard, 0, "a sink that fails");
         ControlFlow::Continue(())
@@ -404,9 +393,8 @@ proptest! {
         let factors = factors.min(all);
         let budget = least_room(&blocks, factors) * limbs as u64 / LIMBS as u64 + 16 + more;
         let source = snapshot(directory.path(), Some(budget));
-        let streamed = plan_within(&source, &pairs(columns), limbs);
         let found: Vec<_> = std::thread::scope(|scope| {
-            let clients: Vec<_> = (0..counts).map(|_| scope.spawn(|| count(&source, &streamed, threads).unwrap())).collect();
+            let clients: Vec<_> = (0..counts).map(|_| scope.spawn(|| count(&source, &plan, threads).unwrap())).collect();
             clients.into_iter().map(|client| client.join().unwrap()).collect()
         });
         for (found, reads) in found {

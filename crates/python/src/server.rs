@@ -294,8 +294,6 @@ fn options(data: &Path, wanted: Option<NonZeroUsize>) -> Options {
         moment_cache: MOMENT_CACHE,
         memory: None,
         genome: GenomeOptions::default(),
-        placement: None,
-        placements: Vec::new(),
         pin: None,
     }
 }

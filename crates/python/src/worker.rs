@@ -1,10 +1,10 @@
-//! Servers whose counting is done by others: the server's side, to which Python is the executor, and the
+//! Servers whose counting is done by others: the server's side, to which Python dispatches, and the
 //! workers' side.
 
 use crate::call::{Interrupt, run};
 use crate::errors::Failure;
 use crate::rows;
-use oboro_server::{Executor, GenomeOptions, Limits, Options, ServeError, Server, Tokens};
+use oboro_server::{Dispatch, GenomeOptions, Limits, Options, ServeError, Server, Tokens};
 use oboro_store::Location;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -77,7 +77,7 @@ impl Worker {
 
 /// A question that a server wants to have counted.
 #[pyclass(frozen, module = "oboro._oboro")]
-pub struct Work(oboro_server::Work);
+pub struct Work(oboro_server::RemoteJob);
 
 #[pymethods]
 impl Work {
@@ -131,8 +131,8 @@ impl Work {
 /// A Python function that is given [`Work`] and must not wait.
 struct Function(Py<PyAny>);
 
-impl Executor for Function {
-    fn start(&self, work: oboro_server::Work) {
+impl Dispatch for Function {
+    fn start(&self, work: oboro_server::RemoteJob) {
         Python::attach(|py| {
             // Work that nobody keeps ends its query.
             if let Err(error) = self.0.call1(py, (Work(work),)) {
@@ -216,8 +216,6 @@ pub fn serve(
         moment_cache,
         memory: None,
         genome: GenomeOptions::default(),
-        placement: None,
-        placements: Vec::new(),
         pin: None,
     };
     log();

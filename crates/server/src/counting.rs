@@ -2,23 +2,20 @@
 //!
 //! A query is a job of the [pool](crate::pool) that all queries share: its first task is to plan,
 //! then come moments that the [cache](crate::cache) had, a message's worth at a time, then steps of
-//! the count, whose moments are [added up](crate::totals) over the ranges that were asked for. It has a task to give only while there is room for what the task will say, so a caller
+//! the [backend](Backend)'s run, whose moments are [added up](crate::totals) over the ranges that were asked for. It has a task to give only while there is room for what the task will say, so a caller
 //! that reads slowly slows nobody down. When the caller goes away, or a limit ends the query, it
 //! leaves the pool, and what it held is freed with its last task.
 
 use crate::blocking::{blocking, failed};
 use crate::cache::{Kind, MomentCache};
 use crate::clients::Client;
-use crate::executor::{Elsewhere, Executor, Work};
 use crate::limits::{Admission, Limits, Place};
 use crate::outbox::Outbox;
 use crate::packing::Packing;
-use crate::partial::Task;
 use crate::pool::{Job, Queue, Workspace};
 use crate::status;
 use crate::totals::{Room, Shards, Totals};
-use oboro_arena::Distances;
-use oboro_engine::{Count, Moments, Plan, Source, Step};
+use oboro_engine::{Backend, Job as CountJob, Moments, Plan, Run, Step};
 use oboro_protocol::v1::count_reply::Reply as Part;
 use oboro_protocol::{MOMENTS_CHUNK_BYTES, block_ranges, digest, max_itemsets, v1};
 use oboro_ring::moment::{Itemsets, MomentIndex};
@@ -48,9 +45,8 @@ pub(crate) struct Counting {
     pub(crate) admission: Arc<Admission>,
     pub(crate) limits: Limits,
     pub(crate) cache: Arc<MomentCache>,
-    pub(crate) distances: Arc<Distances>,
-    /// Who counts, if not this server.
-    pub(crate) executor: Option<Arc<dyn Executor>>,
+    /// What counts.
+    pub(crate) backend: Arc<dyn Backend<Snapshot>>,
     /// For sums of queries under way.
     pub(crate) room: Arc<Room>,
 }
@@ -73,8 +69,7 @@ impl Counting {
             client,
             question,
             Arc::clone(&self.cache),
-            Arc::clone(&self.distances),
-            self.executor.clone(),
+            Arc::clone(&self.backend),
             Arc::downgrade(&self.queue),
             Arc::clone(&self.room),
         ));
@@ -103,11 +98,11 @@ impl Counting {
 }
 
 /// A request that was found in order.
-pub(crate) struct Question {
-    pub(crate) snapshot: Arc<Snapshot>,
-    pub(crate) itemsets: Itemsets,
-    pub(crate) limbs: usize,
-    pub(crate) shards: Shards,
+struct Question {
+    snapshot: Arc<Snapshot>,
+    itemsets: Itemsets,
+    limbs: usize,
+    shards: Shards,
     /// Whether only moments without a factor of the mask are wanted.
     scalars: bool,
 }
@@ -130,15 +125,6 @@ impl Question {
                 "{asked} itemsets of length {length} were asked for, but this server takes at most {most} of that length in one query; mine with --answers cells, or ask its operator about --max-itemsets"
             )));
         }
-        Self::about(snapshot, request)
-    }
-
-    /// A question about this version of a dataset.
-    pub(crate) fn about(
-        snapshot: Arc<Snapshot>,
-        request: v1::CountRequest,
-    ) -> Result<Self, Status> {
-        let length = request.length as usize;
         let itemsets = Itemsets::new(length, request.columns, snapshot.manifest().columns)
             .map_err(|error| {
                 Status::invalid_argument(format!("the request is malformed: {error}"))
@@ -169,30 +155,16 @@ impl Question {
     }
 
     /// The moments that are wanted, of those that the index has.
-    pub(crate) fn moments(&self, index: &MomentIndex) -> Range<usize> {
+    fn moments(&self, index: &MomentIndex) -> Range<usize> {
         match self.scalars {
             true => index.rank(0),
             false => 0..index.len(),
         }
     }
 
-    pub(crate) fn packing(&self) -> Packing {
+    fn packing(&self) -> Packing {
         let degree = self.snapshot.manifest().parameters.degree();
         Packing::new(degree, self.limbs)
-    }
-
-    /// What workers are to compute: the `wanted` moments of all that the question has.
-    fn task(&self, wanted: &[usize], moments: usize) -> Task {
-        let request = v1::CountRequest {
-            name: self.snapshot.name().into(),
-            root: self.snapshot.root().0.to_vec().into(),
-            limbs: self.limbs as u32,
-            length: self.itemsets.length() as u32,
-            columns: self.itemsets.as_flat().to_vec(),
-            ranges: self.shards.ranges.iter().cloned().map(Into::into).collect(),
-            scalars: self.scalars,
-        };
-        Task::new(request, wanted, moments)
     }
 
     /// Tells the log what is asked, by numbers.
@@ -209,9 +181,8 @@ impl Question {
 pub(crate) struct Query {
     client: Client,
     cache: Arc<MomentCache>,
-    distances: Arc<Distances>,
-    executor: Option<Arc<dyn Executor>>,
-    /// Where it waits for its turns.
+    backend: Arc<dyn Backend<Snapshot>>,
+    /// Where it waits for time slices.
     queue: Weak<Queue>,
     room: Arc<Room>,
     /// Until it is planned.
@@ -227,7 +198,7 @@ pub(crate) struct Query {
 /// A query that was planned.
 struct Answer {
     root: Digest,
-    index: MomentIndex,
+    index: Arc<MomentIndex>,
     packing: Packing,
     ranges: Vec<Range<u64>>,
     /// Ranges with moments from the cache that nobody has taken to send.
@@ -235,26 +206,11 @@ struct Answer {
     /// Moments that come from the cache, over all ranges.
     known_moments: u64,
     /// All other moments.
-    counter: Option<(Counter, Totals)>,
+    counted: Option<(Box<dyn Run>, Totals)>,
     /// Moments from the cache that are not sent, and one more while the count is not finished.
     left: AtomicU64,
     /// Moments sent, over all ranges.
     sent: AtomicU64,
-}
-
-/// Who computes the moments that were not known.
-enum Counter {
-    Here(Box<Count<Snapshot>>),
-    Elsewhere(Arc<Elsewhere>),
-}
-
-impl Counter {
-    fn has_task(&self) -> bool {
-        match self {
-            Self::Here(count) => count.has_task(),
-            Self::Elsewhere(elsewhere) => elsewhere.has_task(),
-        }
-    }
 }
 
 /// Moments of one range that the cache had.
@@ -281,15 +237,15 @@ impl Known {
 }
 
 impl Answer {
-    /// The rest is counted by what `counter` makes of the moments that are unknown.
+    /// The rest is counted by what `count` makes of the moments that are unknown.
     fn new(
         question: &Question,
         cache: &MomentCache,
-        counter: impl FnOnce(&MomentIndex, Vec<usize>) -> Result<(Counter, Totals), Status>,
+        count: impl FnOnce(&Arc<MomentIndex>, Vec<usize>) -> Result<(Box<dyn Run>, Totals), Status>,
     ) -> Result<Self, Status> {
         let root = question.snapshot.root();
         let ranges = &question.shards.ranges;
-        let index = MomentIndex::new(&question.itemsets);
+        let index = Arc::new(MomentIndex::new(&question.itemsets));
         let packing = question.packing();
         let kind = Kind {
             root,
@@ -314,8 +270,8 @@ impl Answer {
         }
         known.retain(|known| !known.moments.is_empty());
         let known_moments = known.iter().map(|known| known.moments.len() as u64).sum();
-        let counter = (!unknown.is_empty())
-            .then(|| counter(&index, unknown))
+        let counted = (!unknown.is_empty())
+            .then(|| count(&index, unknown))
             .transpose()?;
         Ok(Self {
             root,
@@ -324,24 +280,20 @@ impl Answer {
             ranges: ranges.clone(),
             known: Mutex::new(known.into()),
             known_moments,
-            left: AtomicU64::new(known_moments + u64::from(counter.is_some())),
-            counter,
+            left: AtomicU64::new(known_moments + u64::from(counted.is_some())),
+            counted,
             sent: AtomicU64::new(0),
         })
     }
 
     fn has_task(&self) -> bool {
-        !self.known().is_empty()
-            || self
-                .counter
-                .as_ref()
-                .is_some_and(|(counter, _)| counter.has_task())
+        !self.known().is_empty() || self.counted.as_ref().is_some_and(|(run, _)| run.has_task())
     }
 
     /// Tells the log what was read here so far, if not everything is in memory.
     fn record(&self, span: &Span) {
-        if let Some((Counter::Here(count), _)) = &self.counter
-            && let Some(reads) = count.reads()
+        if let Some((run, _)) = &self.counted
+            && let Some(reads) = run.reads()
         {
             span.record("read_bytes", reads.bytes);
             span.record("read_panels", reads.panels);
@@ -411,16 +363,14 @@ impl Query {
         client: Client,
         question: Question,
         cache: Arc<MomentCache>,
-        distances: Arc<Distances>,
-        executor: Option<Arc<dyn Executor>>,
+        backend: Arc<dyn Backend<Snapshot>>,
         queue: Weak<Queue>,
         room: Arc<Room>,
     ) -> Self {
         Self {
             client,
             cache,
-            distances,
-            executor,
+            backend,
             queue,
             room,
             question: Mutex::new(Some(question)),
@@ -440,25 +390,13 @@ impl Query {
         self.begun.get_or_init(Instant::now);
         let blocks = question.snapshot.block_count();
         self.outbox.push(Part::Accepted(v1::Accepted { blocks }))?;
-        let counter = |index: &MomentIndex, unknown: Vec<usize>| {
+        let count = |index: &Arc<MomentIndex>, unknown: Vec<usize>| {
             let totals = self.totals(&question, index, &unknown)?;
-            let counter = match &self.executor {
-                None => self.count_here(&question, index, unknown),
-                Some(executor) => self.count_elsewhere(&**executor, &question, index, unknown),
-            };
-            Ok((counter?, totals))
+            Ok((self.start(&question, index, unknown)?, totals))
         };
-        match Answer::new(&question, &self.cache, counter) {
+        match Answer::new(&question, &self.cache, count) {
             Ok(answer) => {
-                let answer = self.answer.get_or_init(|| answer);
-                if let Some((Counter::Here(count), _)) = &answer.counter {
-                    let queue = Weak::clone(&self.queue);
-                    count.on_news(move || {
-                        if let Some(queue) = queue.upgrade() {
-                            queue.wake();
-                        }
-                    });
-                }
+                let _ = self.answer.set(answer);
                 ControlFlow::Continue(())
             }
             Err(status) => {
@@ -484,41 +422,26 @@ impl Query {
         Ok(Totals::new(&question.shards, moduli, wanted, scalars, room))
     }
 
-    fn count_here(
+    /// Has the backend count the moments that are unknown.
+    fn start(
         &self,
         question: &Question,
-        index: &MomentIndex,
+        index: &Arc<MomentIndex>,
         unknown: Vec<usize>,
-    ) -> Result<Counter, Status> {
-        let shards = &question.shards.shards;
-        let room = question.snapshot.factors_at_a_time(question.limbs, shards);
-        let plan = Plan::within(index, question.limbs, unknown, room);
-        let source = Arc::clone(&question.snapshot);
-        let count = Count::of_shards(source, plan, &self.distances, shards.clone());
-        count
-            .map(|count| Counter::Here(Box::new(count)))
-            .map_err(|error| status::of_engine(&error))
-    }
-
-    fn count_elsewhere(
-        &self,
-        executor: &dyn Executor,
-        question: &Question,
-        index: &MomentIndex,
-        unknown: Vec<usize>,
-    ) -> Result<Counter, Status> {
-        let task = question.task(&unknown, index.len());
-        let shards = question.shards.shards.len();
-        let elsewhere = Elsewhere::new(shards, unknown, index, question.packing());
-        let elsewhere = Arc::new(elsewhere);
-        executor.start(Work::new(
-            &question.snapshot,
-            &task,
-            &elsewhere,
-            &self.outbox,
-            &self.queue,
-        ));
-        Ok(Counter::Elsewhere(elsewhere))
+    ) -> Result<Box<dyn Run>, Status> {
+        let queue = Weak::clone(&self.queue);
+        let job = CountJob {
+            source: Arc::clone(&question.snapshot),
+            plan: Arc::new(Plan::of_moments(index, question.limbs, unknown)),
+            shards: question.shards.shards.clone(),
+            wake: Arc::new(move || {
+                if let Some(queue) = queue.upgrade() {
+                    queue.wake();
+                }
+            }),
+        };
+        let run = self.backend.start(job);
+        run.map_err(|error| status::of_engine(&error))
     }
 
     /// The task after planning: moments that were known, or else a step of the count.
@@ -544,18 +467,14 @@ impl Query {
         }
     }
 
-    /// A step of the count, wherever it is done.
+    /// A step of the count.
     fn step_of(&self, answer: &Answer, workspace: &mut Workspace) -> Result<Step, Status> {
-        let Some((counter, totals)) = &answer.counter else {
+        let Some((run, totals)) = &answer.counted else {
             return Ok(Step::Exhausted);
         };
-        let add = |moments: Moments<'_>| answer.add(totals, &self.outbox, &self.cache, moments);
-        match counter {
-            Counter::Here(count) => count
-                .step(&mut workspace.counting, add)
-                .map_err(|error| status::of_engine(&error)),
-            Counter::Elsewhere(elsewhere) => elsewhere.step(&answer.index, add),
-        }
+        let mut add = |moments: Moments<'_>| answer.add(totals, &self.outbox, &self.cache, moments);
+        run.step(&mut workspace.counting, &mut add)
+            .map_err(|error| status::of_engine(&error))
     }
 
     /// Ends the stream; the query leaves the pool.

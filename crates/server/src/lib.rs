@@ -2,7 +2,7 @@
 //!
 //! It never holds a key: this crate does not depend on the one that has them. A server is a
 //! [`Store`](oboro_store::Store) behind gRPC; beyond loopback it insists on TLS and a token.
-//! Clients share its threads fairly, within [`Limits`]. Where an [`Executor`] has [`Worker`]s on other
+//! Clients share its threads fairly, within [`Limits`]. Where a [`Dispatch`] has [`Worker`]s on other
 //! machines count, it plans, checks and passes on.
 
 mod auth;
@@ -12,8 +12,6 @@ mod calls;
 mod clients;
 mod columns;
 mod counting;
-mod executor;
-mod fair;
 mod genome;
 mod limits;
 mod linger;
@@ -24,6 +22,7 @@ mod outbox;
 mod packing;
 mod partial;
 mod pool;
+mod remote;
 mod scrubbing;
 mod service;
 mod status;
@@ -31,9 +30,9 @@ mod totals;
 mod worker;
 
 pub use clients::{TokenError, Tokens};
-pub use executor::{Executor, Work};
 pub use genome::GenomeOptions;
 pub use limits::Limits;
 pub use listen::{Options, Pin, ServeError, Server};
 pub use local::{Connector, Local};
+pub use remote::{Dispatch, RemoteJob};
 pub use worker::Worker;

@@ -6,18 +6,19 @@ use crate::cache::MomentCache;
 use crate::calls::Logged;
 use crate::clients::Tokens;
 use crate::counting::Counting;
-use crate::executor::Executor;
 use crate::genome::{GenomeOptions, Genomes};
 use crate::limits::{Admission, Limits};
 use crate::linger::Lingering;
 use crate::memory::{SUMS_SHARE, for_ciphertext};
 use crate::pool::Pool;
+use crate::remote::{Dispatch, RemoteExecutor};
 use crate::service::Service;
 use crate::totals::{Room, USUAL_ROOM};
-use oboro_arena::{CpuAssignment, Distances, Topology};
+use oboro_arena::{CpuAssignment, Topology};
+use oboro_engine::{Backend, Cpu};
 use oboro_protocol::MAX_MESSAGE_BYTES;
 use oboro_protocol::v1::{genome_server::GenomeServer, mining_server::MiningServer};
-use oboro_store::{Location, Placement, Policy, Store, StoreError};
+use oboro_store::{Location, Placement, Snapshot, Store, StoreError};
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
@@ -63,11 +64,6 @@ pub struct Options {
     pub memory: Option<u64>,
     /// What may be asked about genomes.
     pub genome: GenomeOptions,
-    /// What decides on which NUMA node ciphertext lies in memory, if there are several. Where memory
-    /// cannot be placed, a server that was asked for a placement is refused; another does without.
-    pub placement: Option<Policy>,
-    /// The same for single datasets, by name.
-    pub placements: Vec<(String, Policy)>,
     /// How closely the threads that compute are kept.
     pub pin: Option<Pin>,
 }
@@ -181,8 +177,7 @@ pub(crate) struct Answering {
     limits: Limits,
     cache: Arc<MomentCache>,
     room: Arc<Room>,
-    distances: Arc<Distances>,
-    executor: Option<Arc<dyn Executor>>,
+    backend: Arc<dyn Backend<Snapshot>>,
     release_memory: fn(),
 }
 
@@ -207,9 +202,9 @@ impl Server {
         })
     }
 
-    /// Has others count: of queries, this server's threads then only plan and pass on.
-    pub fn counted_by(mut self, executor: Arc<dyn Executor>) -> Self {
-        self.answering.executor = Some(executor);
+    /// Has remote workers count: of queries, this server's threads then only plan and pass on.
+    pub fn counted_by(mut self, dispatch: Arc<dyn Dispatch>) -> Self {
+        self.answering.backend = Arc::new(RemoteExecutor::new(dispatch));
         self
     }
 
@@ -270,8 +265,7 @@ impl Answering {
             genome: options.genome,
             limits: options.limits,
             cache: Arc::new(MomentCache::new(options.moment_cache)),
-            distances: Arc::new(topology.distances().clone()),
-            executor: None,
+            backend: Arc::new(Cpu::new(topology.distances().clone())),
             release_memory: || {},
             room: Arc::new(Room::new(room)),
         })
@@ -310,8 +304,7 @@ impl Answering {
             admission,
             limits: self.limits,
             cache: self.cache,
-            distances: self.distances,
-            executor: self.executor,
+            backend: self.backend,
             room: self.room,
         };
         let mining = MiningServer::new(Service::new(counting, self.release_memory))
@@ -349,22 +342,17 @@ impl Answering {
     }
 }
 
-/// The store, placed on these nodes. Where the kernel or a container forbids that and nobody has asked for
-/// it, nothing is placed.
+/// The store, placed on these nodes. Where the kernel or a container forbids that, nothing is placed.
 fn open(options: &Options, budget: Option<u64>, nodes: Vec<u32>) -> Result<Store, StoreError> {
     let open = |nodes| {
-        let placement = Placement::on(nodes, options.placement.unwrap_or_default());
-        let policies = options.placements.iter();
-        let placement = policies.fold(placement, |all, (name, policy)| all.with(name, *policy));
+        let placement = Placement::on(nodes);
         match budget {
             Some(budget) => Store::open_within(options.data.clone(), budget, placement),
             None => Store::open_on(options.data.clone(), placement),
         }
     };
     let store = match open(nodes) {
-        Err(StoreError::Placement { source })
-            if options.placement.is_none() && options.placements.is_empty() =>
-        {
+        Err(StoreError::Placement { source }) => {
             tracing::warn!(%source, "datasets lie wherever the kernel puts them, which is slower");
             open(Vec::new())
         }
@@ -441,8 +429,7 @@ mod tests {
         }
     }
 
-    fn options(directory: &TempDir, placement: Option<Policy>, named: bool) -> Options {
-        let rows = || ("rows".to_owned(), Policy::Item);
+    fn options(directory: &TempDir) -> Options {
         Options {
             data: directory.path().into(),
             listen: "127.0.0.1:0".parse().unwrap(),
@@ -453,25 +440,17 @@ mod tests {
             moment_cache: 0,
             memory: None,
             genome: GenomeOptions::default(),
-            placement,
-            placements: named.then(rows).into_iter().collect(),
             pin: None,
         }
     }
 
     #[test]
-    fn where_memory_cannot_be_placed_only_who_asked_for_it_is_refused() {
+    fn where_memory_cannot_be_placed_it_lies_wherever_the_kernel_puts_it() {
         let directory = TempDir::new().unwrap();
-        let forbidden = || vec![0, 1000];
+        let options = options(&directory);
         for budget in [None, Some(64 << 20)] {
-            open(&options(&directory, None, false), budget, forbidden()).unwrap();
-        }
-        for (policy, named) in [(Some(Policy::default()), false), (None, true)] {
-            let options = options(&directory, policy, named);
-            for budget in [None, Some(64 << 20)] {
-                let refused = open(&options, budget, forbidden());
-                assert!(matches!(refused, Err(StoreError::Placement { .. })));
-                open(&options, budget, vec![0, 0]).unwrap();
+            for nodes in [vec![0, 1000], vec![0, 0]] {
+                open(&options, budget, nodes).unwrap();
             }
         }
     }

@@ -65,11 +65,6 @@ impl<R: Message> Outbox<R> {
         self.bytes.load(Ordering::Acquire) < ROOM
     }
 
-    /// Whether more replies would reach somebody.
-    pub(crate) fn is_open(&self) -> bool {
-        matches!(self.lock().ending, Ending::Open)
-    }
-
     /// Adds a reply; breaks if it would reach nobody.
     pub(crate) fn push(&self, reply: impl Into<R>) -> ControlFlow<()> {
         let reply = reply.into();

@@ -1,33 +1,58 @@
 //! What passes between a server and the workers that count in its place: parts of one program's state,
 //! of one version at both ends, not of the protocol with owners.
 
+use oboro_engine::Plan;
 use oboro_protocol::v1;
 use prost::Message;
 use std::fmt::Display;
+use std::ops::Range;
 use tonic::{Code, Status};
 
 /// What workers are to compute of every shard that they are given.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Task {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) question: Option<v1::CountRequest>,
+    /// The dataset.
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(uint32, tag = "2")]
+    pub(crate) limbs: u32,
+    /// Of each itemset.
+    #[prost(uint32, tag = "3")]
+    pub(crate) length: u32,
+    /// Those of itemset after itemset.
+    #[prost(uint32, repeated, tag = "4")]
+    pub(crate) columns: Vec<u32>,
     /// The moments to leave out, because the server has them: pairs of the first and the one after the last.
-    #[prost(uint64, repeated, tag = "2")]
+    #[prost(uint64, repeated, tag = "5")]
     known: Vec<u64>,
+    /// The runs of blocks: pairs of the first and the one after the last.
+    #[prost(uint64, repeated, tag = "6")]
+    shards: Vec<u64>,
 }
 
 impl Task {
-    /// The question without the moments that are not `wanted`, of which there are `moments` in all.
-    pub(crate) fn new(question: v1::CountRequest, wanted: &[usize], moments: usize) -> Self {
-        let starts = [0]
-            .into_iter()
-            .chain(wanted.iter().map(|&it| it as u64 + 1));
-        let ends = wanted.iter().map(|&it| it as u64).chain([moments as u64]);
+    /// A plan over shards of a dataset.
+    pub(crate) fn new(name: &str, plan: &Plan, shards: &[Range<u64>]) -> Self {
+        let index = plan.index();
+        let itemsets = index.rank(0).flat_map(|moment| index.get(moment).1);
+        let wanted = plan.moments().iter().map(|&it| it as u64);
+        let starts = [0].into_iter().chain(wanted.clone().map(|it| it + 1));
+        let ends = wanted.chain([index.len() as u64]);
         let gaps = starts.zip(ends).filter(|(start, end)| start < end);
         Self {
-            question: Some(question),
+            name: name.into(),
+            limbs: plan.limbs() as u32,
+            length: index.level() as u32,
+            columns: itemsets.copied().collect(),
             known: gaps.flat_map(|(start, end)| [start, end]).collect(),
+            shards: shards.iter().flat_map(|it| [it.start, it.end]).collect(),
         }
+    }
+
+    /// The runs of blocks to count.
+    pub(crate) fn shards(&self) -> Vec<Range<u64>> {
+        let (shards, _) = self.shards.as_chunks::<2>();
+        shards.iter().map(|&[start, end]| start..end).collect()
     }
 
     /// The moments that are wanted, ascending.
@@ -85,13 +110,22 @@ impl Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oboro_ring::moment::{Itemsets, MomentIndex};
+    use std::sync::Arc;
 
     #[test]
     fn a_task_says_what_is_wanted() {
+        let flat = vec![0, 1, 0, 2, 1, 2];
+        let itemsets = Itemsets::new(2, flat.clone(), 3).unwrap();
+        let index = Arc::new(MomentIndex::new(&itemsets));
+        assert_eq!(index.len(), 7);
+        let shards = [0..28, 28..30];
         for wanted in [vec![], vec![0], vec![6], vec![1, 2, 5], (0..7).collect()] {
-            let task = Task::new(v1::CountRequest::default(), &wanted, 7);
+            let plan = Plan::of_moments(&index, 2, wanted.iter().copied());
+            let task = Task::new("rows", &plan, &shards);
             let sent = Task::decode(&task.encode_to_vec()[..]).unwrap();
             assert_eq!(sent.wanted(7), wanted);
+            assert_eq!((sent.shards(), &sent.columns), (shards.to_vec(), &flat));
         }
     }
 }

@@ -1,17 +1,20 @@
 //! The threads that compute, shared by all queries.
 //!
-//! A thread that is free takes the [next turn](FairQueue), does one task of it and asks again.
-//! Where no job has a task to give, threads sleep until one may. Each keeps to its CPUs.
+//! A thread that is free takes the [next time slice](Queue), does one task of its job and asks again.
+//! Where no job is ready, threads sleep until one may be. Each keeps to its CPUs.
 
 use crate::clients::Client;
-use crate::fair::{FairQueue, Turn};
 use oboro_arena::CpuAssignment;
+use oboro_engine::queue;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 use std::{io, mem};
+
+/// Jobs of all clients.
+pub(crate) type Queue = queue::Queue<Client, dyn Job>;
 
 /// What threads work on, a task at a time, several threads at once.
 pub(crate) trait Job: Send + Sync + 'static {
@@ -40,46 +43,25 @@ impl Workspace {
     }
 }
 
-/// The threads; dropping them lets tasks under way end and leaves the others.
+/// The threads; dropping them lets running tasks end and leaves the others.
 pub(crate) struct Pool {
     queue: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Where jobs wait for their turns.
-pub(crate) struct Queue {
-    state: Mutex<State>,
-    /// There may be a task, or the pool has been closed.
-    news: Condvar,
-}
-
-struct State {
-    jobs: FairQueue<dyn Job>,
-    sleeping: usize,
-    closed: bool,
-}
-
 impl Pool {
     /// Starts a thread for each CPU assignment.
     pub(crate) fn start(assignments: Vec<CpuAssignment>) -> io::Result<Self> {
-        let state = State {
-            jobs: FairQueue::new(),
-            sleeping: 0,
-            closed: false,
-        };
         // Threads that were started are ended if one cannot be.
         let mut pool = Self {
-            queue: Arc::new(Queue {
-                state: Mutex::new(state),
-                news: Condvar::new(),
-            }),
+            queue: Arc::default(),
             threads: Vec::new(),
         };
         for (number, assignment) in assignments.into_iter().enumerate() {
             let queue = Arc::clone(&pool.queue);
             let thread = thread::Builder::new().name(format!("count-{number}"));
             pool.threads
-                .push(thread.spawn(move || queue.work(&assignment))?);
+                .push(thread.spawn(move || work(&queue, &assignment))?);
         }
         Ok(pool)
     }
@@ -91,76 +73,28 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.queue.lock().closed = true;
-        self.queue.news.notify_all();
+        self.queue.close();
         for thread in mem::take(&mut self.threads) {
             thread.join().expect("panics of jobs are caught");
         }
     }
 }
 
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no thread panics with the lock")
+fn work(queue: &Queue, assignment: &CpuAssignment) {
+    if let Err(error) = assignment.apply() {
+        tracing::warn!(%error, ?assignment, "a thread that counts could not be kept to its CPUs");
     }
-
-    pub(crate) fn push(&self, client: &Client, job: Arc<dyn Job>) {
-        self.lock().jobs.push(client, job);
-        self.wake();
-    }
-
-    pub(crate) fn remove(&self, client: &Client, job: &Arc<dyn Job>) {
-        self.lock().jobs.remove(client, job);
-    }
-
-    /// A job may have a task again.
-    pub(crate) fn wake(&self) {
-        // One suffices: a thread that has found a task wakes the next.
-        if self.lock().sleeping > 0 {
-            self.news.notify_one();
-        }
-    }
-
-    fn work(&self, assignment: &CpuAssignment) {
-        if let Err(error) = assignment.apply() {
-            tracing::warn!(%error, ?assignment, "a thread that counts could not be kept to its CPUs");
-        }
-        let mut workspace = Workspace::on(assignment.node);
-        while let Some(turn) = self.next_turn() {
-            let begun = Instant::now();
-            let stepped = catch_unwind(AssertUnwindSafe(|| turn.job.step(&mut workspace)));
-            let step = stepped.unwrap_or_else(|_| {
-                workspace = Workspace::on(assignment.node);
-                turn.job.panicked();
-                ControlFlow::Break(())
-            });
-            let microseconds = begun.elapsed().as_micros().max(1) as u64;
-            let mut state = self.lock();
-            if step.is_break() {
-                state.jobs.finish(&turn);
-            }
-            state.jobs.settle(&turn, microseconds);
-        }
-    }
-
-    /// Sleeps until there is a task; `None` once the pool is closed.
-    fn next_turn(&self) -> Option<Turn<dyn Job>> {
-        let mut state = self.lock();
-        while !state.closed {
-            if let Some(turn) = state.jobs.next(|job| job.has_task()) {
-                if state.sleeping > 0 {
-                    self.news.notify_one();
-                }
-                return Some(turn);
-            }
-            state.sleeping += 1;
-            state = self
-                .news
-                .wait(state)
-                .expect("no thread panics with the lock");
-            state.sleeping -= 1;
-        }
-        None
+    let mut workspace = Workspace::on(assignment.node);
+    while let Some(slice) = queue.next(|job| job.has_task()) {
+        let begun = Instant::now();
+        let stepped = catch_unwind(AssertUnwindSafe(|| slice.job.step(&mut workspace)));
+        let step = stepped.unwrap_or_else(|_| {
+            workspace = Workspace::on(assignment.node);
+            slice.job.panicked();
+            ControlFlow::Break(())
+        });
+        let microseconds = begun.elapsed().as_micros().max(1) as u64;
+        queue.settle(&slice, microseconds, step.is_break());
     }
 }
 

@@ -204,7 +204,7 @@ impl Mining for Service {
             .with_store(move |store| store.snapshot(&name)?.placement())
             .await?;
         Ok(Response::new(v1::PlacementReply {
-            policy: report.policy.map(|policy| policy.to_string()),
+            policy: report.is_placed.then(|| "transaction".into()),
             resident_panels: report.resident_panels as u64,
             panels: report.panels as u64,
             misplaced_pages: report.misplaced,

@@ -47,6 +47,15 @@ pub(crate) fn of_engine(error: &EngineError) -> Status {
             Status::invalid_argument(error.to_string())
         }
         EngineError::Units { .. } => Status::resource_exhausted(error.to_string()),
+        EngineError::Backend(error) => match error.downcast_ref::<Status>() {
+            Some(status) => status.clone(),
+            None => {
+                tracing::error!(%error, "a backend failed");
+                Status::internal(
+                    "the server could not count; ask again, or ask its operator to look at its log",
+                )
+            }
+        },
     }
 }
 

@@ -1,18 +1,15 @@
 //! Counts in a server's place, on storage that both reach: of a question, the shards that it is given.
 
-use crate::counting::Question;
 use crate::listen::{Pin, ServeError};
 use crate::memory;
 use crate::packing::Packing;
 use crate::partial::{Failure, Partial, Task};
 use crate::status;
 use oboro_arena::{CpuAssignment, Distances, Topology};
-use oboro_engine::{Count, EngineError, Outcome, Plan, Source};
+use oboro_engine::{Count, EngineError, Outcome, Plan, Source, Tiles};
 use oboro_protocol::v1;
-use oboro_ring::moment::MomentIndex;
-use oboro_store::{
-    Digest, Location, Manifest, Placement, Policy, SharedStore, Snapshot, StoreError,
-};
+use oboro_ring::moment::{Itemsets, MomentIndex};
+use oboro_store::{Digest, Location, Manifest, Placement, SharedStore, Snapshot, StoreError};
 use prost::Message;
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -37,10 +34,10 @@ struct Planned {
     root: Digest,
     task: Digest,
     snapshot: Arc<Snapshot>,
-    index: MomentIndex,
+    index: Arc<MomentIndex>,
     packing: Packing,
     shards: Vec<Range<u64>>,
-    plan: Arc<Plan>,
+    tiles: Arc<Tiles>,
 }
 
 impl Worker {
@@ -59,7 +56,7 @@ impl Worker {
         let topology = Topology::of_this_machine();
         let nodes = topology.nodes().iter().map(|node| node.number).collect();
         let open = |nodes| {
-            let placement = Placement::on(nodes, Policy::default());
+            let placement = Placement::on(nodes);
             SharedStore::open(location.clone(), placement, budget)
         };
         let store = match open(nodes) {
@@ -75,8 +72,8 @@ impl Worker {
         })
     }
 
-    /// The moments of some shards for a server's [`Work`](crate::Work), or why there are none, encoded for
-    /// [`Work::deliver`](crate::Work::deliver).
+    /// The moments of some shards for a server's [`RemoteJob`](crate::RemoteJob), or why there are none, encoded for
+    /// [`RemoteJob::deliver`](crate::RemoteJob::deliver).
     pub fn count(&self, manifest: &[u8], task: &[u8], shards: Range<u64>) -> Vec<u8> {
         let moments = self.moments(manifest, task, shards);
         let partial = match moments {
@@ -100,11 +97,11 @@ impl Worker {
     ) -> Result<Vec<v1::Moments>, Failure> {
         let planned = self.planned(manifest, task)?;
         let snapshot = Arc::clone(&planned.snapshot);
-        let plan = Arc::clone(&planned.plan);
+        let tiles = Arc::clone(&planned.tiles);
         let end = shards.end.min(planned.shards.len() as u64) as usize;
         let first = (shards.start as usize).min(end);
         let wanted = planned.shards[first..end].to_vec();
-        let count = Count::of_shards(snapshot, plan, &self.distances, wanted);
+        let count = Count::of_tiles(snapshot, tiles, &self.distances, wanted);
         let count = count.map_err(|error| of_engine(&error))?;
         let counted = Mutex::new(Vec::new());
         let outcome = count.run(&self.assignments, &|mut moments| {
@@ -146,24 +143,31 @@ impl Worker {
     fn plan(&self, manifest: &[u8], task: &[u8]) -> Result<Planned, Failure> {
         let (root, digest) = (Digest::of(manifest), Digest::of(task));
         let manifest = Manifest::decode(manifest).map_err(|error| of_store(&error))?;
-        let task = Task::decode(task)
-            .map_err(|_| told(Status::internal("a worker was given a task that is none")))?;
-        let question = task.question.clone().unwrap_or_default();
-        let snapshot = self.store.snapshot(&question.name, manifest);
+        let malformed = || told(Status::internal("a worker was given a task that is none"));
+        let task = Task::decode(task).map_err(|_| malformed())?;
+        let snapshot = self.store.snapshot(&task.name, manifest);
         let snapshot = snapshot.map_err(|error| of_store(&error))?;
-        let question = Question::about(snapshot, question).map_err(told)?;
-        let index = MomentIndex::new(&question.itemsets);
-        let (limbs, packing) = (question.limbs, question.packing());
-        let shards = question.shards.shards;
-        let room = question.snapshot.factors_at_a_time(limbs, &shards);
-        let plan = Plan::within(&index, limbs, task.wanted(index.len()), room);
+        let itemsets = Itemsets::new(
+            task.length as usize,
+            task.columns.clone(),
+            snapshot.manifest().columns,
+        );
+        let itemsets = itemsets.map_err(|_| malformed())?;
+        let index = Arc::new(MomentIndex::new(&itemsets));
+        let (limbs, shards) = (task.limbs as usize, task.shards());
+        let blocks = snapshot.block_count();
+        if shards.iter().any(|it| it.is_empty() || it.end > blocks) {
+            return Err(malformed());
+        }
+        let plan = Plan::of_moments(&index, limbs, task.wanted(index.len()));
+        let factors = snapshot.factors_at_a_time(limbs, &shards);
         Ok(Planned {
             root,
             task: digest,
-            packing,
+            packing: Packing::new(snapshot.manifest().parameters.degree(), limbs),
+            tiles: Arc::new(Tiles::new(&plan, factors)),
             shards,
-            plan: Arc::new(plan),
-            snapshot: question.snapshot,
+            snapshot,
             index,
         })
     }

@@ -108,8 +108,6 @@ pub enum StoreError {
          placement, and they lie wherever the kernel puts them."
     )]
     Placement { source: ArenaError },
-    #[error("{text:?} is not a placement policy. Use transaction, item, random or interleave.")]
-    NoPolicy { text: String },
     #[error(
         "the catalogue of the store failed: {}. Check the disk that holds the store, its free \
          space and its permissions.",
@@ -379,7 +377,6 @@ impl StoreError {
             Name { .. }
             | ManifestRefused { .. }
             | NotHex { .. }
-            | NoPolicy { .. }
             | ObjectsUrl { .. }
             | Placement { .. }
             | TooLong { .. }

@@ -37,7 +37,7 @@ pub use location::Location;
 pub use manifest::{MAX_COLUMNS, MAX_MANIFEST_BYTES, MAX_SEGMENTS, Manifest, SegmentEntry};
 pub use pace::Pace;
 pub use panel::Panel;
-pub use placement::{NodePages, Placement, PlacementReport, Policy};
+pub use placement::{NodePages, Placement, PlacementReport};
 pub use segment::{
     BLOCKS_PER_SEGMENT, CELL_SEAL_BYTES, MAX_ROW_ID_BYTES, PanelReader, Segment,
     SegmentDescription, SegmentHeader, SegmentWriter, forget_cached, segment_bytes,

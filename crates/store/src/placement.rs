@@ -1,97 +1,31 @@
 //! Which NUMA node has what of a dataset in memory.
 //!
 //! Nodes are counted from 0 in the order of a [`Placement`], which knows the kernel's numbers for
-//! them. What is placed is a *group*: the blocks whose supports are summed, which one task counts. A
-//! group's home follows from the dataset's id, the group's number and the column alone, so it stays
-//! where it is when the dataset grows, and nothing about it is on disk.
+//! them. What is placed is a *group*, all columns of it: the blocks whose supports are summed, which one task counts.
+//! Groups are dealt to the nodes in turn, so whoever counts one finds all of it on one node, and nodes differ by at most
+//! one group, whatever is appended. A group's home follows from the dataset's id and the group's number alone, so it
+//! stays where it is when the dataset grows, and nothing about it is on disk.
 
 use crate::error::StoreError;
 use crate::id::DatasetId;
 use crate::segment::SegmentDescription;
 use oboro_arena::{Arena, Backing, MemoryPolicy, page_size};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::iter;
 use std::ops::Range;
-use std::slice;
-use std::str::FromStr;
 
-/// What of a dataset is together on a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Policy {
-    /// All columns of a group; groups are dealt to the nodes in turn. Whoever counts a group finds
-    /// all of it on one node, and nodes differ by at most one group, whatever is appended.
-    #[default]
-    Transaction,
-    /// All groups of a column; columns are dealt to the nodes in turn.
-    Item,
-    /// Nothing: each group of each column is on a node that a hash chooses.
-    Random,
-    /// Nothing: pages alternate between the nodes, and no group has a home.
-    Interleave,
-}
-
-impl Policy {
-    /// All of them.
-    pub const ALL: [Self; 4] = [
-        Self::Transaction,
-        Self::Item,
-        Self::Random,
-        Self::Interleave,
-    ];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Transaction => "transaction",
-            Self::Item => "item",
-            Self::Random => "random",
-            Self::Interleave => "interleave",
-        }
-    }
-}
-
-impl fmt::Display for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Policy {
-    type Err = StoreError;
-
-    fn from_str(text: &str) -> Result<Self, StoreError> {
-        let named = Self::ALL.into_iter().find(|policy| policy.name() == text);
-        named.ok_or_else(|| StoreError::NoPolicy {
-            text: text.chars().take(80).collect(),
-        })
-    }
-}
-
-/// Where a store keeps ciphertext in memory: on these nodes, by these policies. By default there are
-/// no nodes: memory comes from wherever the kernel takes it.
+/// The NUMA nodes on which a store keeps ciphertext in memory. By default there are none: memory comes from wherever
+/// the kernel takes it.
 #[derive(Debug, Clone, Default)]
 pub struct Placement {
     nodes: Vec<u32>,
-    policy: Policy,
-    datasets: BTreeMap<String, Policy>,
 }
 
 impl Placement {
-    /// Places datasets on the nodes that the kernel gives these numbers, by one policy unless
-    /// [`with`](Self::with) says otherwise. A number may come more than once. With fewer than two
-    /// there is nothing to choose, and nothing is placed.
-    pub fn on(nodes: Vec<u32>, policy: Policy) -> Self {
-        Self {
-            nodes,
-            policy,
-            datasets: BTreeMap::new(),
-        }
-    }
-
-    /// Places the dataset of this name by a policy of its own.
-    pub fn with(mut self, dataset: &str, policy: Policy) -> Self {
-        self.datasets.insert(dataset.into(), policy);
-        self
+    /// Deals the groups of each dataset to the nodes that the kernel gives these numbers, in turn. A number may come
+    /// more than once. With fewer than two there is nothing to choose, and nothing is placed.
+    pub fn on(nodes: Vec<u32>) -> Self {
+        Self { nodes }
     }
 
     /// Refuses nodes that this process may not have memory on.
@@ -113,21 +47,19 @@ impl Placement {
     pub(crate) fn backings(&self) -> Vec<Backing> {
         match &self.nodes[..] {
             [] | [_] => vec![Backing::default()],
-            nodes => nodes
-                .iter()
-                .map(|node| backing_on(slice::from_ref(node)))
-                .collect(),
+            nodes => nodes.iter().map(|&node| backing_on(Some(node))).collect(),
         }
     }
 
     /// Where everything of a dataset belongs.
-    pub(crate) fn homes(&self, name: &str, dataset: DatasetId) -> Homes {
-        let policy = self.datasets.get(name).copied().unwrap_or(self.policy);
+    pub(crate) fn homes(&self, dataset: DatasetId) -> Homes {
+        let nodes = match self.nodes.len() {
+            0 | 1 => Vec::new(),
+            _ => self.nodes.clone(),
+        };
         Homes {
-            policy: (self.nodes.len() > 1).then_some(policy),
-            nodes: self.nodes.clone(),
-            dataset,
-            first_node: scattered(dataset, 0, 0) % self.nodes.len().max(1) as u64,
+            first_node: scattered(dataset) % nodes.len().max(1) as u64,
+            nodes,
         }
     }
 }
@@ -135,12 +67,11 @@ impl Placement {
 /// Where the memory of a dataset is, in small pages: of the arenas that its panels and masks are in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacementReport {
-    /// `None` where nothing is placed.
-    pub policy: Option<Policy>,
+    /// Whether there is a choice of nodes.
+    pub is_placed: bool,
     /// Every node that has pages or should, by the kernel's number.
     pub nodes: BTreeMap<u32, NodePages>,
-    /// Pages on another node than they should be on, of interleaved ones on none of the nodes that
-    /// they alternate between. Where nothing is placed, none.
+    /// Pages on another node than they should be on. Where nothing is placed, none.
     pub misplaced: u64,
     /// Panels and masks that are in memory.
     pub resident_panels: usize,
@@ -153,8 +84,7 @@ pub struct PlacementReport {
 pub struct NodePages {
     /// Those that it has.
     pub resident: u64,
-    /// Those that it should have, of all that are in memory: interleaved ones in equal shares, none
-    /// where nothing is placed.
+    /// Those that it should have, of all that are in memory: none where nothing is placed.
     pub intended: u64,
 }
 
@@ -173,11 +103,9 @@ impl PlacementReport {
 /// A placement as it applies to one dataset.
 #[derive(Debug, Clone)]
 pub(crate) struct Homes {
-    /// `None` where nothing is placed.
-    policy: Option<Policy>,
+    /// None where nothing is placed.
     nodes: Vec<u32>,
-    dataset: DatasetId,
-    /// Where transactions are dealt from: small datasets must not all begin on node 0.
+    /// Where groups are dealt from: small datasets must not all begin on node 0.
     first_node: u64,
 }
 
@@ -197,56 +125,43 @@ impl Stretch {
 }
 
 impl Homes {
-    /// The node of a group of a column. The mask counts as the column after the last.
-    pub(crate) fn home(&self, group: u64, column: usize) -> Option<usize> {
-        let nodes = self.nodes.len() as u64;
-        let number = match self.policy? {
-            Policy::Transaction => group % nodes + self.first_node,
-            Policy::Item => column as u64,
-            Policy::Random => scattered(self.dataset, group, column),
-            Policy::Interleave => return None,
-        };
-        Some((number % nodes) as usize)
+    /// The node of a group.
+    pub(crate) fn home(&self, group: u64) -> Option<usize> {
+        match self.nodes.len() as u64 {
+            0 => None,
+            nodes => Some(((group % nodes + self.first_node) % nodes) as usize),
+        }
     }
 
-    /// How many arenas a segment has: one for each home, or one where there are none.
+    /// How many arenas a segment has: one for each node, or one where nothing is placed.
     pub(crate) fn arena_count(&self) -> usize {
-        match self.policy {
-            None | Some(Policy::Interleave) => 1,
-            Some(_) => self.nodes.len(),
-        }
+        self.nodes.len().max(1)
     }
 
-    /// The kernel's numbers of the nodes that an arena belongs on; none if it may lie anywhere.
-    fn nodes_of(&self, arena: usize) -> &[u32] {
-        match self.policy {
-            None => &[],
-            Some(Policy::Interleave) => &self.nodes,
-            Some(_) => &self.nodes[arena..=arena],
-        }
+    /// The kernel's number of the node that an arena belongs on; `None` if it may lie anywhere.
+    fn node_of(&self, arena: usize) -> Option<u32> {
+        self.nodes.get(arena).copied()
     }
 
     /// What an arena lies on.
     pub(crate) fn backing(&self, arena: usize) -> Backing {
-        backing_on(self.nodes_of(arena))
+        backing_on(self.node_of(arena))
     }
 
-    /// In so many stretches a column of a segment lies at most.
+    /// In so many stretches a panel of a segment lies at most.
     pub(crate) fn most_stretches(&self, segment: &SegmentDescription) -> usize {
-        match self.policy {
-            None | Some(Policy::Item | Policy::Interleave) => 1,
-            Some(Policy::Transaction | Policy::Random) => {
-                let group_blocks = segment.parameters.shard_blocks();
-                let end = segment.first_block + segment.seeds.len() as u64;
-                (end.div_ceil(group_blocks) - segment.first_block / group_blocks) as usize
-            }
+        if self.nodes.is_empty() {
+            return 1;
         }
+        let group_blocks = segment.parameters.shard_blocks();
+        let end = segment.first_block + segment.seeds.len() as u64;
+        (end.div_ceil(group_blocks) - segment.first_block / group_blocks) as usize
     }
 
     /// A report without any panel.
     pub(crate) fn report(&self) -> PlacementReport {
         PlacementReport {
-            policy: self.policy,
+            is_placed: !self.nodes.is_empty(),
             nodes: BTreeMap::new(),
             misplaced: 0,
             resident_panels: 0,
@@ -261,33 +176,27 @@ impl Homes {
         arena: usize,
         resident: &BTreeMap<u32, usize>,
     ) {
-        let nodes = BTreeSet::from_iter(self.nodes_of(arena));
+        let home = self.node_of(arena);
         let mut all = 0;
         for (&node, bytes) in resident {
             let pages = (bytes / page_size()) as u64;
             all += pages;
             report.nodes.entry(node).or_default().resident += pages;
-            if !nodes.is_empty() && !nodes.contains(&node) {
+            if home.is_some_and(|home| home != node) {
                 report.misplaced += pages;
             }
         }
-        // Equal shares, the first ones larger by what is left over.
-        let shares = nodes.len() as u64;
-        for (&node, later) in nodes.into_iter().zip((0..shares).rev()) {
-            report.nodes.entry(node).or_default().intended += (all + later) / shares;
+        if let Some(home) = home {
+            report.nodes.entry(home).or_default().intended += all;
         }
     }
 
-    /// The blocks of a column of a segment by home, in order.
-    pub(crate) fn stretches(
-        &self,
-        segment: &SegmentDescription,
-        column: usize,
-    ) -> impl Iterator<Item = Stretch> {
+    /// The blocks of a segment by home, in order.
+    pub(crate) fn stretches(&self, segment: &SegmentDescription) -> impl Iterator<Item = Stretch> {
         let group_blocks = segment.parameters.shard_blocks();
         let first = segment.first_block;
         let end = first + segment.seeds.len() as u64;
-        let home = move |block: u64| self.home(block / group_blocks, column);
+        let home = move |block: u64| self.home(block / group_blocks);
         let mut next = first;
         iter::from_fn(move || {
             let start = next;
@@ -303,26 +212,18 @@ impl Homes {
     }
 }
 
-/// Memory of these nodes; of any if there are none.
-fn backing_on(nodes: &[u32]) -> Backing {
-    let policy = match nodes {
-        [] => MemoryPolicy::Inherit,
-        &[node] => MemoryPolicy::Prefer(node),
-        nodes => MemoryPolicy::Interleave(nodes.into()),
-    };
+/// Memory of this node, or of any.
+fn backing_on(node: Option<u32>) -> Backing {
     Backing {
-        policy,
+        policy: node.map_or(MemoryPolicy::Inherit, MemoryPolicy::Prefer),
         ..Backing::default()
     }
 }
 
 /// A number that looks drawn at random.
-fn scattered(dataset: DatasetId, group: u64, column: usize) -> u64 {
+fn scattered(dataset: DatasetId) -> u64 {
     let mut hasher = blake3::Hasher::new();
-    hasher
-        .update(&dataset.0)
-        .update(&group.to_le_bytes())
-        .update(&(column as u64).to_le_bytes());
+    hasher.update(&dataset.0);
     let mut number = [0; 8];
     hasher.finalize_xof().fill(&mut number);
     u64::from_le_bytes(number)

@@ -86,7 +86,7 @@ impl SharedStore {
             open.push_back(Arc::clone(&snapshot));
             return Ok(snapshot);
         }
-        let homes = Arc::new(self.placement.homes(name, manifest.dataset));
+        let homes = Arc::new(self.placement.homes(manifest.dataset));
         let older = open
             .iter()
             .rfind(|it| manifest.extends(it.manifest()).is_ok());

@@ -84,11 +84,9 @@ impl ResidentSegment {
         let degree = description.parameters.degree();
         let columns = description.columns as usize;
         let mut bytes = vec![0; homes.arena_count()];
-        for column in 0..=columns {
-            for stretch in homes.stretches(description, column) {
-                let residues = stretch.blocks.len() * degree;
-                bytes[stretch.arena()] += limbs * Panel::footprint(residues);
-            }
+        for stretch in homes.stretches(description) {
+            let residues = stretch.blocks.len() * degree;
+            bytes[stretch.arena()] += limbs * (columns + 1) * Panel::footprint(residues);
         }
         let reserve = |(arena, bytes)| match bytes {
             0 => Ok(None),
@@ -165,7 +163,7 @@ impl ResidentSegment {
         fill: impl FnOnce(Vec<&mut [u32]>) -> Result<(), StoreError>,
     ) -> Result<Panel, StoreError> {
         let description = self.segment.description();
-        let stretches = self.homes.stretches(description, column);
+        let stretches = self.homes.stretches(description);
         let pieces = stretches.map(|stretch| {
             let arena = self.arenas[stretch.arena()].as_ref();
             (
@@ -287,15 +285,10 @@ impl Snapshot {
         self.manifest.block_count()
     }
 
-    /// The node that has the blocks of a group of a column, all limbs, counted in the order of the
-    /// store's [`Placement`](crate::Placement); `None` where they have no home.
-    pub fn home(&self, group: u64, column: usize) -> Option<usize> {
-        self.homes.home(group, column)
-    }
-
-    /// The same of the mask.
-    pub fn mask_home(&self, group: u64) -> Option<usize> {
-        self.homes.home(group, self.manifest.columns as usize)
+    /// The node that has the blocks of a group, all columns and limbs and the mask, counted in the order of the
+    /// store's [`Placement`](crate::Placement); `None` where nothing is placed.
+    pub fn home(&self, group: u64) -> Option<usize> {
+        self.homes.home(group)
     }
 
     /// The bytes of panels that may be in memory at a time, the store having a budget: those are there

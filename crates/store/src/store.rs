@@ -620,7 +620,7 @@ impl Store {
         if let Some(same) = older.filter(|older| *older.manifest() == manifest) {
             return Ok(same.clone());
         }
-        let homes = Arc::new(self.shared.placement.homes(name, record.id));
+        let homes = Arc::new(self.shared.placement.homes(record.id));
         // An older version's segments are the first of this one's, and may be in memory.
         let mut segments = older.map_or_else(Vec::new, |older| older.segments().to_vec());
         for index in segments.len() as u32..manifest.segments.len() as u32 {

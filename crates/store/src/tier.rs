@@ -138,13 +138,12 @@ impl TieredSegment {
         let StreamedSegment { panels, homes, .. } = &*self.segment;
         let description = self.file().description();
         report.panels += panels.len();
-        for (place, cell) in panels.iter().enumerate() {
+        for cell in panels {
             // Locked, so that no room is given away that it still takes.
             let cell = lock(cell);
             let Some(panel) = &*cell else { continue };
             report.resident_panels += 1;
-            let column = place % (description.columns as usize + 1);
-            for stretch in homes.stretches(description, column) {
+            for stretch in homes.stretches(description) {
                 let degree = description.parameters.degree();
                 let resident = panel.resident_by_node(stretch.blocks.clone(), degree)?;
                 homes.add_to(report, stretch.arena(), &resident);
@@ -459,15 +458,10 @@ impl Tier {
         let description = load.segment.segment.description();
         let degree = description.parameters.degree();
         let position = load.segment.position(load.key.part);
-        // Those without a home are dealt out.
-        let turn = description.index as usize + load.key.part.limb + position;
         let homes = &load.segment.homes;
         let stretches: Vec<(usize, usize)> = homes
-            .stretches(description, position)
-            .map(|stretch| {
-                let home = stretch.home.unwrap_or(turn % self.arenas.len());
-                (home, stretch.blocks.len())
-            })
+            .stretches(description)
+            .map(|stretch| (stretch.arena(), stretch.blocks.len()))
             .collect();
         let bytes = Panel::footprint(description.seeds.len() * degree);
         let build = || {

@@ -1,19 +1,23 @@
 //! Table 6-3 of the paper: what counting all pairs takes, by placement, with Oboro and with an ordinary
 //! library for homomorphic encryption.
 //!
-//! The placements take turns, so that a machine that slows down does so for all of them.
+//! Oboro's engine counts here, in ciphertext that the laboratory has placed: the product knows one placement. The
+//! placements take turns, so that a machine that slows down does so for all of them.
 
 use super::library::Library;
-use super::{Arguments, paper};
+use super::placed::{Placed, Policy};
+use super::supports::Supports;
+use super::{Arguments, paper, traffic};
 use crate::output::{Failure, Output, seconds};
-use crate::server::Server;
-use crate::trimmed_mean;
-use crate::workload::{NAME, Run, Workload, plaintext_supports, temporary_directory};
+use crate::workload::{Workload, plaintext_supports, temporary_directory};
+use crate::{timed, trimmed_mean};
 use oboro_arena::Topology;
-use oboro_client::{Connection, upload};
-use oboro_mining::{Bitmap, Itemset, Transactions};
-use oboro_store::Policy;
+use oboro_engine::{Count, Moments, Plan};
+use oboro_mining::{Bitmap, Dataset, Itemset, Transactions};
+use oboro_store::Store;
 use serde::Serialize;
+use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// All that was measured, with what it was measured on.
@@ -55,10 +59,7 @@ struct Measured {
     /// Of counting.
     seconds: f64,
     verified: bool,
-    /// Of the whole query, as the owner of the data sees it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    query_seconds: Option<f64>,
-    /// Of the pages in memory, as the server's kernel says, where there is a choice of nodes.
+    /// Of the pages in memory, as the kernel says, where there is a choice of nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     misplaced_share: Option<f64>,
     /// The part of the transactions that was counted, to all of which the time is scaled.
@@ -87,7 +88,7 @@ pub fn measure(
     };
     for run in 1..=arguments.runs() {
         for placement in paper::PLACEMENTS {
-            note(question.measure(placement, run)?)?;
+            note(question.measure(topology, placement, run)?)?;
             if let Some(library) = library {
                 note(measure_library(library, &workload, placement, run)?)?;
             }
@@ -171,40 +172,57 @@ impl<'w> Question<'w> {
         })
     }
 
-    /// Encrypts anew for a new server, and asks it twice; the second time counts.
-    fn measure(&self, placement: Policy, run: u16) -> Result<Measured, Failure> {
+    /// Encrypts and places anew, and counts twice what an owner asks for, the sums alone; the second time counts.
+    fn measure(&self, topology: &Topology, policy: Policy, run: u16) -> Result<Measured, Failure> {
         let directory = temporary_directory()?;
         let bundle = directory.path().join("bench.oboro");
         let dataset = self.workload.encrypt(&self.transactions, &bundle)?;
-        let threads = self.workload.threads;
-        let server = Server::start(&directory.path().join("store"), threads, placement, None)?;
-        let connection = server.connect()?;
-        upload(&connection, dataset.bundle(), NAME, &|_, _| {})?;
-        let ask = || Run::measure(&connection, &dataset, &self.itemsets, threads);
-        let (warming, measured) = (ask()?, ask()?);
-        let misplaced_share = misplaced_share(&connection)?;
-        drop(connection);
-        server.stop()?;
-        let verified = [&warming, &measured].map(|run| run.supports == self.supports);
+        let placed = self.place(topology, policy, &dataset)?;
+        let supports = Supports::new(&dataset, &self.itemsets)?;
+        let sums = Plan::of_moments(supports.index(), supports.limbs(), supports.index().rank(0));
+        let assignments = topology.workers(self.workload.threads);
+        let count = |plan: &Plan, take: &(dyn Fn(Moments<'_>) + Sync)| {
+            let (source, shards) = (Arc::clone(&placed), supports.shards().to_vec());
+            let count = Count::of_shards(source, plan, topology.distances(), shards)?;
+            count.run(&assignments, &|moments| {
+                take(moments);
+                ControlFlow::Continue(())
+            })
+        };
+        count(&sums, &|_| {})?;
+        let (counted, took) = timed(|| count(&sums, &|moments| supports.add(moments)));
+        counted?;
+        let rest = Plan::of_moments(
+            supports.index(),
+            supports.limbs(),
+            supports.index().rank(0).end..supports.index().len(),
+        );
+        count(&rest, &|moments| supports.add(moments))?;
+        let is_placed = topology.nodes().len() > 1;
         Ok(Measured {
             table: "6-3",
             library: OBORO.0,
-            placement: placement.to_string(),
+            placement: policy.to_string(),
             run,
-            seconds: measured.server().as_secs_f64(),
-            verified: verified == [true; 2],
-            query_seconds: Some(measured.elapsed().as_secs_f64()),
-            misplaced_share,
+            seconds: took.as_secs_f64(),
+            verified: supports.combine()? == self.supports,
+            misplaced_share: is_placed.then(|| placed.misplaced_share()).transpose()?,
             measured_fraction: None,
         })
     }
-}
 
-fn misplaced_share(connection: &Connection) -> Result<Option<f64>, Failure> {
-    let placement = connection.placement(NAME)?;
-    let pages: u64 = placement.nodes.iter().map(|node| node.pages).sum();
-    let share = || placement.misplaced_pages as f64 / pages.max(1) as f64;
-    Ok(placement.policy.is_some().then(share))
+    fn place(
+        &self,
+        topology: &Topology,
+        policy: Policy,
+        dataset: &Dataset,
+    ) -> Result<Arc<Placed>, Failure> {
+        let directory = temporary_directory()?;
+        traffic::publish(directory.path(), dataset.bundle())?;
+        let snapshot = Store::open(directory.path())?.snapshot(traffic::NAME)?;
+        let numbers: Vec<u32> = topology.nodes().iter().map(|node| node.number).collect();
+        Ok(Arc::new(Placed::copy(&snapshot, &numbers, policy)?))
+    }
 }
 
 fn measure_library(
@@ -222,7 +240,6 @@ fn measure_library(
         run,
         seconds: counted.seconds / fraction,
         verified: counted.verified,
-        query_seconds: None,
         misplaced_share: None,
         measured_fraction: Some(fraction),
     })

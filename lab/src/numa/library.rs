@@ -1,8 +1,8 @@
 //! The program in lab/alloc/fhe, which counts with an ordinary library for homomorphic encryption.
 
+use super::placed::Policy;
 use crate::output::Failure;
 use crate::workload::Workload;
-use oboro_store::Policy;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,7 +1,7 @@
 //! What the paper on NUMA measured (Tables 3-1 to 3-3 and 6-3).
 
 use super::add_array::{Flush, InCases};
-use oboro_store::Policy;
+use super::placed::Policy;
 use serde::Serialize;
 
 /// The machine of the paper.

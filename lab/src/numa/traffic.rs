@@ -5,6 +5,7 @@
 //! of them in one memory, and take steps in turn, as nodes of the same speed would.
 
 use super::Arguments;
+use super::placed::{Placed, Policy};
 use crate::itemsets::trie_nodes;
 use crate::output::{Failure, Output, bytes};
 use crate::workload::{Workload, temporary_directory};
@@ -14,23 +15,22 @@ use oboro_mining::Itemset;
 use oboro_ring::moment::Itemsets;
 use oboro_ring::{Parameters, Seed};
 use oboro_store::{
-    BLOCKS_PER_SEGMENT, Bundle, CELL_SEAL_BYTES, DatasetId, Manifest, Placement, Policy,
-    SegmentDescription, Snapshot, Store,
+    BLOCKS_PER_SEGMENT, Bundle, CELL_SEAL_BYTES, DatasetId, Manifest, SegmentDescription, Store,
 };
 use serde::Serialize;
 use std::fs;
 use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The nodes of a machine that has one itself.
 const USUAL_NODES: usize = 4;
 const GROUPS_PER_NODE: u64 = 4;
 /// The distance between logical nodes; 10 is that of a node from itself.
 const FAR: u32 = 20;
-/// The same in every run, since random placement and the first node follow from it.
 const DATASET: DatasetId = DatasetId(*b"oboro bench numa");
-const NAME: &str = "traffic";
+pub const NAME: &str = "traffic";
 
 /// What one placement led to. Bytes are those of residues that tasks read.
 #[derive(Serialize)]
@@ -126,14 +126,14 @@ impl Residues {
     }
 
     fn count(&self, policy: Policy, topology: &Topology, nodes: &Nodes) -> Result<Row, Failure> {
-        let placement = Placement::on(nodes.numbers.clone(), policy);
-        let snapshot = Store::open_on(&self.store, placement)?.snapshot(NAME)?;
+        let snapshot = Store::open(&self.store)?.snapshot(NAME)?;
         let parameters = &snapshot.manifest().parameters;
         let limbs = parameters.limb_count();
         let residues = snapshot.block_count() * parameters.degree() as u64 * limbs as u64;
+        let placed = Placed::copy(&snapshot, &nodes.numbers, policy)?;
         let pairs = self.pairs.iter().flat_map(Itemset::items).copied();
         let plan = Plan::new(&Itemsets::new(2, pairs.collect(), self.items)?, limbs);
-        let count = Count::new(snapshot, plan, &nodes.distances)?;
+        let count = Count::new(Arc::new(placed), &plan, &nodes.distances)?;
         advance(&count, topology, nodes)?;
         let counters = count.counters();
         Ok(Row {
@@ -153,7 +153,7 @@ impl Residues {
 }
 
 /// Counts to the end, on a thread for each node if the machine has them.
-fn advance(count: &Count<Snapshot>, topology: &Topology, nodes: &Nodes) -> Result<(), Failure> {
+fn advance(count: &Count<Placed>, topology: &Topology, nodes: &Nodes) -> Result<(), Failure> {
     let threads = nodes.numbers.len();
     if !nodes.logical {
         let threads = NonZero::new(threads).unwrap_or(NonZero::<usize>::MIN);
@@ -215,18 +215,19 @@ fn bundle(directory: &Path, columns: u32, groups: u64) -> Result<Bundle, Failure
 }
 
 /// Has a store in this directory publish the dataset.
-fn publish(directory: &Path, bundle: &Bundle) -> Result<(), Failure> {
+pub fn publish(directory: &Path, bundle: &Bundle) -> Result<(), Failure> {
     let store = Store::open(directory)?;
+    let dataset = bundle.manifest().dataset;
     let upload = store.begin_upload(NAME, &bundle.manifest().encode())?;
     for segment in upload.segments {
         let path = bundle.segment_path(segment.index);
         let bytes = fs::read(&path)
             .map_err(|error| format!("cannot read {}: {error}; start again", path.display()))?;
-        let mut receiver = store.receive_segment(DATASET, segment.index, 0)?;
+        let mut receiver = store.receive_segment(dataset, segment.index, 0)?;
         receiver.write(&bytes)?;
         receiver.finish()?;
     }
-    store.publish(DATASET)?;
+    store.publish(dataset)?;
     Ok(())
 }
 

@@ -9,7 +9,6 @@ use crate::server::Server;
 use crate::workload::{self, NAME, Run, plaintext_supports};
 use oboro_client::{Connection, upload};
 use oboro_mining::{Bitmap, Dataset, Itemset, Transactions};
-use oboro_store::Policy;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
@@ -56,7 +55,7 @@ impl Mining {
 
 impl Workload for Mining {
     fn publish(&self, store: &Path, interrupt: &Interrupt) -> Outcome {
-        let server = Server::start(store, self.threads, Policy::default(), None)?;
+        let server = Server::start(store, self.threads, None)?;
         let guard = interrupt.guard(server.id());
         let connection = server.connect()?;
         upload(&connection, self.dataset.bundle(), NAME, &|_, _| {})?;

@@ -8,7 +8,7 @@ use crate::output::{Failure, Output};
 use bytesize::ByteSize;
 use clap::{ValueEnum, value_parser};
 use oboro_server::{GenomeOptions, Limits, Options, Pin, Server, Tokens};
-use oboro_store::{Location, Policy, StoreError};
+use oboro_store::Location;
 use serde_json::json;
 use std::fs;
 use std::io::IsTerminal;
@@ -51,8 +51,11 @@ pub struct Arguments {
     /// what pays most and reads the rest from disk [default: all that was used stays in memory].
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
-    #[command(flatten)]
-    nodes: NodeArguments,
+    /// Keep each thread that computes on a core, or on a NUMA node [default: core if there are several
+    /// nodes and a thread for each core, else node]. Servers side by side choose the same cores: allow
+    /// each others of its own (taskset), or keep to nodes.
+    #[arg(long, value_enum)]
+    pin: Option<PinArgument>,
     #[command(flatten)]
     limits: LimitArguments,
     #[command(flatten)]
@@ -61,28 +64,13 @@ pub struct Arguments {
     /// this machine, or local for one that is started now. --threads and --memory are then those of each
     /// node. Needs the Python package and Ray (pip install 'oboro[ray]'); OBORO_PYTHON names their Python.
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = [
-        "cache_size", "placement", "pin", "genome_counts", "genome_budget", "genome_reference_limit",
+        "cache_size", "pin", "genome_counts", "genome_budget", "genome_reference_limit",
         "genome_cache", "log_format",
     ])]
     ray: Option<String>,
     /// How the log on standard error is written; OBORO_LOG chooses what (error, warn, info, debug).
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
-}
-
-/// Where ciphertext lies and is counted on a machine with several NUMA nodes.
-#[derive(clap::Args)]
-struct NodeArguments {
-    /// What of a dataset lies together on a NUMA node: transaction, item, random or interleave.
-    /// NAME=POLICY is for the dataset of that name only; may be given again [default: transaction, or
-    /// wherever the kernel puts it if memory cannot be placed].
-    #[arg(long, value_name = "[NAME=]POLICY", value_parser = placement)]
-    placement: Vec<(Option<String>, Policy)>,
-    /// Keep each thread that computes on a core, or on a node [default: core if there are several
-    /// nodes and a thread for each core, else node]. Servers side by side choose the same cores: allow
-    /// each others of its own (taskset), or keep to nodes.
-    #[arg(long, value_enum)]
-    pin: Option<PinArgument>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -98,15 +86,6 @@ impl From<PinArgument> for Pin {
             PinArgument::Node => Self::Node,
         }
     }
-}
-
-fn placement(given: &str) -> Result<(Option<String>, Policy), StoreError> {
-    // A name may have the sign, a policy has none.
-    let (name, policy) = match given.rsplit_once('=') {
-        Some((name, policy)) => (Some(name.to_owned()), policy),
-        None => (None, given),
-    };
-    Ok((name, policy.parse()?))
 }
 
 /// What callers may ask.
@@ -162,25 +141,6 @@ impl GenomeArguments {
             reference_limit: self.genome_reference_limit.as_u64(),
             cache: self.genome_cache.as_u64(),
         }
-    }
-}
-
-impl NodeArguments {
-    /// The policy of datasets that have none of their own.
-    fn general_policy(&self) -> Result<Option<Policy>, Failure> {
-        let mut general = self.placement.iter().filter(|(name, _)| name.is_none());
-        let policy = general.next().map(|&(_, policy)| policy);
-        match general.next() {
-            Some(_) => Err("--placement names more than one policy for all datasets; give one, and NAME=POLICY for single datasets".into()),
-            None => Ok(policy),
-        }
-    }
-
-    fn policies_by_name(&self) -> Vec<(String, Policy)> {
-        let named = self.placement.iter().cloned();
-        named
-            .filter_map(|(name, policy)| Some((name?, policy)))
-            .collect()
     }
 }
 
@@ -281,9 +241,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         moment_cache: arguments.moment_cache.as_u64(),
         memory: arguments.memory.map(|memory| memory.as_u64()),
         genome: arguments.genome.options(),
-        placement: arguments.nodes.general_policy()?,
-        placements: arguments.nodes.policies_by_name(),
-        pin: arguments.nodes.pin.map(Pin::from),
+        pin: arguments.pin.map(Pin::from),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

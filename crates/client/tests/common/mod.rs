@@ -25,8 +25,6 @@ pub fn serve(data: &Path, moment_cache: u64) -> Running {
         moment_cache,
         genome: oboro_server::GenomeOptions::default(),
         memory: None,
-        placement: None,
-        placements: Vec::new(),
         pin: None,
     };
     let server = runtime.block_on(Server::bind(options)).unwrap();

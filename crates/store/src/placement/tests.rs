@@ -16,8 +16,8 @@ use tempfile::TempDir;
 /// Columns and the mask after them.
 const PANELS: usize = COLUMNS as usize + 1;
 
-fn homes(nodes: usize, policy: Policy, dataset: DatasetId) -> Homes {
-    Placement::on(vec![0; nodes], policy).homes("a", dataset)
+fn homes(nodes: usize, dataset: DatasetId) -> Homes {
+    Placement::on(vec![0; nodes]).homes(dataset)
 }
 
 /// A store with a dataset "a" whose segments have so many blocks.
@@ -43,82 +43,34 @@ fn panels(snapshot: &Snapshot) -> Vec<Arc<crate::Panel>> {
 }
 
 #[test]
-fn policies_are_called_by_their_names() {
-    for policy in Policy::ALL {
-        assert_eq!(policy.to_string().parse::<Policy>().unwrap(), policy);
-    }
-    let error = "Item".parse::<Policy>().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-    assert!(error.to_string().contains("interleave"), "{error}");
-}
-
-#[test]
-fn a_dataset_may_have_a_policy_of_its_own() {
-    let placement = Placement::on(vec![0, 0], Policy::Item).with("b", Policy::Interleave);
-    assert_eq!(placement.homes("a", ID).home(0, 1), Some(1));
-    assert_eq!(placement.homes("b", ID).home(0, 1), None);
-}
-
-#[test]
 fn with_one_node_nothing_is_placed() {
     for nodes in [vec![], vec![1000]] {
-        for policy in Policy::ALL {
-            let placement = Placement::on(nodes.clone(), policy);
-            placement.check().unwrap();
-            let homes = placement.homes("a", ID);
-            assert_eq!(homes.home(3, 1), None);
-            assert_eq!(homes.arena_count(), 1);
-            assert_eq!(homes.backing(0).policy, MemoryPolicy::Inherit);
-        }
+        let placement = Placement::on(nodes);
+        placement.check().unwrap();
+        let homes = placement.homes(ID);
+        assert_eq!(homes.home(3), None);
+        assert_eq!(homes.arena_count(), 1);
+        assert_eq!(homes.backing(0).policy, MemoryPolicy::Inherit);
     }
 }
 
 #[test]
 fn a_node_without_memory_for_us_is_refused_when_the_store_is_opened() {
     let directory = TempDir::new().unwrap();
-    for policy in Policy::ALL {
-        let placement = Placement::on(vec![0, 1000], policy);
-        let error = Store::open_on(directory.path(), placement).err().unwrap();
-        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-        let text = error.to_string();
-        for part in ["NUMA node 1000", "has_memory", "Mems_allowed_list"] {
-            assert!(text.contains(part), "{part:?} is not in: {text}");
-        }
+    let placement = Placement::on(vec![0, 1000]);
+    let error = Store::open_on(directory.path(), placement).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    let text = error.to_string();
+    for part in ["NUMA node 1000", "has_memory", "Mems_allowed_list"] {
+        assert!(text.contains(part), "{part:?} is not in: {text}");
     }
 }
 
 #[test]
 fn small_datasets_do_not_all_begin_on_one_node() {
-    let first = |id| homes(4, Policy::Transaction, DatasetId([id; 16])).home(0, 0);
+    let first = |id| homes(4, DatasetId([id; 16])).home(0);
     let nodes: HashSet<_> = (0..64).map(first).collect();
     assert_eq!(nodes.len(), 4);
-}
-
-#[test]
-fn columns_are_dealt_in_turn_by_item() {
-    let homes = homes(3, Policy::Item, ID);
-    for group in [0, 1, 77] {
-        let found: Vec<_> = (0..5).map(|column| homes.home(group, column)).collect();
-        assert_eq!(found, [0, 1, 2, 0, 1].map(Some));
-    }
-}
-
-#[test]
-fn random_homes_spread_over_all_nodes_and_are_the_same_for_all_who_ask() {
-    let drawn = |dataset| -> Vec<usize> {
-        let homes = homes(4, Policy::Random, dataset);
-        (0..64)
-            .flat_map(|group| (0..16).map(move |column| (group, column)))
-            .map(|(group, column)| homes.home(group, column).unwrap())
-            .collect()
-    };
-    let found = drawn(ID);
-    assert_eq!(found, drawn(ID));
-    assert_ne!(found, drawn(DatasetId([0x12; 16])));
-    for node in 0..4 {
-        let count = found.iter().filter(|&&home| home == node).count();
-        assert!((200..312).contains(&count), "{count} of 1024 on {node}");
-    }
 }
 
 proptest! {
@@ -128,22 +80,20 @@ proptest! {
         nodes in 2usize..9,
         segments in prop::collection::vec(1u32..=64, 1..8),
     ) {
-        let homes = homes(nodes, Policy::Transaction, DatasetId(id));
+        let homes = homes(nodes, DatasetId(id));
         let group_blocks = one_limb().shard_blocks();
         let mut placed: Vec<usize> = Vec::new();
         let mut first_block = 0;
         for (index, blocks) in (0..).zip(segments) {
             let segment = description(&one_limb(), index, first_block, blocks);
-            for column in 0..PANELS {
-                for stretch in homes.stretches(&segment, column) {
-                    let home = stretch.home.unwrap();
-                    for block in stretch.blocks {
-                        let group = ((first_block + block as u64) / group_blocks) as usize;
-                        if group == placed.len() {
-                            placed.push(home);
-                        }
-                        prop_assert_eq!(placed[group], home);
+            for stretch in homes.stretches(&segment) {
+                let home = stretch.home.unwrap();
+                for block in stretch.blocks {
+                    let group = ((first_block + block as u64) / group_blocks) as usize;
+                    if group == placed.len() {
+                        placed.push(home);
                     }
+                    prop_assert_eq!(placed[group], home);
                 }
             }
             first_block += u64::from(blocks);
@@ -156,20 +106,18 @@ proptest! {
     #[test]
     fn a_segment_is_cut_where_homes_change_and_nowhere_else(
         nodes in 1usize..6,
-        policy in prop::sample::select(Policy::ALL.to_vec()),
         first_block in 0u64..200,
         blocks in 1u32..=64,
-        column in 0..PANELS,
     ) {
-        let homes = homes(nodes, policy, ID);
+        let homes = homes(nodes, ID);
         let segment = description(&one_limb(), 0, first_block, blocks);
-        let stretches: Vec<Stretch> = homes.stretches(&segment, column).collect();
+        let stretches: Vec<Stretch> = homes.stretches(&segment).collect();
         let mut block = 0;
         for stretch in &stretches {
             prop_assert_eq!(stretch.blocks.start, block);
             for _ in stretch.blocks.clone() {
                 let group = (first_block + block as u64) / one_limb().shard_blocks();
-                prop_assert_eq!(homes.home(group, column), stretch.home);
+                prop_assert_eq!(homes.home(group), stretch.home);
                 block += 1;
             }
         }
@@ -190,13 +138,11 @@ fn panels_are_the_same_wherever_they_lie() {
         panels.iter().map(whole).collect()
     };
     let expected = whole(&Store::open(&path).unwrap().snapshot("a").unwrap());
-    for policy in Policy::ALL {
-        for nodes in 1..=5 {
-            let placement = Placement::on(vec![0; nodes], policy);
-            let store = Store::open_on(&path, placement).unwrap();
-            let snapshot = store.snapshot("a").unwrap();
-            assert!(whole(&snapshot) == expected, "{policy} on {nodes}");
-        }
+    for nodes in 1..=5 {
+        let placement = Placement::on(vec![0; nodes]);
+        let store = Store::open_on(&path, placement).unwrap();
+        let snapshot = store.snapshot("a").unwrap();
+        assert!(whole(&snapshot) == expected, "on {nodes}");
     }
 }
 
@@ -205,22 +151,20 @@ fn every_part_of_a_group_is_one_slice() {
     let directory = TempDir::new().unwrap();
     let path = published(directory.path(), &[5, 64, 30]);
     let group_blocks = one_limb().shard_blocks();
-    for policy in Policy::ALL {
-        let store = Store::open_on(&path, Placement::on(vec![0; 4], policy)).unwrap();
-        let snapshot = store.snapshot("a").unwrap();
-        let panels = panels(&snapshot);
-        let by_segment = panels.chunks_exact(PANELS);
-        for (entry, panels) in snapshot.manifest().segments.iter().zip(by_segment) {
-            let end = entry.first_block + u64::from(entry.blocks);
-            let mut start = entry.first_block;
-            while start < end {
-                let next = end.min((start / group_blocks + 1) * group_blocks);
-                let [from, to] = [start, next].map(|b| (b - entry.first_block) as usize);
-                for panel in panels {
-                    assert_eq!(panel.blocks(from..to, 1024).len(), (to - from) * 1024);
-                }
-                start = next;
+    let store = Store::open_on(&path, Placement::on(vec![0; 4])).unwrap();
+    let snapshot = store.snapshot("a").unwrap();
+    let panels = panels(&snapshot);
+    let by_segment = panels.chunks_exact(PANELS);
+    for (entry, panels) in snapshot.manifest().segments.iter().zip(by_segment) {
+        let end = entry.first_block + u64::from(entry.blocks);
+        let mut start = entry.first_block;
+        while start < end {
+            let next = end.min((start / group_blocks + 1) * group_blocks);
+            let [from, to] = [start, next].map(|b| (b - entry.first_block) as usize);
+            for panel in panels {
+                assert_eq!(panel.blocks(from..to, 1024).len(), (to - from) * 1024);
             }
+            start = next;
         }
     }
 }
@@ -230,7 +174,7 @@ fn an_append_leaves_panels_in_memory_where_they_are() {
     let directory = TempDir::new().unwrap();
     let bundle = bundle(&directory.path().join("a.oboro"), &one_limb(), &[20, 7]);
     let path = directory.path().join("store");
-    let store = Store::open_on(&path, Placement::on(vec![0; 3], Policy::Transaction)).unwrap();
+    let store = Store::open_on(&path, Placement::on(vec![0; 3])).unwrap();
     send(&store, &bundle);
     store.publish(ID).unwrap();
     let old = store.snapshot("a").unwrap();
@@ -241,8 +185,7 @@ fn an_append_leaves_panels_in_memory_where_they_are() {
     let after = panels(&new);
     assert!(before.iter().zip(&after).all(|(a, b)| Arc::ptr_eq(a, b)));
     for group in 0..3 {
-        assert_eq!(old.home(group, 0), new.home(group, 0));
-        assert_eq!(old.home(group, 0), new.mask_home(group));
+        assert_eq!(old.home(group), new.home(group));
     }
     let report = new.placement().unwrap();
     assert_eq!((report.resident_panels, report.panels), (9, 9));
@@ -262,7 +205,7 @@ fn node(resident: u64, intended: u64) -> NodePages {
 
 #[test]
 fn a_report_tells_pages_at_home_from_others() {
-    let homes = Placement::on(vec![0, 1], Policy::Transaction).homes("a", ID);
+    let homes = Placement::on(vec![0, 1]).homes(ID);
     let mut report = homes.report();
     homes.add_to(&mut report, 0, &pages([90, 0, 10]));
     homes.add_to(&mut report, 1, &pages([50, 50, 0]));
@@ -273,25 +216,12 @@ fn a_report_tells_pages_at_home_from_others() {
 }
 
 #[test]
-fn interleaved_pages_are_at_home_on_every_node_of_the_list() {
-    // A node that is named twice gets no more pages than the others.
-    for nodes in [vec![0, 1], vec![0, 1, 0]] {
-        let homes = Placement::on(nodes, Policy::Interleave).homes("a", ID);
-        let mut report = homes.report();
-        homes.add_to(&mut report, 0, &pages([70, 20, 11]));
-        let expected = [(0, node(70, 51)), (1, node(20, 50)), (2, node(11, 0))];
-        assert_eq!(report.nodes, expected.into());
-        assert_eq!(report.misplaced, 11);
-    }
-}
-
-#[test]
 fn where_nothing_is_placed_nothing_is_misplaced() {
-    let homes = Placement::default().homes("a", ID);
+    let homes = Placement::default().homes(ID);
     let mut report = homes.report();
     assert_eq!(report.misplaced_share(), 0.0);
     homes.add_to(&mut report, 0, &pages([0, 5, 7]));
-    assert_eq!((report.policy, report.misplaced), (None, 0));
+    assert_eq!((report.is_placed, report.misplaced), (false, 0));
     assert_eq!(report.nodes, [(1, node(5, 0)), (2, node(7, 0))].into());
 }
 
@@ -308,15 +238,12 @@ fn bring_in(snapshot: &Snapshot) {
 }
 
 #[test]
-fn on_four_nodes_99_percent_of_the_pages_are_where_each_policy_wants_them() {
+fn on_four_nodes_99_percent_of_the_pages_are_where_they_belong() {
     let Some(nodes) = four_nodes() else { return };
     let directory = TempDir::new().unwrap();
     let path = published(directory.path(), &[64, 30, 64]);
-    let cases = Policy::ALL
-        .into_iter()
-        .flat_map(|policy| [(policy, None), (policy, Some(32 << 20))]);
-    for (policy, budget) in cases {
-        let placement = Placement::on(nodes.into(), policy);
+    for budget in [None, Some(32 << 20)] {
+        let placement = Placement::on(nodes.into());
         let store = match budget {
             None => Store::open_on(&path, placement),
             Some(budget) => Store::open_within(&path, budget, placement),
@@ -328,7 +255,7 @@ fn on_four_nodes_99_percent_of_the_pages_are_where_each_policy_wants_them() {
         }
         let _panels = panels(&snapshot);
         let report = snapshot.placement().unwrap();
-        assert!(report.misplaced_share() <= 0.01, "{policy}: {report:?}");
+        assert!(report.misplaced_share() <= 0.01, "{report:?}");
         assert_eq!(report.panels, report.resident_panels);
         let intended: u64 = report.nodes.values().map(|node| node.intended).sum();
         assert_eq!(intended, report.pages());
@@ -336,22 +263,13 @@ fn on_four_nodes_99_percent_of_the_pages_are_where_each_policy_wants_them() {
         let mut least = [0; 4];
         for block in 0..snapshot.block_count() {
             let group = block / one_limb().shard_blocks();
-            let mask = snapshot.mask_home(group);
-            let columns = (0..COLUMNS as usize).map(|column| snapshot.home(group, column));
-            for home in columns.chain([mask]).flatten() {
-                least[home] += 1024 * size_of::<u32>();
-            }
-        }
-        if policy == Policy::Interleave {
-            assert_eq!(least, [0; 4]);
-            // Nine panels alternate less evenly than their pages.
-            let share = if budget.is_some() { 6 } else { 5 };
-            least.fill(report.pages() as usize * page_size() / share);
+            let home = snapshot.home(group).unwrap();
+            least[home] += PANELS * 1024 * size_of::<u32>();
         }
         for (node, least) in nodes.into_iter().zip(least) {
             let bytes = report.nodes.get(&node).map_or(0, |node| node.resident) as usize;
             let bytes = bytes * page_size();
-            assert!(bytes * 100 >= least * 99, "{policy}: {report:?}");
+            assert!(bytes * 100 >= least * 99, "{report:?}");
         }
     }
 }

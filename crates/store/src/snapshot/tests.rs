@@ -1,10 +1,10 @@
 //! Residents: loaded once, shared, and right.
 
 use super::*;
+use crate::Placement;
 use crate::testing::{
     COLUMNS, ID, description, four_nodes, one_limb, residues, two_limbs, write_segment,
 };
-use crate::{Placement, Policy};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
@@ -53,7 +53,7 @@ fn panels_and_masks_are_what_was_written() {
     let path = directory.path().join("a.seg");
     let description = description(&two_limbs(), 0, 0, 3);
     write_segment(&path, description.clone());
-    let homes = Arc::new(Placement::default().homes("a", ID));
+    let homes = Arc::new(Placement::default().homes(ID));
     let resident = ResidentSegment::new(Segment::open(&path).unwrap(), homes).unwrap();
     let n = description.parameters.degree();
     for limb in 0..2 {
@@ -81,7 +81,7 @@ fn what_another_thread_loads_is_left_to_it() {
     let path = directory.path().join("a.seg");
     let description = description(&one_limb(), 0, 0, 3);
     write_segment(&path, description.clone());
-    let homes = Arc::new(Placement::default().homes("a", ID));
+    let homes = Arc::new(Placement::default().homes(ID));
     let resident = ResidentSegment::new(Segment::open(&path).unwrap(), homes).unwrap();
     let loading = resident.panels[1].loading.lock().unwrap();
     for column in [Some(0), Some(1), None] {
@@ -107,30 +107,27 @@ fn the_pieces_of_a_panel_are_where_its_groups_have_their_homes() {
     let description = description(&one_limb(), 1, 5, 64);
     write_segment(&path, description.clone());
     let n = description.parameters.degree();
-    for policy in Policy::ALL {
-        let homes = Arc::new(Placement::on(vec![0; 3], policy).homes("a", ID));
-        let segment = Segment::open(&path).unwrap();
-        let resident = ResidentSegment::new(segment, homes.clone()).unwrap();
-        let lies_in = |residues: &[u32]| {
-            let address = residues.as_ptr().cast();
-            let has = |arena: &Option<Arena>| {
-                let opened = arena.as_ref().map(|arena| arena.opened());
-                opened.is_some_and(|opened| opened.contains(&address))
-            };
-            resident.arenas.iter().position(has).unwrap()
+    let homes = Arc::new(Placement::on(vec![0; 3]).homes(ID));
+    let segment = Segment::open(&path).unwrap();
+    let resident = ResidentSegment::new(segment, homes.clone()).unwrap();
+    let lies_in = |residues: &[u32]| {
+        let address = residues.as_ptr().cast();
+        let has = |arena: &Option<Arena>| {
+            let opened = arena.as_ref().map(|arena| arena.opened());
+            opened.is_some_and(|opened| opened.contains(&address))
         };
-        for column in 0..=COLUMNS as usize {
-            let panel = match column < COLUMNS as usize {
-                true => resident.panel(0, column).unwrap().unwrap(),
-                false => resident.mask(0).unwrap().unwrap(),
-            };
-            for block in 0..64 {
-                let group = (5 + block as u64) / description.parameters.shard_blocks();
-                let home = homes.home(group, column);
-                assert_eq!(home.is_none(), policy == Policy::Interleave);
-                let residues = panel.blocks(block..block + 1, n);
-                assert_eq!(lies_in(residues), home.unwrap_or(0), "{policy}");
-            }
+        resident.arenas.iter().position(has).unwrap()
+    };
+    for column in 0..=COLUMNS as usize {
+        let panel = match column < COLUMNS as usize {
+            true => resident.panel(0, column).unwrap().unwrap(),
+            false => resident.mask(0).unwrap().unwrap(),
+        };
+        for block in 0..64 {
+            let group = (5 + block as u64) / description.parameters.shard_blocks();
+            let home = homes.home(group);
+            let residues = panel.blocks(block..block + 1, n);
+            assert_eq!(lies_in(residues), home.unwrap());
         }
     }
 }
@@ -141,13 +138,11 @@ fn panels_of_a_node_that_has_been_forbidden_lie_on_another() {
     let path = directory.path().join("a.seg");
     let description = description(&one_limb(), 0, 0, 64);
     write_segment(&path, description.clone());
-    for policy in Policy::ALL {
-        let homes = Arc::new(Placement::on(vec![1000, 0], policy).homes("a", ID));
-        let resident = ResidentSegment::new(Segment::open(&path).unwrap(), homes).unwrap();
-        let panel = resident.panel(0, 0).unwrap().unwrap();
-        let whole: Vec<u32> = panel.pieces().flatten().copied().collect();
-        assert!(whole == residues(&description, 0, 0), "{policy}");
-    }
+    let homes = Arc::new(Placement::on(vec![1000, 0]).homes(ID));
+    let resident = ResidentSegment::new(Segment::open(&path).unwrap(), homes).unwrap();
+    let panel = resident.panel(0, 0).unwrap().unwrap();
+    let whole: Vec<u32> = panel.pieces().flatten().copied().collect();
+    assert!(whole == residues(&description, 0, 0));
 }
 
 #[test]
@@ -156,7 +151,7 @@ fn no_piece_of_a_damaged_panel_is_used_or_kept() {
     let path = directory.path().join("a.seg");
     write_segment(&path, description(&one_limb(), 0, 0, 64));
     let whole = std::fs::read(&path).unwrap();
-    let homes = Arc::new(Placement::on(vec![0; 3], Policy::Transaction).homes("a", ID));
+    let homes = Arc::new(Placement::on(vec![0; 3]).homes(ID));
     let resident = ResidentSegment::new(Segment::open(&path).unwrap(), homes).unwrap();
     // In the last piece of column 0: those before it were unpacked when that is found out.
     let mut damaged = whole.clone();
@@ -184,8 +179,8 @@ fn the_placement_of_pages_on_the_wrong_one_of_four_nodes_is_reported() {
     let path = directory.path().join("a.seg");
     write_segment(&path, description(&one_limb(), 0, 0, 64));
     let homes = |nodes: [u32; 4]| {
-        let placement = Placement::on(nodes.into(), Policy::Transaction);
-        Arc::new(placement.homes("a", ID))
+        let placement = Placement::on(nodes.into());
+        Arc::new(placement.homes(ID))
     };
     let segment = Segment::open(&path).unwrap();
     let mut resident = ResidentSegment::new(segment, homes([a, b, c, d])).unwrap();

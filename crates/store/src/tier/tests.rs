@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing::{COLUMNS, bundle, residues, send, two_limbs};
-use crate::{Policy, Snapshot, Store};
+use crate::{Snapshot, Store};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
@@ -85,11 +85,9 @@ fn groups_arrive_with_what_was_written() {
 #[test]
 fn they_arrive_wherever_they_lie() {
     let directory = TempDir::new().unwrap();
-    for policy in Policy::ALL {
-        // Room for gaps between more pieces.
-        let placement = Placement::on(vec![0; 3], policy);
-        assert_groups_arrive(&placed_store(directory.path(), 16, placement));
-    }
+    // Room for gaps between more pieces.
+    let placement = Placement::on(vec![0; 3]);
+    assert_groups_arrive(&placed_store(directory.path(), 16, placement));
 }
 
 fn assert_groups_arrive(store: &Store) {
@@ -363,7 +361,7 @@ fn what_was_read_through_the_systems_cache_does_not_stay_there() {
     let segment = StreamedSegment {
         number: 0,
         direct: None,
-        homes: Arc::new(Placement::default().homes("a", crate::testing::ID)),
+        homes: Arc::new(Placement::default().homes(crate::testing::ID)),
         panels: Box::default(),
         segment,
     };

@@ -1,63 +1,67 @@
-//! Counts that others do: a query's shards are given to an [`Executor`], and what comes back is taken as if it had
-//! been counted here.
+//! The backend whose jobs remote workers count: shards are handed to a [`Dispatch`], and what comes back is taken as if
+//! it had been counted here.
 //!
 //! Results of different shards come in any order and are added up here, so one shard that is counted twice is taken
-//! once.
-//!
-//! What has arrived waits here until there is room for answers in the caller's outbox; the server's own threads
-//! then check it and add it up. Limits, shares among callers and the cache of
-//! moments are the server's as ever.
+//! once. What has arrived waits here until the server's own threads check it and add it up. Limits, shares among clients
+//! and the cache of moments are the server's as ever.
 
-use crate::outbox::{Outbox, ROOM};
 use crate::packing::Packing;
 use crate::partial::{Partial, Task};
-use crate::pool::Queue;
-use oboro_engine::{Moments, Step};
+use oboro_engine::{Backend, EngineError, Job, Moments, Plan, Run, Sink, Step, Wake, Workspace};
 use oboro_protocol::{moments_range, v1};
-use oboro_ring::moment::MomentIndex;
 use oboro_store::Snapshot;
 use prost::Message;
 use prost::bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tonic::Status;
 
-/// Who counts in the server's place.
-pub trait Executor: Send + Sync {
+/// Bytes of results that wait here before more are better left where they are.
+const RESULT_BYTES: usize = 4 << 20;
+
+/// Who has workers count.
+pub trait Dispatch: Send + Sync {
     /// Begins to count. Called on a thread of the server that must not wait.
-    fn start(&self, work: Work);
+    fn start(&self, job: RemoteJob);
 }
 
-/// A question to be counted over its shards, and where the results go. Dropped before every
-/// shard was delivered, it ends the query with an error.
-pub struct Work {
-    manifest: Vec<u8>,
-    task: Vec<u8>,
-    shard_bytes: u64,
-    elsewhere: Arc<Elsewhere>,
-    outbox: Arc<Outbox<v1::CountReply>>,
-    queue: Weak<Queue>,
+/// The backend.
+pub(crate) struct RemoteExecutor {
+    dispatch: Arc<dyn Dispatch>,
 }
 
-impl Work {
-    pub(crate) fn new(
-        snapshot: &Snapshot,
-        task: &Task,
-        elsewhere: &Arc<Elsewhere>,
-        outbox: &Arc<Outbox<v1::CountReply>>,
-        queue: &Weak<Queue>,
-    ) -> Self {
-        Self {
+impl RemoteExecutor {
+    pub(crate) fn new(dispatch: Arc<dyn Dispatch>) -> Self {
+        Self { dispatch }
+    }
+}
+
+impl Backend<Snapshot> for RemoteExecutor {
+    fn start(&self, job: Job<Snapshot>) -> Result<Box<dyn Run>, EngineError> {
+        let snapshot = &job.source;
+        let degree = snapshot.manifest().parameters.degree();
+        let packing = Packing::new(degree, job.plan.limbs());
+        let task = Task::new(snapshot.name(), &job.plan, &job.shards);
+        let results = Arc::new(Results::new(job.shards.len(), job.plan, packing, job.wake));
+        self.dispatch.start(RemoteJob {
             manifest: snapshot.manifest().encode(),
             task: task.encode_to_vec(),
-            shard_bytes: elsewhere.shard_bytes,
-            elsewhere: Arc::clone(elsewhere),
-            outbox: Arc::clone(outbox),
-            queue: Weak::clone(queue),
-        }
+            results: Arc::clone(&results),
+        });
+        Ok(Box::new(RemoteRun(results)))
     }
+}
 
+/// A job to be counted over its shards, and where the results go. Dropped before every
+/// shard was delivered, it ends the query with an error.
+pub struct RemoteJob {
+    manifest: Vec<u8>,
+    task: Vec<u8>,
+    results: Arc<Results>,
+}
+
+impl RemoteJob {
     /// The version of the dataset, for [`Worker::count`](crate::Worker::count).
     pub fn manifest(&self) -> &[u8] {
         &self.manifest
@@ -70,46 +74,40 @@ impl Work {
 
     /// The number of shards, from 0, all of which are to be counted.
     pub fn shards(&self) -> u64 {
-        self.elsewhere.shards as u64
+        self.results.shards as u64
     }
 
     /// The bytes that each of them has in a result, or little fewer.
     pub fn shard_bytes(&self) -> u64 {
-        self.shard_bytes
+        self.results.shard_bytes
     }
 
     /// Takes a result of [`Worker::count`](crate::Worker::count). Shards that were delivered before are left
     /// out; a failure, or a result that is none, ends the query.
     pub fn deliver(&self, partial: Bytes) {
-        self.elsewhere.deliver(partial);
-        self.wake();
+        self.results.deliver(partial);
+        (self.results.wake)();
     }
 
     /// Ends the query with an error that the caller is told; `detail` is for the log.
     pub fn fail(&self, told: &str, detail: &str) {
-        tracing::error!(detail, "a count elsewhere failed");
-        self.elsewhere.fail(Status::unavailable(told));
-        self.wake();
+        tracing::error!(detail, "a remote count failed");
+        self.results.fail(Status::unavailable(told));
+        (self.results.wake)();
     }
 
-    /// Whether shards are missing and somebody waits for them. Otherwise what is under way may end.
+    /// Whether shards are missing and somebody waits for them. Otherwise what runs may end.
     pub fn is_wanted(&self) -> bool {
-        self.outbox.is_open() && self.elsewhere.is_incomplete()
+        !self.results.cancelled.load(Ordering::Acquire) && self.results.is_incomplete()
     }
 
     /// Whether results have room here: while a caller reads slowly they are better left where they are.
     pub fn has_room(&self) -> bool {
-        self.elsewhere.lock().bytes < ROOM
-    }
-
-    fn wake(&self) {
-        if let Some(queue) = self.queue.upgrade() {
-            queue.wake();
-        }
+        self.results.lock().bytes < RESULT_BYTES
     }
 }
 
-impl Drop for Work {
+impl Drop for RemoteJob {
     fn drop(&mut self) {
         if self.is_wanted() {
             self.fail(
@@ -120,13 +118,35 @@ impl Drop for Work {
     }
 }
 
-/// The part of a query that is counted elsewhere.
-pub(crate) struct Elsewhere {
+/// What the server's threads advance.
+struct RemoteRun(Arc<Results>);
+
+impl Run for RemoteRun {
+    fn has_task(&self) -> bool {
+        self.0.has_task()
+    }
+
+    fn step(&self, _: &mut Workspace, sink: &mut Sink<'_>) -> Result<Step, EngineError> {
+        let step = self.0.step(sink);
+        step.map_err(|status| EngineError::Backend(Box::new(status)))
+    }
+}
+
+impl Drop for RemoteRun {
+    fn drop(&mut self) {
+        self.0.cancelled.store(true, Ordering::Release);
+    }
+}
+
+/// What workers have delivered of a job.
+struct Results {
     shards: usize,
-    /// Ascending, of every shard.
-    wanted: Vec<usize>,
+    plan: Arc<Plan>,
     packing: Packing,
     shard_bytes: u64,
+    wake: Wake,
+    /// Nobody waits any more.
+    cancelled: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -142,20 +162,19 @@ struct State {
     failure: Option<Status>,
 }
 
-impl Elsewhere {
-    /// So many shards of which the `wanted` moments are missing.
-    pub(crate) fn new(
-        shards: usize,
-        wanted: Vec<usize>,
-        index: &MomentIndex,
-        packing: Packing,
-    ) -> Self {
-        let packed = wanted.iter().map(|&it| packing.packed_len(index.get(it).0));
+impl Results {
+    /// Of so many shards, of which all moments of the plan are missing.
+    fn new(shards: usize, plan: Arc<Plan>, packing: Packing, wake: Wake) -> Self {
+        let power = |&moment: &usize| plan.index().get(moment).0;
+        let packed = plan.moments().iter().map(power);
+        let packed = packed.map(|power| packing.packed_len(power));
         Self {
             shards,
             shard_bytes: packed.sum::<usize>() as u64,
-            wanted,
+            plan,
             packing,
+            wake,
+            cancelled: AtomicBool::new(false),
             state: Mutex::new(State {
                 delivered: vec![false; shards].into(),
                 missing: shards,
@@ -211,20 +230,16 @@ impl Elsewhere {
     }
 
     /// Whether a step would do something now.
-    pub(crate) fn has_task(&self) -> bool {
+    fn has_task(&self) -> bool {
         let state = self.lock();
         state.failure.is_some() || !state.waiting.is_empty()
     }
 
-    /// Gives the moments of a shard that has arrived to `add`.
+    /// Gives the moments of a shard that has arrived to `sink`.
     ///
     /// # Errors
     /// A worker that failed, or whose result is none.
-    pub(crate) fn step(
-        &self,
-        index: &MomentIndex,
-        mut add: impl FnMut(Moments<'_>) -> ControlFlow<()>,
-    ) -> Result<Step, Status> {
+    fn step(&self, sink: &mut Sink<'_>) -> Result<Step, Status> {
         let messages = {
             let mut state = self.lock();
             if let Some(failure) = state.failure.take() {
@@ -236,13 +251,13 @@ impl Elsewhere {
             state.bytes -= bytes(&messages);
             messages
         };
-        let messages = self.check(messages, index)?;
+        let messages = self.check(messages)?;
         for message in &messages {
             let first = message.first_moment as usize;
             let moments: Vec<usize> = (first..first + message.moments as usize).collect();
-            let power = index.get(first).0;
+            let power = self.plan.index().get(first).0;
             let mut residues = self.packing.unpack(power, &message.residues);
-            let added = add(Moments {
+            let added = sink(Moments {
                 shard: message.range as usize,
                 scalars: if power == 0 { moments.len() } else { 0 },
                 moments: &moments,
@@ -263,13 +278,10 @@ impl Elsewhere {
 
     /// The messages of one shard, ascending, if they have the moments that are wanted, all of them and no
     /// other.
-    fn check(
-        &self,
-        mut messages: Vec<v1::Moments>,
-        index: &MomentIndex,
-    ) -> Result<Vec<v1::Moments>, Status> {
+    fn check(&self, mut messages: Vec<v1::Moments>) -> Result<Vec<v1::Moments>, Status> {
+        let index = self.plan.index();
         messages.sort_by_key(|message| message.first_moment);
-        let mut wanted = self.wanted.iter().copied();
+        let mut wanted = self.plan.moments().iter().copied();
         for message in &messages {
             let range =
                 moments_range(message).map_err(|_| malformed("it numbers moments wrongly"))?;
@@ -306,15 +318,15 @@ fn malformed(problem: &str) -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pool::Pool;
     use oboro_protocol::moments_messages;
-    use oboro_ring::moment::Itemsets;
+    use oboro_ring::moment::{Itemsets, MomentIndex};
+    use std::ops::ControlFlow;
     use tonic::Code;
 
     /// A question of one pair over two shards; all but the first of its moments are wanted.
     struct Setting {
-        index: MomentIndex,
-        elsewhere: Arc<Elsewhere>,
+        index: Arc<MomentIndex>,
+        results: Arc<Results>,
     }
 
     /// A shard, a moment and the number of its residues.
@@ -323,10 +335,12 @@ mod tests {
     impl Setting {
         fn new() -> Self {
             let packing = Packing::new(16, 1);
-            let index = MomentIndex::new(&Itemsets::new(2, vec![0, 1, 0, 2], 3).unwrap());
-            let wanted = (1..index.len()).collect();
+            let itemsets = Itemsets::new(2, vec![0, 1, 0, 2], 3).unwrap();
+            let index = Arc::new(MomentIndex::new(&itemsets));
+            let plan = Arc::new(Plan::of_moments(&index, 1, 1..index.len()));
+            let wake = Arc::new(|| {});
             Self {
-                elsewhere: Arc::new(Elsewhere::new(2, wanted, &index, packing)),
+                results: Arc::new(Results::new(2, plan, packing, wake)),
                 index,
             }
         }
@@ -334,7 +348,7 @@ mod tests {
         /// What a worker says of a shard, the moments in no order.
         fn shard(&self, shard: u64) -> Vec<v1::Moments> {
             let one = |moment: usize| {
-                let packing = self.elsewhere.packing;
+                let packing = self.results.packing;
                 let bytes = packing.packed_len(self.index.get(moment).0);
                 moments_messages(shard, moment..moment + 1, vec![shard as u8; bytes])
             };
@@ -346,13 +360,13 @@ mod tests {
                 moments,
                 failure: None,
             };
-            self.elsewhere.deliver(partial.encode_to_vec().into());
+            self.results.deliver(partial.encode_to_vec().into());
         }
 
         /// Does a step.
         fn step(&self) -> (Result<Step, Status>, Vec<Given>) {
             let mut given = Vec::new();
-            let step = self.elsewhere.step(&self.index, |moments| {
+            let step = self.results.step(&mut |moments| {
                 let [moment] = moments.moments[..] else {
                     panic!("{moments:?}")
                 };
@@ -374,7 +388,7 @@ mod tests {
     #[test]
     fn every_shard_is_taken_once_in_whatever_order_and_however_often_it_comes() {
         let setting = Setting::new();
-        assert!(!setting.elsewhere.has_task());
+        assert!(!setting.results.has_task());
         setting.deliver(setting.shard(1));
         setting.deliver([setting.shard(1), setting.shard(0)].concat());
         setting.deliver(setting.shard(0));
@@ -387,7 +401,7 @@ mod tests {
             let (stepped, found) = setting.step();
             assert_eq!((stepped.unwrap(), found), (step, given(shard).collect()));
         }
-        assert!(!setting.elsewhere.has_task() && !setting.elsewhere.is_incomplete());
+        assert!(!setting.results.has_task() && !setting.results.is_incomplete());
     }
 
     #[test]
@@ -409,31 +423,38 @@ mod tests {
             assert_eq!(setting.refusal(shard), Code::Internal);
         }
         let setting = Setting::new();
-        setting.elsewhere.deliver(Bytes::from_static(b"no message"));
+        setting.results.deliver(Bytes::from_static(b"no message"));
         assert_eq!(setting.step().0.unwrap_err().code(), Code::Internal);
     }
 
     #[test]
-    fn work_that_is_dropped_ends_its_query() {
-        let setting = Setting::new();
-        let pool = Pool::start(Vec::new()).unwrap();
-        let outbox = Arc::new(Outbox::new());
-        let work = |elsewhere: &Arc<Elsewhere>| Work {
+    fn a_job_that_is_dropped_ends_its_query() {
+        let job = |results: &Arc<Results>| RemoteJob {
             manifest: Vec::new(),
             task: Vec::new(),
-            shard_bytes: 0,
-            elsewhere: Arc::clone(elsewhere),
-            outbox: Arc::clone(&outbox),
-            queue: Arc::downgrade(&pool.queue()),
+            results: Arc::clone(results),
         };
-        drop(work(&setting.elsewhere));
+        let setting = Setting::new();
+        drop(job(&setting.results));
         let status = setting.step().0.unwrap_err();
         assert_eq!(status.code(), Code::Unavailable);
         let setting = Setting::new();
         setting.deliver([setting.shard(0), setting.shard(1)].concat());
-        drop(work(&setting.elsewhere));
+        drop(job(&setting.results));
         assert!(setting.step().0.is_ok());
-        outbox.close();
-        assert!(!work(&Setting::new().elsewhere).is_wanted());
+    }
+
+    #[test]
+    fn a_run_that_is_dropped_cancels_its_job() {
+        let setting = Setting::new();
+        let job = RemoteJob {
+            manifest: Vec::new(),
+            task: Vec::new(),
+            results: Arc::clone(&setting.results),
+        };
+        let run = RemoteRun(Arc::clone(&setting.results));
+        assert!(job.is_wanted());
+        drop(run);
+        assert!(!job.is_wanted());
     }
 }

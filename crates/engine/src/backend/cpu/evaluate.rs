@@ -6,13 +6,12 @@
 //! take the products of four blocks in one pass. Nothing is allocated once the buffers of the
 //! [`Workspace`] have grown.
 
-use crate::plan::Tile;
-use crate::program::{LEAVES_OF_STEP, Operand, Program, Step};
+use super::program::{LEAVES_OF_STEP, Operand, Program, Step};
+use super::tiles::Tile;
+use crate::backend::Batch;
 use oboro_ring::vector::{AHEAD, LEAVES, PREFIXES, Sum};
 use oboro_ring::{Modulus, vector};
-use oboro_store::Panel;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Slots worked on at a time: 4 KiB of each factor.
 const CHUNK: usize = 1024;
@@ -25,10 +24,8 @@ pub struct Workspace {
     node: usize,
     degree: usize,
     limbs: usize,
-    /// For each segment that has some of the blocks, these, counted from the segment's first.
-    blocks: Vec<Range<usize>>,
-    /// For each such segment the panels of the tile's factors.
-    panels: Vec<Arc<Panel>>,
+    /// The panels of the tile's factors.
+    batch: Batch,
     /// All residues of each factor of each block; empty between evaluations, as the next two.
     rows: Vec<&'static [u32]>,
     /// A chunk of each factor of up to four blocks.
@@ -65,7 +62,7 @@ impl Workspace {
     /// Makes room for the moments of a tile.
     pub(crate) fn begin(&mut self, tile: &Tile, limbs: usize, degree: usize) {
         (self.degree, self.limbs) = (degree, limbs);
-        self.let_go();
+        self.batch.clear();
         let polynomials = tile.moments.len() - tile.scalar_count;
         let residues = (tile.scalar_count + polynomials * degree) * limbs;
         // Every residue is written; what was there need not be cleared.
@@ -76,17 +73,12 @@ impl Workspace {
         }
     }
 
-    /// Takes the panel of the next factor of a segment.
-    pub(crate) fn read(&mut self, panel: Arc<Panel>) {
-        self.panels.push(panel);
+    /// The panels that are evaluated next.
+    pub(crate) fn batch(&mut self) -> &mut Batch {
+        &mut self.batch
     }
 
-    /// Ends a segment: these are the blocks of it to evaluate, counted from its first.
-    pub(crate) fn read_blocks(&mut self, blocks: Range<usize>) {
-        self.blocks.push(blocks);
-    }
-
-    /// Computes the moments of `tile` over all blocks read, modulo one limb, and lets go of the panels.
+    /// Computes the moments of `tile` over all blocks of the batch, modulo one limb, and gives up the panels.
     pub(crate) fn evaluate(&mut self, tile: &Tile, q: &Modulus, limb: usize) {
         let polynomials = tile.moments.len() - tile.scalar_count;
         let factors = tile.factors.len();
@@ -94,11 +86,7 @@ impl Workspace {
         self.scalars.resize(tile.scalar_count, Sum::default());
         let degree = self.degree;
         let mut rows = recycle(std::mem::take(&mut self.rows));
-        for (panels, blocks) in self.panels.chunks_exact(factors).zip(&self.blocks) {
-            for block in blocks.clone() {
-                rows.extend(panels.iter().map(|it| it.blocks(block..block + 1, degree)));
-            }
-        }
+        rows.extend(self.batch.rows(degree));
         let slots_from = |start: usize| start..degree.min(start + CHUNK);
         let of_some_blocks = |slots: Range<usize>, chunks: &mut Vec<_>, number: usize| {
             let rows = rows
@@ -151,13 +139,7 @@ impl Workspace {
         for (i, sum) in tile.scalars.sums().zip(&self.scalars) {
             self.residues[i * self.limbs + limb] = sum.residue(q);
         }
-        self.let_go();
-    }
-
-    /// Lets go of panels that were read.
-    pub(crate) fn let_go(&mut self) {
-        self.panels.clear();
-        self.blocks.clear();
+        self.batch.clear();
     }
 
     /// The moments of the tile that was evaluated modulo all limbs: each limb after limb.

@@ -1,0 +1,290 @@
+//! The units of one job: which are ready, and on which node.
+//!
+//! A unit is what is in memory at a time: some panels, most of them on one node, its home. It is worked on in parts,
+//! by any threads at once. A thread takes units of its own node first, in their order and all parts of one before the
+//! next, so that a panel is read by all parts while it is in the cache; where its node has none, those of the
+//! nearest node that has.
+
+use crate::queue::Signal;
+use oboro_arena::Distances;
+use oboro_store::{Arrival, StoreError};
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+/// A part of a unit that one thread has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    /// The unit.
+    pub unit: usize,
+    /// Which of its parts, from 0; they are claimed in order.
+    pub part: usize,
+}
+
+/// What has been claimed so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Parts that went to a thread on the node of their panels.
+    pub at_home: u64,
+    /// Parts that went to another node.
+    pub stolen: u64,
+    /// Parts that a node stole although it had a ready unit itself: none, unless this module is broken.
+    pub stolen_needlessly: u64,
+}
+
+/// Called when there may be a unit that was not ready before.
+type News = Box<dyn Fn() + Send + Sync>;
+
+/// The units of a job. Any thread may claim.
+pub struct Units {
+    distances: Distances,
+    state: Mutex<State>,
+    pub(crate) signal: Signal,
+    news: OnceLock<News>,
+}
+
+struct State {
+    /// For each node the ready units whose home it is, with parts to claim.
+    ready: Vec<VecDeque<usize>>,
+    units: Box<[Unit]>,
+    /// Units with parts to claim, ready or not.
+    open: usize,
+    is_stopped: bool,
+    failure: Option<StoreError>,
+    counters: Counters,
+}
+
+#[derive(Clone, Copy)]
+struct Unit {
+    home: usize,
+    parts: u32,
+    claimed: u32,
+    is_here: bool,
+}
+
+impl Units {
+    /// Units by home and number of parts, at least one, on nodes with these distances. Those without a home are dealt
+    /// to the nodes in turn. They are ready at once where all is `resident`, or else when they
+    /// [arrive](Self::take).
+    ///
+    /// # Panics
+    /// If a home is none of the nodes.
+    pub fn new(
+        distances: &Distances,
+        units: impl IntoIterator<Item = (Option<usize>, usize)>,
+        resident: bool,
+    ) -> Self {
+        let nodes = distances.nodes();
+        let unit = |(number, (home, parts)): (usize, (Option<usize>, usize))| {
+            let home = home.unwrap_or(number % nodes);
+            assert!(home < nodes, "the home of a unit is one of {nodes} nodes");
+            Unit {
+                home,
+                parts: parts as u32,
+                claimed: 0,
+                is_here: resident,
+            }
+        };
+        let units: Box<[Unit]> = units.into_iter().enumerate().map(unit).collect();
+        let mut ready = vec![VecDeque::new(); nodes];
+        for (number, unit) in units.iter().enumerate().filter(|_| resident) {
+            ready[unit.home].push_back(number);
+        }
+        Self {
+            distances: distances.clone(),
+            state: Mutex::new(State {
+                ready,
+                open: units.len(),
+                units,
+                is_stopped: false,
+                failure: None,
+                counters: Counters::default(),
+            }),
+            signal: Signal::default(),
+            news: OnceLock::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no thread panics with the lock")
+    }
+
+    /// The next part for a thread on `node`; `None` if no unit is ready, or if the units were stopped.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn claim(&self, node: usize) -> Option<Claim> {
+        self.lock().claim(node, self.distances.nearest_first(node))
+    }
+
+    /// Takes what the stream of panels says.
+    pub fn take(&self, arrival: Arrival) {
+        let mut state = self.lock();
+        match arrival {
+            Arrival::Unit(unit) => state.arrived(unit),
+            Arrival::Failed(error) => {
+                state.failure = Some(error);
+                state.is_stopped = true;
+            }
+        }
+        drop(state);
+        self.signal.wake_all();
+        if let Some(news) = self.news.get() {
+            news();
+        }
+    }
+
+    /// Calls `news` from now on whenever a unit may have become ready, and at once for what was missed. Only the
+    /// first who asks is told.
+    pub fn on_news(&self, news: impl Fn() + Send + Sync + 'static) {
+        self.news.get_or_init(|| Box::new(news))();
+    }
+
+    /// Why panels stay away, if nobody was told yet.
+    pub fn take_failure(&self) -> Option<StoreError> {
+        self.lock().failure.take()
+    }
+
+    /// Whether a thread of any node could claim now, or there is a failure to take.
+    pub fn has_news(&self) -> bool {
+        let state = self.lock();
+        let has_ready = state.ready.iter().any(|ready| !ready.is_empty());
+        (has_ready && !state.is_stopped) || state.failure.is_some()
+    }
+
+    /// Whether nothing is left to claim, now or later.
+    pub fn is_exhausted(&self) -> bool {
+        let state = self.lock();
+        state.is_stopped || state.open == 0
+    }
+
+    /// Nothing further is claimed.
+    pub fn stop(&self) {
+        self.lock().is_stopped = true;
+        self.signal.wake_all();
+    }
+
+    /// What has been claimed so far.
+    pub fn counters(&self) -> Counters {
+        self.lock().counters
+    }
+}
+
+impl State {
+    fn claim(&mut self, node: usize, nearest_first: &[usize]) -> Option<Claim> {
+        if self.is_stopped {
+            return None;
+        }
+        let mut found = nearest_first.iter();
+        let (home, unit) = found.find_map(|&home| Some((home, *self.ready[home].front()?)))?;
+        if home == node {
+            self.counters.at_home += 1;
+        } else {
+            self.counters.stolen += 1;
+            self.counters.stolen_needlessly += u64::from(!self.ready[node].is_empty());
+        }
+        let Unit { parts, claimed, .. } = &mut self.units[unit];
+        let part = *claimed as usize;
+        *claimed += 1;
+        if claimed == parts {
+            self.ready[home].pop_front();
+            self.open -= 1;
+        }
+        Some(Claim { unit, part })
+    }
+
+    fn arrived(&mut self, number: usize) {
+        let unit = &mut self.units[number];
+        if !std::mem::replace(&mut unit.is_here, true) {
+            self.ready[unit.home].push_back(number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    /// Three nodes in a line.
+    fn line() -> Distances {
+        let row = |a: usize| {
+            (0..3)
+                .map(|b: usize| 10 + 10 * a.abs_diff(b) as u32)
+                .collect()
+        };
+        Distances::new((0..3).map(row).collect()).unwrap()
+    }
+
+    fn claims(units: &Units, node: usize) -> Vec<(usize, usize)> {
+        let claims = std::iter::from_fn(|| units.claim(node));
+        claims.map(|claim| (claim.unit, claim.part)).collect()
+    }
+
+    #[test]
+    fn a_node_takes_its_own_units_first_then_those_of_the_nearest() {
+        let homes = [2, 0, 1, 0].map(|home| (Some(home), 2));
+        let units = Units::new(&line(), homes, true);
+        let order = [1, 3, 2, 0]
+            .into_iter()
+            .flat_map(|unit| [(unit, 0), (unit, 1)]);
+        assert_eq!(claims(&units, 0), Vec::from_iter(order));
+        assert!(units.is_exhausted() && !units.has_news());
+        let counters = Counters {
+            at_home: 4,
+            stolen: 4,
+            stolen_needlessly: 0,
+        };
+        assert_eq!(units.counters(), counters);
+    }
+
+    #[test]
+    fn units_without_a_home_are_dealt_in_turn() {
+        let units = Units::new(&line(), [(None, 1); 6], true);
+        let first = [0, 1, 2].map(|node| units.claim(node).unwrap().unit);
+        assert_eq!(first, [0, 1, 2]);
+        assert_eq!(units.claim(1).unwrap().unit, 4);
+    }
+
+    #[test]
+    fn units_are_ready_once_they_arrive() {
+        let units = Units::new(&line(), [(Some(0), 1), (Some(0), 2)], false);
+        assert_eq!(units.claim(0), None);
+        assert!(!units.has_news() && !units.is_exhausted());
+        for _ in 0..2 {
+            units.take(Arrival::Unit(1));
+        }
+        assert!(units.has_news());
+        assert_eq!(claims(&units, 0), [(1, 0), (1, 1)]);
+        assert!(!units.is_exhausted());
+        units.take(Arrival::Unit(1));
+        assert_eq!(units.claim(0), None);
+        units.take(Arrival::Unit(0));
+        assert_eq!(claims(&units, 2), [(0, 0)]);
+        assert!(units.is_exhausted());
+    }
+
+    #[test]
+    fn after_a_stop_nothing_is_claimed() {
+        let units = Units::new(&line(), [(Some(0), 1)], true);
+        units.stop();
+        assert!(units.claim(0).is_none() && units.is_exhausted() && !units.has_news());
+    }
+
+    #[test]
+    fn who_sleeps_is_woken_by_an_arrival() {
+        let units = Units::new(&line(), [(Some(0), 1)], false);
+        thread::scope(|scope| {
+            let sleeper = scope.spawn(|| {
+                loop {
+                    let seen = units.signal.now();
+                    match units.claim(0) {
+                        Some(claim) => return claim,
+                        None => units.signal.wait(seen),
+                    }
+                }
+            });
+            units.take(Arrival::Unit(0));
+            assert_eq!(sleeper.join().unwrap(), Claim { unit: 0, part: 0 });
+        });
+    }
+}

@@ -1,0 +1,249 @@
+//! The seam holds: a backend that computes by definition, out of order and in odd batches, gives what the CPU's does.
+
+use oboro_arena::Distances;
+use oboro_arena::{Arena, Backing};
+use oboro_engine::{
+    Backend, Batch, Cpu, EngineError, Factor, Job, Moments, Plan, Run, Segment, Sink, Source, Step,
+    Wake, Workspace,
+};
+use oboro_ring::moment::{Itemsets, MomentIndex};
+use oboro_ring::{Parameters, vector};
+use oboro_store::{Panel, StoreError};
+use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// Residues that follow from their place; the panels of one column cannot be read.
+struct Made {
+    parameters: Parameters,
+    unreadable: Option<u32>,
+}
+
+impl Made {
+    fn new() -> Self {
+        Self {
+            parameters: Parameters::new(11, 2, 12_289).unwrap(),
+            unreadable: None,
+        }
+    }
+}
+
+impl Source for Made {
+    fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    fn columns(&self) -> u32 {
+        4
+    }
+
+    fn segments(&self) -> Vec<Segment> {
+        let segment = |(first_block, blocks)| Segment {
+            first_block,
+            blocks,
+        };
+        [(0, 5), (5, 8), (13, 2)].map(segment).into()
+    }
+
+    fn panel(&self, segment: usize, limb: usize, factor: Factor) -> Result<Arc<Panel>, StoreError> {
+        let column = match factor {
+            Factor::Mask => 4,
+            Factor::Column(column) => column,
+        };
+        if self.unreadable == Some(column) {
+            let name = "unreadable".to_owned();
+            return Err(StoreError::NoDataset { name });
+        }
+        let q = self.parameters.limb_moduli()[limb].value();
+        let len = self.segments()[segment].blocks as usize * self.parameters.degree();
+        let arena = Arena::reserve(Panel::footprint(len), Backing::default())?;
+        let panel = Panel::build(&arena, len, column as usize, |out| {
+            for (number, residue) in (0u32..).zip(out) {
+                let place = number ^ column << 24 ^ (segment as u32) << 20 ^ (limb as u32) << 28;
+                *residue = place.wrapping_mul(2_654_435_761) % q;
+            }
+            Ok::<_, StoreError>(())
+        });
+        panel.map(Arc::new)
+    }
+}
+
+/// Computes shards from the last to the first on a thread of its own, a moment at a time.
+struct Scrambled;
+
+/// What is done: of a shard, some moments and their residues.
+type Done = (usize, Vec<usize>, Vec<u32>);
+
+struct ScrambledRun {
+    limbs: usize,
+    index: Arc<MomentIndex>,
+    done: Arc<Mutex<Vec<Result<Done, StoreError>>>>,
+    /// Moments of shards that the sink has not taken.
+    left: AtomicUsize,
+}
+
+impl Backend<Made> for Scrambled {
+    fn start(&self, job: Job<Made>) -> Result<Box<dyn Run>, EngineError> {
+        let done = Arc::default();
+        let run = ScrambledRun {
+            limbs: job.plan.limbs(),
+            index: Arc::clone(job.plan.index()),
+            left: AtomicUsize::new(job.shards.len() * job.plan.moments().len()),
+            done: Arc::clone(&done),
+        };
+        thread::spawn(move || {
+            for (shard, blocks) in job.shards.iter().enumerate().rev() {
+                // Batches of one, two and three moments, the last first.
+                let mut moments = job.plan.moments();
+                for size in [1, 2, 3].into_iter().cycle() {
+                    let (before, some) = moments.split_at(moments.len().saturating_sub(size));
+                    let residues = by_definition(&job.source, &job.plan, blocks, some);
+                    let found = residues.map(|residues| (shard, some.to_vec(), residues));
+                    done.lock().unwrap().push(found);
+                    (job.wake)();
+                    moments = before;
+                    if moments.is_empty() {
+                        break;
+                    }
+                }
+            }
+        });
+        Ok(Box::new(run))
+    }
+}
+
+impl Run for ScrambledRun {
+    fn has_task(&self) -> bool {
+        !self.done.lock().unwrap().is_empty()
+    }
+
+    fn step(&self, _: &mut Workspace, sink: &mut Sink<'_>) -> Result<Step, EngineError> {
+        let Some(found) = self.done.lock().unwrap().pop() else {
+            return Ok(match self.left.load(Ordering::SeqCst) {
+                0 => Step::Exhausted,
+                _ => Step::Waiting,
+            });
+        };
+        let (shard, moments, mut residues) =
+            found.map_err(|error| EngineError::Backend(Box::new(error)))?;
+        let taken = sink(Moments {
+            shard,
+            scalars: moments.partition_point(|&moment| self.index.get(moment).0 == 0),
+            moments: &moments,
+            limbs: self.limbs,
+            residues: &mut residues,
+        });
+        if taken.is_break() {
+            return Ok(Step::Exhausted);
+        }
+        let left = self.left.fetch_sub(moments.len(), Ordering::SeqCst);
+        Ok(match left - moments.len() {
+            0 => Step::Finished,
+            _ => Step::Advanced,
+        })
+    }
+}
+
+/// `Σ_b a_b^r Π c_{b,i}`, the scalar as the sum of its evaluation form; the panels of each moment in a batch.
+fn by_definition(
+    source: &Made,
+    plan: &Plan,
+    blocks: &Range<u64>,
+    moments: &[usize],
+) -> Result<Vec<u32>, StoreError> {
+    let degree = source.parameters.degree();
+    let mut batch = Batch::default();
+    let mut all = Vec::new();
+    for &moment in moments {
+        let (power, columns) = plan.index().get(moment);
+        let masks = std::iter::repeat_n(Factor::Mask, power);
+        let columns = columns.iter().map(|&column| Factor::Column(column));
+        let factors: Vec<Factor> = masks.chain(columns).collect();
+        for limb in 0..plan.limbs() {
+            let q = &source.parameters.limb_moduli()[limb];
+            batch.fill(source, &source.segments(), blocks, limb, &factors)?;
+            let rows: Vec<&[u32]> = batch.rows(degree).collect();
+            let mut sum = vec![0; degree];
+            for block in rows.chunks(factors.len()) {
+                let mut product = vec![1; degree];
+                for row in block {
+                    for (product, &residue) in product.iter_mut().zip(*row) {
+                        *product = q.mul(*product, residue);
+                    }
+                }
+                vector::add_assign(q, &product, &mut sum);
+            }
+            match power {
+                0 => all.push(vector::sum(q, &sum)),
+                _ => all.extend(sum),
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Runs a job to its end on this thread, which sleeps while nothing is ready: each moment of each shard, sorted.
+fn run(
+    backend: &dyn Backend<Made>,
+    source: Made,
+    itemsets: &Itemsets,
+) -> Result<Vec<(usize, usize, Vec<u32>)>, EngineError> {
+    let (said, heard) = std::sync::mpsc::channel();
+    let wake: Wake = Arc::new(move || said.send(()).unwrap_or_default());
+    let run = backend.start(Job {
+        source: Arc::new(source),
+        plan: Arc::new(Plan::new(itemsets, 2)),
+        // Within a segment, over an edge, a block.
+        shards: vec![0..4, 4..13, 14..15],
+        wake,
+    })?;
+    let mut found = Vec::new();
+    let mut workspace = Workspace::default();
+    loop {
+        let step = run.step(&mut workspace, &mut |mut moments| {
+            assert!(moments.moments.is_sorted());
+            let shard = moments.shard;
+            found.extend(
+                moments
+                    .each()
+                    .map(|(moment, it)| (shard, moment, it.to_vec())),
+            );
+            ControlFlow::Continue(())
+        });
+        match step? {
+            Step::Advanced => {}
+            Step::Waiting => heard.recv().unwrap(),
+            Step::Finished => break,
+            Step::Exhausted => panic!("a run ends once"),
+        }
+    }
+    assert!(!run.has_task());
+    found.sort_unstable();
+    Ok(found)
+}
+
+fn triples() -> Itemsets {
+    Itemsets::new(3, vec![0, 1, 2, 0, 1, 3, 1, 2, 3], 4).unwrap()
+}
+
+#[test]
+fn backends_agree() {
+    let cpu = Cpu::new(Distances::one_node());
+    let expected = run(&cpu, Made::new(), &triples()).unwrap();
+    assert_eq!(expected.len(), 3 * MomentIndex::new(&triples()).len());
+    assert!(run(&Scrambled, Made::new(), &triples()).unwrap() == expected);
+}
+
+#[test]
+fn a_panel_that_cannot_be_read_ends_the_run() {
+    let cpu = Cpu::new(Distances::one_node());
+    for backend in [&cpu as &dyn Backend<Made>, &Scrambled] {
+        let source = Made {
+            unreadable: Some(2),
+            ..Made::new()
+        };
+        let error = run(backend, source, &triples()).unwrap_err();
+        assert!(error.to_string().contains("unreadable"), "{error}");
+    }
+}

@@ -1,0 +1,219 @@
+//! Ciphertext placed on memory nodes in the ways that the paper compares. The product places by transactions only, so
+//! the laboratory copies panels into arenas of its own.
+
+use crate::output::Failure;
+use oboro_arena::{Arena, Backing, MemoryPolicy, page_size};
+use oboro_engine::{Factor, Segment, Source};
+use oboro_ring::Parameters;
+use oboro_store::{Panel, Snapshot, StoreError};
+use std::fmt;
+use std::sync::Arc;
+
+/// What of a dataset is together on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// All columns of a group of blocks; groups are dealt to the nodes in turn.
+    Transaction,
+    /// All groups of a column; columns are dealt to the nodes in turn.
+    Item,
+    /// Nothing: each group of each column is on a node that a hash chooses.
+    Random,
+    /// Nothing: pages alternate between the nodes, and no group has a home.
+    Interleave,
+}
+
+impl Policy {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::Transaction,
+        Self::Item,
+        Self::Random,
+        Self::Interleave,
+    ];
+
+    /// The node of a group of a column. The mask counts as the column after the last.
+    fn home(self, nodes: usize, group: usize, column: usize) -> Option<usize> {
+        match self {
+            Self::Transaction => Some(group % nodes),
+            Self::Item => Some(column % nodes),
+            Self::Random => Some(scattered(group, column) % nodes),
+            Self::Interleave => None,
+        }
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Transaction => "transaction",
+            Self::Item => "item",
+            Self::Random => "random",
+            Self::Interleave => "interleave",
+        })
+    }
+}
+
+/// A number that looks drawn at random: the finalizer of SplitMix64.
+fn scattered(group: usize, column: usize) -> usize {
+    let mut number = ((group as u64) << 32 | column as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (number ^ number >> 31) as usize
+}
+
+/// A dataset in memory, each group of each column in one panel on its node.
+pub struct Placed {
+    parameters: Parameters,
+    columns: u32,
+    policy: Policy,
+    nodes: usize,
+    blocks: u64,
+    /// Group after group, limb after limb: the columns, then the mask.
+    panels: Vec<Arc<Panel>>,
+    /// With the kernel's number of the node that each should lie on, if it should on one.
+    arenas: Vec<(Arena, Option<u32>)>,
+}
+
+impl Placed {
+    /// Copies a dataset into memory of the nodes that the kernel gives these numbers. With one node nothing is bound.
+    pub fn copy(snapshot: &Snapshot, numbers: &[u32], policy: Policy) -> Result<Self, Failure> {
+        let manifest = snapshot.manifest();
+        let mut placed = Self {
+            parameters: manifest.parameters.clone(),
+            columns: manifest.columns,
+            policy,
+            nodes: numbers.len(),
+            blocks: snapshot.block_count(),
+            panels: Vec::new(),
+            arenas: Vec::new(),
+        };
+        let backings = match policy {
+            Policy::Interleave => vec![(MemoryPolicy::Interleave(numbers.into()), None)],
+            _ => {
+                let bind = |&number| (MemoryPolicy::Prefer(number), Some(number));
+                numbers.iter().map(bind).collect()
+            }
+        };
+        let bytes = placed.bytes();
+        for (policy, number) in backings {
+            // Where there is one node, the kernel needs no order, and may take none.
+            let is_bound = numbers.iter().any(|other| *other != numbers[0]);
+            let policy = if is_bound {
+                policy
+            } else {
+                MemoryPolicy::Inherit
+            };
+            let backing = Backing {
+                policy,
+                ..Backing::default()
+            };
+            placed
+                .arenas
+                .push((Arena::reserve(bytes, backing)?, number));
+        }
+        for group in 0..placed.segments().len() {
+            for limb in 0..placed.parameters.limb_count() {
+                for column in 0..=placed.columns as usize {
+                    let panel = placed.copied(snapshot, group, limb, column)?;
+                    placed.panels.push(Arc::new(panel));
+                }
+            }
+        }
+        Ok(placed)
+    }
+
+    /// What all panels take: address space that an arena may need at most.
+    fn bytes(&self) -> usize {
+        let degree = self.parameters.degree();
+        let of_group = |group: &Segment| Panel::footprint(group.blocks as usize * degree);
+        let groups: usize = self.segments().iter().map(of_group).sum();
+        groups * self.parameters.limb_count() * (self.columns as usize + 1)
+    }
+
+    fn copied(
+        &self,
+        snapshot: &Snapshot,
+        group: usize,
+        limb: usize,
+        column: usize,
+    ) -> Result<Panel, StoreError> {
+        let (degree, blocks) = (self.parameters.degree(), self.segments()[group]);
+        let blocks = blocks.first_block..blocks.first_block + blocks.blocks;
+        let (arena, _) = &self.arenas[self.policy.home(self.nodes, group, column).unwrap_or(0)];
+        let len = (blocks.end - blocks.start) as usize * degree;
+        Panel::build(arena, len, column, |out| {
+            let mut out = out.chunks_exact_mut(degree);
+            for (number, segment) in snapshot.manifest().segments.iter().enumerate() {
+                let end = segment.first_block + u64::from(segment.blocks);
+                let from = blocks.start.max(segment.first_block);
+                if from >= blocks.end.min(end) {
+                    continue;
+                }
+                let panel = match column < self.columns as usize {
+                    true => snapshot.panel(number, limb, column)?,
+                    false => snapshot.mask(number, limb)?,
+                };
+                for (block, out) in (from..blocks.end.min(end)).zip(&mut out) {
+                    let block = (block - segment.first_block) as usize;
+                    out.copy_from_slice(panel.blocks(block..block + 1, degree));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Of the pages in memory, the share on another node than their own, if the kernel says so.
+    pub fn misplaced_share(&self) -> Result<f64, Failure> {
+        let (mut all, mut misplaced) = (0, 0);
+        for (arena, own) in &self.arenas {
+            for (node, bytes) in arena.resident_by_node()? {
+                all += bytes / page_size();
+                misplaced += match own {
+                    Some(own) if *own != node => bytes / page_size(),
+                    _ => 0,
+                };
+            }
+        }
+        Ok(misplaced as f64 / all.max(1) as f64)
+    }
+}
+
+impl Source for Placed {
+    fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    fn columns(&self) -> u32 {
+        self.columns
+    }
+
+    /// A group each.
+    fn segments(&self) -> Vec<Segment> {
+        let most = self.parameters.shard_blocks();
+        let group = |first_block| Segment {
+            first_block,
+            blocks: most.min(self.blocks - first_block),
+        };
+        (0..self.blocks).step_by(most as usize).map(group).collect()
+    }
+
+    fn panel(&self, segment: usize, limb: usize, factor: Factor) -> Result<Arc<Panel>, StoreError> {
+        let row = segment * self.parameters.limb_count() + limb;
+        let at = row * (self.columns as usize + 1) + self.column(factor);
+        Ok(Arc::clone(&self.panels[at]))
+    }
+
+    fn home(&self, block: u64, factor: Factor) -> Option<usize> {
+        let group = (block / self.parameters.shard_blocks()) as usize;
+        self.policy.home(self.nodes, group, self.column(factor))
+    }
+}
+
+impl Placed {
+    fn column(&self, factor: Factor) -> usize {
+        match factor {
+            Factor::Mask => self.columns as usize,
+            Factor::Column(column) => column as usize,
+        }
+    }
+}
