@@ -15,7 +15,7 @@ use collection::{Source, load_panel, load_reference};
 use known::{Asking, Change, Known, bytes_of};
 use oboro_client::Connection;
 use oboro_genome::Kind;
-use oboro_genome_panel::{Collections, Generated};
+use oboro_genome_server::{Collections, Generated};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -15,17 +15,11 @@ use serde::Deserialize;
 
 /// The crates from lowest to highest; those of one row do not know each other.
 const LAYERS: &[&[&str]] = &[
-    &[
-        "fcmalloc",
-        "oboro-arena",
-        "oboro-ring",
-        "oboro-sample",
-        "oboro-faults",
-    ],
-    &["oboro-rlwe", "oboro-genome"],
+    &["fcmalloc", "oboro-arena", "oboro-ring", "oboro-faults"],
+    &["oboro-rlwe", "oboro-genome", "oboro-format"],
     &["oboro-store"],
-    &["oboro-engine", "oboro-genome-panel"],
-    &["oboro-genome-query"],
+    &["oboro-engine", "oboro-genome-server"],
+    &["oboro-genome-client"],
     &["oboro-mining"],
     &["oboro-protocol"],
     &["oboro-server", "oboro-client"],
@@ -49,9 +43,9 @@ const WITHOUT_SECRETS: &[&str] = &[
     "fcmalloc",
     "oboro-arena",
     "oboro-ring",
-    "oboro-sample",
     "oboro-genome",
-    "oboro-genome-panel",
+    "oboro-genome-server",
+    "oboro-format",
     "oboro-store",
     "oboro-engine",
     "oboro-protocol",
@@ -61,11 +55,23 @@ const WITHOUT_SECRETS: &[&str] = &[
 /// Crates of the owner's side, which could not work without secrets.
 const WITH_SECRETS: &[&str] = &[
     "oboro-mining",
-    "oboro-genome-query",
+    "oboro-genome-client",
     "oboro-client",
     "oboro",
     "oboro-python",
 ];
+
+/// Crates of the owner's side that know nothing of how a server keeps data.
+const WITHOUT_A_STORE: &[&str] = &[
+    "oboro-format",
+    "oboro-mining",
+    "oboro-protocol",
+    "oboro-client",
+    "oboro-genome-client",
+];
+
+/// How a server keeps data.
+const STORE: &[&str] = &["oboro-store", "rusqlite", "object_store", "io-uring"];
 
 /// Workspaces of their own, for what must not be part of what is built for use.
 const WORKSPACES_BESIDE: &[&str] = &["fuzz", "lab/alloc/fhe", "lab/alloc/peers"];
@@ -109,6 +115,28 @@ fn the_allocator_is_known_to_the_command_alone() {
                 path.unwrap_or_default().join(" -> ")
             ),
         }
+    }
+}
+
+/// An owner does not carry a server: neither its store nor what that is made of.
+#[test]
+fn the_owners_side_builds_without_a_store() {
+    let graph = Graph::of_workspace();
+    for name in WITHOUT_A_STORE {
+        for part in STORE {
+            if let Some(path) = graph.path(name, part) {
+                panic!(
+                    "{name} must not depend on {part}, but does: {}",
+                    path.join(" -> ")
+                );
+            }
+        }
+    }
+    for part in STORE {
+        assert!(
+            graph.path("oboro-server", part).is_some(),
+            "a server should have {part}"
+        );
     }
 }
 
@@ -311,14 +339,15 @@ impl Graph {
         self.edges[id].iter().map(|id| &self.packages[id])
     }
 
-    /// The names along a shortest chain of dependencies from one crate of ours to another.
+    /// The names along a shortest chain of dependencies from one crate of ours to another package.
     fn path(&self, from: &str, to: &str) -> Option<Vec<&str>> {
-        let goal = self.member(to).id.as_str();
+        let is_known = self.packages.values().any(|package| package.name == to);
+        assert!(is_known, "nothing depends on {to}");
         let mut chains = VecDeque::from([vec![self.member(from)]]);
         let mut seen = BTreeSet::new();
         while let Some(chain) = chains.pop_front() {
             let end = chain[chain.len() - 1];
-            if end.id == goal {
+            if end.name == to {
                 return Some(chain.iter().map(|package| package.name.as_str()).collect());
             }
             for next in self.neighbours(&end.id) {

@@ -5,16 +5,16 @@ mod common;
 
 use common::proxy::Proxy;
 use common::{Home, Server, says, until};
+use oboro_format::Digest;
 use oboro_genome::wire::{Answer, EncryptedQuery};
 use oboro_genome::{Plan, Question};
-use oboro_genome_query::{OwnQuery, Pattern};
+use oboro_genome_client::{OwnQuery, Pattern};
 use oboro_protocol::v1::genome_client::GenomeClient;
 use oboro_protocol::v1::genome_server::{Genome, GenomeServer};
 use oboro_protocol::v1::search_reply::Reply;
 use oboro_protocol::v1::search_request::Request as Asked;
 use oboro_protocol::{PROTOCOL, PROTOCOL_KEY, nonce, v1};
 use oboro_ring::QuerySeed;
-use oboro_store::Digest;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -5,9 +5,9 @@
 //! whole answer was verified.
 
 use crate::verify::cells::{Part, Wanted};
-use oboro_store::codec::{Reader, Writer};
-use oboro_store::files::{names, remove_if_there};
-use oboro_store::{DatasetId, Fault, Manifest};
+use oboro_format::codec::{Reader, Writer};
+use oboro_format::files::{names, remove_if_there};
+use oboro_format::{DatasetId, Fault, Manifest};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::ops::Range;

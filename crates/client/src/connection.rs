@@ -2,10 +2,10 @@
 
 use crate::error::{ClientError, printable};
 use hyper_util::rt::TokioIo;
+use oboro_format::DatasetInfo;
 use oboro_protocol::v1::genome_client::GenomeClient;
 use oboro_protocol::v1::mining_client::MiningClient;
 use oboro_protocol::{MAX_MESSAGE_BYTES, PROTOCOL, PROTOCOL_KEY, v1};
-use oboro_store::DatasetInfo;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -1,14 +1,15 @@
 //! What can go wrong between owner and server, told to the owner.
 
 use crate::sums::MOST_BYTES;
+use oboro_format::Digest;
+use oboro_format::FormatError;
 use oboro_genome::wire::WireError;
 use oboro_genome::{PlanError, QuestionError};
-use oboro_genome_query::{EncryptError, PatternError, ReadError};
+use oboro_genome_client::{EncryptError, PatternError, ReadError};
 use oboro_mining::{Dataset, DatasetError, MOST_PAIRED, escaped};
 use oboro_protocol::{FieldError, PROTOCOL, PROTOCOL_KEY, max_itemsets};
 use oboro_ring::moment::RequestError;
 use oboro_rlwe::{CombineError, LONGEST_VERIFIED, PairsError, PrefixError};
-use oboro_store::{Digest, StoreError};
 use thiserror::Error;
 use tonic::{Code, Status};
 
@@ -166,7 +167,7 @@ pub enum ClientError {
     #[error(transparent)]
     Dataset(#[from] DatasetError),
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Format(#[from] FormatError),
     #[error(
         "cannot read segment {} of the bundle: {source}; check the disk, or restore the bundle from your backup", path.display()
     )]

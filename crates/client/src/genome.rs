@@ -2,14 +2,14 @@
 
 use crate::Connection;
 use crate::error::{ClientError, printable};
+use oboro_format::Digest;
 use oboro_genome::wire::Answer;
 use oboro_genome::{Kind, MAX_SITES, Plan, sites_digest};
-use oboro_genome_query::{Found, OwnQuery, Pattern};
+use oboro_genome_client::{Found, OwnQuery, Pattern};
 use oboro_protocol::v1::genome_info::Shape;
 use oboro_protocol::v1::search_reply::Reply;
 use oboro_protocol::v1::search_request::Request as Asked;
 use oboro_protocol::{MAX_WINDOWS, QUERY_CHUNK_BYTES, nonce, v1};
-use oboro_store::Digest;
 use prost::Message;
 use prost::bytes::Bytes;
 use rand::SeedableRng;
@@ -407,7 +407,7 @@ fn hide(
         });
     }
     let purpose = Digest::of(own.to_string().as_bytes());
-    let mut random = ChaCha20Rng::from_seed(*oboro_sample::seed(randomness, &[&purpose.0]));
+    let mut random = ChaCha20Rng::from_seed(*oboro_ring::sample::seed(randomness, &[&purpose.0]));
     let mut places: Vec<Place> = others.sample(&mut random, decoys).cloned().collect();
     places.push(own.clone());
     places.shuffle(&mut random);

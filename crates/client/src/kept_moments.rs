@@ -3,8 +3,8 @@
 //! A file is the moments of one column as they travelled, of each range of one version of the dataset. They are public
 //! numbers, and verified again whenever they are used: what is not right is forgotten, and asked for again.
 
-use oboro_store::Manifest;
-use oboro_store::files::{names, remove_if_there};
+use oboro_format::Manifest;
+use oboro_format::files::{names, remove_if_there};
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;

@@ -1,8 +1,8 @@
 //! Having a server check what it stores.
 
 use crate::{ClientError, Connection};
+use oboro_format::{Damage, Scrubbed};
 use oboro_protocol::v1::{self, scrub_reply::Reply};
-use oboro_store::{Damage, Scrubbed};
 use std::num::NonZero;
 use tonic::Status;
 

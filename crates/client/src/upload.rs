@@ -2,8 +2,8 @@
 
 use crate::connection::Connection;
 use crate::error::ClientError;
+use oboro_format::Bundle;
 use oboro_protocol::{SEGMENT_CHUNK_BYTES, digest, v1};
-use oboro_store::Bundle;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;

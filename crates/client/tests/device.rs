@@ -7,11 +7,11 @@ mod common;
 use common::{connect, serve, two};
 use oboro_client::{Answers, ClientError, Connection, Mining, Scrubbing, upload};
 use oboro_faults::{Disk, EIO, Failure, Wear};
+use oboro_format::Damage;
 use oboro_mining::{
     AprioriError, AprioriOptions, Dataset, MinSupport, Shuffled, Target, Transactions, eclat,
 };
 use oboro_rlwe::MasterKey;
-use oboro_store::Damage;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use oboro_client::{ClientError, Connection, Mining, Place, Question, Symbols, Where, upload};
 use oboro_genome::Kind;
-use oboro_genome_query::Pattern;
+use oboro_genome_client::Pattern;
 use oboro_mining::{
     AprioriError, AprioriOptions, Dataset, ItemsetsDocument, MinSupport, Shuffled, Target,
     Transactions, eclat,

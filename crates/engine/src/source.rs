@@ -104,7 +104,7 @@ impl Source for Snapshot {
     }
 
     fn segments(&self) -> Vec<Segment> {
-        let entry = |e: &oboro_store::SegmentEntry| Segment {
+        let entry = |e: &oboro_format::SegmentEntry| Segment {
             first_block: e.first_block,
             blocks: e.blocks.into(),
         };

@@ -2,12 +2,10 @@
 
 use oboro_arena::{CpuAssignment, Distances, Topology};
 use oboro_engine::{Count, EngineError, Outcome, Plan, Step, Workspace};
+use oboro_format::{Bundle, CELL_SEAL_BYTES, DatasetId, Manifest, SegmentDescription};
 use oboro_ring::moment::Itemsets;
 use oboro_ring::{Parameters, Seed};
-use oboro_store::{
-    Bundle, CELL_SEAL_BYTES, DatasetId, Manifest, Panel, Placement, Reads, SegmentDescription,
-    Snapshot, Store,
-};
+use oboro_store::{Panel, Placement, Reads, Snapshot, Store};
 use proptest::prelude::*;
 use std::num::NonZero;
 use std::ops::ControlFlow;

@@ -8,15 +8,15 @@ use crate::ranges::{MOST_FOCUS, MOST_PAIRED, NewBlocks, by_support};
 use crate::readers::Missing;
 use crate::record::{Failure, Items, OwnerRecord, RecordError, Trust, bounds};
 use crate::shuffled::Shuffled;
+use oboro_format::FormatError;
+use oboro_format::files::free_bytes;
+use oboro_format::{
+    BLOCKS_PER_SEGMENT, Bundle, BundleWriter, DatasetId, MAX_ROW_ID_BYTES, Manifest, segment_bytes,
+};
 use oboro_ring::{Parameters, moment};
 use oboro_rlwe::{
     BlockNoise, Bounds, ColumnOrder, DatasetKey, EncryptError, KeyCheck, MasterKey, PairReader,
     PlanError, PrefixReader, RangeError, RangeLimb, SealError, plan,
-};
-use oboro_store::files::free_bytes;
-use oboro_store::{
-    BLOCKS_PER_SEGMENT, Bundle, BundleWriter, DatasetId, MAX_ROW_ID_BYTES, Manifest, StoreError,
-    segment_bytes,
 };
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
@@ -31,7 +31,7 @@ use thiserror::Error;
 #[allow(missing_docs)]
 pub enum DatasetError {
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Format(#[from] FormatError),
     #[error(transparent)]
     Plan(#[from] PlanError),
     #[error(transparent)]
@@ -270,7 +270,7 @@ impl Target<'_> {
         }
     }
 
-    fn create(self) -> Result<BundleWriter, StoreError> {
+    fn create(self) -> Result<BundleWriter, FormatError> {
         match self {
             Self::New(directory) => Bundle::create(directory),
             Self::Temporary(within) => Bundle::create_temporary(within),
@@ -298,7 +298,7 @@ impl Dataset {
         let key = DatasetKey::fresh(master, plan.parameters)?;
         let mut writer = target.create()?;
         let mut columns: Vec<u32> = (0..plan.columns).collect();
-        oboro_sample::shuffle(&mut oboro_sample::fresh_generator()?, &mut columns);
+        oboro_ring::sample::shuffle(&mut oboro_ring::sample::fresh_generator()?, &mut columns);
         let manifest = Manifest {
             dataset: DatasetId(key.dataset()),
             key_check: master.check().0,
@@ -572,7 +572,7 @@ impl Dataset {
                 Ok::<_, DatasetError>(record.seal(&self.key)?)
             });
             match noted {
-                Err(DatasetError::Store(StoreError::Locked { .. })) if attempt < ATTEMPTS => {
+                Err(DatasetError::Format(FormatError::Locked { .. })) if attempt < ATTEMPTS => {
                     attempt += 1;
                     thread::sleep(WAIT);
                 }
@@ -673,7 +673,7 @@ mod tests {
         ));
         assert!(matches!(
             create(&path, &master, 100),
-            Err(DatasetError::Store(StoreError::Exists { .. }))
+            Err(DatasetError::Format(FormatError::Exists { .. }))
         ));
         made.bundle().verify().unwrap();
     }

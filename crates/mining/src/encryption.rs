@@ -3,12 +3,12 @@
 
 use crate::dataset::{DatasetError, Progress};
 use crate::shuffled::Shuffled;
-use oboro_ring::threads;
-use oboro_rlwe::{Block, BlockNoise, CellsOf, DatasetKey, Encryptor};
-use oboro_store::{
+use oboro_format::{
     BLOCKS_PER_SEGMENT, BundleWriter, Digest, Manifest, SegmentDescription, SegmentEntry,
     SegmentWriter,
 };
+use oboro_ring::threads;
+use oboro_rlwe::{Block, BlockNoise, CellsOf, DatasetKey, Encryptor};
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

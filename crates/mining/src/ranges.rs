@@ -4,12 +4,13 @@
 
 use crate::dataset::{DatasetError, Progress};
 use crate::record::{RecordError, StratumRecord};
+use oboro_format::FormatError;
+use oboro_format::{Bundle, BundleWriter, Digest, Manifest, PanelReader, Segment};
 use oboro_ring::{Seed, mask, threads};
 use oboro_rlwe::{
     BlockResidues, Bounds, ColumnOrder, DatasetKey, Extent, RangeLimb, RangeSums, Strata,
     VerifiedLimbs,
 };
-use oboro_store::{Bundle, BundleWriter, Digest, Manifest, PanelReader, Segment, StoreError};
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -244,7 +245,7 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    fn new(segment: &'a Segment, limb: usize, columns: &[u32]) -> Result<Self, StoreError> {
+    fn new(segment: &'a Segment, limb: usize, columns: &[u32]) -> Result<Self, FormatError> {
         let readers = columns.iter();
         let readers = readers.map(|&column| segment.panel_reader(limb, column as usize));
         Ok(Self {
@@ -254,7 +255,7 @@ impl<'a> Columns<'a> {
     }
 
     /// Reads so many blocks of all columns.
-    fn read(&mut self, count: usize, degree: usize) -> Result<(), StoreError> {
+    fn read(&mut self, count: usize, degree: usize) -> Result<(), FormatError> {
         self.residues.resize(self.readers.len(), Vec::new());
         for (reader, residues) in self.readers.iter_mut().zip(&mut self.residues) {
             residues.resize(count * degree, 0);
@@ -269,7 +270,7 @@ impl<'a> Columns<'a> {
         column: usize,
         count: usize,
         degree: usize,
-    ) -> Result<Vec<&[u32]>, StoreError> {
+    ) -> Result<Vec<&[u32]>, FormatError> {
         self.residues.resize(1, Vec::new());
         self.residues[0].resize(count * degree, 0);
         self.readers[column].read(&mut self.residues[0])?;

@@ -6,8 +6,8 @@
 
 use crate::readers::HowRead;
 use crate::shuffled::Shuffled;
+use oboro_format::{Digest, Manifest};
 use oboro_rlwe::{Bounds, ColumnOrder, DatasetKey, Extent, OrderError, SealError, Strata};
-use oboro_store::{Digest, Manifest};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fmt;

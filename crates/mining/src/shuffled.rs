@@ -241,7 +241,7 @@ fn random_order(transactions: usize) -> Result<Zeroizing<Vec<u32>>, Transactions
     let count = u32::try_from(transactions)
         .map_err(|_| TransactionsError::TooManyTransactions { limit })?;
     let mut order = Zeroizing::new((0..count).collect::<Vec<_>>());
-    oboro_sample::shuffle(&mut oboro_sample::fresh_generator()?, &mut order);
+    oboro_ring::sample::shuffle(&mut oboro_ring::sample::fresh_generator()?, &mut order);
     Ok(order)
 }
 

@@ -5,7 +5,7 @@
 //! basket is strictly ascending. The number of transactions is a fact of the
 //! data and never changes when items are dropped.
 
-use oboro_store::MAX_ROW_ID_BYTES;
+use oboro_format::MAX_ROW_ID_BYTES;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;

@@ -3,9 +3,9 @@
 #![cfg(target_os = "linux")]
 
 use oboro_faults::{Disk, EIO, ENOSPC, Extent, Failure, Image, Loss, replay, scratch};
+use oboro_format::FormatError;
 use oboro_mining::{Dataset, DatasetError, Shuffled, Target, Transactions};
 use oboro_rlwe::MasterKey;
-use oboro_store::StoreError;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -169,7 +169,7 @@ fn run_with(owner: &Owner, failure: Failure) {
         );
         disk.mend();
         let there = match error {
-            DatasetError::Store(StoreError::Unconfirmed { .. }) => version,
+            DatasetError::Format(FormatError::Unconfirmed { .. }) => version,
             _ => version - 1,
         };
         assert_eq!(owner.version(disk.path()), there, "{failure:?}: {text}");

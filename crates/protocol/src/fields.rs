@@ -1,8 +1,8 @@
 //! Fields whose bytes mean something: checked on arrival, whoever sent them.
 
 use crate::v1;
+use oboro_format::{Damage, DatasetId, DatasetInfo, Digest, Scrubbed};
 use oboro_ring::{ParameterError, Parameters};
-use oboro_store::{Damage, DatasetId, DatasetInfo, Digest, Scrubbed};
 use thiserror::Error;
 
 /// A field that does not have the shape that the protocol gives it.

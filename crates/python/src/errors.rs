@@ -1,12 +1,13 @@
 //! The exceptions of `oboro.errors`, with the sentences of the crates below.
 
 use oboro_client::ClientError;
-use oboro_genome_panel::GenomeError;
+use oboro_format::{ErrorKind, FormatError};
+use oboro_genome_server::GenomeError;
 use oboro_mining::transactions::TransactionsError;
 use oboro_mining::{AprioriError, DatasetError, ItemsetsError, ReadError, RecordError};
 use oboro_rlwe::KeyFileError;
 use oboro_server::ServeError;
-use oboro_store::{ErrorKind, StoreError};
+use oboro_store::StoreError;
 use pyo3::PyErr;
 use std::error::Error;
 use std::io;
@@ -110,6 +111,12 @@ impl From<KeyFileError> for Failure {
     }
 }
 
+impl From<FormatError> for Failure {
+    fn from(error: FormatError) -> Self {
+        Self::of_kind(error.kind(), error.to_string())
+    }
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::of_kind(error.kind(), error.to_string())
@@ -120,7 +127,7 @@ impl From<DatasetError> for Failure {
     fn from(error: DatasetError) -> Self {
         let sentence = error.to_string();
         Self(match error {
-            DatasetError::Store(error) => return error.into(),
+            DatasetError::Format(error) => return error.into(),
             DatasetError::WrongKey { .. } => python::KeysError::new_err(sentence),
             DatasetError::Record(RecordError::Newer(_) | RecordError::Older(_)) => {
                 python::VersionError::new_err(sentence)
@@ -190,7 +197,7 @@ impl From<ClientError> for Failure {
         let sentence = error.to_string();
         Self(match error {
             Dataset(error) => return error.into(),
-            Store(error) => return error.into(),
+            Format(error) => return error.into(),
             Unreachable { .. } | NoAnswer { .. } | Broken { .. } => {
                 python::ConnectionFailed::new_err(sentence)
             }

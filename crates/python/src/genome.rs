@@ -4,13 +4,13 @@ use crate::call::{Interrupt, run};
 use crate::errors::Failure;
 use crate::server::Server;
 use oboro_client::{Decoys, GenomeShape, Outcome, Place, Question, Symbols, Where};
+use oboro_format::Digest;
 use oboro_genome::Kind;
-use oboro_genome_panel::{
+use oboro_genome_client::{Found, Pattern};
+use oboro_genome_server::{
     Collections, Duplicates, Existing, Imported, LeftOut, PanelOptions, import_panel,
     import_reference,
 };
-use oboro_genome_query::{Found, Pattern};
-use oboro_store::Digest;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;

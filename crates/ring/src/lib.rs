@@ -6,7 +6,7 @@
 //! of unity, in bit-reversed order; see [`Ntt`]). A ciphertext modulus is a product of
 //! such primes, the *limbs*.
 //!
-//! Nothing in this crate is secret, and nothing in it samples anything secret.
+//! Nothing that is secret is kept here. What [`sample`] draws is as secret as its seed, and belongs to whoever asked.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -21,6 +21,7 @@ pub mod pack;
 mod parameters;
 mod quadratic;
 mod ring;
+pub mod sample;
 mod scaled;
 pub mod threads;
 pub mod vector;

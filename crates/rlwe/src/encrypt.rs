@@ -205,7 +205,7 @@ impl<'a> Encryptor<'a> {
         let seed = self
             .key
             .derive_in_generation("error", &[&mask_seed.0, &column.to_le_bytes()]);
-        oboro_sample::centred_binomial(&seed, &mut self.errors);
+        oboro_ring::sample::centred_binomial(&seed, &mut self.errors);
         for (x, &e) in self.phase.iter_mut().zip(self.errors.iter()) {
             *x += t * e;
         }

@@ -203,7 +203,7 @@ impl DatasetKey {
     pub(crate) fn column_secret(&self, column: u32) -> ColumnSecret {
         let seed = self.derive_in_generation("column secret", &[&column.to_le_bytes()]);
         let mut coefficients = Zeroizing::new(vec![0; self.ring.degree()]);
-        oboro_sample::ternary(&seed, &mut coefficients);
+        oboro_ring::sample::ternary(&seed, &mut coefficients);
         ColumnSecret {
             column,
             coefficients,

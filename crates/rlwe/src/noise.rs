@@ -5,7 +5,7 @@
 
 use crate::totals::FAILURE_BITS;
 use oboro_ring::Parameters;
-use oboro_sample::ERROR_VARIANCE;
+use oboro_ring::sample::ERROR_VARIANCE;
 use rustfft::{Fft, FftPlanner, num_complex::Complex};
 use std::f64::consts::{LN_2, PI};
 use std::sync::Arc;

@@ -67,7 +67,7 @@ impl QueryKey {
         terms: &[i32],
     ) -> (Self, QueryCiphertexts) {
         let mut coefficients = Zeroizing::new(vec![0i8; ring.basis().degree()]);
-        oboro_sample::ternary(&prf(&root, "query secret", &[]), &mut coefficients);
+        oboro_ring::sample::ternary(&prf(&root, "query secret", &[]), &mut coefficients);
         let key = Self {
             secret: Zeroizing::new(evaluate(ring, &coefficients)),
             ring: Arc::clone(ring),
@@ -92,7 +92,7 @@ impl QueryKey {
     ) -> Vec<u32> {
         let degree = self.ring.basis().degree();
         let mut errors = Zeroizing::new(vec![0; degree]);
-        oboro_sample::centred_binomial(error_seed, &mut errors);
+        oboro_ring::sample::centred_binomial(error_seed, &mut errors);
         let mut residues = evaluate_with(&self.ring, |limb, values| {
             let q = self.ring.limbs()[limb].modulus();
             for (value, &error) in values.iter_mut().zip(errors.iter()) {

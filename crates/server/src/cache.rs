@@ -4,8 +4,8 @@
 //! limbs, so mining again with another minimum support computes only what was
 //! never asked. The cache holds a given number of bytes and gives up what pays least.
 
+use oboro_format::Digest;
 use oboro_ring::moment::MomentIndex;
-use oboro_store::Digest;
 use prost::bytes::Bytes;
 use quick_cache::{Equivalent, Weighter, sync};
 use std::hash::{Hash, Hasher};

@@ -98,7 +98,7 @@ impl Wanted {
     fn parts(&self) -> impl Iterator<Item = (usize, usize)> {
         (self.first_segment..self.snapshot.manifest().segments.len()).flat_map(move |segment| {
             let columns = self.columns.iter().copied();
-            self.snapshot.segment(segment).fetch_cells_ahead(columns);
+            self.snapshot.segment(segment).prefetch_cells(columns);
             self.columns
                 .iter()
                 .map(move |&column| (segment, column as usize))

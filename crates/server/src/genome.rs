@@ -18,7 +18,7 @@ pub(crate) use memory::FREE;
 use memory::Memory;
 use oboro_genome::wire::EncryptedQuery;
 use oboro_genome::{Plan, Question};
-use oboro_genome_panel::{
+use oboro_genome_server::{
     Alphabet, Budgets, Collections, GenomeError, Info, Kind, Multiplicity, Panel, Shape,
     check_budget,
 };

@@ -18,7 +18,7 @@ use oboro_arena::{CpuAssignment, Topology};
 use oboro_engine::{Backend, Cpu};
 use oboro_protocol::MAX_MESSAGE_BYTES;
 use oboro_protocol::v1::{genome_server::GenomeServer, mining_server::MiningServer};
-use oboro_store::{Location, Placement, Snapshot, Store, StoreError};
+use oboro_store::{Location, Placement, ResidencyError, Snapshot, Store, StoreError};
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
@@ -352,7 +352,7 @@ fn open(options: &Options, budget: Option<u64>, nodes: Vec<u32>) -> Result<Store
         }
     };
     let store = match open(nodes) {
-        Err(StoreError::Placement { source }) => {
+        Err(StoreError::Residency(ResidencyError::Placement { source })) => {
             tracing::warn!(%source, "datasets lie wherever the kernel puts them, which is slower");
             open(Vec::new())
         }

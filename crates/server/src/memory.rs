@@ -3,7 +3,7 @@
 use crate::genome::FREE;
 use crate::listen::{Options, ServeError};
 use crate::outbox::ROOM;
-use oboro_genome_panel::Collections;
+use oboro_genome_server::Collections;
 use oboro_store::Location;
 use std::num::NonZero;
 

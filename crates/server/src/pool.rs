@@ -31,14 +31,14 @@ pub(crate) trait Job: Send + Sync + 'static {
 /// The buffers of a thread.
 pub(crate) struct Workspace {
     pub(crate) counting: oboro_engine::Workspace,
-    pub(crate) genome: oboro_genome_panel::Workspace,
+    pub(crate) genome: oboro_genome_server::Workspace,
 }
 
 impl Workspace {
     fn on(node: usize) -> Self {
         Self {
             counting: oboro_engine::Workspace::on(node),
-            genome: oboro_genome_panel::Workspace::default(),
+            genome: oboro_genome_server::Workspace::default(),
         }
     }
 }

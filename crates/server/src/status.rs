@@ -2,9 +2,10 @@
 //! Where the server keeps its files only the log tells.
 
 use oboro_engine::EngineError;
-use oboro_genome_panel::GenomeError;
+use oboro_format::ErrorKind;
+use oboro_genome_server::GenomeError;
 use oboro_protocol::FieldError;
-use oboro_store::{ErrorKind, StoreError};
+use oboro_store::StoreError;
 use tonic::{Code, Status};
 
 pub(crate) fn of_store(error: &StoreError) -> Status {

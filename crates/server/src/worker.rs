@@ -7,9 +7,10 @@ use crate::partial::{Failure, Partial, Task};
 use crate::status;
 use oboro_arena::{CpuAssignment, Distances, Topology};
 use oboro_engine::{Count, EngineError, Outcome, Plan, Source, Tiles};
+use oboro_format::{Digest, Manifest};
 use oboro_protocol::v1;
 use oboro_ring::moment::{Itemsets, MomentIndex};
-use oboro_store::{Digest, Location, Manifest, Placement, SharedStore, Snapshot, StoreError};
+use oboro_store::{Location, Placement, ResidencyError, SharedStore, Snapshot, StoreError};
 use prost::Message;
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -61,7 +62,7 @@ impl Worker {
         };
         let store = match open(nodes) {
             // Where memory cannot be placed, it lies wherever the kernel puts it.
-            Err(StoreError::Placement { .. }) => open(Vec::new()),
+            Err(StoreError::Residency(ResidencyError::Placement { .. })) => open(Vec::new()),
             store => store,
         }?;
         Ok(Self {
@@ -142,7 +143,7 @@ impl Worker {
 
     fn plan(&self, manifest: &[u8], task: &[u8]) -> Result<Planned, Failure> {
         let (root, digest) = (Digest::of(manifest), Digest::of(task));
-        let manifest = Manifest::decode(manifest).map_err(|error| of_store(&error))?;
+        let manifest = Manifest::decode(manifest).map_err(|error| of_store(&error.into()))?;
         let malformed = || told(Status::internal("a worker was given a task that is none"));
         let task = Task::decode(task).map_err(|_| malformed())?;
         let snapshot = self.store.snapshot(&task.name, manifest);

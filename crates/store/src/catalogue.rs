@@ -5,9 +5,10 @@
 //! (`synchronous=EXTRA`: FULL, and the directory synced after the journal goes).
 //! Rows hold encoded manifests; this file does not interpret them.
 
+use crate::error::CatalogueError;
 use crate::error::StoreError;
-use crate::files::{parent, sync_directory};
-use crate::id::DatasetId;
+use oboro_format::DatasetId;
+use oboro_format::files::{parent, sync_directory};
 use rusqlite::backup::{Backup, Progress};
 use rusqlite::{
     CachedStatement, Connection, MAIN_DB, OpenFlags, OptionalExtension, Row, Transaction, params,
@@ -332,17 +333,18 @@ fn check_is_ours(connection: &Connection, path: &Path) -> Result<Content, StoreE
         _ => Content::Catalogue,
     };
     if content == Content::Catalogue && application != APPLICATION_ID {
-        return Err(StoreError::CatalogueForeign { path: path.into() });
+        return Err(CatalogueError::Foreign { path: path.into() }.into());
     }
     if found == STRIPED_VERSION {
-        return Err(StoreError::CatalogueStriped { path: path.into() });
+        return Err(CatalogueError::Striped { path: path.into() }.into());
     }
     if found > SCHEMA_VERSION {
-        return Err(StoreError::CatalogueNewer {
+        return Err(CatalogueError::Newer {
             path: path.into(),
             found,
             known: SCHEMA_VERSION,
-        });
+        }
+        .into());
     }
     Ok(content)
 }
@@ -358,6 +360,6 @@ fn check_integrity(connection: &Connection) -> Result<(), StoreError> {
         connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
     match &*problem {
         "ok" => Ok(()),
-        _ => Err(StoreError::CatalogueDamaged { problem }),
+        _ => Err(CatalogueError::Damaged { problem }.into()),
     }
 }

@@ -1,9 +1,9 @@
 //! Where a store is: in a directory of this machine, or in object storage with one as its cache; and what
 //! lies where in that directory.
 
-use crate::id::DatasetId;
-use crate::objects::Objects;
+use crate::source::object::Objects;
 use crate::tier::Tier;
+use oboro_format::DatasetId;
 use std::path::{Path, PathBuf};
 
 /// The file of the catalogue.

@@ -171,8 +171,9 @@ impl std::fmt::Debug for Panel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::StoreError;
+    use crate::error::{ResidencyError, StoreError};
     use oboro_arena::Backing;
+    use oboro_format::FormatError;
     use std::collections::HashSet;
 
     fn arena(panels: usize, len: usize) -> Arena {
@@ -281,11 +282,17 @@ mod tests {
     #[test]
     fn a_failed_fill_makes_no_panel_and_takes_no_room() {
         let arena = arena(1, 16);
-        let misuse = || StoreError::Misuse { what: "no".into() };
+        let misuse = || FormatError::Misuse { what: "no".into() }.into();
         let failed = Panel::build(&arena, 16, 0, |_| Err(misuse()));
-        assert!(matches!(failed, Err(StoreError::Misuse { .. })));
+        assert!(matches!(
+            failed,
+            Err(StoreError::Format(FormatError::Misuse { .. }))
+        ));
         let _filled = Panel::build(&arena, 16, 0, |_| Ok::<_, StoreError>(())).unwrap();
         let full = Panel::build(&arena, 16, 0, |_| Ok::<_, StoreError>(()));
-        assert!(matches!(full, Err(StoreError::Memory { .. })));
+        assert!(matches!(
+            full,
+            Err(StoreError::Residency(ResidencyError::Memory { .. }))
+        ));
     }
 }

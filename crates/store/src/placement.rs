@@ -6,10 +6,11 @@
 //! one group, whatever is appended. A group's home follows from the dataset's id and the group's number alone, so it
 //! stays where it is when the dataset grows, and nothing about it is on disk.
 
+use crate::error::ResidencyError;
 use crate::error::StoreError;
-use crate::id::DatasetId;
-use crate::segment::SegmentDescription;
 use oboro_arena::{Arena, Backing, MemoryPolicy, page_size};
+use oboro_format::DatasetId;
+use oboro_format::SegmentDescription;
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 use std::ops::Range;
@@ -38,7 +39,7 @@ impl Placement {
                 policy: MemoryPolicy::Prefer(node),
                 ..Backing::default()
             };
-            Arena::reserve(1, backing).map_err(|source| StoreError::Placement { source })?;
+            Arena::reserve(1, backing).map_err(|source| ResidencyError::Placement { source })?;
         }
         Ok(())
     }

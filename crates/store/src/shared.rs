@@ -4,14 +4,15 @@
 //! meant, and everything that is read is checked against that.
 
 use crate::error::StoreError;
-use crate::files::{ensure_directories, lock, parent};
 use crate::location::{Location, segment_path};
-use crate::manifest::Manifest;
-use crate::objects::{Cache, Objects};
 use crate::placement::Placement;
-use crate::segment::Segment;
 use crate::snapshot::{OpenSegment, Snapshot};
+use crate::source::StoredSegment;
+use crate::source::object::{Cache, Objects};
 use crate::tier::Tier;
+use oboro_format::Manifest;
+use oboro_format::Segment;
+use oboro_format::files::{ensure_directories, lock, parent};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::path::PathBuf;
@@ -103,13 +104,15 @@ impl SharedStore {
         Ok(snapshot)
     }
 
-    fn segment(&self, manifest: &Manifest, index: u32) -> Result<Segment, StoreError> {
+    fn segment(&self, manifest: &Manifest, index: u32) -> Result<StoredSegment, StoreError> {
         let path = segment_path(&self.home, manifest.dataset, index);
         let Some(OwnCache { cache, .. }) = &self.objects else {
-            return Segment::open_expected(&path, manifest, index);
+            return Ok(StoredSegment::new(Segment::open_named(
+                &path, manifest, index,
+            )?));
         };
         ensure_directories(parent(&path))?;
-        Segment::open_cached(cache, &path, manifest, index)
+        cache.open(&path, manifest, index)
     }
 }
 

@@ -10,13 +10,14 @@
 //! counts [streams](Snapshot::stream) what it needs of them.
 
 use crate::error::StoreError;
-use crate::id::Digest;
-use crate::manifest::Manifest;
 use crate::panel::Panel;
 use crate::placement::{Homes, PlacementReport};
-use crate::segment::Segment;
+use crate::source::StoredSegment;
 use crate::tier::{Listener, Part, Stream, Tier, TieredSegment, Unit};
 use oboro_arena::{Arena, ArenaError, Backing};
+use oboro_format::Digest;
+use oboro_format::FormatError;
+use oboro_format::Manifest;
 use oboro_ring::{Ring, mask};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 
@@ -67,7 +68,7 @@ impl Cell {
 
 /// An open segment and what of it is in memory; versions of a dataset share these.
 pub(crate) struct ResidentSegment {
-    segment: Segment,
+    segment: StoredSegment,
     homes: Arc<Homes>,
     /// By home; none for a node that has no block of it.
     arenas: Box<[Option<Arena>]>,
@@ -78,7 +79,7 @@ pub(crate) struct ResidentSegment {
 
 impl ResidentSegment {
     /// Reserves address space for all its panels and loads none.
-    fn new(segment: Segment, homes: Arc<Homes>) -> Result<Self, StoreError> {
+    fn new(segment: StoredSegment, homes: Arc<Homes>) -> Result<Self, StoreError> {
         let description = segment.description();
         let limbs = description.parameters.limb_count();
         let degree = description.parameters.degree();
@@ -121,7 +122,7 @@ impl ResidentSegment {
 
     fn read(&self, limb: usize, column: usize) -> Result<Panel, StoreError> {
         self.build(column, |pieces| {
-            self.segment.read_panel_in_pieces(limb, column, pieces)
+            self.segment.read_panel(limb, column, pieces)
         })
     }
 
@@ -208,7 +209,7 @@ pub(crate) enum OpenSegment {
 impl OpenSegment {
     /// With its panels in the tier, if there is one.
     pub(crate) fn new(
-        segment: Segment,
+        segment: StoredSegment,
         homes: &Arc<Homes>,
         tier: Option<&Arc<Tier>>,
     ) -> Result<Self, StoreError> {
@@ -219,7 +220,7 @@ impl OpenSegment {
         })
     }
 
-    fn file(&self) -> &Segment {
+    fn file(&self) -> &StoredSegment {
         match self {
             Self::Resident(resident) => &resident.segment,
             Self::Tiered(tiered) => tiered.file(),
@@ -354,12 +355,13 @@ impl Snapshot {
                     tiered.panel(Part { limb, column }).map(Ok)
                 }
             })
-            .unwrap_or(Err(StoreError::NoPanel {
+            .unwrap_or(Err(FormatError::NoPanel {
                 dataset: self.manifest.dataset,
                 segment,
                 limb,
                 column,
-            }))
+            }
+            .into()))
     }
 
     /// Begins to fetch those panels of a limb of a segment that neither memory nor the disk has, where they
@@ -371,7 +373,7 @@ impl Snapshot {
         if let OpenSegment::Resident(resident) = &self.segments[segment] {
             let is_absent = |column: &u32| !resident.has(limb, *column as usize);
             let absent = columns.into_iter().filter(is_absent);
-            resident.segment.fetch_ahead(limb, absent);
+            resident.segment.prefetch(limb, absent);
         }
     }
 
@@ -397,7 +399,7 @@ impl Snapshot {
 
     /// A segment's file, from which panels are read without staying in memory. Panics if there is no
     /// such segment.
-    pub fn segment(&self, segment: usize) -> &Segment {
+    pub fn segment(&self, segment: usize) -> &StoredSegment {
         self.segments[segment].file()
     }
 
@@ -411,12 +413,13 @@ impl Snapshot {
                 OpenSegment::Tiered(tiered) => tiered.panel(Part { limb, column: None }).map(Ok),
             })
             .unwrap_or_else(|| {
-                Err(StoreError::Misuse {
+                Err(FormatError::Misuse {
                     what: format!(
                         "there is no mask of limb {limb} in segment {segment} of dataset {}",
                         self.manifest.dataset
                     ),
-                })
+                }
+                .into())
             })
     }
 }

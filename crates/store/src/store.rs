@@ -5,20 +5,23 @@
 //! row names is swept when the store is opened. One process at a time has a store.
 
 use crate::catalogue::{Catalogue, Change, Record, Table};
-use crate::error::{Fault, StoreError};
-use crate::files::{
+use crate::error::StoreError;
+use crate::error::{CatalogueError, UploadError};
+use crate::location::{CATALOGUE, Location, SEGMENTS, dataset_path, segment_path};
+use crate::placement::Placement;
+use crate::snapshot::{OpenSegment, Snapshot};
+use crate::source::StoredSegment;
+use crate::source::object::Objects;
+use crate::tier::Tier;
+use oboro_format::Fault;
+use oboro_format::Manifest;
+use oboro_format::files::{
     ensure_directories, ensure_directory, exists, io_error, lock, names, partial_path,
     remove_if_there, rename_durably, sweep, sync_directory,
 };
-use crate::id::{DatasetId, Digest};
-use crate::location::{CATALOGUE, Location, SEGMENTS, dataset_path, segment_path};
-use crate::manifest::Manifest;
-use crate::objects::Objects;
-use crate::placement::Placement;
-use crate::segment::{Segment, forget_cached};
-use crate::snapshot::{OpenSegment, Snapshot};
-use crate::tier::Tier;
-use oboro_ring::Parameters;
+use oboro_format::{DatasetId, Digest};
+use oboro_format::{DatasetInfo, FormatError};
+use oboro_format::{Segment, forget_cached};
 use remote::{Remote, check_is_no_cache};
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
@@ -30,7 +33,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use backup::{BackedUp, backup};
-pub use scrub::{Damage, Scrub, Scrubbed, ScrubbedPart};
+pub use scrub::{Scrub, ScrubbedPart};
 
 /// The most characters of a dataset's name.
 pub const MAX_NAME_CHARS: usize = 100;
@@ -72,31 +75,6 @@ pub struct Published {
     pub version: u64,
     /// Its root hash, for the owner to compare.
     pub root: Digest,
-}
-
-/// A published dataset, as listed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DatasetInfo {
-    /// The name it is stored under.
-    pub name: String,
-    /// Its id.
-    pub dataset: DatasetId,
-    /// The published version.
-    pub version: u64,
-    /// The root hash of that version.
-    pub root: Digest,
-    /// The number of columns.
-    pub columns: u32,
-    /// The number of blocks.
-    pub blocks: u64,
-    /// The ring of its ciphertexts.
-    pub parameters: Parameters,
-    /// The bytes of its segment files.
-    pub stored_bytes: u64,
-    /// Identifies the owner's key without revealing it.
-    pub key_check: [u8; 16],
-    /// The longest itemset that its parameters have room for.
-    pub max_len: u8,
 }
 
 /// What a store holds.
@@ -189,13 +167,15 @@ impl Shared {
     }
 
     /// Opens the segment that `manifest` names as its `index`-th.
-    fn open_segment(&self, manifest: &Manifest, index: u32) -> Result<Segment, StoreError> {
+    fn open_segment(&self, manifest: &Manifest, index: u32) -> Result<StoredSegment, StoreError> {
         let path = self.segment(manifest.dataset, index);
         match &self.remote {
-            None => Segment::open_expected(&path, manifest, index),
+            None => Ok(StoredSegment::new(Segment::open_named(
+                &path, manifest, index,
+            )?)),
             Some(remote) => {
                 self.ensure_dataset(manifest.dataset)?;
-                Segment::open_cached(&remote.cache, &path, manifest, index)
+                remote.cache.open(&path, manifest, index)
             }
         }
     }
@@ -226,16 +206,16 @@ impl Shared {
 
     /// Makes the directory of a dataset unless it is there.
     fn ensure_dataset(&self, id: DatasetId) -> Result<(), StoreError> {
-        ensure_directory(&self.dataset(id))
+        Ok(ensure_directory(&self.dataset(id))?)
     }
 
     /// Removes the files of a dataset's segments beyond the first `published`.
     fn sweep(&self, id: DatasetId, published: usize) -> Result<(), StoreError> {
         let directory = self.dataset(id);
-        match exists(&directory)? {
-            true => sweep(&directory, published, None),
-            false => Ok(()),
+        if exists(&directory)? {
+            sweep(&directory, published, None)?;
         }
+        Ok(())
     }
 
     fn remove_dataset(&self, id: DatasetId) -> Result<(), StoreError> {
@@ -260,7 +240,7 @@ impl Shared {
         change: impl Fn(&mut Catalogue) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         match change(catalogue) {
-            Err(StoreError::DiskFull { .. }) => {
+            Err(StoreError::Format(FormatError::DiskFull { .. })) => {
                 remove_if_there(&self.reserve())?;
                 change(catalogue)
             }
@@ -271,19 +251,22 @@ impl Shared {
 
 /// Decodes a manifest that the catalogue holds.
 fn stored_manifest(record: &Record) -> Result<Manifest, StoreError> {
-    let damaged = |fault| StoreError::Damaged {
-        subject: format!(
-            "the catalogue's manifest of dataset {} ({:?})",
-            record.id, record.name
-        ),
-        path: None,
-        fault,
+    let damaged = |fault| -> StoreError {
+        FormatError::Damaged {
+            subject: format!(
+                "the catalogue's manifest of dataset {} ({:?})",
+                record.id, record.name
+            ),
+            path: None,
+            fault,
+        }
+        .into()
     };
     match Manifest::decode(&record.manifest) {
         Ok(manifest) if manifest.dataset == record.id => Ok(manifest),
         Ok(_) => Err(damaged(Fault::Unexpected)),
-        Err(StoreError::Damaged { fault, .. }) => Err(damaged(fault)),
-        Err(other) => Err(other),
+        Err(FormatError::Damaged { fault, .. }) => Err(damaged(fault)),
+        Err(other) => Err(other.into()),
     }
 }
 
@@ -368,30 +351,34 @@ impl Store {
     pub fn begin_upload(&self, name: &str, manifest: &[u8]) -> Result<UploadStatus, StoreError> {
         check_name(name)?;
         let new = Manifest::decode(manifest).map_err(|error| match error {
-            StoreError::Damaged { fault, .. } => StoreError::ManifestRefused { fault },
-            other => other,
+            FormatError::Damaged { fault, .. } => {
+                StoreError::from(UploadError::ManifestRefused { fault })
+            }
+            other => other.into(),
         })?;
         let id = new.dataset;
         let mut state = self.shared.state();
         let catalogue = &mut state.catalogue;
         if catalogue.is_deleted(id)? {
-            return Err(StoreError::Deleted { dataset: id });
+            return Err(UploadError::Deleted { dataset: id }.into());
         }
         for table in [Table::Dataset, Table::Upload] {
             if let Some(other) = catalogue
                 .by_name(table, name)?
                 .filter(|other| other.id != id)
             {
-                return Err(StoreError::NameTaken {
+                return Err(UploadError::NameTaken {
                     name: name.into(),
                     taken_by: other.id,
-                });
+                }
+                .into());
             }
             if let Some(same) = catalogue.by_id(table, id)?.filter(|same| same.name != name) {
-                return Err(StoreError::StoredAs {
+                return Err(UploadError::StoredAs {
                     dataset: id,
                     name: same.name,
-                });
+                }
+                .into());
             }
         }
         let published = catalogue.by_id(Table::Dataset, id)?;
@@ -416,10 +403,11 @@ impl Store {
                 // A bundle that grew since its upload began only adds to what is here.
                 let begun = stored_manifest(&pending)?;
                 if new.extends(&begun).is_err() {
-                    return Err(StoreError::OtherUpload {
+                    return Err(UploadError::OtherUpload {
                         dataset: id,
                         name: pending.name,
-                    });
+                    }
+                    .into());
                 }
                 self.shared.ensure_dataset(id)?;
                 catalogue.extend_upload(id, manifest)?;
@@ -450,7 +438,7 @@ impl Store {
         manifest: &Manifest,
         published: usize,
     ) -> Result<Vec<SegmentProgress>, StoreError> {
-        let one = |(index, entry): (usize, &crate::SegmentEntry)| {
+        let one = |(index, entry): (usize, &oboro_format::SegmentEntry)| {
             let path = self.shared.segment(manifest.dataset, index as u32);
             let complete = index < published || length(&path)?.is_some();
             let received = if complete {
@@ -479,12 +467,15 @@ impl Store {
         let pending = state
             .catalogue
             .by_id(Table::Upload, dataset)?
-            .ok_or(StoreError::NoUpload { dataset })?;
+            .ok_or(UploadError::NoUpload { dataset })?;
         let manifest = stored_manifest(&pending)?;
-        let no_such = |reason| StoreError::NoSuchSegment {
-            dataset,
-            index,
-            reason,
+        let no_such = |reason| {
+            UploadError::NoSuchSegment {
+                dataset,
+                index,
+                reason,
+            }
+            .into()
         };
         let announced = manifest
             .segments
@@ -496,17 +487,18 @@ impl Store {
             return Err(no_such("it is complete"));
         }
         if state.receiving.contains_key(&(dataset, index)) {
-            return Err(StoreError::SegmentBusy { dataset, index });
+            return Err(UploadError::SegmentBusy { dataset, index }.into());
         }
         let partial = partial_path(&path);
         let received = usable_length(&partial, announced)?;
         if offset != received {
-            return Err(StoreError::Offset {
+            return Err(UploadError::Offset {
                 dataset,
                 index,
                 received,
                 offset,
-            });
+            }
+            .into());
         }
         // What is too long is no part of it.
         if received == 0 && length(&partial)?.is_some_and(|length| length > 0) {
@@ -545,7 +537,7 @@ impl Store {
             .map(stored_manifest)
             .transpose()?;
         let Some(pending) = state.catalogue.by_id(Table::Upload, dataset)? else {
-            let manifest = published.ok_or(StoreError::NoUpload { dataset })?;
+            let manifest = published.ok_or(UploadError::NoUpload { dataset })?;
             return Ok(Published {
                 version: manifest.version,
                 root: manifest.root(),
@@ -556,7 +548,7 @@ impl Store {
         let new = there as u32..manifest.segments.len() as u32;
         for index in new.clone() {
             if length(&self.shared.segment(dataset, index))?.is_none() {
-                return Err(StoreError::NotComplete { dataset, index });
+                return Err(UploadError::NotComplete { dataset, index }.into());
             }
             self.shared.open_segment(&manifest, index)?;
         }
@@ -565,7 +557,7 @@ impl Store {
         {
             // Then its file must not pass for it either.
             remove_if_there(&self.shared.segment(dataset, index))?;
-            return Err(StoreError::NotComplete { dataset, index });
+            return Err(UploadError::NotComplete { dataset, index }.into());
         }
         // A segment that is here may owe its name to a rename that could not be made durable.
         sync_directory(&self.shared.dataset(dataset))?;
@@ -750,15 +742,16 @@ impl SegmentReceiver {
         let dataset = self.manifest.dataset;
         self.check_cancelled()?;
         if bytes.len() as u64 > self.announced - self.received {
-            return Err(StoreError::TooLong {
+            return Err(UploadError::TooLong {
                 dataset,
                 index: self.index,
                 announced: self.announced,
-            });
+            }
+            .into());
         }
         if let Err(error) = self.file.write_all_at(bytes, self.received) {
             self.take_back();
-            return Err(io_error("write", &self.partial)(error));
+            return Err(io_error("write", &self.partial)(error).into());
         }
         self.received += bytes.len() as u64;
         Ok(())
@@ -778,21 +771,23 @@ impl SegmentReceiver {
         let (dataset, index) = (self.manifest.dataset, self.index);
         self.check_cancelled()?;
         if self.received != self.announced {
-            return Err(StoreError::Incomplete {
+            return Err(UploadError::Incomplete {
                 dataset,
                 index,
                 received: self.received,
                 announced: self.announced,
-            });
+            }
+            .into());
         }
         if let Err(error) = self.file.sync_all() {
             // The bytes may be lost although they can still be read, and a later sync may succeed
             // without them: none of them counts.
             remove_if_there(&self.partial)?;
-            return Err(io_error("sync", &self.partial)(error));
+            return Err(io_error("sync", &self.partial)(error).into());
         }
-        let verified = Segment::open_expected(&self.partial, &self.manifest, index)
+        let verified = Segment::open_named(&self.partial, &self.manifest, index)
             .and_then(|segment| segment.verify())
+            .map_err(StoreError::from)
             .and_then(|()| self.put_object());
         // From here on nothing may cancel the upload in between.
         let _state = self.shared.state();
@@ -808,14 +803,15 @@ impl SegmentReceiver {
                 }
                 Ok(())
             }
-            Err(StoreError::Damaged { subject, fault, .. }) => {
+            Err(StoreError::Format(FormatError::Damaged { subject, fault, .. })) => {
                 remove_if_there(&self.partial)?;
-                Err(StoreError::SegmentRefused {
+                Err(UploadError::SegmentRefused {
                     dataset,
                     index,
                     damaged: subject,
                     fault,
-                })
+                }
+                .into())
             }
             Err(other) => Err(other),
         }
@@ -839,9 +835,10 @@ impl SegmentReceiver {
 
     fn check_cancelled(&self) -> Result<(), StoreError> {
         if self.cancelled.load(Ordering::Acquire) {
-            return Err(StoreError::UploadCancelled {
+            return Err(UploadError::UploadCancelled {
                 dataset: self.manifest.dataset,
-            });
+            }
+            .into());
         }
         Ok(())
     }
@@ -861,7 +858,7 @@ fn length(path: &Path) -> Result<Option<u64>, StoreError> {
     match fs::metadata(path) {
         Ok(metadata) => Ok(Some(metadata.len())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(io_error("look at", path)(error)),
+        Err(error) => Err(io_error("look at", path)(error).into()),
     }
 }
 
@@ -890,9 +887,10 @@ fn is_forgotten(state: &State, id: DatasetId, directory: &Path) -> Result<bool, 
 fn has_catalogue(directory: &Path) -> Result<bool, StoreError> {
     match length(&directory.join(CATALOGUE))? {
         Some(1..) => Ok(true),
-        _ if holds_anything(&directory.join(SEGMENTS))? => Err(StoreError::CatalogueMissing {
+        _ if holds_anything(&directory.join(SEGMENTS))? => Err(CatalogueError::Missing {
             path: directory.into(),
-        }),
+        }
+        .into()),
         _ => Ok(false),
     }
 }
@@ -921,7 +919,7 @@ fn set_aside(home: &Path, id: DatasetId) -> Result<(), StoreError> {
         .expect("numbers do not end");
     fs::rename(&from, &to).map_err(io_error("set aside", &from))?;
     sync_directory(&unknown)?;
-    sync_directory(&home.join(SEGMENTS))
+    Ok(sync_directory(&home.join(SEGMENTS))?)
 }
 
 fn holds_anything(directory: &Path) -> Result<bool, StoreError> {
@@ -994,7 +992,7 @@ fn sweep_files(state: &State, home: &Path, is_cache: bool) -> Result<(), StoreEr
 fn remove_dataset(directory: &Path) -> Result<(), StoreError> {
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(io_error("remove", directory)(error))
+            Err(io_error("remove", directory)(error).into())
         }
         _ => Ok(()),
     }

@@ -11,13 +11,16 @@ mod ledger;
 
 pub use ledger::{Part, Reads, Unit};
 
+use crate::error::ResidencyError;
 use crate::error::StoreError;
 use crate::panel::Panel;
 use crate::placement::{Homes, Placement, PlacementReport};
 use crate::reader::{Read, Reader};
-use crate::segment::{PartPlace, Segment, SegmentDescription, forget_cached, full_panel_bytes};
+use crate::source::StoredSegment;
 use ledger::{Action, Key, Ledger, Plan, ReadCounters, StreamId};
 use oboro_arena::{Arena, ArenaError};
+use oboro_format::FormatError;
+use oboro_format::{PartPlace, SegmentDescription, forget_cached, full_panel_bytes};
 use oboro_ring::mask;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -78,7 +81,7 @@ struct State {
 /// An open segment and its panels in memory.
 struct StreamedSegment {
     number: u64,
-    segment: Segment,
+    segment: StoredSegment,
     homes: Arc<Homes>,
     /// The segment's file past the system's cache; none where that is refused.
     direct: Option<Arc<File>>,
@@ -96,13 +99,17 @@ impl StreamedSegment {
     }
 
     fn file_to_read(&self) -> Arc<File> {
-        Arc::clone(self.direct.as_ref().unwrap_or_else(|| self.segment.file()))
+        Arc::clone(
+            self.direct
+                .as_ref()
+                .unwrap_or_else(|| self.segment.local().file()),
+        )
     }
 
     /// What was read on is in the tier now, and the system's cache is for what others need.
     fn forget_cached(&self, place: PartPlace) {
         if self.direct.is_none() {
-            forget_cached(self.segment.file(), place.offset, place.len as u64);
+            forget_cached(self.segment.local().file(), place.offset, place.len as u64);
         }
     }
 
@@ -124,7 +131,7 @@ pub(crate) struct TieredSegment {
 }
 
 impl TieredSegment {
-    pub(crate) fn file(&self) -> &Segment {
+    pub(crate) fn file(&self) -> &StoredSegment {
         &self.segment.segment
     }
 
@@ -185,10 +192,11 @@ struct Load {
 }
 
 impl Load {
-    /// The limb and the column of a panel that is no mask.
-    fn place(&self) -> (usize, usize) {
+    /// The number of a panel that is no mask among the parts of its segment.
+    fn part(&self) -> usize {
         let Part { limb, column } = self.key.part;
-        (limb, column.expect("masks are not read") as usize)
+        let column = column.expect("masks are not read") as usize;
+        self.segment.segment.panel_number(limb, column)
     }
 }
 
@@ -217,7 +225,7 @@ impl Tier {
                     tier.expand_all(masks);
                 }
             })
-            .map_err(|source| StoreError::Reader { source })?;
+            .map_err(|source| ResidencyError::Reader { source })?;
         Ok(Self {
             arenas: arenas.collect::<Result<_, _>>()?,
             state: Mutex::new(state),
@@ -235,7 +243,7 @@ impl Tier {
     /// Takes a segment in; none of its panels is read yet.
     pub(crate) fn register(
         self: &Arc<Self>,
-        segment: Segment,
+        segment: StoredSegment,
         homes: Arc<Homes>,
     ) -> Result<TieredSegment, StoreError> {
         // Of a full segment, as most of a dataset are.
@@ -247,7 +255,7 @@ impl Tier {
         let segment = Arc::new(StreamedSegment {
             number: state.registered,
             panels: (0..cells).map(|_| Mutex::default()).collect(),
-            direct: segment.past_the_cache(),
+            direct: segment.local().past_the_cache(),
             homes,
             segment,
         });
@@ -268,7 +276,7 @@ impl Tier {
         let needed = bytes.max(buffers.bytes);
         if let Err(source) = self.provide(needed) {
             buffers.are_there = buffers.bytes > 0 && self.provide(buffers.bytes).is_ok();
-            return Err(StoreError::Reader { source });
+            return Err(ResidencyError::Reader { source }.into());
         }
         *buffers = Buffers {
             bytes: needed,
@@ -296,7 +304,7 @@ impl Tier {
             let mut state = self.lock();
             let capacity = state.ledger.capacity();
             let opened = state.ledger.open(plan);
-            let (id, reads) = opened.ok_or(StoreError::Budget { needed, capacity })?;
+            let (id, reads) = opened.ok_or(ResidencyError::Budget { needed, capacity })?;
             state.listeners.insert(id, listener);
             (id, reads)
         };
@@ -359,17 +367,15 @@ impl Tier {
     }
 
     fn read(self: &Arc<Self>, load: Load) {
-        let (limb, column) = load.place();
-        let segment = &load.segment.segment;
-        match segment.object() {
-            Some(object) if !object.has(segment.panel_number(limb, column)) => self.fetch(load),
-            _ => self.read_file(load),
+        match load.segment.segment.source().is_local(load.part()) {
+            true => self.read_file(load),
+            false => self.fetch(load),
         }
     }
 
     fn read_file(self: &Arc<Self>, load: Load) {
-        let (limb, column) = load.place();
-        let place = load.segment.segment.panel_place(limb, column);
+        let part = load.part();
+        let place = load.segment.segment.header().part_place(part);
         let PartPlace { offset, len, .. } = place;
         let file = load.segment.file_to_read();
         let (tier, key) = (Arc::downgrade(self), load.key);
@@ -381,16 +387,15 @@ impl Tier {
             let segment = &load.segment.segment;
             let panel = match bytes {
                 Ok(bytes) => tier.unpack(&load, bytes),
-                Err(error) => Err(segment.panel_error(limb, column, error)),
+                Err(error) => Err(segment.local().part_error(part, error).into()),
             };
             load.segment.forget_cached(place);
-            match (segment.object(), &panel) {
-                (Some(object), Err(StoreError::Damaged { .. })) => {
-                    object.has_wrongly(segment.panel_number(limb, column));
+            let source = segment.source();
+            match &panel {
+                Err(error) if error.corruption().is_some() && source.discard(part) => {
                     return tier.fetch(load);
                 }
-                (Some(object), _) => object.used(),
-                (None, _) => {}
+                _ => source.used(),
             }
             tier.act(|state, news| state.end(load, panel, Some(len as u64), news));
         });
@@ -412,27 +417,23 @@ impl Tier {
         !is_abandoned
     }
 
-    /// Reads from the object of which the file does not have the panel.
+    /// Has a panel fetched that the file here does not have.
     fn fetch(self: &Arc<Self>, load: Load) {
-        let (limb, column) = load.place();
-        let segment = Arc::clone(&load.segment);
-        let segment = &segment.segment;
-        let object = segment.object().expect("it has what the file has not");
-        let len = segment.panel_place(limb, column).len;
+        let segment = load.segment.segment.clone();
+        let part = load.part();
+        let len = segment.header().part_place(part).len;
         let tier = Arc::downgrade(self);
         let then = move |bytes: Result<&[u8], StoreError>| {
             let Some(tier) = tier.upgrade() else { return };
             let panel = bytes.and_then(|bytes| tier.unpack(&load, bytes));
             tier.act(|state, news| state.end(load, panel, Some(len as u64), news));
         };
-        object.fetch(segment.panel_number(limb, column), Box::new(then));
+        segment.source().fetch(part, Box::new(then));
     }
 
     fn unpack(&self, load: &Load, bytes: &[u8]) -> Result<Panel, StoreError> {
-        let (limb, column) = load.place();
         self.build(load, |pieces| {
-            let segment = &load.segment.segment;
-            segment.unpack_panel(limb, column, bytes, pieces)
+            Ok(load.segment.segment.unpack(load.part(), bytes, pieces)?)
         })
     }
 
@@ -479,11 +480,11 @@ impl Tier {
             let Part { limb, column } = load.key.part;
             let what = column.map_or("mask".to_owned(), |column| format!("column {column}"));
             let SegmentDescription { index, dataset, .. } = description;
-            Err(StoreError::Misuse {
+            Err(FormatError::Misuse {
                 what: format!(
                     "unpacking limb {limb} of {what} of segment {index} of dataset {dataset} ended abnormally"
                 ),
-            })
+            }.into())
         })
     }
 

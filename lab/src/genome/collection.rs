@@ -1,7 +1,7 @@
 //! What is searched: a file of the user's, or made-up data of the same shape.
 
 use crate::output::Failure;
-use oboro_genome_panel::{
+use oboro_genome_server::{
     Collections, Duplicates, Existing, Generated, PanelOptions, generate_panel, import_panel,
     import_reference,
 };

@@ -14,9 +14,8 @@ use oboro_engine::{Count, Plan, Workspace};
 use oboro_mining::Itemset;
 use oboro_ring::moment::Itemsets;
 use oboro_ring::{Parameters, Seed};
-use oboro_store::{
-    BLOCKS_PER_SEGMENT, Bundle, CELL_SEAL_BYTES, DatasetId, Manifest, SegmentDescription, Store,
-};
+use oboro_format::{BLOCKS_PER_SEGMENT, Bundle, CELL_SEAL_BYTES, DatasetId, Manifest, SegmentDescription};
+use oboro_store::Store;
 use serde::Serialize;
 use std::fs;
 use std::num::NonZero;

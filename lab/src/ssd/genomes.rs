@@ -7,7 +7,7 @@ use crate::Outcome;
 use crate::genome::known::{Asking, Change, Known};
 use crate::output::Failure;
 use oboro_client::Connection;
-use oboro_genome_panel::{Collections, Existing, Generated, Window, generate_panel};
+use oboro_genome_server::{Collections, Existing, Generated, Window, generate_panel};
 use rand::rngs::ChaCha20Rng;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;

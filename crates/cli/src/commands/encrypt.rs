@@ -3,10 +3,10 @@
 use crate::Outcome;
 use crate::arguments::{InputArguments, KeyArguments, NameList, ThreadArguments, names};
 use crate::output::{Output, Unit, bytes, seconds};
+use oboro_format::files::free_bytes;
 use oboro_mining::{
     Dataset, DatasetPlan, MOST_PAIRED, MinSupport, Name, Shuffled, Target, escaped, read_next,
 };
-use oboro_store::files::free_bytes;
 use serde_json::json;
 use std::ops::ControlFlow;
 use std::path::PathBuf;

@@ -4,9 +4,9 @@ use crate::Outcome;
 use crate::arguments::{PassphraseArguments, ServerArguments};
 use crate::output::{Failure, Output, bytes};
 use oboro_client::{NodePages, Placement};
+use oboro_format::{Bundle, Segment};
 use oboro_mining::{Dataset, HowRead};
 use oboro_rlwe::{KeyCheck, MasterKey, NORM_LIMIT, PEAK_LIMIT, PLAINTEXT_PEAK_LIMIT};
-use oboro_store::{Bundle, Segment};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -113,7 +113,7 @@ fn bundle(arguments: &Arguments, path: &Path) -> Result<Value, Failure> {
     }
     let manifest = bundle.manifest();
     let hex = |bytes: [u8; 16]| KeyCheck(bytes).to_string();
-    let segment = |s: &oboro_store::SegmentEntry| json!({ "digest": s.digest.to_string(), "first_block": s.first_block, "blocks": s.blocks, "bytes": s.bytes });
+    let segment = |s: &oboro_format::SegmentEntry| json!({ "digest": s.digest.to_string(), "first_block": s.first_block, "blocks": s.blocks, "bytes": s.bytes });
     let mut value = json!({
         "kind": "dataset",
         "dataset": manifest.dataset.to_string(),

@@ -4,10 +4,10 @@ use crate::Outcome;
 use crate::arguments::ReadArguments;
 use crate::output::{Failure, Output, bytes};
 use oboro_client::{LevelForecast, Prospect, RouteForecast};
+use oboro_format::{BLOCKS_PER_SEGMENT, MAX_ROW_ID_BYTES};
 use oboro_mining::{DatasetPlan, HowRead, MinSupport, read_path};
 use oboro_ring::{pack, security_bound};
 use oboro_rlwe::{Alternative, Verdict, alternatives};
-use oboro_store::{BLOCKS_PER_SEGMENT, MAX_ROW_ID_BYTES};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 

@@ -3,7 +3,7 @@
 use crate::Outcome;
 use crate::arguments::{ServerArguments, dataset_name};
 use crate::output::{Output, Unit, bytes, seconds};
-use oboro_store::Bundle;
+use oboro_format::Bundle;
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Instant;

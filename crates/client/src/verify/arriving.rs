@@ -3,10 +3,10 @@
 //! What arrives is put in its place. What fits no place changes nothing but the verdict at the end, so that the server
 //! sees the same whatever it sent.
 
+use oboro_format::Manifest;
 use oboro_protocol::{moments_range, v1};
 use oboro_ring::pack;
 use oboro_rlwe::{ColumnMoments, PrefixQuestion, Sums};
-use oboro_store::Manifest;
 use std::ops::Range;
 
 /// The most pairs of one request: their numbers fit any server's messages.

@@ -7,9 +7,9 @@
 
 use super::Verified;
 use crate::workers::{Pieces, with_workers};
+use oboro_format::{CELL_SEAL_BYTES, Manifest, SegmentEntry};
 use oboro_mining::{Bitmap, Dataset};
 use oboro_rlwe::CellsOf;
-use oboro_store::{CELL_SEAL_BYTES, Manifest, SegmentEntry};
 use std::collections::{BTreeMap, HashSet};
 use std::num::NonZeroUsize;
 use std::sync::Mutex;

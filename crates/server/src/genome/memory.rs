@@ -3,7 +3,7 @@
 //! windows too, alone.
 
 use oboro_genome::Plan;
-use oboro_genome_panel::{Evaluation, ExpandedQuery};
+use oboro_genome_server::{Evaluation, ExpandedQuery};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};

@@ -16,7 +16,7 @@ use crate::pool::{Job, Queue, Workspace};
 use crate::status;
 use oboro_genome::Plan;
 use oboro_genome::wire::EncryptedQuery;
-use oboro_genome_panel::{Evaluation, ExpandedQuery, GenomeError, Window};
+use oboro_genome_server::{Evaluation, ExpandedQuery, GenomeError, Window};
 use oboro_protocol::v1;
 use oboro_protocol::v1::search_reply::Reply as Part;
 use oboro_protocol::v1::search_request::Request as Asked;

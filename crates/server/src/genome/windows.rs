@@ -2,7 +2,7 @@
 //!
 //! What is kept is the same for all queries; nothing that blinds an answer is here.
 
-use oboro_genome_panel::{GenomeError, Panel, Reference, Window};
+use oboro_genome_server::{GenomeError, Panel, Reference, Window};
 use quick_cache::{Weighter, sync};
 use std::ops::Range;
 use std::sync::Arc;
@@ -137,7 +137,7 @@ pub(crate) enum Origin {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oboro_genome_panel::{Collections, Existing, Generated, generate_panel};
+    use oboro_genome_server::{Collections, Existing, Generated, generate_panel};
 
     fn panel(directory: &tempfile::TempDir, seed: u64) -> Collection {
         let collections = Collections::open(directory.path());

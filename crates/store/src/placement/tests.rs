@@ -5,7 +5,8 @@
 
 use super::*;
 use crate::testing::{COLUMNS, ID, append, bundle, description, four_nodes, one_limb, send};
-use crate::{Arrival, ErrorKind, Part, Snapshot, Store, Unit};
+use crate::{Arrival, Part, Snapshot, Store, Unit};
+use oboro_format::ErrorKind;
 use proptest::prelude::*;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

@@ -3,11 +3,12 @@
 use super::*;
 use crate::Store;
 use crate::testing::{ID, append, bundle, files, residues, send, two_limbs};
+use oboro_format::FormatError;
 use std::fs;
 use tempfile::TempDir;
 
 /// A store with one dataset of three segments, and the dataset's manifest.
-fn published(location: impl Into<Location>, root: &TempDir) -> (Store, crate::Bundle) {
+fn published(location: impl Into<Location>, root: &TempDir) -> (Store, oboro_format::Bundle) {
     let store = Store::open_on(location, Placement::default()).unwrap();
     let bundle = bundle(&root.path().join("bundle"), &two_limbs(), &[2, 2, 1]);
     send(&store, &bundle);
@@ -63,7 +64,10 @@ fn objects_are_read_by_way_of_a_cache_of_ones_own() {
     let snapshot = shared.snapshot("a", bundle.manifest().clone()).unwrap();
     assert_intact(&snapshot);
     let taken = SharedStore::open(location("worker"), Placement::default(), None);
-    assert!(matches!(taken.err(), Some(StoreError::Locked { .. })));
+    assert!(matches!(
+        taken.err(),
+        Some(StoreError::Format(FormatError::Locked { .. }))
+    ));
 }
 
 #[test]
@@ -85,5 +89,5 @@ fn what_is_missing_or_another_is_named() {
         missing.to_string().contains("segment 1 of dataset"),
         "{missing}"
     );
-    assert_eq!(missing.kind(), crate::ErrorKind::DataLoss);
+    assert_eq!(missing.kind(), oboro_format::ErrorKind::DataLoss);
 }

@@ -5,6 +5,7 @@ use crate::Placement;
 use crate::testing::{
     COLUMNS, ID, description, four_nodes, one_limb, residues, two_limbs, write_segment,
 };
+use oboro_format::Segment;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
@@ -41,7 +42,7 @@ fn concurrent_first_uses_load_once() {
 fn a_failed_load_is_tried_again() {
     let (cell, arena) = (Cell::default(), small_arena());
     assert!(
-        cell.get(|| Err(StoreError::Misuse { what: "no".into() }))
+        cell.get(|| Err(FormatError::Misuse { what: "no".into() }.into()))
             .is_err()
     );
     assert!(cell.get(|| Panel::build(&arena, 16, 0, |_| Ok(()))).is_ok());
@@ -54,7 +55,8 @@ fn panels_and_masks_are_what_was_written() {
     let description = description(&two_limbs(), 0, 0, 3);
     write_segment(&path, description.clone());
     let homes = Arc::new(Placement::default().homes(ID));
-    let resident = ResidentSegment::new(Segment::open(&path).unwrap(), homes).unwrap();
+    let resident =
+        ResidentSegment::new(StoredSegment::new(Segment::open(&path).unwrap()), homes).unwrap();
     let n = description.parameters.degree();
     for limb in 0..2 {
         for column in 0..2 {
@@ -82,7 +84,8 @@ fn what_another_thread_loads_is_left_to_it() {
     let description = description(&one_limb(), 0, 0, 3);
     write_segment(&path, description.clone());
     let homes = Arc::new(Placement::default().homes(ID));
-    let resident = ResidentSegment::new(Segment::open(&path).unwrap(), homes).unwrap();
+    let resident =
+        ResidentSegment::new(StoredSegment::new(Segment::open(&path).unwrap()), homes).unwrap();
     let loading = resident.panels[1].loading.lock().unwrap();
     for column in [Some(0), Some(1), None] {
         resident.load_unless_begun(0, column).unwrap();
@@ -108,7 +111,7 @@ fn the_pieces_of_a_panel_are_where_its_groups_have_their_homes() {
     write_segment(&path, description.clone());
     let n = description.parameters.degree();
     let homes = Arc::new(Placement::on(vec![0; 3]).homes(ID));
-    let segment = Segment::open(&path).unwrap();
+    let segment = StoredSegment::new(Segment::open(&path).unwrap());
     let resident = ResidentSegment::new(segment, homes.clone()).unwrap();
     let lies_in = |residues: &[u32]| {
         let address = residues.as_ptr().cast();
@@ -139,7 +142,8 @@ fn panels_of_a_node_that_has_been_forbidden_lie_on_another() {
     let description = description(&one_limb(), 0, 0, 64);
     write_segment(&path, description.clone());
     let homes = Arc::new(Placement::on(vec![1000, 0]).homes(ID));
-    let resident = ResidentSegment::new(Segment::open(&path).unwrap(), homes).unwrap();
+    let resident =
+        ResidentSegment::new(StoredSegment::new(Segment::open(&path).unwrap()), homes).unwrap();
     let panel = resident.panel(0, 0).unwrap().unwrap();
     let whole: Vec<u32> = panel.pieces().flatten().copied().collect();
     assert!(whole == residues(&description, 0, 0));
@@ -152,16 +156,23 @@ fn no_piece_of_a_damaged_panel_is_used_or_kept() {
     write_segment(&path, description(&one_limb(), 0, 0, 64));
     let whole = std::fs::read(&path).unwrap();
     let homes = Arc::new(Placement::on(vec![0; 3]).homes(ID));
-    let resident = ResidentSegment::new(Segment::open(&path).unwrap(), homes).unwrap();
+    let resident =
+        ResidentSegment::new(StoredSegment::new(Segment::open(&path).unwrap()), homes).unwrap();
     // In the last piece of column 0: those before it were unpacked when that is found out.
     let mut damaged = whole.clone();
     damaged[whole.len() * 2 / 5] ^= 1;
     std::fs::write(&path, damaged).unwrap();
     for _ in 0..3 {
         let error = resident.panel(0, 0).unwrap().unwrap_err();
-        assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+        assert!(
+            matches!(error, StoreError::Format(FormatError::Damaged { .. })),
+            "{error}"
+        );
         let error = resident.load_unless_begun(0, Some(0)).unwrap_err();
-        assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+        assert!(
+            matches!(error, StoreError::Format(FormatError::Damaged { .. })),
+            "{error}"
+        );
     }
     // The arenas have room for one of each panel and no more.
     std::fs::write(&path, whole).unwrap();
@@ -182,7 +193,7 @@ fn the_placement_of_pages_on_the_wrong_one_of_four_nodes_is_reported() {
         let placement = Placement::on(nodes.into());
         Arc::new(placement.homes(ID))
     };
-    let segment = Segment::open(&path).unwrap();
+    let segment = StoredSegment::new(Segment::open(&path).unwrap());
     let mut resident = ResidentSegment::new(segment, homes([a, b, c, d])).unwrap();
     let _panels = [0, 1].map(|column| resident.panel(0, column).unwrap().unwrap());
     let mut report_against = |nodes| {

@@ -6,6 +6,7 @@
 //! gets its name once all of it is on disk.
 
 use super::*;
+use oboro_format::FormatError;
 use std::collections::BTreeSet;
 
 /// In a backup that is being made, and held by whoever makes it. What has no such file is somebody else's.
@@ -37,11 +38,11 @@ pub fn backup(
     // Without a slash at its end.
     let target: PathBuf = target.components().collect();
     if exists(&target)? {
-        return Err(StoreError::Exists { path: target });
+        return Err(FormatError::Exists { path: target }.into());
     }
     let partial = partial_path(&target);
     if exists(&partial)? && !is_of_a_backup(&partial)? {
-        return Err(StoreError::Exists { path: partial });
+        return Err(FormatError::Exists { path: partial }.into());
     }
     ensure_directories(&partial)?;
     let _lock = lock(&partial.join(UNFINISHED), &partial, "target")?;
@@ -53,7 +54,7 @@ pub fn backup(
         progress,
     }
     .run()
-    .and_then(|copied| rename_durably(&partial, &target).map(|()| copied));
+    .and_then(|copied| Ok(rename_durably(&partial, &target).map(|()| copied)?));
     // Best effort: the next attempt clears what stays, and a store has no use for the mark.
     let _ = match copied {
         Ok(_) => fs::remove_file(target.join(UNFINISHED)),
@@ -132,9 +133,9 @@ impl Copying<'_> {
                 let to = segment_path(self.to, manifest.dataset, index);
                 if !exists(&to)? {
                     let path = segment_path(self.from, manifest.dataset, index);
-                    let from = match Segment::open_expected(&path, manifest, index) {
+                    let from = match Segment::open_named(&path, manifest, index) {
                         Err(error) if is_missing(&error) => {
-                            return Ok(Some((manifest.dataset, error)));
+                            return Ok(Some((manifest.dataset, error.into())));
                         }
                         opened => opened?,
                     };
@@ -148,10 +149,10 @@ impl Copying<'_> {
     }
 }
 
-fn is_missing(error: &StoreError) -> bool {
+fn is_missing(error: &FormatError) -> bool {
     matches!(
         error,
-        StoreError::Damaged {
+        FormatError::Damaged {
             fault: Fault::Missing,
             ..
         }

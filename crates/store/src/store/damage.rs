@@ -3,8 +3,9 @@
 
 use super::script::{Owner, Server, Step};
 use super::*;
-use crate::ErrorKind;
 use oboro_faults::{Disk, EIO, Extent, Image, Wear, scratch};
+use oboro_format::Damage;
+use oboro_format::ErrorKind;
 use std::os::unix::fs::FileExt;
 use tempfile::TempDir;
 

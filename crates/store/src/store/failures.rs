@@ -4,8 +4,9 @@
 //! the disk is well again the same call succeeds, and what it then promises survives a power cut.
 
 use super::script::{Owner, Promised, SCRIPT, Server, Step, check_survivors};
-use crate::{ErrorKind, StoreError};
+use crate::StoreError;
 use oboro_faults::{Disk, EIO, ENOSPC, Extent, Failure, Loss, scratch};
+use oboro_format::ErrorKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

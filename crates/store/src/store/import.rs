@@ -2,7 +2,7 @@
 //! second name: the uploads of a server in the owner's own process.
 
 use super::*;
-use crate::bundle::Bundle;
+use oboro_format::Bundle;
 
 /// Bytes of a segment that are copied at a time.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -34,7 +34,7 @@ impl Store {
 impl SegmentReceiver {
     /// Completes the segment from the file of it at `path`.
     fn adopt(self, path: &Path) -> Result<(), StoreError> {
-        Segment::open_expected(path, &self.manifest, self.index)?;
+        Segment::open_named(path, &self.manifest, self.index)?;
         match self.link(path)? {
             true => Ok(()),
             false => self.copy(path),

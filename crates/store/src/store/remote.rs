@@ -12,13 +12,14 @@
 
 use crate::catalogue::{Catalogue, Change, Table};
 use crate::error::StoreError;
-use crate::files::{Durability, remove_if_there, replace};
-use crate::id::{DatasetId, Digest};
+use crate::error::{CatalogueError, ObjectError};
 use crate::location::{CATALOGUE, SEGMENTS};
-use crate::manifest::Manifest;
-use crate::objects::{Cache, Objects, Trouble, Unreplaced, object_of, segment_of};
-use crate::segment::SegmentHeader;
+use crate::source::object::{Cache, Objects, Trouble, Unreplaced, object_of, segment_of};
 use object_store::UpdateVersion;
+use oboro_format::Manifest;
+use oboro_format::SegmentHeader;
+use oboro_format::files::{Durability, remove_if_there, replace};
+use oboro_format::{DatasetId, Digest};
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::ops::Range;
@@ -53,10 +54,11 @@ fn marked(directory: &Path) -> Option<String> {
 pub(super) fn check_is_no_cache(directory: &Path) -> Result<(), StoreError> {
     match marked(directory) {
         None => Ok(()),
-        Some(url) => Err(StoreError::IsCache {
+        Some(url) => Err(ObjectError::IsCache {
             path: directory.into(),
             url,
-        }),
+        }
+        .into()),
     }
 }
 
@@ -64,15 +66,21 @@ pub(super) fn check_is_no_cache(directory: &Path) -> Result<(), StoreError> {
 fn mark(directory: &Path, url: &str) -> Result<(), StoreError> {
     match marked(directory) {
         Some(marked) if marked == url => Ok(()),
-        Some(url) => Err(StoreError::IsCache {
+        Some(url) => Err(ObjectError::IsCache {
             path: directory.into(),
             url,
-        }),
-        None if directory.join(CATALOGUE).exists() => Err(StoreError::IsNoCache {
+        }
+        .into()),
+        None if directory.join(CATALOGUE).exists() => Err(ObjectError::IsNoCache {
             path: directory.into(),
             url: url.into(),
-        }),
-        None => replace(&directory.join(MARKER), url.as_bytes(), Durability::Durable),
+        }
+        .into()),
+        None => Ok(replace(
+            &directory.join(MARKER),
+            url.as_bytes(),
+            Durability::Durable,
+        )?),
     }
 }
 
@@ -88,7 +96,7 @@ impl Remote {
         let path = directory.join(CATALOGUE);
         let mut catalogue = match Catalogue::open(&path) {
             // There is another.
-            Err(StoreError::CatalogueDamaged { .. }) => {
+            Err(StoreError::Catalogue(CatalogueError::Damaged { .. })) => {
                 remove_if_there(&directory.join("catalogue.sqlite-journal"))?;
                 remove_if_there(&path)?;
                 Catalogue::open(&path)?
@@ -141,9 +149,10 @@ impl Remote {
                 object.unsure.clear();
                 Ok(())
             }
-            Err(Unreplaced::Changed) => Err(StoreError::OtherServer {
+            Err(Unreplaced::Changed) => Err(ObjectError::OtherServer {
                 url: self.objects().url().into(),
-            }),
+            }
+            .into()),
             Err(Unreplaced::Trouble(trouble)) => {
                 object.unsure.push(digest);
                 Err(self.objects().failed(CATALOGUE, &trouble))
@@ -258,9 +267,10 @@ fn found(objects: &Objects, catalogue: &mut Catalogue) -> Result<CatalogueObject
             let is_empty = objects.list(SEGMENTS).map_err(failed)?.is_empty()
                 && catalogue.all(Table::Dataset)?.is_empty();
             if !is_empty {
-                return Err(StoreError::CatalogueObjectMissing {
+                return Err(ObjectError::CatalogueObjectMissing {
                     url: objects.url().into(),
-                });
+                }
+                .into());
             }
             (None, 1)
         }

@@ -3,9 +3,9 @@
 //! It is the same for every fault; the datasets `a`, `b` and `c` have two versions each.
 
 use super::*;
-use crate::Bundle;
 use crate::testing::{append, bundle_of, files, one_limb};
 use oboro_faults::scratch;
+use oboro_format::Bundle;
 use std::collections::{BTreeMap, BTreeSet};
 use tempfile::TempDir;
 
@@ -239,7 +239,10 @@ pub(super) fn check_survivors(owner: &Owner, disk: &Path, promised: &[&Promised]
     for &name in &promised.deleted {
         for version in [1, 2] {
             let error = owner.send(&store, name, version, ALL).unwrap_err();
-            assert!(matches!(error, StoreError::Deleted { .. }), "{error}");
+            assert!(
+                matches!(error, StoreError::Upload(UploadError::Deleted { .. })),
+                "{error}"
+            );
         }
     }
     let mut newest = BTreeMap::new();
@@ -256,7 +259,7 @@ pub(super) fn check_survivors(owner: &Owner, disk: &Path, promised: &[&Promised]
         }
         // What is left of a file that was being received may be anything: then it is sent anew.
         let mut sent = owner.upload(&store, name, 2);
-        while let Err(StoreError::SegmentRefused { .. }) = sent {
+        while let Err(StoreError::Upload(UploadError::SegmentRefused { .. })) = sent {
             sent = owner.upload(&store, name, 2);
         }
         sent.unwrap();

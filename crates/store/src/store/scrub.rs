@@ -4,26 +4,10 @@
 //! segments are read, so all else goes on, and what is deleted meanwhile is not missed.
 
 use super::*;
+use oboro_format::{Damage, FormatError, Scrubbed};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-
-/// What is damaged, named as far down as it is known.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Damage {
-    /// The name of the dataset; absent where the catalogue as a whole is damaged, or knows none.
-    pub name: Option<String>,
-    /// The dataset.
-    pub dataset: Option<DatasetId>,
-    /// Its segment.
-    pub segment: Option<u32>,
-    /// The limb and the column, if it is a panel.
-    pub panel: Option<(u32, u32)>,
-    /// The file or directory, where it is known: for the operator only.
-    pub path: Option<PathBuf>,
-    /// What is wrong and what to do, in sentences without the path.
-    pub problem: String,
-}
 
 /// One part that was checked.
 #[derive(Debug)]
@@ -32,21 +16,6 @@ pub struct ScrubbedPart {
     pub read: u64,
     /// What was found.
     pub damage: Option<Damage>,
-}
-
-/// How much was checked.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Scrubbed {
-    /// Datasets, published or being uploaded.
-    pub datasets: u64,
-    /// Segments of which the header was in order.
-    pub segments: u64,
-    /// Parts of segments: panels and the sealed cells of columns, damaged ones included.
-    pub parts: u64,
-    /// Bytes of the segments, those included that could not be reached.
-    pub bytes: u64,
-    /// Parts that are damaged.
-    pub damaged: u64,
 }
 
 /// A scrub under way. The catalogue, the headers of segments and their parts are read one by one.
@@ -72,7 +41,7 @@ struct Target {
 /// A segment of which parts are being checked.
 struct Reading {
     target: Target,
-    segment: Segment,
+    segment: StoredSegment,
     parts: Range<usize>,
 }
 
@@ -193,19 +162,21 @@ impl Scrub {
             self.reading = None;
             return Ok(None);
         };
-        let checked = reading.segment.verify_and_forget(part);
-        let read = reading.segment.part_len(part);
+        let checked = reading.segment.source().check(part);
+        let read = reading.segment.header().part_place(part).len as u64;
         self.scrubbed.parts += 1;
         self.scrubbed.bytes += read;
         let path = || match &self.shared.remote {
-            None => reading.segment.path().into(),
+            None => reading.segment.local().path().into(),
             Some(remote) => reading.target.url(remote),
         };
         let damage = found(checked)?.map(|fault| Damage {
-            panel: reading.segment.panel_of(part),
-            ..reading
-                .target
-                .damage(path(), &reading.segment.part_name(part), &fault)
+            panel: reading.segment.description().panel_of(part),
+            ..reading.target.damage(
+                path(),
+                &reading.segment.description().part_name(part),
+                &fault,
+            )
         });
         Ok(Some(ScrubbedPart { read, damage }))
     }
@@ -225,8 +196,8 @@ impl Scrub {
             }
             let fault = match self.open(&target) {
                 Ok(segment) => {
-                    let read = segment.header_len();
-                    let parts = 0..segment.parts();
+                    let read = segment.header().bytes();
+                    let parts = 0..segment.header().parts();
                     self.scrubbed.segments += 1;
                     self.scrubbed.bytes += read;
                     self.reading = Some(Reading {
@@ -237,7 +208,7 @@ impl Scrub {
                     let damage = None;
                     return Ok(Some(ScrubbedPart { read, damage }));
                 }
-                Err(StoreError::Damaged { fault, .. }) => fault,
+                Err(StoreError::Format(FormatError::Damaged { fault, .. })) => fault,
                 Err(other) => return Err(other),
             };
             let missing = matches!(fault, Fault::Missing);
@@ -259,11 +230,9 @@ impl Scrub {
     }
 
     /// Opens a segment and checks its header.
-    fn open(&self, target: &Target) -> Result<Segment, StoreError> {
+    fn open(&self, target: &Target) -> Result<StoredSegment, StoreError> {
         let segment = self.shared.open_segment(&target.manifest, target.index)?;
-        if self.shared.remote.is_some() {
-            segment.check_object()?;
-        }
+        segment.source().check_header()?;
         Ok(segment)
     }
 
@@ -314,19 +283,6 @@ impl Target {
     }
 }
 
-impl Damage {
-    fn of(error: impl fmt::Display) -> Self {
-        Self {
-            name: None,
-            dataset: None,
-            segment: None,
-            panel: None,
-            path: None,
-            problem: error.to_string(),
-        }
-    }
-}
-
 /// The segments that a manifest names.
 fn targets(table: Table, name: &str, manifest: Manifest) -> impl Iterator<Item = Target> {
     let (name, manifest) = (Arc::from(name), Arc::new(manifest));
@@ -364,7 +320,7 @@ fn forgotten(shared: &Shared, state: &State) -> Result<Vec<Damage>, StoreError> 
 fn found(checked: Result<(), StoreError>) -> Result<Option<Fault>, StoreError> {
     match checked {
         Ok(()) => Ok(None),
-        Err(StoreError::Damaged { fault, .. }) => Ok(Some(fault)),
+        Err(StoreError::Format(FormatError::Damaged { fault, .. })) => Ok(Some(fault)),
         Err(other) => Err(other),
     }
 }

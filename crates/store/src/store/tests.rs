@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::testing::{ID, append, bundle, files, one_limb, residues, send, two_limbs};
-use crate::{Bundle, ErrorKind};
+use oboro_format::{Bundle, ErrorKind};
 use tempfile::TempDir;
 
 struct Setting {
@@ -303,7 +303,10 @@ fn a_wrong_segment_is_discarded_and_can_be_sent_again() {
         receiver.write(&wrong).unwrap();
         let error = receiver.finish().unwrap_err();
         assert!(
-            matches!(error, StoreError::SegmentRefused { .. }),
+            matches!(
+                error,
+                StoreError::Upload(UploadError::SegmentRefused { .. })
+            ),
             "{error}"
         );
         assert!(
@@ -325,28 +328,31 @@ fn too_many_and_too_few_bytes_are_refused() {
     let mut receiver = store.receive_segment(ID, 0, 0).unwrap();
     assert!(matches!(
         receiver.write(&bytes),
-        Err(StoreError::TooLong { .. })
+        Err(StoreError::Upload(UploadError::TooLong { .. }))
     ));
     receiver.write(&bytes[..100]).unwrap();
     let busy = store.receive_segment(ID, 0, 100).err().unwrap();
     assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
     assert!(matches!(
         receiver.finish(),
-        Err(StoreError::Incomplete { received: 100, .. })
+        Err(StoreError::Upload(UploadError::Incomplete {
+            received: 100,
+            ..
+        }))
     ));
     assert_eq!(received(&setting.begin(&store)), [(100, false)]);
     assert!(matches!(
         store.receive_segment(ID, 1, 0),
-        Err(StoreError::NoSuchSegment { .. })
+        Err(StoreError::Upload(UploadError::NoSuchSegment { .. }))
     ));
     let other = DatasetId([9; 16]);
     assert!(matches!(
         store.receive_segment(other, 0, 0),
-        Err(StoreError::NoUpload { .. })
+        Err(StoreError::Upload(UploadError::NoUpload { .. }))
     ));
     assert!(matches!(
         store.publish(other),
-        Err(StoreError::NoUpload { .. })
+        Err(StoreError::Upload(UploadError::NoUpload { .. }))
     ));
 }
 
@@ -442,12 +448,15 @@ fn names_and_ids_are_kept_apart() {
         setting.begin(&store);
         let taken = store.begin_upload("a", &other.encode()).unwrap_err();
         assert!(
-            matches!(taken, StoreError::NameTaken { taken_by: ID, .. }),
+            matches!(
+                taken,
+                StoreError::Upload(UploadError::NameTaken { taken_by: ID, .. })
+            ),
             "{stage}: {taken}"
         );
         let stored = store.begin_upload("b", &manifest.encode()).unwrap_err();
         assert!(
-            matches!(stored, StoreError::StoredAs { .. }),
+            matches!(stored, StoreError::Upload(UploadError::StoredAs { .. })),
             "{stage}: {stored}"
         );
         setting.publish(&store);
@@ -515,7 +524,10 @@ fn only_one_version_is_uploaded_at_a_time() {
     rival.segments.push(setting.bundle.manifest().segments[1]);
     rival.segments[1].digest = Digest([7; 32]);
     let error = store.begin_upload("a", &rival.encode()).unwrap_err();
-    assert!(matches!(error, StoreError::OtherUpload { .. }), "{error}");
+    assert!(
+        matches!(error, StoreError::Upload(UploadError::OtherUpload { .. })),
+        "{error}"
+    );
 
     // Cancelling leaves the published version, and a receiver under way learns of it.
     let mut receiver = store.receive_segment(ID, 1, 0).unwrap();
@@ -523,11 +535,11 @@ fn only_one_version_is_uploaded_at_a_time() {
     store.cancel_upload("a").unwrap();
     assert!(matches!(
         receiver.write(&[0; 10]),
-        Err(StoreError::UploadCancelled { .. })
+        Err(StoreError::Upload(UploadError::UploadCancelled { .. }))
     ));
     assert!(matches!(
         receiver.finish(),
-        Err(StoreError::UploadCancelled { .. })
+        Err(StoreError::Upload(UploadError::UploadCancelled { .. }))
     ));
     assert_eq!(setting.files().len(), 1);
     assert_eq!(
@@ -572,7 +584,10 @@ fn a_deleted_dataset_serves_its_snapshots_and_never_comes_back() {
     let store = setting.open();
     for name in ["a", "b"] {
         let error = store.begin_upload(name, &first).unwrap_err();
-        assert!(matches!(error, StoreError::Deleted { .. }), "{error}");
+        assert!(
+            matches!(error, StoreError::Upload(UploadError::Deleted { .. })),
+            "{error}"
+        );
     }
 }
 
@@ -618,10 +633,10 @@ fn damage_is_found_when_the_dataset_is_used() {
     assert!(
         matches!(
             error,
-            StoreError::Damaged {
+            StoreError::Format(FormatError::Damaged {
                 fault: Fault::Missing,
                 ..
-            }
+            })
         ),
         "{error}"
     );
@@ -655,7 +670,7 @@ fn a_segment_of_other_parameters_is_not_taken_for_ours() {
     receiver.write(&bytes[..announced]).unwrap();
     assert!(matches!(
         receiver.finish(),
-        Err(StoreError::SegmentRefused { .. })
+        Err(StoreError::Upload(UploadError::SegmentRefused { .. }))
     ));
 }
 

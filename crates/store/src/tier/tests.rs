@@ -115,7 +115,7 @@ fn assert_groups_arrive(store: &Store) {
         }
         stream.release(arrived);
     }
-    let file_bytes = |segment| snapshot.segment(segment).panel_place(0, 0).len as u64;
+    let file_bytes = |segment| snapshot.segment(segment).header().part_place(0).len as u64;
     let bytes: u64 = (0..3).map(|segment| 4 * file_bytes(segment)).sum();
     let reads = stream.reads();
     assert_eq!(
@@ -214,7 +214,7 @@ fn a_group_beyond_the_budget_is_refused_with_what_would_do() {
     let store = store(directory.path(), 4);
     let snapshot = store.snapshot("a").unwrap();
     let refused = stream(&snapshot, parts(2), vec![0..1, 2..3]).err().unwrap();
-    assert_eq!(refused.kind(), crate::ErrorKind::MemoryFull);
+    assert_eq!(refused.kind(), oboro_format::ErrorKind::MemoryFull);
     assert!(refused.to_string().contains("--memory"), "{refused}");
     assert!(stream(&snapshot, parts(1), vec![0..1, 2..3]).is_ok());
 }
@@ -225,7 +225,7 @@ fn a_damaged_panel_ends_the_streams_that_need_it_and_no_other() {
     let store = store(directory.path(), 18);
     let snapshot = store.snapshot("a").unwrap();
     let file = snapshot.segment(1);
-    let offset = file.panel_place(1, 0).offset;
+    let offset = file.header().part_place(file.panel_number(1, 0)).offset;
     let mut bytes = std::fs::read(file.path()).unwrap();
     bytes[offset as usize + 5] ^= 1;
     std::fs::write(file.path(), bytes).unwrap();
@@ -357,13 +357,13 @@ fn what_was_read_through_the_systems_cache_does_not_stay_there() {
     file.sync_all().unwrap();
     forget_cached(file, 0, file.metadata().unwrap().len());
     fadvise(&**file, 0, None, Advice::Random).unwrap();
-    let place = segment.panel_place(0, 0);
+    let place = segment.header().part_place(0);
     let segment = StreamedSegment {
         number: 0,
         direct: None,
         homes: Arc::new(Placement::default().homes(crate::testing::ID)),
         panels: Box::default(),
-        segment,
+        segment: StoredSegment::new(segment),
     };
     let is_cached = || {
         let mut byte = [0];
@@ -380,7 +380,7 @@ fn what_was_read_through_the_systems_cache_does_not_stay_there() {
             Err(_) => None,
         }
     };
-    segment.segment.verify().unwrap();
+    segment.segment.local().verify().unwrap();
     if is_cached() != Some(true) {
         println!("skipped: the system does not say what its cache has");
         return;

@@ -5,7 +5,7 @@ use crate::Outcome;
 use crate::arguments::ServerArguments;
 use crate::output::{Failure, Output, bytes};
 use oboro_client::{GenomeInfo, GenomeListing, GenomeShape};
-use oboro_genome_panel::{
+use oboro_genome_server::{
     Alphabet, Budgets, Collections, Duplicates, Existing, Generated, Imported, Info, Kind, LeftOut,
     PanelOptions, Region, Shape, generate_panel, import_panel, import_reference,
 };

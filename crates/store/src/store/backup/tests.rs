@@ -71,7 +71,10 @@ fn a_backup_has_what_was_published_and_takes_uploads_up_anew() {
         }
     }
     let error = backup(&store(directory.path()), &target, &|_, _| {}).unwrap_err();
-    assert!(matches!(error, StoreError::Exists { .. }), "{error}");
+    assert!(
+        matches!(error, StoreError::Format(FormatError::Exists { .. })),
+        "{error}"
+    );
 
     // Restored by the same means, it goes on as a store does.
     let other = scratch();
@@ -83,7 +86,7 @@ fn a_backup_has_what_was_published_and_takes_uploads_up_anew() {
     }
     assert!(matches!(
         restored.run(Step::Upload("c", 1)),
-        Err(StoreError::Deleted { .. })
+        Err(StoreError::Upload(UploadError::Deleted { .. }))
     ));
 }
 
@@ -159,7 +162,7 @@ fn what_no_backup_has_made_is_left_alone() {
     let held = crate::testing::files(&partial);
     let error = backup(&target).unwrap_err();
     assert!(
-        matches!(&error, StoreError::Exists { path } if *path == partial),
+        matches!(&error, StoreError::Format(FormatError::Exists { path }) if *path == partial),
         "{error}"
     );
     assert_eq!(crate::testing::files(&partial), held);

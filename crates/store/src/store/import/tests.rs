@@ -1,8 +1,8 @@
 //! Imports: what a store makes of a bundle of the same machine.
 
 use super::*;
-use crate::ErrorKind;
 use crate::testing::{ID, append, bundle, bundle_of, one_limb};
+use oboro_format::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use tempfile::TempDir;
 
@@ -91,16 +91,25 @@ fn what_cannot_be_published_is_refused() {
     let other = setting.directory.path().join("b.oboro");
     let other = bundle_of(DatasetId([9; 16]), &other, &one_limb(), &[1]);
     let error = store.import("a", &other).unwrap_err();
-    assert!(matches!(error, StoreError::NameTaken { .. }), "{error}");
+    assert!(
+        matches!(error, StoreError::Upload(UploadError::NameTaken { .. })),
+        "{error}"
+    );
     let error = store.import("../b", &other).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     let error = store.import("b", &setting.bundle).unwrap_err();
-    assert!(matches!(error, StoreError::StoredAs { .. }), "{error}");
+    assert!(
+        matches!(error, StoreError::Upload(UploadError::StoredAs { .. })),
+        "{error}"
+    );
     let older = Bundle::open(setting.bundle.directory()).unwrap();
     store.import("a", &append(&setting.bundle, &[1])).unwrap();
     let error = store.import("a", &older).unwrap_err();
     assert!(
-        matches!(error, StoreError::NotAnExtension { .. }),
+        matches!(
+            error,
+            StoreError::Format(FormatError::NotAnExtension { .. })
+        ),
         "{error}"
     );
 }
@@ -153,7 +162,10 @@ fn where_a_file_has_no_second_name_it_is_copied_and_checked() {
     fs::write(&path, bytes).unwrap();
     let error = store.import("b", &other).unwrap_err();
     assert!(
-        matches!(error, StoreError::SegmentRefused { .. }),
+        matches!(
+            error,
+            StoreError::Upload(UploadError::SegmentRefused { .. })
+        ),
         "{error}"
     );
 }

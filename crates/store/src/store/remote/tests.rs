@@ -2,11 +2,13 @@
 //! beside it.
 
 use super::super::*;
-use crate::objects::object_of;
+use crate::error::ObjectError;
+use crate::source::object::object_of;
 use crate::testing::{
     COLUMNS, ID, append, bundle, description, files, fill, residues, send, two_limbs,
 };
-use crate::{Arrival, Bundle, ErrorKind, Part, Snapshot, Unit};
+use crate::{Arrival, Part, Snapshot, Unit};
+use oboro_format::{Bundle, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::mpsc::channel;
 use tempfile::TempDir;
@@ -75,7 +77,8 @@ impl Setting {
     /// Where a panel lies in the file of its segment: its first byte.
     fn place(&self, index: u32, limb: usize, column: usize) -> u64 {
         let segment = self.bundle.open_segment(index).unwrap();
-        segment.panel_place(limb, column).offset
+        let panel = segment.description().panel_number(limb, column).unwrap();
+        segment.header().part_place(panel).offset
     }
 
     /// Compares all panels with what was written.
@@ -180,10 +183,10 @@ fn wrong_bytes_in_the_cache_are_fetched_again_and_wrong_objects_are_named() {
     let error = setting.check_panel(&snapshot, 0, 0, 0).unwrap_err();
     assert!(matches!(
         error,
-        StoreError::Damaged {
+        StoreError::Format(FormatError::Damaged {
             fault: Fault::Missing,
             ..
-        }
+        })
     ));
 
     // Once the object is back, all is well.
@@ -300,7 +303,10 @@ fn the_last_to_start_has_the_objects() {
     send(&first, &setting.bundle);
     let error = first.publish(ID).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::FailedPrecondition);
-    assert!(matches!(error, StoreError::OtherServer { .. }), "{error}");
+    assert!(
+        matches!(error, StoreError::Object(ObjectError::OtherServer { .. })),
+        "{error}"
+    );
     assert!(first.list().unwrap().datasets.is_empty());
     setting.publish(&second);
     // The upload can go on with a server that has them.
@@ -309,7 +315,7 @@ fn the_last_to_start_has_the_objects() {
     assert_eq!(first.list().unwrap().datasets.len(), 1);
     assert!(matches!(
         second.delete("a"),
-        Err(StoreError::OtherServer { .. })
+        Err(StoreError::Object(ObjectError::OtherServer { .. }))
     ));
     setting.check(&second.snapshot("a").unwrap());
     first.delete("a").unwrap();
@@ -325,7 +331,10 @@ fn an_upload_survives_its_server_and_lost_objects() {
     fs::remove_file(setting.object(1)).unwrap();
     assert!(matches!(
         store.publish(ID),
-        Err(StoreError::NotComplete { index: 1, .. })
+        Err(StoreError::Upload(UploadError::NotComplete {
+            index: 1,
+            ..
+        }))
     ));
     setting.publish(&store);
     drop(store);
@@ -365,7 +374,7 @@ fn what_is_deleted_goes_and_nothing_else() {
     assert_eq!(store.unnamed_objects(), 0);
     assert!(matches!(
         store.begin_upload("a", &setting.bundle.manifest().encode()),
-        Err(StoreError::Deleted { .. })
+        Err(StoreError::Upload(UploadError::Deleted { .. }))
     ));
 }
 
@@ -421,7 +430,10 @@ fn an_upload_does_not_pass_with_the_objects_of_another() {
     let store = setting.open("cache");
     assert!(matches!(
         store.publish(ID),
-        Err(StoreError::NotComplete { index: 2, .. })
+        Err(StoreError::Upload(UploadError::NotComplete {
+            index: 2,
+            ..
+        }))
     ));
     send(&store, &mine);
     store.publish(ID).unwrap();
@@ -447,7 +459,10 @@ fn segments_without_a_catalogue_are_left_alone() {
     for cache in ["cache", "other"] {
         let refused = setting.try_open(cache).err().unwrap();
         assert!(
-            matches!(refused, StoreError::CatalogueObjectMissing { .. }),
+            matches!(
+                refused,
+                StoreError::Object(ObjectError::CatalogueObjectMissing { .. })
+            ),
             "{refused}"
         );
     }
@@ -472,18 +487,21 @@ fn directories_are_not_taken_for_what_they_are_not() {
     let cache = setting.path("cache");
     assert!(matches!(
         Store::open(&cache),
-        Err(StoreError::IsCache { .. })
+        Err(StoreError::Object(ObjectError::IsCache { .. }))
     ));
     assert!(matches!(
         Scrub::of_directory(&cache),
-        Err(StoreError::IsCache { .. })
+        Err(StoreError::Object(ObjectError::IsCache { .. }))
     ));
     let copy = backup(&cache, &setting.path("copy"), &|_, _| ());
-    assert!(matches!(copy, Err(StoreError::IsCache { .. })));
+    assert!(matches!(
+        copy,
+        Err(StoreError::Object(ObjectError::IsCache { .. }))
+    ));
     drop(Store::open(&setting.path("store")).unwrap());
     assert!(matches!(
         setting.try_open("store"),
-        Err(StoreError::IsNoCache { .. })
+        Err(StoreError::Object(ObjectError::IsNoCache { .. }))
     ));
     let elsewhere = Location::Objects {
         url: format!("file://{}", setting.path("elsewhere").display()),
@@ -491,7 +509,10 @@ fn directories_are_not_taken_for_what_they_are_not() {
         cache_bytes: 0,
     };
     let refused = Store::open_on(elsewhere, Placement::default());
-    assert!(matches!(refused, Err(StoreError::IsCache { .. })));
+    assert!(matches!(
+        refused,
+        Err(StoreError::Object(ObjectError::IsCache { .. }))
+    ));
     for url in ["s3://", "gs://bucket", "file://relative", "data"] {
         let location = Location::Objects {
             url: url.into(),
@@ -500,7 +521,10 @@ fn directories_are_not_taken_for_what_they_are_not() {
         };
         let refused = Store::open_on(location, Placement::default());
         assert!(
-            matches!(refused, Err(StoreError::ObjectsUrl { .. })),
+            matches!(
+                refused,
+                Err(StoreError::Object(ObjectError::ObjectsUrl { .. }))
+            ),
             "{url}"
         );
     }

@@ -1,0 +1,599 @@
+//! The owner's local directory: a head, the segment files that it names, and sealed files of ranges.
+//!
+//! The head counts; a segment file that the head does not name is a leftover of a
+//! crashed append and is removed by the next, as is a range that the owner record does not name. A bundle appears, and an append takes
+//! effect, by one rename. The owner record inside the head is sealed elsewhere. A temporary
+//! bundle goes away with the last value that stands for it, and is never synced.
+
+use crate::codec::{Reader, Writer, unseal};
+use crate::error::{Fault, FormatError};
+use crate::files::{
+    Durability, create_private_directory, io_error, lock, parent, remove_if_there, rename, replace,
+    sweep, sync_directory,
+};
+use crate::id::Digest;
+use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
+use crate::segment::{Segment, SegmentDescription, SegmentWriter};
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+const MAGIC: &str = "OBOROBND";
+const VERSION: u32 = 1;
+/// Head bytes beside the manifest and the owner record.
+const FRAME: usize = 8 + 4 + 8 + 8 + 32;
+
+/// The most bytes of a sealed owner record.
+pub const MAX_SEALED_BYTES: usize = 1 << 28;
+
+fn head_path(directory: &Path) -> PathBuf {
+    directory.join("head")
+}
+
+fn note_path(directory: &Path) -> PathBuf {
+    directory.join("failure")
+}
+
+fn lock_path(directory: &Path) -> PathBuf {
+    directory.join("lock")
+}
+
+fn segments_path(directory: &Path) -> PathBuf {
+    directory.join("segments")
+}
+
+fn segment_path(directory: &Path, index: u32) -> PathBuf {
+    segments_path(directory).join(format!("{index:08}.seg"))
+}
+
+fn ranges_path(directory: &Path) -> PathBuf {
+    directory.join("ranges")
+}
+
+/// The file of what the owner has sealed about a range of blocks, named by its digest.
+fn range_path(directory: &Path, digest: Digest) -> PathBuf {
+    ranges_path(directory).join(digest.to_string())
+}
+
+fn encode_head(manifest: &Manifest, sealed: &[u8]) -> Vec<u8> {
+    let manifest = manifest.encode();
+    let mut head = Writer::with_preamble(MAGIC, VERSION);
+    head.u64(manifest.len() as u64)
+        .u64(sealed.len() as u64)
+        .put(&manifest)
+        .put(sealed);
+    head.seal()
+}
+
+fn decode_head(bytes: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
+    Reader::new(bytes).preamble(MAGIC, VERSION)?;
+    let mut reader = Reader::new(unseal(bytes)?);
+    reader.preamble(MAGIC, VERSION)?;
+    let (manifest, sealed) = (reader.u64()?, reader.u64()?);
+    if sealed > MAX_SEALED_BYTES as u64
+        || manifest > MAX_MANIFEST_BYTES as u64
+        || manifest + sealed != reader.remaining() as u64
+    {
+        return Err(Fault::Invalid(
+            "the lengths in it contradict each other".into(),
+        ));
+    }
+    Ok((
+        reader.bytes(manifest as usize)?,
+        reader.bytes(sealed as usize)?,
+    ))
+}
+
+/// A dataset on the owner's disk, ready to be uploaded or appended to.
+#[derive(Debug)]
+pub struct Bundle {
+    directory: PathBuf,
+    manifest: Manifest,
+    sealed: Vec<u8>,
+    /// The directory of a temporary bundle, which all its versions share.
+    temporary: Option<Arc<OwnTempDir>>,
+}
+
+/// A temporary directory that only the process that made it removes, and no fork of that.
+#[derive(Debug)]
+struct OwnTempDir {
+    directory: Option<TempDir>,
+    process: u32,
+}
+
+impl OwnTempDir {
+    fn new(directory: TempDir) -> Self {
+        Self {
+            directory: Some(directory),
+            process: process::id(),
+        }
+    }
+}
+
+impl Drop for OwnTempDir {
+    fn drop(&mut self) {
+        if self.process != process::id() {
+            let _ = self.directory.take().map(TempDir::keep);
+        }
+    }
+}
+
+impl Bundle {
+    /// Begins a bundle that will appear as `directory` when it is committed.
+    pub fn create(directory: &Path) -> Result<BundleWriter, FormatError> {
+        refuse_existing(directory)?;
+        let name = directory.file_name().ok_or_else(|| FormatError::Misuse {
+            what: format!("{} names no directory", directory.display()),
+        })?;
+        let mut hidden = OsString::from(".");
+        hidden.push(name);
+        hidden.push(".partial");
+        let staging = parent(directory).join(hidden);
+
+        if staging.exists() {
+            // Left by a crash, unless its lock is held.
+            let _lock = lock(&lock_path(&staging), directory, "name for the bundle")?;
+            fs::remove_dir_all(&staging).map_err(io_error("remove the leftover", &staging))?;
+        }
+        create_private_directory(&staging).map_err(io_error("create", &staging))?;
+        let lock = lock(&lock_path(&staging), directory, "name for the bundle")?;
+        let writer = BundleWriter {
+            directory: staging.clone(),
+            _lock: lock,
+            target: Target::New {
+                published: directory.into(),
+            },
+            temporary: None,
+            written: Vec::new(),
+            committed: false,
+        };
+        writer.create_segments()?;
+        Ok(writer)
+    }
+
+    /// Begins a temporary bundle: a directory of its own below `within`, which is removed when the bundle,
+    /// and every later version of it, has been dropped.
+    pub fn create_temporary(within: &Path) -> Result<BundleWriter, FormatError> {
+        let directory = tempfile::Builder::new()
+            .prefix("oboro-")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in(within)
+            .map_err(io_error("create a temporary directory in", within))?;
+        let path = directory.path().to_path_buf();
+        let lock = lock(&lock_path(&path), &path, "directory for temporary files")?;
+        let writer = BundleWriter {
+            directory: path,
+            _lock: lock,
+            target: Target::Temporary,
+            temporary: Some(Arc::new(OwnTempDir::new(directory))),
+            written: Vec::new(),
+            committed: false,
+        };
+        writer.create_segments()?;
+        Ok(writer)
+    }
+
+    /// Reads the head of a bundle. Segments are opened, and checked, when asked for.
+    pub fn open(directory: &Path) -> Result<Self, FormatError> {
+        let path = head_path(directory);
+        let damaged = |fault| FormatError::Damaged {
+            subject: "the head of the bundle".into(),
+            path: Some(path.clone()),
+            fault,
+        };
+        let length = match fs::metadata(&path) {
+            Ok(metadata) => metadata.len(),
+            // A mistyped path is no damaged bundle.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && directory.exists() => {
+                return Err(damaged(Fault::Missing));
+            }
+            Err(error) => return Err(io_error("read", &path)(error)),
+        };
+        let most = (FRAME + MAX_MANIFEST_BYTES + MAX_SEALED_BYTES) as u64;
+        if length > most {
+            return Err(damaged(Fault::Length {
+                expected: most,
+                found: length,
+            }));
+        }
+        let bytes = fs::read(&path).map_err(io_error("read", &path))?;
+        let (manifest, sealed) = decode_head(&bytes).map_err(damaged)?;
+        let manifest = Manifest::decode(manifest).map_err(|error| match error {
+            FormatError::Damaged { fault, .. } => damaged(fault),
+            other => other,
+        })?;
+        Ok(Self {
+            directory: directory.into(),
+            manifest,
+            sealed: sealed.to_vec(),
+            temporary: None,
+        })
+    }
+
+    /// The bundle's directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Whether the directory goes away with the bundle.
+    pub fn is_temporary(&self) -> bool {
+        self.temporary.is_some()
+    }
+
+    /// The public description of the newest version.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The sealed owner record.
+    pub fn sealed(&self) -> &[u8] {
+        &self.sealed
+    }
+
+    /// Where the file of a segment is.
+    pub fn segment_path(&self, index: u32) -> PathBuf {
+        segment_path(&self.directory, index)
+    }
+
+    /// Opens a segment and checks that it is the one that the manifest names.
+    pub fn open_segment(&self, index: u32) -> Result<Segment, FormatError> {
+        if index as usize >= self.manifest.segments.len() {
+            return Err(FormatError::NoSegment {
+                index,
+                segments: self.manifest.segments.len(),
+            });
+        }
+        Segment::open_named(&self.segment_path(index), &self.manifest, index)
+    }
+
+    /// What the owner has sealed about a range of blocks, whose digest its record has.
+    ///
+    /// # Errors
+    /// A file that is not there, or not what it was.
+    pub fn read_range(&self, digest: Digest) -> Result<Vec<u8>, FormatError> {
+        let path = range_path(&self.directory, digest);
+        let damaged = |fault| FormatError::Damaged {
+            subject: "a sealed range of the bundle".into(),
+            path: Some(path.clone()),
+            fault,
+        };
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(damaged(Fault::Missing));
+            }
+            Err(error) => return Err(io_error("read", &path)(error)),
+        };
+        match Digest::of(&bytes) == digest {
+            true => Ok(bytes),
+            false => Err(damaged(Fault::Altered)),
+        }
+    }
+
+    /// Checks every panel of every segment.
+    pub fn verify(&self) -> Result<(), FormatError> {
+        (0..self.manifest.segments.len() as u32)
+            .try_for_each(|index| self.open_segment(index)?.verify())
+    }
+
+    /// Begins an append, which takes effect when it is committed. One at a time.
+    pub fn append(&self) -> Result<BundleWriter, FormatError> {
+        let lock = lock(&lock_path(&self.directory), &self.directory, "bundle")?;
+        let present = Self::open(&self.directory)?;
+        if present.manifest != self.manifest {
+            return Err(self.changed());
+        }
+        sweep(
+            &segments_path(&self.directory),
+            present.manifest.segments.len(),
+            None,
+        )?;
+        Ok(BundleWriter {
+            directory: self.directory.clone(),
+            _lock: lock,
+            target: Target::Append {
+                older: Box::new(present.manifest),
+                sealed: present.sealed,
+            },
+            temporary: self.temporary.clone(),
+            written: Vec::new(),
+            committed: false,
+        })
+    }
+}
+
+impl Bundle {
+    /// Replaces the sealed owner record by what `reseal` makes of the present one and its manifest, which may be of a
+    /// later version. The data stay as they are.
+    ///
+    /// # Errors
+    /// Those of `reseal`; another dataset at this path, someone else at work on it, a disk that fails. Then the
+    /// record is as it was.
+    pub fn reseal<E: From<FormatError>>(
+        &self,
+        reseal: impl FnOnce(&Manifest, &[u8]) -> Result<Vec<u8>, E>,
+    ) -> Result<(), E> {
+        let _lock = lock(&lock_path(&self.directory), &self.directory, "bundle")?;
+        let present = self.present()?;
+        let sealed = reseal(&present.manifest, &present.sealed)?;
+        check_sealed(&sealed)?;
+        let durability = self.durability();
+        let head = encode_head(&present.manifest, &sealed);
+        replace(&head_path(&self.directory), &head, durability)?;
+        durability.sync_directory(&self.directory)?;
+        Ok(())
+    }
+
+    /// Keeps these bytes beside the head, whoever is at work on the bundle: what must be noted even during an append.
+    ///
+    /// # Errors
+    /// A disk that fails; then what was kept before is.
+    pub fn write_note(&self, note: &[u8]) -> Result<(), FormatError> {
+        replace(&note_path(&self.directory), note, self.durability())?;
+        self.durability().sync_directory(&self.directory)
+    }
+
+    /// What [`write_note`](Self::write_note) kept.
+    ///
+    /// # Errors
+    /// A disk that fails.
+    pub fn note(&self) -> Result<Option<Vec<u8>>, FormatError> {
+        let path = note_path(&self.directory);
+        match fs::read(&path) {
+            Ok(note) => Ok(Some(note)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io_error("read", &path)(error)),
+        }
+    }
+
+    /// Forgets what [`write_note`](Self::write_note) kept.
+    ///
+    /// # Errors
+    /// A disk that fails.
+    pub fn remove_note(&self) -> Result<(), FormatError> {
+        remove_if_there(&note_path(&self.directory))?;
+        self.durability().sync_directory(&self.directory)
+    }
+
+    fn durability(&self) -> Durability {
+        match self.temporary {
+            None => Durability::Durable,
+            Some(_) => Durability::Temporary,
+        }
+    }
+
+    /// The bundle as it is on disk now, with what was appended or noted in it since.
+    ///
+    /// # Errors
+    /// Another dataset at this path, a disk that fails.
+    pub fn present(&self) -> Result<Self, FormatError> {
+        let present = Self::open(&self.directory)?;
+        match present.manifest.dataset == self.manifest.dataset {
+            true => Ok(present),
+            false => Err(self.changed()),
+        }
+    }
+
+    fn changed(&self) -> FormatError {
+        FormatError::BundleChanged {
+            path: self.directory.clone(),
+        }
+    }
+}
+
+fn check_sealed(sealed: &[u8]) -> Result<(), FormatError> {
+    match sealed.len() > MAX_SEALED_BYTES {
+        true => Err(FormatError::BundleMismatch {
+            reason: "the owner record is too long".into(),
+        }),
+        false => Ok(()),
+    }
+}
+
+/// Removes the files of all other ranges.
+fn keep_ranges(directory: &Path, ranges: &[Digest]) -> io::Result<()> {
+    let kept: HashSet<OsString> = ranges.iter().map(|it| it.to_string().into()).collect();
+    for entry in fs::read_dir(ranges_path(directory))? {
+        let entry = entry?;
+        if !kept.contains(&entry.file_name()) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn refuse_existing(directory: &Path) -> Result<(), FormatError> {
+    match fs::symlink_metadata(directory) {
+        Ok(_) => Err(FormatError::Exists {
+            path: directory.into(),
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(io_error("look at", directory)(error)),
+    }
+}
+
+enum Target {
+    New {
+        published: PathBuf,
+    },
+    Temporary,
+    Append {
+        older: Box<Manifest>,
+        /// The sealed owner record of that version.
+        sealed: Vec<u8>,
+    },
+}
+
+/// Segments being added to a bundle. Dropped before [`commit`](Self::commit), a new
+/// bundle leaves nothing and an old one is as it was.
+pub struct BundleWriter {
+    directory: PathBuf,
+    _lock: File,
+    target: Target,
+    temporary: Option<Arc<OwnTempDir>>,
+    /// Ranges that were written.
+    written: Vec<Digest>,
+    committed: bool,
+}
+
+impl BundleWriter {
+    fn create_segments(&self) -> Result<(), FormatError> {
+        let segments = segments_path(&self.directory);
+        create_private_directory(&segments).map_err(io_error("create", &segments))?;
+        let ranges = ranges_path(&self.directory);
+        create_private_directory(&ranges).map_err(io_error("create", &ranges))
+    }
+
+    fn durability(&self) -> Durability {
+        match self.temporary {
+            None => Durability::Durable,
+            Some(_) => Durability::Temporary,
+        }
+    }
+
+    /// The index of the first segment to write: 0, or the number of those there.
+    pub fn first_new_segment(&self) -> u32 {
+        match &self.target {
+            Target::New { .. } | Target::Temporary => 0,
+            Target::Append { older, .. } => older.segments.len() as u32,
+        }
+    }
+
+    /// The sealed owner record of the version that is appended to, as it is now.
+    pub fn sealed_before(&self) -> Option<&[u8]> {
+        match &self.target {
+            Target::New { .. } | Target::Temporary => None,
+            Target::Append { sealed, .. } => Some(sealed),
+        }
+    }
+
+    /// Begins a segment; its index says which. Segments may be written side by side.
+    pub fn segment(&self, description: SegmentDescription) -> Result<SegmentWriter, FormatError> {
+        let index = description.index;
+        if index < self.first_new_segment() {
+            return Err(FormatError::BundleMismatch {
+                reason: format!("segment {index} is there already"),
+            });
+        }
+        let path = segment_path(&self.directory, index);
+        SegmentWriter::create(&path, description, self.durability())
+    }
+
+    /// Opens a segment that was written, as the manifest to be committed names it.
+    ///
+    /// # Errors
+    /// A file that is damaged, or is not the one that is named.
+    pub fn open_segment(&self, manifest: &Manifest, index: u32) -> Result<Segment, FormatError> {
+        Segment::open_named(&segment_path(&self.directory, index), manifest, index)
+    }
+
+    /// Writes what the owner has sealed about a range of blocks, for its record to name by digest.
+    ///
+    /// # Errors
+    /// A disk that fails.
+    pub fn write_range(&mut self, sealed: &[u8]) -> Result<Digest, FormatError> {
+        let digest = Digest::of(sealed);
+        self.written.push(digest);
+        replace(
+            &range_path(&self.directory, digest),
+            sealed,
+            self.durability(),
+        )?;
+        Ok(digest)
+    }
+
+    /// Publishes what was written as `manifest`, with the sealed owner record that
+    /// belongs to it: a new bundle gets its name, an old one its new head. Of ranges only `ranges` are kept.
+    pub fn commit(
+        mut self,
+        manifest: &Manifest,
+        sealed: &[u8],
+        ranges: &[Digest],
+    ) -> Result<Bundle, FormatError> {
+        self.check(manifest, sealed)?;
+        let durability = self.durability();
+        durability.sync_directory(&ranges_path(&self.directory))?;
+        let head = encode_head(manifest, sealed);
+        replace(&head_path(&self.directory), &head, durability)?;
+        let (directory, changed) = match &self.target {
+            Target::New { published } => {
+                sync_directory(&self.directory)?;
+                sync_directory(&segments_path(&self.directory))?;
+                refuse_existing(published)?;
+                rename(&self.directory, published)?;
+                (published.clone(), parent(published))
+            }
+            Target::Temporary | Target::Append { .. } => {
+                (self.directory.clone(), self.directory.as_path())
+            }
+        };
+        // It counts from here on, whatever becomes of the rest.
+        self.committed = true;
+        durability
+            .sync_directory(changed)
+            .map_err(|error| FormatError::Unconfirmed {
+                path: directory.clone(),
+                cause: Box::new(error),
+            })?;
+        // Best effort: what stays is removed by the next append.
+        let _ = keep_ranges(&directory, ranges);
+        Ok(Bundle {
+            directory,
+            manifest: manifest.clone(),
+            sealed: sealed.to_vec(),
+            temporary: self.temporary.clone(),
+        })
+    }
+
+    fn check(&self, manifest: &Manifest, sealed: &[u8]) -> Result<(), FormatError> {
+        let mismatch = |reason: &str| {
+            Err(FormatError::BundleMismatch {
+                reason: reason.into(),
+            })
+        };
+        manifest.validate()?;
+        check_sealed(sealed)?;
+        let next_version = match &self.target {
+            Target::New { .. } | Target::Temporary => 1,
+            Target::Append { older, .. } => {
+                manifest.extends(older)?;
+                older.version + 1
+            }
+        };
+        if manifest.version != next_version {
+            return mismatch("its version is not the next one");
+        }
+        (self.first_new_segment()..manifest.segments.len() as u32)
+            .try_for_each(|index| self.open_segment(manifest, index).map(drop))
+    }
+}
+
+impl Drop for BundleWriter {
+    fn drop(&mut self) {
+        if self.committed {
+            return;
+        }
+        // Best effort: what stays is removed by the next attempt.
+        let _ = match &self.target {
+            // Goes with `temporary`.
+            Target::Temporary => Ok(()),
+            Target::New { .. } => fs::remove_dir_all(&self.directory).map_err(drop),
+            Target::Append { older, .. } => {
+                for &digest in &self.written {
+                    let _ = remove_if_there(&range_path(&self.directory, digest));
+                }
+                let segments = segments_path(&self.directory);
+                sweep(&segments, older.segments.len(), None).map_err(drop)
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests;

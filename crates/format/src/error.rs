@@ -1,0 +1,218 @@
+//! Errors of files and bytes, said once, with the remedy.
+//!
+//! A message names what it is about (dataset, segment, panel, path), the cause and what to do. [`FormatError::kind`]
+//! sorts errors for callers that translate them.
+
+use crate::id::DatasetId;
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// What is wrong with bytes that should have been an Oboro format. Displayed, it goes on
+/// where a subject was named: "is missing".
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[allow(missing_docs)]
+pub enum Fault {
+    #[error("is not what it should be: it does not begin with {magic:?}")]
+    Magic { magic: &'static str },
+    #[error(
+        "was written by a newer Oboro (format version {found}; this one reads version {known})"
+    )]
+    Newer { found: u32, known: u32 },
+    #[error(
+        "was written by an older Oboro (format version {found}; this one reads version {known} only)"
+    )]
+    Older { found: u32, known: u32 },
+    #[error(
+        "has the wrong length ({found} bytes instead of {expected}): it was truncated or extended"
+    )]
+    Length { expected: u64, found: u64 },
+    #[error("does not match its digest: it was altered or damaged after it was written")]
+    Altered,
+    #[error("has foreign parameters: {0}")]
+    Foreign(String),
+    #[error("is malformed: {0}")]
+    Invalid(String),
+    #[error("is missing")]
+    Missing,
+    #[error("cannot be read: {0}")]
+    Unreadable(String),
+    #[error("is not the one that the manifest names: it comes from another dataset or version")]
+    Unexpected,
+}
+
+impl Fault {
+    /// What to do about it, a sentence.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Magic { .. } => "Check that the path is right.",
+            Self::Newer { .. } => "Install that Oboro or a newer one to read it.",
+            Self::Older { .. } => "Encrypt the data again.",
+            Self::Foreign(_) => "This Oboro cannot use it; encrypt the data again.",
+            Self::Unreadable(_) => {
+                "Check the disk, and restore it from a copy; without one, encrypt the data again, and delete the \
+                 damaged dataset from the server before uploading it anew."
+            }
+            _ => {
+                "Restore it from a copy; without one, encrypt the data again, and delete the damaged dataset \
+                 from the server before uploading it anew."
+            }
+        }
+    }
+}
+
+/// An error of a file or of bytes. The message is one or two plain sentences.
+#[derive(Debug, Error)]
+#[allow(missing_docs)]
+pub enum FormatError {
+    /// A file, or bytes that came from elsewhere, cannot be used.
+    #[error("{subject}{} {fault}. {}", in_parentheses(path), fault.remedy())]
+    Damaged {
+        subject: String,
+        /// Where it lies, if that is a file.
+        path: Option<PathBuf>,
+        fault: Fault,
+    },
+    #[error(
+        "disk full while writing {}: what was being written (the upload or the bundle) was refused, published datasets \
+         are unaffected. Free some space and try again; an upload goes on where it stopped.",
+        path.display()
+    )]
+    DiskFull { path: PathBuf },
+    #[error("could not {action} {}: {source}. Check the path, its permissions and the disk.", path.display())]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    #[error("{} is in use by another process. Stop it first, or choose another {what}.", path.display())]
+    Locked { path: PathBuf, what: &'static str },
+    #[error("{} exists already. Choose another name, or move it away first.", path.display())]
+    Exists { path: PathBuf },
+    #[error(
+        "{} is as it should be now, but could not be made to survive a power cut: {cause} Do not encrypt the same \
+         data into it again.",
+        path.display()
+    )]
+    Unconfirmed {
+        path: PathBuf,
+        cause: Box<FormatError>,
+    },
+    #[error("the bundle {} has changed since it was opened. Open it again.", path.display())]
+    BundleChanged { path: PathBuf },
+    #[error(
+        "the bundle's new manifest does not fit what was written: {reason}. This is a mistake in the \
+         calling program."
+    )]
+    BundleMismatch { reason: String },
+    #[error("{text:?} is not a {what}: that is {digits} hexadecimal digits.")]
+    NotHex {
+        text: String,
+        what: &'static str,
+        digits: usize,
+    },
+    #[error("version {new} of dataset {dataset} does not extend version {old}: {reason}. {remedy}")]
+    NotAnExtension {
+        dataset: DatasetId,
+        old: u64,
+        new: u64,
+        reason: &'static str,
+        remedy: &'static str,
+    },
+    #[error(
+        "there is no panel (limb {limb}, column {column}) in segment {segment} of dataset {dataset}. \
+         This is a mistake in the calling program."
+    )]
+    NoPanel {
+        dataset: DatasetId,
+        segment: usize,
+        limb: usize,
+        column: usize,
+    },
+    #[error(
+        "there is no column {column} in segment {segment} of dataset {dataset}. This is a mistake in \
+         the calling program."
+    )]
+    NoCells {
+        dataset: DatasetId,
+        segment: usize,
+        column: usize,
+    },
+    #[error("{what}. This is a mistake in the calling program.")]
+    Misuse { what: String },
+    #[error(
+        "the manifest names {segments} segments, not one with number {index}. This is a mistake in the calling program."
+    )]
+    NoSegment { index: u32, segments: usize },
+}
+
+/// What a caller can do about an error, coarsely.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The thing asked for is not there.
+    NotFound,
+    /// The name or id is taken by something else.
+    AlreadyExists,
+    /// The request or its bytes are wrong and will stay wrong.
+    InvalidArgument,
+    /// The request does not fit the present state; do something else first.
+    FailedPrecondition,
+    /// Someone else is at it; try again later.
+    Busy,
+    /// Stored bytes are damaged or gone.
+    DataLoss,
+    /// No space left on the disk.
+    DiskFull,
+    /// No memory left.
+    MemoryFull,
+    /// What keeps the bytes cannot be reached; try again later.
+    Unavailable,
+    /// The machine failed or the calling program did.
+    Internal,
+}
+
+impl FormatError {
+    /// The coarse kind of this error.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Exists { .. } => ErrorKind::AlreadyExists,
+            Self::NotHex { .. }
+            | Self::NoPanel { .. }
+            | Self::NoCells { .. }
+            | Self::NoSegment { .. } => ErrorKind::InvalidArgument,
+            Self::NotAnExtension { .. } | Self::BundleChanged { .. } => {
+                ErrorKind::FailedPrecondition
+            }
+            Self::Locked { .. } => ErrorKind::Busy,
+            Self::Damaged { .. } => ErrorKind::DataLoss,
+            Self::DiskFull { .. } => ErrorKind::DiskFull,
+            Self::Io { .. }
+            | Self::Unconfirmed { .. }
+            | Self::BundleMismatch { .. }
+            | Self::Misuse { .. } => ErrorKind::Internal,
+        }
+    }
+
+    /// The message for somebody whose machine this is not: without the paths of files here.
+    pub fn without_paths(&self) -> String {
+        match self {
+            Self::Damaged { subject, fault, .. } => {
+                format!("{subject} {fault}. {}", fault.remedy())
+            }
+            Self::DiskFull { .. } => {
+                "disk full: what was being written was refused, published datasets are unaffected. Ask the operator \
+                 for more space and try again; an upload goes on where it stopped."
+                    .to_owned()
+            }
+            Self::Io { action, source, .. } => format!(
+                "could not {action} a file of the store: {source}. Ask the operator, whose log names the file."
+            ),
+            _ => self.to_string(),
+        }
+    }
+}
+
+fn in_parentheses(path: &Option<PathBuf>) -> String {
+    let shown = path.as_ref().map(|path| format!(" ({})", path.display()));
+    shown.unwrap_or_default()
+}

@@ -1,0 +1,218 @@
+//! The few things done to files with care: durable writes, renames, locks, sweeps.
+//!
+//! A rename is durable only after its directory is synced; every function here that
+//! renames also does that. Errors name the path; a full disk is told apart.
+
+use crate::error::FormatError;
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::ops::Range;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Turns an I/O error into one that says what was being done to which path.
+pub fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FormatError {
+    move |source| match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            FormatError::DiskFull { path: path.into() }
+        }
+        _ => FormatError::Io {
+            action,
+            path: path.into(),
+            source,
+        },
+    }
+}
+
+/// The bytes that may be written where `path` is, or will be; `None` if the file system does not say.
+pub fn free_bytes(path: &Path) -> Option<u64> {
+    let there = path.ancestors().find(|it| it.exists());
+    let there = there.unwrap_or(Path::new("."));
+    let about = rustix::fs::statvfs(there).ok()?;
+    (about.f_blocks > 0).then(|| about.f_bavail.saturating_mul(about.f_frsize))
+}
+
+/// Whether what is written outlasts a power cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// It is synced before anything counts on it.
+    Durable,
+    /// It goes away with the process that made it, and is not synced.
+    Temporary,
+}
+
+impl Durability {
+    /// Syncs a file that is to last.
+    pub fn sync_file(self, file: &File) -> io::Result<()> {
+        match self {
+            Self::Durable => file.sync_all(),
+            Self::Temporary => Ok(()),
+        }
+    }
+
+    /// Syncs a directory whose entries are to last.
+    pub fn sync_directory(self, directory: &Path) -> Result<(), FormatError> {
+        match self {
+            Self::Durable => sync_directory(directory),
+            Self::Temporary => Ok(()),
+        }
+    }
+}
+
+/// The name under which a file is written before it is complete.
+pub fn partial_path(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(".partial");
+    name.into()
+}
+
+/// Makes renames, creations and removals in `directory` durable.
+pub fn sync_directory(directory: &Path) -> Result<(), FormatError> {
+    File::open(directory)
+        .and_then(|file| file.sync_all())
+        .map_err(io_error("sync the directory", directory))
+}
+
+/// Renames within one directory and makes that durable.
+pub fn rename_durably(from: &Path, to: &Path) -> Result<(), FormatError> {
+    rename(from, to)?;
+    sync_directory(parent(to))
+}
+
+/// Renames within one directory.
+pub fn rename(from: &Path, to: &Path) -> Result<(), FormatError> {
+    fs::rename(from, to).map_err(io_error("rename to", to))
+}
+
+/// The directory that holds `path`.
+pub fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Replaces `path` by `bytes`, readable by its owner only: the old file or the new one,
+/// whatever happens. Which one after a power cut is open until the directory is synced.
+pub fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), FormatError> {
+    let partial = partial_path(path);
+    let write = || {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&partial)?;
+        file.write_all(bytes)?;
+        durability.sync_file(&file)
+    };
+    write().map_err(io_error("write", &partial))?;
+    rename(&partial, path)
+}
+
+/// Creates a directory that only its owner may enter. It must not exist.
+pub fn create_private_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
+}
+
+/// Creates such a directory unless it is there, and makes that durable.
+pub fn ensure_directory(path: &Path) -> Result<(), FormatError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(io_error("create", path))?;
+    sync_directory(parent(path))
+}
+
+/// The same for a directory and all that is missing above it.
+pub fn ensure_directories(path: &Path) -> Result<(), FormatError> {
+    let missing = |directory: &&Path| !directory.as_os_str().is_empty() && !directory.is_dir();
+    let missing: Vec<&Path> = path.ancestors().take_while(missing).collect();
+    missing.into_iter().rev().try_for_each(ensure_directory)
+}
+
+/// Takes the lock file `path`, held until the returned file is dropped; `holder` and
+/// `what` are for the error: which directory or file is in use.
+pub fn lock(path: &Path, holder: &Path, what: &'static str) -> Result<File, FormatError> {
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .map_err(io_error("open the lock file", path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(FormatError::Locked {
+            path: holder.into(),
+            what,
+        }),
+        Err(TryLockError::Error(source)) => Err(io_error("lock", path)(source)),
+    }
+}
+
+/// Whether there is anything at `path`, if only a link that leads nowhere.
+pub fn exists(path: &Path) -> Result<bool, FormatError> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(io_error("look at", path)(error)),
+    }
+}
+
+/// Removes a file; one that is not there is fine.
+pub fn remove_if_there(path: &Path) -> Result<(), FormatError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(io_error("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The names in a directory; none if it is not there.
+pub fn names(directory: &Path) -> Result<Vec<String>, FormatError> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(io_error("list", directory)(error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(io_error("list", directory))?.file_name();
+        // Names that are not text are not ours.
+        names.extend(name.into_string().ok());
+    }
+    Ok(names)
+}
+
+/// Removes the segment files of a dataset beyond the first `published`, except the
+/// complete and partial ones of a `pending` upload.
+pub fn sweep(
+    directory: &Path,
+    published: usize,
+    pending: Option<Range<usize>>,
+) -> Result<(), FormatError> {
+    for name in names(directory)? {
+        let Some((number, extension)) = name.split_once('.') else {
+            continue;
+        };
+        let Ok(index) = number.parse::<usize>() else {
+            continue;
+        };
+        let pending = pending
+            .as_ref()
+            .is_some_and(|pending| pending.contains(&index));
+        let keep = match extension {
+            "seg" => index < published || pending,
+            "seg.partial" => pending,
+            _ => true,
+        };
+        if !keep {
+            remove_if_there(&directory.join(&name))?;
+        }
+    }
+    sync_directory(directory)
+}

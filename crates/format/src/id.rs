@@ -1,0 +1,92 @@
+//! Names that are numbers: dataset ids and BLAKE3 digests, written as lowercase hex.
+//!
+//! Both are public. Nothing here says how an id is drawn; the owner does that.
+
+use crate::error::FormatError;
+use std::fmt;
+use std::str::FromStr;
+
+macro_rules! hex_name {
+    ($name:ident, $bytes:literal, $what:literal) => {
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({self})", stringify!($name))
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = FormatError;
+
+            fn from_str(text: &str) -> Result<Self, FormatError> {
+                decode(text).map(Self).ok_or_else(|| FormatError::NotHex {
+                    text: text.chars().take(80).collect(),
+                    what: $what,
+                    digits: 2 * $bytes,
+                })
+            }
+        }
+    };
+}
+
+/// The bytes that `text` spells in exactly `2 * N` hexadecimal digits of either case.
+fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digit = |character: u8| char::from(character).to_digit(16);
+    let mut bytes = [0; N];
+    if text.len() != 2 * N {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
+    }
+    Some(bytes)
+}
+
+/// A dataset, on every machine and for ever: ids are random and never used again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DatasetId(pub [u8; 16]);
+hex_name!(DatasetId, 16, "dataset id");
+
+/// A BLAKE3 digest.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Digest(pub [u8; 32]);
+hex_name!(Digest, 32, "digest");
+
+impl Digest {
+    /// The plain BLAKE3 digest of `bytes`.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(*blake3::hash(bytes).as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hex_round_trips_and_bad_hex_is_refused() {
+        let id = DatasetId([0xa5; 16]);
+        assert_eq!(id.to_string(), "a5".repeat(16));
+        assert_eq!(id.to_string().parse::<DatasetId>().unwrap(), id);
+        assert_eq!("A5".repeat(16).parse::<DatasetId>().unwrap(), id);
+        let digest = Digest::of(b"");
+        assert_eq!(digest.to_string().parse::<Digest>().unwrap(), digest);
+        for bad in [
+            "",
+            "a5",
+            "zz",
+            &"zz".repeat(16),
+            &"+5".repeat(16),
+            &"a5".repeat(17),
+            &"é".repeat(16),
+        ] {
+            let error = bad.parse::<DatasetId>().unwrap_err().to_string();
+            assert!(error.contains("32 hexadecimal digits"), "{error}");
+        }
+    }
+}

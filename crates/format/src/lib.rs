@@ -1,0 +1,30 @@
+//! What both parties read and write: how ciphertext lies in files and on the wire.
+//!
+//! A dataset is a list of *segments* of up to 64 blocks; in a segment each (limb, column) is one contiguous *panel*, the
+//! unit of checksum, I/O and caching. A [`Manifest`] describes one version of a dataset and names every byte of it
+//! through digests; its [`Manifest::root`] is what the owner remembers. A [`Bundle`] is a dataset on the owner's disk.
+//!
+//! Nothing here is secret and nothing here can decrypt. There is no database and no object storage: those are the
+//! server's. Bytes are specified in `docs/formats.md`.
+
+mod bundle;
+pub mod codec;
+mod error;
+pub mod files;
+mod id;
+mod listing;
+mod manifest;
+mod segment;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
+pub use bundle::{Bundle, BundleWriter, MAX_SEALED_BYTES};
+pub use error::{ErrorKind, Fault, FormatError};
+pub use id::{DatasetId, Digest};
+pub use listing::{Damage, DatasetInfo, Scrubbed};
+pub use manifest::{MAX_COLUMNS, MAX_MANIFEST_BYTES, MAX_SEGMENTS, Manifest, SegmentEntry};
+pub use segment::{
+    BLOCKS_PER_SEGMENT, CELL_SEAL_BYTES, MAX_ROW_ID_BYTES, PanelReader, PartPlace, ReadError,
+    Segment, SegmentDescription, SegmentFile, SegmentHeader, SegmentWriter, forget_cached,
+    full_panel_bytes, sealed_columns, segment_bytes, unpack_into,
+};

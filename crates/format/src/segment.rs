@@ -1,0 +1,152 @@
+//! Segment files: up to 64 blocks of all columns. First the panels, limb-major, then the sealed cells, a part for
+//! each column; each part with its digest. Row ids are sealed like the cells of further columns, one for each bit.
+//!
+//! `docs/formats.md` has the bytes. A file under its final name is complete: it is
+//! written elsewhere, header last, synced and renamed. Every byte of it is covered: the
+//! header by its own digest, parts by digests in the header, and all padding is zero.
+
+use crate::error::FormatError;
+use crate::id::{DatasetId, Digest};
+use layout::Layout;
+use oboro_ring::{Parameters, Seed};
+
+mod file;
+mod header;
+mod layout;
+mod reader;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use file::{PartPlace, ReadError, SegmentFile, forget_cached};
+pub use header::{SegmentHeader, unpack_into};
+pub use layout::{full_panel_bytes, segment_bytes};
+pub use reader::{PanelReader, Segment};
+pub use writer::SegmentWriter;
+
+/// The most blocks a segment holds.
+pub const BLOCKS_PER_SEGMENT: u32 = 64;
+/// What sealing adds to the cells of a column: a nonce of 24 bytes in front, a tag of 16 behind.
+pub const CELL_SEAL_BYTES: usize = 24 + 16;
+/// The most bytes of a row id.
+pub const MAX_ROW_ID_BYTES: u32 = 255;
+
+const MAGIC: &str = "OBOROSEG";
+const VERSION: u32 = 3;
+/// Bits of a cell: whether a transaction has an item.
+const CELL_BITS: u32 = 1;
+
+/// The columns that have sealed cells: those of items, then one for each bit of a row id.
+pub fn sealed_columns(columns: u32, row_id_bytes: u32) -> u32 {
+    columns + 8 * row_id_bytes
+}
+
+/// What a segment is about to hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SegmentDescription {
+    /// The dataset that the segment belongs to.
+    pub dataset: DatasetId,
+    /// Its place in the dataset's list of segments.
+    pub index: u32,
+    /// The number of its first block in the dataset.
+    pub first_block: u64,
+    /// The number of columns.
+    pub columns: u32,
+    /// The bytes of each row id; 0 where there are none.
+    pub row_id_bytes: u32,
+    /// The ring of the ciphertexts.
+    pub parameters: Parameters,
+    /// One mask seed per block: 1 to 64 of them.
+    pub seeds: Vec<Seed>,
+}
+
+impl SegmentDescription {
+    /// BLAKE3 of the mask seeds in a row. They are drawn anew whenever a segment is made, so no two segments share it.
+    pub fn seeds_digest(&self) -> Digest {
+        let mut hasher = blake3::Hasher::new();
+        for seed in &self.seeds {
+            hasher.update(&seed.0);
+        }
+        Digest(*hasher.finalize().as_bytes())
+    }
+
+    pub(crate) fn layout(&self) -> Result<Layout, FormatError> {
+        let limbs = u32::try_from(self.parameters.limb_count()).unwrap_or(u32::MAX);
+        let blocks = u32::try_from(self.seeds.len()).unwrap_or(u32::MAX);
+        let layout = Layout::new(
+            self.parameters.log_degree(),
+            limbs,
+            self.columns,
+            self.row_id_bytes,
+            blocks,
+        );
+        layout.ok_or_else(|| FormatError::Misuse {
+            what: format!(
+                "a segment cannot have {blocks} blocks of {} columns and {limbs} limbs with row ids of {} bytes",
+                self.columns, self.row_id_bytes
+            ),
+        })
+    }
+
+    /// The place of a panel in the segment: limb-major.
+    pub fn panel_number(&self, limb: usize, column: usize) -> Result<usize, FormatError> {
+        let columns = self.columns as usize;
+        if limb < self.parameters.limb_count() && column < columns {
+            return Ok(limb * columns + column);
+        }
+        Err(FormatError::NoPanel {
+            dataset: self.dataset,
+            segment: self.index as usize,
+            limb,
+            column,
+        })
+    }
+
+    /// The place of a column's sealed cells in the segment; those of row ids count on behind the columns.
+    pub fn cells_number(&self, column: usize) -> Result<usize, FormatError> {
+        if column < sealed_columns(self.columns, self.row_id_bytes) as usize {
+            return Ok(self.panels() + column);
+        }
+        Err(FormatError::NoCells {
+            dataset: self.dataset,
+            segment: self.index as usize,
+            column,
+        })
+    }
+
+    /// The number of panels: of all limbs and columns.
+    pub fn panels(&self) -> usize {
+        self.parameters.limb_count() * self.columns as usize
+    }
+
+    /// The limb and the column of a part that is a panel.
+    pub fn panel_of(&self, part: usize) -> Option<(u32, u32)> {
+        let (row, column) = (part as u32 / self.columns, part as u32 % self.columns);
+        ((row as usize) < self.parameters.limb_count()).then_some((row, column))
+    }
+
+    /// What errors call a part of the segment.
+    pub fn part_name(&self, part: usize) -> String {
+        match self.panel_of(part) {
+            Some((limb, column)) => format!("panel (limb {limb}, column {column}) of "),
+            None => match part - self.panels() {
+                column if column < self.columns as usize => {
+                    format!("sealed cells (column {column}) of ")
+                }
+                column => format!(
+                    "sealed row ids (bit {}) of ",
+                    column - self.columns as usize
+                ),
+            },
+        }
+    }
+
+    /// What errors call a part.
+    pub(crate) fn subject(&self, part: usize) -> String {
+        let Self { index, dataset, .. } = self;
+        format!(
+            "{}segment {index} of dataset {dataset}",
+            self.part_name(part)
+        )
+    }
+}

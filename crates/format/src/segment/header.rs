@@ -1,0 +1,386 @@
+//! The header of a segment: what its file says of itself, and the digest of each part.
+
+use super::file::{PartPlace, ReadError, SegmentFile};
+use super::layout::{FIXED_HEADER, Layout};
+use super::{CELL_BITS, MAGIC, SegmentDescription, VERSION};
+use crate::codec::{Reader, Writer, unseal};
+use crate::error::{Fault, FormatError};
+use crate::id::{DatasetId, Digest};
+use crate::manifest::{Manifest, SegmentEntry};
+use oboro_ring::{Parameters, Seed, pack};
+use std::sync::Arc;
+
+/// Bytes of a panel that are read, checked and unpacked at a time: 16 Ki residues.
+pub(crate) const CHUNK_BYTES: usize = pack::packed_len(16 << 10);
+
+impl SegmentDescription {
+    pub(crate) fn encode_header(&self, layout: &Layout, parts: &[Digest]) -> Vec<u8> {
+        let mut header = Writer::with_preamble(MAGIC, VERSION);
+        header
+            .u32(layout.header as u32)
+            .put(&self.dataset.0)
+            .u32(self.index)
+            .u32(self.seeds.len() as u32)
+            .u64(self.first_block)
+            .u32(self.columns)
+            .u32(self.parameters.log_degree())
+            .u32(self.parameters.limb_count() as u32)
+            .u32(self.parameters.plaintext_modulus())
+            .u32(CELL_BITS)
+            .u32(self.row_id_bytes);
+        for modulus in self.parameters.limb_moduli() {
+            header.u32(modulus.value());
+        }
+        for seed in &self.seeds {
+            header.put(&seed.0);
+        }
+        for digest in parts {
+            header.put(&digest.0);
+        }
+        let mut bytes = header.seal();
+        debug_assert_eq!(bytes.len() as u64, layout.digested + 32);
+        bytes.resize(layout.header as usize, 0);
+        bytes
+    }
+}
+
+/// A header that was read and checked, and the digest that names its segment.
+pub(crate) struct Header {
+    pub(crate) description: SegmentDescription,
+    pub(crate) layout: Layout,
+    /// The digests of its parts.
+    pub(crate) parts: Vec<Digest>,
+    pub(crate) digest: Digest,
+}
+
+/// The part of a header that has the same length in all segments.
+struct FixedHeader {
+    layout: Layout,
+    dataset: DatasetId,
+    index: u32,
+    blocks: u32,
+    first_block: u64,
+    columns: u32,
+    log_degree: u32,
+    limbs: u32,
+    plaintext_modulus: u32,
+    row_id_bytes: u32,
+}
+
+impl FixedHeader {
+    fn decode(bytes: &[u8]) -> Result<Self, Fault> {
+        let mut reader = Reader::new(bytes);
+        reader.preamble(MAGIC, VERSION)?;
+        let header_length = u64::from(reader.u32()?);
+        let dataset = DatasetId(reader.array()?);
+        let index = reader.u32()?;
+        let blocks = reader.u32()?;
+        let first_block = reader.u64()?;
+        let columns = reader.u32()?;
+        let log_degree = reader.u32()?;
+        let limbs = reader.u32()?;
+        let plaintext_modulus = reader.u32()?;
+        let cell_bits = reader.u32()?;
+        if cell_bits != CELL_BITS {
+            return Err(Fault::Foreign(format!(
+                "cells of {cell_bits} bits where this Oboro has {CELL_BITS}"
+            )));
+        }
+        let row_id_bytes = reader.u32()?;
+        let layout = Layout::new(log_degree, limbs, columns, row_id_bytes, blocks)
+            .filter(|layout| layout.header == header_length)
+            .ok_or_else(|| {
+                Fault::Invalid("the numbers in its header contradict each other".into())
+            })?;
+        Ok(Self {
+            layout,
+            dataset,
+            index,
+            blocks,
+            first_block,
+            columns,
+            log_degree,
+            limbs,
+            plaintext_modulus,
+            row_id_bytes,
+        })
+    }
+}
+
+impl Header {
+    /// Reads and checks the header.
+    pub(crate) fn read(file: &SegmentFile) -> Result<Self, ReadError> {
+        let length = file.length();
+        let mut fixed = [0; FIXED_HEADER as usize];
+        let there = fixed.len().min(length as usize);
+        file.read_exact_at(&mut fixed[..there], 0)?;
+        Reader::new(&fixed[..there]).preamble(MAGIC, VERSION)?;
+        if length < FIXED_HEADER {
+            return Err(Fault::Length {
+                expected: FIXED_HEADER,
+                found: length,
+            }
+            .into());
+        }
+        let layout = FixedHeader::decode(&fixed)?.layout;
+        // Before allocating: a header cannot claim more than the file has.
+        if length != layout.total() {
+            return Err(Fault::Length {
+                expected: layout.total(),
+                found: length,
+            }
+            .into());
+        }
+        let mut bytes = vec![0; layout.header as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        Ok(Self::decode(&bytes)?)
+    }
+
+    /// Checks the bytes of a whole header, padding included.
+    fn decode(bytes: &[u8]) -> Result<Self, Fault> {
+        let fixed = FixedHeader::decode(bytes)?;
+        let layout = fixed.layout;
+        if bytes.len() as u64 != layout.header {
+            return Err(Fault::Length {
+                expected: layout.header,
+                found: bytes.len() as u64,
+            });
+        }
+        let (sealed, padding) = bytes.split_at(layout.digested as usize + 32);
+        let body = unseal(sealed)?;
+        if !is_zero(padding) {
+            return Err(Fault::Altered);
+        }
+
+        let limbs = fixed.limbs as usize;
+        let parameters = Parameters::new(fixed.log_degree, limbs, fixed.plaintext_modulus)
+            .map_err(|error| Fault::Foreign(error.to_string()))?;
+        let mut reader = Reader::new(&body[FIXED_HEADER as usize..]);
+        for modulus in parameters.limb_moduli() {
+            let (found, expected) = (reader.u32()?, modulus.value());
+            if found != expected {
+                return Err(Fault::Foreign(format!(
+                    "limb prime {found} where this Oboro has {expected}"
+                )));
+            }
+        }
+        let seeds = (0..fixed.blocks)
+            .map(|_| reader.array().map(Seed))
+            .collect::<Result<_, _>>()?;
+        let parts = (0..layout.parts())
+            .map(|_| reader.array().map(Digest))
+            .collect::<Result<_, _>>()?;
+        let description = SegmentDescription {
+            dataset: fixed.dataset,
+            index: fixed.index,
+            first_block: fixed.first_block,
+            columns: fixed.columns,
+            row_id_bytes: fixed.row_id_bytes,
+            parameters,
+            seeds,
+        };
+        Ok(Self {
+            description,
+            layout,
+            parts,
+            digest: Digest::of(bytes),
+        })
+    }
+
+    /// How a manifest names the segment.
+    pub(crate) fn entry(&self) -> SegmentEntry {
+        SegmentEntry {
+            digest: self.digest,
+            seeds: self.description.seeds_digest(),
+            first_block: self.description.first_block,
+            blocks: self.description.seeds.len() as u32,
+            bytes: self.layout.total(),
+        }
+    }
+
+    /// Whether the segment is the one that `manifest` names as its `index`-th.
+    pub(crate) fn is_of(&self, manifest: &Manifest, index: u32) -> bool {
+        let found = &self.description;
+        self.entry() == manifest.segments[index as usize]
+            && found.dataset == manifest.dataset
+            && found.index == index
+            && found.columns == manifest.columns
+            && found.row_id_bytes == manifest.row_id_bytes
+            && found.parameters == manifest.parameters
+    }
+}
+
+/// The header of a segment without the segment: what a part of a segment that comes from elsewhere is
+/// checked against.
+#[derive(Clone)]
+pub struct SegmentHeader {
+    pub(crate) header: Arc<Header>,
+}
+
+impl SegmentHeader {
+    /// The length of the header of the segment that `manifest` names as its `index`-th.
+    pub fn bytes_of(manifest: &Manifest, index: u32) -> u64 {
+        Layout::of(manifest, index).header
+    }
+
+    /// Checks that these are the bytes of the header of the segment that `manifest` names as its
+    /// `index`-th.
+    ///
+    /// # Errors
+    /// Any other bytes.
+    ///
+    /// # Panics
+    /// If the manifest has no such segment.
+    pub fn decode(bytes: &[u8], manifest: &Manifest, index: u32) -> Result<Self, FormatError> {
+        Header::decode(bytes)
+            .and_then(|header| match header.is_of(manifest, index) {
+                true => Ok(Self {
+                    header: Arc::new(header),
+                }),
+                false => Err(Fault::Unexpected),
+            })
+            .map_err(|fault| FormatError::Damaged {
+                subject: format!(
+                    "the header of segment {index} of dataset {}",
+                    manifest.dataset
+                ),
+                path: None,
+                fault,
+            })
+    }
+
+    /// What it says.
+    pub fn description(&self) -> &SegmentDescription {
+        &self.header.description
+    }
+
+    /// Reads and checks the header in a file, and that the file has the length that it says.
+    pub(crate) fn read(file: &SegmentFile) -> Result<Self, ReadError> {
+        Header::read(file).map(|header| Self {
+            header: Arc::new(header),
+        })
+    }
+
+    /// Its bytes, as they lie in a file.
+    pub fn encode(&self) -> Vec<u8> {
+        let Header {
+            description,
+            layout,
+            parts,
+            ..
+        } = &*self.header;
+        description.encode_header(layout, parts)
+    }
+
+    /// BLAKE3 of its bytes, which names the segment.
+    pub fn digest(&self) -> Digest {
+        self.header.digest
+    }
+
+    /// How a manifest names the segment.
+    pub fn entry(&self) -> SegmentEntry {
+        self.header.entry()
+    }
+
+    /// Whether the segment is the one that `manifest` names as its `index`-th.
+    pub(crate) fn is_of(&self, manifest: &Manifest, index: u32) -> bool {
+        self.header.is_of(manifest, index)
+    }
+
+    pub(crate) fn layout(&self) -> Layout {
+        self.header.layout
+    }
+
+    /// The bytes of the header, padding included.
+    pub fn bytes(&self) -> u64 {
+        self.header.layout.header
+    }
+
+    /// The number of parts: panels and sealed cells.
+    pub fn parts(&self) -> usize {
+        self.header.parts.len()
+    }
+
+    /// Where a part lies in a file that has the whole segment. That of the number of parts begins where the file ends.
+    pub fn part_place(&self, part: usize) -> PartPlace {
+        let layout = self.header.layout;
+        PartPlace {
+            offset: layout.offset(part),
+            len: layout.stride(part) as usize,
+        }
+    }
+
+    /// The bytes of a part, without its padding.
+    pub fn part_bytes(&self, part: usize) -> usize {
+        self.header.layout.bytes(part) as usize
+    }
+
+    pub(crate) fn digest_of(&self, part: usize) -> Digest {
+        self.header.parts[part]
+    }
+
+    /// Whether these are the bytes of a part with its padding.
+    pub fn is_part(&self, part: usize, bytes: &[u8]) -> bool {
+        let layout = self.header.layout;
+        if bytes.len() as u64 != layout.stride(part) {
+            return false;
+        }
+        let (bytes, padding) = bytes.split_at(layout.bytes(part) as usize);
+        Digest::of(bytes) == self.digest_of(part) && is_zero(padding)
+    }
+
+    /// Checks a panel that was read with its padding, and unpacks it into slices of whole blocks that hold it one
+    /// after another.
+    ///
+    /// # Errors
+    /// Other bytes; then the slices mean nothing.
+    pub fn unpack(&self, part: usize, bytes: &[u8], pieces: Vec<&mut [u32]>) -> Result<(), Fault> {
+        let mut unpack = unpack_into(pieces);
+        let mut hasher = blake3::Hasher::new();
+        let (packed, padding) = bytes.split_at(self.header.layout.packed as usize);
+        for chunk in packed.chunks(CHUNK_BYTES) {
+            hasher.update(chunk);
+            unpack(chunk);
+        }
+        let digest = Digest(*hasher.finalize().as_bytes());
+        match digest == self.digest_of(part) && is_zero(padding) {
+            true => Ok(()),
+            false => Err(Fault::Altered),
+        }
+    }
+
+    /// What errors call a part.
+    pub fn subject(&self, part: usize) -> String {
+        self.header.description.subject(part)
+    }
+}
+
+impl std::fmt::Debug for SegmentHeader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SegmentHeader")
+            .field("digest", &self.header.digest)
+            .finish_non_exhaustive()
+    }
+}
+
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|&byte| byte == 0)
+}
+
+/// Unpacks a panel that comes in chunks of whole pairs of residues into slices that hold it.
+pub fn unpack_into(pieces: Vec<&mut [u32]>) -> impl FnMut(&[u8]) {
+    let mut pieces = pieces.into_iter();
+    let mut piece: &mut [u32] = &mut [];
+    move |mut packed| {
+        while !packed.is_empty() {
+            if piece.is_empty() {
+                piece = pieces.next().expect("the pieces hold the panel");
+            }
+            let residues = piece.len().min(pack::unpacked_len(packed.len()));
+            let (now, later) = std::mem::take(&mut piece).split_at_mut(residues);
+            let (bytes, rest) = packed.split_at(pack::packed_len(residues));
+            pack::unpack(bytes, now);
+            (piece, packed) = (later, rest);
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Segments that are read from a local file, each part against its digest.
+
+use super::SegmentDescription;
+use super::file::{ReadError, SegmentFile};
+use super::header::{CHUNK_BYTES, SegmentHeader, is_zero, unpack_into};
+use crate::error::{Fault, FormatError};
+use crate::files::io_error;
+use crate::id::Digest;
+use crate::manifest::{Manifest, SegmentEntry};
+use oboro_ring::pack;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A complete segment, open for reading. It can still be read after its name is gone. Reading takes
+/// `&self` and works from any number of threads.
+pub struct Segment {
+    file: SegmentFile,
+    header: SegmentHeader,
+}
+
+impl Segment {
+    /// Opens a segment and checks its header and its exact length, but no panel.
+    pub fn open(path: &Path) -> Result<Self, FormatError> {
+        Self::open_file(path).map_err(|error| error.about(path, || "the segment file".into()))
+    }
+
+    fn open_file(path: &Path) -> Result<Self, ReadError> {
+        let file = SegmentFile::open(path)?;
+        let header = SegmentHeader::read(&file)?;
+        Ok(Self { file, header })
+    }
+
+    /// Opens the segment that `manifest` names as its `index`-th, and no other. Errors name it.
+    ///
+    /// # Panics
+    /// If the manifest has no such segment.
+    pub fn open_named(path: &Path, manifest: &Manifest, index: u32) -> Result<Self, FormatError> {
+        let opened =
+            Self::open_file(path).and_then(|segment| match segment.header.is_of(manifest, index) {
+                true => Ok(segment),
+                false => Err(Fault::Unexpected.into()),
+            });
+        opened.map_err(|error| {
+            error.about(path, || {
+                format!("segment {index} of dataset {}", manifest.dataset)
+            })
+        })
+    }
+
+    /// Opens the file of a segment whose header is known, without reading it: a copy that may lack parts.
+    ///
+    /// # Errors
+    /// A file that is missing or cannot be opened.
+    pub fn open_copy(path: &Path, header: SegmentHeader) -> Result<Self, FormatError> {
+        let file = SegmentFile::open(path);
+        let file =
+            file.map_err(|error| error.about(path, || "the local copy of a segment".into()))?;
+        Ok(Self { file, header })
+    }
+
+    /// The header.
+    pub fn header(&self) -> &SegmentHeader {
+        &self.header
+    }
+
+    /// What the header says.
+    pub fn description(&self) -> &SegmentDescription {
+        self.header.description()
+    }
+
+    /// The segment's digest: BLAKE3 of its header, which holds the digests of its panels.
+    pub fn digest(&self) -> Digest {
+        self.header.digest()
+    }
+
+    /// How a manifest names this segment.
+    pub fn entry(&self) -> SegmentEntry {
+        self.header.entry()
+    }
+
+    /// The bytes of the header, as they lie in the file.
+    pub fn header_bytes(&self) -> Vec<u8> {
+        self.header.encode()
+    }
+
+    /// The number of blocks, 1 to 64.
+    pub fn blocks(&self) -> u32 {
+        self.description().seeds.len() as u32
+    }
+
+    /// Residues in a panel: `blocks × N`.
+    pub fn panel_len(&self) -> usize {
+        self.description().seeds.len() * self.description().parameters.degree()
+    }
+
+    /// The path it was opened at.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Reads one panel into `out` (`blocks × N` residues below 2^28, evaluation form); if its digest
+    /// is not as it should be, that is an error and `out` means nothing. Panics if `out` has another
+    /// length.
+    pub fn read_panel(
+        &self,
+        limb: usize,
+        column: usize,
+        out: &mut [u32],
+    ) -> Result<(), FormatError> {
+        self.read_panel_in_pieces(limb, column, vec![out])
+    }
+
+    /// The same into slices of whole blocks that hold the panel one after another.
+    pub fn read_panel_in_pieces(
+        &self,
+        limb: usize,
+        column: usize,
+        pieces: Vec<&mut [u32]>,
+    ) -> Result<(), FormatError> {
+        assert_eq!(
+            pieces.iter().map(|piece| piece.len()).sum::<usize>(),
+            self.panel_len(),
+            "a panel holds blocks × N residues"
+        );
+        let panel = self.description().panel_number(limb, column)?;
+        self.check_part(panel, unpack_into(pieces))
+    }
+
+    /// Begins to read a panel block after block.
+    ///
+    /// # Errors
+    /// No such panel.
+    pub fn panel_reader(&self, limb: usize, column: usize) -> Result<PanelReader<'_>, FormatError> {
+        Ok(PanelReader {
+            segment: self,
+            part: self.description().panel_number(limb, column)?,
+            offset: 0,
+            hasher: blake3::Hasher::new(),
+        })
+    }
+
+    /// The file itself.
+    pub fn file(&self) -> &Arc<File> {
+        self.file.file()
+    }
+
+    /// The same file opened once more, past the system's cache; see [`SegmentFile::past_the_cache`].
+    pub fn past_the_cache(&self) -> Option<Arc<File>> {
+        self.file.past_the_cache()
+    }
+
+    /// The error about a part that could not be read, or was read and is wrong.
+    pub fn part_error(&self, part: usize, error: impl Into<ReadError>) -> FormatError {
+        let subject = || self.header.subject(part);
+        error.into().about(self.path(), subject)
+    }
+
+    /// The packed bytes of one panel, after checking their digest.
+    pub fn read_packed_panel(&self, limb: usize, column: usize) -> Result<Vec<u8>, FormatError> {
+        self.read_part(self.description().panel_number(limb, column)?)
+    }
+
+    /// The sealed cells of one column, after checking their digest.
+    ///
+    /// # Errors
+    /// No such column, damage.
+    pub fn read_cells(&self, column: usize) -> Result<Vec<u8>, FormatError> {
+        self.read_part(self.description().cells_number(column)?)
+    }
+
+    fn read_part(&self, part: usize) -> Result<Vec<u8>, FormatError> {
+        let mut all = Vec::with_capacity(self.header.layout().bytes(part) as usize);
+        self.check_part(part, |bytes| all.extend_from_slice(bytes))?;
+        Ok(all)
+    }
+
+    /// Checks every part against its digest.
+    pub fn verify(&self) -> Result<(), FormatError> {
+        (0..self.header.parts()).try_for_each(|part| self.check_part(part, |_| ()))
+    }
+
+    /// Writes a new file with the same bytes, each part after it was checked, and syncs it. `progress`
+    /// is told the bytes written so far.
+    pub fn copy_to(&self, path: &Path, progress: impl Fn(u64)) -> Result<(), FormatError> {
+        let layout = self.header.layout();
+        let mut file = File::create_new(path).map_err(io_error("create", path))?;
+        let mut write = |bytes: &[u8]| file.write_all(bytes).map_err(io_error("write", path));
+        write(&self.header_bytes())?;
+        for part in 0..self.header.parts() {
+            let mut bytes = self.read_part(part)?;
+            bytes.resize(layout.stride(part) as usize, 0);
+            write(&bytes)?;
+            progress(layout.offset(part + 1));
+        }
+        file.sync_all().map_err(io_error("sync", path))
+    }
+
+    /// Checks one part and leaves nothing of it in the system's cache.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn check_and_forget(&self, part: usize) -> Result<(), FormatError> {
+        let checked = self.check_part(part, |_| ());
+        self.file.forget_cached(self.header.part_place(part));
+        checked
+    }
+
+    /// Reads a part chunk by chunk, each of [`CHUNK_BYTES`] except for the last, so that `visit` finds them in the
+    /// cache; tells at the end whether the digest is right.
+    ///
+    /// # Errors
+    /// Damage. Then what `visit` was given means nothing.
+    pub fn check_part(&self, part: usize, mut visit: impl FnMut(&[u8])) -> Result<(), FormatError> {
+        let layout = self.header.layout();
+        let bytes = layout.bytes(part);
+        let damaged = |error: ReadError| self.part_error(part, error);
+        let place = self.header.part_place(part);
+        let mut buffer = [0; CHUNK_BYTES];
+        let mut hasher = blake3::Hasher::new();
+        let mut offset = 0;
+        // The part, then its padding.
+        for end in [bytes, layout.stride(part)] {
+            while offset < end {
+                let chunk = &mut buffer[..(end - offset).min(CHUNK_BYTES as u64) as usize];
+                self.file
+                    .read_exact_at(chunk, place.offset + offset)
+                    .map_err(|error| damaged(error.into()))?;
+                if end == bytes {
+                    hasher.update(chunk);
+                    visit(chunk);
+                } else if !is_zero(chunk) {
+                    return Err(damaged(Fault::Altered.into()));
+                }
+                offset += chunk.len() as u64;
+            }
+        }
+        if Digest(*hasher.finalize().as_bytes()) == self.header.digest_of(part) {
+            Ok(())
+        } else {
+            Err(damaged(Fault::Altered.into()))
+        }
+    }
+}
+
+/// A panel that is read from a local file block after block. What was read counts once the last block was found to
+/// belong to it.
+pub struct PanelReader<'a> {
+    segment: &'a Segment,
+    part: usize,
+    offset: u64,
+    hasher: blake3::Hasher,
+}
+
+impl PanelReader<'_> {
+    /// Reads the next residues, whole blocks of them.
+    ///
+    /// # Errors
+    /// A file that cannot be read; with the last block, one that is not what it was.
+    ///
+    /// # Panics
+    /// If the panel has no more so many.
+    pub fn read(&mut self, residues: &mut [u32]) -> Result<(), FormatError> {
+        let (segment, part) = (self.segment, self.part);
+        let damaged = |error: ReadError| segment.part_error(part, error);
+        let place = segment.header.part_place(part);
+        let mut buffer = vec![0; pack::packed_len(residues.len())];
+        let end = self.offset + buffer.len() as u64;
+        assert!(end <= segment.header.layout().bytes(part), "the panel ends");
+        segment
+            .file
+            .read_exact_at(&mut buffer, place.offset + self.offset)
+            .map_err(|error| damaged(error.into()))?;
+        self.hasher.update(&buffer);
+        self.offset = end;
+        pack::unpack(&buffer, residues);
+        let is_whole = end == segment.header.layout().bytes(part);
+        match is_whole
+            && Digest(*self.hasher.finalize().as_bytes()) != segment.header.digest_of(part)
+        {
+            true => Err(damaged(Fault::Altered.into())),
+            false => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Segment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Segment")
+            .field("path", &self.path())
+            .field("digest", &self.digest())
+            .finish_non_exhaustive()
+    }
+}

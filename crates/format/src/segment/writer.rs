@@ -1,0 +1,188 @@
+//! Writing a segment file.
+
+use super::SegmentDescription;
+use super::layout::Layout;
+use crate::error::FormatError;
+use crate::files::{Durability, io_error, parent, partial_path};
+use crate::id::Digest;
+use crate::manifest::SegmentEntry;
+use oboro_ring::{pack, vector};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Writes one segment file: parts in any order and from any number of threads, then
+/// [`finish`](Self::finish). Dropped before that, it leaves nothing behind.
+pub struct SegmentWriter {
+    file: File,
+    path: PathBuf,
+    partial: PathBuf,
+    description: SegmentDescription,
+    layout: Layout,
+    parts: Mutex<Vec<PartState>>,
+    durability: Durability,
+    renamed: bool,
+}
+
+#[derive(Clone, Copy)]
+enum PartState {
+    Absent,
+    /// Being written; it stays so if the write fails, and then the segment cannot finish.
+    Begun,
+    Written(Digest),
+}
+
+impl SegmentWriter {
+    /// Begins the segment that will be at `path`. A complete file already there stays
+    /// until this one is finished.
+    pub fn create(
+        path: &Path,
+        description: SegmentDescription,
+        durability: Durability,
+    ) -> Result<Self, FormatError> {
+        let layout = description.layout()?;
+        let partial = partial_path(path);
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&partial)
+            .map_err(io_error("create", &partial))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(FormatError::Locked {
+                    path: partial,
+                    what: "file to write",
+                });
+            }
+            Err(TryLockError::Error(error)) => return Err(io_error("lock", &partial)(error)),
+        }
+        let writer = Self {
+            file,
+            path: path.into(),
+            partial,
+            description,
+            layout,
+            parts: Mutex::new(vec![PartState::Absent; layout.parts()]),
+            durability,
+            renamed: false,
+        };
+        // Nothing of an earlier attempt remains, and what is not written reads as zero.
+        writer
+            .file
+            .set_len(0)
+            .and_then(|()| writer.file.set_len(layout.total()))
+            .map_err(io_error("create", &writer.partial))?;
+        Ok(writer)
+    }
+
+    /// What was given to [`create`](Self::create).
+    pub fn description(&self) -> &SegmentDescription {
+        &self.description
+    }
+
+    /// Writes one panel: `blocks × N` canonical residues of limb `limb`, evaluation form,
+    /// block after block. Each panel is written exactly once.
+    pub fn write_panel(
+        &self,
+        limb: usize,
+        column: usize,
+        residues: &[u32],
+    ) -> Result<(), FormatError> {
+        let SegmentDescription {
+            ref parameters,
+            ref seeds,
+            ..
+        } = self.description;
+        let panel = self.description.panel_number(limb, column)?;
+        if residues.len() != seeds.len() * parameters.degree() {
+            return Err(self.misuse(panel, "was given with the wrong number of residues"));
+        }
+        let modulus = parameters.limb_moduli()[limb].value();
+        if vector::largest(residues) >= modulus {
+            return Err(self.misuse(panel, "was given residues that are not below their modulus"));
+        }
+        let mut packed = vec![0; self.layout.packed as usize];
+        pack::pack(residues, &mut packed);
+        self.write_part(panel, &packed)
+    }
+
+    /// Writes the sealed cells of one column: a bit for each slot, and [`CELL_SEAL_BYTES`]. Those of each column are
+    /// written exactly once.
+    ///
+    /// # Errors
+    /// No such column, another length, written before, a disk that fails.
+    pub fn write_cells(&self, column: usize, sealed: &[u8]) -> Result<(), FormatError> {
+        let part = self.description.cells_number(column)?;
+        if sealed.len() as u64 != self.layout.cells {
+            return Err(self.misuse(part, "were given with the wrong number of bytes"));
+        }
+        self.write_part(part, sealed)
+    }
+
+    fn write_part(&self, part: usize, bytes: &[u8]) -> Result<(), FormatError> {
+        match self.state(part, PartState::Begun) {
+            PartState::Absent => {}
+            before => {
+                self.state(part, before);
+                return Err(self.misuse(part, "was written twice"));
+            }
+        }
+        self.file
+            .write_all_at(bytes, self.layout.offset(part))
+            .map_err(io_error("write", &self.partial))?;
+        self.state(part, PartState::Written(Digest::of(bytes)));
+        Ok(())
+    }
+
+    fn misuse(&self, part: usize, what: &str) -> FormatError {
+        FormatError::Misuse {
+            what: format!("{} {what}", self.description.subject(part)),
+        }
+    }
+
+    /// Sets the state of a part and returns the one before.
+    fn state(&self, part: usize, state: PartState) -> PartState {
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut parts[part], state)
+    }
+
+    /// Writes the header, makes the file durable if it is to be, and gives it its name.
+    pub fn finish(mut self) -> Result<SegmentEntry, FormatError> {
+        let states = std::mem::take(self.parts.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let digests = states
+            .iter()
+            .enumerate()
+            .map(|(part, state)| match state {
+                PartState::Written(digest) => Ok(*digest),
+                _ => Err(self.misuse(part, "was not written")),
+            })
+            .collect::<Result<Vec<Digest>, _>>()?;
+        let header = self.description.encode_header(&self.layout, &digests);
+        self.file
+            .write_all_at(&header, 0)
+            .and_then(|()| self.durability.sync_file(&self.file))
+            .map_err(io_error("write", &self.partial))?;
+        fs::rename(&self.partial, &self.path).map_err(io_error("rename to", &self.path))?;
+        self.renamed = true;
+        self.durability.sync_directory(parent(&self.path))?;
+        Ok(SegmentEntry {
+            digest: Digest::of(&header),
+            seeds: self.description.seeds_digest(),
+            first_block: self.description.first_block,
+            blocks: self.description.seeds.len() as u32,
+            bytes: self.layout.total(),
+        })
+    }
+}
+
+impl Drop for SegmentWriter {
+    fn drop(&mut self) {
+        if !self.renamed {
+            // Best effort: a file that stays is overwritten or swept by the next attempt.
+            let _ = fs::remove_file(&self.partial);
+        }
+    }
+}

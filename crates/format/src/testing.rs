@@ -1,0 +1,184 @@
+//! Small datasets for tests: every byte a function of its place.
+//!
+//! Nothing here is encryption; formats do not care what residues mean.
+#![allow(missing_docs)]
+
+use crate::files::Durability;
+use crate::segment::sealed_columns;
+use crate::{
+    Bundle, BundleWriter, CELL_SEAL_BYTES, DatasetId, Manifest, SegmentDescription, SegmentEntry,
+    SegmentWriter,
+};
+use oboro_ring::{Parameters, Seed};
+use std::path::{Path, PathBuf};
+
+/// N = 1024, one limb: what the golden files have.
+pub fn one_limb() -> Parameters {
+    Parameters::new(10, 1, 12_289).unwrap()
+}
+
+/// N = 2048, two limbs.
+pub fn two_limbs() -> Parameters {
+    Parameters::new(11, 2, 12_289).unwrap()
+}
+
+pub const ID: DatasetId = DatasetId([0x11; 16]);
+pub const COLUMNS: u32 = 2;
+pub const ROW_ID_BYTES: u32 = 0;
+
+pub fn description(
+    parameters: &Parameters,
+    index: u32,
+    first_block: u64,
+    blocks: u32,
+) -> SegmentDescription {
+    let seed = |block: u64| {
+        let mut seed = [0x5e; 32];
+        seed[..8].copy_from_slice(&block.to_le_bytes());
+        Seed(seed)
+    };
+    SegmentDescription {
+        dataset: ID,
+        index,
+        first_block,
+        columns: COLUMNS,
+        row_id_bytes: ROW_ID_BYTES,
+        parameters: parameters.clone(),
+        seeds: (first_block..first_block + u64::from(blocks))
+            .map(seed)
+            .collect(),
+    }
+}
+
+/// The residues of a panel: a multiplicative sequence that depends on its place.
+pub fn residues(description: &SegmentDescription, limb: usize, column: usize) -> Vec<u32> {
+    let modulus = u64::from(description.parameters.limb_moduli()[limb].value());
+    let mut state =
+        1 + description.first_block * 1_000_003 + limb as u64 * 101 + column as u64 * 10_007;
+    (0..description.seeds.len() * description.parameters.degree())
+        .map(|_| {
+            state = state * 48_271 % 0x7fff_ffff;
+            (state % modulus) as u32
+        })
+        .collect()
+}
+
+/// The sealed cells of a column: bytes that depend on their place.
+pub fn cells(description: &SegmentDescription, column: usize) -> Vec<u8> {
+    let slots = description.seeds.len() * description.parameters.degree();
+    let first = description.first_block as usize * 7 + column * 31;
+    (0..slots / 8 + CELL_SEAL_BYTES)
+        .map(|at| (first + at * 13) as u8)
+        .collect()
+}
+
+pub fn fill(writer: SegmentWriter) -> SegmentEntry {
+    let description = writer.description().clone();
+    for limb in 0..description.parameters.limb_count() {
+        for column in 0..description.columns as usize {
+            writer
+                .write_panel(limb, column, &residues(&description, limb, column))
+                .unwrap();
+        }
+    }
+    let sealed = sealed_columns(description.columns, description.row_id_bytes);
+    for column in 0..sealed as usize {
+        let cells = cells(&description, column);
+        writer.write_cells(column, &cells).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+pub fn write_segment(path: &Path, description: SegmentDescription) -> SegmentEntry {
+    fill(SegmentWriter::create(path, description, Durability::Durable).unwrap())
+}
+
+pub fn manifest(parameters: &Parameters, segments: Vec<SegmentEntry>) -> Manifest {
+    Manifest {
+        dataset: ID,
+        key_check: [0x22; 16],
+        generation: [0x33; 16],
+        parameters: parameters.clone(),
+        max_len: 4,
+        columns: COLUMNS,
+        row_id_bytes: ROW_ID_BYTES,
+        version: 1,
+        segments,
+    }
+}
+
+/// Adds segments of so many blocks each, and commits the next version.
+pub fn extend(writer: BundleWriter, mut manifest: Manifest, blocks: &[u32]) -> Bundle {
+    for &blocks in blocks {
+        let index = manifest.segments.len() as u32;
+        let description = SegmentDescription {
+            dataset: manifest.dataset,
+            ..description(&manifest.parameters, index, manifest.block_count(), blocks)
+        };
+        manifest
+            .segments
+            .push(fill(writer.segment(description).unwrap()));
+    }
+    writer.commit(&manifest, b"sealed", &[]).unwrap()
+}
+
+/// A bundle whose segments have so many blocks each.
+pub fn bundle(directory: &Path, parameters: &Parameters, blocks: &[u32]) -> Bundle {
+    bundle_of(ID, directory, parameters, blocks)
+}
+
+/// The same for a dataset of another id.
+pub fn bundle_of(
+    dataset: DatasetId,
+    directory: &Path,
+    parameters: &Parameters,
+    blocks: &[u32],
+) -> Bundle {
+    let manifest = Manifest {
+        dataset,
+        ..manifest(parameters, Vec::new())
+    };
+    extend(Bundle::create(directory).unwrap(), manifest, blocks)
+}
+
+pub fn append(bundle: &Bundle, blocks: &[u32]) -> Bundle {
+    let mut next = bundle.manifest().clone();
+    next.version += 1;
+    extend(bundle.append().unwrap(), next, blocks)
+}
+
+/// Compares `bytes` with a golden file; `OBORO_WRITE_GOLDEN=1` writes it instead.
+pub fn assert_golden(name: &str, bytes: &[u8]) {
+    let path = golden_path(name);
+    if std::env::var_os("OBORO_WRITE_GOLDEN").is_some() {
+        std::fs::write(&path, bytes).unwrap();
+    }
+    assert!(
+        std::fs::read(&path).unwrap() == bytes,
+        "the format differs from golden file {name}"
+    );
+}
+
+pub fn golden_path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(name)
+}
+
+/// All files below a directory, relative, sorted.
+pub fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![directory.to_path_buf()];
+    while let Some(next) = open.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_dir() {
+                open.push(entry.path());
+            } else {
+                found.push(entry.path().strip_prefix(directory).unwrap().to_path_buf());
+            }
+        }
+    }
+    found.sort();
+    found
+}

@@ -1,0 +1,379 @@
+//! The directory `genome` of a server: collections by name, who may change them, and which are open.
+//!
+//! A server only reads. Loading and removing are done by other processes, one at a time by a lock; a file
+//! appears complete, by a rename, and an open one outlives its name.
+
+use crate::error::GenomeError;
+use crate::frame::Frame;
+use crate::{Alphabet, Panel, Reference};
+use oboro_format::files::{
+    ensure_directories, io_error, lock, names, partial_path, remove_if_there, rename_durably,
+    sync_directory,
+};
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Where collections lie in the data directory of a server.
+pub(crate) const DIRECTORY: &str = "genome";
+const MAX_NAME_CHARS: usize = 100;
+
+/// What a collection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// Aligned haplotypes.
+    Panel,
+    /// Sequences.
+    Reference,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 2] = [Self::Panel, Self::Reference];
+
+    pub(crate) fn magic(self) -> &'static str {
+        match self {
+            Self::Panel => "OBOROPAN",
+            Self::Reference => "OBOROREF",
+        }
+    }
+
+    fn extension(self) -> &'static str {
+        match self {
+            Self::Panel => ".panel",
+            Self::Reference => ".reference",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Panel => "panel",
+            Self::Reference => "reference",
+        })
+    }
+}
+
+/// How large a collection is, and of what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Of a panel.
+    Panel {
+        /// The rows of its matrix.
+        haplotypes: u32,
+        /// The columns of its matrix.
+        sites: u32,
+        /// What its symbols mean.
+        alphabet: Alphabet,
+    },
+    /// Of a reference.
+    Reference {
+        /// How many sequences it has.
+        sequences: u32,
+        /// The bases of all of them.
+        bases: u32,
+    },
+}
+
+/// What a listing says about one collection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Info {
+    /// Its name.
+    pub name: String,
+    /// Its size.
+    pub shape: Shape,
+    /// The length of its file.
+    pub bytes: u64,
+}
+
+/// All collections of a directory, by name.
+#[derive(Debug)]
+pub struct Listing {
+    /// Those whose headers are as they should be.
+    pub collections: Vec<Info>,
+    /// What is wrong with each of the others.
+    pub damaged: Vec<GenomeError>,
+}
+
+/// What becomes of a collection of the same kind and name when one is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    /// It stays, and loading is refused.
+    Keep,
+    /// It is replaced once the new one is complete. Queries under way stay with the old one.
+    Replace,
+}
+
+/// The collections of a server's data directory. One that is open is shared by all who ask for it.
+pub struct Collections {
+    directory: PathBuf,
+    panels: Opened<Panel>,
+    references: Opened<Reference>,
+}
+
+impl Collections {
+    /// Those below `data`, the data directory of a server. Nothing need be there yet.
+    pub fn open(data: &Path) -> Self {
+        Self {
+            directory: data.join(DIRECTORY),
+            panels: Opened::default(),
+            references: Opened::default(),
+        }
+    }
+
+    /// All collections, by name.
+    ///
+    /// # Errors
+    /// A directory that cannot be read. Damaged files are a part of the listing.
+    pub fn list(&self) -> Result<Listing, GenomeError> {
+        let mut files = names(&self.directory)?;
+        files.sort_unstable();
+        let mut listing = Listing {
+            collections: Vec::new(),
+            damaged: Vec::new(),
+        };
+        for (kind, name) in files.iter().filter_map(|file| parse(file)) {
+            match self.info(kind, name) {
+                Ok(info) => listing.collections.push(info),
+                // Removed meanwhile.
+                Err(GenomeError::NoCollection { .. }) => {}
+                Err(error) => listing.damaged.push(error),
+            }
+        }
+        Ok(listing)
+    }
+
+    /// What a listing says about one collection.
+    ///
+    /// # Errors
+    /// There is none, or its header is damaged.
+    pub fn info(&self, kind: Kind, name: &str) -> Result<Info, GenomeError> {
+        let frame = Frame::open(&self.path(kind, name)?, kind, name)?;
+        let shape = match kind {
+            Kind::Panel => Panel::shape(&frame),
+            Kind::Reference => Reference::shape(&frame),
+        };
+        Ok(Info {
+            name: name.to_owned(),
+            shape: shape.map_err(|fault| frame.damaged("", fault))?,
+            bytes: frame.bytes(),
+        })
+    }
+
+    /// The panel of this name as it is now.
+    ///
+    /// # Errors
+    /// There is none, or it is damaged.
+    pub fn panel(&self, name: &str) -> Result<Arc<Panel>, GenomeError> {
+        let path = self.path(Kind::Panel, name)?;
+        self.panels.get(&path, name, Panel::open)
+    }
+
+    /// The reference of this name as it is now.
+    ///
+    /// # Errors
+    /// There is none, or it is damaged.
+    pub fn reference(&self, name: &str) -> Result<Arc<Reference>, GenomeError> {
+        let path = self.path(Kind::Reference, name)?;
+        self.references.get(&path, name, Reference::open)
+    }
+
+    /// Removes the collection of this name. Queries under way still read it.
+    ///
+    /// # Errors
+    /// There is none, another process loads or removes one, or the disk fails.
+    pub fn remove(&self, kind: Kind, name: &str) -> Result<(), GenomeError> {
+        let path = self.path(kind, name)?;
+        let missing = || GenomeError::NoCollection {
+            kind,
+            name: name.to_owned(),
+        };
+        if !self.directory.exists() {
+            return Err(missing());
+        }
+        let _lock = self.lock()?;
+        fs::remove_file(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => missing(),
+            _ => io_error("remove", &path)(error).into(),
+        })?;
+        Ok(sync_directory(&self.directory)?)
+    }
+
+    /// Takes the lock and begins a file; what killed processes left unfinished is removed.
+    pub(crate) fn begin(
+        &self,
+        kind: Kind,
+        name: &str,
+        existing: Existing,
+    ) -> Result<Loading, GenomeError> {
+        let path = self.path(kind, name)?;
+        ensure_directories(&self.directory)?;
+        let lock = self.lock()?;
+        for file in names(&self.directory)? {
+            if file.ends_with(".partial") {
+                remove_if_there(&self.directory.join(file))?;
+            }
+        }
+        for taken in Kind::ALL {
+            let replaceable = taken == kind;
+            if self.path(taken, name)?.exists() && !(replaceable && existing == Existing::Replace) {
+                return Err(GenomeError::Exists {
+                    kind: taken,
+                    name: name.to_owned(),
+                    replaceable,
+                });
+            }
+        }
+        Ok(Loading {
+            kind,
+            partial: partial_path(&path),
+            path,
+            _lock: lock,
+        })
+    }
+
+    fn lock(&self) -> Result<File, GenomeError> {
+        let what = "directory";
+        Ok(lock(&self.directory.join("lock"), &self.directory, what)?)
+    }
+
+    fn path(&self, kind: Kind, name: &str) -> Result<PathBuf, GenomeError> {
+        if !is_name(name) {
+            return Err(GenomeError::Name {
+                given: name.chars().take(2 * MAX_NAME_CHARS).collect(),
+            });
+        }
+        Ok(self.directory.join(format!("{name}{}", kind.extension())))
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    (1..=MAX_NAME_CHARS).contains(&name.len())
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
+        && !name.starts_with('.')
+}
+
+/// The collection that a file of this name holds.
+fn parse(file: &str) -> Option<(Kind, &str)> {
+    Kind::ALL.into_iter().find_map(|kind| {
+        let name = file.strip_suffix(kind.extension())?;
+        is_name(name).then_some((kind, name))
+    })
+}
+
+/// A collection that is being loaded: its partial file, and the lock of the directory. Dropped before it is
+/// published, it leaves nothing.
+pub(crate) struct Loading {
+    kind: Kind,
+    path: PathBuf,
+    partial: PathBuf,
+    _lock: File,
+}
+
+impl Loading {
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(crate) fn partial(&self) -> &Path {
+        &self.partial
+    }
+
+    /// The directory of the collections.
+    pub(crate) fn directory(&self) -> &Path {
+        oboro_format::files::parent(&self.path)
+    }
+
+    /// Creates the partial file, which only its owner may read.
+    pub(crate) fn create(&self) -> Result<File, GenomeError> {
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&self.partial)
+            .map_err(|error| io_error("create", &self.partial)(error).into())
+    }
+
+    /// Makes the partial file durable and gives it its name.
+    pub(crate) fn publish(&self, file: &File) -> Result<(), GenomeError> {
+        file.sync_all().map_err(io_error("sync", &self.partial))?;
+        Ok(rename_durably(&self.partial, &self.path)?)
+    }
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        // Where this fails, the next load sweeps.
+        let _ = remove_if_there(&self.partial);
+    }
+}
+
+/// Which file has a name: another one has another identity.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    changed: (i64, i64),
+}
+
+impl Identity {
+    /// `None` where no file has the name.
+    fn of(path: &Path) -> Result<Option<Self>, GenomeError> {
+        match fs::metadata(path) {
+            Ok(metadata) => Ok(Some(Self {
+                device: metadata.dev(),
+                inode: metadata.ino(),
+                changed: (metadata.ctime(), metadata.ctime_nsec()),
+            })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io_error("look at", path)(error).into()),
+        }
+    }
+}
+
+/// The open collections of one kind, by name.
+struct Opened<T> {
+    by_name: Mutex<HashMap<String, (Identity, Arc<T>)>>,
+}
+
+impl<T> Default for Opened<T> {
+    fn default() -> Self {
+        Self {
+            by_name: Mutex::default(),
+        }
+    }
+}
+
+impl<T> Opened<T> {
+    /// What was opened before if the file is still the same, else what `open` makes of it.
+    fn get(
+        &self,
+        path: &Path,
+        name: &str,
+        open: impl FnOnce(&Path, &str) -> Result<T, GenomeError>,
+    ) -> Result<Arc<T>, GenomeError> {
+        let mut opened = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        // Before opening: a file replaced in between is opened again the next time.
+        let identity = Identity::of(path)?;
+        match (opened.get(name), identity) {
+            (Some((known, collection)), Some(identity)) if *known == identity => {
+                return Ok(collection.clone());
+            }
+            _ => opened.remove(name),
+        };
+        let collection = Arc::new(open(path, name)?);
+        if let Some(identity) = identity {
+            opened.insert(name.to_owned(), (identity, collection.clone()));
+        }
+        Ok(collection)
+    }
+}
+
+#[cfg(test)]
+mod tests;

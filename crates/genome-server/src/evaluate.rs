@@ -1,0 +1,642 @@
+//! The blinded evaluation: a query's mismatch counts, each times a fresh random factor.
+//!
+//! A test's linear form is multiplied by a uniform factor modulo `t` that is not 0, so what the owner
+//! of the query decrypts is 0 where the test holds, and anything else with equal probability where it
+//! does not. Tests are in fresh random order, and those that only pad are as much work as others: time
+//! does not tell how many different rows there are. Before an answer leaves, its ciphertext is added to
+//! an encryption of 0 under the query's public key, its values are hidden by uniform noise, and only
+//! then it is cut to the bits that are needed. The proof is in `docs/cryptography.md`, "Genome search".
+//!
+//! What is drawn is drawn for one query and window, and never kept. It comes from fresh randomness and from
+//! all that the answers depend on, so that a generator that repeats itself, as after a rolled-back virtual
+//! machine, blinds no two different answers alike.
+
+use crate::rows::Window;
+use oboro_format::Digest;
+use oboro_genome::wire::{Answer, EncryptedQuery, WireError};
+use oboro_genome::{Kind, Plan};
+use oboro_ring::mask::{self, MaskSeed};
+use oboro_ring::{Fractions, Nonce, Ntt, vector};
+use rand::rngs::ChaCha20Rng;
+use rand::{Rng, RngExt, SeedableRng};
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// The stream of the generator that tests are shuffled with; answers have those from 0.
+const ORDER: u64 = u64::MAX;
+/// Products of a query's ciphertexts that are summed in one pass.
+const TOGETHER: usize = 4;
+
+/// How often a row counts that is there more than once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Multiplicity {
+    /// Once: the answer says whether there is such a row.
+    Once,
+    /// As often as it is there: the answer says how many there are.
+    Each,
+}
+
+/// What one value of an answer is made from: the beginning of a row.
+#[derive(Debug, Clone, Copy)]
+struct Test {
+    row: u32,
+    length: u16,
+    says: Says,
+}
+
+/// What one value of an answer tells.
+#[derive(Debug, Clone, Copy)]
+enum Says {
+    /// Whether the beginning has so many mismatches.
+    Mismatches(u8),
+    /// Nothing: it is never 0.
+    Nothing,
+}
+
+/// A query with its masks expanded: what its evaluations on all windows share.
+pub struct ExpandedQuery {
+    plan: Arc<Plan>,
+    query: EncryptedQuery,
+    nonce: Nonce,
+    /// That of the query's bytes.
+    digest: Digest,
+    /// The masks of the query's ciphertexts, then that of the public key, in evaluation form.
+    masks: Vec<Vec<u32>>,
+}
+
+impl std::fmt::Debug for ExpandedQuery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ExpandedQuery").finish_non_exhaustive()
+    }
+}
+
+impl ExpandedQuery {
+    /// Checks the bytes of a query of this plan, whose public key's mask has the seed `nonce`, and expands its
+    /// masks.
+    ///
+    /// # Errors
+    /// Bytes that are no such query.
+    pub fn decode(plan: Arc<Plan>, bytes: Vec<u8>, nonce: Nonce) -> Result<Self, WireError> {
+        let query = EncryptedQuery::decode(&bytes, &plan, &nonce)?;
+        let digest = Digest::of(&bytes);
+        drop(bytes);
+        let seeds = query.ciphertexts.iter().map(|ciphertext| &ciphertext.seed);
+        let masks = seeds.map(|seed| expanded(&plan, seed));
+        Ok(Self {
+            masks: masks.chain([expanded(&plan, &nonce)]).collect(),
+            plan,
+            query,
+            nonce,
+            digest,
+        })
+    }
+
+    /// Bytes in memory of a query of this plan. The bytes that it is decoded from are fewer than its masks.
+    pub fn bytes_of(plan: &Plan) -> u64 {
+        let basis = plan.ring().basis();
+        let polynomial = basis.degree() * basis.limbs().len() * size_of::<u32>();
+        2 * (polynomial * (plan.ciphertexts() + 1)) as u64
+    }
+}
+
+/// A mask in evaluation form, limb after limb.
+fn expanded(plan: &Plan, seed: &impl MaskSeed) -> Vec<u32> {
+    let basis = plan.ring().basis();
+    let mut mask = vec![0; basis.degree() * basis.limbs().len()];
+    for (limb, out) in mask.chunks_exact_mut(basis.degree()).enumerate() {
+        mask::expand(seed, basis, limb, out);
+    }
+    mask
+}
+
+/// The evaluation of one query on one window. Answers may be computed on any number of threads.
+pub struct Evaluation {
+    query: Arc<ExpandedQuery>,
+    window: Arc<Window>,
+    tests: Vec<Test>,
+    seed: Zeroizing<[u8; 32]>,
+}
+
+impl std::fmt::Debug for Evaluation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Evaluation").finish_non_exhaustive()
+    }
+}
+
+/// Buffers for one thread.
+#[derive(Debug, Default)]
+pub struct Workspace {
+    /// A plaintext polynomial for each ciphertext of the query, in coefficient form.
+    plaintexts: Vec<i32>,
+    /// What is added to the values: noise and constants, limb after limb, in coefficient form.
+    added: Vec<u32>,
+    transformed: Vec<u32>,
+    sums: [Vec<u64>; 2],
+    /// The answer's two parts, limb after limb.
+    parts: [Vec<u32>; 2],
+    ternary: Vec<i8>,
+    errors: Vec<i32>,
+    fractions: Vec<u64>,
+    symbols: Vec<u8>,
+    /// The factors of one test's terms.
+    form: Vec<i32>,
+}
+
+impl Evaluation {
+    /// Draws the order of the tests and what blinds them.
+    ///
+    /// # Errors
+    /// No randomness.
+    ///
+    /// # Panics
+    /// If there are no rows, or the query's plan is for rows of another length, or for fewer.
+    pub fn new(
+        query: Arc<ExpandedQuery>,
+        window: Arc<Window>,
+        multiplicity: Multiplicity,
+    ) -> Result<Self, getrandom::Error> {
+        let mut randomness = Zeroizing::new([0; 32]);
+        getrandom::fill(&mut *randomness)?;
+        let seed = seed(&randomness, &query, &window, multiplicity);
+        Ok(Self::from_seed(query, window, multiplicity, seed))
+    }
+
+    fn from_seed(
+        query: Arc<ExpandedQuery>,
+        window: Arc<Window>,
+        multiplicity: Multiplicity,
+        seed: Zeroizing<[u8; 32]>,
+    ) -> Self {
+        let mut rng = ChaCha20Rng::from_seed(*seed);
+        rng.set_stream(ORDER);
+        Self {
+            tests: tests(&query.plan, &window, multiplicity, &mut rng),
+            query,
+            window,
+            seed,
+        }
+    }
+
+    /// Bytes in memory of an evaluation of this plan, besides its query and its window.
+    pub fn bytes_of(plan: &Plan) -> u64 {
+        plan.tests() * size_of::<Test>() as u64
+    }
+
+    /// How query and answers lie in polynomials.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.query.plan
+    }
+
+    /// The number of answers.
+    pub fn answers(&self) -> u64 {
+        self.plan().answers()
+    }
+
+    /// Computes an answer. The same number gives the same answer.
+    ///
+    /// Panics if there is no such answer.
+    pub fn answer(&self, number: u64, workspace: &mut Workspace) -> Answer {
+        let mut rng = ChaCha20Rng::from_seed(*self.seed);
+        rng.set_stream(number);
+        let each = self.plan().tests_per_answer();
+        let first = number as usize * each;
+        let tests = &self.tests[first..self.tests.len().min(first + each)];
+        workspace.begin(self.plan());
+        self.blind(tests, workspace, &mut rng);
+        self.multiply(workspace, &mut rng);
+        self.cut(tests.len(), workspace)
+    }
+
+    /// Writes the tests, each times a factor, and what is added to their values.
+    fn blind(&self, tests: &[Test], workspace: &mut Workspace, rng: &mut ChaCha20Rng) {
+        let ring = self.plan().ring();
+        let (degree, width) = (ring.basis().degree(), self.plan().width());
+        let t = ring.plaintext();
+        for (place, test) in tests.iter().enumerate() {
+            let factor = 1 + oboro_ring::sample::below(rng, u64::from(t.value()) - 1) as u32;
+            let (of_form, constant) = match test.says {
+                Says::Mismatches(count) => (t.centre(factor), t.neg(t.mul(factor, count.into()))),
+                Says::Nothing => (0, factor),
+            };
+            let Workspace { symbols, form, .. } = workspace;
+            self.window.rows().read(test.row as usize, symbols);
+            let question = self.plan().question();
+            question.form(symbols, test.length.into(), of_form, form);
+            let polynomials = workspace.plaintexts.chunks_exact_mut(degree);
+            for (polynomial, factors) in polynomials.zip(form.chunks(width)) {
+                let of_test = &mut polynomial[place * width..][..width];
+                for (coefficient, &factor) in of_test.iter_mut().rev().zip(factors) {
+                    *coefficient = factor;
+                }
+            }
+            let coefficient = self.plan().coefficient(place);
+            let noise = Noise::draw(rng, self.plan().flood_bits());
+            for (limb, ntt) in ring.limbs().iter().enumerate() {
+                let q = ntt.modulus();
+                workspace.added[limb * degree + coefficient] =
+                    q.add(ring.residue(constant, limb), noise.residue(ntt));
+            }
+        }
+    }
+
+    /// The sum of the products of plaintexts and query, and of an encryption of 0.
+    fn multiply(&self, workspace: &mut Workspace, rng: &mut ChaCha20Rng) {
+        let ExpandedQuery { query, masks, .. } = &*self.query;
+        let ring = self.plan().ring();
+        let degree = ring.basis().degree();
+        let mut seed = Zeroizing::new([0; 32]);
+        rng.fill_bytes(&mut *seed);
+        oboro_ring::sample::ternary(&seed, &mut workspace.ternary);
+        rng.fill_bytes(&mut *seed);
+        oboro_ring::sample::centred_binomial(&seed, &mut workspace.errors);
+        let public_key = self.plan().ciphertexts();
+        for (limb, ntt) in ring.limbs().iter().enumerate() {
+            let q = ntt.modulus();
+            let of_limb = limb * degree..(limb + 1) * degree;
+            workspace.sums.iter_mut().for_each(|sums| sums.fill(0));
+            for (number, plaintexts) in workspace.plaintexts.chunks(TOGETHER * degree).enumerate() {
+                let transformed = &mut workspace.transformed[..plaintexts.len()];
+                lift(plaintexts, ntt, transformed);
+                let products = (number * TOGETHER..).zip(transformed.chunks_exact(degree));
+                let (values, masks): (Vec<_>, Vec<_>) = products
+                    .map(|(ciphertext, plaintext)| {
+                        let values = &query.ciphertexts[ciphertext].residues;
+                        let masks = &masks[ciphertext];
+                        (
+                            (plaintext, &values[of_limb.clone()]),
+                            (plaintext, &masks[of_limb.clone()]),
+                        )
+                    })
+                    .unzip();
+                vector::accumulate_products(&values, &mut workspace.sums[0]);
+                vector::accumulate_products(&masks, &mut workspace.sums[1]);
+                // As many as may be added before a reduction, less those that come at the end.
+                if (number + 1).is_multiple_of(vector::LAZY_SUMS / TOGETHER - 1) {
+                    workspace
+                        .sums
+                        .iter_mut()
+                        .for_each(|sums| vector::fold(q, sums));
+                }
+            }
+            let ternary = &mut workspace.transformed[..degree];
+            for (value, &x) in ternary.iter_mut().zip(&workspace.ternary) {
+                *value = q.value().wrapping_add_signed(x.into());
+            }
+            ntt.forward(ternary);
+            let keys = [&query.public_key, &masks[public_key]];
+            for (sums, key) in workspace.sums.iter_mut().zip(keys) {
+                vector::accumulate_products(&[(&*ternary, &key[of_limb.clone()])], sums);
+            }
+            for (sums, part) in workspace.sums.iter().zip(&mut workspace.parts) {
+                vector::reduce_into(q, sums, &mut part[of_limb.clone()]);
+            }
+            let added = &mut workspace.added[of_limb.clone()];
+            ntt.forward(added);
+            vector::add_assign(q, added, &mut workspace.parts[0][of_limb.clone()]);
+            let errors = &mut workspace.transformed[..degree];
+            lift(&workspace.errors, ntt, errors);
+            vector::add_assign(q, errors, &mut workspace.parts[1][of_limb]);
+        }
+    }
+
+    /// The parts as fractions. Of the values only those leave that belong to tests: no noise hides the
+    /// others.
+    fn cut(&self, tests: usize, workspace: &mut Workspace) -> Answer {
+        let plan = self.plan();
+        let fractions = Fractions::over(plan.ring().limbs(), 1);
+        let [values, masks] = &mut workspace.parts;
+        let out = &mut workspace.fractions;
+        fractions.of_polynomial(values, plan.value_bits(), out);
+        let mut values: Vec<u64> = (0..tests)
+            .map(|place| out[plan.coefficient(place)])
+            .collect();
+        values.resize(plan.tests_per_answer(), 0);
+        fractions.of_polynomial(masks, plan.mask_bits(), out);
+        Answer {
+            mask: out.clone(),
+            values,
+        }
+    }
+}
+
+impl Workspace {
+    fn begin(&mut self, plan: &Plan) {
+        let basis = plan.ring().basis();
+        let (degree, limbs) = (basis.degree(), basis.limbs().len());
+        self.plaintexts.clear();
+        self.plaintexts.resize(plan.ciphertexts() * degree, 0);
+        self.added.clear();
+        self.added.resize(limbs * degree, 0);
+        self.transformed.resize(TOGETHER * degree, 0);
+        self.sums.iter_mut().for_each(|sums| sums.resize(degree, 0));
+        self.parts
+            .iter_mut()
+            .for_each(|part| part.resize(limbs * degree, 0));
+        self.ternary.resize(degree, 0);
+        self.errors.resize(degree, 0);
+        self.fractions.resize(degree, 0);
+        self.symbols.resize(plan.question().length() as usize, 0);
+        self.form.resize(plan.question().terms(), 0);
+    }
+}
+
+/// What the answers to a query on a window are blinded from: fresh randomness, what is asked, the whole query,
+/// and the rows with their collection and place.
+fn seed(
+    randomness: &[u8; 32],
+    query: &ExpandedQuery,
+    window: &Window,
+    multiplicity: Multiplicity,
+) -> Zeroizing<[u8; 32]> {
+    let mut asked = query.plan.encode();
+    asked.push(multiplicity as u8);
+    let ExpandedQuery { nonce, digest, .. } = query;
+    let purpose = [
+        &Digest::of(&asked).0,
+        &nonce.0,
+        &digest.0,
+        window.rows().origin(),
+    ];
+    oboro_ring::sample::seed(randomness, &purpose)
+}
+
+/// The tests of a question in the order of their values: shuffled within each group.
+fn tests(
+    plan: &Plan,
+    window: &Window,
+    multiplicity: Multiplicity,
+    rng: &mut ChaCha20Rng,
+) -> Vec<Test> {
+    let question = plan.question();
+    let length = question.length() as usize;
+    assert_eq!(window.rows().length(), length);
+    let mut tests = Vec::with_capacity(plan.tests() as usize);
+    for (number, size) in question.groups().into_iter().enumerate() {
+        let first = tests.len();
+        let beginning = match question.kind() {
+            Kind::Match { .. } => length,
+            Kind::Longest => number + 1,
+        };
+        let mut add = |row: u32, within: u8| {
+            tests.extend((0..=within).map(|mismatches| Test {
+                row,
+                length: beginning as u16,
+                says: Says::Mismatches(mismatches),
+            }));
+        };
+        match (question.kind(), multiplicity) {
+            (Kind::Match { within }, Multiplicity::Each) => {
+                (0..window.rows().len() as u32).for_each(|row| add(row, within));
+            }
+            (Kind::Match { within }, Multiplicity::Once) => window
+                .beginnings(beginning)
+                .for_each(|row| add(row, within)),
+            (Kind::Longest, _) => window.beginnings(beginning).for_each(|row| add(row, 0)),
+        }
+        let end = first + size as usize;
+        assert!(tests.len() <= end, "the plan has room for all rows");
+        // As many reads all over the rows as other tests make.
+        let padding = (0..window.rows().len() as u32).cycle().map(|row| Test {
+            row,
+            length: beginning as u16,
+            says: Says::Nothing,
+        });
+        tests.extend(padding.take(end - tests.len()));
+        assert_eq!(tests.len(), end, "there are rows");
+        oboro_ring::sample::shuffle(rng, &mut tests[first..]);
+    }
+    tests
+}
+
+/// Signed coefficients, polynomial after polynomial, in evaluation form.
+fn lift(coefficients: &[i32], ntt: &Ntt, out: &mut [u32]) {
+    let q = ntt.modulus().value();
+    // Below 2q, which the transform takes.
+    for (value, &x) in out.iter_mut().zip(coefficients) {
+        *value = q.wrapping_add_signed(x);
+    }
+    out.chunks_exact_mut(ntt.degree())
+        .for_each(|polynomial| ntt.forward(polynomial));
+}
+
+/// A number from `−2^bits` to `2^bits − 1`.
+struct Noise {
+    shifted: u128,
+    bits: u32,
+}
+
+impl Noise {
+    fn draw(rng: &mut ChaCha20Rng, bits: u32) -> Self {
+        assert!(bits < u128::BITS);
+        let drawn: u128 = rng.random();
+        Self {
+            shifted: drawn >> (u128::BITS - 1 - bits),
+            bits,
+        }
+    }
+
+    fn residue(&self, ntt: &Ntt) -> u32 {
+        let q = ntt.modulus();
+        let two = q.reduce(2);
+        let (high, low) = ((self.shifted >> 64) as u64, self.shifted as u64);
+        let shifted = q.add(q.mul(q.reduce(high), q.pow(two, 64)), q.reduce(low));
+        q.sub(shifted, q.pow(two, self.bits.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rows;
+    use oboro_genome::Question;
+    use oboro_genome::wire::Ciphertext;
+    use oboro_ring::{Basis, QuerySeed, Scaled};
+    use std::collections::HashSet;
+
+    const LENGTH: usize = 38;
+    const ROWS: usize = 40;
+    const NONCE: Nonce = Nonce([200; 32]);
+    const RANDOMNESS: [u8; 32] = [3; 32];
+
+    fn plan() -> Arc<Plan> {
+        let exact = Kind::Match { within: 0 };
+        let question = Question::new(LENGTH as u32, 2, ROWS as u64, exact);
+        Arc::new(Plan::new(question.unwrap()).unwrap())
+    }
+
+    /// Rows of two alleles, a bit each.
+    fn rows() -> Vec<u64> {
+        let row = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - LENGTH);
+        (1..=ROWS as u64).map(row).collect()
+    }
+
+    fn window(origin: u8, rows: Vec<u64>) -> Arc<Window> {
+        Arc::new(Window::new(Rows::new([origin; 32], LENGTH, 1, rows)))
+    }
+
+    /// The bytes of a query of these terms from somebody who does not care that others could read it:
+    /// errors and secret are 0, so that an answer's values are what they decrypt to.
+    fn bare(plan: &Plan, terms: &[i32]) -> Vec<u8> {
+        let ring = plan.ring();
+        let polynomial = |terms: &[i32]| {
+            let limbs = ring.limbs().iter().enumerate();
+            let residues = limbs.flat_map(|(limb, ntt)| {
+                let mut values = vec![0; ring.basis().degree()];
+                for (value, &term) in values.iter_mut().zip(terms) {
+                    *value = ring.residue(ring.plaintext().reduce_signed(term.into()), limb);
+                }
+                ntt.forward(&mut values);
+                values
+            });
+            residues.collect::<Vec<u32>>()
+        };
+        let ciphertexts = (0..)
+            .zip(terms.chunks(plan.width()))
+            .map(|(number, terms)| Ciphertext {
+                seed: QuerySeed([number; 32]),
+                residues: polynomial(terms),
+            });
+        let query = EncryptedQuery {
+            ciphertexts: ciphertexts.collect(),
+            public_key: polynomial(&[]),
+        };
+        query.encode(plan)
+    }
+
+    fn expanded(plan: &Arc<Plan>, terms: &[i32]) -> Arc<ExpandedQuery> {
+        Arc::new(ExpandedQuery::decode(Arc::clone(plan), bare(plan, terms), NONCE).unwrap())
+    }
+
+    type SeedOf = fn(&ExpandedQuery, &Window) -> Zeroizing<[u8; 32]>;
+
+    /// On a machine whose generator gives the same again and again.
+    fn as_it_is(query: &ExpandedQuery, window: &Window) -> Zeroizing<[u8; 32]> {
+        seed(&RANDOMNESS, query, window, Multiplicity::Each)
+    }
+
+    /// As it once was: only the seeds of the masks went in.
+    fn of_masks_only(query: &ExpandedQuery, _: &Window) -> Zeroizing<[u8; 32]> {
+        let seeds = query.query.ciphertexts.iter().map(|it| &it.seed.0);
+        let purpose: Vec<_> = seeds.chain([&query.nonce.0]).collect();
+        oboro_ring::sample::seed(&RANDOMNESS, &purpose)
+    }
+
+    /// The masks of all answers, and the values of all tests.
+    fn answers(
+        seed_of: SeedOf,
+        query: &Arc<ExpandedQuery>,
+        window: &Arc<Window>,
+    ) -> (Vec<Vec<u64>>, Vec<u64>) {
+        let seed = seed_of(query, window);
+        let (query, window) = (Arc::clone(query), Arc::clone(window));
+        let evaluation = Evaluation::from_seed(query, window, Multiplicity::Each, seed);
+        let mut workspace = Workspace::default();
+        let answers = (0..evaluation.answers()).map(|n| evaluation.answer(n, &mut workspace));
+        let (masks, values): (Vec<_>, Vec<_>) = answers.map(|it| (it.mask, it.values)).unzip();
+        (masks, values.concat()[..ROWS].to_vec())
+    }
+
+    /// A client asks a server that is rolled back again and again, under the same nonce, each time for
+    /// another of the terms. Where the tests are in the same order and have the same factors each time,
+    /// the answers together are the rows.
+    #[test]
+    fn queries_that_repeat_their_masks_are_not_blinded_alike() {
+        let plan = plan();
+        let window = window(1, rows());
+        let read = |seed_of: SeedOf| {
+            let nothing = expanded(&plan, &[0; LENGTH + 1]);
+            let (masks, without) = answers(seed_of, &nothing, &window);
+            let (mut read, mut repeated) = (vec![0u64; ROWS], 0);
+            for place in 0..LENGTH {
+                let mut terms = [0; LENGTH + 1];
+                terms[place + 1] = 1;
+                let (again, with) = answers(seed_of, &expanded(&plan, &terms), &window);
+                repeated += usize::from(again == masks);
+                for (row, (with, without)) in read.iter_mut().zip(with.iter().zip(&without)) {
+                    // A factor is at least a unit of 1/t, of eight or more in an answer's bits.
+                    let difference = with.wrapping_sub(*without) << (64 - plan.value_bits());
+                    let units = (difference as i64) >> (64 - plan.value_bits());
+                    *row |= u64::from(units.abs() > 2) << place;
+                }
+            }
+            let rows: HashSet<u64> = rows().into_iter().collect();
+            let read = read.into_iter().filter(|row| rows.contains(row));
+            (read.count(), repeated)
+        };
+        assert_eq!(read(of_masks_only), (ROWS, LENGTH));
+        assert_eq!(read(as_it_is), (0, 0));
+    }
+
+    /// The same, with the same query on a panel of which one row was replaced.
+    #[test]
+    fn collections_that_differ_in_a_row_are_not_blinded_alike() {
+        let plan = plan();
+        let query = expanded(&plan, &plan.question().encode(&[Some(0); LENGTH]));
+        let (before, mut changed) = (rows(), rows());
+        changed[17] ^= 1 << 5;
+        let (old, new) = (window(1, before), window(2, changed));
+        let differing = |seed_of| {
+            let [a, b] = [&old, &new].map(|window| answers(seed_of, &query, window).1);
+            a.iter().zip(b).filter(|(a, b)| *a != b).count()
+        };
+        assert_eq!(differing(of_masks_only), 1);
+        assert!(differing(as_it_is) > ROWS / 2);
+    }
+
+    #[test]
+    fn a_generator_that_repeats_itself_repeats_a_seed_only_with_all_of_the_search() {
+        let exact = Kind::Match { within: 0 };
+        let question = |rows| Question::new(LENGTH as u32, 2, rows, exact).unwrap();
+        let plans = [ROWS as u64, ROWS as u64 + 1].map(|rows| Plan::new(question(rows)).unwrap());
+        let [plan, larger] = plans.map(Arc::new);
+        let window = |origin| window(origin, rows());
+        let terms = [0; LENGTH + 1];
+        let of = |plan: &Arc<Plan>, bytes: Vec<u8>, nonce, window: &Window, each, randomness| {
+            let query = ExpandedQuery::decode(Arc::clone(plan), bytes, Nonce([nonce; 32])).unwrap();
+            *seed(&[randomness; 32], &query, window, each)
+        };
+        let (once, each) = (Multiplicity::Once, Multiplicity::Each);
+        let bytes = bare(&plan, &terms);
+        let first = of(&plan, bytes.clone(), 200, &window(1), once, 3);
+        assert_eq!(of(&plan, bytes.clone(), 200, &window(1), once, 3), first);
+        // Of the first ciphertext's seed and residues, and of the public key.
+        let altered = [0, 40, bytes.len() - 8].map(|at| {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 16;
+            of(&plan, bytes, 200, &window(1), once, 3)
+        });
+        let others = [
+            of(&larger, bare(&larger, &terms), 200, &window(1), once, 3),
+            of(&plan, bytes.clone(), 201, &window(1), once, 3),
+            of(&plan, bytes.clone(), 200, &window(2), once, 3),
+            of(&plan, bytes.clone(), 200, &window(1), each, 3),
+            of(&plan, bytes, 200, &window(1), once, 4),
+        ];
+        let all: HashSet<_> = [first].into_iter().chain(altered).chain(others).collect();
+        assert_eq!(all.len(), 9);
+    }
+
+    #[test]
+    fn noise_is_uniform_and_has_one_value_modulo_all_limbs() {
+        let ring = Scaled::new(Basis::new(12, 3).unwrap(), 41);
+        let mut rng = ChaCha20Rng::from_seed([1; 32]);
+        let q = |limb: usize| i128::from(ring.limbs()[limb].modulus().value());
+        let mut cells = [0u32; 16];
+        for _ in 0..16_000 {
+            let noise = Noise::draw(&mut rng, 70);
+            let value = noise.shifted as i128 - (1 << 70);
+            assert!((-(1 << 70)..1 << 70).contains(&value));
+            for limb in 0..3 {
+                let expected = value.rem_euclid(q(limb)) as u32;
+                assert_eq!(noise.residue(&ring.limbs()[limb]), expected);
+            }
+            cells[(noise.shifted >> 67) as usize] += 1;
+        }
+        // 15 degrees of freedom: above 50 once in 10^5.
+        let chi: f64 = cells
+            .iter()
+            .map(|&n| (f64::from(n) - 1000.0).powi(2) / 1000.0)
+            .sum();
+        assert!(chi < 50.0, "chi-square {chi}");
+    }
+}

@@ -1,0 +1,241 @@
+//! The frame that panel and reference files share: a sealed header, blobs at multiples of 4096 bytes, and at
+//! the end an index that the header names by its digest.
+//!
+//! A file is written under a partial name, header last, synced and renamed. Blobs are checked when they are
+//! read, by the digests that the index has; the zeros behind a blob count as a part of it.
+
+use crate::collections::{Kind, Loading};
+use crate::error::GenomeError;
+use oboro_format::codec::{Reader, Writer, unseal};
+use oboro_format::files::io_error;
+use oboro_format::{Digest, Fault};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+const VERSION: u32 = 1;
+/// The header and blobs begin at multiples of this; the header takes as much.
+const ALIGNMENT: u64 = 4096;
+/// Magic, version, three numbers, and offset, length and digest of the index.
+const HEADER_BODY: usize = 72;
+
+/// The bytes that a blob takes in a file.
+pub(crate) fn padded(bytes: u64) -> u64 {
+    bytes.next_multiple_of(ALIGNMENT)
+}
+
+/// What a header says about its collection; each kind has a meaning of its own for these.
+pub(crate) type Numbers = [u32; 3];
+
+/// A file that is being written.
+pub(crate) struct FrameWriter {
+    loading: Loading,
+    file: File,
+    end: u64,
+}
+
+impl FrameWriter {
+    pub(crate) fn create(loading: Loading) -> Result<Self, GenomeError> {
+        let file = loading.create()?;
+        Ok(Self {
+            loading,
+            file,
+            end: ALIGNMENT,
+        })
+    }
+
+    /// Appends a blob.
+    pub(crate) fn put(&mut self, mut blob: Vec<u8>) -> Result<Digest, GenomeError> {
+        blob.resize(padded(blob.len() as u64) as usize, 0);
+        self.write(&blob, self.end)?;
+        self.end += blob.len() as u64;
+        Ok(Digest::of(&blob))
+    }
+
+    /// Writes index and header, and gives the file its name.
+    pub(crate) fn finish(self, numbers: Numbers, index: &[u8]) -> Result<(), GenomeError> {
+        self.write(index, self.end)?;
+        let mut header = Writer::with_preamble(self.loading.kind().magic(), VERSION);
+        for number in numbers {
+            header.u32(number);
+        }
+        header
+            .u64(self.end)
+            .u64(index.len() as u64)
+            .put(&Digest::of(index).0);
+        let mut header = header.seal();
+        header.resize(ALIGNMENT as usize, 0);
+        self.write(&header, 0)?;
+        self.loading.publish(&self.file)
+    }
+
+    fn write(&self, bytes: &[u8], offset: u64) -> Result<(), GenomeError> {
+        let write = self.file.write_all_at(bytes, offset);
+        Ok(write.map_err(io_error("write", self.loading.partial()))?)
+    }
+}
+
+/// An open file, of which the header was checked. It can still be read after its name is gone.
+pub(crate) struct Frame {
+    file: File,
+    /// For errors: "panel \"omni\"".
+    subject: String,
+    pub(crate) numbers: Numbers,
+    length: u64,
+    identity: Digest,
+    index_offset: u64,
+    index_digest: Digest,
+}
+
+impl Frame {
+    /// Opens a file and checks its header and its length.
+    pub(crate) fn open(path: &Path, kind: Kind, name: &str) -> Result<Self, GenomeError> {
+        let file = File::open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => GenomeError::NoCollection {
+                kind,
+                name: name.to_owned(),
+            },
+            _ => io_error("open", path)(error).into(),
+        })?;
+        let subject = format!("{kind} {name:?}");
+        let length = file.metadata().map_err(io_error("look at", path))?.len();
+        let mut header = vec![0; length.min(ALIGNMENT) as usize];
+        read(&file, &mut header, 0, &subject)?;
+        let damaged = |fault| GenomeError::Damaged {
+            subject: subject.clone(),
+            fault,
+        };
+        let (numbers, index_offset, index_digest) =
+            decode_header(&header, kind, length).map_err(damaged)?;
+        Ok(Self {
+            file,
+            subject,
+            numbers,
+            length,
+            identity: Digest::of(&header),
+            index_offset,
+            index_digest,
+        })
+    }
+
+    /// The length of the file.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.length
+    }
+
+    /// The digest of the header, and so of all that the file says: of the index, which has the digests of blobs.
+    pub(crate) fn identity(&self) -> Digest {
+        self.identity
+    }
+
+    /// The file itself, for advice about it.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Reads the index, checks it and decodes it. `decode` returns, too, where the last blob ends.
+    pub(crate) fn index<T>(
+        &self,
+        decode: impl FnOnce(&mut Reader<'_>) -> Result<(T, u64), Fault>,
+    ) -> Result<T, GenomeError> {
+        let mut bytes = vec![0; (self.length - self.index_offset) as usize];
+        self.read(&mut bytes, self.index_offset, "the index of ")?;
+        let check = || {
+            if Digest::of(&bytes) != self.index_digest {
+                return Err(Fault::Altered);
+            }
+            let mut reader = Reader::new(&bytes);
+            let (decoded, end) = decode(&mut reader)?;
+            match end == self.index_offset && reader.remaining() == 0 {
+                true => Ok(decoded),
+                false => Err(Fault::Invalid(
+                    "its index and its length contradict each other".into(),
+                )),
+            }
+        };
+        check().map_err(|fault| self.damaged("the index of ", fault))
+    }
+
+    /// Reads and checks the blob of `bytes` bytes at `offset`. For errors, `part` goes before the name of the
+    /// collection.
+    pub(crate) fn blob(
+        &self,
+        offset: u64,
+        bytes: u64,
+        digest: &Digest,
+        part: impl Fn() -> String,
+    ) -> Result<Vec<u8>, GenomeError> {
+        let mut blob = vec![0; padded(bytes) as usize];
+        self.read(&mut blob, offset, &part())?;
+        if Digest::of(&blob) != *digest {
+            return Err(self.damaged(&part(), Fault::Altered));
+        }
+        blob.truncate(bytes as usize);
+        Ok(blob)
+    }
+
+    pub(crate) fn damaged(&self, part: &str, fault: Fault) -> GenomeError {
+        GenomeError::Damaged {
+            subject: format!("{part}{}", self.subject),
+            fault,
+        }
+    }
+
+    fn read(&self, bytes: &mut [u8], offset: u64, part: &str) -> Result<(), GenomeError> {
+        read(
+            &self.file,
+            bytes,
+            offset,
+            &format!("{part}{}", self.subject),
+        )
+    }
+}
+
+fn read(file: &File, bytes: &mut [u8], offset: u64, subject: &str) -> Result<(), GenomeError> {
+    file.read_exact_at(bytes, offset).map_err(|error| {
+        let fault = match error.kind() {
+            // The length was checked when the file was opened.
+            io::ErrorKind::UnexpectedEof => Fault::Invalid("it was truncated while in use".into()),
+            _ => Fault::Unreadable(error.to_string()),
+        };
+        GenomeError::Damaged {
+            subject: subject.to_owned(),
+            fault,
+        }
+    })
+}
+
+/// The numbers, and where the index begins and its digest, of a header of a file of `length` bytes.
+fn decode_header(header: &[u8], kind: Kind, length: u64) -> Result<(Numbers, u64, Digest), Fault> {
+    let mut reader = Reader::new(header);
+    reader.preamble(kind.magic(), VERSION)?;
+    if header.len() as u64 != ALIGNMENT {
+        return Err(Fault::Length {
+            expected: ALIGNMENT,
+            found: length,
+        });
+    }
+    let (sealed, zeros) = header.split_at(HEADER_BODY + 32);
+    unseal(sealed)?;
+    if zeros.iter().any(|&byte| byte != 0) {
+        return Err(Fault::Altered);
+    }
+    let numbers = [reader.u32()?, reader.u32()?, reader.u32()?];
+    let (offset, bytes) = (reader.u64()?, reader.u64()?);
+    let digest = Digest(reader.array()?);
+    let expected = offset.saturating_add(bytes);
+    if expected != length {
+        return Err(Fault::Length {
+            expected,
+            found: length,
+        });
+    }
+    match offset >= ALIGNMENT && offset.is_multiple_of(ALIGNMENT) {
+        true => Ok((numbers, offset, digest)),
+        false => Err(Fault::Invalid("its index lies where none can".into())),
+    }
+}
+
+/// Where blobs begin.
+pub(crate) const FIRST_BLOB: u64 = ALIGNMENT;

@@ -1,0 +1,347 @@
+//! Panels: haplotypes by sites, stored site by site in chunks that are verified whenever they are read.
+//!
+//! A chunk holds a fixed number of sites, about 2^21 symbols, each site from a word of its own on, in the
+//! fewest bits that hold all symbols of the chunk. A window of sites is thus one range of the file.
+
+use crate::collections::{Loading, Shape};
+use crate::error::GenomeError;
+use crate::frame::{FIRST_BLOB, Frame, FrameWriter, padded};
+use crate::packing::{are_of, bits_for, pack, to_bytes, to_words, words_for};
+use crate::sites::{MAX_SITES, Sites};
+use crate::transpose::Transposing;
+use crate::{Alphabet, Kind, Rows, Site, Window};
+use oboro_format::codec::{Reader, Writer};
+use oboro_format::{Digest, Fault, forget_cached};
+use oboro_genome::sites_digest;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::OnceLock;
+
+/// The most haplotypes of a panel.
+pub const MAX_HAPLOTYPES: u32 = 1 << 24;
+
+/// What a chunk takes at most at one bit a symbol, if it holds more than one site.
+const CHUNK_BYTES: usize = 1 << 18;
+
+/// Panels beyond this many bytes are not left in the cache of the system, which other data then keep.
+const CACHED_BYTES: u64 = 1 << 30;
+
+fn sites_per_chunk(haplotypes: usize) -> usize {
+    (CHUNK_BYTES / (8 * words_for(haplotypes, 1))).max(1)
+}
+
+/// Some neighbouring sites, as they lie in the file.
+struct Chunk {
+    offset: u64,
+    bits: u32,
+    digest: Digest,
+}
+
+/// An open panel. It reads the same after its name is removed or given to another panel, from any number of
+/// threads.
+pub struct Panel {
+    frame: Frame,
+    alphabet: Alphabet,
+    haplotypes: usize,
+    sites: Sites,
+    sites_digest: OnceLock<Digest>,
+    chunks: Vec<Chunk>,
+}
+
+impl Panel {
+    pub(crate) fn open(path: &Path, name: &str) -> Result<Self, GenomeError> {
+        let frame = Frame::open(path, Kind::Panel, name)?;
+        let (alphabet, haplotypes, sites) =
+            decode_numbers(&frame).map_err(|fault| frame.damaged("", fault))?;
+        let (chunks, sites) = frame.index(|index| {
+            let (chunks, end) = decode_chunks(index, haplotypes, sites)?;
+            Ok(((chunks, Sites::decode(index, sites)?), end))
+        })?;
+        Ok(Self {
+            frame,
+            alphabet,
+            haplotypes,
+            sites,
+            sites_digest: OnceLock::new(),
+            chunks,
+        })
+    }
+
+    /// What the header of a panel says about its size.
+    pub(crate) fn shape(frame: &Frame) -> Result<Shape, Fault> {
+        let (alphabet, ..) = decode_numbers(frame)?;
+        let [_, haplotypes, sites] = frame.numbers;
+        Ok(Shape::Panel {
+            haplotypes,
+            sites,
+            alphabet,
+        })
+    }
+
+    /// What its symbols mean.
+    pub fn alphabet(&self) -> Alphabet {
+        self.alphabet
+    }
+
+    /// How many different symbols its rows may have, an unknown one included.
+    pub fn symbols(&self) -> u8 {
+        self.alphabet.symbols(self.bits())
+    }
+
+    /// The bits of a symbol where it takes most.
+    pub fn bits(&self) -> u32 {
+        self.chunks
+            .iter()
+            .map(|chunk| chunk.bits)
+            .max()
+            .unwrap_or(1)
+    }
+
+    /// The number of its rows.
+    pub fn haplotypes(&self) -> usize {
+        self.haplotypes
+    }
+
+    /// The number of its sites.
+    pub fn sites(&self) -> usize {
+        self.sites.len()
+    }
+
+    /// The number, from 0, of the site at a position. The chromosome may be left out where the panel has one
+    /// only, and must be where it is an alignment.
+    ///
+    /// # Errors
+    /// There is no such site; the message says what there is.
+    pub fn site(&self, chromosome: Option<&str>, position: u64) -> Result<usize, GenomeError> {
+        self.sites.find(chromosome, position)
+    }
+
+    /// Where the site of this number lies.
+    ///
+    /// # Panics
+    /// If there is no such site.
+    pub fn site_at(&self, index: usize) -> Site<'_> {
+        self.sites.get(index)
+    }
+
+    /// The digest of all its sites, by which a client knows the list that it was sent.
+    pub fn sites_digest(&self) -> Digest {
+        let site = |index| {
+            let Site {
+                chromosome,
+                position,
+            } = self.site_at(index);
+            (chromosome, position)
+        };
+        *self
+            .sites_digest
+            .get_or_init(|| Digest(sites_digest((0..self.sites()).map(site))))
+    }
+
+    /// The sites of a window of `length` sites that begins at a position and stays on its chromosome.
+    ///
+    /// # Errors
+    /// There is no such site, or too few follow it.
+    pub fn sites_from(
+        &self,
+        chromosome: Option<&str>,
+        position: u64,
+        length: usize,
+    ) -> Result<Range<usize>, GenomeError> {
+        let first = self.site(chromosome, position)?;
+        let there = self.sites.chromosome_end(first) - first;
+        match length <= there {
+            true => Ok(first..first + length),
+            false => Err(GenomeError::TooFewSites {
+                position,
+                wanted: length,
+                there,
+            }),
+        }
+    }
+
+    /// Reads all haplotypes at some sites; an unknown symbol is the last of [`Panel::symbols`]. Takes memory for
+    /// the rows, one word of each more, and a chunk.
+    ///
+    /// # Errors
+    /// No such sites, or damaged ones.
+    pub fn window(&self, sites: Range<usize>) -> Result<Rows, GenomeError> {
+        if sites.is_empty() || sites.end > self.sites() {
+            return Err(GenomeError::NoWindow {
+                first: sites.start,
+                wanted: sites.len(),
+                sites: self.sites(),
+            });
+        }
+        let per_chunk = sites_per_chunk(self.haplotypes);
+        let chunks = sites.start / per_chunk..sites.end.div_ceil(per_chunk);
+        let bits = self.chunks[chunks.clone()].iter().map(|chunk| chunk.bits);
+        let bits = bits.max().unwrap_or(1);
+        let mut rows = Transposing::new(self.haplotypes, sites.len(), bits);
+        for number in chunks {
+            let chunk = self.chunk_sites(number);
+            let wanted = sites.start.max(chunk.start)..sites.end.min(chunk.end);
+            let bytes = self.read_chunk(number)?;
+            let bits = self.chunks[number].bits;
+            let per_site = 8 * words_for(self.haplotypes, bits);
+            for site in wanted {
+                let start = (site - chunk.start) * per_site;
+                rows.push(&to_words(&bytes[start..start + per_site]), bits);
+            }
+        }
+        let place = [sites.start, sites.end].map(|site| (site as u64).to_le_bytes());
+        let origin = [&self.frame.identity().0[..], &place.concat()].concat();
+        Ok(rows.finish(Digest::of(&origin).0))
+    }
+
+    /// What reading a window of `length` sites and sorting it takes in memory, at most; what stays is
+    /// [`Window::bytes`] of that.
+    pub fn preparation_bytes(&self, length: usize) -> u64 {
+        let (rows, bits) = (self.haplotypes, self.bits());
+        let sites = sites_per_chunk(rows).min(self.sites());
+        let chunk = padded(chunk_bytes(rows, sites, bits));
+        let site = chunk_bytes(rows, 1, bits);
+        Window::bytes_of(rows, length, bits)
+            + Transposing::bytes_beside_rows(rows, length, bits)
+            + chunk
+            + site
+    }
+
+    fn chunk_sites(&self, number: usize) -> Range<usize> {
+        let per_chunk = sites_per_chunk(self.haplotypes);
+        number * per_chunk..self.sites().min((number + 1) * per_chunk)
+    }
+
+    fn read_chunk(&self, number: usize) -> Result<Vec<u8>, GenomeError> {
+        let Chunk {
+            offset,
+            bits,
+            ref digest,
+        } = self.chunks[number];
+        let sites = self.chunk_sites(number);
+        let length = chunk_bytes(self.haplotypes, sites.len(), bits);
+        let part = || {
+            format!(
+                "the chunk of sites {} to {} of ",
+                sites.start + 1,
+                sites.end
+            )
+        };
+        let bytes = self.frame.blob(offset, length, digest, part)?;
+        if self.frame.bytes() > CACHED_BYTES {
+            forget_cached(self.frame.file(), offset, padded(length));
+        }
+        if !are_of(&bytes, bits, self.alphabet) {
+            let fault = Fault::Invalid(format!("it has symbols that are no {}", self.alphabet));
+            return Err(self.frame.damaged(&part(), fault));
+        }
+        Ok(bytes)
+    }
+}
+
+fn chunk_bytes(haplotypes: usize, sites: usize, bits: u32) -> u64 {
+    8 * (sites * words_for(haplotypes, bits)) as u64
+}
+
+fn decode_numbers(frame: &Frame) -> Result<(Alphabet, usize, usize), Fault> {
+    let [alphabet, haplotypes, sites] = frame.numbers;
+    let limits = (1..=MAX_HAPLOTYPES).contains(&haplotypes) && (1..=MAX_SITES).contains(&sites);
+    Alphabet::from_number(alphabet)
+        .filter(|_| limits)
+        .map(|alphabet| (alphabet, haplotypes as usize, sites as usize))
+        .ok_or_else(|| Fault::Invalid("its header has numbers that no panel has".into()))
+}
+
+/// Decodes the chunks of a panel, and where the last one ends.
+fn decode_chunks(
+    index: &mut Reader<'_>,
+    haplotypes: usize,
+    sites: usize,
+) -> Result<(Vec<Chunk>, u64), Fault> {
+    let per_chunk = sites_per_chunk(haplotypes);
+    let mut chunks = Vec::new();
+    let mut end = FIRST_BLOB;
+    for first in (0..sites).step_by(per_chunk) {
+        let bits = index.u32()?;
+        if !matches!(bits, 1 | 2 | 4) {
+            return Err(Fault::Invalid(format!("symbols cannot take {bits} bits")));
+        }
+        chunks.push(Chunk {
+            offset: end,
+            bits,
+            digest: Digest(index.array()?),
+        });
+        let sites = per_chunk.min(sites - first);
+        end += padded(chunk_bytes(haplotypes, sites, bits));
+    }
+    Ok((chunks, end))
+}
+
+/// Writes a panel site by site, with memory for one chunk.
+pub(crate) struct PanelWriter {
+    frame: FrameWriter,
+    haplotypes: usize,
+    sites: usize,
+    /// The sites of the chunk that is not full.
+    pending: Vec<u8>,
+    /// Bits and digest of each chunk.
+    index: Writer,
+}
+
+impl PanelWriter {
+    /// # Panics
+    /// If the number of haplotypes is not one that panels have.
+    pub(crate) fn create(loading: Loading, haplotypes: usize) -> Result<Self, GenomeError> {
+        assert!((1..=MAX_HAPLOTYPES as usize).contains(&haplotypes));
+        Ok(Self {
+            frame: FrameWriter::create(loading)?,
+            haplotypes,
+            sites: 0,
+            pending: Vec::new(),
+            index: Writer::default(),
+        })
+    }
+
+    /// Adds a site: one symbol for each haplotype.
+    ///
+    /// # Panics
+    /// If there are more or fewer.
+    pub(crate) fn push(&mut self, symbols: &[u8]) -> Result<(), GenomeError> {
+        assert_eq!(symbols.len(), self.haplotypes);
+        self.pending.extend_from_slice(symbols);
+        self.sites += 1;
+        match self.sites % sites_per_chunk(self.haplotypes) {
+            0 => self.write_chunk(),
+            _ => Ok(()),
+        }
+    }
+
+    fn write_chunk(&mut self) -> Result<(), GenomeError> {
+        let bits = bits_for(&self.pending);
+        let mut words = Vec::new();
+        for site in self.pending.chunks(self.haplotypes) {
+            pack(site, bits, &mut words);
+        }
+        self.pending.clear();
+        let digest = self.frame.put(to_bytes(&words))?;
+        self.index.u32(bits).put(&digest.0);
+        Ok(())
+    }
+
+    /// Completes the panel of these symbols at these sites, and publishes it.
+    ///
+    /// # Panics
+    /// If not so many sites were pushed, or none, or more than panels have.
+    pub(crate) fn finish(mut self, alphabet: Alphabet, sites: &Sites) -> Result<(), GenomeError> {
+        assert!(sites.len() == self.sites && (1..=MAX_SITES as usize).contains(&self.sites));
+        if !self.pending.is_empty() {
+            self.write_chunk()?;
+        }
+        sites.encode(&mut self.index);
+        let numbers = [alphabet.number(), self.haplotypes as u32, self.sites as u32];
+        self.frame.finish(numbers, &self.index.into_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! References: the bases of one or more sequences. An open one is in memory, one byte a base.
+
+use crate::alphabet::Alphabet;
+use crate::collections::{Loading, Shape};
+use crate::error::GenomeError;
+use crate::frame::{FIRST_BLOB, Frame, FrameWriter, padded};
+use crate::packing::{
+    are_of, bits_for, number_unknown, pack, per_word, symbol, to_bytes, to_words, words_for,
+};
+use crate::sites::decode_name;
+use crate::{Kind, Rows, Window};
+use oboro_format::codec::{Reader, Writer};
+use oboro_format::{Digest, Fault};
+use oboro_genome::UNKNOWN;
+use std::ops::Range;
+use std::path::Path;
+
+/// The most bases of a reference, over all sequences.
+pub const MAX_BASES: u32 = 1 << 26;
+
+/// One sequence of a reference.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sequence {
+    /// Its name: the first word of its line in FASTA.
+    pub name: String,
+    /// Where its bases lie among those of the reference; not empty.
+    pub range: Range<usize>,
+}
+
+/// The sequences of a reference.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reference {
+    bases: Vec<u8>,
+    sequences: Vec<Sequence>,
+}
+
+/// A sequence as it lies in the file.
+struct Entry {
+    name: String,
+    bases: usize,
+    bits: u32,
+    digest: Digest,
+}
+
+impl Entry {
+    fn bytes(&self) -> u64 {
+        8 * words_for(self.bases, self.bits) as u64
+    }
+}
+
+impl Reference {
+    pub(crate) fn open(path: &Path, name: &str) -> Result<Self, GenomeError> {
+        let frame = Frame::open(path, Kind::Reference, name)?;
+        Self::shape(&frame).map_err(|fault| frame.damaged("", fault))?;
+        let [sequences, bases, _] = frame.numbers;
+        let entries = frame.index(|index| decode_entries(index, sequences, bases))?;
+        let mut reference = Self::default();
+        let mut offset = FIRST_BLOB;
+        for entry in entries {
+            let part = || format!("sequence {:?} of ", entry.name);
+            let bytes = frame.blob(offset, entry.bytes(), &entry.digest, part)?;
+            if !are_of(&bytes, entry.bits, Alphabet::Bases) {
+                let fault = Fault::Invalid("it has symbols that are no bases".into());
+                return Err(frame.damaged(&part(), fault));
+            }
+            offset += padded(entry.bytes());
+            let words = to_words(&bytes);
+            reference.push(
+                entry.name,
+                (0..entry.bases).map(|index| symbol(&words, entry.bits, index)),
+            );
+        }
+        Ok(reference)
+    }
+
+    /// What the header of a reference says about its size.
+    pub(crate) fn shape(frame: &Frame) -> Result<Shape, Fault> {
+        match frame.numbers {
+            [sequences, bases, 0]
+                if (1..=MAX_BASES).contains(&bases) && (1..=bases).contains(&sequences) =>
+            {
+                Ok(Shape::Reference { sequences, bases })
+            }
+            _ => Err(Fault::Invalid(
+                "its header has numbers that no reference has".into(),
+            )),
+        }
+    }
+
+    /// Adds a sequence behind the others.
+    pub(crate) fn push(&mut self, name: String, bases: impl IntoIterator<Item = u8>) {
+        let start = self.bases.len();
+        self.bases.extend(bases);
+        self.sequences.push(Sequence {
+            name,
+            range: start..self.bases.len(),
+        });
+    }
+
+    /// All bases, 0 to 3 or [`UNKNOWN`], sequence after sequence.
+    pub fn bases(&self) -> &[u8] {
+        &self.bases
+    }
+
+    /// The sequences, in the order of their bases.
+    pub fn sequences(&self) -> &[Sequence] {
+        &self.sequences
+    }
+
+    /// How many different symbols it has, an unknown one included.
+    pub fn symbols(&self) -> u8 {
+        Alphabet::Bases.symbols(self.bits())
+    }
+
+    /// The bits of a symbol of its rows.
+    pub fn bits(&self) -> u32 {
+        bits_for(&self.bases).max(2)
+    }
+
+    /// How many rows of `length` bases it has, on both strands; none goes from one sequence into another.
+    pub fn rows(&self, length: usize) -> usize {
+        let lengths = self.sequences.iter().map(|sequence| sequence.range.len());
+        lengths
+            .map(|bases| 2 * (bases + 1).saturating_sub(length))
+            .sum()
+    }
+
+    /// All rows of `length` bases: those of each sequence by offset, then those of its other strand. An unknown
+    /// base is the last of [`Reference::symbols`].
+    ///
+    /// # Panics
+    /// If the length is 0.
+    pub fn windows(&self, length: usize) -> Rows {
+        let bits = self.bits();
+        let mut rows = Vec::with_capacity(self.rows(length) * words_for(length, bits));
+        for Sequence { range, .. } in &self.sequences {
+            let strand = &self.bases[range.clone()];
+            slide(strand, length, bits, &mut rows);
+            slide(&reverse_complement(strand), length, bits, &mut rows);
+        }
+        let mut origin = Digest::of(&self.bases).0.to_vec();
+        for Sequence { range, .. } in &self.sequences {
+            origin.extend((range.end as u64).to_le_bytes());
+        }
+        origin.extend((length as u64).to_le_bytes());
+        Rows::new(Digest::of(&origin).0, length, bits, rows)
+    }
+
+    /// What cutting out all rows of `length` symbols and sorting them takes in memory, at most.
+    pub fn preparation_bytes(&self, length: usize) -> u64 {
+        // The other strand, and either of them packed.
+        let strands = 2 * self.bases.len() as u64;
+        Window::bytes_of(self.rows(length), length, self.bits()) + strands
+    }
+
+    /// Writes and publishes it.
+    ///
+    /// # Panics
+    /// If it has no sequence, or more bases than references have.
+    pub(crate) fn write(&self, loading: Loading) -> Result<(), GenomeError> {
+        assert!((1..=MAX_BASES as usize).contains(&self.bases.len()));
+        let mut frame = FrameWriter::create(loading)?;
+        let mut index = Writer::default();
+        for Sequence { name, range } in &self.sequences {
+            let bases = &self.bases[range.clone()];
+            let bits = bits_for(bases);
+            let mut words = Vec::new();
+            pack(bases, bits, &mut words);
+            let digest = frame.put(to_bytes(&words))?;
+            index
+                .u32(name.len() as u32)
+                .put(name.as_bytes())
+                .u32(bases.len() as u32)
+                .u32(bits)
+                .put(&digest.0);
+        }
+        let numbers = [self.sequences.len() as u32, self.bases.len() as u32, 0];
+        frame.finish(numbers, &index.into_bytes())
+    }
+}
+
+/// Decodes the sequences of a reference, and where the last one ends.
+fn decode_entries(
+    index: &mut Reader<'_>,
+    sequences: u32,
+    bases: u32,
+) -> Result<(Vec<Entry>, u64), Fault> {
+    let mut entries = Vec::new();
+    let (mut end, mut total) = (FIRST_BLOB, 0);
+    for _ in 0..sequences {
+        let entry = Entry {
+            name: decode_name(index)?,
+            bases: index.u32()? as usize,
+            bits: index.u32()?,
+            digest: Digest(index.array()?),
+        };
+        if entry.bases == 0 || !matches!(entry.bits, 1 | 2 | 4) {
+            return Err(Fault::Invalid(format!(
+                "sequence {:?} has {} bases of {} bits",
+                entry.name, entry.bases, entry.bits
+            )));
+        }
+        total += entry.bases as u64;
+        end += padded(entry.bytes());
+        entries.push(entry);
+    }
+    match total == u64::from(bases) {
+        true => Ok((entries, end)),
+        false => Err(Fault::Invalid(
+            "its sequences and its header contradict each other".into(),
+        )),
+    }
+}
+
+/// Appends the row that begins at each offset.
+fn slide(strand: &[u8], length: usize, bits: u32, rows: &mut Vec<u64>) {
+    let mut words = Vec::new();
+    pack(strand, bits, &mut words);
+    number_unknown(&mut words, bits);
+    words.push(0);
+    let words_per_row = words_for(length, bits);
+    let last = u64::MAX >> (words_per_row * 64 - length * bits as usize);
+    for offset in 0..(strand.len() + 1).saturating_sub(length) {
+        let shift = offset % per_word(bits) * bits as usize;
+        let row = words[offset / per_word(bits)..]
+            .windows(2)
+            .take(words_per_row);
+        rows.extend(row.map(|pair| pair[0] >> shift | pair[1] << 1 << (63 - shift)));
+        if let Some(word) = rows.last_mut() {
+            *word &= last;
+        }
+    }
+}
+
+/// The other strand, read in its own direction: complements from the last base to the first. What is unknown
+/// stays unknown.
+pub fn reverse_complement(bases: &[u8]) -> Vec<u8> {
+    let complement = |&base: &u8| match base {
+        0..=3 => 3 - base,
+        _ => UNKNOWN,
+    };
+    bases.iter().rev().map(complement).collect()
+}
+
+#[cfg(test)]
+mod tests;

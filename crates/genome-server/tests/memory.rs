@@ -1,0 +1,109 @@
+//! Preparing a window takes no more memory than is said before, and not much less: servers reserve that.
+
+#![allow(unsafe_code)]
+
+use oboro_genome_server::{
+    Collections, Existing, Generated, GenomeError, Rows, Window, generate_panel, import_reference,
+};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// The system's allocator, counting the bytes that this thread holds.
+struct Counting;
+
+thread_local! {
+    static HELD: Cell<isize> = const { Cell::new(0) };
+    static PEAK: Cell<isize> = const { Cell::new(0) };
+}
+
+fn count(bytes: isize) {
+    HELD.set(HELD.get() + bytes);
+    PEAK.set(PEAK.get().max(HELD.get()));
+}
+
+// SAFETY: every call goes to the system's allocator as it came; counting touches thread-locals that need
+// neither allocation nor destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: the caller keeps `alloc`'s contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: the caller keeps `alloc_zeroed`'s contract.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        // SAFETY: the caller keeps `dealloc`'s contract.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // Where it cannot grow in place, both are there for a moment.
+        count(size as isize);
+        count(-(layout.size() as isize));
+        // SAFETY: the caller keeps `realloc`'s contract.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// The most bytes held while the rows are read and sorted, beyond those before.
+fn peak_of(read: impl FnOnce() -> Result<Rows, GenomeError>) -> u64 {
+    let before = HELD.get();
+    PEAK.set(before);
+    let window = Window::new(read().unwrap());
+    let kept = HELD.get() - before;
+    assert_eq!(kept, window.bytes() as isize);
+    let (rows, length, bits) = (
+        window.rows().len(),
+        window.rows().length(),
+        window.rows().bits(),
+    );
+    assert_eq!(Window::bytes_of(rows, length, bits), kept as u64);
+    (PEAK.get() - before) as u64
+}
+
+fn is_foretold(foretold: u64, peak: u64) {
+    assert!(
+        peak <= foretold && peak >= foretold * 2 / 3,
+        "{peak} bytes where {foretold} were foretold"
+    );
+}
+
+#[test]
+fn a_window_of_a_panel_takes_what_was_foretold() {
+    let directory = tempfile::tempdir().unwrap();
+    let collections = Collections::open(directory.path());
+    let shape = Generated {
+        haplotypes: 50_000,
+        sites: 300,
+        seed: 1,
+    };
+    generate_panel(&collections, "p", &shape, Existing::Keep).unwrap();
+    let panel = collections.panel("p").unwrap();
+    for length in [1, 16, 64, 65, 256] {
+        let peak = peak_of(|| panel.window(7..7 + length));
+        is_foretold(panel.preparation_bytes(length), peak);
+    }
+}
+
+#[test]
+fn a_window_of_a_reference_takes_what_was_foretold() {
+    let directory = tempfile::tempdir().unwrap();
+    let collections = Collections::open(directory.path());
+    let fasta = directory.path().join("r.fa");
+    std::fs::write(&fasta, format!(">s\n{}\n", "ACGGTTNA".repeat(5_000))).unwrap();
+    import_reference(&collections, "r", &fasta, Existing::Keep).unwrap();
+    let reference = collections.reference("r").unwrap();
+    for length in [16, 100] {
+        let peak = peak_of(|| Ok(reference.windows(length)));
+        is_foretold(reference.preparation_bytes(length), peak);
+    }
+}

@@ -1,0 +1,162 @@
+//! Where the bytes of a stored segment come from: a file here, or an object with a file here as its copy. What reads
+//! segments knows no difference.
+
+mod file;
+pub(crate) mod object;
+
+use crate::error::StoreError;
+use oboro_format::{FormatError, Segment, SegmentDescription, SegmentHeader, unpack_into};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Takes the bytes of a part with its padding, checked, or why they cannot be had.
+pub(crate) type Then = Box<dyn FnOnce(Result<&[u8], StoreError>) + Send>;
+
+/// The parts of one segment, numbered as its header numbers them.
+pub(crate) trait Source: Send + Sync {
+    /// The file here, which has all parts or some of them.
+    fn local(&self) -> &Segment;
+
+    /// Gives `visit` a part without its padding, in chunks.
+    ///
+    /// # Errors
+    /// Damage, told after the last chunk at the latest; storage out of reach.
+    fn read(&self, part: usize, visit: &mut dyn FnMut(&[u8])) -> Result<(), StoreError>;
+
+    /// Checks a part where it is kept for good, and leaves nothing of it in the system's cache.
+    ///
+    /// # Errors
+    /// Damage, storage out of reach.
+    fn check(&self, part: usize) -> Result<(), StoreError>;
+
+    /// Checks the header where it is kept for good.
+    ///
+    /// # Errors
+    /// Damage, storage out of reach.
+    fn check_header(&self) -> Result<(), StoreError>;
+
+    /// Whether the file here has a part, as far as is known.
+    fn is_local(&self, part: usize) -> bool;
+
+    /// The file here turned out to have a part wrongly: whether it can be [fetched](Self::fetch) instead.
+    fn discard(&self, part: usize) -> bool;
+
+    /// Fetches a part that the file here does not have. Returns at once.
+    fn fetch(&self, part: usize, then: Then);
+
+    /// Begins to fetch a part unless the file here has it.
+    fn prefetch(&self, part: usize);
+
+    /// A part in the file here was used.
+    fn used(&self);
+}
+
+/// A segment that a store has. Reading works from any number of threads.
+#[derive(Clone)]
+pub struct StoredSegment(Arc<dyn Source>);
+
+impl StoredSegment {
+    pub(crate) fn new(source: impl Source + 'static) -> Self {
+        Self(Arc::new(source))
+    }
+
+    pub(crate) fn source(&self) -> &dyn Source {
+        &*self.0
+    }
+
+    /// The file here.
+    pub(crate) fn local(&self) -> &Segment {
+        self.0.local()
+    }
+
+    pub(crate) fn header(&self) -> &SegmentHeader {
+        self.local().header()
+    }
+
+    /// What the header says.
+    pub fn description(&self) -> &SegmentDescription {
+        self.local().description()
+    }
+
+    /// The path of the file here.
+    pub fn path(&self) -> &Path {
+        self.local().path()
+    }
+
+    /// Residues in a panel: `blocks × N`.
+    pub fn panel_len(&self) -> usize {
+        self.local().panel_len()
+    }
+
+    /// The number of a panel among the parts.
+    ///
+    /// # Panics
+    /// If there is no such panel.
+    pub(crate) fn panel_number(&self, limb: usize, column: usize) -> usize {
+        let number = self.description().panel_number(limb, column);
+        number.expect("the segment has the panel")
+    }
+
+    /// The sealed cells of one column, checked.
+    ///
+    /// # Errors
+    /// No such column, damage, storage out of reach.
+    pub fn read_cells(&self, column: usize) -> Result<Vec<u8>, StoreError> {
+        self.read(self.description().cells_number(column)?)
+    }
+
+    /// The packed bytes of one panel, checked.
+    ///
+    /// # Errors
+    /// No such panel, damage, storage out of reach.
+    pub fn read_packed_panel(&self, limb: usize, column: usize) -> Result<Vec<u8>, StoreError> {
+        self.read(self.description().panel_number(limb, column)?)
+    }
+
+    fn read(&self, part: usize) -> Result<Vec<u8>, StoreError> {
+        let mut all = Vec::with_capacity(self.header().part_place(part).len);
+        self.0
+            .read(part, &mut |bytes| all.extend_from_slice(bytes))?;
+        Ok(all)
+    }
+
+    /// Reads a panel into slices of whole blocks that hold it one after another.
+    pub(crate) fn read_panel(
+        &self,
+        limb: usize,
+        column: usize,
+        pieces: Vec<&mut [u32]>,
+    ) -> Result<(), StoreError> {
+        let part = self.description().panel_number(limb, column)?;
+        self.0.read(part, &mut unpack_into(pieces))
+    }
+
+    /// Begins to fetch panels of a limb that will be read soon, where they have to be fetched.
+    pub(crate) fn prefetch(&self, limb: usize, columns: impl IntoIterator<Item = u32>) {
+        for column in columns {
+            self.0.prefetch(self.panel_number(limb, column as usize));
+        }
+    }
+
+    /// Begins to fetch sealed cells that will be read soon, where they have to be fetched.
+    ///
+    /// # Panics
+    /// If there is no such column.
+    pub fn prefetch_cells(&self, columns: impl IntoIterator<Item = u32>) {
+        for column in columns {
+            let cells = self.description().cells_number(column as usize);
+            self.0.prefetch(cells.expect("the segment has the column"));
+        }
+    }
+
+    /// Unpacks a panel that was read with its padding into slices of whole blocks, checked.
+    pub(crate) fn unpack(
+        &self,
+        part: usize,
+        bytes: &[u8],
+        pieces: Vec<&mut [u32]>,
+    ) -> Result<(), FormatError> {
+        let unpacked = self.header().unpack(part, bytes, pieces);
+        unpacked.map_err(|fault| self.local().part_error(part, fault))
+    }
+}

@@ -1,0 +1,44 @@
+//! Segments whose file here is all there is of them.
+
+use super::{Source, Then};
+use crate::error::StoreError;
+use oboro_format::Segment;
+
+impl Source for Segment {
+    fn local(&self) -> &Segment {
+        self
+    }
+
+    fn read(&self, part: usize, visit: &mut dyn FnMut(&[u8])) -> Result<(), StoreError> {
+        Ok(self.check_part(part, visit)?)
+    }
+
+    fn check(&self, part: usize) -> Result<(), StoreError> {
+        Ok(self.check_and_forget(part)?)
+    }
+
+    /// It was checked when the file was opened.
+    fn check_header(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn is_local(&self, _part: usize) -> bool {
+        true
+    }
+
+    fn discard(&self, _part: usize) -> bool {
+        false
+    }
+
+    fn fetch(&self, part: usize, then: Then) {
+        let place = self.header().part_place(part);
+        let mut bytes = Vec::with_capacity(place.len);
+        let read = self.read(part, &mut |chunk| bytes.extend_from_slice(chunk));
+        bytes.resize(place.len, 0);
+        then(read.map(|()| &*bytes));
+    }
+
+    fn prefetch(&self, _part: usize) {}
+
+    fn used(&self) {}
+}

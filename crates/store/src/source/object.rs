@@ -1,0 +1,402 @@
+//! Object storage: what a store keeps below one prefix of a bucket, whole objects and ranges of them.
+//!
+//! Requests run on threads of their own, so that any thread may wait for one, and many are under way at a
+//! time. What still fails after some tries is told with its cause, and is never taken for an answer.
+
+mod cache;
+
+pub(crate) use cache::{Cache, object_of, segment_of};
+
+use crate::error::StoreError;
+use crate::error::{ObjectError, ResidencyError};
+use object_store::aws::AmazonS3Builder;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path as ObjectPath;
+use object_store::{
+    BackoffConfig, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig, UpdateVersion,
+    WriteMultipart,
+};
+use std::error::Error;
+use std::fs::{self, File};
+use std::io::Read;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
+use tokio_stream::StreamExt;
+
+/// Bytes of panels that are on their way at a time.
+const IN_FLIGHT: u64 = 32 << 20;
+/// What one permit of the semaphore that sees to it stands for.
+const PERMIT: u64 = 4096;
+/// The least that an object is cut into when it is written.
+const CHUNK: u64 = 8 << 20;
+/// Pieces of one object: S3 takes ten thousand.
+const CHUNKS: u64 = 9000;
+/// Chunks in memory at a time, of the one object that is written at a time.
+const CHUNKS_AT_A_TIME: usize = 4;
+/// Characters of a cause that are shown: some servers send pages.
+const MOST_SHOWN: usize = 300;
+
+/// Gives up after some seconds: whoever waits can try again, and should know.
+fn retries() -> RetryConfig {
+    RetryConfig {
+        backoff: BackoffConfig {
+            init_backoff: Duration::from_millis(100),
+            max_backoff: Duration::from_secs(3),
+            base: 2.0,
+        },
+        max_retries: 8,
+        retry_timeout: Duration::from_secs(20),
+    }
+}
+
+/// Why an object was not had or not written.
+#[derive(Debug, Clone)]
+pub(crate) enum Trouble {
+    /// There is no such object.
+    Missing,
+    /// It cannot be said: this is what the network or the server said instead.
+    Unreachable(String),
+}
+
+impl Trouble {
+    fn of(error: &object_store::Error) -> Self {
+        if let object_store::Error::NotFound { .. } = error {
+            return Self::Missing;
+        }
+        // The outer ones say which request it was.
+        let mut cause: &dyn Error = error;
+        while let Some(inner) = cause.source() {
+            cause = inner;
+        }
+        let said = cause.to_string();
+        Self::Unreachable(said.escape_debug().take(MOST_SHOWN).collect())
+    }
+}
+
+/// An object that was not replaced.
+pub(crate) enum Unreplaced {
+    /// Somebody else has changed it.
+    Changed,
+    /// It is open whether it was.
+    Trouble(Trouble),
+}
+
+/// The objects below one prefix.
+pub(crate) struct Objects {
+    store: Arc<dyn ObjectStore>,
+    prefix: String,
+    url: String,
+    room: Arc<Semaphore>,
+    /// Of who writes an object from a file.
+    turn: Arc<Semaphore>,
+    /// There until it is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl Objects {
+    /// Bytes that requests under way take: what arrives, what it is put together into, and what is written.
+    pub(crate) const BUFFERS: u64 = 2 * IN_FLIGHT + CHUNKS_AT_A_TIME as u64 * CHUNK;
+
+    /// The objects below a URL, `s3://BUCKET/PREFIX` or `file:///DIRECTORY`. Nothing is asked yet.
+    ///
+    /// # Errors
+    /// Another URL, settings (`AWS_*`) that are none, a directory that cannot be made.
+    pub(crate) fn open(url: &str) -> Result<Self, StoreError> {
+        let refused = |reason: String| {
+            ObjectError::ObjectsUrl {
+                url: url.into(),
+                reason,
+            }
+            .into()
+        };
+        let url = url.trim_end_matches('/');
+        let (store, prefix): (Arc<dyn ObjectStore>, &str) = match url.split_once("://") {
+            Some(("s3", place)) => {
+                let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
+                if bucket.is_empty() {
+                    return Err(refused("it names no bucket".into()));
+                }
+                // A provider that is there already does as well.
+                let _ = rustls::crypto::ring::default_provider().install_default();
+                let builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
+                let store = builder.with_retry(retries()).build();
+                (
+                    Arc::new(store.map_err(|error| refused(error.to_string()))?),
+                    prefix,
+                )
+            }
+            Some(("file", directory)) if directory.starts_with('/') => {
+                let store = fs::create_dir_all(directory)
+                    .map_err(|error| error.to_string())
+                    .and_then(|()| {
+                        LocalFileSystem::new_with_prefix(directory)
+                            .map_err(|error| error.to_string())
+                    });
+                (Arc::new(store.map_err(refused)?.with_fsync(true)), "")
+            }
+            _ => return Err(refused("it is neither of s3: nor of file:".into())),
+        };
+        ObjectPath::parse(prefix).map_err(|error| refused(error.to_string()))?;
+        Self::of(store, prefix, url).map_err(|source| ResidencyError::Reader { source }.into())
+    }
+
+    fn of(store: Arc<dyn ObjectStore>, prefix: &str, url: &str) -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("objects")
+            .enable_all()
+            .build()?;
+        Ok(Self {
+            store,
+            prefix: prefix.into(),
+            url: url.into(),
+            room: Arc::new(Semaphore::new((IN_FLIGHT / PERMIT) as usize)),
+            turn: Arc::new(Semaphore::new(1)),
+            runtime: Some(runtime),
+        })
+    }
+
+    /// The URL of the prefix.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The URL of an object.
+    pub(crate) fn url_of(&self, name: &str) -> String {
+        format!("{}/{name}", self.url)
+    }
+
+    /// The error of an object that cannot be reached.
+    pub(crate) fn unavailable(&self, name: &str, cause: &str) -> StoreError {
+        ObjectError::Unavailable {
+            object: self.url_of(name),
+            cause: cause.into(),
+        }
+        .into()
+    }
+
+    /// The error of an operation for which a missing object is no answer: of a bucket, then.
+    pub(crate) fn failed(&self, name: &str, trouble: &Trouble) -> StoreError {
+        match trouble {
+            Trouble::Missing => self.unavailable(name, "there is no such bucket or object"),
+            Trouble::Unreachable(cause) => self.unavailable(name, cause),
+        }
+    }
+
+    fn path(&self, name: &str) -> ObjectPath {
+        let path = [&self.prefix, name].join("/");
+        ObjectPath::parse(path).expect("the prefix was checked, and names are plain")
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("there until it is dropped")
+    }
+
+    /// Has `work` done there and waits for it here.
+    fn wait<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+        let (told, heard) = sync_channel(1);
+        self.runtime().spawn(async move {
+            let _ = told.send(work.await);
+        });
+        heard.recv().expect("requests do not panic")
+    }
+
+    /// A whole object and its version.
+    pub(crate) fn get(&self, name: &str) -> Result<(Vec<u8>, UpdateVersion), Trouble> {
+        let (store, path) = (Arc::clone(&self.store), self.path(name));
+        self.wait(async move { get(&*store, &path).await })
+            .map_err(|error| Trouble::of(&error))
+    }
+
+    /// A part of an object, all of it.
+    pub(crate) fn get_range(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, Trouble> {
+        let (store, path) = (Arc::clone(&self.store), self.path(name));
+        self.wait(async move { get_range(&*store, &path, range).await })
+    }
+
+    /// Gets a part of an object and gives it to `then` on a thread where that may take its time. Nobody
+    /// waits here.
+    pub(crate) fn fetch(
+        &self,
+        name: &str,
+        range: Range<u64>,
+        then: impl FnOnce(Result<Vec<u8>, Trouble>) + Send + 'static,
+    ) {
+        let (store, path) = (Arc::clone(&self.store), self.path(name));
+        let room = Arc::clone(&self.room);
+        let permits = (range.end - range.start).min(IN_FLIGHT).div_ceil(PERMIT) as u32;
+        self.runtime().spawn(async move {
+            let permit = room.acquire_many_owned(permits).await;
+            let bytes = get_range(&*store, &path, range).await;
+            tokio::task::spawn_blocking(move || {
+                then(bytes);
+                drop(permit);
+            });
+        });
+    }
+
+    /// Writes a file's bytes as an object, over one that is there.
+    pub(crate) fn put_file(&self, name: &str, mut file: File) -> Result<(), Trouble> {
+        let (store, path) = (Arc::clone(&self.store), self.path(name));
+        let turn = Arc::clone(&self.turn);
+        self.wait(async move {
+            let _turn = turn.acquire().await;
+            let unread = |error: std::io::Error| Trouble::Unreachable(error.to_string());
+            let length = file.metadata().map_err(unread)?.len();
+            let failed = |error| Trouble::of(&error);
+            let chunk = CHUNK.max(length.div_ceil(CHUNKS));
+            let mut next = move || -> Result<Vec<u8>, Trouble> {
+                let mut bytes = Vec::with_capacity(chunk.min(length) as usize + 1);
+                let read = (&mut file).take(chunk).read_to_end(&mut bytes);
+                read.map_err(unread).map(|_| bytes)
+            };
+            if length <= chunk {
+                return store
+                    .put(&path, next()?.into())
+                    .await
+                    .map(drop)
+                    .map_err(failed);
+            }
+            let upload = store.put_multipart(&path).await.map_err(failed)?;
+            let mut upload = WriteMultipart::new_with_chunk_size(upload, chunk as usize);
+            loop {
+                let written = match next() {
+                    Ok(bytes) if bytes.is_empty() => break,
+                    Ok(bytes) => {
+                        upload.put(bytes.into());
+                        upload
+                            .wait_for_capacity(CHUNKS_AT_A_TIME)
+                            .await
+                            .map_err(failed)
+                    }
+                    Err(trouble) => Err(trouble),
+                };
+                if let Err(trouble) = written {
+                    // Best effort: chunks that stay are for the bucket's rules to remove.
+                    let _ = upload.abort().await;
+                    return Err(trouble);
+                }
+            }
+            upload.finish().await.map(drop).map_err(failed)
+        })
+    }
+
+    /// Writes an object that must still be as it `was`, or not be there; what it is now.
+    pub(crate) fn replace(
+        &self,
+        name: &str,
+        bytes: Vec<u8>,
+        was: Option<UpdateVersion>,
+    ) -> Result<UpdateVersion, Unreplaced> {
+        let (store, path) = (Arc::clone(&self.store), self.path(name));
+        self.wait(async move { replace(&*store, &path, bytes, was).await })
+    }
+
+    /// The names of all objects below `name`, and their lengths.
+    pub(crate) fn list(&self, name: &str) -> Result<Vec<(String, u64)>, Trouble> {
+        let (store, path, prefix) = (Arc::clone(&self.store), self.path(name), self.path(""));
+        self.wait(async move {
+            let mut listed = store.list(Some(&path));
+            let mut names = Vec::new();
+            while let Some(meta) = listed.next().await {
+                let meta = meta.map_err(|error| Trouble::of(&error))?;
+                if let Some(parts) = meta.location.prefix_match(&prefix) {
+                    let parts: Vec<_> = parts.map(|part| part.as_ref().to_owned()).collect();
+                    names.push((parts.join("/"), meta.size));
+                }
+            }
+            Ok(names)
+        })
+    }
+
+    /// Removes objects; those that are not there are fine.
+    pub(crate) fn delete(&self, names: Vec<String>) -> Result<(), Trouble> {
+        let paths: Vec<_> = names.iter().map(|name| Ok(self.path(name))).collect();
+        let store = Arc::clone(&self.store);
+        self.wait(async move {
+            let mut deleted = store.delete_stream(Box::pin(tokio_stream::iter(paths)));
+            while let Some(one) = deleted.next().await {
+                match one.map_err(|error| Trouble::of(&error)) {
+                    Ok(_) | Err(Trouble::Missing) => {}
+                    Err(trouble) => return Err(trouble),
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Drop for Objects {
+    fn drop(&mut self) {
+        // Whoever drops it may be one of its own threads, or another runtime's: none of them may wait.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+async fn get(
+    store: &dyn ObjectStore,
+    path: &ObjectPath,
+) -> object_store::Result<(Vec<u8>, UpdateVersion)> {
+    let object = store.get(path).await?;
+    let version = UpdateVersion {
+        e_tag: object.meta.e_tag.clone(),
+        version: object.meta.version.clone(),
+    };
+    Ok((object.bytes().await?.into(), version))
+}
+
+async fn get_range(
+    store: &dyn ObjectStore,
+    path: &ObjectPath,
+    range: Range<u64>,
+) -> Result<Vec<u8>, Trouble> {
+    let bytes = store.get_range(path, range).await;
+    bytes.map(Vec::from).map_err(|error| Trouble::of(&error))
+}
+
+async fn replace(
+    store: &dyn ObjectStore,
+    path: &ObjectPath,
+    bytes: Vec<u8>,
+    was: Option<UpdateVersion>,
+) -> Result<UpdateVersion, Unreplaced> {
+    use object_store::Error::{AlreadyExists, NotImplemented, Precondition};
+    let put = |mode: PutMode| {
+        let options = PutOptions::from(mode);
+        store.put_opts(path, bytes.clone().into(), options)
+    };
+    let written = match was.clone() {
+        None => put(PutMode::Create).await,
+        Some(was) => put(PutMode::Update(was)).await,
+    };
+    match written {
+        Ok(written) => Ok(written.into()),
+        // Told of a conflict, a second try may have met what the first one wrote.
+        Err(AlreadyExists { .. } | Precondition { .. }) => match get(store, path).await {
+            Ok((found, version)) if found == bytes => Ok(version),
+            Ok(_) => Err(Unreplaced::Changed),
+            Err(error) => Err(Unreplaced::Trouble(Trouble::of(&error))),
+        },
+        // Directories cannot compare and write at once.
+        Err(NotImplemented { .. }) => {
+            let found = store.head(path).await;
+            if !was.is_some_and(|was| found.is_ok_and(|found| found.e_tag == was.e_tag)) {
+                return Err(Unreplaced::Changed);
+            }
+            let written = put(PutMode::Overwrite).await;
+            written
+                .map(UpdateVersion::from)
+                .map_err(|error| Unreplaced::Trouble(Trouble::of(&error)))
+        }
+        Err(error) => Err(Unreplaced::Trouble(Trouble::of(&error))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,535 @@
+//! Files that hold a part of their objects: the parts that were needed, each at its place.
+//!
+//! Nothing here needs to last. A part is checked whenever it is used; one that the file does not have, or
+//! has wrongly, is fetched from the object, handed on while hot and written to its place. Only when the
+//! object is wrong as well is it damage. Files whose parts were not used for longest are emptied when
+//! there are more bytes than the cache may have.
+
+use super::{Objects, Trouble};
+use crate::error::StoreError;
+use crate::source::{Source, StoredSegment, Then};
+use oboro_format::DatasetId;
+use oboro_format::Fault;
+use oboro_format::Manifest;
+use oboro_format::SegmentHeader;
+use oboro_format::files::io_error;
+use oboro_format::{FormatError, PartPlace, Segment};
+use rustix::fs::{SeekFrom, seek};
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// A segment of a dataset.
+type Key = (DatasetId, u32);
+
+/// The name of a segment's object.
+pub(crate) fn object_of(dataset: DatasetId, index: u32) -> String {
+    format!("segments/{dataset}/{index:08}.seg")
+}
+
+/// The segment whose object has this name.
+pub(crate) fn segment_of(object: &str) -> Option<(DatasetId, u32)> {
+    let (dataset, file) = object.strip_prefix("segments/")?.split_once('/')?;
+    let (dataset, index) = (
+        dataset.parse().ok()?,
+        file.strip_suffix(".seg")?.parse().ok()?,
+    );
+    (object_of(dataset, index) == object).then_some((dataset, index))
+}
+
+/// The files of all segments of a store, and where their bytes come from.
+pub(crate) struct Cache {
+    objects: Objects,
+    limit: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    files: HashMap<Key, CacheFile>,
+    /// Of all files.
+    bytes: u64,
+    clock: u64,
+}
+
+struct CacheFile {
+    path: PathBuf,
+    bytes: u64,
+    used: u64,
+    open: Weak<CachedSegment>,
+}
+
+impl State {
+    fn touch(&mut self, key: Key) {
+        self.clock += 1;
+        if let Some(file) = self.files.get_mut(&key) {
+            file.used = self.clock;
+        }
+    }
+
+    fn set_bytes(&mut self, key: Key, bytes: impl FnOnce(u64) -> u64) {
+        if let Some(file) = self.files.get_mut(&key) {
+            let now = bytes(file.bytes);
+            self.bytes = self.bytes - file.bytes + now;
+            file.bytes = now;
+        }
+    }
+}
+
+impl Cache {
+    /// A cache of these objects that has no files yet and is to have at most `limit` bytes.
+    pub(crate) fn new(objects: Objects, limit: u64) -> Self {
+        Self {
+            objects,
+            limit,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Where the bytes come from.
+    pub(crate) fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Takes in the file of a segment that is not open, as much of it as there is.
+    pub(crate) fn add(&self, dataset: DatasetId, index: u32, path: PathBuf) {
+        let bytes = fs::metadata(&path).map_or(0, |found| found.blocks() * 512);
+        self.insert((dataset, index), path, bytes, Weak::new());
+        self.make_room();
+    }
+
+    /// The files of a dataset's segments from `first` on are gone.
+    pub(crate) fn forget(&self, dataset: DatasetId, first: usize) {
+        let mut state = self.lock();
+        let State { files, bytes, .. } = &mut *state;
+        files.retain(|(of, index), file| {
+            let stays = *of != dataset || (*index as usize) < first;
+            *bytes -= if stays { 0 } else { file.bytes };
+            stays
+        });
+    }
+
+    fn insert(&self, key: Key, path: PathBuf, bytes: u64, open: Weak<CachedSegment>) {
+        let mut state = self.lock();
+        let file = CacheFile {
+            path,
+            bytes: 0,
+            used: 0,
+            open,
+        };
+        state.set_bytes(key, |_| 0);
+        state.files.insert(key, file);
+        state.set_bytes(key, |_| bytes);
+        state.touch(key);
+    }
+
+    /// Opens the segment that `manifest` names as its `index`-th, with its file at `path`, which is made
+    /// where it is missing.
+    ///
+    /// # Errors
+    /// An object that is missing, wrong or out of reach, if its header has to be fetched; a disk that
+    /// fails.
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        path: &Path,
+        manifest: &Manifest,
+        index: u32,
+    ) -> Result<StoredSegment, StoreError> {
+        let object = self.open_object(path, manifest, index)?;
+        let local = Segment::open_copy(path, object.header.clone())?;
+        Ok(StoredSegment::new(ObjectSource { local, object }))
+    }
+
+    fn open_object(
+        self: &Arc<Self>,
+        path: &Path,
+        manifest: &Manifest,
+        index: u32,
+    ) -> Result<Arc<CachedSegment>, StoreError> {
+        let key = (manifest.dataset, index);
+        let already = self.lock().files.get(&key).and_then(|it| it.open.upgrade());
+        if let Some(open) = already {
+            return Ok(open);
+        }
+        let open = Arc::new(CachedSegment::open(
+            Arc::clone(self),
+            path,
+            manifest,
+            index,
+        )?);
+        let bytes = open.bytes_here();
+        self.insert(key, path.into(), bytes, Arc::downgrade(&open));
+        self.make_room();
+        Ok(open)
+    }
+
+    /// A part was written to a file.
+    fn grew(&self, key: Key, bytes: u64) {
+        let mut state = self.lock();
+        state.touch(key);
+        state.set_bytes(key, |before| before + bytes);
+        drop(state);
+        self.make_room();
+    }
+
+    /// Empties files until the rest is within the limit, those first that were not used for longest.
+    fn make_room(&self) {
+        let mut state = self.lock();
+        while state.bytes > self.limit {
+            let files = state.files.iter().filter(|(_, file)| file.bytes > 0);
+            let Some((&key, file)) = files.min_by_key(|(_, file)| file.used) else {
+                return;
+            };
+            match file.open.upgrade() {
+                Some(open) => open.empty(),
+                None => empty_file(&file.path),
+            }
+            state.set_bytes(key, |_| 0);
+        }
+    }
+}
+
+/// Best effort: what stays is only more than the cache should have.
+fn empty_file(path: &Path) {
+    let file = OpenOptions::new().write(true).open(path);
+    let _ = file.and_then(|file| {
+        let length = file.metadata()?.len();
+        file.set_len(0)?;
+        file.set_len(length)
+    });
+}
+
+/// An open segment of which a file has some parts.
+struct CachedSegment {
+    cache: Arc<Cache>,
+    key: Key,
+    object: String,
+    file: File,
+    header: SegmentHeader,
+    parts: Mutex<Parts>,
+}
+
+struct Parts {
+    /// Whether the file has them, as far as is known.
+    here: Vec<bool>,
+    /// Who waits for those that are being fetched.
+    awaited: HashMap<usize, Vec<Then>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl CachedSegment {
+    fn open(
+        cache: Arc<Cache>,
+        path: &Path,
+        manifest: &Manifest,
+        index: u32,
+    ) -> Result<Self, StoreError> {
+        let entry = &manifest.segments[index as usize];
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+            .and_then(|file| file.set_len(entry.bytes).map(|()| file))
+            .map_err(io_error("open", path))?;
+        let object = object_of(manifest.dataset, index);
+        let mut bytes = vec![0; SegmentHeader::bytes_of(manifest, index) as usize];
+        let read = file.read_exact_at(&mut bytes, 0);
+        let header = match SegmentHeader::decode(&bytes, manifest, index) {
+            Ok(header) if read.is_ok() => header,
+            _ => {
+                let subject = || {
+                    format!(
+                        "the header of segment {index} of dataset {}",
+                        manifest.dataset
+                    )
+                };
+                let fetched = cache.objects.get_range(&object, 0..bytes.len() as u64);
+                let fetched = fetched.map_err(|trouble| {
+                    damaged_or_away(&cache.objects, &object, subject(), &trouble)
+                })?;
+                let header =
+                    SegmentHeader::decode(&fetched, manifest, index).map_err(
+                        |error| match error {
+                            FormatError::Damaged { fault, .. } => {
+                                damaged(&cache.objects, &object, subject(), fault)
+                            }
+                            other => other.into(),
+                        },
+                    )?;
+                // Best effort: it can be fetched again.
+                let _ = file.write_all_at(&fetched, 0);
+                header
+            }
+        };
+        let parts = Parts {
+            here: parts_here(&file, &header),
+            awaited: HashMap::new(),
+        };
+        Ok(Self {
+            cache,
+            key: (manifest.dataset, index),
+            object,
+            file,
+            header,
+            parts: Mutex::new(parts),
+        })
+    }
+
+    fn bytes_here(&self) -> u64 {
+        let bytes = |(part, &here): (usize, &bool)| match here {
+            true => self.header.part_place(part).len as u64,
+            false => 0,
+        };
+        lock(&self.parts).here.iter().enumerate().map(bytes).sum()
+    }
+
+    /// Whether the file has a part, as far as is known.
+    fn has(&self, part: usize) -> bool {
+        lock(&self.parts).here[part]
+    }
+
+    /// What the file has of a part is wrong.
+    fn has_wrongly(&self, part: usize) {
+        let was_here = std::mem::replace(&mut lock(&self.parts).here[part], false);
+        if was_here {
+            let bytes = self.header.part_place(part).len as u64;
+            let mut state = self.cache.lock();
+            state.set_bytes(self.key, |before| before.saturating_sub(bytes));
+        }
+    }
+
+    /// A part in the file was used.
+    fn used(&self) {
+        self.cache.lock().touch(self.key);
+    }
+
+    /// The bytes of a part with its padding, checked, from wherever they are.
+    ///
+    /// # Errors
+    /// An object that is damaged, missing or out of reach.
+    fn read(self: &Arc<Self>, part: usize) -> Result<Vec<u8>, StoreError> {
+        if self.has(part) {
+            let PartPlace { offset, len } = self.header.part_place(part);
+            let mut bytes = vec![0; len];
+            let read = self.file.read_exact_at(&mut bytes, offset);
+            if read.is_ok() && self.header.is_part(part, &bytes) {
+                self.used();
+                return Ok(bytes);
+            }
+            self.has_wrongly(part);
+        }
+        let (told, heard) = sync_channel(1);
+        let then = move |bytes: Result<&[u8], StoreError>| {
+            let _ = told.send(bytes.map(<[u8]>::to_vec));
+        };
+        self.fetch(part, Box::new(then));
+        heard.recv().expect("what is fetched is told")
+    }
+
+    /// Fetches a part from the object. Nobody waits here, and who asks for one that is on its way is told
+    /// together with the others.
+    fn fetch(self: &Arc<Self>, part: usize, then: Then) {
+        let mut parts = lock(&self.parts);
+        let awaited = parts.awaited.entry(part).or_default();
+        awaited.push(then);
+        if awaited.len() > 1 {
+            return;
+        }
+        drop(parts);
+        let PartPlace { offset, len } = self.header.part_place(part);
+        let segment = Arc::clone(self);
+        let range = offset..offset + len as u64;
+        let objects = &self.cache.objects;
+        objects.fetch(&self.object, range, move |bytes| {
+            segment.arrived(part, bytes)
+        });
+    }
+
+    fn arrived(&self, part: usize, bytes: Result<Vec<u8>, Trouble>) {
+        let bytes = bytes.map(|bytes| self.header.is_part(part, &bytes).then_some(bytes));
+        let PartPlace { offset, len } = self.header.part_place(part);
+        let (awaited, is_new) = {
+            let mut parts = lock(&self.parts);
+            let is_kept =
+                matches!(&bytes, Ok(Some(bytes)) if self.file.write_all_at(bytes, offset).is_ok());
+            let is_new = is_kept && !std::mem::replace(&mut parts.here[part], true);
+            (parts.awaited.remove(&part), is_new)
+        };
+        if is_new {
+            self.cache.grew(self.key, len as u64);
+        }
+        for then in awaited.into_iter().flatten() {
+            let told = match &bytes {
+                Ok(Some(bytes)) => Ok(&**bytes),
+                Ok(None) => Err(self.damaged(part, Fault::Altered)),
+                Err(trouble) => Err(self.trouble(part, trouble)),
+            };
+            // A panic there is printed; others must not suffer for it.
+            let _ = catch_unwind(AssertUnwindSafe(|| then(told)));
+        }
+    }
+
+    /// Checks that the object begins with this header.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn check_header(&self, header: &[u8]) -> Result<(), StoreError> {
+        let objects = &self.cache.objects;
+        let (dataset, index) = self.key;
+        let subject = || format!("the header of segment {index} of dataset {dataset}");
+        match objects.get_range(&self.object, 0..header.len() as u64) {
+            Ok(found) if found == header => Ok(()),
+            Ok(_) => Err(damaged(objects, &self.object, subject(), Fault::Altered)),
+            Err(trouble) => Err(damaged_or_away(objects, &self.object, subject(), &trouble)),
+        }
+    }
+
+    /// Checks the object's bytes of a part, whatever the file has.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn check_object(&self, part: usize) -> Result<(), StoreError> {
+        let PartPlace { offset, len } = self.header.part_place(part);
+        let objects = &self.cache.objects;
+        let bytes = objects.get_range(&self.object, offset..offset + len as u64);
+        match bytes {
+            Ok(bytes) if self.header.is_part(part, &bytes) => Ok(()),
+            Ok(_) => Err(self.damaged(part, Fault::Altered)),
+            Err(trouble) => Err(self.trouble(part, &trouble)),
+        }
+    }
+
+    /// Gives up what the file has of parts.
+    fn empty(&self) {
+        let mut parts = lock(&self.parts);
+        parts.here.fill(false);
+        // Best effort, as for files that are not open. Whoever reads at this moment finds that it is wrong.
+        let emptied = self.file.metadata().and_then(|found| {
+            self.file.set_len(self.header.part_place(0).offset)?;
+            self.file.set_len(found.len())
+        });
+        drop(emptied);
+    }
+
+    fn trouble(&self, part: usize, trouble: &Trouble) -> StoreError {
+        let subject = self.header.subject(part);
+        damaged_or_away(&self.cache.objects, &self.object, subject, trouble)
+    }
+
+    fn damaged(&self, part: usize, fault: Fault) -> StoreError {
+        let subject = self.header.subject(part);
+        damaged(&self.cache.objects, &self.object, subject, fault)
+    }
+}
+
+/// A segment in object storage with the file here that has some of its parts.
+struct ObjectSource {
+    local: Segment,
+    object: Arc<CachedSegment>,
+}
+
+impl Source for ObjectSource {
+    fn local(&self) -> &Segment {
+        &self.local
+    }
+
+    fn read(&self, part: usize, visit: &mut dyn FnMut(&[u8])) -> Result<(), StoreError> {
+        let bytes = self.object.read(part)?;
+        visit(&bytes[..self.local.header().part_bytes(part)]);
+        Ok(())
+    }
+
+    fn check(&self, part: usize) -> Result<(), StoreError> {
+        self.object.check_object(part)
+    }
+
+    fn check_header(&self) -> Result<(), StoreError> {
+        self.object.check_header(&self.local.header_bytes())
+    }
+
+    fn is_local(&self, part: usize) -> bool {
+        self.object.has(part)
+    }
+
+    fn discard(&self, part: usize) -> bool {
+        self.object.has_wrongly(part);
+        true
+    }
+
+    fn fetch(&self, part: usize, then: Then) {
+        self.object.fetch(part, then);
+    }
+
+    fn prefetch(&self, part: usize) {
+        if !self.object.has(part) {
+            self.object.fetch(part, Box::new(|_| ()));
+        }
+    }
+
+    fn used(&self) {
+        self.object.used();
+    }
+}
+
+fn damaged(objects: &Objects, object: &str, subject: String, fault: Fault) -> StoreError {
+    let path = Some(objects.url_of(object).into());
+    FormatError::Damaged {
+        subject,
+        path,
+        fault,
+    }
+    .into()
+}
+
+fn damaged_or_away(
+    objects: &Objects,
+    object: &str,
+    subject: String,
+    trouble: &Trouble,
+) -> StoreError {
+    match trouble {
+        Trouble::Missing => damaged(objects, object, subject, Fault::Missing),
+        Trouble::Unreachable(cause) => objects.unavailable(object, cause),
+    }
+}
+
+/// Which parts lie where a file has data.
+fn parts_here(file: &File, header: &SegmentHeader) -> Vec<bool> {
+    let stretches = stretches(file);
+    let mut stretches = stretches.iter().peekable();
+    let is_here = |part| {
+        let PartPlace { offset: begin, len } = header.part_place(part);
+        while stretches.next_if(|data| data.end <= begin).is_some() {}
+        let end = begin + len as u64;
+        stretches
+            .peek()
+            .is_some_and(|data| data.start <= begin && end <= data.end)
+    };
+    (0..header.parts()).map(is_here).collect()
+}
+
+/// Where a file has data. On a file system that cannot say it is everywhere, and checks tell.
+fn stretches(file: &File) -> Vec<std::ops::Range<u64>> {
+    let length = file.metadata().map_or(0, |found| found.len());
+    let mut stretches = Vec::new();
+    let mut end = 0;
+    while let Ok(begin) = seek(file, SeekFrom::Data(end)) {
+        end = seek(file, SeekFrom::Hole(begin)).unwrap_or(length);
+        stretches.push(begin..end);
+    }
+    stretches
+}

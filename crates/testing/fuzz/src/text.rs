@@ -1,0 +1,92 @@
+//! Text that people and other programs write.
+
+use crate::decoded;
+use oboro_format::{DatasetId, Digest};
+use oboro_mining::writers::write_fimi;
+use oboro_mining::{
+    Format, ItemsetsDocument, Metric, MinSupport, ReadOptions, RuleOptions, Transactions,
+    association_rules, read,
+};
+use oboro_server::Tokens;
+use std::fmt::{Debug, Display};
+use std::str::FromStr;
+
+/// Rules up to which they are made.
+const RULES: usize = 1 << 10;
+
+/// A file of transactions, its format in the first byte. What FIMI can express reads back.
+pub fn transactions(bytes: &[u8]) -> Option<()> {
+    let (&format, bytes) = bytes.split_first()?;
+    let (_, format) = Format::NAMES[usize::from(format) % Format::NAMES.len()];
+    let transactions = decoded(read(bytes, "file", &ReadOptions::of(format)))?.0;
+    let items = transactions.item_count();
+    assert!(items > 0 && !transactions.is_empty());
+    for basket in transactions.iter() {
+        assert!(basket.is_sorted_by(|a, b| a < b));
+        assert!(basket.iter().all(|&item| (item as usize) < items));
+    }
+    let mut text = Vec::new();
+    if write_fimi(&transactions, &mut text).is_ok() {
+        let again = read(&text[..], "file", &ReadOptions::of(Format::Fimi));
+        let again = again.expect("it was written as FIMI").0;
+        assert!(named(&again).eq(named(&transactions)));
+    }
+    Some(())
+}
+
+/// The transactions as names, sorted.
+fn named(transactions: &Transactions) -> impl Iterator<Item = Vec<&str>> {
+    let name = |&item: &u32| transactions.names()[item as usize].as_str();
+    transactions.iter().map(move |basket| {
+        let mut names: Vec<&str> = basket.iter().map(name).collect();
+        names.sort_unstable();
+        names
+    })
+}
+
+/// A document of frequent itemsets, and rules from it.
+pub fn itemsets(json: &[u8]) -> Option<()> {
+    let document = decoded(ItemsetsDocument::from_json(json))?;
+    let again = ItemsetsDocument::from_json(document.to_json().as_bytes());
+    assert_eq!(again.expect("it was written as JSON"), document);
+    let (names, itemsets) = decoded(document.into_itemsets())?;
+    let document = itemsets.to_document(&names).expect("names are distinct");
+    let again = document.into_itemsets().expect("it was checked before");
+    assert_eq!(again, (names.clone(), itemsets.clone()));
+    let options = RuleOptions {
+        max_rules: RULES,
+        ..RuleOptions::new(Metric::Lift, 0.0)
+    };
+    let rules = decoded(association_rules(&itemsets, &names, options))?;
+    assert!(rules.is_sorted_by(|a, b| a.metrics.lift >= b.metrics.lift));
+    Some(())
+}
+
+/// A file of tokens.
+pub fn tokens(bytes: &[u8]) -> Option<()> {
+    decoded(Tokens::parse(str::from_utf8(bytes).ok()?)).map(drop)
+}
+
+/// A word on a command line or in a document that stands for a value.
+pub fn words(bytes: &[u8]) -> Option<()> {
+    let text = str::from_utf8(bytes).ok()?;
+    let minimum = word::<MinSupport>(text).inspect(|minimum| {
+        let threshold = minimum.threshold(1000);
+        assert!(threshold > 0 && (threshold <= 1000 || matches!(minimum, MinSupport::Count(_))));
+    });
+    let others = [
+        word::<Format>(text).map(drop),
+        word::<Metric>(text).map(drop),
+        word::<DatasetId>(text).map(drop),
+        word::<Digest>(text).map(drop),
+    ];
+    let is_known = minimum.is_some() || others.iter().any(Option::is_some);
+    is_known.then_some(())
+}
+
+/// A value, which is written as it is read.
+fn word<T: FromStr<Err: Display> + Display + Debug + PartialEq>(text: &str) -> Option<T> {
+    let value: T = decoded(text.parse())?;
+    assert_eq!(value.to_string().parse().ok().as_ref(), Some(&value));
+    Some(value)
+}
