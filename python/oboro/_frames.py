@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from oboro._oboro import Encrypted, Rows
-from oboro._reading import Reading, in_python, options
+from oboro._reading import Reading, options
 from oboro.errors import InputError, MissingExtraError, OboroError, StorageError
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -343,10 +343,7 @@ def _from_path(
         raise StorageError(f"cannot read {path}: {error.strerror}; check the path") from error
     if is_parquet:
         return _from_parquet(path, threads, given)
-    try:
-        return Rows.read(path, like=like, **given)
-    except InputError as error:
-        raise InputError(in_python(str(error))) from None
+    return Rows.read(path, like=like, **given)
 
 
 def _from_parquet(path: Path, threads: int | None, given: dict[str, Any]) -> Rows:

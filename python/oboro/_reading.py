@@ -1,10 +1,7 @@
-"""What settles how a file of text is read, and errors about it in terms of Python."""
+"""What settles how a file of text is read."""
 
 from __future__ import annotations
 
-import csv
-import re
-import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any, TypedDict
 
@@ -38,29 +35,3 @@ def options(reading: Reading) -> dict[str, Any]:
         name: [value] if name in several and isinstance(value, str) else value
         for name, value in reading.items()
     }
-
-
-def in_python(sentence: str) -> str:
-    """An error with arguments in place of options of the command line."""
-    return re.sub(r"`(--[^`]*)`", lambda found: f"`{_arguments(found[1])}`", sentence)
-
-
-def _arguments(flags: str) -> str:
-    try:
-        words = shlex.split(flags)
-    except ValueError:
-        return flags  # Text of the file between backticks.
-    arguments: dict[str, Any] = {}
-    for flag, value in zip(words[::2], words[1::2], strict=False):
-        name = flag.removeprefix("--").replace("-", "_")
-        if name == "header":
-            arguments[name] = value == "yes"
-        elif name == "drop_columns":
-            arguments[name] = next(csv.reader([value]))
-        elif name == "transaction_column":
-            arguments[name] = [*arguments.get(name, []), value]
-        else:
-            arguments[name] = value
-    if not arguments:
-        return flags.removeprefix("--").replace("-", "_")
-    return ", ".join(f"{name}={value!r}" for name, value in arguments.items())

@@ -26,10 +26,13 @@ def test_what_is_wrong_with_a_key_file_is_said(tmp_path: Path) -> None:
     keys.save(tmp_path / "key", passphrase="right")
     with pytest.raises(oboro.errors.KeysError, match="exists already"):
         keys.save(tmp_path / "key")
-    with pytest.raises(oboro.errors.KeysError, match="protected by a passphrase"):
+    with pytest.raises(oboro.errors.KeysError, match="passphrase; give it as `passphrase`"):
         oboro.Keys.load(tmp_path / "key")
     with pytest.raises(oboro.errors.KeysError, match="does not open"):
         oboro.Keys.load(tmp_path / "key", passphrase="wrong")
+    (tmp_path / "other").write_text("no key")
+    with pytest.raises(oboro.errors.KeysError, match=r"make one with `Keys\.generate\(\)`"):
+        oboro.Keys.load(tmp_path / "other")
 
 
 def test_errors_do_not_steer_the_terminal(tmp_path: Path) -> None:

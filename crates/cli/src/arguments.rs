@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use oboro_client::{Connection, Options};
 use oboro_mining::readers::{Encoding, Missing, Separator, Spaces, columns_in};
 use oboro_mining::{Dataset, Format, ReadOptions};
-use oboro_rlwe::{MasterKey, Passphrase, PrivateFileError, open_private};
+use oboro_rlwe::{KeyFileError, MasterKey, Passphrase, PrivateFileError, open_private};
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read};
 use std::num::NonZeroUsize;
@@ -174,14 +174,24 @@ impl ThreadArguments {
 impl KeyArguments {
     /// Reads the key file, asking for its passphrase if it has one.
     pub fn load(&self) -> Result<MasterKey, Failure> {
-        let given = self.passphrase.given()?;
-        Ok(MasterKey::load(&self.key, || {
-            given.or_else(|| prompt("Passphrase: "))
-        })?)
+        self.passphrase.open(&self.key)
     }
 }
 
 impl PassphraseArguments {
+    /// Reads a key file, asking for its passphrase if it has one.
+    pub fn open(&self, key: &Path) -> Result<MasterKey, Failure> {
+        let given = self.given()?;
+        let loaded = MasterKey::load(key, || given.or_else(|| prompt("Passphrase: ")));
+        loaded.map_err(|error| match error {
+            KeyFileError::Foreign(_) => format!("{error} with `oboro keygen`").into(),
+            KeyFileError::PassphraseNeeded(_) => {
+                format!("{error} with --passphrase-file, OBORO_PASSPHRASE or at the prompt").into()
+            }
+            error => error.into(),
+        })
+    }
+
     /// From the file or the environment, if either is there.
     pub fn given(&self) -> Result<Option<Passphrase>, Failure> {
         if let Some(path) = &self.passphrase_file {

@@ -1,6 +1,7 @@
 //! What the documents promise about the build, checked on the build itself: which crate may
 //! see a secret, that dependencies point downward, that every dependency is explained, and
-//! how many packages the command is built from.
+//! how many packages the command is built from; and that libraries leave naming options to
+//! the programs.
 //!
 //! The facts come from `cargo metadata` and `cargo tree` for the host's platform, never from
 //! a copy kept here. Licences and sources of packages are checked by cargo-deny (`deny.toml`),
@@ -72,6 +73,12 @@ const WITHOUT_A_STORE: &[&str] = &[
 
 /// How a server keeps data.
 const STORE: &[&str] = &["oboro-store", "rusqlite", "object_store", "io-uring"];
+
+/// Crates whose messages may name options and subcommands of the command.
+const IN_THE_COMMANDS_WORDS: &[&str] = &["cli", "python", "testing"];
+
+/// Where all other crates have their names from.
+const WORDING: &str = "crates/format/src/wording.rs";
 
 /// Workspaces of their own, for what must not be part of what is built for use.
 const WORKSPACES_BESIDE: &[&str] = &["fuzz", "lab/alloc/fhe", "lab/alloc/peers"];
@@ -230,6 +237,77 @@ fn every_direct_dependency_is_explained_and_nothing_else() {
         stale.is_empty(),
         "docs/dependencies.md explains {stale:?}, which nothing uses"
     );
+}
+
+/// A library's messages are read by users of the command and of Python, who set the same in other words.
+#[test]
+fn no_library_names_an_option_of_the_command() {
+    let mut named = Vec::new();
+    for file in library_sources() {
+        let text = read(&file);
+        let product = text.lines().take_while(|line| *line != "mod tests {");
+        for (number, line) in (1..).zip(product) {
+            if !line.trim_start().starts_with("//") && names_an_option(line) {
+                named.push(format!("{}:{number}: {}", file.display(), line.trim()));
+            }
+        }
+    }
+    assert!(
+        named.is_empty(),
+        "take the names of settings and actions from {WORDING}:\n{}",
+        named.join("\n")
+    );
+}
+
+/// Keeps the test above honest: a search that finds nothing would pass it.
+#[test]
+fn an_option_of_the_command_is_found() {
+    assert!(names_an_option("    \"choose a smaller --max-len\""));
+    assert!(names_an_option("    \"make one with `oboro keygen`\""));
+    assert!(!names_an_option("    \"-----BEGIN CERTIFICATE-----\""));
+    let sources = library_sources();
+    assert!(sources.contains(&PathBuf::from("crates/store/src/error.rs")));
+    assert!(!sources.contains(&PathBuf::from(WORDING)));
+}
+
+/// Whether a line has `--option` or "`oboro …`" in it.
+fn names_an_option(line: &str) -> bool {
+    let option = |(at, _): (usize, &str)| {
+        let is_begun = !line[..at].ends_with(|it: char| it == '-' || it.is_alphanumeric());
+        is_begun && line[at + 2..].starts_with(|it: char| it.is_ascii_lowercase())
+    };
+    line.contains("`oboro ") || line.match_indices("--").any(option)
+}
+
+/// The sources of libraries, without those of their tests.
+fn library_sources() -> Vec<PathBuf> {
+    let mut sources = Vec::new();
+    for member in entries(Path::new("crates")) {
+        if !IN_THE_COMMANDS_WORDS.iter().any(|it| member.ends_with(it)) {
+            add_sources(&member.join("src"), &mut sources);
+        }
+    }
+    sources.retain(|file| !file.ends_with("tests.rs") && file != Path::new(WORDING));
+    sources
+}
+
+fn add_sources(path: &Path, sources: &mut Vec<PathBuf>) {
+    if root().join(path).is_dir() {
+        entries(path)
+            .iter()
+            .for_each(|entry| add_sources(entry, sources));
+    } else if path.extension().is_some_and(|it| it == "rs") {
+        sources.push(path.to_owned());
+    }
+}
+
+/// What is in a folder of the workspace.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(root().join(folder))
+        .unwrap_or_else(|error| panic!("cannot list {}: {error}", folder.display()));
+    entries
+        .map(|entry| folder.join(entry.expect("an entry can be read").file_name()))
+        .collect()
 }
 
 // The dependency graph.

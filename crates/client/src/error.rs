@@ -3,6 +3,9 @@
 use crate::sums::MOST_BYTES;
 use oboro_format::Digest;
 use oboro_format::FormatError;
+use oboro_format::wording::{
+    ANSWERS, CA, FOCUS, MAX_LEN, MIN_SUPPORT, ROW_IDS, SERVE, TRUST_RESET, TRUST_SHOW,
+};
 use oboro_genome::wire::WireError;
 use oboro_genome::{PlanError, QuestionError};
 use oboro_genome_client::{EncryptError, PatternError, ReadError};
@@ -32,7 +35,7 @@ pub enum ClientError {
     )]
     NoAnswer { url: String, cause: String },
     #[error(
-        "the certificates given with --ca cannot be used: {0}; give a file of certificates in PEM"
+        "the certificates given with {CA} cannot be used: {0}; give a file of certificates in PEM"
     )]
     Certificates(String),
     #[error(
@@ -40,7 +43,7 @@ pub enum ClientError {
     )]
     Broken { during: &'static str, cause: String },
     #[error(
-        "rows of this dataset have no ids; encrypt the data again with --row-ids, or in Python row_ids, which says where they are"
+        "rows of this dataset have no ids; encrypt the data again with {ROW_IDS}, which says where they are"
     )]
     NoRowIds,
     #[error(
@@ -48,15 +51,20 @@ pub enum ClientError {
     )]
     RowIds,
     #[error(
-        "items are frequent that are not among the {MOST_PAIRED} with the largest supports when the data were first encrypted, and only of those the server counts itemsets of three and more that are verified; mine with --answers cells, with --max-len 2, or at a higher --min-support"
+        "items are frequent that are not among the {MOST_PAIRED} with the largest supports when the data were first encrypted, and only of those the server counts itemsets of three and more that are verified; mine with {}, with {}, or at a higher {MIN_SUPPORT}",
+        ANSWERS.to("cells"),
+        MAX_LEN.to(2)
     )]
     NotInPrefix,
     #[error(
-        "{0:?} is not a focus item of this dataset, and of more than {MOST_PAIRED} items the server counts only those with every other one; encrypt again with --focus, or mine pairs, with --max-len 2"
+        "{0:?} is not a focus item of this dataset, and of more than {MOST_PAIRED} items the server counts only those with every other one; encrypt again with {FOCUS}, or mine pairs, with {pairs}",
+        pairs = MAX_LEN.to(2)
     )]
     NoRow(String),
     #[error(
-        "the server counts no pairs of this dataset that are verified: it was encrypted with --max-len 1, or has one item; encrypt it again with --max-len 2 or more"
+        "the server counts no pairs of this dataset that are verified: it was encrypted with {}, or has one item; encrypt it again with {} or more",
+        MAX_LEN.to(1),
+        MAX_LEN.to(2)
     )]
     NoPairs,
     #[error(
@@ -64,7 +72,12 @@ pub enum ClientError {
     )]
     UnknownItem(String),
     #[error(
-        "the answer about all itemsets of {length} items takes {}, and no more than {} or {} itemsets are asked for; mine with --answers cells, which fetches {} at most, or at a higher --min-support", size(*bytes), size(MOST_BYTES), max_itemsets(*length), size(*cells)
+        "the answer about all itemsets of {length} items takes {}, and no more than {} or {} itemsets are asked for; mine with {}, which fetches {} at most, or at a higher {MIN_SUPPORT}",
+        size(*bytes),
+        size(MOST_BYTES),
+        max_itemsets(*length),
+        ANSWERS.to("cells"),
+        size(*cells)
     )]
     LargeSums {
         length: usize,
@@ -155,7 +168,9 @@ pub enum ClientError {
     )]
     FalseAnswer { what: &'static str, noted: String },
     #[error(
-        "nothing was asked: on {} a run with this dataset found that {what}; find out why from whoever runs the server, then decide with `oboro trust reset {}` (in Python `Encrypted.reset_trust`)", utc(*unix_seconds), directory.display()
+        "nothing was asked: on {} a run with this dataset found that {what}; find out why from whoever runs the server, then decide with `{}`",
+        utc(*unix_seconds),
+        TRUST_RESET.on(directory.display())
     )]
     Distrusted {
         directory: std::path::PathBuf,
@@ -177,7 +192,6 @@ pub enum ClientError {
     },
 }
 
-/// The remedy where no connection comes about.
 /// A number of bytes, in words.
 fn size(bytes: u64) -> String {
     match bytes {
@@ -187,16 +201,16 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn how_to_reach(url: &str) -> &'static str {
+/// The remedy where no connection comes about.
+fn how_to_reach(url: &str) -> String {
     match url.starts_with("https:") {
-        true => {
-            "check that `oboro serve` runs there with TLS and that --ca names the certificate that vouches for it; without TLS its address begins with http://"
-        }
-        false => "check that `oboro serve` runs there and that the address is right",
+        true => format!(
+            "check that `{SERVE}` runs there with TLS and that {CA} names the certificate that vouches for it; without TLS its address begins with http://"
+        ),
+        false => format!("check that `{SERVE}` runs there and that the address is right"),
     }
 }
 
-/// The remedy where the protocols differ.
 fn long_moments(longest: usize, wanted: usize) -> String {
     let counted = match longest {
         1 => "no itemsets of this dataset that are verified".to_owned(),
@@ -204,17 +218,19 @@ fn long_moments(longest: usize, wanted: usize) -> String {
     };
     let shorter = match longest {
         1 => String::new(),
-        longest => format!("give --max-len {longest}, or "),
+        longest => format!("give {}, or ", MAX_LEN.to(longest)),
     };
     let anew = match wanted <= LONGEST_VERIFIED {
-        true => format!(", or encrypt the data again with --max-len {wanted}"),
+        true => format!(", or encrypt the data again with {}", MAX_LEN.to(wanted)),
         false => String::new(),
     };
     format!(
-        "the server counts {counted}, and itemsets of {wanted} were asked for; {shorter}mine with --answers cells{anew}"
+        "the server counts {counted}, and itemsets of {wanted} were asked for; {shorter}mine with {}{anew}",
+        ANSWERS.to("cells")
     )
 }
 
+/// The remedy where the protocols differ.
 fn what_to_update(server: u32) -> &'static str {
     match server < PROTOCOL {
         true => "update the server, or use the older Oboro that it goes with",
@@ -258,7 +274,7 @@ impl ClientError {
     pub(crate) fn false_answer(dataset: &Dataset, what: &'static str) -> Self {
         let directory = dataset.bundle().directory().display();
         let noted = match dataset.record_failure(what) {
-            Ok(()) => format!("{directory} says so from now on (`oboro trust show`)"),
+            Ok(()) => format!("{directory} says so from now on (`{TRUST_SHOW}`)"),
             Err(error) => format!(
                 "this could not be noted in {directory} ({error}): do not ask this server again before it is known why"
             ),

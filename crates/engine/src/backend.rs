@@ -9,6 +9,7 @@ pub(crate) mod cpu;
 use crate::plan::{Factor, Plan};
 use crate::source::{Segment, Source, segments_of};
 use cpu::Workspace;
+use oboro_format::wording::MEMORY;
 use oboro_store::{Panel, Reads, StoreError};
 use std::error::Error;
 use std::ops::{ControlFlow, Range};
@@ -116,7 +117,7 @@ pub enum EngineError {
     Empty,
     #[error(
         "the itemsets have so little room in memory together that they would be counted in {wanted} pieces, more \
-         than {most}; ask for fewer at a time, or have the server given more memory (--memory)"
+         than {most}; ask for fewer at a time, or have the server given more memory ({MEMORY})"
     )]
     Units { wanted: usize, most: usize },
     /// An error of the backend's own.

@@ -86,7 +86,7 @@ pub enum FormatError {
         source: io::Error,
     },
     #[error("{} is in use by another process. Stop it first, or choose another {what}.", path.display())]
-    Locked { path: PathBuf, what: &'static str },
+    Locked { path: PathBuf, what: String },
     #[error("{} exists already. Choose another name, or move it away first.", path.display())]
     Exists { path: PathBuf },
     #[error(

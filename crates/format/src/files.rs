@@ -135,7 +135,7 @@ pub fn ensure_directories(path: &Path) -> Result<(), FormatError> {
 
 /// Takes the lock file `path`, held until the returned file is dropped; `holder` and
 /// `what` are for the error: which directory or file is in use.
-pub fn lock(path: &Path, holder: &Path, what: &'static str) -> Result<File, FormatError> {
+pub fn lock(path: &Path, holder: &Path, what: &str) -> Result<File, FormatError> {
     let file = OpenOptions::new()
         .write(true)
         .create(true)
@@ -147,7 +147,7 @@ pub fn lock(path: &Path, holder: &Path, what: &'static str) -> Result<File, Form
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(FormatError::Locked {
             path: holder.into(),
-            what,
+            what: what.to_owned(),
         }),
         Err(TryLockError::Error(source)) => Err(io_error("lock", path)(source)),
     }

@@ -5,7 +5,7 @@
 //! through digests; its [`Manifest::root`] is what the owner remembers. A [`Bundle`] is a dataset on the owner's disk.
 //!
 //! Nothing here is secret and nothing here can decrypt. There is no database and no object storage: those are the
-//! server's. Bytes are specified in `docs/formats.md`.
+//! server's. Bytes are specified in `docs/formats.md`. What both sides' messages call a setting is in [`wording`].
 
 mod bundle;
 pub mod codec;
@@ -17,6 +17,7 @@ mod manifest;
 mod segment;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod wording;
 
 pub use bundle::{Bundle, BundleWriter, MAX_SEALED_BYTES};
 pub use error::{ErrorKind, Fault, FormatError};

@@ -10,6 +10,7 @@ use crate::record::{Failure, Items, OwnerRecord, RecordError, Trust, bounds};
 use crate::shuffled::Shuffled;
 use oboro_format::FormatError;
 use oboro_format::files::free_bytes;
+use oboro_format::wording::{MAX_LEN, MIN_ITEM_SUPPORT, MISSING, ROW_IDS};
 use oboro_format::{
     BLOCKS_PER_SEGMENT, Bundle, BundleWriter, DatasetId, MAX_ROW_ID_BYTES, Manifest, segment_bytes,
 };
@@ -53,16 +54,15 @@ pub enum DatasetError {
     )]
     UnknownItems { unknown: usize, example: String },
     #[error(
-        "{lacking} items of this dataset have no column in this table, {example:?} for one; add their columns, or give `--missing absent` if the items are in none of its transactions"
+        "{lacking} items of this dataset have no column in this table, {example:?} for one; add their columns, or give `{}` if the items are in none of its transactions",
+        MISSING.to("absent")
     )]
     LackingItems { lacking: usize, example: String },
     #[error(
         "rows of this dataset have no ids; append without row ids, or encrypt all data again with them"
     )]
     NoRowIds,
-    #[error(
-        "rows of this dataset have ids; say which column has them, with --row-ids, or in Python row_ids"
-    )]
+    #[error("rows of this dataset have ids; say which column has them, with {ROW_IDS}")]
     LackingRowIds,
     #[error(
         "the longest row id has {longest} bytes and this dataset has room for {room}; shorten the ids, or encrypt all data again"
@@ -75,15 +75,15 @@ pub enum DatasetError {
     #[error("a maximum itemset length of {0} is not possible; choose 1 to {max}", max = moment::MAX_LENGTH)]
     MaxLen(usize),
     #[error(
-        "nothing to encrypt: there are {transactions} transactions and {items} items; check the input and --min-item-support"
+        "nothing to encrypt: there are {transactions} transactions and {items} items; check the input and {MIN_ITEM_SUPPORT}"
     )]
     Nothing { transactions: usize, items: usize },
     #[error(
-        "{columns} items with {limbs} limbs are more than a segment holds (2^24 together); leave rare items out (--min-item-support), or choose a smaller --max-len"
+        "{columns} items with {limbs} limbs are more than a segment holds (2^24 together); leave rare items out ({MIN_ITEM_SUPPORT}), or choose a smaller {MAX_LEN}"
     )]
     TooWide { columns: u32, limbs: usize },
     #[error(
-        "the ciphertext takes {needed} bytes and {} has {free} free; make room, choose another disk, leave rare items out (--min-item-support) or choose a smaller --max-len", directory.display()
+        "the ciphertext takes {needed} bytes and {} has {free} free; make room, choose another disk, leave rare items out ({MIN_ITEM_SUPPORT}) or choose a smaller {MAX_LEN}", directory.display()
     )]
     NoRoom {
         directory: PathBuf,

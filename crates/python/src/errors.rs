@@ -107,7 +107,12 @@ impl From<getrandom::Error> for Failure {
 
 impl From<KeyFileError> for Failure {
     fn from(error: KeyFileError) -> Self {
-        Self(python::KeysError::new_err(error.to_string()))
+        let remedy = match error {
+            KeyFileError::Foreign(_) => " with `Keys.generate()`, and save it",
+            KeyFileError::PassphraseNeeded(_) => " as `passphrase`",
+            _ => "",
+        };
+        Self(python::KeysError::new_err(format!("{error}{remedy}")))
     }
 }
 

@@ -36,10 +36,12 @@ mod _oboro {
     #[pymodule_export]
     use crate::worker::{Work, Worker, serve};
 
+    use oboro_format::wording::Vocabulary;
     use pyo3::prelude::*;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        Vocabulary::Python.set();
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

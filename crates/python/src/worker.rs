@@ -4,6 +4,7 @@
 use crate::call::{Interrupt, run};
 use crate::errors::Failure;
 use crate::rows;
+use oboro_format::wording::Vocabulary;
 use oboro_server::{Dispatch, GenomeOptions, Limits, Options, ServeError, Server, Tokens};
 use oboro_store::Location;
 use pyo3::prelude::*;
@@ -186,6 +187,8 @@ pub fn serve(
     limits: Option<BTreeMap<String, u64>>,
     interrupt: Option<&Interrupt>,
 ) -> PyResult<()> {
+    // Whoever reads its messages need not be in Python.
+    Vocabulary::Command.set();
     let read = |path: &PathBuf| {
         fs::read(path).map_err(|error| {
             let path = path.display();

@@ -31,7 +31,7 @@ const NO_RESIDUE: &str = "a residue that is not below its modulus";
 #[allow(missing_docs)]
 pub enum CombineError {
     #[error(
-        "itemsets of length {level} are beyond this dataset's parameters, which carry {longest}; encrypt it again with a larger --max-len"
+        "itemsets of length {level} are beyond this dataset's parameters, which carry {longest}; encrypt it again for longer itemsets"
     )]
     LevelTooHigh { level: usize, longest: usize },
     #[error(

@@ -59,13 +59,13 @@ pub enum KeyFileError {
     Read { path: PathBuf, source: io::Error },
     #[error(transparent)]
     NotPrivate(PrivateFileError),
-    #[error("{} is not an Oboro key file; make one with `oboro keygen`", .0.display())]
+    #[error("{} is not an Oboro key file; make one", .0.display())]
     Foreign(PathBuf),
     #[error("{path} is damaged: {what}; restore it from your backup", path = .0.display(), what = .1)]
     Damaged(PathBuf, &'static str),
     #[error("{path} was written by a newer Oboro (format {version}, this one reads {VERSION}); update Oboro", path = .0.display(), version = .1)]
     Newer(PathBuf, u32),
-    #[error("{} is protected by a passphrase; give it with --passphrase-file, OBORO_PASSPHRASE or at the prompt", .0.display())]
+    #[error("{} is protected by a passphrase; give it", .0.display())]
     PassphraseNeeded(PathBuf),
     #[error("the passphrase does not open {}, or the file is damaged; try again or restore the file from your backup", .0.display())]
     WrongPassphrase(PathBuf),

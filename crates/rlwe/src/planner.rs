@@ -20,7 +20,7 @@ pub enum PlanError {
     #[error("itemsets of length 0 have no support to count; choose a maximum length of 1 or more")]
     NoLength,
     #[error(
-        "itemsets of length {wanted} are beyond what 128-bit secure parameters carry; the longest possible is {longest}, choose --max-len {longest} or less"
+        "itemsets of length {wanted} are beyond what 128-bit secure parameters carry; the longest possible is {longest}, choose that or less"
     )]
     TooLong { wanted: usize, longest: usize },
 }

@@ -1,6 +1,7 @@
 //! Who may call: the protocol's number and, where the operator asks for one, a bearer token.
 
 use crate::clients::{Client, Tokens};
+use oboro_format::wording::TOKEN_FILE;
 use oboro_protocol::{PROTOCOL, PROTOCOL_KEY};
 use std::sync::Arc;
 use tonic::metadata::MetadataMap;
@@ -31,9 +32,9 @@ impl Gate {
             .and_then(|value| value.strip_prefix("Bearer "))
             .unwrap_or_default();
         tokens.bearer(given, connected).ok_or_else(|| {
-            Status::unauthenticated(
-                "this server wants a token and got none or a wrong one; give the right one with --token-file",
-            )
+            Status::unauthenticated(format!(
+                "this server wants a token and got none or a wrong one; give the right one with {TOKEN_FILE}"
+            ))
         })
     }
 }

@@ -4,6 +4,7 @@
 //! it went. Neither has a token, a dataset's name or anything of its content.
 
 use http_body::{Frame, SizeHint};
+use oboro_format::wording::MAX_MESSAGE;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -91,7 +92,7 @@ where
 /// What tonic refuses on its own, said as every refusal is.
 fn too_long(status: &Status, message_bytes: usize) -> Status {
     Status::resource_exhausted(format!(
-        "this server takes messages of up to {message_bytes} bytes ({}); send less at once, or ask its operator to raise --max-message",
+        "this server takes messages of up to {message_bytes} bytes ({}); send less at once, or ask its operator to raise {MAX_MESSAGE}",
         status.message()
     ))
 }

@@ -17,6 +17,7 @@ use crate::status;
 use crate::totals::{Room, Shards, Totals};
 use oboro_engine::{Backend, Job as CountJob, Moments, Plan, Run, Step};
 use oboro_format::Digest;
+use oboro_format::wording::{ANSWERS, MAX_ITEMSETS, MAX_LEN, MIN_SUPPORT, QUERY_TIMEOUT};
 use oboro_protocol::v1::count_reply::Reply as Part;
 use oboro_protocol::{MOMENTS_CHUNK_BYTES, block_ranges, digest, max_itemsets, v1};
 use oboro_ring::moment::{Itemsets, MomentIndex};
@@ -24,6 +25,7 @@ use oboro_store::{Snapshot, Store};
 use prost::Message;
 use prost::bytes::Bytes;
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::ops::{ControlFlow, Range};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -79,7 +81,9 @@ impl Counting {
             Arc::clone(&query.outbox),
             move || removal.remove(),
             limits.query_time,
-            "ask for fewer or shorter itemsets (a higher --min-support, a smaller --max-len)",
+            format!(
+                "ask for fewer or shorter itemsets (a higher {MIN_SUPPORT}, a smaller {MAX_LEN})"
+            ),
             place,
         );
         tokio::spawn(watch.in_current_span());
@@ -123,7 +127,8 @@ impl Question {
         let asked = request.columns.len() / length.max(1);
         if asked > most {
             return Err(Status::invalid_argument(format!(
-                "{asked} itemsets of length {length} were asked for, but this server takes at most {most} of that length in one query; mine with --answers cells, or ask its operator about --max-itemsets"
+                "{asked} itemsets of length {length} were asked for, but this server takes at most {most} of that length in one query; mine with {}, or ask its operator about {MAX_ITEMSETS}",
+                ANSWERS.to("cells")
             )));
         }
         let itemsets = Itemsets::new(length, request.columns, snapshot.manifest().columns)
@@ -139,7 +144,7 @@ impl Question {
         }
         if itemsets.length() > usize::from(snapshot.manifest().max_len) {
             return Err(Status::invalid_argument(format!(
-                "itemsets of length {length} were asked for, but the dataset was encrypted for at most {}; encrypt it again with a larger --max-len",
+                "itemsets of length {length} were asked for, but the dataset was encrypted for at most {}; encrypt it again with a larger {MAX_LEN}",
                 snapshot.manifest().max_len
             )));
         }
@@ -545,13 +550,13 @@ pub(crate) async fn watch<R: Message>(
     outbox: Arc<Outbox<R>>,
     end: impl FnOnce(),
     limit: Duration,
-    advice: &str,
+    advice: impl Display,
     _place: Place,
 ) {
     let verdict = tokio::select! {
         () = outbox.closed() => return,
         () = tokio::time::sleep(limit) => Status::deadline_exceeded(format!(
-            "the query was ended because it took more than {} s, which is what this server gives one query; {advice}, or ask its operator to raise --query-timeout",
+            "the query was ended because it took more than {} s, which is what this server gives one query; {advice}, or ask its operator to raise {QUERY_TIMEOUT}",
             limit.as_secs()
         )),
         () = outbox.neglected(PATIENCE) => Status::cancelled(format!(

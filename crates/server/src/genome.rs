@@ -16,6 +16,10 @@ use crate::service::caller;
 use crate::status;
 pub(crate) use memory::FREE;
 use memory::Memory;
+use oboro_format::wording::{
+    ALLELES, COUNT, GENOME_CACHE, GENOME_COUNTS, GENOME_REFERENCE_LIMIT, MAX_MESSAGE, MAX_SEARCH,
+    SEQUENCE,
+};
 use oboro_genome::wire::EncryptedQuery;
 use oboro_genome::{Plan, Question};
 use oboro_genome_server::{
@@ -194,9 +198,9 @@ impl Shared {
                 "the longest beginning cannot be counted; ask for one of the two",
             )),
             (true, _) if self.options.counts => Ok(Multiplicity::Each),
-            (true, _) => Err(Status::failed_precondition(
-                "this server does not tell how many rows match, because counts say more of its genomes than existence does; ask without --count, or ask its operator about --genome-counts",
-            )),
+            (true, _) => Err(Status::failed_precondition(format!(
+                "this server does not tell how many rows match, because counts say more of its genomes than existence does; ask without {COUNT}, or ask its operator about {GENOME_COUNTS}",
+            ))),
         }
     }
 
@@ -248,7 +252,7 @@ impl Shared {
             .map(|plan| format!("about {} bytes", plan.bytes()));
         let bytes = bytes.unwrap_or_else(|| "too many bytes".to_owned());
         Err(Status::failed_precondition(format!(
-            "the reference has {bases} bases, and a search in it would send {bytes} both ways; this server searches references of up to {most} bases; search a smaller one, or ask its operator to raise --genome-reference-limit"
+            "the reference has {bases} bases, and a search in it would send {bytes} both ways; this server searches references of up to {most} bases; search a smaller one, or ask its operator to raise {GENOME_REFERENCE_LIMIT}"
         )))
     }
 
@@ -257,7 +261,7 @@ impl Shared {
         let (most, message) = (self.limits.search_bytes, self.limits.message_bytes as u64);
         if query > message {
             return Err(Status::resource_exhausted(format!(
-                "the encrypted query would take {query} bytes, but this server takes at most {message} for one; ask for a shorter one, or ask its operator to raise --max-message"
+                "the encrypted query would take {query} bytes, but this server takes at most {message} for one; ask for a shorter one, or ask its operator to raise {MAX_MESSAGE}"
             )));
         }
         let answers = plan.answers().saturating_mul(plan.answer_bytes() as u64);
@@ -265,7 +269,7 @@ impl Shared {
         if bytes > most {
             let rows = collection.rows(plan.question().length() as usize);
             return Err(Status::resource_exhausted(format!(
-                "a search of {windows} windows of {rows} rows would send {bytes} bytes both ways, but this server gives one at most {most}; ask for fewer mismatches, fewer decoys or a shorter query, or ask its operator to raise --max-search"
+                "a search of {windows} windows of {rows} rows would send {bytes} bytes both ways, but this server gives one at most {most}; ask for fewer mismatches, fewer decoys or a shorter query, or ask its operator to raise {MAX_SEARCH}"
             )));
         }
         Ok(())
@@ -279,7 +283,7 @@ impl Shared {
         match bytes <= most {
             true => Ok(bytes),
             false => Err(Status::resource_exhausted(format!(
-                "the search takes {bytes} bytes of memory, but this server has {most} for genomes; ask for a shorter query or fewer mismatches, or ask its operator to raise --genome-cache"
+                "the search takes {bytes} bytes of memory, but this server has {most} for genomes; ask for a shorter query or fewer mismatches, or ask its operator to raise {GENOME_CACHE}"
             ))),
         }
     }
@@ -312,12 +316,12 @@ fn no_randomness(error: getrandom::Error) -> Status {
 fn check_alphabet(panel: &Panel, bases: bool) -> Result<(), Status> {
     match (panel.alphabet(), bases) {
         (Alphabet::Bases, true) | (Alphabet::Alleles { .. }, false) => Ok(()),
-        (Alphabet::Bases, false) => Err(Status::invalid_argument(
-            "the panel has bases, not alleles; ask with --sequence",
-        )),
-        (Alphabet::Alleles { .. }, true) => Err(Status::invalid_argument(
-            "the panel has alleles, not bases; ask with --alleles",
-        )),
+        (Alphabet::Bases, false) => Err(Status::invalid_argument(format!(
+            "the panel has bases, not alleles; ask with {SEQUENCE}"
+        ))),
+        (Alphabet::Alleles { .. }, true) => Err(Status::invalid_argument(format!(
+            "the panel has alleles, not bases; ask with {ALLELES}"
+        ))),
     }
 }
 

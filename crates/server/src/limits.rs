@@ -1,6 +1,7 @@
 //! What one caller, or all together, may ask of the server.
 
 use crate::clients::Client;
+use oboro_format::wording::{MAX_QUERIES, MAX_QUERIES_PER_CLIENT};
 use oboro_protocol::{MAX_MESSAGE_BYTES, SEGMENT_CHUNK_BYTES, max_itemsets, v1};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -95,13 +96,13 @@ impl Admission {
         let mut under_way = self.lock();
         if under_way.values().sum::<usize>() >= queries {
             return Err(Status::resource_exhausted(format!(
-                "too many queries are under way: this server takes {queries} at a time; try again when one has ended, or ask its operator to raise --max-queries"
+                "too many queries are under way: this server takes {queries} at a time; try again when one has ended, or ask its operator to raise {MAX_QUERIES}"
             )));
         }
         let own = under_way.get(client).copied().unwrap_or(0);
         if own >= queries_per_client {
             return Err(Status::resource_exhausted(format!(
-                "too many queries of this client are under way: this server takes {queries_per_client} of one client at a time; try again when one has ended, or ask its operator to raise --max-queries-per-client"
+                "too many queries of this client are under way: this server takes {queries_per_client} of one client at a time; try again when one has ended, or ask its operator to raise {MAX_QUERIES_PER_CLIENT}"
             )));
         }
         under_way.insert(client.clone(), own + 1);

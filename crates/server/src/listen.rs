@@ -16,6 +16,10 @@ use crate::service::Service;
 use crate::totals::{Room, USUAL_ROOM};
 use oboro_arena::{CpuAssignment, Topology};
 use oboro_engine::{Backend, Cpu};
+use oboro_format::wording::{
+    GENOME_CACHE, LISTEN, MAX_QUERIES, MEMORY, MOMENT_CACHE, SERVER_TOKENS, THREADS, TLS_CERT,
+    TLS_KEY, Value,
+};
 use oboro_protocol::MAX_MESSAGE_BYTES;
 use oboro_protocol::v1::{genome_server::GenomeServer, mining_server::MiningServer};
 use oboro_store::{Location, Placement, ResidencyError, Snapshot, Store, StoreError};
@@ -110,29 +114,30 @@ impl Pin {
 #[allow(missing_docs)]
 pub enum ServeError {
     #[error(
-        "refusing to listen on {0}, which is not loopback, without both TLS and a token: others on the network could read, alter and delete; add --tls-cert, --tls-key and --token-file, or listen on 127.0.0.1"
+        "refusing to listen on {0}, which is not loopback, without both TLS and a token: others on the network could read, alter and delete; add {TLS_CERT}, {TLS_KEY} and {SERVER_TOKENS}, or listen on 127.0.0.1"
     )]
     Unprotected(SocketAddr),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(
-        "cannot listen on {address}: {source}; choose another port with --listen, or stop the program that has it"
+        "cannot listen on {address}: {source}; choose another port with {LISTEN}, or stop the program that has it"
     )]
     Listen {
         address: SocketAddr,
         source: io::Error,
     },
     #[error(
-        "the TLS certificate or key cannot be used: {0}; give a PEM certificate chain with --tls-cert and its PEM key with --tls-key"
+        "the TLS certificate or key cannot be used: {0}; give a PEM certificate chain with {TLS_CERT} and its PEM key with {TLS_KEY}"
     )]
     Tls(String),
-    #[error("cannot start {threads} threads: {source}; choose fewer with --threads")]
+    #[error("cannot start {threads} threads: {source}; choose fewer with {THREADS}")]
     Threads {
         threads: NonZero<usize>,
         source: io::Error,
     },
     #[error(
-        "--memory {memory}MiB leaves nothing for ciphertext: {besides} MiB go to other things ({cache} to the cache of moments, {replies} to replies on their way to as many queries as may run, {threads} to threads, {genomes} to genomes, the rest to buffers and the program); give more, or lower --moment-cache, --genome-cache, --max-queries or --threads"
+        "{} leaves nothing for ciphertext: {besides} MiB go to other things ({cache} to the cache of moments, {replies} to replies on their way to as many queries as may run, {threads} to threads, {genomes} to genomes, the rest to buffers and the program); give more, or lower {MOMENT_CACHE}, {GENOME_CACHE}, {MAX_QUERIES} or {THREADS}",
+        MEMORY.to(Value::Mebibytes(*memory))
     )]
     Memory {
         memory: u64,
@@ -143,7 +148,8 @@ pub enum ServeError {
         genomes: u64,
     },
     #[error(
-        "--memory {memory}MiB leaves a worker nothing for ciphertext: {besides} MiB go to buffers, threads and the program; give more"
+        "{} leaves a worker nothing for ciphertext: {besides} MiB go to buffers, threads and the program; give more",
+        MEMORY.to(Value::Mebibytes(*memory))
     )]
     WorkerMemory { memory: u64, besides: u64 },
     #[error("the server failed: {0}; start it again")]

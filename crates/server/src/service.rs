@@ -8,6 +8,7 @@ use crate::columns::{self, Columns};
 use crate::counting::{Counting, Replies};
 use crate::scrubbing::{self, Scrubbing};
 use crate::status;
+use oboro_format::wording::{MAX_DATASET, MIN_ITEM_SUPPORT};
 use oboro_format::{DatasetId, Manifest};
 use oboro_protocol::{PROTOCOL, dataset_id, v1, v1::mining_server::Mining};
 use oboro_store::{SegmentReceiver, Store, StoreError};
@@ -37,7 +38,7 @@ impl Service {
             return Ok(());
         }
         Err(Status::resource_exhausted(format!(
-            "the dataset takes {bytes} bytes, but this server takes at most {most} for one; leave rare items out (--min-item-support), or ask its operator to raise --max-dataset"
+            "the dataset takes {bytes} bytes, but this server takes at most {most} for one; leave rare items out ({MIN_ITEM_SUPPORT}), or ask its operator to raise {MAX_DATASET}"
         )))
     }
 

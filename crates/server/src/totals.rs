@@ -5,6 +5,7 @@
 //! when it is complete.
 
 use oboro_engine::{Moments, shards};
+use oboro_format::wording::MEMORY;
 use oboro_ring::{Modulus, vector};
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,7 +48,7 @@ impl Room {
                 bytes,
             }),
             Err(_) if bytes > self.bytes => Err(Status::resource_exhausted(format!(
-                "the sums of this answer take {bytes} bytes of memory and this server has {} for them; ask for fewer itemsets at a time, or ask its operator to give it more (--memory)",
+                "the sums of this answer take {bytes} bytes of memory and this server has {} for them; ask for fewer itemsets at a time, or ask its operator to give it more ({MEMORY})",
                 self.bytes
             ))),
             Err(taken) => Err(Status::resource_exhausted(format!(

@@ -2,6 +2,9 @@
 //! translate them, a server for one.
 
 use oboro_arena::ArenaError;
+use oboro_format::wording::{
+    BACKUP, CACHE, DATA, INSPECT_VERIFY, MAX_LEN, MEMORY, SERVE, UPLOAD_CANCEL,
+};
 use oboro_format::{DatasetId, Digest, ErrorKind, Fault, FormatError};
 use std::io;
 use std::path::PathBuf;
@@ -22,8 +25,8 @@ pub enum StoreError {
     #[error(transparent)]
     Residency(#[from] ResidencyError),
     #[error(
-        "{} is not the directory of a store: it has no catalogue.sqlite. Give the directory that `oboro serve \
-         --data` has, or a backup of it.",
+        "{} is not the directory of a store: it has no catalogue.sqlite. Give the directory that `{SERVE} {DATA}` \
+         has, or a backup of it.",
         path.display()
     )]
     NoStore { path: PathBuf },
@@ -74,7 +77,7 @@ pub enum CatalogueError {
     },
     #[error(
         "the catalogue {} is that of a store in several directories, over which its segments are striped; \
-         this Oboro has stores in one. Copy the store with `oboro backup` of the Oboro that wrote it: the \
+         this Oboro has stores in one. Copy the store with `{BACKUP}` of the Oboro that wrote it: the \
          copy is in one.",
         path.display()
     )]
@@ -100,7 +103,7 @@ pub enum UploadError {
     )]
     NoUpload { dataset: DatasetId },
     #[error(
-        "the name {name:?} is taken by dataset {taken_by}. Choose another name, or delete that dataset first (an unfinished upload is given up by `oboro upload --cancel`)."
+        "the name {name:?} is taken by dataset {taken_by}. Choose another name, or delete that dataset first (an unfinished upload is given up by `{UPLOAD_CANCEL}`)."
     )]
     NameTaken { name: String, taken_by: DatasetId },
     #[error("dataset {dataset} is stored here under the name {name:?}. Use that name.")]
@@ -162,7 +165,7 @@ pub enum UploadError {
     },
     #[error(
         "segment {index} of dataset {dataset} arrived damaged and was discarded: {damaged} {fault}. \
-         Send the segment again from its first byte; if it is refused again, check the bundle with `oboro inspect DIR --verify`."
+         Send the segment again from its first byte; if it is refused again, check the bundle with `{INSPECT_VERIFY}`."
     )]
     SegmentRefused {
         dataset: DatasetId,
@@ -202,13 +205,15 @@ pub enum ObjectError {
     )]
     CatalogueObjectMissing { url: String },
     #[error(
-        "{} is a cache of the store {url}, not a store. Serve and scrub that one (`oboro serve --data {url} --cache \
-         DIR`), or choose another directory.",
-        path.display()
+        "{} is a cache of the store {url}, not a store. Serve and scrub that one (`{SERVE} {} {}`), or choose \
+         another directory.",
+        path.display(),
+        DATA.to(url.as_str()),
+        CACHE.to("DIR")
     )]
     IsCache { path: PathBuf, url: String },
     #[error(
-        "{} is a store of its own, not a cache of {url}. Choose another directory for --cache.",
+        "{} is a store of its own, not a cache of {url}. Choose another directory for {CACHE}.",
         path.display()
     )]
     IsNoCache { path: PathBuf, url: String },
@@ -225,7 +230,7 @@ pub enum ResidencyError {
     },
     #[error(
         "an itemset of this question needs {needed} bytes of ciphertext in memory at a time, but this server has \
-         {capacity} for that. Ask about shorter ones (a smaller --max-len), or ask its operator to raise --memory by \
+         {capacity} for that. Ask about shorter ones (a smaller {MAX_LEN}), or ask its operator to raise {MEMORY} by \
          at least {}.",
         needed.saturating_sub(*capacity) / 15 * 16 + 16
     )]

@@ -119,7 +119,7 @@ impl Shared {
         location: &Location,
         placement: Placement,
         tier: Option<Arc<Tier>>,
-        elsewhere: &'static str,
+        elsewhere: &str,
     ) -> Result<Self, StoreError> {
         let home = location.home();
         let lock = lock(&home.join("lock"), home, elsewhere)?;

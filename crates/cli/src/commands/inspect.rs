@@ -6,7 +6,7 @@ use crate::output::{Failure, Output, bytes};
 use oboro_client::{NodePages, Placement};
 use oboro_format::{Bundle, Segment};
 use oboro_mining::{Dataset, HowRead};
-use oboro_rlwe::{KeyCheck, MasterKey, NORM_LIMIT, PEAK_LIMIT, PLAINTEXT_PEAK_LIMIT};
+use oboro_rlwe::{KeyCheck, NORM_LIMIT, PEAK_LIMIT, PLAINTEXT_PEAK_LIMIT};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -72,15 +72,8 @@ fn begins_with(path: &Path, magic: &[u8]) -> Result<bool, Failure> {
     Ok(start == magic)
 }
 
-fn load(arguments: &Arguments, path: &Path) -> Result<MasterKey, Failure> {
-    let given = arguments.passphrase.given()?;
-    Ok(MasterKey::load(path, || {
-        given.or_else(|| crate::arguments::prompt("Passphrase: "))
-    })?)
-}
-
 fn key(arguments: &Arguments, path: &Path) -> Result<Value, Failure> {
-    let key = load(arguments, path)?;
+    let key = arguments.passphrase.open(path)?;
     Ok(json!({ "kind": "key file", "key_check": key.check().to_string() }))
 }
 
@@ -133,7 +126,7 @@ fn bundle(arguments: &Arguments, path: &Path) -> Result<Value, Failure> {
         "verified": arguments.verify,
     });
     if let Some(key) = &arguments.key {
-        let dataset = Dataset::open(path, &load(arguments, key)?)?;
+        let dataset = Dataset::open(path, &arguments.passphrase.open(key)?)?;
         let record = dataset.record();
         value["transactions"] = json!(record.transactions);
         value["items"] = json!(record.names);

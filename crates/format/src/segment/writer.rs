@@ -54,7 +54,7 @@ impl SegmentWriter {
             Err(TryLockError::WouldBlock) => {
                 return Err(FormatError::Locked {
                     path: partial,
-                    what: "file to write",
+                    what: "file to write".to_owned(),
                 });
             }
             Err(TryLockError::Error(error)) => return Err(io_error("lock", &partial)(error)),

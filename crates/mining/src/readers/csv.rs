@@ -7,11 +7,15 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::column_names::is_amount_name;
 use super::detect::Settled;
-use super::error::{Excerpt, ReadError, Remedy, flag};
+use super::error::{Excerpt, ReadError, Remedy};
 use super::lines::Lines;
 use super::options::{Encoding, Format, Missing, ReadOptions, Separator, Spaces};
 use super::record::{Cells, Records};
 use crate::transactions::{Transactions, TransactionsBuilder, TransactionsError, is_invisible};
+use oboro_format::wording::{
+    DROP_COLUMNS, FORMAT, HEADER, ITEM_COLUMN, MISSING, ROW_IDS, SEPARATOR, SPACES, Setting,
+    TRANSACTION_COLUMN,
+};
 
 /// What was read.
 pub(super) struct Table {
@@ -50,7 +54,7 @@ impl Reader<'_, '_, '_> {
             return Ok(Table::default());
         };
         let mut row_ids = RowIdColumn::new(&header, &self)?;
-        let dropped = header.all(&self.file, "--drop-columns", &self.options.drop_columns)?;
+        let dropped = header.all(&self.file, DROP_COLUMNS, &self.options.drop_columns)?;
         let no_items: BTreeSet<usize> = dropped.iter().copied().chain(row_ids.place).collect();
         let mut builder = TransactionsBuilder::new();
         let mut next = first;
@@ -87,10 +91,10 @@ impl Reader<'_, '_, '_> {
         };
         let file = self.file.clone();
         let ids = &self.options.transaction_columns;
-        let ids = header.all(&file, "--transaction-column", ids)?;
+        let ids = header.all(&file, TRANSACTION_COLUMN, ids)?;
         let wanted = self.options.item_column.as_deref().unwrap_or_default();
-        let item_column = header.find(&file, "--item-column", wanted)?;
-        let dropped = header.all(&file, "--drop-columns", &self.options.drop_columns)?;
+        let item_column = header.find(&file, ITEM_COLUMN, wanted)?;
+        let dropped = header.all(&file, DROP_COLUMNS, &self.options.drop_columns)?;
         let is_used = |place: usize| place == item_column || ids.contains(&place);
         let mut unused: Vec<Unused> = (0..header.names.len())
             .filter(|&place| !is_used(place) && !dropped.contains(&place))
@@ -104,7 +108,7 @@ impl Reader<'_, '_, '_> {
             return Err(self.doubt(
                 Some(header.line),
                 "where each line is one item of a transaction, the row ids must be in the column that names the transaction".to_owned(),
-                [Remedy::new(flag("transaction-column", column), "if that column names it alone")],
+                [Remedy::new(TRANSACTION_COLUMN.to_each([column]), "if that column names it alone")],
             ));
         }
         let mut builder = TransactionsBuilder::new();
@@ -173,8 +177,8 @@ impl Reader<'_, '_, '_> {
         };
         let file = self.file.clone();
         let ids = &self.options.transaction_columns;
-        let ids = header.all(&file, "--transaction-column", ids)?;
-        let dropped = header.all(&file, "--drop-columns", &self.options.drop_columns)?;
+        let ids = header.all(&file, TRANSACTION_COLUMN, ids)?;
+        let dropped = header.all(&file, DROP_COLUMNS, &self.options.drop_columns)?;
         let mut row_ids = RowIdColumn::new(&header, &self)?;
         let mut items: Vec<usize> = (0..header.names.len()).collect();
         items.retain(|place| {
@@ -192,7 +196,10 @@ impl Reader<'_, '_, '_> {
             return Err(self.doubt(
                 Some(header.line),
                 "a column of the header has no name".to_owned(),
-                [Remedy::new(drop_flag(&unnamed), "if it holds no item")],
+                [Remedy::new(
+                    DROP_COLUMNS.to(&unnamed[..]),
+                    "if it holds no item",
+                )],
             ));
         }
         let mut builder =
@@ -235,7 +242,7 @@ impl Reader<'_, '_, '_> {
                             Excerpt::new(cell)
                         ),
                         [Remedy::new(
-                            "--format csv-onehot",
+                            FORMAT.to("csv-onehot"),
                             "if both ways mean the same",
                         )],
                     ));
@@ -310,8 +317,8 @@ impl Reader<'_, '_, '_> {
                 Some(Missing::Item) => {}
                 None => {
                     let remedies = [
-                        Remedy::new(flag("missing", "absent"), "if no item is there"),
-                        Remedy::new(flag("missing", "item"), "if that is an item's name"),
+                        Remedy::new(MISSING.to("absent"), "if no item is there"),
+                        Remedy::new(MISSING.to("item"), "if that is an item's name"),
                     ];
                     let what = format!("{} may be an item or say that none is there", shown());
                     return Err(self.doubt(Some(line), what, remedies));
@@ -334,7 +341,7 @@ impl Reader<'_, '_, '_> {
                     "the item {} has a {rival} in it, which may separate items",
                     shown()
                 ),
-                [own, *rival].map(|it| Remedy::new(flag("separator", &it.to_string()), "")),
+                [own, *rival].map(|it| Remedy::new(SEPARATOR.to(it.to_string()), "")),
             ));
         }
         Ok(Some(name))
@@ -390,7 +397,7 @@ impl Reader<'_, '_, '_> {
                 "the column {} may say that the item of this row is not there; if so, take such rows out of the file",
                 Excerpt::new(name(first))
             ),
-            [Remedy::new(drop_flag(&all), "if it does not say that")],
+            [Remedy::new(DROP_COLUMNS.to(&all[..]), "if it does not say that")],
         ))
     }
 
@@ -407,7 +414,7 @@ impl Reader<'_, '_, '_> {
                     Excerpt::new(cell)
                 ),
                 [Remedy::new(
-                    flag("missing", "absent"),
+                    MISSING.to("absent"),
                     "if such items are not in their transactions",
                 )],
             );
@@ -428,9 +435,9 @@ impl Reader<'_, '_, '_> {
             1 => "if the column holds no item",
             _ => "if these columns hold no items",
         };
-        let drop = Remedy::new(drop_flag(&drops), when);
+        let drop = Remedy::new(DROP_COLUMNS.to(&drops[..]), when);
         let counts = Remedy::new(
-            flag("format", "csv-counts"),
+            FORMAT.to("csv-counts"),
             "if items are in transactions where their count is above 0",
         );
         let remedies = match count(cell) {
@@ -514,7 +521,7 @@ impl Reader<'_, '_, '_> {
         Err(self.doubt(
             None,
             format!("read as {format}, it has no transaction of two items"),
-            [Remedy::new(flag("format", &format.to_string()), when)],
+            [Remedy::new(FORMAT.to(format.to_string()), when)],
         ))
     }
 
@@ -563,7 +570,7 @@ struct RowIdColumn {
 impl RowIdColumn {
     fn new(header: &Header, reader: &Reader<'_, '_, '_>) -> Result<Self, ReadError> {
         let column = reader.options.row_ids.as_deref();
-        let find = |column| header.find(&reader.file, "--row-ids", column);
+        let find = |column| header.find(&reader.file, ROW_IDS, column);
         Ok(Self {
             place: column.map(find).transpose()?,
             ids: Vec::new(),
@@ -693,7 +700,7 @@ impl Header {
     pub(super) fn find(
         &self,
         file: &str,
-        flag: &'static str,
+        setting: Setting,
         wanted: &str,
     ) -> Result<usize, ReadError> {
         let mut found = (0..self.names.len()).filter(|&it| self.names[it] == wanted.trim());
@@ -704,8 +711,8 @@ impl Header {
                 file: file.to_owned(),
                 line: self.line,
                 column: Excerpt::new(wanted),
-                flag,
-                found: if first.is_some() { "several" } else { "no" },
+                setting,
+                several: first.is_some(),
                 header: Excerpt::new(self.names.join(", ")),
             }),
         }
@@ -714,12 +721,12 @@ impl Header {
     fn all(
         &self,
         file: &str,
-        flag: &'static str,
+        setting: Setting,
         wanted: &[String],
     ) -> Result<BTreeSet<usize>, ReadError> {
         wanted
             .iter()
-            .map(|name| self.find(file, flag, name))
+            .map(|name| self.find(file, setting, name))
             .collect()
     }
 
@@ -792,28 +799,19 @@ pub(super) fn is_missing(cell: &str) -> bool {
 pub(super) fn header_remedies() -> Vec<Remedy> {
     vec![
         Remedy::new(
-            "--format csv-basket --header yes",
+            [FORMAT.to("csv-basket"), HEADER.to(true)],
             "if it is a header of baskets",
         ),
-        Remedy::new("--format csv-basket --header no", "if it is a transaction"),
+        Remedy::new(
+            [FORMAT.to("csv-basket"), HEADER.to(false)],
+            "if it is a transaction",
+        ),
     ]
 }
 
 fn spaces_remedies(trim: &str, keep: &str) -> Vec<Remedy> {
     vec![
-        Remedy::new(flag("spaces", "trim"), trim),
-        Remedy::new(flag("spaces", "keep"), keep),
+        Remedy::new(SPACES.to("trim"), trim),
+        Remedy::new(SPACES.to("keep"), keep),
     ]
-}
-
-/// `--drop-columns` for these.
-pub(super) fn drop_flag(columns: &[&str]) -> String {
-    let quoted = |name: &&str| match name.contains([',', '"']) {
-        true => format!("\"{}\"", name.replace('"', "\"\"")),
-        false => (*name).to_owned(),
-    };
-    flag(
-        "drop-columns",
-        &columns.iter().map(quoted).collect::<Vec<_>>().join(","),
-    )
 }

@@ -1,17 +1,20 @@
 //! Telling how a file is read by its first part. What that part says is verified on the rest while it
-//! is read; what it does not say plainly is refused, with the options that say it.
+//! is read; what it does not say plainly is refused, with the settings that say it.
 
 use std::collections::{HashMap, HashSet};
 
 use super::column_names::{
     is_date_name, is_id_name, is_item_name, is_person_name, is_transaction_name,
 };
-use super::csv::{Header, Writing, count, drop_flag, header_remedies, is_missing, one_hot};
-use super::error::{Excerpt, ReadError, Remedy, flag};
+use super::csv::{Header, Writing, count, header_remedies, is_missing, one_hot};
+use super::error::{Excerpt, ReadError, Remedy};
 use super::fimi::tokens;
 use super::lines::{BYTE_ORDER_MARK, Line, Lines, sample_lines};
 use super::options::{Encoding, Format, Missing, ReadOptions, Separator};
 use super::record::{Cells, Split, decode, is_blank};
+use oboro_format::wording::{
+    DROP_COLUMNS, FORMAT, HEADER, ITEM_COLUMN, MISSING, ROW_IDS, SEPARATOR, TRANSACTION_COLUMN,
+};
 
 /// How much is looked at.
 const SAMPLE_BYTES: usize = 1 << 20;
@@ -96,7 +99,7 @@ pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settl
     }
     if let (Some(column), Some(first_record)) = (&given.row_ids, records.first()) {
         let header = |named| Header::new(first_record, named, first.number);
-        let find = |named| header(named).find(&file, "--row-ids", column);
+        let find = |named| header(named).find(&file, ROW_IDS, column);
         match given.header {
             Some(named) => find(named)?,
             None => find(true).or_else(|error| find(false).map_err(|_| error))?,
@@ -143,9 +146,13 @@ fn doubt(
 
 /// Refuses row ids of a file of numbers.
 fn no_columns(file: &str) -> ReadError {
-    let remedy = "--format csv-basket --separator space --header no --row-ids 1";
     let remedies = vec![Remedy::new(
-        remedy,
+        [
+            FORMAT.to("csv-basket"),
+            SEPARATOR.to("space"),
+            HEADER.to(false),
+            ROW_IDS.to("1"),
+        ],
         "if the first number of each line is its id",
     )];
     let what = "FIMI's lines of numbers have no column for row ids";
@@ -164,8 +171,11 @@ fn check_options(file: &str, given: &ReadOptions) -> Result<(), ReadError> {
             Excerpt::new(column)
         );
         let remedies = vec![
-            Remedy::new(flag("row-ids", column), "if it has row ids"),
-            Remedy::new(drop_flag(&[column]), "if it is to be left out"),
+            Remedy::new(ROW_IDS.to(column.as_str()), "if it has row ids"),
+            Remedy::new(
+                DROP_COLUMNS.to(&[column.as_str()][..]),
+                "if it is to be left out",
+            ),
         ];
         return Err(doubt(file, None, what, remedies));
     }
@@ -183,10 +193,7 @@ fn check_options(file: &str, given: &ReadOptions) -> Result<(), ReadError> {
             file,
             None,
             format!("{} has no use for all of the options given", given.format),
-            vec![Remedy::new(
-                "--format",
-                "with another form, or leave them out",
-            )],
+            vec![Remedy::new(FORMAT, "with another form, or leave them out")],
         )),
         false => Ok(()),
     }
@@ -208,7 +215,7 @@ fn check_numbers(file: &str, sample: &[u8], whole: bool) -> Result<(), ReadError
         .map(|line| (line.bytes, tokens(line.bytes).collect()))
         .collect();
     let tabs = rows.iter().all(|(line, _)| !line.contains(&b' '));
-    let separator = flag("separator", if tabs { "tab" } else { "space" });
+    let separator = SEPARATOR.to(if tabs { "tab" } else { "space" });
     let number = |token: &[u8]| std::str::from_utf8(token).ok()?.parse::<usize>().ok();
     let firsts: Vec<Option<usize>> = rows.iter().map(|(_, row)| number(row[0])).collect();
     let others = rows.iter().map(|(_, row)| row.len() - 1);
@@ -219,10 +226,15 @@ fn check_numbers(file: &str, sample: &[u8], whole: bool) -> Result<(), ReadError
             "the first number of each line seems to be no item, but to number the line or count its items",
             vec![
                 Remedy::new(
-                    format!("--format csv-basket {separator} --header no --drop-columns 1"),
+                    [
+                        FORMAT.to("csv-basket"),
+                        separator,
+                        HEADER.to(false),
+                        DROP_COLUMNS.to(&["1"][..]),
+                    ],
                     "to leave it out",
                 ),
-                Remedy::new("--format fimi", "if it is an item"),
+                Remedy::new(FORMAT.to("fimi"), "if it is an item"),
             ],
         ));
     }
@@ -241,15 +253,19 @@ fn check_numbers(file: &str, sample: &[u8], whole: bool) -> Result<(), ReadError
         None,
         format!("every line has {width} numbers, so it may be a table"),
         vec![
-            Remedy::new("--format fimi", "if each line is a transaction"),
+            Remedy::new(FORMAT.to("fimi"), "if each line is a transaction"),
             Remedy::new(
-                format!(
-                    "--format csv-long {separator} --header no --transaction-column 1 --item-column 2"
-                ),
+                [
+                    FORMAT.to("csv-long"),
+                    separator.clone(),
+                    HEADER.to(false),
+                    TRANSACTION_COLUMN.to_each(["1"]),
+                    ITEM_COLUMN.to("2"),
+                ],
                 "if each line is one item of a transaction (columns count from 1)",
             ),
             Remedy::new(
-                format!("--format csv-onehot {separator}"),
+                [FORMAT.to("csv-onehot"), separator],
                 "if each column is an item",
             ),
         ],
@@ -324,8 +340,8 @@ fn separator_of(file: &str, lines: &[String], given: &ReadOptions) -> Result<Sep
                 None,
                 "spaces may separate items",
                 vec![
-                    Remedy::new(flag("separator", "space"), "if they do"),
-                    Remedy::new(flag("separator", "comma"), "if each line is one item"),
+                    Remedy::new(SEPARATOR.to("space"), "if they do"),
+                    Remedy::new(SEPARATOR.to("comma"), "if each line is one item"),
                 ],
             ));
         }
@@ -334,12 +350,14 @@ fn separator_of(file: &str, lines: &[String], given: &ReadOptions) -> Result<Sep
         }
         ([], _) => {
             let mut remedies = vec![Remedy::new(
-                "--format csv-basket",
-                "if each line is one item, or has items separated by what `--separator` gives",
+                FORMAT.to("csv-basket"),
+                format!(
+                    "if each line is one item, or has items separated by what `{SEPARATOR}` gives"
+                ),
             )];
             if lines.iter().any(|line| line.trim().contains(' ')) {
                 remedies.push(Remedy::new(
-                    "--format csv-basket --separator space",
+                    [FORMAT.to("csv-basket"), SEPARATOR.to("space")],
                     "if spaces separate items",
                 ));
             }
@@ -354,7 +372,7 @@ fn separator_of(file: &str, lines: &[String], given: &ReadOptions) -> Result<Sep
         None,
         format!("{} may separate cells", all.join(" and ")),
         all.iter()
-            .map(|it| Remedy::new(flag("separator", it), ""))
+            .map(|it| Remedy::new(SEPARATOR.to(it.as_str()), ""))
             .collect(),
     ))
 }
@@ -405,9 +423,9 @@ impl Sampled<'_> {
         if self.is_long_header() {
             if table {
                 let what = "it may be a table of 0 and 1 or one of transactions and items";
-                let one_hot = Remedy::new("--format csv-onehot", "if each column is an item");
+                let one_hot = Remedy::new(FORMAT.to("csv-onehot"), "if each column is an item");
                 let long = Remedy::new(
-                    "--format csv-long",
+                    FORMAT.to("csv-long"),
                     "if each line is one item of a transaction",
                 );
                 return Err(self.doubt(what, vec![one_hot, long]));
@@ -487,29 +505,27 @@ impl Sampled<'_> {
                 .map(|it| (it.name.as_str(), (it.place + 1).to_string()))
                 .unzip();
             let numbered: Vec<&str> = numbered.iter().map(String::as_str).collect();
-            let dropping = |names: &[&str]| match names {
-                [] => String::new(),
-                names => format!(" {}", drop_flag(names)),
+            let one_hot = |header: bool, names: &[&str]| {
+                let dropped = (!names.is_empty()).then(|| DROP_COLUMNS.to(names));
+                let settings = [FORMAT.to("csv-onehot"), HEADER.to(header)];
+                settings.into_iter().chain(dropped).collect::<Vec<_>>()
             };
             return Err(self.doubt(
                 "the first line may be a header or, like the others, a transaction",
                 vec![
                     Remedy::new(
-                        "--format csv-basket --header no",
+                        [FORMAT.to("csv-basket"), HEADER.to(false)],
                         "if each line lists the items of a transaction",
                     ),
+                    Remedy::new(one_hot(true, &named), "if the first line names items"),
                     Remedy::new(
-                        format!("--format csv-onehot --header yes{}", dropping(&named)),
-                        "if the first line names items",
-                    ),
-                    Remedy::new(
-                        format!("--format csv-onehot --header no{}", dropping(&numbered)),
+                        one_hot(false, &numbered),
                         "if each column is an item without a name",
                     ),
                 ],
             ));
         }
-        let mut flags = Vec::new();
+        let mut settings = Vec::new();
         let mut reasons = Vec::new();
         let mut remedies = Vec::new();
         let counts: Vec<&Kind> = items.iter().copied().filter(|it| it.counts > 0).collect();
@@ -519,7 +535,7 @@ impl Sampled<'_> {
             let drops: Vec<&str> = self.dropped().chain(drops).collect();
             if bits > 0 {
                 remedies.push(Remedy::new(
-                    format!("--format csv-onehot {}", drop_flag(&drops)),
+                    [FORMAT.to("csv-onehot"), DROP_COLUMNS.to(&drops[..])],
                     "to leave out the columns that are not 0 and 1",
                 ));
             }
@@ -534,12 +550,13 @@ impl Sampled<'_> {
             }
         }
         if counted > 0 {
-            flags.push("--format csv-counts".to_owned());
+            settings.push(FORMAT.to("csv-counts"));
             reasons.push("cells that are counts".to_owned());
         }
         if let Some(first) = no_items.first() {
             let names = no_items.iter().map(|it| it.name.as_str());
-            flags.push(drop_flag(&self.dropped().chain(names).collect::<Vec<_>>()));
+            let names: Vec<&str> = self.dropped().chain(names).collect();
+            settings.push(DROP_COLUMNS.to(&names[..]));
             reasons.push(format!(
                 "columns that do not look like items, e.g. {}",
                 Excerpt::new(&first.name)
@@ -547,7 +564,7 @@ impl Sampled<'_> {
         }
         let missing = items.iter().find(|it| it.missing > 0);
         if let Some(column) = missing.filter(|_| self.given.missing != Some(Missing::Absent)) {
-            flags.push(flag("missing", "absent"));
+            settings.push(MISSING.to("absent"));
             reasons.push(format!(
                 "cells without a value, in column {} for one",
                 Excerpt::new(&column.name)
@@ -556,14 +573,16 @@ impl Sampled<'_> {
         let writings: HashSet<Writing> =
             items.iter().flat_map(|it| &it.writings).copied().collect();
         if writings.len() > 1 {
-            flags.push("--format csv-onehot".to_owned());
+            if counted == 0 {
+                settings.push(FORMAT.to("csv-onehot"));
+            }
             reasons.push("several ways of writing yes and no".to_owned());
         }
-        if flags.is_empty() {
+        if settings.is_empty() {
             return Ok(true);
         }
         remedies.push(Remedy::new(
-            flags.join(" "),
+            settings,
             match counted {
                 0 => "to read it so",
                 _ => "if an item is in the transactions where its count is above 0",
@@ -573,7 +592,7 @@ impl Sampled<'_> {
             && id.is_id
             && id.others + id.counts + id.missing == 0
         {
-            remedies.push(Remedy::new("--format csv-onehot", "if that is an item"));
+            remedies.push(Remedy::new(FORMAT.to("csv-onehot"), "if that is an item"));
         }
         Err(self.doubt(
             format!(
@@ -630,8 +649,8 @@ impl Sampled<'_> {
         Err(self.doubt(
             "the first line may be a header or, like the others, a transaction",
             vec![
-                Remedy::new("--header yes", "if it names items"),
-                Remedy::new("--header no", "if it is a transaction"),
+                Remedy::new(HEADER.to(true), "if it names items"),
+                Remedy::new(HEADER.to(false), "if it is a transaction"),
             ],
         ))
     }
@@ -721,16 +740,17 @@ impl Sampled<'_> {
                 .filter(|item| !transaction.contains(item))
                 .take(MOST_COLUMNS)
             {
-                let ids = transaction.iter().map(|it| flag("transaction-column", it));
-                let ids: Vec<String> = ids.collect();
-                let flags = format!("{} {}", ids.join(" "), flag("item-column", item));
-                remedies.push(Remedy::new(flags, ""));
+                let columns = [
+                    TRANSACTION_COLUMN.to_each(transaction),
+                    ITEM_COLUMN.to(item.as_str()),
+                ];
+                remedies.push(Remedy::new(columns, ""));
             }
         }
         if remedies.is_empty() {
             remedies.push(Remedy::new(
-                "--transaction-column",
-                "and `--item-column` with their names",
+                TRANSACTION_COLUMN,
+                format!("and `{ITEM_COLUMN}` with their names"),
             ));
         }
         Err(self.doubt(
@@ -753,28 +773,17 @@ impl Sampled<'_> {
         let rows = &self.records[usize::from(is_header)..];
         let first = &columns.names[0];
         let numbered = !self.left_out.contains(first) && has_numbered_rows(rows);
-        let header_flag = match given.header {
-            None => {
-                if is_header {
-                    " --header yes"
-                } else {
-                    " --header no"
-                }
-            }
-            Some(_) => "",
-        };
+        let mut basket = vec![FORMAT.to("csv-basket")];
+        if given.header.is_none() {
+            basket.push(HEADER.to(is_header));
+        }
         if numbered {
             let drops: Vec<&str> = [first.as_str()].into_iter().chain(self.dropped()).collect();
-            let drop = drop_flag(&drops);
+            let mut dropping = basket.clone();
+            dropping.push(DROP_COLUMNS.to(&drops[..]));
             let mut remedies = vec![
-                Remedy::new(
-                    format!("--format csv-basket{header_flag} {drop}"),
-                    "to leave it out",
-                ),
-                Remedy::new(
-                    format!("--format csv-basket{header_flag}"),
-                    "if it is an item",
-                ),
+                Remedy::new(dropping, "to leave it out"),
+                Remedy::new(basket, "if it is an item"),
             ];
             if self.is_rectangular() {
                 remedies.extend(self.long_remedies());
@@ -801,7 +810,7 @@ impl Sampled<'_> {
                     "the first line has {} cells and all others {width}, so it may be a header that does not fit them",
                     self.records[0].len()
                 ),
-                vec![Remedy::new("--format csv-basket --header no", "if each line is a transaction")],
+                vec![Remedy::new([FORMAT.to("csv-basket"), HEADER.to(false)], "if each line is a transaction")],
             ));
         }
         if self.is_rectangular() && !self.are_sets() {
@@ -888,22 +897,23 @@ impl Sampled<'_> {
         let header = self.header();
         let when = "if each line is one item of a transaction";
         let [transaction, item] = &header.names[..] else {
-            return vec![Remedy::new("--format csv-long", when)];
+            return vec![Remedy::new(FORMAT.to("csv-long"), when)];
         };
-        let columns = |header: &str, [transaction, item]: [&str; 2]| {
-            let columns = [
-                flag("transaction-column", transaction),
-                flag("item-column", item),
-            ];
-            format!("--format csv-long --header {header} {}", columns.join(" "))
+        let columns = |header: bool, [transaction, item]: [&str; 2]| {
+            [
+                FORMAT.to("csv-long"),
+                HEADER.to(header),
+                TRANSACTION_COLUMN.to_each([transaction]),
+                ITEM_COLUMN.to(item),
+            ]
         };
         let mut remedies = Vec::new();
         if self.given.header != Some(false) {
-            remedies.push(Remedy::new(columns("yes", [transaction, item]), when));
+            remedies.push(Remedy::new(columns(true, [transaction, item]), when));
         }
         if self.given.header != Some(true) {
             let when = "if there is no header";
-            remedies.push(Remedy::new(columns("no", ["1", "2"]), when));
+            remedies.push(Remedy::new(columns(false, ["1", "2"]), when));
         }
         remedies
     }
@@ -911,13 +921,13 @@ impl Sampled<'_> {
     fn undecidable(&self) -> ReadError {
         let width = self.records[0].len();
         let mut remedies = vec![Remedy::new(
-            "--format csv-basket --header no",
+            [FORMAT.to("csv-basket"), HEADER.to(false)],
             "if each line lists the items of a transaction",
         )];
         if width > 1 {
             remedies.extend(self.long_remedies());
             remedies.push(Remedy::new(
-                "--format csv-onehot",
+                FORMAT.to("csv-onehot"),
                 "if each column is an item",
             ));
         }

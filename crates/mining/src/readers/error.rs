@@ -9,6 +9,9 @@ use super::lines::MAX_LINE_BYTES;
 use super::options::Format;
 use super::record::MAX_CELLS;
 use crate::transactions::TransactionsError;
+use oboro_format::wording::{
+    Choices, DROP_COLUMNS, ENCODING, FORMAT, HEADER, SEPARATOR, Setting, TRANSACTION_COLUMN,
+};
 
 /// Why transactions could not be read. Lines and columns count from 1.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +74,8 @@ pub enum ReadError {
     },
     /// Not UTF-8.
     #[error(
-        "{file}, line {line}: the text is not UTF-8; give `--encoding latin-1` if it is Latin-1 (ISO 8859-1), or convert the file, for instance with `iconv -t UTF-8`"
+        "{file}, line {line}: the text is not UTF-8; give `{}` if it is Latin-1 (ISO 8859-1), or convert the file, for instance with `iconv -t UTF-8`",
+        ENCODING.to("latin-1")
     )]
     InvalidUtf8 {
         /// The file.
@@ -90,7 +94,7 @@ pub enum ReadError {
         line: u64,
     },
     /// A byte order mark of UTF-8 where Latin-1 was given.
-    #[error("{file} begins with the byte order mark of UTF-8; give `--encoding utf-8`, or none")]
+    #[error("{file} begins with the byte order mark of UTF-8; give `{}`, or none", ENCODING.to("utf-8"))]
     Utf8Mark {
         /// The file.
         file: String,
@@ -122,12 +126,12 @@ pub enum ReadError {
         line: Option<u64>,
         /// What is doubtful.
         what: String,
-        /// The options that settle it, one way or another.
+        /// The settings that settle it, one way or another.
         remedies: Vec<Remedy>,
     },
     /// A file that is not read as the first of its dataset was.
     #[error(
-        "{error} (the dataset's first file was read as {format}; for another form give `--format`)"
+        "{error} (the dataset's first file was read as {format}; for another form give `{FORMAT}`)"
     )]
     Remembered {
         /// What is wrong.
@@ -166,7 +170,8 @@ pub enum ReadError {
     },
     /// A column that was named and is not there.
     #[error(
-        "{file}, line {line}: {found} columns are called {column}, named by `{flag}`; the columns are {header}"
+        "{file}, line {line}: {} columns are called {column}, named by `{setting}`; the columns are {header}",
+        if *.several { "several" } else { "no" }
     )]
     NoColumn {
         /// The file.
@@ -175,16 +180,16 @@ pub enum ReadError {
         line: u64,
         /// What was named, quoted.
         column: Excerpt,
-        /// The option that named it.
-        flag: &'static str,
-        /// How many are called that.
-        found: &'static str,
+        /// What named it.
+        setting: Setting,
+        /// Whether several are called that, or none.
+        several: bool,
         /// All of them.
         header: Excerpt,
     },
     /// A transaction with two rows in a table of a row for each.
     #[error(
-        "{file}, line {line}: the transaction {transaction} has two rows; give `--drop-columns` instead of `--transaction-column` if each row is a transaction"
+        "{file}, line {line}: the transaction {transaction} has two rows; give `{DROP_COLUMNS}` instead of `{TRANSACTION_COLUMN}` if each row is a transaction"
     )]
     RepeatedTransaction {
         /// The file.
@@ -281,31 +286,20 @@ pub enum ReadError {
     },
 }
 
-/// Options that settle a doubt.
+/// Settings that settle a doubt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remedy {
-    /// As on a command line.
-    pub flags: String,
+    /// What to set.
+    pub settings: Choices,
     /// When they are right; may be empty.
     pub when: String,
 }
 
 impl Remedy {
-    pub(super) fn new(flags: impl Into<String>, when: impl Into<String>) -> Self {
-        let (flags, when) = (flags.into(), when.into());
-        Self { flags, when }
+    pub(super) fn new(settings: impl Into<Choices>, when: impl Into<String>) -> Self {
+        let (settings, when) = (settings.into(), when.into());
+        Self { settings, when }
     }
-}
-
-/// An option with its value, as in a shell.
-pub(super) fn flag(name: &str, value: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "_-.,:/".contains(c);
-    if !value.is_empty() && value.chars().all(plain) {
-        return format!("--{name} {value}");
-    }
-    // A message has no control characters, and `-quotes around options.
-    let shown = value.replace(|c: char| c.is_control() || c == '`', "?");
-    format!("--{name} '{}'", shown.replace('\'', "'\\''"))
 }
 
 fn place(line: Option<u64>) -> String {
@@ -314,8 +308,8 @@ fn place(line: Option<u64>) -> String {
 
 fn sentence(remedies: &[Remedy]) -> String {
     let one = |it: &Remedy| match it.when.as_str() {
-        "" => format!("`{}`", it.flags),
-        when => format!("`{}` {when}", it.flags),
+        "" => format!("`{}`", it.settings),
+        when => format!("`{}` {when}", it.settings),
     };
     let all: Vec<String> = remedies.iter().map(one).collect();
     match all.split_last() {
@@ -340,20 +334,27 @@ pub enum ItemProblem {
 
 impl fmt::Display for ItemProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ItemProblem::Negative => {
-                "a negative number; items are numbered from 0, so number them anew or if they are names, give `--format csv-basket --separator space`"
-            }
-            ItemProblem::TooLarge => {
-                "larger than 4294967295, the largest item number; number the items anew or if they are names, give `--format csv-basket --separator space`"
-            }
-            ItemProblem::LeadingZero => {
-                "a number with zeros before it, which FIMI cannot tell from one without; give `--format csv-basket --separator space --header no` if it is a name"
-            }
-            ItemProblem::NotANumber => {
-                "not an item number; write whole numbers separated by spaces, or give `--format csv-basket` for names separated by commas, `--format csv-basket --separator space` for names separated by spaces"
-            }
-        })
+        let names = FORMAT.to("csv-basket");
+        let spaced = Choices::from([names.clone(), SEPARATOR.to("space")]);
+        let headless = Choices::from([names.clone(), SEPARATOR.to("space"), HEADER.to(false)]);
+        match self {
+            ItemProblem::Negative => write!(
+                f,
+                "a negative number; items are numbered from 0, so number them anew or if they are names, give `{spaced}`"
+            ),
+            ItemProblem::TooLarge => write!(
+                f,
+                "larger than 4294967295, the largest item number; number the items anew or if they are names, give `{spaced}`"
+            ),
+            ItemProblem::LeadingZero => write!(
+                f,
+                "a number with zeros before it, which FIMI cannot tell from one without; give `{headless}` if it is a name"
+            ),
+            ItemProblem::NotANumber => write!(
+                f,
+                "not an item number; write whole numbers separated by spaces, or give `{names}` for names separated by commas, `{spaced}` for names separated by spaces"
+            ),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! A reader streams; what it keeps is the transactions. Nothing in a file makes
 //! it panic or guess: input that is not plainly one thing is an error with the
-//! line, the cause and the options that settle it. `docs/input.md` has the rules.
+//! line, the cause and the settings that settle it. `docs/input.md` has the rules.
 
 mod column_names;
 mod compression;
@@ -29,6 +29,7 @@ pub use options::{
 
 use crate::transactions::Transactions;
 use lines::Lines;
+use oboro_format::wording::{FORMAT, ITEM_COLUMN, TRANSACTION_COLUMN};
 
 /// Reads the transactions in the file at `path`, and says how. Compression (gzip, zstd) is
 /// told by the first bytes, whatever the file is called.
@@ -66,18 +67,18 @@ pub fn read_next(
         if here.format == there.format && (are_given || columns(here) == columns(there)) {
             return Ok((transactions, how));
         }
-        let mut flags = error::flag("format", &here.format.to_string());
-        for column in &here.transaction_columns {
-            flags += &format!(" {}", error::flag("transaction-column", column));
+        let mut settings = vec![FORMAT.to(here.format.to_string())];
+        if !here.transaction_columns.is_empty() {
+            settings.push(TRANSACTION_COLUMN.to_each(&here.transaction_columns));
         }
         if let Some(column) = &here.item_column {
-            flags += &format!(" {}", error::flag("item-column", column));
+            settings.push(ITEM_COLUMN.to(column.as_str()));
         }
         Err(ReadError::Doubtful {
             file: path.display().to_string(),
             line: None,
             what: "it looks as if it has another form than the first file".to_owned(),
-            remedies: vec![Remedy::new(flags, "if that is right")],
+            remedies: vec![Remedy::new(settings, "if that is right")],
         })
     });
     read.map_err(|error| match error {
@@ -112,7 +113,7 @@ pub fn read(
                     line: None,
                     what: "read as fimi, it has no transaction of two items".to_owned(),
                     remedies: vec![Remedy::new(
-                        "--format fimi",
+                        FORMAT.to("fimi"),
                         "if each line is a transaction nevertheless",
                     )],
                 });

@@ -401,7 +401,7 @@ fn each_layout_is_read_or_refused_with_its_options() {
         };
         let named = remedies
             .iter()
-            .any(|remedy| remedy.flags.starts_with(flags) || remedy.flags.contains(flags));
+            .any(|remedy| remedy.settings.to_string().contains(flags));
         assert!(named, "{text:?}: {remedies:?}");
     }
 }

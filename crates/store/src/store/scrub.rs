@@ -4,6 +4,7 @@
 //! segments are read, so all else goes on, and what is deleted meanwhile is not missed.
 
 use super::*;
+use oboro_format::wording::SCRUB_SERVER;
 use oboro_format::{Damage, FormatError, Scrubbed};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -61,11 +62,10 @@ impl Scrub {
     /// # Errors
     /// A directory that is no store's, a store in use, a catalogue that is damaged.
     pub fn of_directory(directory: &Path) -> Result<Self, StoreError> {
-        const ELSEWHERE: &str =
-            "directory, or have its server scrub it (`oboro scrub --server URL`)";
+        let elsewhere = format!("directory, or have its server scrub it (`{SCRUB_SERVER}`)");
         check_is_store(directory)?;
         let location = Location::from(directory);
-        let shared = Shared::open(&location, Placement::default(), None, ELSEWHERE)?;
+        let shared = Shared::open(&location, Placement::default(), None, &elsewhere)?;
         Self::begin(Arc::new(shared), None)
     }
 
