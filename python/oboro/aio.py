@@ -1,4 +1,7 @@
-"""The same calls for asyncio: each waits on a thread of its own, and a cancelled one is ended.
+"""The same calls for asyncio: each runs on a thread of its own, and cancelling one interrupts it.
+
+Methods and functions are made from the synchronous ones and have their parameters and
+documentation. Cancelling a call sets the ``interrupt`` it was given.
 
 >>> async with await oboro.aio.connect("http://127.0.0.1:7171") as server:  # doctest: +SKIP
 ...     dataset = await server.upload(encrypted)
@@ -8,36 +11,46 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import inspect
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
-from os import PathLike
+from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from oboro import _encrypt, _server
-from oboro._encrypt import Encrypted
-from oboro._oboro import Interrupt, Keys
+from oboro._oboro import Interrupt
 from oboro._reading import Reading
-from oboro._server import DatasetInfo
-from oboro.genome import Found, Panel, Reference
+from oboro.genome import Panel, Reference
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
+__all__ = [
+    "AsyncDataset",
+    "AsyncLocalServer",
+    "AsyncPanel",
+    "AsyncReference",
+    "AsyncServer",
+    "append",
+    "connect",
+    "encrypt",
+    "local",
+]
+
+Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
+Wrapped = TypeVar("Wrapped")
+Synchronous = TypeVar("Synchronous")
+Awaitable = Coroutine[Any, Any, Returned]
 
 _THREADS = ThreadPoolExecutor(max_workers=64, thread_name_prefix="oboro-aio")
 
 
-async def _on_a_thread(call: Callable[..., Returned]) -> Returned:
-    """What ``call(interrupt=...)`` returns. If the task is cancelled, waits for the call to end."""
-    interrupt = Interrupt()
-    work = _THREADS.submit(call, interrupt=interrupt)
+async def _interruptible(call: Callable[..., Returned], interrupt: Interrupt) -> Returned:
+    """What ``call()`` returns. If the task is cancelled, interrupts the call and waits for it."""
+    work = _THREADS.submit(call)
     returned = asyncio.wrap_future(work)
     try:
         return await asyncio.shield(returned)
@@ -47,60 +60,152 @@ async def _on_a_thread(call: Callable[..., Returned]) -> Returned:
         while not returned.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([returned])
-        # Nobody is left to hear how it ended.
+        # Or asyncio logs that it was never retrieved.
         with suppress(asyncio.CancelledError):
             returned.exception()
         raise
 
 
-class AsyncServer:
+def _awaited(call: Callable[..., Any], wrap: Callable[[Any], Any]) -> Callable[..., Awaitable[Any]]:
+    """A coroutine function that calls ``call`` on a thread, and returns what ``wrap`` makes of it.
+
+    Its annotations are those of ``call``, but for what it returns.
+    """
+    signature = inspect.signature(call)
+    can_be_interrupted = "interrupt" in signature.parameters
+
+    @wraps(call)
+    async def awaited(*args: Any, **given: Any) -> Any:
+        if not can_be_interrupted:
+            return wrap(await asyncio.to_thread(call, *args, **given))
+        interrupt = given.pop("interrupt", None) or Interrupt()
+        work = partial(call, *args, **given, interrupt=interrupt)
+        return wrap(await _interruptible(work, interrupt))
+
+    if wrap is not _unwrapped:
+        returned = wrap.__name__ if isinstance(wrap, type) else wrap.__annotations__["return"]
+        signature = signature.replace(return_annotation=returned)
+        awaited.__annotations__ = {**call.__annotations__, "return": returned}
+    awaited.__signature__ = signature  # type: ignore[attr-defined]
+    awaited.__module__ = __name__
+    return awaited
+
+
+def _unwrapped(returned: Returned) -> Returned:
+    return returned
+
+
+@overload
+def _method(
+    method: Callable[Concatenate[Any, Given], Returned],
+) -> Callable[Concatenate[Any, Given], Awaitable[Returned]]: ...
+
+
+@overload
+def _method(
+    method: Callable[Concatenate[Any, Given], Returned], wrap: Callable[[Returned], Wrapped]
+) -> Callable[Concatenate[Any, Given], Awaitable[Wrapped]]: ...
+
+
+def _method(method: Callable[..., Any], wrap: Callable[[Any], Any] = _unwrapped) -> Any:
+    """A method of an :class:`_Asynchronous` that awaits this one of what it wraps."""
+    awaited = _awaited(method, wrap)
+
+    @wraps(awaited)
+    async def bound(self: _Asynchronous[Any], *args: Any, **given: Any) -> Any:
+        return await awaited(self._synchronous, *args, **given)
+
+    bound.__qualname__ = f"Async{method.__qualname__}"
+    return bound
+
+
+@overload
+def _function(function: Callable[Given, Returned]) -> Callable[Given, Awaitable[Returned]]: ...
+
+
+@overload
+def _function(
+    function: Callable[Given, Returned], wrap: Callable[[Returned], Wrapped]
+) -> Callable[Given, Awaitable[Wrapped]]: ...
+
+
+def _function(function: Callable[..., Any], wrap: Callable[[Any], Any] = _unwrapped) -> Any:
+    return _awaited(function, wrap)
+
+
+class _Asynchronous(Generic[Synchronous]):
+    """Wraps an object whose methods are awaited. It equals another that wraps an equal object."""
+
+    def __init__(self, synchronous: Synchronous) -> None:
+        self._synchronous = synchronous
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return bool(self._synchronous == other._synchronous)
+
+    def __hash__(self) -> int:
+        return hash(self._synchronous)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._synchronous!r})"
+
+
+class AsyncDataset(_Asynchronous[_server.Dataset]):
+    """A :class:`oboro.Dataset` whose methods are awaited."""
+
+    apriori = _method(_server.Dataset.apriori)
+    pairs_with = _method(_server.Dataset.pairs_with)
+    row_ids = _method(_server.Dataset.row_ids)
+
+    @property
+    def name(self) -> str:
+        """The name on the server."""
+        return self._synchronous.name
+
+
+class AsyncPanel(_Asynchronous[Panel]):
+    """A :class:`oboro.genome.Panel` whose methods are awaited."""
+
+    query = _method(Panel.query)
+
+    @property
+    def panel(self) -> Panel:
+        """The panel."""
+        return self._synchronous
+
+
+class AsyncReference(_Asynchronous[Reference]):
+    """A :class:`oboro.genome.Reference` whose methods are awaited."""
+
+    find = _method(Reference.find)
+
+    @property
+    def reference(self) -> Reference:
+        """The reference."""
+        return self._synchronous
+
+
+def _genomes(listed: list[Panel | Reference]) -> list[AsyncPanel | AsyncReference]:
+    return [AsyncPanel(it) if isinstance(it, Panel) else AsyncReference(it) for it in listed]
+
+
+class AsyncServer(_Asynchronous[_server.Server]):
     """A :class:`oboro.Server` whose methods are awaited."""
 
-    def __init__(self, server: _server.Server) -> None:
-        self._server = server
+    upload = _method(_server.Server.upload, AsyncDataset)
+    datasets = _method(_server.Server.datasets)
+    dataset = _method(_server.Server.dataset, AsyncDataset)
+    delete = _method(_server.Server.delete)
+    genomes = _method(_server.Server.genomes, _genomes)
+    panel = _method(_server.Server.panel, AsyncPanel)
+    reference = _method(_server.Server.reference, AsyncReference)
+    close = _method(_server.Server.close)
 
     @property
     def url(self) -> str:
         """The address as it was given."""
-        return self._server.url
-
-    async def upload(
-        self, encrypted: Encrypted, name: str | None = None, *, progress: bool | None = None
-    ) -> AsyncDataset:
-        """See :meth:`oboro.Server.upload`."""
-        call = partial(self._server.upload, encrypted, name, progress=progress)
-        return AsyncDataset(await _on_a_thread(call))
-
-    async def datasets(self) -> list[DatasetInfo]:
-        """See :meth:`oboro.Server.datasets`."""
-        return await _on_a_thread(self._server.datasets)
-
-    async def dataset(self, name: str, encrypted: Encrypted) -> AsyncDataset:
-        """See :meth:`oboro.Server.dataset`."""
-        return AsyncDataset(await _on_a_thread(partial(self._server.dataset, name, encrypted)))
-
-    async def delete(self, name: str) -> None:
-        """See :meth:`oboro.Server.delete`."""
-        await _on_a_thread(partial(self._server.delete, name))
-
-    async def genomes(self) -> list[AsyncPanel | AsyncReference]:
-        """See :meth:`oboro.Server.genomes`."""
-        return [
-            AsyncPanel(it) if isinstance(it, Panel) else AsyncReference(it)
-            for it in await _on_a_thread(self._server.genomes)
-        ]
-
-    async def panel(self, name: str) -> AsyncPanel:
-        """See :meth:`oboro.Server.panel`."""
-        return AsyncPanel(await _on_a_thread(partial(self._server.panel, name)))
-
-    async def reference(self, name: str) -> AsyncReference:
-        """See :meth:`oboro.Server.reference`."""
-        return AsyncReference(await _on_a_thread(partial(self._server.reference, name)))
-
-    async def close(self) -> None:
-        """See :meth:`oboro.Server.close`."""
-        await asyncio.to_thread(self._server.close)
+        return self._synchronous.url
 
     async def __aenter__(self) -> Self:
         return self
@@ -113,201 +218,29 @@ class AsyncServer:
     ) -> None:
         await self.close()
 
-    def __repr__(self) -> str:
-        return f"AsyncServer({self._server!r})"
-
 
 class AsyncLocalServer(AsyncServer):
     """A :class:`oboro.LocalServer` whose methods are awaited."""
 
-    def __init__(self, server: _server.LocalServer) -> None:
-        super().__init__(server)
-        self._local = server
-
-    async def load_panel(
-        self,
-        name: str,
-        path: str | PathLike[str],
-        *,
-        region: str | None = None,
-        skip_duplicates: bool = False,
-        replace: bool = False,
-    ) -> AsyncPanel:
-        """See :meth:`oboro.LocalServer.load_panel`."""
-        call = partial(
-            self._local.load_panel,
-            name,
-            path,
-            region=region,
-            skip_duplicates=skip_duplicates,
-            replace=replace,
-        )
-        return AsyncPanel(await asyncio.to_thread(call))
-
-    async def load_reference(
-        self, name: str, path: str | PathLike[str], *, replace: bool = False
-    ) -> AsyncReference:
-        """See :meth:`oboro.LocalServer.load_reference`."""
-        call = partial(self._local.load_reference, name, path, replace=replace)
-        return AsyncReference(await asyncio.to_thread(call))
+    load_panel = _method(_server.LocalServer.load_panel, AsyncPanel)
+    load_reference = _method(_server.LocalServer.load_reference, AsyncReference)
 
 
-class AsyncDataset:
-    """A :class:`oboro.Dataset` whose methods are awaited."""
-
-    def __init__(self, dataset: _server.Dataset) -> None:
-        self._dataset = dataset
-
-    @property
-    def name(self) -> str:
-        """The name on the server."""
-        return self._dataset.name
-
-    async def apriori(
-        self,
-        keys: Keys,
-        min_support: float = 0.5,
-        max_len: int | None = None,
-        use_colnames: bool = False,
-        *,
-        answers: Literal["auto", "moments", "cells"] = "auto",
-        trust_server: bool = False,
-        keep_cells: int = 1 << 30,
-        verbose: int = 0,
-        progress: bool | None = None,
-    ) -> pd.DataFrame:
-        """See :meth:`oboro.Dataset.apriori`."""
-        call = partial(
-            self._dataset.apriori,
-            keys,
-            min_support,
-            max_len,
-            use_colnames,
-            answers=answers,
-            trust_server=trust_server,
-            keep_cells=keep_cells,
-            verbose=verbose,
-            progress=progress,
-        )
-        return await _on_a_thread(call)
-
-    async def pairs_with(self, item: object, *, progress: bool | None = None) -> pd.DataFrame:
-        """See :meth:`oboro.Dataset.pairs_with`."""
-        return await _on_a_thread(partial(self._dataset.pairs_with, item, progress=progress))
-
-    async def row_ids(self, *, progress: bool | None = None) -> pd.Series[str]:
-        """See :meth:`oboro.Dataset.row_ids`."""
-        return await _on_a_thread(partial(self._dataset.row_ids, progress=progress))
-
-    def __repr__(self) -> str:
-        return f"AsyncDataset({self._dataset!r})"
-
-
-@dataclass(frozen=True)
-class AsyncPanel:
-    """A :class:`oboro.genome.Panel` whose methods are awaited."""
-
-    panel: Panel
-
-    async def query(
-        self,
-        position: int,
-        alleles: str | Iterable[int | None] | None = None,
-        *,
-        sequence: str | None = None,
-        chromosome: str | None = None,
-        within: int = 0,
-        longest: bool = False,
-        count: bool = False,
-        decoys: int = 0,
-        sites_digest: str | None = None,
-        progress: bool | None = None,
-    ) -> Found:
-        """See :meth:`oboro.genome.Panel.query`."""
-        call = partial(
-            self.panel.query,
-            position,
-            alleles,
-            sequence=sequence,
-            chromosome=chromosome,
-            within=within,
-            longest=longest,
-            count=count,
-            decoys=decoys,
-            sites_digest=sites_digest,
-            progress=progress,
-        )
-        return await _on_a_thread(call)
-
-
-@dataclass(frozen=True)
-class AsyncReference:
-    """A :class:`oboro.genome.Reference` whose methods are awaited."""
-
-    reference: Reference
-
-    async def find(
-        self,
-        pattern: str,
-        *,
-        within: int = 0,
-        count: bool = False,
-        progress: bool | None = None,
-    ) -> Found:
-        """See :meth:`oboro.genome.Reference.find`."""
-        find = partial(self.reference.find, pattern, within=within, count=count)
-        return await _on_a_thread(partial(find, progress=progress))
-
-
-async def encrypt(
-    data: object,
-    keys: Keys,
-    *,
-    max_len: int = 4,
-    min_item_support: float | None = None,
-    path: str | PathLike[str] | None = None,
-    threads: int | None = None,
-    progress: bool | None = None,
-    **reading: Unpack[Reading],
-) -> Encrypted:
-    """See :func:`oboro.encrypt`."""
-    call = partial(
-        _encrypt.encrypt,
-        data,
-        keys,
-        max_len=max_len,
-        min_item_support=min_item_support,
-        path=path,
-        threads=threads,
-        progress=progress,
-        **reading,
-    )
-    return await _on_a_thread(call)
+encrypt = _function(_encrypt.encrypt)
+connect = _function(_server.connect, AsyncServer)
+local = _function(_server.local, AsyncLocalServer)
+_append = _function(_encrypt.Encrypted.append)
 
 
 async def append(
-    encrypted: Encrypted,
+    encrypted: _encrypt.Encrypted,
     data: object,
     *,
     threads: int | None = None,
     progress: bool | None = None,
+    interrupt: Interrupt | None = None,
     **reading: Unpack[Reading],
 ) -> dict[str, Any] | None:
     """See :meth:`oboro.Encrypted.append`."""
-    call = partial(encrypted.append, data, threads=threads, progress=progress, **reading)
-    return await _on_a_thread(call)
-
-
-async def connect(
-    url: str, *, token: str | None = None, tls: str | PathLike[str] | None = None
-) -> AsyncServer:
-    """See :func:`oboro.connect`."""
-    return AsyncServer(await _on_a_thread(partial(_server.connect, url, token=token, tls=tls)))
-
-
-async def local(
-    *, threads: int | None = None, memory: int | None = None, moment_cache: int | None = None
-) -> AsyncLocalServer:
-    """See :func:`oboro.local`."""
-    start = partial(_server.local, threads=threads, memory=memory, moment_cache=moment_cache)
-    return AsyncLocalServer(await asyncio.to_thread(start))
+    given = partial(_append, encrypted, data, threads=threads, progress=progress)
+    return await given(interrupt=interrupt, **reading)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -13,7 +16,7 @@ from pandas.testing import assert_frame_equal
 
 import oboro
 from conftest import Encrypt, Serving, random_frame
-from oboro.errors import InputError
+from oboro.errors import InputError, Interrupted
 
 
 def test_what_is_awaited_is_what_is_returned(encrypt: Encrypt) -> None:
@@ -83,3 +86,60 @@ def test_encrypting_and_searching_are_awaited_too(tmp_path: Path) -> None:
     found, there = asyncio.run(main())
     assert there
     assert_frame_equal(found, apriori(frame, min_support=0.2))
+
+
+def test_a_call_is_interrupted_from_outside_too() -> None:
+    interrupt = oboro.Interrupt()
+    interrupt.set()
+    encrypting = oboro.aio.encrypt(
+        random_frame(60, 5), oboro.Keys.generate(), interrupt=interrupt, progress=False
+    )
+    with pytest.raises(Interrupted):
+        asyncio.run(encrypting)
+
+
+PAIRS = [
+    (oboro.Server, oboro.aio.AsyncServer),
+    (oboro.LocalServer, oboro.aio.AsyncLocalServer),
+    (oboro.Dataset, oboro.aio.AsyncDataset),
+    (oboro.genome.Panel, oboro.aio.AsyncPanel),
+    (oboro.genome.Reference, oboro.aio.AsyncReference),
+]
+
+
+def methods(of: type) -> dict[str, Callable[..., Any]]:
+    found = inspect.getmembers(of, inspect.isfunction)
+    return {name: method for name, method in found if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(("blocking", "awaited"), PAIRS)
+def test_every_method_is_awaited_as_it_is_called(blocking: type, awaited: type) -> None:
+    theirs = methods(awaited)
+    assert theirs.keys() == methods(blocking).keys()
+    for name, method in methods(blocking).items():
+        assert inspect.iscoroutinefunction(theirs[name])
+        assert theirs[name].__qualname__.startswith("Async")
+        assert theirs[name].__doc__ == method.__doc__
+        parameters = inspect.signature(theirs[name]).parameters
+        assert parameters == inspect.signature(method).parameters
+
+
+def test_every_function_is_awaited_as_it_is_called() -> None:
+    for name in ("encrypt", "connect", "local"):
+        awaited, blocking = getattr(oboro.aio, name), getattr(oboro, name)
+        assert inspect.iscoroutinefunction(awaited)
+        assert inspect.signature(awaited).parameters == inspect.signature(blocking).parameters
+    append = list(inspect.signature(oboro.aio.append).parameters.values())
+    assert append[1:] == list(inspect.signature(oboro.Encrypted.append).parameters.values())[1:]
+    assert inspect.signature(oboro.aio.connect).return_annotation == "AsyncServer"
+
+
+def test_wrappers_of_equal_objects_are_equal() -> None:
+    async def main() -> None:
+        async with await oboro.aio.local() as server:
+            assert await server.genomes() == []
+            assert repr(server).startswith("AsyncLocalServer(LocalServer(")
+            assert server == type(server)(server._synchronous)
+            assert server != oboro.aio.AsyncServer(server._synchronous)
+
+    asyncio.run(main())
