@@ -41,7 +41,18 @@ def _link_pages(content: list[str]) -> None:
     content[0] = TO_LICENCE.sub(r"\1", text)
 
 
+def _list_metrics(name: str, metrics: object, lines: list[str]) -> None:
+    if name == "oboro.frequent_patterns.METRICS" and isinstance(metrics, dict):
+        lines += ["", *(f"* ``{metric}``: {meaning}" for metric, meaning in metrics.items())]
+
+
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("source-read", lambda _app, _page, content: _link_pages(content))
     app.connect("include-read", lambda _app, _file, _page, content: _link_pages(content))
+    app.connect(
+        "autodoc-process-docstring",
+        lambda _app, _what, name, documented, _options, lines: _list_metrics(
+            name, documented, lines
+        ),
+    )

@@ -287,6 +287,16 @@ def serve(
     limits: Mapping[str, int] | None = None,
     interrupt: Interrupt | None = None,
 ) -> None: ...
+def rule_metrics() -> list[tuple[str, str, bool]]:
+    """All metrics of rules: name, meaning, and whether mlxtend has it."""
+
+def rule_metric(
+    metric: str,
+    columns: tuple[npt.NDArray[np.float64], ...],
+    transactions: float,
+) -> npt.NDArray[np.float64]:
+    """A metric of each rule; the columns are those of `_rules.Terms`, each contiguous."""
+
 def escaped(text: str) -> str:
     """`text` on one line, with escapes for what would steer a terminal."""
 

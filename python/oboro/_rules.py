@@ -1,4 +1,4 @@
-"""Rules over frequent itemsets and their measures, many rules at a time.
+"""Rules over frequent itemsets and the terms of their metrics, many rules at a time.
 
 An itemset is a number here: its place among those given. Its items have codes, and it hangs below
 the one that lacks its last code. So the numbers of all parts follow from a few searches, for all
@@ -22,7 +22,7 @@ Itemset = frozenset[Hashable]
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
-# Rules that are measured together, and truth values that are compared together.
+# Rules whose metrics are computed together, and truth values that are compared together.
 _PORTION = 1 << 19
 _CELLS = 1 << 24
 # The place above the itemsets of one item.
@@ -35,6 +35,21 @@ class Rules(NamedTuple):
     union: Numbers
     antecedent: Numbers
     consequent: Numbers
+
+
+class Terms(NamedTuple):
+    """What metrics are computed from, an entry for each rule: supports as fractions, and numbers of
+    transactions in which something was not recorded."""
+
+    union: Floats
+    antecedent: Floats
+    consequent: Floats
+    unknown_union: Floats
+    unknown_antecedent: Floats
+    unknown_consequent: Floats
+    # Where the other side of the rule is present.
+    only_consequent_unknown: Floats
+    only_antecedent_unknown: Floats
 
 
 def antecedents_of(items: Iterable[Hashable]) -> Iterator[Itemset]:

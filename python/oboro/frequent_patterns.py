@@ -19,11 +19,16 @@ import numpy as np
 import pandas as pd
 
 import oboro
-from oboro._measures import MEASURES, Floats, Terms, measured
-from oboro._rules import Itemset, Itemsets, Lacking, Rules, antecedents_of
+from oboro import _oboro
+from oboro._rules import Floats, Itemset, Itemsets, Lacking, Rules, Terms, antecedents_of
 from oboro.errors import InputError, MissingArgumentError
 
-__all__ = ["apriori", "association_rules"]
+__all__ = ["METRICS", "apriori", "association_rules"]
+
+METRICS = {name: meaning for name, meaning, _ in _oboro.rule_metrics()}
+"""The metrics of a rule A → C by name, with formula and range. ``supp`` is the support as a
+fraction of all transactions, and ``conf(A → C)`` is ``supp(A∪C) / supp(A)``."""
+_MLXTENDS = tuple(name for name, _, in_mlxtend in _oboro.rule_metrics() if in_mlxtend)
 
 
 def apriori(
@@ -106,9 +111,11 @@ def association_rules(
     metric: str = "confidence",
     min_threshold: float = 0.8,
     support_only: bool = False,
-    return_metrics: Sequence[str] = tuple(MEASURES),
+    return_metrics: Sequence[str] = _MLXTENDS,
 ) -> pd.DataFrame:
-    """Makes rules of frequent itemsets: those that reach a threshold in one measure.
+    """Makes rules of frequent itemsets: those that reach a threshold in one metric.
+
+    Transactions in which an item was not recorded count for no rule with that item.
 
     Args:
         df: The columns `support` and `itemsets`, as `apriori` returns them. Unless `support_only`,
@@ -116,20 +123,19 @@ def association_rules(
         num_itemsets: The number of transactions that were mined; it matters with `null_values`.
         df_orig: With `null_values`, the frame that was mined, NaN where an item was not recorded.
         null_values: Whether there are such.
-        metric: The measure that rules are chosen by; one of those of `return_metrics`.
+        metric: The metric that rules are chosen by, one of `METRICS`.
         min_threshold: What it must reach at least.
-        support_only: Whether to choose by support and leave all other measures NaN.
-        return_metrics: The measures to return, in this order: of "antecedent support", "consequent
-            support", "support", "confidence", "lift", "representativity", "leverage", "conviction",
-            "zhangs_metric", "jaccard", "certainty" and "kulczynski".
+        support_only: Whether to choose by support and leave all other metrics NaN.
+        return_metrics: The metrics to return, of `METRICS`, in this order; by default those of
+            mlxtend.
 
     Returns:
-        The columns `antecedents` and `consequents`, frozensets, and one for each measure. It equals
+        The columns `antecedents` and `consequents`, frozensets, and one for each metric. It equals
         what mlxtend returns, row by row. What `attrs["oboro"]` of `df` says that its itemsets rest
         on (`answers`), that of the rules says, too.
 
     Raises:
-        InputError: there are no itemsets, a column or measure does not exist, or an entry of
+        InputError: there are no itemsets, a column or metric does not exist, or an entry of
             `df_orig` is neither 0 nor 1 nor, with `null_values`, missing.
         NotGivenError: `df` lacks a part of an itemset; it is an InputError and a KeyError.
         MissingArgumentError: `null_values` without `df_orig` or `num_itemsets`; it is an InputError
@@ -139,10 +145,10 @@ def association_rules(
         raise MissingArgumentError("null_values=True needs df_orig and num_itemsets; give both")
     if df_orig is not None:
         _check_original(df_orig, null_values)
-    unknown = set(return_metrics) - MEASURES.keys()
-    if unknown or not (support_only or metric in MEASURES):
+    unknown = set(return_metrics) - METRICS.keys()
+    if unknown or not (support_only or metric in METRICS):
         name = min(unknown, default=metric)
-        raise InputError(f"{name!r} is no measure; there are {', '.join(MEASURES)}")
+        raise InputError(f"{name!r} is not a metric; give one of {', '.join(METRICS)}")
     itemsets, supports = _itemsets_of(df)
     if support_only:
         rules_by_support = _rules_by_support(itemsets, supports, min_threshold, return_metrics)
@@ -151,18 +157,18 @@ def association_rules(
     antecedents, consequents, terms = [], [], []
     for rules in Itemsets(itemsets).rules():
         all_terms = _terms(rules, supports, lacking)
-        chosen = measured(metric, all_terms, num_itemsets) >= min_threshold
+        chosen = _oboro.rule_metric(metric, all_terms, num_itemsets) >= min_threshold
         antecedents.append(rules.antecedent[chosen])
         consequents.append(rules.consequent[chosen])
         terms.append(Terms(*(term[chosen] for term in all_terms)))
-    measures = Terms(*map(np.concatenate, zip(*terms, strict=True)))
-    if not measures.union.size:
+    chosen_terms = Terms(*map(np.concatenate, zip(*terms, strict=True)))
+    if not chosen_terms.union.size:
         return _resting_on(df, _no_rules(return_metrics))
     members = _objects(itemsets)
     found = _frame(
         members[np.concatenate(antecedents)],
         members[np.concatenate(consequents)],
-        {name: measured(name, measures, num_itemsets) for name in return_metrics},
+        {name: _oboro.rule_metric(name, chosen_terms, num_itemsets) for name in return_metrics},
     )
     return _resting_on(df, found)
 
@@ -220,9 +226,9 @@ def _rules_by_support(
     ]
     if not antecedents:
         return _no_rules(names)
-    measures = {name: np.full(len(antecedents), np.nan) for name in names}
-    measures["support"] = np.repeat(supports[chosen], [len(of_one) for of_one in parts])
-    return _frame(_objects(antecedents), _objects(consequents), measures)
+    metrics = {name: np.full(len(antecedents), np.nan) for name in names}
+    metrics["support"] = np.repeat(supports[chosen], [len(of_one) for of_one in parts])
+    return _frame(_objects(antecedents), _objects(consequents), metrics)
 
 
 def _objects(values: Iterable[Itemset]) -> np.ndarray:
@@ -233,9 +239,9 @@ def _objects(values: Iterable[Itemset]) -> np.ndarray:
 
 
 def _frame(
-    antecedents: np.ndarray, consequents: np.ndarray, measures: dict[str, Floats]
+    antecedents: np.ndarray, consequents: np.ndarray, metrics: dict[str, Floats]
 ) -> pd.DataFrame:
-    return pd.DataFrame({"antecedents": antecedents, "consequents": consequents, **measures})
+    return pd.DataFrame({"antecedents": antecedents, "consequents": consequents, **metrics})
 
 
 def _no_rules(names: Sequence[str]) -> pd.DataFrame:

@@ -53,33 +53,45 @@ def supports(itemsets: pd.DataFrame, top: int = 20, *, ax: Axes | None = None) -
     ax.barh(places, shown["support"], color=_BLUE)
     ax.set_yticks(places, [_words(itemset) for itemset in shown["itemsets"]])
     ax.invert_yaxis()
-    ax.set_xlabel("support (share of transactions)")
+    ax.set_xlabel(_label("support"))
     if len(shown) < len(itemsets):
         ax.set_title(f"the {len(shown)} most frequent of {len(itemsets)} itemsets")
     return ax
 
 
-def rules(rules: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Draws rules as points, confidence over support, the lighter the larger their lift.
+def rules(
+    rules: pd.DataFrame,
+    x: str = "support",
+    y: str = "confidence",
+    color: str = "lift",
+    *,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draws rules as points, one metric over another, the lighter the larger a third is.
 
     Args:
-        rules: The columns `support`, `confidence` and `lift`, as `association_rules` returns them.
-        ax: Where to draw; a scale of colours is put beside it.
+        rules: The columns that are drawn, as `association_rules` returns them.
+        x: The metric of the horizontal axis, one of `oboro.frequent_patterns.METRICS`.
+        y: The metric of the vertical axis.
+        color: The metric that decides the color.
+        ax: Where to draw; a color scale is put beside it.
 
     Raises:
         InputError: a column is not there.
         MissingExtraError: matplotlib is not installed.
     """
-    _need(rules, "support", "confidence", "lift")
+    _need(rules, x, y, color)
     ax = _axes(ax)
-    values = rules[["support", "confidence", "lift"]].astype(float)
-    points = ax.scatter(
-        values["support"], values["confidence"], c=values["lift"], cmap="cividis", s=24
-    )
-    ax.figure.colorbar(points, ax=ax, label="lift")
-    ax.set_xlabel("support (share of transactions)")
-    ax.set_ylabel("confidence")
+    across, up, light = (rules[metric].astype(float) for metric in (x, y, color))
+    points = ax.scatter(across, up, c=light, cmap="cividis", s=24)
+    ax.figure.colorbar(points, ax=ax, label=_label(color))
+    ax.set_xlabel(_label(x))
+    ax.set_ylabel(_label(y))
     return ax
+
+
+def _label(metric: str) -> str:
+    return "support (share of transactions)" if metric == "support" else metric
 
 
 def levels(itemsets: pd.DataFrame, *, ax: Axes | None = None) -> Axes:

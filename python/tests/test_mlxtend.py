@@ -19,7 +19,7 @@ from pandas.testing import assert_frame_equal
 import oboro.frequent_patterns as ours
 from oboro.errors import InputError, MissingArgumentError, NotGivenError
 
-MEASURES = [
+METRICS = [
     "antecedent support",
     "consequent support",
     "support",
@@ -156,11 +156,18 @@ def test_rules_are_mlxtends(data: st.DataObject) -> None:
     both_rules(
         itemsets,
         len(frame),
-        metric=data.draw(st.sampled_from(MEASURES)),
+        metric=data.draw(st.sampled_from(METRICS)),
         min_threshold=data.draw(st.sampled_from([-1.0, 0.0, 0.25, 0.5, 1.0, 2.0])),
         support_only=data.draw(st.booleans()),
-        return_metrics=data.draw(st.lists(st.sampled_from(MEASURES), unique=True)),
+        return_metrics=data.draw(st.lists(st.sampled_from(METRICS), unique=True)),
     )
+
+
+def test_metrics_say_what_they_are() -> None:
+    assert ours.METRICS.keys() >= set(METRICS)
+    assert ours.METRICS["antecedent support"] == "supp(A); from 0 to 1"
+    found = ours.association_rules(some_itemsets(), return_metrics=list(ours.METRICS))
+    assert list(found.columns[2:]) == list(ours.METRICS)
 
 
 @settings(max_examples=40, deadline=None)
@@ -178,7 +185,7 @@ def test_rules_where_entries_are_missing_are_mlxtends(data: st.DataObject) -> No
         max(2, len(frame)),
         frame,
         null_values=True,
-        metric=data.draw(st.sampled_from(MEASURES)),
+        metric=data.draw(st.sampled_from(METRICS)),
         min_threshold=data.draw(st.sampled_from([-1.0, 0.0, 0.5])),
     )
 
@@ -214,9 +221,9 @@ def test_what_rules_cannot_be_made_of_is_said() -> None:
     itemsets = some_itemsets()
     with pytest.raises(InputError, match="'support' and 'itemsets'"):
         ours.association_rules(itemsets[["support"]])
-    with pytest.raises(InputError, match="'elevation' is no measure; there are antecedent support"):
+    with pytest.raises(InputError, match="'elevation' is not a metric; give one of antecedent"):
         ours.association_rules(itemsets, metric="elevation")
-    with pytest.raises(InputError, match="'height' is no measure"):
+    with pytest.raises(InputError, match="'height' is not a metric"):
         ours.association_rules(itemsets, return_metrics=["height"])
     with pytest.raises(InputError, match="sets as itemsets"):
         ours.association_rules(pd.DataFrame({"support": [0.5], "itemsets": [7]}))

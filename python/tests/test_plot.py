@@ -79,6 +79,15 @@ def test_rules_are_points_coloured_by_lift() -> None:
     assert ax.figure.axes[1].get_ylabel() == "lift"
 
 
+def test_any_metrics_of_rules_are_drawn() -> None:
+    rules = pd.DataFrame({"support": [0.1], "leverage": [0.05], "jaccard": [0.4]})
+    ax = plot.rules(rules, "jaccard", "leverage", "support")
+    points: Any = ax.collections[0]
+    assert points.get_offsets().tolist() == [[0.4, 0.05]]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("jaccard", "leverage")
+    assert ax.figure.axes[1].get_ylabel() == "support (share of transactions)"
+
+
 def test_levels_show_seconds_and_bytes() -> None:
     ax = plot.levels(itemsets())
     assert heights(ax) == [0.5, 0.25]

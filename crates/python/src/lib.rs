@@ -11,6 +11,7 @@ mod genome;
 mod keys;
 mod mine;
 mod rows;
+mod rules;
 mod server;
 mod text;
 mod worker;
@@ -29,6 +30,8 @@ mod _oboro {
     use crate::mine::{mine, more_columns, pairs_with, row_ids};
     #[pymodule_export]
     use crate::rows::Rows;
+    #[pymodule_export]
+    use crate::rules::{rule_metric, rule_metrics};
     #[pymodule_export]
     use crate::server::Server;
     #[pymodule_export]

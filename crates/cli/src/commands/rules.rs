@@ -4,6 +4,7 @@ use crate::Outcome;
 use crate::arguments::read;
 use crate::commands::mine::{beyond, unverified};
 use crate::output::Output;
+use oboro_mining::rules::metrics::Column;
 use oboro_mining::{
     FrequentItemsets, ItemsetsDocument, Metric, NamedRule, Names, RuleOptions, association_rules,
 };
@@ -16,8 +17,8 @@ pub struct Arguments {
     /// The file that `oboro mine --out` wrote.
     #[arg(value_name = "ITEMSETS")]
     itemsets: PathBuf,
-    /// What rules are chosen by: confidence, lift, leverage, conviction, zhangs_metric, support, ….
-    #[arg(long, default_value_t = Metric::Confidence)]
+    /// The metric that rules are chosen by; --help explains all.
+    #[arg(long, default_value_t = Metric::Confidence, long_help = metrics())]
     metric: Metric,
     /// The least value of the metric.
     #[arg(long, default_value_t = 0.8, allow_negative_numbers = true)]
@@ -25,6 +26,15 @@ pub struct Arguments {
     /// Rules that are printed for people; JSON has all.
     #[arg(long, default_value_t = 20)]
     top: usize,
+}
+
+/// The metrics, a line for each, for the help.
+fn metrics() -> String {
+    let mut help = String::from("The metric that rules A → C are chosen by:");
+    for metric in Metric::ALL {
+        let _ = write!(help, "\n  {metric}: {}", metric.meaning());
+    }
+    help
 }
 
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
@@ -74,23 +84,28 @@ fn text(itemsets: &FrequentItemsets, rules: &[NamedRule], arguments: &Arguments)
         }
     );
     text.push_str(&beyond(itemsets.max_len()));
+    let columns: Vec<(Metric, Column)> = Metric::ALL
+        .into_iter()
+        .filter_map(|metric| Some((metric, metric.column()?)))
+        .collect();
     if !rules.is_empty() {
-        text.push_str("support  confidence     lift  leverage  conviction    Zhang  rule\n");
+        for (_, Column { title, width, .. }) in &columns {
+            let _ = write!(text, "{title:>width$}  ");
+        }
+        text.push_str("rule\n");
     }
     for rule in rules.iter().take(arguments.top) {
-        let m = &rule.metrics;
-        let _ = writeln!(
-            text,
-            "{:>7.4}  {:>10.4}  {:>7.3}  {:>8.4}  {:>10.3}  {:>7.3}  {} => {}",
-            m.support,
-            m.confidence,
-            m.lift,
-            m.leverage,
-            m.conviction,
-            m.zhangs_metric,
-            Names(&rule.antecedents),
-            Names(&rule.consequents)
-        );
+        for &(
+            metric,
+            Column {
+                width, decimals, ..
+            },
+        ) in &columns
+        {
+            let _ = write!(text, "{:>width$.decimals$}  ", rule.metrics.get(metric));
+        }
+        let (antecedents, consequents) = (Names(&rule.antecedents), Names(&rule.consequents));
+        let _ = writeln!(text, "{antecedents} => {consequents}");
     }
     text
 }

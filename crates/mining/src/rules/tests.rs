@@ -1,6 +1,7 @@
 //! Rules against mlxtend's values, their identities on random data, and the
 //! refusal of itemsets that rules cannot be made from.
 
+use super::metrics::SupportColumns;
 use super::*;
 use crate::eclat::eclat;
 use crate::frequent::FrequentItemset;
@@ -59,12 +60,12 @@ fn metrics_are_those_of_mlxtend() {
             rule.antecedents.join(" ") == antecedents && rule.consequents.join(" ") == consequents
         };
         let rule = rules.iter().find(sides).unwrap();
-        for ((name, metric), expected) in Metric::NAMES.into_iter().zip(expected) {
+        for (metric, expected) in Metric::ALL.into_iter().zip(expected) {
             let value = rule.metrics.get(metric);
             let agrees = value == expected || (value - expected).abs() < 1e-14;
             assert!(
                 agrees,
-                "{antecedents} -> {consequents}: {name} {value}, not {expected}"
+                "{antecedents} -> {consequents}: {metric} {value}, not {expected}"
             );
         }
     }
@@ -123,14 +124,47 @@ fn rules_survive_json_with_infinite_conviction_as_text() {
 
 #[test]
 fn metrics_are_called_by_name() {
-    for (name, metric) in Metric::NAMES {
+    for metric in Metric::ALL {
+        let name = metric.name();
         assert_eq!(name.parse(), Ok(metric));
         assert_eq!(metric.to_string(), name);
         assert_eq!(serde_json::to_string(&metric).unwrap(), format!("{name:?}"));
     }
     assert_eq!("Zhang".parse(), Ok(Metric::ZhangsMetric));
     assert_eq!("antecedent support".parse(), Ok(Metric::AntecedentSupport));
-    assert!("beauty".parse::<Metric>().is_err());
+    for metric in Metric::ALL {
+        if let Some(name) = metric.mlxtend() {
+            assert_eq!(name.parse(), Ok(metric));
+        }
+    }
+    let error = "beauty".parse::<Metric>().unwrap_err().to_string();
+    assert!(error.starts_with("\"beauty\" is not a metric; give one of antecedent_support, "));
+}
+
+#[test]
+fn the_meaning_of_a_metric_ends_with_its_range() {
+    let meaning = |metric: Metric| metric.meaning();
+    assert_eq!(meaning(Metric::Support), "supp(A∪C); from 0 to 1");
+    let leverage =
+        "supp(A∪C) − supp(A)·supp(C); 0 where A and C are independent; from −0.25 to 0.25";
+    assert_eq!(meaning(Metric::Leverage), leverage);
+    assert!(meaning(Metric::Conviction).ends_with("; 0 or more"));
+    assert!(meaning(Metric::Certainty).ends_with("; 1 or less"));
+}
+
+#[test]
+fn metrics_of_supports_are_undefined_where_they_divide_by_0() {
+    let of = |metric: Metric, both: f64| {
+        let supports = [both, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+        let columns = supports.each_ref().map(std::slice::from_ref);
+        metric.from_supports(&SupportColumns::new(columns, 4.0).unwrap())[0]
+    };
+    assert!(of(Metric::Confidence, 0.0).is_nan());
+    assert_eq!(of(Metric::Conviction, 0.0), f64::INFINITY);
+    assert_eq!(of(Metric::ZhangsMetric, 0.0), 0.0);
+    assert_eq!(of(Metric::Certainty, 0.0), 0.0);
+    assert!(of(Metric::ZhangsMetric, f64::NAN).is_nan());
+    assert!(SupportColumns::new([&[], &[], &[], &[], &[], &[], &[], &[0.0]], 4.0).is_none());
 }
 
 #[test]
@@ -215,8 +249,18 @@ proptest! {
             prop_assert!(near(m.confidence * m.antecedent_support, m.support));
             prop_assert!(near(m.lift * m.consequent_support, m.confidence));
             prop_assert!(near(m.leverage, m.support - m.antecedent_support * m.consequent_support));
-            prop_assert!((-1.0..=1.0).contains(&m.zhangs_metric));
-            prop_assert!((0.0..=1.0).contains(&m.jaccard) && (0.0..=1.0).contains(&m.kulczynski));
+            let supports = [m.support, m.antecedent_support, m.consequent_support, 0.0, 0.0, 0.0, 0.0, 0.0];
+            let columns = supports.each_ref().map(std::slice::from_ref);
+            let supports = SupportColumns::new(columns, n).unwrap();
+            for metric in Metric::ALL {
+                let (least, most) = metric.range();
+                let value = m.get(metric);
+                prop_assert!((least..=most).contains(&value), "{} is {}", metric, value);
+                let in_floating_point = metric.from_supports(&supports)[0];
+                prop_assert!(value == in_floating_point || near(value, in_floating_point)
+                    // Two supports that are equal as fractions may differ by rounding.
+                    || (value.is_infinite() && in_floating_point > 1e12));
+            }
             if m.confidence < 1.0 {
                 prop_assert!(near(m.conviction * (1.0 - m.confidence), 1.0 - m.consequent_support));
             } else {
@@ -227,7 +271,7 @@ proptest! {
             prop_assert_eq!((mirror.lift, mirror.leverage, mirror.jaccard), (m.lift, m.leverage, m.jaccard));
             prop_assert!(near(m.kulczynski, (m.confidence + mirror.confidence) / 2.0));
         }
-        for (_, metric) in Metric::NAMES {
+        for metric in Metric::ALL {
             let some = association_rules(&itemsets, data.names(), RuleOptions::new(metric, 0.5)).unwrap();
             let count = rules.iter().filter(|rule| rule.metrics.get(metric) >= 0.5).count();
             prop_assert_eq!(some.len(), count);
