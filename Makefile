@@ -168,13 +168,13 @@ on-four-nodes:
 	cd lab && $(on_four_nodes) -p oboro-tasks --test dag
 	cargo build --locked -p oboro
 	cd lab && $(on_four_nodes) --bin oboro-lab numa
-	$(call on_four_nodes,--file $(DEBUG_OBORO)) -p oboro --test placement
+	$(call on_four_nodes,--file $(DEBUG_OBORO)) -p oboro --test cli placement::
 	$(MAKE) --directory fcmalloc check-numa
 
 # scripts/s3-server.sh prints the path of the server. It ends with 77 where there is none.
 test-s3: | setup-test ## Run the tests about object storage against an S3 server
 	@if server=$$($(S3_SERVER)); then \
-	    OBORO_S3_SERVER="$$server" cargo test --workspace --locked --test objects; \
+	    OBORO_S3_SERVER="$$server" cargo test --workspace --locked --test cli objects::; \
 	else [ $$? -eq 77 ]; fi
 
 test-faults: | setup-test ## Run the tests of the Rust crates with every fault, not a sample
@@ -182,8 +182,8 @@ test-faults: | setup-test ## Run the tests of the Rust crates with every fault, 
 
 test-abuse: | setup-test ## Try ten thousand lies of each kind of answer, ask honest questions, append 2,000 times
 	OBORO_QUESTIONS=100000 cargo test --workspace --locked --lib honest_questions
-	OBORO_TRIALS=10000 cargo test --workspace --locked --test liar a_liar
-	OBORO_APPENDS=2000 cargo test --workspace --locked --test mining many_appends
+	OBORO_TRIALS=10000 cargo test --workspace --locked --test cli a_liar
+	OBORO_APPENDS=2000 cargo test --workspace --locked --test cli many_appends
 
 test-package: | setup-python ## Install command and package as README.md says, and run its commands
 	scripts/package.sh

@@ -33,7 +33,7 @@ use Effect::{Narrows, Nothing, Refuses};
 const QUESTION: Effect = Narrows {
     left_out: "whatever else the collection holds",
     said: "`question` says it again",
-    test: "crates/cli/tests/genome.rs::a_result_says_what_was_asked",
+    test: "crates/cli/tests/cli/genome.rs::a_result_says_what_was_asked",
 };
 
 /// An option by which a file is read.
@@ -50,14 +50,14 @@ const OPTIONS: &[(&str, Effect)] = &[
         Narrows {
             left_out: "items below the threshold",
             said: "`items_left_out` and `min_item_support`; the dataset remembers the threshold, and `mine` refuses a lower minimum support",
-            test: "crates/cli/tests/mining.rs::a_minimum_support_below_that_of_items_left_out_is_refused",
+            test: "crates/cli/tests/cli/mining.rs::a_minimum_support_below_that_of_items_left_out_is_refused",
         },
     ),
     (
         "encrypt --focus",
         Refuses {
             what: "`oboro pairs` of other items, in a dataset of more than 1,024",
-            test: "crates/cli/tests/mining.rs::pairs_of_many_columns",
+            test: "crates/cli/tests/cli/mining.rs::pairs_of_many_columns",
         },
     ),
     (
@@ -65,7 +65,7 @@ const OPTIONS: &[(&str, Effect)] = &[
         Narrows {
             left_out: "items below the threshold",
             said: "`items` are those planned for, `read.items` all",
-            test: "crates/cli/tests/plan.rs::numbers_and_files_give_the_same_plan",
+            test: "crates/cli/tests/cli/plan.rs::numbers_and_files_give_the_same_plan",
         },
     ),
     ("* --format", READING),
@@ -81,7 +81,7 @@ const OPTIONS: &[(&str, Effect)] = &[
         Narrows {
             left_out: "the column named, which is no item",
             said: "`read.row_ids`; `oboro row-ids` lists what it has",
-            test: "crates/cli/tests/mining.rs::row_ids_are_sealed_and_come_back",
+            test: "crates/cli/tests/cli/mining.rs::row_ids_are_sealed_and_come_back",
         },
     ),
     (
@@ -97,7 +97,7 @@ const OPTIONS: &[(&str, Effect)] = &[
         Narrows {
             left_out: "itemsets that are longer",
             said: "`max_len`; `mine` looks for longer ones only if told to, and its own `max_len` says where the search ended",
-            test: "crates/cli/tests/mining.rs::a_result_says_where_longer_itemsets_were_not_looked_for",
+            test: "crates/cli/tests/cli/mining.rs::a_result_says_where_longer_itemsets_were_not_looked_for",
         },
     ),
     (
@@ -105,7 +105,7 @@ const OPTIONS: &[(&str, Effect)] = &[
         Narrows {
             left_out: "itemsets that are longer",
             said: "`max_len`",
-            test: "crates/cli/tests/json.rs::every_command_prints_one_value",
+            test: "crates/cli/tests/cli/json.rs::every_command_prints_one_value",
         },
     ),
     (
@@ -113,7 +113,7 @@ const OPTIONS: &[(&str, Effect)] = &[
         Narrows {
             left_out: "itemsets of two and more with other items",
             said: "`frequent_items`",
-            test: "crates/cli/tests/plan.rs::numbers_and_files_give_the_same_plan",
+            test: "crates/cli/tests/cli/plan.rs::numbers_and_files_give_the_same_plan",
         },
     ),
     (
@@ -121,7 +121,7 @@ const OPTIONS: &[(&str, Effect)] = &[
         Narrows {
             left_out: "itemsets beyond this number of a length",
             said: "`itemsets` of each length",
-            test: "crates/cli/tests/plan.rs::numbers_and_files_give_the_same_plan",
+            test: "crates/cli/tests/cli/plan.rs::numbers_and_files_give_the_same_plan",
         },
     ),
     (
@@ -129,7 +129,7 @@ const OPTIONS: &[(&str, Effect)] = &[
         Narrows {
             left_out: "itemsets of fewer transactions",
             said: "`min_support`, a number of transactions, also in the file for `oboro rules`",
-            test: "crates/cli/tests/mining.rs::every_form_of_csv_gives_what_fimi_gives",
+            test: "crates/cli/tests/cli/mining.rs::every_form_of_csv_gives_what_fimi_gives",
         },
     ),
     (
@@ -137,7 +137,7 @@ const OPTIONS: &[(&str, Effect)] = &[
         Narrows {
             left_out: "itemsets that are longer",
             said: "`max_len`, null if no longer itemset is frequent; a sentence in text",
-            test: "crates/cli/tests/mining.rs::a_result_says_where_longer_itemsets_were_not_looked_for",
+            test: "crates/cli/tests/cli/mining.rs::a_result_says_where_longer_itemsets_were_not_looked_for",
         },
     ),
     (
@@ -145,7 +145,7 @@ const OPTIONS: &[(&str, Effect)] = &[
         Narrows {
             left_out: "rules below `--min` in this metric",
             said: "`metric`; the first line in text",
-            test: "crates/cli/tests/mining.rs::a_table_says_how_much_of_the_result_it_shows",
+            test: "crates/cli/tests/cli/mining.rs::a_table_says_how_much_of_the_result_it_shows",
         },
     ),
     (
@@ -153,7 +153,7 @@ const OPTIONS: &[(&str, Effect)] = &[
         Narrows {
             left_out: "rules below this value",
             said: "`min`; the first line in text",
-            test: "crates/cli/tests/mining.rs::a_table_says_how_much_of_the_result_it_shows",
+            test: "crates/cli/tests/cli/mining.rs::a_table_says_how_much_of_the_result_it_shows",
         },
     ),
     (
@@ -161,7 +161,7 @@ const OPTIONS: &[(&str, Effect)] = &[
         Narrows {
             left_out: "rules beyond this number, in text only",
             said: "the number of all rules, and \"the best N\", in the first line",
-            test: "crates/cli/tests/mining.rs::a_table_says_how_much_of_the_result_it_shows",
+            test: "crates/cli/tests/cli/mining.rs::a_table_says_how_much_of_the_result_it_shows",
         },
     ),
     (
@@ -169,7 +169,7 @@ const OPTIONS: &[(&str, Effect)] = &[
         Narrows {
             left_out: "sites elsewhere",
             said: "`left_out.outside_region` counts their lines",
-            test: "crates/cli/tests/genome.rs::what_a_file_has_and_its_panel_has_not_is_told",
+            test: "crates/cli/tests/cli/genome.rs::what_a_file_has_and_its_panel_has_not_is_told",
         },
     ),
     (
@@ -177,84 +177,84 @@ const OPTIONS: &[(&str, Effect)] = &[
         Narrows {
             left_out: "of lines at one position all but the first",
             said: "`left_out.duplicates` counts them",
-            test: "crates/cli/tests/genome.rs::what_a_file_has_and_its_panel_has_not_is_told",
+            test: "crates/cli/tests/cli/genome.rs::what_a_file_has_and_its_panel_has_not_is_told",
         },
     ),
     (
         "genome query --sites-digest",
         Refuses {
             what: "panels with other sites",
-            test: "crates/cli/tests/genome.rs::sites_that_are_not_the_pinned_ones_are_refused_before_anything_of_the_query_is_sent",
+            test: "crates/cli/tests/cli/genome.rs::sites_that_are_not_the_pinned_ones_are_refused_before_anything_of_the_query_is_sent",
         },
     ),
     (
         "serve --max-message",
         Refuses {
             what: "messages that are larger",
-            test: "crates/cli/tests/clients.rs::what_goes_beyond_a_limit_is_refused_with_the_limit",
+            test: "crates/cli/tests/cli/clients.rs::what_goes_beyond_a_limit_is_refused_with_the_limit",
         },
     ),
     (
         "serve --max-dataset",
         Refuses {
             what: "datasets that are larger",
-            test: "crates/cli/tests/clients.rs::what_goes_beyond_a_limit_is_refused_with_the_limit",
+            test: "crates/cli/tests/cli/clients.rs::what_goes_beyond_a_limit_is_refused_with_the_limit",
         },
     ),
     (
         "serve --max-itemsets",
         Refuses {
             what: "questions of more itemsets; `mine` divides them",
-            test: "crates/cli/tests/clients.rs::what_goes_beyond_a_limit_is_refused_with_the_limit",
+            test: "crates/cli/tests/cli/clients.rs::what_goes_beyond_a_limit_is_refused_with_the_limit",
         },
     ),
     (
         "serve --max-queries",
         Refuses {
             what: "questions beyond this number at a time",
-            test: "crates/cli/tests/clients.rs::a_small_query_ends_before_any_of_a_flood",
+            test: "crates/cli/tests/cli/clients.rs::a_small_query_ends_before_any_of_a_flood",
         },
     ),
     (
         "serve --max-queries-per-client",
         Refuses {
             what: "questions of one client beyond this number at a time",
-            test: "crates/cli/tests/serving.rs::one_client_is_one_however_many_connections_it_has",
+            test: "crates/cli/tests/cli/serving.rs::one_client_is_one_however_many_connections_it_has",
         },
     ),
     (
         "serve --query-timeout",
         Refuses {
             what: "questions that take longer",
-            test: "crates/cli/tests/serving.rs::a_query_that_takes_too_long_is_ended",
+            test: "crates/cli/tests/cli/serving.rs::a_query_that_takes_too_long_is_ended",
         },
     ),
     (
         "serve --max-search",
         Refuses {
             what: "genome queries that are larger",
-            test: "crates/cli/tests/genome.rs::searches_keep_to_the_memory_that_they_have",
+            test: "crates/cli/tests/cli/genome.rs::searches_keep_to_the_memory_that_they_have",
         },
     ),
     (
         "serve --genome-budget",
         Refuses {
             what: "genome queries beyond a client's budget",
-            test: "crates/cli/tests/genome.rs::budgets_are_counted_through_a_power_cut_until_they_are_reset",
+            test: "crates/cli/tests/cli/genome.rs::budgets_are_counted_through_a_power_cut_until_they_are_reset",
         },
     ),
     (
         "serve --genome-reference-limit",
         Refuses {
             what: "references that are longer",
-            test: "crates/cli/tests/genome.rs::what_is_not_there_or_not_allowed_is_refused_with_the_reason",
+            test: "crates/cli/tests/cli/genome.rs::what_is_not_there_or_not_allowed_is_refused_with_the_reason",
         },
     ),
     (
         "serve --genome-counts",
         Refuses {
             what: "without it, counts of matches",
-            test: "crates/cli/tests/genome.rs::what_is_not_there_or_not_allowed_is_refused_with_the_reason",
+            test: "crates/cli/tests/cli/genome.rs::what_is_not_there_or_not_allowed_is_refused_with_the_reason",
         },
     ),
     // What is asked about; the result says it again.
@@ -500,7 +500,7 @@ const OWNER_RECORD: &[(&str, Effect)] = &[
         "focus",
         Refuses {
             what: "pairs of other items with every item at once, in a dataset of more than 1,024",
-            test: "crates/cli/tests/mining.rs::pairs_of_many_columns",
+            test: "crates/cli/tests/cli/mining.rs::pairs_of_many_columns",
         },
     ),
     ("strata", Nothing),
@@ -518,7 +518,7 @@ const ITEMSETS: &[(&str, Effect)] = &[
         Narrows {
             left_out: "itemsets of fewer transactions, and rules that need them",
             said: "`min_support` of `oboro rules`",
-            test: "crates/cli/tests/mining.rs::a_table_says_how_much_of_the_result_it_shows",
+            test: "crates/cli/tests/cli/mining.rs::a_table_says_how_much_of_the_result_it_shows",
         },
     ),
     (
@@ -526,7 +526,7 @@ const ITEMSETS: &[(&str, Effect)] = &[
         Narrows {
             left_out: "itemsets that are longer, and rules of them",
             said: "`max_len` of `oboro rules`; a sentence in text",
-            test: "crates/cli/tests/mining.rs::a_result_says_where_longer_itemsets_were_not_looked_for",
+            test: "crates/cli/tests/cli/mining.rs::a_result_says_where_longer_itemsets_were_not_looked_for",
         },
     ),
 ];
@@ -537,14 +537,14 @@ const OTHERS: &[(&str, Effect)] = &[
         "transactions appended and not uploaded yet",
         Refuses {
             what: "mining the dataset until they are uploaded",
-            test: "crates/cli/tests/mining.rs::an_append_that_was_not_uploaded_is_not_counted_in_silence",
+            test: "crates/cli/tests/cli/mining.rs::an_append_that_was_not_uploaded_is_not_counted_in_silence",
         },
     ),
     (
         "moments that the server has kept",
         Refuses {
             what: "those of another version: each version has its own",
-            test: "crates/cli/tests/uploading.rs::the_old_version_serves_until_the_new_one_is_complete",
+            test: "crates/cli/tests/cli/uploading.rs::the_old_version_serves_until_the_new_one_is_complete",
         },
     ),
     (
@@ -560,7 +560,7 @@ const OTHERS: &[(&str, Effect)] = &[
         Narrows {
             left_out: "itemsets beyond the 20 longest",
             said: "the number shown and of all, above the table; `--out` and `--json` have all",
-            test: "crates/cli/tests/mining.rs::a_table_says_how_much_of_the_result_it_shows",
+            test: "crates/cli/tests/cli/mining.rs::a_table_says_how_much_of_the_result_it_shows",
         },
     ),
     (
@@ -568,28 +568,28 @@ const OTHERS: &[(&str, Effect)] = &[
         Narrows {
             left_out: "all but the 20 most frequent pairs, and items that were left out as rare",
             said: "the number of all, and how many more there are; `--out` and `--json` have all, and `min_item_support`",
-            test: "crates/cli/tests/mining.rs::pairs_with_one_item",
+            test: "crates/cli/tests/cli/mining.rs::pairs_with_one_item",
         },
     ),
     (
         "damaged parts of a dataset",
         Refuses {
             what: "what would be counted in them",
-            test: "crates/cli/tests/scrubbing.rs::damage_is_named_and_only_what_touches_it_is_refused",
+            test: "crates/cli/tests/cli/scrubbing.rs::damage_is_named_and_only_what_touches_it_is_refused",
         },
     ),
     (
         "an answer that was found to be false",
         Refuses {
             what: "any further question about the dataset, until `oboro trust reset`",
-            test: "crates/cli/tests/liar.rs::a_false_answer_is_remembered_until_the_owner_decides",
+            test: "crates/cli/tests/cli/liar.rs::a_false_answer_is_remembered_until_the_owner_decides",
         },
     ),
     (
         "an answer that breaks off",
         Refuses {
             what: "the whole result",
-            test: "crates/cli/tests/serving.rs::a_server_killed_during_a_query",
+            test: "crates/cli/tests/cli/serving.rs::a_server_killed_during_a_query",
         },
     ),
     (
@@ -597,7 +597,7 @@ const OTHERS: &[(&str, Effect)] = &[
         Narrows {
             left_out: "itemsets of fewer transactions than the fraction, rounded up",
             said: "`min_support`, a number of transactions",
-            test: "crates/cli/tests/mining.rs::every_form_of_csv_gives_what_fimi_gives",
+            test: "crates/cli/tests/cli/mining.rs::every_form_of_csv_gives_what_fimi_gives",
         },
     ),
 ];

@@ -1,9 +1,7 @@
 //! The command allocates with fcmalloc, whose options reach it through the environment.
 
-mod common;
-
-use common::Home;
-use common::plaintext::random_baskets;
+use crate::common::Home;
+use crate::common::plaintext::random_baskets;
 use serde_json::Value;
 
 #[test]

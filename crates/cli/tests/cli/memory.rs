@@ -1,11 +1,9 @@
 //! A server with less memory than its datasets take: the same answers, within what it was given.
 
-mod common;
-
-use common::cgroup::MemoryGroup;
-use common::plaintext::random_baskets;
-use common::proxy::{Direction, Proxy};
-use common::{Home, Server, says, until};
+use crate::common::cgroup::MemoryGroup;
+use crate::common::plaintext::random_baskets;
+use crate::common::proxy::{Direction, Proxy};
+use crate::common::{Home, Server, says, until};
 use serde_json::Value;
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,9 +1,7 @@
 //! The master key: who may read it, what protects it, and where it and the item names never show.
 
-mod common;
-
-use common::proxy::Proxy;
-use common::{Home, flip, says};
+use crate::common::proxy::Proxy;
+use crate::common::{Home, flip, says};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;

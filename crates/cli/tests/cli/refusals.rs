@@ -1,10 +1,8 @@
 //! Bad input and bad arguments: one sentence that says what is wrong and what to do, and nothing
 //! left behind.
 
-mod common;
-
-use common::plaintext::random_baskets;
-use common::{Home, says};
+use crate::common::plaintext::random_baskets;
+use crate::common::{Home, says};
 
 /// Input, what its refusal must say.
 type Refusal<'a> = (&'a str, &'a [u8], &'a [&'a str]);
@@ -168,7 +166,7 @@ fn a_file_that_is_not_like_the_first_of_its_dataset() {
 
 #[test]
 fn compressed_input_that_is_cut_off_or_damaged() {
-    let Some(whole) = common::plaintext::known_data("chess.dat.gz") else {
+    let Some(whole) = crate::common::plaintext::known_data("chess.dat.gz") else {
         return;
     };
     let owner = Home::with_key();

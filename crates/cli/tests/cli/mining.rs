@@ -1,10 +1,8 @@
 //! Mining on ciphertext finds exactly what plaintext has: known data, structured data, every form
 //! of input.
 
-mod common;
-
-use common::plaintext::{Plaintext, by_length, known_data, random_baskets, supports};
-use common::{Home, says};
+use crate::common::plaintext::{Plaintext, by_length, known_data, random_baskets, supports};
+use crate::common::{Home, says};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -370,7 +368,7 @@ fn pairs_of_many_columns() {
         files.sort_by_key(std::fs::DirEntry::path);
         files[at].path()
     };
-    common::flip(&kept(17), 1000);
+    crate::common::flip(&kept(17), 1000);
     assert_eq!(of_pairs(&owner.json(sums)), 2 * moment + 7 + moment);
     std::fs::write(kept(3), "").unwrap();
     std::fs::remove_file(kept(4)).unwrap();
@@ -750,7 +748,7 @@ fn cells_give_what_moments_give() {
 }
 
 /// A mined dataset of 5000 transactions of items with different supports, and the options that it is mined with.
-fn parties_with_kept_cells() -> (Home, Home, common::Server) {
+fn parties_with_kept_cells() -> (Home, Home, crate::common::Server) {
     let (owner, operator) = (Home::with_key(), Home::new());
     let server = operator.serve("");
     owner.talk_to(server.url());
@@ -926,7 +924,8 @@ fn row_ids_are_sealed_and_come_back() {
 #[test]
 fn row_ids_that_cannot_be_are_refused() {
     let owner = Home::with_key();
-    let refused = |line: &str, parts: &[&str]| common::says(&owner.run(line).refusal(), parts);
+    let refused =
+        |line: &str, parts: &[&str]| crate::common::says(&owner.run(line).refusal(), parts);
     let long = format!("{},0,0", "x".repeat(256));
     for (name, last, problem) in [
         (
@@ -1037,7 +1036,8 @@ fn rows_of_a_dataset_all_have_ids_or_none_has() {
     let (owner, operator) = (Home::with_key(), Home::new());
     let server = operator.serve("");
     owner.talk_to(server.url());
-    let refused = |line: &str, parts: &[&str]| common::says(&owner.run(line).refusal(), parts);
+    let refused =
+        |line: &str, parts: &[&str]| crate::common::says(&owner.run(line).refusal(), parts);
     owner.write("rows.csv", named_rows(0..20));
     owner.write("rows.dat", "1 2\n2 3\n");
     owner.write(
@@ -1220,7 +1220,7 @@ fn verification_notices_other_data() {
     owner.json("upload rows.oboro");
     let message =
         owner.refused("mine rows.oboro --min-support 1 --verify others.dat --keep-cells 0");
-    common::says(&message, &["differs from the plaintext", "--verify"]);
+    crate::common::says(&message, &["differs from the plaintext", "--verify"]);
 }
 
 #[test]
@@ -1246,7 +1246,7 @@ fn a_minimum_support_below_that_of_items_left_out_is_refused() {
             let message = owner.refused(&format!(
                 "mine rows.oboro --min-support {support} {options}"
             ));
-            common::says(
+            crate::common::says(
                 &message,
                 &[
                     "fewer than 30 of 300",
@@ -1264,7 +1264,7 @@ fn a_minimum_support_below_that_of_items_left_out_is_refused() {
     owner.refused("mine rows.oboro --min-support 29");
     owner.done("mine rows.oboro --min-support 30");
     let told = owner.done("encrypt rows.dat --out again.oboro --min-item-support 30");
-    common::says(&told, &["1 items in fewer than 30 transactions left out"]);
+    crate::common::says(&told, &["1 items in fewer than 30 transactions left out"]);
 }
 
 #[test]
@@ -1282,8 +1282,8 @@ fn a_result_says_where_longer_itemsets_were_not_looked_for() {
         let mine = format!("{mine} --max-len {max_len}");
         assert_eq!(owner.json(&mine)["max_len"], max_len);
         let told = format!("itemsets of more than {max_len} items were not looked for (--max-len)");
-        common::says(&owner.done(&mine), &[&told]);
-        common::says(&owner.done("rules found.json"), &[&told]);
+        crate::common::says(&owner.done(&mine), &[&told]);
+        crate::common::says(&owner.done("rules found.json"), &[&told]);
         assert_eq!(owner.json("rules found.json")["max_len"], max_len);
     }
     // The dataset's own limit narrows what is looked for just as well.
@@ -1302,12 +1302,12 @@ fn a_table_says_how_much_of_the_result_it_shows() {
     owner.json("encrypt rows.dat --format fimi --max-len 4");
     owner.json("upload rows.oboro");
     let mined = owner.done("mine rows.oboro --min-support 50 --out found.json");
-    common::says(
+    crate::common::says(
         &mined,
         &["30 frequent itemsets", "the longest first, 20 of 30"],
     );
     let rules = owner.done("rules found.json --min 0 --top 7");
-    common::says(
+    crate::common::says(
         &rules,
         &[
             "rules from 30 itemsets",
@@ -1336,7 +1336,7 @@ fn an_append_that_was_not_uploaded_is_not_counted_in_silence() {
     owner.json("upload rows.oboro");
     owner.json("encrypt more.dat --append-to rows.oboro");
     let message = owner.refused("mine rows.oboro --min-support 1");
-    common::says(&message, &["upload"]);
+    crate::common::says(&message, &["upload"]);
     owner.json("upload rows.oboro");
     let mined = owner.json("mine rows.oboro --min-support 1 --verify all.dat");
     assert_eq!(mined["transactions"], 150);

@@ -1,10 +1,8 @@
 //! Uploads that break off resume, versions appear all at once, and appends send only what is new.
 
-mod common;
-
-use common::plaintext::{Plaintext, random_baskets, supports};
-use common::proxy::{Direction, Proxy};
-use common::{Home, Server, says, until};
+use crate::common::plaintext::{Plaintext, random_baskets, supports};
+use crate::common::proxy::{Direction, Proxy};
+use crate::common::{Home, Server, says, until};
 use serde_json::Value;
 use std::fs;
 

@@ -1,10 +1,8 @@
 //! Several clients at one server: fair shares, limits, what they are told of each, other protocols
 //! and the health service. Raw calls stand in for clients that do what `oboro` does not.
 
-mod common;
-
-use common::plaintext::random_baskets;
-use common::{Home, Server, says};
+use crate::common::plaintext::random_baskets;
+use crate::common::{Home, Server, says};
 use oboro_protocol::v1::count_reply::Reply;
 use oboro_protocol::v1::mining_client::MiningClient;
 use oboro_protocol::{PROTOCOL, PROTOCOL_KEY, v1};

@@ -1,8 +1,6 @@
 //! What is printed for people: itemsets show where names begin and end, and no name steers the terminal.
 
-mod common;
-
-use common::{Home, Server, says};
+use crate::common::{Home, Server, says};
 use serde_json::{Value, json};
 use std::fs;
 

@@ -1,9 +1,7 @@
 //! Scrubs find and name what is damaged, stand in nobody's way, and end with their callers.
 
-mod common;
-
-use common::plaintext::random_baskets;
-use common::{Home, Process, Server, flip, says, until};
+use crate::common::plaintext::random_baskets;
+use crate::common::{Home, Process, Server, flip, says, until};
 use serde_json::Value;
 use std::path::PathBuf;
 

@@ -1,10 +1,8 @@
 //! Where a server keeps ciphertext on a machine with several NUMA nodes. `make test-numa` runs this on
 //! four; what needs several is skipped on a machine with one.
 
-mod common;
-
-use common::plaintext::random_baskets;
-use common::{Home, Server, says, until};
+use crate::common::plaintext::random_baskets;
+use crate::common::{Home, Server, says, until};
 use oboro_arena::{CpuAssignment, Topology};
 use serde_json::Value;
 use std::fs;

@@ -1,10 +1,8 @@
 //! Queries that workers count in the server's place: owners get the same answers, and the same words where
 //! something is damaged or missing.
 
-mod common;
-
-use common::plaintext::random_baskets;
-use common::{Home, flip, says};
+use crate::common::plaintext::random_baskets;
+use crate::common::{Home, flip, says};
 use oboro_server::{Dispatch, GenomeOptions, Limits, Options, RemoteJob, Server, Worker};
 use oboro_store::Location;
 use std::fs;

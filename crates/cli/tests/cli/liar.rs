@@ -3,10 +3,8 @@
 //!
 //! The liar stands between the real client and a real server, writes down what is asked and alters the answers.
 
-mod common;
-
-use common::plaintext::random_baskets;
-use common::{Ended, Home, Server, says};
+use crate::common::plaintext::random_baskets;
+use crate::common::{Ended, Home, Server, says};
 use oboro_protocol::v1;
 use oboro_protocol::v1::count_reply::Reply;
 use oboro_protocol::v1::mining_client::MiningClient;

@@ -2,9 +2,7 @@
 //! computed on; what is in memory, and what lies elsewhere, is served on; a scrub finds it.
 #![cfg(target_os = "linux")]
 
-mod common;
-
-use common::{connect, serve, two};
+use crate::common::{connect, serve, two};
 use oboro_client::{Answers, ClientError, Connection, Mining, Scrubbing, upload};
 use oboro_faults::{Disk, EIO, Failure, Wear};
 use oboro_format::Damage;

@@ -1,11 +1,9 @@
 //! Servers whose datasets are in object storage: in a directory, and in S3 where there is a server for it
 //! (make test-s3).
 
-mod common;
-
-use common::plaintext::random_baskets;
-use common::s3::S3;
-use common::{Home, Server, flip, says, until};
+use crate::common::plaintext::random_baskets;
+use crate::common::s3::S3;
+use crate::common::{Home, Server, flip, says, until};
 use std::fs;
 use std::path::PathBuf;
 use std::thread;

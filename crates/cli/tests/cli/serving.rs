@@ -1,11 +1,9 @@
 //! The server as an operator sees it: connections that break, processes that are killed, who may
 //! call, and where it refuses to run.
 
-mod common;
-
-use common::plaintext::random_baskets;
-use common::proxy::{Direction, Proxy};
-use common::{Ended, Home, Server, says};
+use crate::common::plaintext::random_baskets;
+use crate::common::proxy::{Direction, Proxy};
+use crate::common::{Ended, Home, Server, says};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -66,7 +64,7 @@ fn a_query_ends_when_its_client_goes_away() {
         for query in stalled {
             assert_broken(&query.ended());
         }
-        common::until("there is a place", || {
+        crate::common::until("there is a place", || {
             (owner.run(MINE).code == Some(0)).then_some(())
         });
     }
@@ -117,7 +115,7 @@ fn a_query_that_takes_too_long_is_ended() {
     let proxy = Proxy::to(server.address());
     proxy.stall_after(Direction::Down, IN_THE_ANSWER);
     let query = owner.start(&format!("{MINE} --server {}", proxy.url()));
-    common::until("the server has ended it", || {
+    crate::common::until("the server has ended it", || {
         server.log().contains("the query was ended").then_some(())
     });
     proxy.release();
@@ -164,7 +162,7 @@ fn a_server_asked_to_end_answers_first() {
     let query = owner.start(&format!("{MINE} --json --server {}", proxy.url()));
     proxy.wait_until_stalled(1);
     server.terminate();
-    common::until("the server has heard", || {
+    crate::common::until("the server has heard", || {
         server.log().contains("shutting down").then_some(())
     });
     proxy.release();

@@ -1,9 +1,7 @@
 //! What `oboro plan` promises is what encrypting makes and mining takes.
 
-mod common;
-
-use common::plaintext::random_baskets;
-use common::{Home, says};
+use crate::common::plaintext::random_baskets;
+use crate::common::{Home, says};
 use serde_json::Value;
 
 #[test]

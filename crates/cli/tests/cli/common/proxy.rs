@@ -101,17 +101,6 @@ impl Proxy {
         self.shared.lock().stalled > 0
     }
 
-    /// Waits until `count` connections are open.
-    pub fn wait_until_connected(&self, count: usize) {
-        let state = self.shared.lock();
-        let (state, waited) = self
-            .shared
-            .changed
-            .wait_timeout_while(state, DEADLINE, |state| state.connections.len() < count)
-            .unwrap();
-        assert!(!waited.timed_out(), "{} are open", state.connections.len());
-    }
-
     /// Passes everything from now on; what has stalled goes on.
     pub fn release(&self) {
         self.shared.lock().limit = None;

@@ -1,10 +1,8 @@
 //! With `--json` every command speaks to programs: one value on standard output, or one error on
 //! standard error.
 
-mod common;
-
-use common::plaintext::random_baskets;
-use common::{Home, says};
+use crate::common::plaintext::random_baskets;
+use crate::common::{Home, says};
 use serde_json::Value;
 
 /// Asserts that an object has exactly these fields.

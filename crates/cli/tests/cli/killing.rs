@@ -3,10 +3,8 @@
 //!
 //! The moments are drawn from a fixed seed, but a clock decides what they hit: here alone a test sleeps.
 
-mod common;
-
-use common::plaintext::random_baskets;
-use common::{Home, Server};
+use crate::common::plaintext::random_baskets;
+use crate::common::{Home, Server};
 use serde_json::Value;
 use std::thread;
 use std::time::Duration;

@@ -1,8 +1,6 @@
 //! What `make` does where a machine lacks something.
 
-mod common;
-
-use common::Home;
+use crate::common::Home;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output};

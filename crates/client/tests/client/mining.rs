@@ -1,8 +1,6 @@
 //! Mining over a connection finds what mining plaintext finds, whatever the transactions.
 
-mod common;
-
-use common::{connect, serve, two};
+use crate::common::{connect, serve, two};
 use oboro_client::{Answers, Connection, Mining, Route, upload};
 use oboro_mining::{
     AprioriOptions, Dataset, FrequentItemsets, MinSupport, Shuffled, Target, Transactions, eclat,

@@ -1,10 +1,8 @@
 //! Files that were truncated, altered, exchanged or written by a newer Oboro are noticed before
 //! anything is computed on them, at the owner and at the server.
 
-mod common;
-
-use common::plaintext::random_baskets;
-use common::{Home, flip, says};
+use crate::common::plaintext::random_baskets;
+use crate::common::{Home, flip, says};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -227,7 +225,7 @@ fn assert_not_mined(owner: &Home, operator: &Home, phrases: &[&str]) {
     let message = owner.refused(&format!("{MINE} --out found.json"));
     says(&message, &["the server failed", "dataset"]);
     says(&message, phrases);
-    common::until("the server has logged it", || {
+    crate::common::until("the server has logged it", || {
         server.log().contains("ERROR").then_some(())
     });
     owner.json("mine others.oboro --min-support 10% --verify rows.dat");

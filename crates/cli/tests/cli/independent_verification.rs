@@ -2,10 +2,8 @@
 //! `docs/cryptography.md` and `docs/formats.md` alone: it counts on ciphertext what a server is asked for, accepts
 //! that, reads the supports, and refuses what was altered.
 
-mod common;
-
-use common::Home;
-use common::plaintext::{Plaintext, random_baskets};
+use crate::common::Home;
+use crate::common::plaintext::{Plaintext, random_baskets};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Output};

@@ -4,16 +4,12 @@
 //! A process dies with the value that stands for it. Nothing waits for time to pass, only for a
 //! condition, and every wait has a deadline that fails the test.
 
-// Each test file is a crate of its own and uses a part of this.
-#![allow(dead_code)]
-
 pub mod cgroup;
 pub mod plaintext;
 pub mod proxy;
 pub mod s3;
 
 use cgroup::MemoryGroup;
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -314,11 +310,6 @@ impl Process {
         serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
     }
 
-    /// Asks it to end, as Ctrl-C does.
-    pub fn interrupt(&self) {
-        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
-    }
-
     /// Kills it as a power cut would (SIGKILL) and waits until it is gone.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
@@ -374,6 +365,7 @@ impl Collected {
 /// A process that has ended.
 #[derive(Debug)]
 pub struct Ended {
+    #[expect(dead_code, reason = "shown by Debug")]
     what: String,
     /// The exit status; `None` if a signal ended it.
     pub code: Option<i32>,

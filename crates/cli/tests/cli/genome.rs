@@ -1,10 +1,8 @@
 //! Private genome search through the real command and a real server: every answer is what the plaintext
 //! says, and nobody learns more than they may.
 
-mod common;
-
-use common::proxy::Proxy;
-use common::{Home, Server, says, until};
+use crate::common::proxy::Proxy;
+use crate::common::{Home, Server, says, until};
 use oboro_format::Digest;
 use oboro_genome::wire::{Answer, EncryptedQuery};
 use oboro_genome::{Plan, Question};

@@ -1,11 +1,9 @@
 //! Connections that are cut after so many bytes, from the first one to the last, in both directions: an
 //! upload goes on or can be run again, a question ends with a plain error, and the server serves the next.
 
-mod common;
-
-use common::plaintext::random_baskets;
-use common::proxy::{Direction, Proxy};
-use common::{Ended, Home, Server, until};
+use crate::common::plaintext::random_baskets;
+use crate::common::proxy::{Direction, Proxy};
+use crate::common::{Ended, Home, Server, until};
 
 /// What a cut may look like to the owner: an answer was never there, or is missing its end.
 const EXCUSES: [&str; 2] = [
