@@ -129,7 +129,7 @@ def placement(lines: str | Iterable[str | Line], *, ax: Axes | None = None) -> A
     """Draws how much lies, or is read, on the memory node where it belongs, and how much elsewhere.
 
     Args:
-        lines: What `oboro --json bench numa` printed: bytes that were read, a bar for each policy
+        lines: What `oboro-lab numa --json` printed: bytes that were read, a bar for each policy
             of placement. Or what `oboro --json inspect --placement` did: pages, a bar for each
             node.
         ax: Where to draw.
@@ -154,7 +154,7 @@ def placement(lines: str | Iterable[str | Line], *, ax: Axes | None = None) -> A
     else:
         raise InputError(
             "there are no figures of placement in these lines; give those of "
-            "`oboro --json bench numa` or `oboro --json inspect --placement NAME`"
+            "`oboro-lab numa --json` or `oboro --json inspect --placement NAME`"
         )
     ax = _axes(ax)
     ax.bar(names, home, color=_BLUE, label="at home")
@@ -174,7 +174,7 @@ def io(
     """Draws a server's disk or memory over time, a curve for each way in which it ran.
 
     Args:
-        lines: What `oboro --json bench ssd` printed.
+        lines: What `oboro-lab ssd --json` printed.
         what: The length of the disk's queue, or the server's memory.
         ax: Where to draw.
 
@@ -190,7 +190,7 @@ def io(
             curves[_setting(line)].append(line)
     if not curves:
         raise InputError(
-            "there are no samples in these lines; give those of `oboro --json bench ssd`"
+            "there are no samples in these lines; give those of `oboro-lab ssd --json`"
         )
     ax = _axes(ax)
     for number, (name, samples) in enumerate(curves.items()):

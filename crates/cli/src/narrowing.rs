@@ -270,7 +270,7 @@ const OPTIONS: &[(&str, Effect)] = &[
 /// Options by which nothing is left out, by command: where things are, who asks, what is asked about, and how the
 /// work is done.
 const HARMLESS: &[(&str, &[&str])] = &[
-    ("backup", &["DIR[,DIR...]", "TARGET"]),
+    ("backup", &["DIR", "TARGET"]),
     ("datasets", &["--ca", "--server", "--token-file"]),
     ("delete", &["--ca", "--server", "--token-file", "NAME"]),
     (
@@ -391,13 +391,7 @@ const HARMLESS: &[(&str, &[&str])] = &[
     ("rules", &["ITEMSETS"]),
     (
         "scrub",
-        &[
-            "--ca",
-            "--rate",
-            "--server",
-            "--token-file",
-            "DIR[,DIR...]|NAME",
-        ],
+        &["--ca", "--rate", "--server", "--token-file", "DIR|NAME"],
     ),
     (
         "serve",

@@ -141,7 +141,8 @@ pub enum FormatError {
     #[error("{what}. This is a mistake in the calling program.")]
     Misuse { what: String },
     #[error(
-        "the manifest names {segments} segments, not one with number {index}. This is a mistake in the calling program."
+        "this version of the dataset has {segments} segments, not one with number {index}. If a server asked for it, \
+         that server is wrong: tell its operator."
     )]
     NoSegment { index: u32, segments: usize },
 }

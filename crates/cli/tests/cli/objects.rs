@@ -220,7 +220,6 @@ fn of_two_servers_the_later_one_writes() {
 fn places_that_make_no_sense_are_refused() {
     let home = Home::new();
     for (line, said) in [
-        ("--data s3://bucket/a,data --cache c", "without commas"),
         ("--data s3://bucket/a", "--cache"),
         ("--data data --cache c", "--cache is for object storage"),
         ("--data gs://bucket --cache c", "s3://BUCKET/PREFIX"),
