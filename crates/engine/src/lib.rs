@@ -13,4 +13,4 @@ mod source;
 pub use backend::cpu::{Count, Cpu, Outcome, Tiles, Traffic, Workspace};
 pub use backend::{Backend, Batch, EngineError, Job, Moments, Run, Sink, Step, Wake};
 pub use plan::{Factor, Plan, shards};
-pub use source::{Segment, Source};
+pub use source::{Segment, Source, Wanted};

@@ -15,6 +15,33 @@ pub struct Segment {
     pub blocks: u64,
 }
 
+/// What a count needs in memory, one unit after another.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// The factors of each run.
+    pub runs: Vec<Vec<Factor>>,
+    /// The units.
+    pub units: Vec<Unit>,
+}
+
+impl Wanted {
+    /// What each run reads of a segment modulo the first `limbs` limbs, in the order of its file.
+    fn parts(&self, limbs: usize) -> Vec<Vec<Part>> {
+        let part = |limb, factor: &Factor| Part {
+            limb,
+            column: match factor {
+                Factor::Mask => None,
+                Factor::Column(column) => Some(*column),
+            },
+        };
+        let parts = |factors: &Vec<Factor>| {
+            let of_limb = |limb| factors.iter().map(move |factor| part(limb, factor));
+            (0..limbs).flat_map(of_limb).collect()
+        };
+        self.runs.iter().map(parts).collect()
+    }
+}
+
 /// A dataset that can be counted: a fixed version, its panels on call.
 pub trait Source: Send + Sync {
     /// The ring of its ciphertexts.
@@ -30,34 +57,20 @@ pub trait Source: Send + Sync {
     /// block after block, below 2^28.
     fn panel(&self, segment: usize, limb: usize, factor: Factor) -> Result<Arc<Panel>, StoreError>;
 
-    /// Begins to get the residues of `factors` of a segment modulo the first `limbs` limbs, which are asked
-    /// for next, where that takes long.
-    fn fetch_ahead(&self, _segment: usize, _limbs: usize, _factors: &[Factor]) {}
-
-    /// Gets those of them that no other thread is getting: threads that need the same share the work.
-    ///
-    /// # Errors
-    /// The first that cannot be had.
-    fn load_ahead(
-        &self,
-        _segment: usize,
-        _limbs: usize,
-        _factors: &[Factor],
-    ) -> Result<(), StoreError> {
-        Ok(())
+    /// The bytes of panels that may be in memory at a time: one is while a [stream](Self::stream) has it in
+    /// memory. `u64::MAX` where nothing ever has to go.
+    fn budget(&self) -> u64 {
+        u64::MAX
     }
 
-    /// The bytes of panels that may be in memory at a time: one is while a [stream](Self::stream) has it
-    /// in memory. `None` where every panel is there when it is asked for.
-    fn room(&self) -> Option<u64> {
-        None
+    /// Whether everything that some units need modulo the first `limbs` limbs is in memory and stays there, so that
+    /// nothing is [streamed](Self::stream). What they need is made only if that decides.
+    fn is_in_memory(&self, _limbs: usize, _wanted: &dyn Fn() -> Wanted) -> bool {
+        true
     }
 
     /// How many factors modulo so many limbs have room in memory, of the segments of any of these shards.
     fn factors_at_a_time(&self, limbs: usize, shards: &[Range<u64>]) -> usize {
-        let Some(room) = self.room() else {
-            return usize::MAX;
-        };
         let segments = self.segments();
         let residues = |s: &Segment| s.blocks as usize * self.parameters().degree();
         let bytes = |segments: &[Segment]| -> usize {
@@ -67,7 +80,7 @@ pub trait Source: Send + Sync {
         let most = shards
             .iter()
             .map(|shard| bytes(&segments[segments_of(&segments, shard)]));
-        (room / most.max().unwrap_or(1).max(1) as u64) as usize
+        (self.budget() / most.max().unwrap_or(1).max(1) as u64) as usize
     }
 
     /// Begins to bring residues modulo the first `limbs` limbs into memory: unit after unit, of the
@@ -77,12 +90,11 @@ pub trait Source: Send + Sync {
     /// Memory that has no room for some unit.
     ///
     /// # Panics
-    /// If everything is in memory.
+    /// If the source has everything [in memory](Self::is_in_memory) always.
     fn stream(
         &self,
         _limbs: usize,
-        _runs: &[Vec<Factor>],
-        _units: Vec<Unit>,
+        _wanted: Wanted,
         _listener: Listener,
     ) -> Result<Stream, StoreError> {
         unreachable!("what is in memory is not streamed")
@@ -118,57 +130,24 @@ impl Source for Snapshot {
         }
     }
 
-    fn fetch_ahead(&self, segment: usize, limbs: usize, factors: &[Factor]) {
-        let column = |factor: &Factor| match factor {
-            Factor::Mask => None,
-            Factor::Column(column) => Some(*column),
-        };
-        for limb in 0..limbs {
-            Snapshot::fetch_ahead(self, segment, limb, factors.iter().filter_map(column));
-        }
+    fn budget(&self) -> u64 {
+        Snapshot::budget(self)
     }
 
-    fn load_ahead(
-        &self,
-        segment: usize,
-        limbs: usize,
-        factors: &[Factor],
-    ) -> Result<(), StoreError> {
-        for limb in 0..limbs {
-            for factor in factors {
-                let column = match factor {
-                    Factor::Mask => None,
-                    Factor::Column(column) => Some(*column),
-                };
-                Snapshot::load_ahead(self, segment, limb, column)?;
-            }
+    fn is_in_memory(&self, limbs: usize, wanted: &dyn Fn() -> Wanted) -> bool {
+        self.budget() == u64::MAX && {
+            let wanted = wanted();
+            Snapshot::is_in_memory(self, &wanted.parts(limbs), &wanted.units)
         }
-        Ok(())
-    }
-
-    fn room(&self) -> Option<u64> {
-        Snapshot::room(self)
     }
 
     fn stream(
         &self,
         limbs: usize,
-        runs: &[Vec<Factor>],
-        units: Vec<Unit>,
+        wanted: Wanted,
         listener: Listener,
     ) -> Result<Stream, StoreError> {
-        let part = |limb, factor: &Factor| Part {
-            limb,
-            column: match factor {
-                Factor::Mask => None,
-                Factor::Column(column) => Some(*column),
-            },
-        };
-        let parts = |factors: &Vec<Factor>| {
-            let of_limb = |limb| factors.iter().map(move |factor| part(limb, factor));
-            (0..limbs).flat_map(of_limb).collect()
-        };
-        Snapshot::stream(self, runs.iter().map(parts).collect(), units, listener)
+        Snapshot::stream(self, wanted.parts(limbs), wanted.units, listener)
     }
 
     fn home(&self, block: u64, _: Factor) -> Option<usize> {

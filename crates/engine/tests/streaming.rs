@@ -385,9 +385,14 @@ proptest! {
         let directory = TempDir::new().unwrap();
         upload(directory.path(), &blocks);
         let plan = Plan::new(&pairs(columns), limbs);
-        let (expected, reads) = count(&snapshot(directory.path(), None), &plan, 1).unwrap();
-        prop_assert_eq!(reads, None);
         let all = columns as usize + 1;
+        let resident = snapshot(directory.path(), None);
+        let (expected, reads) = count(&resident, &plan, threads).unwrap();
+        let Reads { panels, masks, .. } = reads.unwrap();
+        prop_assert_eq!(panels + masks, (blocks.len() * all * limbs) as u64);
+        // What is in memory is neither read nor asked for again.
+        let (again, reads) = count(&resident, &plan, threads).unwrap();
+        prop_assert!(again == expected && reads.is_none());
         let factors = factors.min(all);
         let budget = least_room(&blocks, factors) * limbs as u64 / LIMBS as u64 + 16 + more;
         let source = snapshot(directory.path(), Some(budget));

@@ -10,20 +10,20 @@ mod location;
 mod pace;
 mod panel;
 mod placement;
-mod reader;
+mod residency;
 mod shared;
 mod snapshot;
 mod source;
 mod store;
 #[cfg(test)]
 mod testing;
-mod tier;
 
 pub use error::{CatalogueError, ObjectError, ResidencyError, StoreError, UploadError};
 pub use location::Location;
 pub use pace::Pace;
 pub use panel::Panel;
 pub use placement::{NodePages, Placement, PlacementReport};
+pub use residency::{Arrival, Listener, Part, Reads, Stream, Unit};
 pub use shared::SharedStore;
 pub use snapshot::Snapshot;
 pub use source::StoredSegment;
@@ -31,4 +31,3 @@ pub use store::{
     BackedUp, Listing, MAX_NAME_CHARS, Published, Scrub, ScrubbedPart, SegmentProgress,
     SegmentReceiver, Store, UploadStatus, backup,
 };
-pub use tier::{Arrival, Listener, Part, Reads, Stream, Unit};

@@ -1,8 +1,8 @@
 //! Where a store is: in a directory of this machine, or in object storage with one as its cache; and what
 //! lies where in that directory.
 
+use crate::residency::Tier;
 use crate::source::object::Objects;
-use crate::tier::Tier;
 use oboro_format::DatasetId;
 use std::path::{Path, PathBuf};
 
@@ -57,7 +57,7 @@ impl Location {
         }
     }
 
-    /// Bytes of buffers that a store there reads into if it has a budget.
+    /// Bytes of buffers that a store there reads into.
     pub fn read_buffers(&self) -> u64 {
         match self {
             Self::Directory(_) => Tier::BUFFERS,

@@ -6,10 +6,10 @@
 use crate::error::StoreError;
 use crate::location::{Location, segment_path};
 use crate::placement::Placement;
-use crate::snapshot::{OpenSegment, Snapshot};
+use crate::residency::Tier;
+use crate::snapshot::Snapshot;
 use crate::source::StoredSegment;
 use crate::source::object::{Cache, Objects};
-use crate::tier::Tier;
 use oboro_format::Manifest;
 use oboro_format::Segment;
 use oboro_format::files::{ensure_directories, lock, parent};
@@ -26,7 +26,7 @@ pub struct SharedStore {
     home: PathBuf,
     objects: Option<OwnCache>,
     placement: Placement,
-    tier: Option<Arc<Tier>>,
+    tier: Arc<Tier>,
     /// The last used at the end.
     open: Mutex<VecDeque<Arc<Snapshot>>>,
 }
@@ -49,8 +49,7 @@ impl SharedStore {
         budget: Option<u64>,
     ) -> Result<Self, StoreError> {
         placement.check()?;
-        let tier = budget.map(|budget| Tier::new(budget, &placement));
-        let tier = tier.transpose()?.map(Arc::new);
+        let tier = Arc::new(Tier::new(budget, &placement)?);
         let objects = match &location {
             Location::Directory(_) => None,
             Location::Objects {
@@ -94,7 +93,7 @@ impl SharedStore {
         let mut segments = older.map_or_else(Vec::new, |older| older.segments().to_vec());
         for index in segments.len() as u32..manifest.segments.len() as u32 {
             let segment = self.segment(&manifest, index)?;
-            segments.push(OpenSegment::new(segment, &homes, self.tier.as_ref())?);
+            segments.push(Arc::new(self.tier.register(segment, Arc::clone(&homes))?));
         }
         let snapshot = Arc::new(Snapshot::new(name.into(), manifest, segments, homes));
         open.push_back(Arc::clone(&snapshot));

@@ -5,7 +5,7 @@ mod file;
 pub(crate) mod object;
 
 use crate::error::StoreError;
-use oboro_format::{FormatError, Segment, SegmentDescription, SegmentHeader, unpack_into};
+use oboro_format::{FormatError, Segment, SegmentDescription, SegmentHeader};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -118,24 +118,6 @@ impl StoredSegment {
         self.0
             .read(part, &mut |bytes| all.extend_from_slice(bytes))?;
         Ok(all)
-    }
-
-    /// Reads a panel into slices of whole blocks that hold it one after another.
-    pub(crate) fn read_panel(
-        &self,
-        limb: usize,
-        column: usize,
-        pieces: Vec<&mut [u32]>,
-    ) -> Result<(), StoreError> {
-        let part = self.description().panel_number(limb, column)?;
-        self.0.read(part, &mut unpack_into(pieces))
-    }
-
-    /// Begins to fetch panels of a limb that will be read soon, where they have to be fetched.
-    pub(crate) fn prefetch(&self, limb: usize, columns: impl IntoIterator<Item = u32>) {
-        for column in columns {
-            self.0.prefetch(self.panel_number(limb, column as usize));
-        }
     }
 
     /// Begins to fetch sealed cells that will be read soon, where they have to be fetched.

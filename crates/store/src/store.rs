@@ -9,10 +9,10 @@ use crate::error::StoreError;
 use crate::error::{CatalogueError, UploadError};
 use crate::location::{CATALOGUE, Location, SEGMENTS, dataset_path, segment_path};
 use crate::placement::Placement;
-use crate::snapshot::{OpenSegment, Snapshot};
+use crate::residency::Tier;
+use crate::snapshot::Snapshot;
 use crate::source::StoredSegment;
 use crate::source::object::Objects;
-use crate::tier::Tier;
 use oboro_format::Fault;
 use oboro_format::Manifest;
 use oboro_format::files::{
@@ -94,8 +94,8 @@ pub struct Store {
 struct Shared {
     home: PathBuf,
     placement: Placement,
-    /// Ciphertext in memory, where there is a budget for it.
-    tier: Option<Arc<Tier>>,
+    /// Ciphertext in memory.
+    tier: Arc<Tier>,
     /// Where the directory is a cache.
     remote: Option<Remote>,
     state: Mutex<State>,
@@ -118,9 +118,10 @@ impl Shared {
     fn open(
         location: &Location,
         placement: Placement,
-        tier: Option<Arc<Tier>>,
+        budget: Option<u64>,
         elsewhere: &str,
     ) -> Result<Self, StoreError> {
+        let tier = Arc::new(Tier::new(budget, &placement)?);
         let home = location.home();
         let lock = lock(&home.join("lock"), home, elsewhere)?;
         let (remote, catalogue) = match location {
@@ -311,8 +312,7 @@ impl Store {
     ) -> Result<Self, StoreError> {
         let location = location.into();
         placement.check()?;
-        let tier = Tier::new(budget, &placement)?;
-        Self::open_with(location, placement, Some(Arc::new(tier)))
+        Self::open_with(location, placement, Some(budget))
     }
 
     /// How many objects of segments in object storage the catalogue did not name when the store was opened:
@@ -328,11 +328,11 @@ impl Store {
     fn open_with(
         location: Location,
         placement: Placement,
-        tier: Option<Arc<Tier>>,
+        budget: Option<u64>,
     ) -> Result<Self, StoreError> {
         ensure_directories(location.home())?;
         let elsewhere = "directory for the store";
-        let mut shared = Shared::open(&location, placement, tier, elsewhere)?;
+        let mut shared = Shared::open(&location, placement, budget, elsewhere)?;
         ensure_directory(&shared.home.join(SEGMENTS))?;
         sweep_all(&mut shared)?;
         shared.fill_reserve();
@@ -342,8 +342,8 @@ impl Store {
     }
 
     #[cfg(test)]
-    pub(crate) fn tier(&self) -> Option<&Arc<Tier>> {
-        self.shared.tier.as_ref()
+    pub(crate) fn tier(&self) -> &Arc<Tier> {
+        &self.shared.tier
     }
 
     /// Begins the upload of a dataset or of a newer version of it, or finds where the upload
@@ -617,8 +617,8 @@ impl Store {
         let mut segments = older.map_or_else(Vec::new, |older| older.segments().to_vec());
         for index in segments.len() as u32..manifest.segments.len() as u32 {
             let segment = self.shared.open_segment(&manifest, index)?;
-            let tier = self.shared.tier.as_ref();
-            segments.push(OpenSegment::new(segment, &homes, tier)?);
+            let segment = self.shared.tier.register(segment, Arc::clone(&homes))?;
+            segments.push(Arc::new(segment));
         }
         let snapshot = Arc::new(Snapshot::new(record.name, manifest, segments, homes));
         if let Some(older) = state.snapshots.insert(record.id, snapshot.clone()) {

@@ -26,7 +26,7 @@ pub use traffic::Traffic;
 use crate::backend::{self, Backend, EngineError, Job, Moments, Sink, Step};
 use crate::plan::{Factor, Plan, shards};
 use crate::queue::{Claim, Counters, Units};
-use crate::source::{Segment, Source, segments_of};
+use crate::source::{Segment, Source, Wanted, segments_of};
 use oboro_arena::{CpuAssignment, Distances};
 use oboro_store::{Reads, StoreError, Stream, Unit};
 use std::ops::{ControlFlow, Range};
@@ -201,26 +201,27 @@ impl<S: Source> Count<S> {
         let pieces = pieces(&of_shards, tiles.runs().len());
         let parts = |piece: &Piece| tiles_of(&tiles, piece, shards_of_whole_tiles).len();
         let tasks = pieces.iter().map(parts).sum();
-        let is_resident = source.room().is_none();
+        let wanted = || Wanted {
+            runs: tiles.runs().iter().map(Run::factors).collect(),
+            units: pieces
+                .iter()
+                .map(|piece| Unit {
+                    segments: of_shards[piece.shard].clone(),
+                    run: piece.run,
+                })
+                .collect(),
+        };
+        let is_resident = tasks == 0 || source.is_in_memory(tiles.limbs(), &wanted);
         let of_pieces = pieces.iter().map(|it| (homes[it.shard], parts(it)));
         let units = Arc::new(Units::new(distances, of_pieces, is_resident));
-        let streaming = match is_resident || tasks == 0 {
+        let streaming = match is_resident {
             true => None,
             false => Some(Streaming {
                 left: pieces.iter().map(|piece| parts(piece).into()).collect(),
                 stream: {
-                    let factors: Vec<_> = tiles.runs().iter().map(Run::factors).collect();
-                    let unit = |piece: &Piece| Unit {
-                        segments: of_shards[piece.shard].clone(),
-                        run: piece.run,
-                    };
                     let units = Arc::clone(&units);
-                    source.stream(
-                        tiles.limbs(),
-                        &factors,
-                        pieces.iter().map(unit).collect(),
-                        Arc::new(move |arrival| units.take(arrival)),
-                    )?
+                    let listener = Arc::new(move |arrival| units.take(arrival));
+                    source.stream(tiles.limbs(), wanted(), listener)?
                 },
             }),
         };
@@ -309,7 +310,7 @@ impl<S: Source> Count<S> {
         }
     }
 
-    /// What was read from disk so far and what was found in memory; `None` where all of it is resident.
+    /// What was read from disk so far and what was found in memory; `None` where all of it was there.
     pub fn reads(&self) -> Option<Reads> {
         let streaming = self.streaming.as_ref();
         streaming.map(|streaming| streaming.stream.reads())
@@ -402,15 +403,6 @@ impl<S: Source> Count<S> {
         let parameters = self.source.parameters();
         self.note_traffic(workspace.node(), tile, blocks);
         workspace.begin(tile, self.tiles.limbs(), parameters.degree());
-        if self.streaming.is_none() {
-            let (limbs, factors) = (self.tiles.limbs(), &tile.factors);
-            for segment in segments_of(&self.segments, blocks) {
-                self.source.fetch_ahead(segment, limbs, factors);
-            }
-            for segment in segments_of(&self.segments, blocks) {
-                self.source.load_ahead(segment, limbs, factors)?;
-            }
-        }
         for limb in 0..self.tiles.limbs() {
             let batch = workspace.batch();
             batch.fill(&*self.source, &self.segments, blocks, limb, &tile.factors)?;

@@ -182,7 +182,9 @@ impl<'a> Server<'a> {
     pub(super) fn run(&mut self, step: Step) -> Result<(), StoreError> {
         if let Open = step {
             self.store = None;
-            self.store = Some(Store::open(&self.path)?);
+            let store = Store::open(&self.path)?;
+            store.tier().do_without_rings();
+            self.store = Some(store);
             return Ok(());
         }
         let store = self.store();

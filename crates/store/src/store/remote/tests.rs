@@ -7,10 +7,10 @@ use crate::source::object::object_of;
 use crate::testing::{
     COLUMNS, ID, append, bundle, description, files, fill, residues, send, two_limbs,
 };
-use crate::{Arrival, Part, Snapshot, Unit};
+use crate::{Arrival, Part, Snapshot, Stream, Unit};
 use oboro_format::{Bundle, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use tempfile::TempDir;
 
 const BLOCKS: [u32; 2] = [2, 3];
@@ -226,13 +226,32 @@ fn who_asks_for_many_panels_waits_for_each_once() {
     let setting = Setting::published();
     let store = setting.open("other");
     let snapshot = store.snapshot("a").unwrap();
-    for index in 0..2 {
-        for limb in 0..2 {
-            snapshot.fetch_ahead(index, limb, 0..COLUMNS);
+    for panels_read in [8, 0] {
+        let (stream, heard) = stream_all(&snapshot);
+        for _ in 0..2 {
+            let Arrival::Unit(group) = heard.recv().unwrap() else {
+                panic!("all of it is there");
+            };
+            stream.release(group);
         }
+        assert_eq!(stream.reads().panels, panels_read);
     }
     setting.check(&snapshot);
-    snapshot.fetch_ahead(0, 0, 0..COLUMNS);
+}
+
+/// All columns of both segments, one after the other.
+fn stream_all(snapshot: &Snapshot) -> (Stream, Receiver<Arrival>) {
+    let of_limb = |limb| {
+        (0..COLUMNS).map(move |column| Part {
+            limb,
+            column: Some(column),
+        })
+    };
+    let (told, heard) = channel();
+    let listener = move |arrival| drop(told.send(arrival));
+    let parts = (0..2).flat_map(of_limb).collect();
+    let stream = snapshot.stream(vec![parts], units([0, 1]), Arc::new(listener));
+    (stream.unwrap(), heard)
 }
 
 /// A unit of one run for each segment.
@@ -252,19 +271,7 @@ fn streams_fetch_what_the_cache_does_not_have() {
         let location = setting.location(cache, u64::MAX);
         let store = Store::open_within(location, 1 << 20, Placement::default()).unwrap();
         let snapshot = store.snapshot("a").unwrap();
-        let of_limb = |limb| {
-            (0..COLUMNS).map(move |column| Part {
-                limb,
-                column: Some(column),
-            })
-        };
-        let (told, heard) = channel();
-        let told = Mutex::new(told);
-        let listener = move |arrival| drop(told.lock().unwrap().send(arrival));
-        let parts = (0..2).flat_map(of_limb).collect();
-        let stream = snapshot
-            .stream(vec![parts], units([0, 1]), Arc::new(listener))
-            .unwrap();
+        let (stream, heard) = stream_all(&snapshot);
         for _ in 0..2 {
             let Arrival::Unit(group) = heard.recv().unwrap() else {
                 panic!("all of it is there");

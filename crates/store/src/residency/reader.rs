@@ -19,15 +19,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// Threads that have a ring: one works on bytes while another waits for more.
+/// Threads that have a ring, at least: one works on bytes while another waits for more.
 const RING_THREADS: usize = 2;
+/// And at most, where there are so many processors: they unpack what no device can deliver faster.
+const MOST_RING_THREADS: usize = 16;
 
 /// A part of a file that somebody wants.
 pub(crate) struct Read {
     pub(crate) file: Arc<File>,
     /// A multiple of 4096, and so is `len`, where the file is opened for direct I/O.
     pub(crate) offset: u64,
-    /// At most the size of a buffer.
+    /// At most the size of a buffer. If it is 0, there is nothing to read: a thread of the reader is wanted.
     pub(crate) len: usize,
     /// Asked on a thread of the reader when a buffer is free for it: what nobody wants any more is not
     /// read, and `then` is dropped.
@@ -56,6 +58,9 @@ pub(crate) struct Reader {
     queue: Arc<Queue>,
     /// Those that serve the queue; locked while others take over.
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Tests that make calls fail do not see what goes through a ring.
+    #[cfg(test)]
+    is_without_rings: std::sync::atomic::AtomicBool,
 }
 
 /// Requests that no buffer was free for yet.
@@ -83,7 +88,27 @@ impl Reader {
         Self {
             queue: Arc::default(),
             threads: Mutex::default(),
+            #[cfg(test)]
+            is_without_rings: Default::default(),
         }
+    }
+
+    /// Makes no rings from now on.
+    #[cfg(test)]
+    pub(super) fn do_without_rings(&self) {
+        let order = std::sync::atomic::Ordering::Relaxed;
+        self.is_without_rings.store(true, order);
+    }
+
+    #[cfg(test)]
+    fn may_have_rings(&self) -> bool {
+        let order = std::sync::atomic::Ordering::Relaxed;
+        !self.is_without_rings.load(order)
+    }
+
+    #[cfg(not(test))]
+    fn may_have_rings(&self) -> bool {
+        true
     }
 
     /// Goes on with so many buffers, of so many bytes each, once the present ones have gone. Requests that
@@ -93,7 +118,11 @@ impl Reader {
     /// No memory for the buffers, no threads. Then nothing is read until this succeeds, and who waits is
     /// told.
     pub(crate) fn provide(&self, buffers: NonZero<usize>, buffer_bytes: usize) -> io::Result<()> {
-        self.provide_by(Way::Ring, buffers, buffer_bytes)
+        let by_ring = match self.may_have_rings() {
+            true => self.provide_by(Way::Ring, buffers, buffer_bytes),
+            false => Err(io::ErrorKind::Unsupported.into()),
+        };
+        by_ring
             .or_else(|_| self.provide_by(Way::Threads, buffers, buffer_bytes))
             .inspect_err(|_| self.give_up())
     }
@@ -103,7 +132,7 @@ impl Reader {
         let shift = self.queue.next_shift();
         end(&mut threads);
         let count = match way {
-            Way::Ring => RING_THREADS.min(buffers.get()),
+            Way::Ring => ring_threads().min(buffers.get()),
             Way::Threads => buffers.get(),
         };
         let words = buffer_bytes.div_ceil(size_of::<u32>());
@@ -148,6 +177,11 @@ impl Drop for Reader {
     fn drop(&mut self) {
         self.give_up();
     }
+}
+
+fn ring_threads() -> usize {
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    processors.clamp(RING_THREADS, MOST_RING_THREADS)
 }
 
 /// Waits for threads that were told to end.
@@ -233,6 +267,11 @@ impl Queue {
         loop {
             while is_open && ring.has_room() {
                 match self.next(shift, ring.is_idle()) {
+                    Next::Read(read) if read.len == 0 => {
+                        ring.submit();
+                        tell(read.then, Ok(&[]));
+                        tell_arrived(&mut ring);
+                    }
                     Next::Read(read) => ring.begin(read),
                     Next::Nothing => break,
                     Next::Ended => is_open = false,
@@ -242,9 +281,7 @@ impl Queue {
                 return;
             }
             ring.wait();
-            while let Some((then, arrived)) = ring.arrived() {
-                tell(then, arrived);
-            }
+            tell_arrived(&mut ring);
         }
     }
 
@@ -257,6 +294,12 @@ impl Queue {
             let arrived = read.file.read_exact_at(bytes, read.offset);
             tell(read.then, arrived.map(|()| &*bytes));
         }
+    }
+}
+
+fn tell_arrived(ring: &mut Ring) {
+    while let Some((then, arrived)) = ring.arrived() {
+        tell(then, arrived);
     }
 }
 

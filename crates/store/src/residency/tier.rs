@@ -1,38 +1,35 @@
-//! The part of a store's ciphertext that is in memory, within a budget.
+//! Panels in memory, and how they come there.
 //!
-//! Panels of all datasets lie in arenas of the budget's size: one, or an equal part of it on each node
-//! that datasets are placed on. A panel whose home is full lies elsewhere; the ledger knows one budget.
-//! The [ledger] decides which: what it lets in is read, checked and unpacked by the
-//! [reader](crate::io)'s threads, masks are expanded by whoever finds out that there is room for them; for
-//! who leaves, and may be in a hurry, by a thread for that. Who counts opens a [`Stream`] and is told as its
-//! units arrive.
+//! Within a budget panels of all datasets lie in arenas of its size: one, or an equal part of it on each node
+//! that datasets are placed on. A panel whose home is full lies elsewhere; the ledger knows one budget. Without one,
+//! each segment has arenas of its own, which go back to the system with it.
+//! The [ledger](super::ledger) decides which panels come in: they are read, checked and unpacked, or expanded from
+//! their seeds, by the [reader](super::reader)'s threads. Who counts opens a [`Stream`] and is told as its units
+//! arrive.
 
-mod ledger;
-
-pub use ledger::{Part, Reads, Unit};
-
+use super::ledger::{Action, Key, Ledger, Part, Plan, ReadCounters, Reads, StreamId, Unit};
+use super::reader::{Read, Reader};
 use crate::error::ResidencyError;
 use crate::error::StoreError;
 use crate::panel::Panel;
 use crate::placement::{Homes, Placement, PlacementReport};
-use crate::reader::{Read, Reader};
 use crate::source::StoredSegment;
-use ledger::{Action, Key, Ledger, Plan, ReadCounters, StreamId};
-use oboro_arena::{Arena, ArenaError};
+use oboro_arena::{Arena, ArenaError, Backing};
 use oboro_format::FormatError;
 use oboro_format::{PartPlace, SegmentDescription, forget_cached, full_panel_bytes};
 use oboro_ring::mask;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{SendError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 /// Bytes of packed buffers, which are as many as a fast device needs.
 const BUFFERS: usize = 32 << 20;
+/// The same without a budget: memory is for panels, and the system reads ahead by itself.
+const CACHED_BUFFERS: usize = 8 << 20;
 /// Of the budget this part is not for panels: they leave gaps when they differ in size.
 const GAPS: u64 = 16;
 
@@ -50,17 +47,12 @@ pub type Listener = Arc<dyn Fn(Arrival) + Send + Sync>;
 
 /// Panels in memory, and those who want some.
 pub(crate) struct Tier {
-    /// By node, or one.
-    arenas: Box<[Arena]>,
+    /// What all segments share, by node, or one; `None` without a budget: then each has its own.
+    arenas: Option<Arc<[Arena]>>,
     state: Mutex<State>,
     reader: Reader,
     buffers: Mutex<Buffers>,
-    /// To the thread that expands masks for those who leave.
-    left_behind: Sender<LeftBehind>,
 }
-
-/// Masks that there is room for since somebody has left.
-type LeftBehind = (Arc<Tier>, VecDeque<Load>);
 
 /// The readers' buffers.
 #[derive(Default)]
@@ -83,14 +75,36 @@ struct StreamedSegment {
     number: u64,
     segment: StoredSegment,
     homes: Arc<Homes>,
-    /// The segment's file past the system's cache; none where that is refused.
-    direct: Option<Arc<File>>,
+    /// Where its panels lie, by home.
+    arenas: Arc<[Arena]>,
+    /// How its file is read.
+    file: FileToRead,
     /// Limb-major, the mask after the last column.
-    panels: Box<[Mutex<Option<Arc<Panel>>>]>,
+    panels: Box<[PanelCell]>,
+}
+
+/// A panel, if it is in memory.
+type PanelCell = RwLock<Option<Arc<Panel>>>;
+
+/// The file of a segment, as far as the system's cache is concerned.
+enum FileToRead {
+    /// By way of the cache, which keeps what there is memory for: nothing is read twice anyway.
+    Cached,
+    /// Past the cache, which is for what others need.
+    Direct(Arc<File>),
+    /// By way of the cache, which then forgets what was read: the file system can do nothing better.
+    Forgotten,
+}
+
+impl FileToRead {
+    fn past_the_cache(segment: &StoredSegment) -> Self {
+        let direct = segment.local().past_the_cache();
+        direct.map_or(Self::Forgotten, Self::Direct)
+    }
 }
 
 impl StreamedSegment {
-    fn cell(&self, part: Part) -> Option<&Mutex<Option<Arc<Panel>>>> {
+    fn cell(&self, part: Part) -> Option<&PanelCell> {
         let columns = self.segment.description().columns;
         let column = part.column.unwrap_or(columns);
         let is_there = part.column.is_none_or(|column| column < columns);
@@ -98,24 +112,32 @@ impl StreamedSegment {
         self.panels.get(place).filter(|_| is_there)
     }
 
-    fn file_to_read(&self) -> Arc<File> {
-        Arc::clone(
-            self.direct
-                .as_ref()
-                .unwrap_or_else(|| self.segment.local().file()),
-        )
+    fn panel(&self, part: Part) -> Option<Arc<Panel>> {
+        read_cell(self.cell(part)?).clone()
     }
 
-    /// What was read on is in the tier now, and the system's cache is for what others need.
+    fn has(&self, part: Part) -> bool {
+        self.cell(part)
+            .is_some_and(|cell| read_cell(cell).is_some())
+    }
+
+    fn file_to_read(&self) -> Arc<File> {
+        Arc::clone(match &self.file {
+            FileToRead::Direct(file) => file,
+            FileToRead::Cached | FileToRead::Forgotten => self.segment.local().file(),
+        })
+    }
+
+    /// What was read is in the tier now, and the system's cache is for what others need.
     fn forget_cached(&self, place: PartPlace) {
-        if self.direct.is_none() {
+        if let FileToRead::Forgotten = self.file {
             forget_cached(self.segment.local().file(), place.offset, place.len as u64);
         }
     }
 
     fn set(&self, part: Part, panel: Option<Arc<Panel>>) {
         let cell = self.cell(part).expect("streams ask for what there is");
-        *lock(cell) = panel;
+        set_cell(cell, panel);
     }
 
     /// The place of a part among those that kernels read together: the mask is one more item.
@@ -124,30 +146,77 @@ impl StreamedSegment {
     }
 }
 
-/// A segment of a snapshot whose panels are in the tier as far as there is room.
-pub(crate) struct TieredSegment {
+/// A segment of a snapshot; its panels are in the tier as far as there is room.
+pub(crate) struct OpenSegment {
     tier: Arc<Tier>,
     segment: Arc<StreamedSegment>,
 }
 
-impl TieredSegment {
+impl OpenSegment {
     pub(crate) fn file(&self) -> &StoredSegment {
         &self.segment.segment
     }
 
     /// A panel that a stream holds, or that is kept; `None` if it is not in memory.
     pub(crate) fn panel(&self, part: Part) -> Option<Arc<Panel>> {
-        lock(self.segment.cell(part)?).clone()
+        self.segment.panel(part)
+    }
+
+    /// Whether it has such a part, in memory or not.
+    pub(crate) fn is_part(&self, part: Part) -> bool {
+        self.segment.cell(part).is_some()
+    }
+
+    /// Whether these parts are in memory and stay there as long as the segment.
+    pub(crate) fn keeps(&self, parts: &[Part]) -> bool {
+        self.tier.keeps_all() && parts.iter().all(|&part| self.segment.has(part))
+    }
+
+    /// Brings one panel into memory and waits for it.
+    pub(crate) fn load(self: &Arc<Self>, part: Part) -> Result<Arc<Panel>, StoreError> {
+        if let Some(panel) = self.panel(part) {
+            return Ok(panel);
+        }
+        let (said, heard) = channel();
+        // Who has heard of the panel listens no more.
+        let listener = Arc::new(move |arrival| drop(said.send(arrival)));
+        let unit = Unit {
+            segments: 0..1,
+            run: 0,
+        };
+        let stream = Stream::begin(
+            vec![Arc::clone(self)],
+            vec![vec![part]],
+            vec![unit],
+            listener,
+        )?;
+        let arrival = heard
+            .recv()
+            .expect("streams end in an arrival or a failure");
+        let panel = self.panel(part);
+        drop(stream);
+        match arrival {
+            Arrival::Unit(_) => Ok(panel.expect("it has arrived, and its stream held it")),
+            Arrival::Failed(error) => Err(error),
+        }
     }
 
     /// Adds what is in memory, and where.
     pub(crate) fn report(&self, report: &mut PlacementReport) -> Result<(), StoreError> {
-        let StreamedSegment { panels, homes, .. } = &*self.segment;
+        self.report_against(&self.segment.homes, report)
+    }
+
+    fn report_against(
+        &self,
+        homes: &Homes,
+        report: &mut PlacementReport,
+    ) -> Result<(), StoreError> {
+        let panels = &self.segment.panels;
         let description = self.file().description();
         report.panels += panels.len();
         for cell in panels {
             // Locked, so that no room is given away that it still takes.
-            let cell = lock(cell);
+            let cell = read_cell(cell);
             let Some(panel) = &*cell else { continue };
             report.resident_panels += 1;
             for stretch in homes.stretches(description) {
@@ -159,19 +228,19 @@ impl TieredSegment {
         Ok(())
     }
 
-    /// The bytes of panels that its tier has room for.
-    pub(crate) fn room(&self) -> u64 {
+    /// The bytes of panels that may be in memory at a time.
+    pub(crate) fn budget(&self) -> u64 {
         self.tier.capacity()
     }
 }
 
-impl Drop for TieredSegment {
+impl Drop for OpenSegment {
     fn drop(&mut self) {
         let number = self.segment.number;
         let mut state = self.tier.lock();
         // Before the ledger gives their room to others.
         for cell in &self.segment.panels {
-            *lock(cell) = None;
+            set_cell(cell, None);
         }
         state.segments.remove(&number);
         state.ledger.forget_segment(number);
@@ -180,6 +249,14 @@ impl Drop for TieredSegment {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn read_cell(cell: &PanelCell) -> RwLockReadGuard<'_, Option<Arc<Panel>>> {
+    cell.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn set_cell(cell: &PanelCell, panel: Option<Arc<Panel>>) {
+    *cell.write().unwrap_or_else(PoisonError::into_inner) = panel;
 }
 
 /// What is told once the tier is not locked any more.
@@ -204,35 +281,33 @@ impl Tier {
     /// Bytes that the buffers take beside the budget.
     pub(crate) const BUFFERS: u64 = BUFFERS as u64;
 
-    /// A tier of so many bytes on the nodes of a placement.
-    pub(crate) fn new(budget: u64, placement: &Placement) -> Result<Self, StoreError> {
-        let backings = placement.backings();
-        let share = budget as usize / backings.len();
-        let arenas = backings
-            .into_iter()
-            .map(|backing| Arena::reserve(share, backing));
+    /// A tier of so many bytes on the nodes of a placement, or of everything that is ever used.
+    pub(crate) fn new(budget: Option<u64>, placement: &Placement) -> Result<Self, StoreError> {
+        let shared = budget.map(|budget| shared_arenas(budget, placement));
+        let capacity = budget.map_or(u64::MAX, |budget| budget - budget / GAPS);
         let state = State {
-            ledger: Ledger::new(budget - budget / GAPS, Self::BUFFERS),
+            ledger: Ledger::new(capacity, Self::BUFFERS),
             segments: HashMap::new(),
             listeners: HashMap::new(),
             registered: 0,
         };
-        let (left_behind, heard) = channel::<LeftBehind>();
-        thread::Builder::new()
-            .name("expand".into())
-            .spawn(move || {
-                for (tier, masks) in heard {
-                    tier.expand_all(masks);
-                }
-            })
-            .map_err(|source| ResidencyError::Reader { source })?;
         Ok(Self {
-            arenas: arenas.collect::<Result<_, _>>()?,
+            arenas: shared.transpose()?,
             state: Mutex::new(state),
             reader: Reader::idle(),
             buffers: Mutex::default(),
-            left_behind,
         })
+    }
+
+    /// Reads by calls that tests can make fail.
+    #[cfg(test)]
+    pub(crate) fn do_without_rings(&self) {
+        self.reader.do_without_rings();
+    }
+
+    /// Whether nothing that is in memory ever has to go.
+    fn keeps_all(&self) -> bool {
+        self.arenas.is_none()
     }
 
     /// The bytes of panels that may be in memory at a time.
@@ -245,22 +320,27 @@ impl Tier {
         self: &Arc<Self>,
         segment: StoredSegment,
         homes: Arc<Homes>,
-    ) -> Result<TieredSegment, StoreError> {
+    ) -> Result<OpenSegment, StoreError> {
         // Of a full segment, as most of a dataset are.
         self.ensure_buffers(full_panel_bytes(&segment.description().parameters))?;
         let description = segment.description();
         let cells = description.parameters.limb_count() * (description.columns as usize + 1);
+        let (arenas, file) = match &self.arenas {
+            Some(shared) => (Arc::clone(shared), FileToRead::past_the_cache(&segment)),
+            None => (own_arenas(description, &homes)?, FileToRead::Cached),
+        };
         let mut state = self.lock();
         state.registered += 1;
         let segment = Arc::new(StreamedSegment {
             number: state.registered,
-            panels: (0..cells).map(|_| Mutex::default()).collect(),
-            direct: segment.local().past_the_cache(),
+            panels: (0..cells).map(|_| PanelCell::default()).collect(),
+            arenas,
+            file,
             homes,
             segment,
         });
         state.segments.insert(segment.number, Arc::clone(&segment));
-        Ok(TieredSegment {
+        Ok(OpenSegment {
             tier: Arc::clone(self),
             segment,
         })
@@ -287,7 +367,11 @@ impl Tier {
 
     /// Gives the readers as many buffers of so many bytes as have room in what there is for them.
     fn provide(&self, bytes: usize) -> io::Result<()> {
-        let count = BUFFERS / Panel::footprint(bytes.div_ceil(size_of::<u32>()));
+        let most = match self.keeps_all() {
+            true => CACHED_BUFFERS,
+            false => BUFFERS,
+        };
+        let count = most / Panel::footprint(bytes.div_ceil(size_of::<u32>()));
         let count = NonZero::new(count).unwrap_or(NonZero::<usize>::MIN);
         self.reader.provide(count, bytes)
     }
@@ -296,7 +380,7 @@ impl Tier {
     fn open(
         self: &Arc<Self>,
         plan: Plan,
-        segments: Vec<Arc<TieredSegment>>,
+        segments: Vec<Arc<OpenSegment>>,
         listener: Listener,
     ) -> Result<Stream, StoreError> {
         let needed = plan.least_set();
@@ -317,24 +401,8 @@ impl Tier {
         })
     }
 
-    /// Changes the ledger and does what follows from it.
+    /// Changes the ledger and has done what follows from it.
     fn act(self: &Arc<Self>, change: impl FnOnce(&mut State, &mut News) -> Vec<Action>) {
-        self.expand_all(self.settle(change));
-    }
-
-    /// Expands masks that there is room for, and those that there is room for then.
-    fn expand_all(self: &Arc<Self>, mut masks: VecDeque<Load>) {
-        while let Some(load) = masks.pop_front() {
-            let panel = self.expand(&load);
-            masks.extend(self.settle(|state, news| state.end(load, panel, None, news)));
-        }
-    }
-
-    /// The same but for masks that there is room for: these are left to do.
-    fn settle(
-        self: &Arc<Self>,
-        change: impl FnOnce(&mut State, &mut News) -> Vec<Action>,
-    ) -> VecDeque<Load> {
         let mut news = News::new();
         let mut loads = Vec::new();
         {
@@ -354,16 +422,19 @@ impl Tier {
                 }
             }
         }
-        let (columns, masks): (Vec<Load>, _) = loads
+        // The device works while masks are expanded.
+        let (columns, masks): (Vec<Load>, Vec<Load>) = loads
             .into_iter()
             .partition(|load| load.key.part.column.is_some());
         for load in columns {
             self.read(load);
         }
+        for load in masks {
+            self.expand_there(load);
+        }
         for (listener, arrival) in news {
             listener(arrival);
         }
-        masks.into()
     }
 
     fn read(self: &Arc<Self>, load: Load) {
@@ -378,8 +449,7 @@ impl Tier {
         let place = load.segment.segment.header().part_place(part);
         let PartPlace { offset, len, .. } = place;
         let file = load.segment.file_to_read();
-        let (tier, key) = (Arc::downgrade(self), load.key);
-        let is_wanted = Box::new(move || tier.upgrade().is_some_and(|tier| tier.is_wanted(key)));
+        let is_wanted = self.asks_for(load.key);
         let tier = Arc::downgrade(self);
         let then = Box::new(move |bytes: io::Result<&[u8]>| {
             // Without a tier nobody waits for it.
@@ -406,6 +476,33 @@ impl Tier {
             is_wanted,
             then,
         });
+    }
+
+    /// Has a mask expanded by a thread of the reader.
+    fn expand_there(self: &Arc<Self>, load: Load) {
+        let file = load.segment.file_to_read();
+        let is_wanted = self.asks_for(load.key);
+        let tier = Arc::downgrade(self);
+        let then = Box::new(move |turn: io::Result<&[u8]>| {
+            let Some(tier) = tier.upgrade() else { return };
+            let panel = match turn {
+                Ok(_) => tier.expand(&load),
+                Err(source) => Err(ResidencyError::Reader { source }.into()),
+            };
+            tier.act(|state, news| state.end(load, panel, None, news));
+        });
+        self.reader.submit(Read {
+            file,
+            offset: 0,
+            len: 0,
+            is_wanted,
+            then,
+        });
+    }
+
+    fn asks_for(self: &Arc<Self>, key: Key) -> Box<dyn Fn() -> bool + Send> {
+        let tier = Arc::downgrade(self);
+        Box::new(move || tier.upgrade().is_some_and(|tier| tier.is_wanted(key)))
     }
 
     /// Whether somebody waits for a panel that was to be read; if not, others get its room.
@@ -467,7 +564,7 @@ impl Tier {
         let bytes = Panel::footprint(description.seeds.len() * degree);
         let build = || {
             let panel = loop {
-                match Panel::where_it_fits(&self.arenas, &stretches, degree, position) {
+                match Panel::where_it_fits(&load.segment.arenas, &stretches, degree, position) {
                     // Gaps that are smaller than a block are of no use.
                     Err(ArenaError::Full { .. }) if self.gave_up(bytes) => {}
                     panel => break panel?,
@@ -502,6 +599,38 @@ impl Tier {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
+    }
+}
+
+/// What the panels of all segments share.
+fn shared_arenas(budget: u64, placement: &Placement) -> Result<Arc<[Arena]>, ArenaError> {
+    let backings = placement.backings();
+    let share = budget as usize / backings.len();
+    let arenas = backings.into_iter();
+    arenas.map(|it| Arena::reserve(share, it)).collect()
+}
+
+/// Address space for all panels of one segment.
+fn own_arenas(description: &SegmentDescription, homes: &Homes) -> Result<Arc<[Arena]>, ArenaError> {
+    let degree = description.parameters.degree();
+    let panels = description.parameters.limb_count() * (description.columns as usize + 1);
+    // Where it has no block as little as can be.
+    let mut bytes = vec![1; homes.arena_count()];
+    for stretch in homes.stretches(description) {
+        bytes[stretch.arena()] += panels * Panel::footprint(stretch.blocks.len() * degree);
+    }
+    let arenas = bytes.into_iter().enumerate();
+    arenas
+        .map(|(place, bytes)| reserve_near(bytes, homes.backing(place)))
+        .collect()
+}
+
+/// An arena on the node asked for or, where that has been forbidden since the store was opened, wherever
+/// the kernel takes it: far memory is better than none.
+fn reserve_near(bytes: usize, backing: Backing) -> Result<Arena, ArenaError> {
+    match Arena::reserve(bytes, backing) {
+        Err(ArenaError::Node { .. }) => Arena::reserve(bytes, Backing::default()),
+        arena => arena,
     }
 }
 
@@ -540,20 +669,20 @@ pub struct Stream {
     tier: Arc<Tier>,
     id: StreamId,
     reads: Arc<ReadCounters>,
-    _segments: Vec<Arc<TieredSegment>>,
+    _segments: Vec<Arc<OpenSegment>>,
 }
 
 impl Stream {
     /// Begins to bring one unit after another into the tier that the segments are of, with what each run
     /// reads (parts ascending, at least one).
     pub(crate) fn begin(
-        segments: Vec<Arc<TieredSegment>>,
+        segments: Vec<Arc<OpenSegment>>,
         runs: Vec<Vec<Part>>,
         units: Vec<Unit>,
         listener: Listener,
     ) -> Result<Self, StoreError> {
         let tier = Arc::clone(&segments[0].tier);
-        let bytes = |it: &Arc<TieredSegment>| {
+        let bytes = |it: &Arc<OpenSegment>| {
             let gaps =
                 it.segment.homes.most_stretches(it.file().description()) * Panel::footprint(0);
             let bytes = size_of::<u32>() * it.file().panel_len() + gaps;
@@ -583,18 +712,11 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let masks = self.tier.settle(|state, _| {
+        self.tier.act(|state, _| {
             state.ledger.close(self.id);
             state.listeners.remove(&self.id);
             Vec::new()
         });
-        if !masks.is_empty() {
-            let tier = Arc::clone(&self.tier);
-            // Without its thread somebody has to.
-            if let Err(SendError((tier, masks))) = self.tier.left_behind.send((tier, masks)) {
-                tier.expand_all(masks);
-            }
-        }
     }
 }
 
@@ -606,3 +728,5 @@ impl std::fmt::Debug for Stream {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod without_budget;

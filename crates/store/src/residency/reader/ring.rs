@@ -101,6 +101,12 @@ impl Ring {
         pushed.expect("the ring has an entry for each buffer");
     }
 
+    /// Tells the kernel of what was begun.
+    pub(super) fn submit(&mut self) {
+        // What it does not take now goes with the next.
+        let _ = self.ring.submit();
+    }
+
     /// Tells the kernel of what was begun and sleeps until something has arrived, or for less.
     pub(super) fn wait(&mut self) {
         // A signal wakes it early. Where the kernel lacks memory, what has arrived is to be taken first:

@@ -1,0 +1,13 @@
+//! What of a store's ciphertext is in memory.
+//!
+//! Every panel, of columns and masks, takes the same way in: a [`Stream`] names what it needs, the [ledger] decides what
+//! may come in and what has to go, the [reader]'s threads read, check, unpack and expand, and the [tier] holds what has
+//! arrived. Without a budget nothing ever has to go.
+
+mod ledger;
+mod reader;
+mod tier;
+
+pub use ledger::{Part, Reads, Unit};
+pub use tier::{Arrival, Listener, Stream};
+pub(crate) use tier::{OpenSegment, Tier};
