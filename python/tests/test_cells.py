@@ -69,7 +69,7 @@ def test_pairs_come_as_sums_that_are_verified(
         assert received(found) == pairs_bytes
     with pytest.raises(InputError, match="answers are"):
         dataset.apriori(keys, 0.05, answers="sums")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="mine with answers='cells', with max_len=2, or at a higher min_support"):
+    with pytest.raises(InputError, match="give max_len=2, or mine with answers='cells', or"):
         dataset.apriori(keys, 0.05, max_len=3, answers="moments")
 
 

@@ -31,6 +31,7 @@ def test_what_is_wrong_with_a_key_file_is_said(tmp_path: Path) -> None:
     with pytest.raises(oboro.errors.KeysError, match="does not open"):
         oboro.Keys.load(tmp_path / "key", passphrase="wrong")
     (tmp_path / "other").write_text("no key")
+    (tmp_path / "other").chmod(0o600)
     with pytest.raises(oboro.errors.KeysError, match=r"make one with `Keys\.generate\(\)`"):
         oboro.Keys.load(tmp_path / "other")
 

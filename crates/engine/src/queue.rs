@@ -1,7 +1,7 @@
 //! What runs next.
 //!
 //! Threads are shared twice. A [`Queue`] gives each free thread a time slice of the client that has had the least:
-//! slices are priced by the time that they took ([`fair`]). Within a job, [`Units`] gives it the panels on its own
+//! slices are priced by the time that they took (`fair`). Within a job, [`Units`] gives it the panels on its own
 //! memory node first. Nothing else in the product orders work on threads.
 
 mod fair;

@@ -7,7 +7,7 @@ use crate::rows::threads;
 use oboro_client::{Connection, upload};
 use oboro_format::Bundle;
 use oboro_server::{GenomeOptions, Limits, Local, Options};
-use oboro_store::Store;
+use oboro_store::Access;
 use pyo3::prelude::*;
 use std::fs::{self, Permissions};
 use std::io;
@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 use std::{mem, process};
 use tempfile::TempDir;
 
@@ -111,9 +111,9 @@ impl Server {
         interrupt: Option<&Interrupt>,
     ) -> PyResult<(u64, u64)> {
         let dataset = encrypted.dataset();
-        let (connection, store) = self.connection_and_store()?;
-        call::run(py, progress, interrupt, |call| match store {
-            Some(store) => import(&store, name, dataset.bundle(), call),
+        let (connection, access) = self.connection_and_access()?;
+        call::run(py, progress, interrupt, |call| match access {
+            Some(access) => import(&access, name, dataset.bundle(), call),
             None => send(&connection, name, dataset.bundle(), call),
         })
     }
@@ -200,13 +200,13 @@ impl Server {
         }
     }
 
-    /// The same, and the store of a local server.
-    fn connection_and_store(&self) -> Result<(Connection, Option<Arc<Store>>), Failure> {
+    /// The same, and the way to the datasets of a local server.
+    fn connection_and_access(&self) -> Result<(Connection, Option<Access>), Failure> {
         self.check_process()?;
         match &*self.link() {
             Some(Link { connection, local }) => {
-                let store = local.as_ref().map(|(local, _)| local.store());
-                Ok((connection.clone(), store))
+                let access = local.as_ref().map(|(local, _)| local.access());
+                Ok((connection.clone(), access))
             }
             None => Err(Failure::closed()),
         }
@@ -239,8 +239,13 @@ impl Server {
 }
 
 /// Publishes a bundle in the store of a local server, where nothing has to be sent.
-fn import(store: &Store, name: &str, bundle: &Bundle, call: &Call) -> Result<(u64, u64), Failure> {
-    let published = store.import(name, bundle).map_err(Failure::refused)?;
+fn import(
+    access: &Access,
+    name: &str,
+    bundle: &Bundle,
+    call: &Call,
+) -> Result<(u64, u64), Failure> {
+    let published = access.import(name, bundle).map_err(Failure::refused)?;
     let bytes = bundle.manifest().segment_bytes();
     // It is done, whoever waits.
     let _ = call.advance(bytes, bytes);

@@ -11,7 +11,7 @@ use crate::outbox::Outbox;
 use crate::status;
 use oboro_protocol::{COLUMNS_CHUNK_BYTES, digest, v1};
 use oboro_ring::moment::Itemsets;
-use oboro_store::{Snapshot, Store};
+use oboro_store::{Access, Snapshot};
 use prost::bytes::Bytes;
 use std::future::pending;
 use std::pin::Pin;
@@ -34,8 +34,8 @@ pub(crate) async fn fetch(
     request: v1::FetchColumnsRequest,
 ) -> Result<Columns, Status> {
     let place = counting.admission.admit(client)?;
-    let store = Arc::clone(&counting.store);
-    let wanted = blocking(move || Wanted::new(&store, request)).await?;
+    let access = counting.access.clone();
+    let wanted = blocking(move || Wanted::new(&access, request)).await?;
     wanted.record(&Span::current());
     let (outbox, room) = (Arc::new(Parts::new()), Arc::new(Notify::new()));
     let limit = counting.limits.query_time;
@@ -60,9 +60,9 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn new(store: &Store, request: v1::FetchColumnsRequest) -> Result<Self, Status> {
+    fn new(access: &Access, request: v1::FetchColumnsRequest) -> Result<Self, Status> {
         let root = digest(&request.root).map_err(|error| status::of_field(&error))?;
-        let snapshot = store
+        let snapshot = access
             .snapshot_at(&request.name, root)
             .map_err(|error| status::of_store(&error))?;
         let columns = Itemsets::new(1, request.columns, snapshot.manifest().sealed_columns())

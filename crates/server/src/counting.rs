@@ -21,7 +21,7 @@ use oboro_format::wording::{ANSWERS, MAX_ITEMSETS, MAX_LEN, MIN_SUPPORT, QUERY_T
 use oboro_protocol::v1::count_reply::Reply as Part;
 use oboro_protocol::{MOMENTS_CHUNK_BYTES, block_ranges, digest, max_itemsets, v1};
 use oboro_ring::moment::{Itemsets, MomentIndex};
-use oboro_store::{Snapshot, Store};
+use oboro_store::{Access, Snapshot};
 use prost::Message;
 use prost::bytes::Bytes;
 use std::collections::VecDeque;
@@ -43,7 +43,7 @@ type CountOutbox = Outbox<v1::CountReply>;
 
 /// What queries need of the server.
 pub(crate) struct Counting {
-    pub(crate) store: Arc<Store>,
+    pub(crate) access: Access,
     pub(crate) queue: Arc<Queue>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) limits: Limits,
@@ -65,8 +65,8 @@ impl Counting {
         request: v1::CountRequest,
     ) -> Result<Replies, Status> {
         let place = self.admission.admit(&client)?;
-        let (store, limits) = (Arc::clone(&self.store), self.limits);
-        let question = blocking(move || Question::new(&store, &limits, request)).await?;
+        let (access, limits) = (self.access.clone(), self.limits);
+        let question = blocking(move || Question::new(&access, &limits, request)).await?;
         question.record(&Span::current());
         let query = Arc::new(Query::new(
             client,
@@ -113,9 +113,9 @@ struct Question {
 }
 
 impl Question {
-    fn new(store: &Store, limits: &Limits, request: v1::CountRequest) -> Result<Self, Status> {
+    fn new(access: &Access, limits: &Limits, request: v1::CountRequest) -> Result<Self, Status> {
         let root = digest(&request.root).map_err(|error| status::of_field(&error))?;
-        let snapshot = store
+        let snapshot = access
             .snapshot_at(&request.name, root)
             .map_err(|error| status::of_store(&error))?;
         let length = request.length as usize;

@@ -22,7 +22,7 @@ use oboro_format::wording::{
 };
 use oboro_protocol::MAX_MESSAGE_BYTES;
 use oboro_protocol::v1::{genome_server::GenomeServer, mining_server::MiningServer};
-use oboro_store::{Location, Placement, ResidencyError, Snapshot, Store, StoreError};
+use oboro_store::{Access, Location, Placement, ResidencyError, Snapshot, Store, StoreError};
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
@@ -176,7 +176,7 @@ pub struct Server {
 pub(crate) struct Answering {
     transport: tonic::transport::Server,
     tokens: Option<Tokens>,
-    store: Arc<Store>,
+    access: Access,
     pool: Pool,
     data: Location,
     genome: GenomeOptions,
@@ -261,11 +261,11 @@ impl Answering {
         let pool = Pool::start(pin.assignments(&topology, threads))
             .map_err(|source| ServeError::Threads { threads, source })?;
         let nodes = topology.nodes().iter().map(|node| node.number).collect();
-        let store = Arc::new(open(&options, budget, nodes)?);
+        let access = open(&options, budget, nodes)?.access();
         Ok(Self {
             transport,
             tokens: options.tokens,
-            store,
+            access,
             pool,
             data: options.data,
             genome: options.genome,
@@ -277,9 +277,9 @@ impl Answering {
         })
     }
 
-    /// What the datasets are in.
-    pub(crate) fn store(&self) -> &Arc<Store> {
-        &self.store
+    /// The way to the datasets.
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
     }
 
     /// Answers calls from `incoming` until `shutdown` completes, as [`Server::serve`] does.
@@ -305,7 +305,7 @@ impl Answering {
             .max_decoding_message_size(message_bytes)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         let counting = Counting {
-            store: self.store,
+            access: self.access,
             queue: self.pool.queue(),
             admission,
             limits: self.limits,

@@ -1,11 +1,10 @@
 //! A server for the process that it is in: its calls come over streams in memory, from no socket.
 
 use crate::listen::{Answering, Options, ServeError};
-use oboro_store::Store;
+use oboro_store::Access;
 use std::future::pending;
 use std::io;
 use std::num::NonZero;
-use std::sync::Arc;
 use tokio::io::{DuplexStream, duplex};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -19,7 +18,7 @@ const BUFFER: usize = 1 << 20;
 /// data are at rest.
 pub struct Local {
     streams: mpsc::UnboundedSender<DuplexStream>,
-    store: Arc<Store>,
+    access: Access,
     /// Dropping it drops what serves.
     _runtime: Runtime,
 }
@@ -47,13 +46,13 @@ impl Local {
             tokens: None,
             ..options
         })?;
-        let store = Arc::clone(answering.store());
+        let access = answering.access().clone();
         let (streams, incoming) = mpsc::unbounded_channel();
         let incoming = UnboundedReceiverStream::new(incoming).map(Ok);
         runtime.spawn(answering.serve(incoming, pending()));
         Ok(Self {
             streams,
-            store,
+            access,
             _runtime: runtime,
         })
     }
@@ -63,9 +62,9 @@ impl Local {
         Connector(self.streams.clone())
     }
 
-    /// What its datasets are in.
-    pub fn store(&self) -> Arc<Store> {
-        Arc::clone(&self.store)
+    /// The way to its datasets.
+    pub fn access(&self) -> Access {
+        self.access.clone()
     }
 }
 

@@ -8,7 +8,7 @@ use crate::blocking::blocking;
 use crate::counting::PATIENCE;
 use crate::status;
 use oboro_protocol::v1::{self, scrub_reply::Reply};
-use oboro_store::{Pace, Scrub, Store};
+use oboro_store::{Access, Pace, Scrub};
 use std::num::NonZero;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -44,7 +44,7 @@ impl Scrubbing {
     /// A rate that is too low, another scrub under way, no such dataset, a catalogue that cannot be read.
     pub(crate) async fn start(
         &self,
-        store: Arc<Store>,
+        access: Access,
         request: v1::ScrubRequest,
     ) -> Result<Replies, Status> {
         if (1..LEAST_RATE).contains(&request.rate) {
@@ -59,7 +59,7 @@ impl Scrubbing {
         })?;
         let name = (!request.name.is_empty()).then_some(request.name);
         let scrub = blocking(move || {
-            let scrub = store.scrub(name.as_deref());
+            let scrub = access.scrub(name.as_deref());
             scrub.map_err(|error| status::of_store(&error))
         })
         .await?;

@@ -11,8 +11,7 @@ use crate::status;
 use oboro_format::wording::{MAX_DATASET, MIN_ITEM_SUPPORT};
 use oboro_format::{DatasetId, Manifest};
 use oboro_protocol::{PROTOCOL, dataset_id, v1, v1::mining_server::Mining};
-use oboro_store::{SegmentReceiver, Store, StoreError};
-use std::sync::Arc;
+use oboro_store::{Access, SegmentReceiver, StoreError};
 use tonic::{Request, Response, Status, Streaming};
 use tracing::{Span, field};
 
@@ -42,13 +41,13 @@ impl Service {
         )))
     }
 
-    /// Runs `work` on the store, away from the threads that serve connections.
-    async fn with_store<T: Send + 'static>(
+    /// Runs `work` on what the store has, away from the threads that serve connections.
+    async fn with_access<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&Access) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Status> {
-        let store = Arc::clone(&self.counting.store);
-        storing(move || work(&store)).await
+        let access = self.counting.access.clone();
+        storing(move || work(&access)).await
     }
 }
 
@@ -83,7 +82,7 @@ impl Mining for Service {
             self.check_size(&manifest)?;
         }
         let status = self
-            .with_store(move |store| store.begin_upload(&name, &manifest))
+            .with_access(move |access| access.begin_upload(&name, &manifest))
             .await?;
         let segments = status.segments.iter().map(|segment| v1::SegmentProgress {
             index: segment.index,
@@ -110,8 +109,8 @@ impl Mining for Service {
                     let dataset =
                         dataset_id(&start.dataset).map_err(|error| status::of_field(&error))?;
                     record(dataset);
-                    self.with_store(move |store| {
-                        store.receive_segment(dataset, start.index, start.offset)
+                    self.with_access(move |access| {
+                        access.receive_segment(dataset, start.index, start.offset)
                     })
                     .await?
                 }
@@ -145,8 +144,8 @@ impl Mining for Service {
         record(dataset);
         let release_memory = self.release_memory;
         let published = self
-            .with_store(move |store| {
-                let published = store.publish(dataset)?;
+            .with_access(move |access| {
+                let published = access.publish(dataset)?;
                 // What the upload's chunks lay in is of no use to the questions that follow.
                 release_memory();
                 Ok(published)
@@ -166,7 +165,7 @@ impl Mining for Service {
         let name = request.into_inner().name;
         tracing::debug!(name, "cancels");
         record(
-            self.with_store(move |store| store.cancel_upload(&name))
+            self.with_access(move |access| access.cancel_upload(&name))
                 .await?,
         );
         Ok(Response::new(v1::CancelUploadReply {}))
@@ -176,7 +175,7 @@ impl Mining for Service {
         &self,
         _: Request<v1::ListDatasetsRequest>,
     ) -> Result<Response<v1::ListDatasetsReply>, Status> {
-        let listing = self.with_store(Store::list).await?;
+        let listing = self.with_access(Access::list).await?;
         for error in &listing.damaged {
             tracing::error!(%error, "storage");
         }
@@ -192,7 +191,7 @@ impl Mining for Service {
     ) -> Result<Response<v1::DeleteDatasetReply>, Status> {
         let name = request.into_inner().name;
         tracing::debug!(name, "deletes");
-        record(self.with_store(move |store| store.delete(&name)).await?);
+        record(self.with_access(move |access| access.delete(&name)).await?);
         Ok(Response::new(v1::DeleteDatasetReply {}))
     }
 
@@ -203,7 +202,7 @@ impl Mining for Service {
         let name = request.into_inner().name;
         tracing::debug!(name, "asks for the placement");
         let report = self
-            .with_store(move |store| store.snapshot(&name)?.placement())
+            .with_access(move |access| access.snapshot(&name)?.placement())
             .await?;
         Ok(Response::new(v1::PlacementReply {
             policy: report.is_placed.then(|| "transaction".into()),
@@ -256,8 +255,8 @@ impl Mining for Service {
     ) -> Result<Response<Self::ScrubStream>, Status> {
         let request = request.into_inner();
         tracing::debug!(name = request.name, "scrubs");
-        let store = Arc::clone(&self.counting.store);
-        let replies = self.scrubbing.start(store, request).await?;
+        let access = self.counting.access.clone();
+        let replies = self.scrubbing.start(access, request).await?;
         Ok(Response::new(replies))
     }
 }

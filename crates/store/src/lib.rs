@@ -28,6 +28,6 @@ pub use shared::SharedStore;
 pub use snapshot::Snapshot;
 pub use source::StoredSegment;
 pub use store::{
-    BackedUp, Listing, MAX_NAME_CHARS, Published, Scrub, ScrubbedPart, SegmentProgress,
+    Access, BackedUp, Listing, MAX_NAME_CHARS, Published, Scrub, ScrubbedPart, SegmentProgress,
     SegmentReceiver, Store, UploadStatus, backup,
 };

@@ -8,11 +8,14 @@ pub(crate) use oboro_format::testing::*;
 
 /// Uploads under the name "a" what is not there yet.
 pub(crate) fn send(store: &Store, bundle: &Bundle) {
-    let status = store.begin_upload("a", &bundle.manifest().encode());
+    let status = store
+        .access()
+        .begin_upload("a", &bundle.manifest().encode());
     let segments = status.unwrap().segments;
     for segment in segments.iter().filter(|segment| !segment.complete) {
         let bytes = std::fs::read(bundle.segment_path(segment.index)).unwrap();
         let mut receiver = store
+            .access()
             .receive_segment(
                 bundle.manifest().dataset,
                 segment.index,

@@ -4,8 +4,8 @@ use super::plaintext::search;
 use crate::output::Failure;
 use oboro_client::{Connection, Decoys, Outcome, Place, Question, Symbols, Where};
 use oboro_genome::Kind;
-use oboro_genome_server::{Collections, Panel, Rows};
 use oboro_genome_client::{Found, Pattern};
+use oboro_genome_server::{Collections, Panel, Rows};
 use std::ops::Range;
 
 /// The letters of bases, by symbol; any other symbol is not known.

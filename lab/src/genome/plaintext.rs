@@ -3,8 +3,8 @@
 use crate::output::Failure;
 use oboro_client::{Question, Where};
 use oboro_genome::Kind;
-use oboro_genome_server::{Collections, Rows};
 use oboro_genome_client::Found;
+use oboro_genome_server::{Collections, Rows};
 use std::collections::BTreeSet;
 
 /// What a search of the plaintext finds.

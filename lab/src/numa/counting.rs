@@ -219,7 +219,9 @@ impl<'w> Question<'w> {
     ) -> Result<Arc<Placed>, Failure> {
         let directory = temporary_directory()?;
         traffic::publish(directory.path(), dataset.bundle())?;
-        let snapshot = Store::open(directory.path())?.snapshot(traffic::NAME)?;
+        let snapshot = Store::open(directory.path())?
+            .access()
+            .snapshot(traffic::NAME)?;
         let numbers: Vec<u32> = topology.nodes().iter().map(|node| node.number).collect();
         Ok(Arc::new(Placed::copy(&snapshot, &numbers, policy)?))
     }

@@ -11,10 +11,12 @@ use crate::output::{Failure, Output, bytes};
 use crate::workload::{Workload, temporary_directory};
 use oboro_arena::{Distances, Topology};
 use oboro_engine::{Count, Plan, Workspace};
+use oboro_format::{
+    BLOCKS_PER_SEGMENT, Bundle, CELL_SEAL_BYTES, DatasetId, Manifest, SegmentDescription,
+};
 use oboro_mining::Itemset;
 use oboro_ring::moment::Itemsets;
 use oboro_ring::{Parameters, Seed};
-use oboro_format::{BLOCKS_PER_SEGMENT, Bundle, CELL_SEAL_BYTES, DatasetId, Manifest, SegmentDescription};
 use oboro_store::Store;
 use serde::Serialize;
 use std::fs;
@@ -125,7 +127,7 @@ impl Residues {
     }
 
     fn count(&self, policy: Policy, topology: &Topology, nodes: &Nodes) -> Result<Row, Failure> {
-        let snapshot = Store::open(&self.store)?.snapshot(NAME)?;
+        let snapshot = Store::open(&self.store)?.access().snapshot(NAME)?;
         let parameters = &snapshot.manifest().parameters;
         let limbs = parameters.limb_count();
         let residues = snapshot.block_count() * parameters.degree() as u64 * limbs as u64;
@@ -217,16 +219,18 @@ fn bundle(directory: &Path, columns: u32, groups: u64) -> Result<Bundle, Failure
 pub fn publish(directory: &Path, bundle: &Bundle) -> Result<(), Failure> {
     let store = Store::open(directory)?;
     let dataset = bundle.manifest().dataset;
-    let upload = store.begin_upload(NAME, &bundle.manifest().encode())?;
+    let upload = store
+        .access()
+        .begin_upload(NAME, &bundle.manifest().encode())?;
     for segment in upload.segments {
         let path = bundle.segment_path(segment.index);
         let bytes = fs::read(&path)
             .map_err(|error| format!("cannot read {}: {error}; start again", path.display()))?;
-        let mut receiver = store.receive_segment(dataset, segment.index, 0)?;
+        let mut receiver = store.access().receive_segment(dataset, segment.index, 0)?;
         receiver.write(&bytes)?;
         receiver.finish()?;
     }
-    store.publish(dataset)?;
+    store.access().publish(dataset)?;
     Ok(())
 }
 

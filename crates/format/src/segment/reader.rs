@@ -207,7 +207,7 @@ impl Segment {
         checked
     }
 
-    /// Reads a part chunk by chunk, each of [`CHUNK_BYTES`] except for the last, so that `visit` finds them in the
+    /// Reads a part chunk by chunk, each of `CHUNK_BYTES` except for the last, so that `visit` finds them in the
     /// cache; tells at the end whether the digest is right.
     ///
     /// # Errors

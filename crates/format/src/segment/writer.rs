@@ -109,7 +109,7 @@ impl SegmentWriter {
         self.write_part(panel, &packed)
     }
 
-    /// Writes the sealed cells of one column: a bit for each slot, and [`CELL_SEAL_BYTES`]. Those of each column are
+    /// Writes the sealed cells of one column: a bit for each slot, and [`CELL_SEAL_BYTES`](crate::CELL_SEAL_BYTES). Those of each column are
     /// written exactly once.
     ///
     /// # Errors

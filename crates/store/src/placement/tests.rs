@@ -27,7 +27,7 @@ fn published(directory: &Path, blocks: &[u32]) -> PathBuf {
     let bundle = bundle(&directory.join("a.oboro"), &one_limb(), blocks);
     let store = Store::open(&path).unwrap();
     send(&store, &bundle);
-    store.publish(ID).unwrap();
+    store.access().publish(ID).unwrap();
     path
 }
 
@@ -138,11 +138,11 @@ fn panels_are_the_same_wherever_they_lie() {
         let whole = |panel: &Arc<crate::Panel>| panel.pieces().flatten().copied().collect();
         panels.iter().map(whole).collect()
     };
-    let expected = whole(&Store::open(&path).unwrap().snapshot("a").unwrap());
+    let expected = whole(&Store::open(&path).unwrap().access().snapshot("a").unwrap());
     for nodes in 1..=5 {
         let placement = Placement::on(vec![0; nodes]);
         let store = Store::open_on(&path, placement).unwrap();
-        let snapshot = store.snapshot("a").unwrap();
+        let snapshot = store.access().snapshot("a").unwrap();
         assert!(whole(&snapshot) == expected, "on {nodes}");
     }
 }
@@ -153,7 +153,7 @@ fn every_part_of_a_group_is_one_slice() {
     let path = published(directory.path(), &[5, 64, 30]);
     let group_blocks = one_limb().shard_blocks();
     let store = Store::open_on(&path, Placement::on(vec![0; 4])).unwrap();
-    let snapshot = store.snapshot("a").unwrap();
+    let snapshot = store.access().snapshot("a").unwrap();
     let panels = panels(&snapshot);
     let by_segment = panels.chunks_exact(PANELS);
     for (entry, panels) in snapshot.manifest().segments.iter().zip(by_segment) {
@@ -177,12 +177,12 @@ fn an_append_leaves_panels_in_memory_where_they_are() {
     let path = directory.path().join("store");
     let store = Store::open_on(&path, Placement::on(vec![0; 3])).unwrap();
     send(&store, &bundle);
-    store.publish(ID).unwrap();
-    let old = store.snapshot("a").unwrap();
+    store.access().publish(ID).unwrap();
+    let old = store.access().snapshot("a").unwrap();
     let before = panels(&old);
     send(&store, &append(&bundle, &[40]));
-    store.publish(ID).unwrap();
-    let new = store.snapshot("a").unwrap();
+    store.access().publish(ID).unwrap();
+    let new = store.access().snapshot("a").unwrap();
     let after = panels(&new);
     assert!(before.iter().zip(&after).all(|(a, b)| Arc::ptr_eq(a, b)));
     for group in 0..3 {
@@ -249,7 +249,7 @@ fn on_four_nodes_99_percent_of_the_pages_are_where_they_belong() {
             None => Store::open_on(&path, placement),
             Some(budget) => Store::open_within(&path, budget, placement),
         };
-        let snapshot = store.unwrap().snapshot("a").unwrap();
+        let snapshot = store.unwrap().access().snapshot("a").unwrap();
         assert_eq!(snapshot.placement().unwrap().pages(), 0);
         if budget.is_some() {
             bring_in(&snapshot);

@@ -58,9 +58,6 @@ pub(crate) struct Reader {
     queue: Arc<Queue>,
     /// Those that serve the queue; locked while others take over.
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Tests that make calls fail do not see what goes through a ring.
-    #[cfg(test)]
-    is_without_rings: std::sync::atomic::AtomicBool,
 }
 
 /// Requests that no buffer was free for yet.
@@ -88,27 +85,7 @@ impl Reader {
         Self {
             queue: Arc::default(),
             threads: Mutex::default(),
-            #[cfg(test)]
-            is_without_rings: Default::default(),
         }
-    }
-
-    /// Makes no rings from now on.
-    #[cfg(test)]
-    pub(super) fn do_without_rings(&self) {
-        let order = std::sync::atomic::Ordering::Relaxed;
-        self.is_without_rings.store(true, order);
-    }
-
-    #[cfg(test)]
-    fn may_have_rings(&self) -> bool {
-        let order = std::sync::atomic::Ordering::Relaxed;
-        !self.is_without_rings.load(order)
-    }
-
-    #[cfg(not(test))]
-    fn may_have_rings(&self) -> bool {
-        true
     }
 
     /// Goes on with so many buffers, of so many bytes each, once the present ones have gone. Requests that
@@ -118,11 +95,7 @@ impl Reader {
     /// No memory for the buffers, no threads. Then nothing is read until this succeeds, and who waits is
     /// told.
     pub(crate) fn provide(&self, buffers: NonZero<usize>, buffer_bytes: usize) -> io::Result<()> {
-        let by_ring = match self.may_have_rings() {
-            true => self.provide_by(Way::Ring, buffers, buffer_bytes),
-            false => Err(io::ErrorKind::Unsupported.into()),
-        };
-        by_ring
+        self.provide_by(Way::Ring, buffers, buffer_bytes)
             .or_else(|_| self.provide_by(Way::Threads, buffers, buffer_bytes))
             .inspect_err(|_| self.give_up())
     }

@@ -299,12 +299,6 @@ impl Tier {
         })
     }
 
-    /// Reads by calls that tests can make fail.
-    #[cfg(test)]
-    pub(crate) fn do_without_rings(&self) {
-        self.reader.do_without_rings();
-    }
-
     /// Whether nothing that is in memory ever has to go.
     fn keeps_all(&self) -> bool {
         self.arenas.is_none()

@@ -12,7 +12,7 @@ fn published(location: impl Into<Location>, root: &TempDir) -> (Store, oboro_for
     let store = Store::open_on(location, Placement::default()).unwrap();
     let bundle = bundle(&root.path().join("bundle"), &two_limbs(), &[2, 2, 1]);
     send(&store, &bundle);
-    store.publish(ID).unwrap();
+    store.access().publish(ID).unwrap();
     (store, bundle)
 }
 
@@ -44,7 +44,7 @@ fn reads_beside_the_store_that_has_the_directory() {
     // A newer version has the older one's panels.
     let longer = append(&bundle, &[2]);
     send(&store, &longer);
-    store.publish(ID).unwrap();
+    store.access().publish(ID).unwrap();
     let newer = shared.snapshot("a", longer.manifest().clone()).unwrap();
     assert_intact(&newer);
     let panels = [&snapshot, &newer].map(|it| it.panel(0, 0, 0).unwrap());

@@ -55,7 +55,7 @@ impl Setting {
 
     /// Reads all of a published dataset and compares it with the owner's; an error, or its version.
     fn read(&self, store: &Store, name: &'static str) -> Result<u64, StoreError> {
-        let snapshot = store.snapshot(name)?;
+        let snapshot = store.access().snapshot(name)?;
         let version = snapshot.manifest().version;
         self.owner.assert_root(name, version, snapshot.root());
         for segment in 0..snapshot.manifest().segments.len() {
@@ -100,6 +100,7 @@ fn every_byte_of_the_catalogue() {
             }
         };
         let listing = store
+            .access()
             .list()
             .unwrap_or_else(|error| panic!("byte {at}: {error}"));
         assert!(!listing.datasets.is_empty(), "byte {at}");
@@ -160,7 +161,11 @@ fn every_byte_of_a_segment() {
         let places = damage.iter().map(|it| (it.segment, it.panel));
         assert!(places.eq([(Some(2), panel)]), "byte {at}: {damage:?}");
         let store = Store::open(&store).unwrap();
-        assert_eq!(store.list().unwrap().datasets.len(), 2, "byte {at}");
+        assert_eq!(
+            store.access().list().unwrap().datasets.len(),
+            2,
+            "byte {at}"
+        );
         let text = setting.read(&store, "a").unwrap_err().to_string();
         for part in ["segment 2 of dataset", A, "00000002.seg", &place] {
             assert!(text.contains(part), "byte {at}: {part:?} is not in: {text}");
@@ -197,11 +202,11 @@ fn a_disk_that_wears_out_while_it_serves() {
             }
         };
         disk.wear_out(&path, 40, wear);
-        lost(store.snapshot("a").unwrap_err(), "");
+        lost(store.access().snapshot("a").unwrap_err(), "");
         disk.mend();
 
         // One panel is in memory when the disk wears out, the other one is not.
-        let snapshot = store.snapshot("a").unwrap();
+        let snapshot = store.access().snapshot("a").unwrap();
         let resident = snapshot.panel(1, 0, 0).unwrap();
         let before: Vec<u32> = resident.pieces().flatten().copied().collect();
         disk.wear_out(&path, panel(0), wear);
@@ -218,7 +223,12 @@ fn a_disk_that_wears_out_while_it_serves() {
         assert!(again.pieces().flatten().copied().eq(before));
         // Neither the rest of the dataset nor another one suffers.
         snapshot.panel(0, 0, 1).unwrap();
-        store.snapshot("b").unwrap().panel(1, 0, 1).unwrap();
+        store
+            .access()
+            .snapshot("b")
+            .unwrap()
+            .panel(1, 0, 1)
+            .unwrap();
         disk.mend();
         snapshot.panel(1, 0, 1).unwrap();
     }

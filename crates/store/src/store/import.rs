@@ -7,7 +7,7 @@ use oboro_format::Bundle;
 /// Bytes of a segment that are copied at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
-impl Store {
+impl Access {
     /// Publishes what a bundle holds, as an upload of it would. Segments are linked where the store
     /// is a directory on the bundle's file system: then headers are checked here, panels before their first
     /// use, and they are as durable as the bundle. Elsewhere they are copied, and checked whole.

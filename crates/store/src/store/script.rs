@@ -109,10 +109,15 @@ impl Owner {
         mut most: u64,
     ) -> Result<bool, StoreError> {
         let bundle = &self.bundles[&(name, version)];
-        let status = store.begin_upload(name, &bundle.manifest().encode())?;
+        let status = store
+            .access()
+            .begin_upload(name, &bundle.manifest().encode())?;
         for segment in status.segments.iter().filter(|segment| !segment.complete) {
-            let mut receiver =
-                store.receive_segment(status.dataset, segment.index, segment.bytes_received)?;
+            let mut receiver = store.access().receive_segment(
+                status.dataset,
+                segment.index,
+                segment.bytes_received,
+            )?;
             let bytes = fs::read(bundle.segment_path(segment.index)).unwrap();
             for chunk in bytes[segment.bytes_received as usize..].chunks(6000) {
                 let chunk = &chunk[..chunk.len().min(most as usize)];
@@ -129,7 +134,7 @@ impl Owner {
 
     fn upload(&self, store: &Store, name: &'static str, version: u64) -> Result<(), StoreError> {
         assert!(self.send(store, name, version, ALL)?);
-        let published = store.publish(self.id(name))?;
+        let published = store.access().publish(self.id(name))?;
         self.assert_root(name, version, published.root);
         Ok(())
     }
@@ -146,7 +151,7 @@ impl Owner {
     /// Every panel of what is published agrees with the owner's bundle.
     fn assert_intact(&self, store: &Store, published: &BTreeMap<&'static str, u64>) {
         for (&name, &version) in published {
-            let snapshot = store.snapshot(name).unwrap();
+            let snapshot = store.access().snapshot(name).unwrap();
             let manifest = self.bundles[&(name, version)].manifest();
             assert_eq!(snapshot.manifest(), manifest);
             for segment in 0..manifest.segments.len() {
@@ -182,9 +187,7 @@ impl<'a> Server<'a> {
     pub(super) fn run(&mut self, step: Step) -> Result<(), StoreError> {
         if let Open = step {
             self.store = None;
-            let store = Store::open(&self.path)?;
-            store.tier().do_without_rings();
-            self.store = Some(store);
+            self.store = Some(Store::open(&self.path)?);
             return Ok(());
         }
         let store = self.store();
@@ -192,8 +195,8 @@ impl<'a> Server<'a> {
             Open => Ok(()),
             Send(name, version, bytes) => self.owner.send(store, name, version, bytes).map(drop),
             Upload(name, version) => self.owner.upload(store, name, version),
-            Cancel(name) => store.cancel_upload(name).map(drop),
-            Delete(name) => store.delete(name).map(drop),
+            Cancel(name) => store.access().cancel_upload(name).map(drop),
+            Delete(name) => store.access().delete(name).map(drop),
         }
     }
 
@@ -216,7 +219,7 @@ impl<'a> Server<'a> {
 }
 
 fn listed(store: &Store) -> BTreeMap<String, u64> {
-    let datasets = store.list().unwrap().datasets.into_iter();
+    let datasets = store.access().list().unwrap().datasets.into_iter();
     datasets.map(|info| (info.name, info.version)).collect()
 }
 
@@ -253,7 +256,7 @@ pub(super) fn check_survivors(owner: &Owner, disk: &Path, promised: &[&Promised]
             continue;
         }
         if cancel {
-            match store.cancel_upload(name) {
+            match store.access().cancel_upload(name) {
                 Ok(_) | Err(StoreError::NoDataset { .. }) => {}
                 Err(error) => panic!("{error}"),
             }

@@ -46,7 +46,7 @@ struct Reading {
     parts: Range<usize>,
 }
 
-impl Store {
+impl Access {
     /// Begins to check all that is here, or one dataset. The catalogue is checked at once.
     ///
     /// # Errors

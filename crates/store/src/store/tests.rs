@@ -28,6 +28,7 @@ impl Setting {
 
     fn begin(&self, store: &Store) -> UploadStatus {
         store
+            .access()
             .begin_upload("a", &self.bundle.manifest().encode())
             .unwrap()
     }
@@ -42,7 +43,7 @@ impl Setting {
 
     fn publish(&self, store: &Store) -> Published {
         self.send(store);
-        store.publish(ID).unwrap()
+        store.access().publish(ID).unwrap()
     }
 
     fn files(&self) -> Vec<String> {
@@ -68,8 +69,11 @@ fn a_dataset_is_uploaded_published_listed_and_read() {
     let status = setting.begin(&store);
     assert_eq!((status.dataset, status.published), (ID, false));
     assert_eq!(received(&status), [(0, false), (0, false)]);
-    assert!(store.list().unwrap().datasets.is_empty());
-    assert_eq!(store.snapshot("a").unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(store.access().list().unwrap().datasets.is_empty());
+    assert_eq!(
+        store.access().snapshot("a").unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
 
     let manifest = setting.bundle.manifest();
     let published = setting.publish(&store);
@@ -80,10 +84,10 @@ fn a_dataset_is_uploaded_published_listed_and_read() {
             root: manifest.root()
         }
     );
-    assert_eq!(store.publish(ID).unwrap(), published);
+    assert_eq!(store.access().publish(ID).unwrap(), published);
     assert!(setting.begin(&store).published);
 
-    let [info] = store.list().unwrap().datasets.try_into().unwrap();
+    let [info] = store.access().list().unwrap().datasets.try_into().unwrap();
     assert_eq!(
         (info.name.as_str(), info.dataset, info.version),
         ("a", ID, 1)
@@ -99,7 +103,7 @@ fn a_dataset_is_uploaded_published_listed_and_read() {
     assert_eq!((info.key_check, info.max_len), (manifest.key_check, 4));
     assert_eq!(info.parameters, one_limb());
 
-    let snapshot = store.snapshot("a").unwrap();
+    let snapshot = store.access().snapshot("a").unwrap();
     assert_eq!(
         (snapshot.root(), snapshot.block_count(), snapshot.name()),
         (manifest.root(), 3, "a")
@@ -160,7 +164,7 @@ fn an_upload_goes_on_wherever_it_broke() {
     ] {
         let store = setting.open();
         setting.begin(&store);
-        let mut receiver = store.receive_segment(ID, 0, 0).unwrap();
+        let mut receiver = store.access().receive_segment(ID, 0, 0).unwrap();
         receiver.write(&bytes[..at]).unwrap();
         assert_eq!(
             (receiver.received(), receiver.announced()),
@@ -171,16 +175,20 @@ fn an_upload_goes_on_wherever_it_broke() {
 
         let store = setting.open();
         assert_eq!(received(&setting.begin(&store)), [(at as u64, false)]);
-        let wrong = store.receive_segment(ID, 0, at as u64 + 1).err().unwrap();
+        let wrong = store
+            .access()
+            .receive_segment(ID, 0, at as u64 + 1)
+            .err()
+            .unwrap();
         assert!(
             wrong.to_string().contains(&format!("Go on from byte {at}")),
             "{wrong}"
         );
-        let mut receiver = store.receive_segment(ID, 0, at as u64).unwrap();
+        let mut receiver = store.access().receive_segment(ID, 0, at as u64).unwrap();
         receiver.write(&bytes[at..]).unwrap();
         receiver.finish().unwrap();
         assert_eq!(received(&setting.begin(&store)), [(end as u64, true)]);
-        store.cancel_upload("a").unwrap();
+        store.access().cancel_upload("a").unwrap();
         assert!(setting.files().is_empty());
     }
 }
@@ -195,7 +203,7 @@ fn a_crash_leaves_the_old_state_or_the_new_one() {
     // Before finish.
     let store = setting.open();
     setting.begin(&store);
-    let mut receiver = store.receive_segment(ID, 0, 0).unwrap();
+    let mut receiver = store.access().receive_segment(ID, 0, 0).unwrap();
     receiver.write(&setting.segment(0)).unwrap();
     drop((receiver, store));
     let store = setting.open();
@@ -204,12 +212,13 @@ fn a_crash_leaves_the_old_state_or_the_new_one() {
         [(full, false), (0, false)]
     );
     assert_eq!(
-        store.publish(ID).unwrap_err().kind(),
+        store.access().publish(ID).unwrap_err().kind(),
         ErrorKind::FailedPrecondition
     );
 
     // After finishing one segment.
     store
+        .access()
         .receive_segment(ID, 0, full)
         .unwrap()
         .finish()
@@ -217,9 +226,9 @@ fn a_crash_leaves_the_old_state_or_the_new_one() {
     drop(store);
     let store = setting.open();
     assert_eq!(received(&setting.begin(&store)), [(full, true), (0, false)]);
-    let error = store.publish(ID).unwrap_err().to_string();
+    let error = store.access().publish(ID).unwrap_err().to_string();
     assert!(error.contains("segment 1 is not complete"), "{error}");
-    assert!(store.receive_segment(ID, 0, full).is_err());
+    assert!(store.access().receive_segment(ID, 0, full).is_err());
 
     // After all segments, before publishing.
     setting.send(&store);
@@ -229,10 +238,10 @@ fn a_crash_leaves_the_old_state_or_the_new_one() {
         received(&setting.begin(&store)),
         [(full, true), (full, true)]
     );
-    assert!(store.list().unwrap().datasets.is_empty());
+    assert!(store.access().list().unwrap().datasets.is_empty());
 
     // After publishing.
-    store.publish(ID).unwrap();
+    store.access().publish(ID).unwrap();
     drop(store);
     let store = setting.open();
     assert!(setting.begin(&store).published);
@@ -240,7 +249,7 @@ fn a_crash_leaves_the_old_state_or_the_new_one() {
         received(&setting.begin(&store)),
         [(full, true), (full, true)]
     );
-    assert_eq!(store.snapshot("a").unwrap().block_count(), 2);
+    assert_eq!(store.access().snapshot("a").unwrap().block_count(), 2);
     assert_eq!(setting.files(), [first, second]);
 }
 
@@ -269,7 +278,7 @@ fn opening_sweeps_what_no_row_names() {
     assert!(!orphan.exists() && !debris.exists());
     let kept = setting.root().join("unknown").join("77".repeat(16));
     assert_eq!(files(&kept), [PathBuf::from("00000000.seg")]);
-    store.snapshot("a").unwrap();
+    store.access().snapshot("a").unwrap();
 }
 
 #[test]
@@ -282,7 +291,7 @@ fn a_catalogue_restored_from_an_old_copy_loses_nothing() {
     drop(store);
     fs::rename(&old, setting.root().join("catalogue.sqlite")).unwrap();
     let store = setting.open();
-    assert!(store.list().unwrap().datasets.is_empty());
+    assert!(store.access().list().unwrap().datasets.is_empty());
     let kept = setting.root().join("unknown").join(ID.to_string());
     assert_eq!(
         fs::read(kept.join("00000000.seg")).unwrap(),
@@ -299,7 +308,7 @@ fn a_wrong_segment_is_discarded_and_can_be_sent_again() {
     altered[5000] ^= 1;
     // An altered panel, and a sound segment in the wrong place.
     for wrong in [altered, setting.segment(1)] {
-        let mut receiver = store.receive_segment(ID, 0, 0).unwrap();
+        let mut receiver = store.access().receive_segment(ID, 0, 0).unwrap();
         receiver.write(&wrong).unwrap();
         let error = receiver.finish().unwrap_err();
         assert!(
@@ -325,13 +334,13 @@ fn too_many_and_too_few_bytes_are_refused() {
     setting.begin(&store);
     let mut bytes = setting.segment(0);
     bytes.push(0);
-    let mut receiver = store.receive_segment(ID, 0, 0).unwrap();
+    let mut receiver = store.access().receive_segment(ID, 0, 0).unwrap();
     assert!(matches!(
         receiver.write(&bytes),
         Err(StoreError::Upload(UploadError::TooLong { .. }))
     ));
     receiver.write(&bytes[..100]).unwrap();
-    let busy = store.receive_segment(ID, 0, 100).err().unwrap();
+    let busy = store.access().receive_segment(ID, 0, 100).err().unwrap();
     assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
     assert!(matches!(
         receiver.finish(),
@@ -342,16 +351,16 @@ fn too_many_and_too_few_bytes_are_refused() {
     ));
     assert_eq!(received(&setting.begin(&store)), [(100, false)]);
     assert!(matches!(
-        store.receive_segment(ID, 1, 0),
+        store.access().receive_segment(ID, 1, 0),
         Err(StoreError::Upload(UploadError::NoSuchSegment { .. }))
     ));
     let other = DatasetId([9; 16]);
     assert!(matches!(
-        store.receive_segment(other, 0, 0),
+        store.access().receive_segment(other, 0, 0),
         Err(StoreError::Upload(UploadError::NoUpload { .. }))
     ));
     assert!(matches!(
-        store.publish(other),
+        store.access().publish(other),
         Err(StoreError::Upload(UploadError::NoUpload { .. }))
     ));
 }
@@ -369,7 +378,7 @@ fn a_full_disk_is_said_and_hurts_nothing_published() {
         .join(ID.to_string())
         .join("00000001.seg.partial");
     std::os::unix::fs::symlink("/dev/full", &partial).unwrap();
-    let mut receiver = store.receive_segment(ID, 1, 0).unwrap();
+    let mut receiver = store.access().receive_segment(ID, 1, 0).unwrap();
     let error = receiver.write(&setting.segment(1)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DiskFull);
     let text = error.to_string();
@@ -378,7 +387,12 @@ fn a_full_disk_is_said_and_hurts_nothing_published() {
         "{text}"
     );
     drop(receiver);
-    store.snapshot("a").unwrap().panel(0, 0, 0).unwrap();
+    store
+        .access()
+        .snapshot("a")
+        .unwrap()
+        .panel(0, 0, 0)
+        .unwrap();
     fs::remove_file(&partial).unwrap();
     assert_eq!(setting.publish(&store).version, 2);
 }
@@ -388,7 +402,7 @@ fn an_append_needs_only_its_new_segments_and_shares_residents() {
     let mut setting = Setting::new(&[2]);
     let store = setting.open();
     setting.publish(&store);
-    let old = store.snapshot("a").unwrap();
+    let old = store.access().snapshot("a").unwrap();
     let panel = old.panel(0, 0, 1).unwrap();
 
     // Two appends, uploaded as one.
@@ -404,18 +418,19 @@ fn an_append_needs_only_its_new_segments_and_shares_residents() {
         [true, false, false]
     );
     setting.send(&store);
-    assert_eq!(store.snapshot("a").unwrap().manifest().version, 1);
-    assert_eq!(store.publish(ID).unwrap().version, 3);
+    assert_eq!(store.access().snapshot("a").unwrap().manifest().version, 1);
+    assert_eq!(store.access().publish(ID).unwrap().version, 3);
 
-    let new = store.snapshot("a").unwrap();
+    let new = store.access().snapshot("a").unwrap();
     assert_eq!((old.block_count(), new.block_count()), (2, 6));
     assert!(Arc::ptr_eq(&panel, &new.panel(0, 0, 1).unwrap()));
     assert_eq!(old.root(), first.root());
     new.panel(2, 0, 1).unwrap();
-    assert_eq!(store.list().unwrap().datasets[0].version, 3);
+    assert_eq!(store.access().list().unwrap().datasets[0].version, 3);
 
     // The older version is not accepted any more.
     let error = store
+        .access()
         .begin_upload("a", &first.encode())
         .unwrap_err()
         .to_string();
@@ -446,7 +461,10 @@ fn names_and_ids_are_kept_apart() {
     other.dataset.0[0] ^= 1;
     for stage in ["pending", "published"] {
         setting.begin(&store);
-        let taken = store.begin_upload("a", &other.encode()).unwrap_err();
+        let taken = store
+            .access()
+            .begin_upload("a", &other.encode())
+            .unwrap_err();
         assert!(
             matches!(
                 taken,
@@ -454,7 +472,10 @@ fn names_and_ids_are_kept_apart() {
             ),
             "{stage}: {taken}"
         );
-        let stored = store.begin_upload("b", &manifest.encode()).unwrap_err();
+        let stored = store
+            .access()
+            .begin_upload("b", &manifest.encode())
+            .unwrap_err();
         assert!(
             matches!(stored, StoreError::Upload(UploadError::StoredAs { .. })),
             "{stage}: {stored}"
@@ -463,11 +484,17 @@ fn names_and_ids_are_kept_apart() {
     }
     let long = "x".repeat(101);
     for name in ["", ".a", "a/b", "a b", "ä", "..", &long] {
-        let error = store.begin_upload(name, &manifest.encode()).unwrap_err();
+        let error = store
+            .access()
+            .begin_upload(name, &manifest.encode())
+            .unwrap_err();
         assert!(matches!(error, StoreError::Name { .. }), "{error}");
     }
-    store.begin_upload(&long[1..], &other.encode()).unwrap();
-    let refused = store.begin_upload("a", b"OBOROMAN").unwrap_err();
+    store
+        .access()
+        .begin_upload(&long[1..], &other.encode())
+        .unwrap();
+    let refused = store.access().begin_upload("a", b"OBOROMAN").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
 }
 
@@ -476,14 +503,14 @@ fn an_upload_takes_in_what_was_appended_meanwhile() {
     let mut setting = Setting::new(&[1]);
     let store = setting.open();
     setting.begin(&store);
-    let mut receiver = store.receive_segment(ID, 0, 0).unwrap();
+    let mut receiver = store.access().receive_segment(ID, 0, 0).unwrap();
     receiver.write(&setting.segment(0)[..100]).unwrap();
     setting.bundle = append(&setting.bundle, &[1]);
     assert_eq!(received(&setting.begin(&store)), [(100, false), (0, false)]);
     receiver.write(&setting.segment(0)[100..]).unwrap();
     receiver.finish().unwrap();
     setting.publish(&store);
-    assert_eq!(store.list().unwrap().datasets[0].version, 2);
+    assert_eq!(store.access().list().unwrap().datasets[0].version, 2);
 }
 
 #[test]
@@ -491,22 +518,43 @@ fn a_version_that_was_queried_stays_in_reach_after_an_append() {
     let mut setting = Setting::new(&[1]);
     let store = setting.open();
     let first = setting.publish(&store);
-    assert_eq!(store.snapshot_at("a", first.root).unwrap().block_count(), 1);
+    assert_eq!(
+        store
+            .access()
+            .snapshot_at("a", first.root)
+            .unwrap()
+            .block_count(),
+        1
+    );
     setting.bundle = append(&setting.bundle, &[2]);
     let second = setting.publish(&store);
     assert_eq!(
-        store.snapshot_at("a", second.root).unwrap().block_count(),
+        store
+            .access()
+            .snapshot_at("a", second.root)
+            .unwrap()
+            .block_count(),
         3
     );
-    assert_eq!(store.snapshot_at("a", first.root).unwrap().block_count(), 1);
-    let never = store.snapshot_at("a", Digest([9; 32])).unwrap_err();
+    assert_eq!(
+        store
+            .access()
+            .snapshot_at("a", first.root)
+            .unwrap()
+            .block_count(),
+        1
+    );
+    let never = store
+        .access()
+        .snapshot_at("a", Digest([9; 32]))
+        .unwrap_err();
     assert!(
         matches!(never, StoreError::OtherVersion { version: 2, .. }),
         "{never}"
     );
-    store.delete("a").unwrap();
+    store.access().delete("a").unwrap();
     assert!(matches!(
-        store.snapshot_at("a", first.root),
+        store.access().snapshot_at("a", first.root),
         Err(StoreError::NoDataset { .. })
     ));
 }
@@ -523,16 +571,19 @@ fn only_one_version_is_uploaded_at_a_time() {
     rival.version = 2;
     rival.segments.push(setting.bundle.manifest().segments[1]);
     rival.segments[1].digest = Digest([7; 32]);
-    let error = store.begin_upload("a", &rival.encode()).unwrap_err();
+    let error = store
+        .access()
+        .begin_upload("a", &rival.encode())
+        .unwrap_err();
     assert!(
         matches!(error, StoreError::Upload(UploadError::OtherUpload { .. })),
         "{error}"
     );
 
     // Cancelling leaves the published version, and a receiver under way learns of it.
-    let mut receiver = store.receive_segment(ID, 1, 0).unwrap();
+    let mut receiver = store.access().receive_segment(ID, 1, 0).unwrap();
     receiver.write(&[0; 10]).unwrap();
-    store.cancel_upload("a").unwrap();
+    store.access().cancel_upload("a").unwrap();
     assert!(matches!(
         receiver.write(&[0; 10]),
         Err(StoreError::Upload(UploadError::UploadCancelled { .. }))
@@ -543,11 +594,11 @@ fn only_one_version_is_uploaded_at_a_time() {
     ));
     assert_eq!(setting.files().len(), 1);
     assert_eq!(
-        store.cancel_upload("a").unwrap_err().kind(),
+        store.access().cancel_upload("a").unwrap_err().kind(),
         ErrorKind::NotFound
     );
-    store.begin_upload("a", &rival.encode()).unwrap();
-    store.cancel_upload("a").unwrap();
+    store.access().begin_upload("a", &rival.encode()).unwrap();
+    store.access().cancel_upload("a").unwrap();
     assert_eq!(setting.publish(&store).version, 2);
 }
 
@@ -556,22 +607,22 @@ fn a_deleted_dataset_serves_its_snapshots_and_never_comes_back() {
     let mut setting = Setting::new(&[2, 1]);
     let store = setting.open();
     setting.publish(&store);
-    let snapshot = store.snapshot("a").unwrap();
+    let snapshot = store.access().snapshot("a").unwrap();
     snapshot.panel(0, 0, 0).unwrap();
     let first = setting.bundle.manifest().encode();
     setting.bundle = append(&setting.bundle, &[1]);
     setting.begin(&store);
-    let receiver = store.receive_segment(ID, 2, 0).unwrap();
+    let receiver = store.access().receive_segment(ID, 2, 0).unwrap();
 
-    store.delete("a").unwrap();
+    store.access().delete("a").unwrap();
     assert!(setting.files().is_empty());
-    assert!(store.list().unwrap().datasets.is_empty());
+    assert!(store.access().list().unwrap().datasets.is_empty());
     assert!(matches!(
-        store.snapshot("a"),
+        store.access().snapshot("a"),
         Err(StoreError::NoDataset { .. })
     ));
     assert!(matches!(
-        store.delete("a"),
+        store.access().delete("a"),
         Err(StoreError::NoDataset { .. })
     ));
     drop(receiver);
@@ -583,7 +634,7 @@ fn a_deleted_dataset_serves_its_snapshots_and_never_comes_back() {
 
     let store = setting.open();
     for name in ["a", "b"] {
-        let error = store.begin_upload(name, &first).unwrap_err();
+        let error = store.access().begin_upload(name, &first).unwrap_err();
         assert!(
             matches!(error, StoreError::Upload(UploadError::Deleted { .. })),
             "{error}"
@@ -596,7 +647,7 @@ fn an_upload_that_was_never_published_may_begin_again_after_deletion() {
     let setting = Setting::new(&[1]);
     let store = setting.open();
     setting.send(&store);
-    store.delete("a").unwrap();
+    store.access().delete("a").unwrap();
     assert!(setting.files().is_empty());
     assert_eq!(received(&setting.begin(&store)), [(0, false)]);
     setting.publish(&store);
@@ -619,7 +670,7 @@ fn damage_is_found_when_the_dataset_is_used() {
     altered[8192] ^= 1;
     fs::write(&path, &altered).unwrap();
     let store = setting.open();
-    let snapshot = store.snapshot("a").unwrap();
+    let snapshot = store.access().snapshot("a").unwrap();
     snapshot.panel(0, 0, 0).unwrap();
     let error = snapshot.panel(0, 0, 1).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DataLoss);
@@ -628,8 +679,8 @@ fn damage_is_found_when_the_dataset_is_used() {
 
     fs::remove_file(&path).unwrap();
     let store = setting.open();
-    assert_eq!(store.list().unwrap().datasets.len(), 1);
-    let error = store.snapshot("a").unwrap_err();
+    assert_eq!(store.access().list().unwrap().datasets.len(), 1);
+    let error = store.access().snapshot("a").unwrap_err();
     assert!(
         matches!(
             error,
@@ -645,7 +696,12 @@ fn damage_is_found_when_the_dataset_is_used() {
         "{error}"
     );
     fs::write(&path, &sound).unwrap();
-    store.snapshot("a").unwrap().panel(0, 0, 1).unwrap();
+    store
+        .access()
+        .snapshot("a")
+        .unwrap()
+        .panel(0, 0, 1)
+        .unwrap();
 }
 
 #[test]
@@ -662,9 +718,9 @@ fn a_segment_of_other_parameters_is_not_taken_for_ours() {
     let mut lying = setting.bundle.manifest().clone();
     lying.dataset.0[0] ^= 1;
     lying.segments[0].digest = foreign.manifest().segments[0].digest;
-    store.begin_upload("b", &lying.encode()).unwrap();
+    store.access().begin_upload("b", &lying.encode()).unwrap();
     let bytes = fs::read(foreign.segment_path(0)).unwrap();
-    let mut receiver = store.receive_segment(lying.dataset, 0, 0).unwrap();
+    let mut receiver = store.access().receive_segment(lying.dataset, 0, 0).unwrap();
     let announced = receiver.announced() as usize;
     assert!(receiver.write(&bytes).is_err());
     receiver.write(&bytes[..announced]).unwrap();
@@ -686,7 +742,7 @@ fn one_process_has_the_store() {
     );
     // A receiver may still write, so it holds the store too.
     setting.begin(&store);
-    let receiver = store.receive_segment(ID, 0, 0).unwrap();
+    let receiver = store.access().receive_segment(ID, 0, 0).unwrap();
     drop(store);
     assert!(Store::open(&setting.root()).is_err());
     drop(receiver);
@@ -737,7 +793,7 @@ fn a_catalogue_that_is_gone_striped_newer_or_foreign_is_an_error() {
     assert_eq!(setting.files().len(), 1);
 
     fs::write(&path, &sound).unwrap();
-    setting.open().snapshot("a").unwrap();
+    setting.open().access().snapshot("a").unwrap();
 }
 
 #[test]
@@ -747,7 +803,16 @@ fn concurrent_queries_share_panels() {
     setting.publish(&store);
     let panels: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..8)
-            .map(|_| scope.spawn(|| store.snapshot("a").unwrap().panel(0, 0, 0).unwrap()))
+            .map(|_| {
+                scope.spawn(|| {
+                    store
+                        .access()
+                        .snapshot("a")
+                        .unwrap()
+                        .panel(0, 0, 0)
+                        .unwrap()
+                })
+            })
             .collect();
         threads
             .into_iter()

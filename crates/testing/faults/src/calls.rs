@@ -42,6 +42,47 @@ pub(crate) fn link() {
     std::hint::black_box(symbols);
 }
 
+/// Refuses rings of requests (io_uring) to this thread and to those that it starts, as a kernel without them does: what
+/// goes through a ring passes by the calls here. It lasts as long as the thread.
+pub(crate) fn refuse_rings() {
+    use libc::{
+        BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, PR_SET_NO_NEW_PRIVS,
+        PR_SET_SECCOMP, SECCOMP_MODE_FILTER, SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, prctl,
+        sock_filter, sock_fprog,
+    };
+    let step = |code: u32, k: u32, jf: u8| sock_filter {
+        code: code as u16,
+        jt: 0,
+        jf,
+        k,
+    };
+    // The number of the call is the first field that a filter sees.
+    let mut filter = [
+        step(BPF_LD | BPF_W | BPF_ABS, 0, 0),
+        step(
+            BPF_JMP | BPF_JEQ | BPF_K,
+            libc::SYS_io_uring_setup as u32,
+            1,
+        ),
+        step(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | libc::ENOSYS as u32, 0),
+        step(BPF_RET | BPF_K, SECCOMP_RET_ALLOW, 0),
+    ];
+    let program = sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: the program and its filter are valid during the calls, which keep copies.
+    let refused = unsafe {
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0
+    };
+    assert!(
+        refused,
+        "the kernel takes no filter: {}",
+        std::io::Error::last_os_error()
+    );
+}
+
 /// Who a path leads to.
 pub(crate) fn identity_at(path: &Path) -> Option<Identity> {
     let metadata = path.symlink_metadata().ok()?;

@@ -52,9 +52,11 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// An empty one.
+    /// An empty one. From now on this thread, and those that it starts, have no rings of requests (io_uring): the disk
+    /// would not see what they do.
     pub fn new() -> Self {
         calls::link();
+        calls::refuse_rings();
         let directory = scratch();
         let root = directory.path().canonicalize().unwrap();
         let mut disks = disks();

@@ -157,9 +157,9 @@ pub fn catalogue(bytes: &[u8]) -> Option<()> {
     let directory = directory();
     fs::write(directory.path().join("catalogue.sqlite"), bytes).expect("there is room");
     let store = decoded(Store::open(directory.path()))?;
-    let listing = decoded(store.list())?;
+    let listing = decoded(store.access().list())?;
     for dataset in listing.datasets {
-        assert!(decoded(store.snapshot(&dataset.name)).is_none());
+        assert!(decoded(store.access().snapshot(&dataset.name)).is_none());
     }
     Some(())
 }

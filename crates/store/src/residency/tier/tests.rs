@@ -45,10 +45,10 @@ fn store_of(directory: &Path, panels: usize, blocks: &[u32]) -> Store {
 
 /// The store with the dataset in it, whose bundle is in a directory.
 fn filled(store: Store, directory: &Path, blocks: &[u32]) -> Store {
-    if store.list().unwrap().datasets.is_empty() {
+    if store.access().list().unwrap().datasets.is_empty() {
         let bundle = bundle(&directory.join("bundle"), &two_limbs(), blocks);
         send(&store, &bundle);
-        store.publish(bundle.manifest().dataset).unwrap();
+        store.access().publish(bundle.manifest().dataset).unwrap();
     }
     store
 }
@@ -91,7 +91,7 @@ fn they_arrive_wherever_they_lie() {
 }
 
 fn assert_groups_arrive(store: &Store) {
-    let snapshot = &store.snapshot("a").unwrap();
+    let snapshot = &store.access().snapshot("a").unwrap();
     let groups = vec![0..1, 0..2, 1..2, 1..3, 2..3];
     let (stream, heard) = stream(snapshot, parts(2), groups.clone()).unwrap();
     let degree = two_limbs().degree();
@@ -128,7 +128,7 @@ fn assert_groups_arrive(store: &Store) {
 fn what_is_in_memory_is_not_read_again() {
     let directory = TempDir::new().unwrap();
     let store = store(directory.path(), 18);
-    let snapshot = store.snapshot("a").unwrap();
+    let snapshot = store.access().snapshot("a").unwrap();
     let count = |limbs| {
         let (stream, heard) = stream(&snapshot, parts(limbs), vec![0..2, 1..3]).unwrap();
         for _ in 0..2 {
@@ -149,7 +149,7 @@ fn panels_of_many_sizes_find_room_among_each_other() {
     let directory = TempDir::new().unwrap();
     let blocks = [[1; 12].as_slice(), &[16], &[1; 12], &[9]].concat();
     let store = store_of(directory.path(), 36, &blocks);
-    let snapshot = store.snapshot("a").unwrap();
+    let snapshot = store.access().snapshot("a").unwrap();
     // Small ones leave gaps as those of the second limb go, where large ones lie in many pieces.
     for segments in [0..12, 12..13, 13..25, 25..26, 0..12, 25..26, 12..13] {
         let units: Vec<_> = segments.map(|segment| segment..segment + 1).collect();
@@ -164,7 +164,7 @@ fn panels_of_many_sizes_find_room_among_each_other() {
 fn where_gaps_are_of_no_use_kept_panels_go() {
     let directory = TempDir::new().unwrap();
     let store = store(directory.path(), 18);
-    let snapshot = store.snapshot("a").unwrap();
+    let snapshot = store.access().snapshot("a").unwrap();
     let bring_in = |segments| {
         let (stream, heard) = stream(&snapshot, parts(2), vec![segments]).unwrap();
         stream.release(group(&heard));
@@ -185,7 +185,7 @@ fn where_gaps_are_of_no_use_kept_panels_go() {
 fn whoever_leaves_expands_no_masks_for_others() {
     let directory = TempDir::new().unwrap();
     let store = store(directory.path(), 4);
-    let snapshot = store.snapshot("a").unwrap();
+    let snapshot = store.access().snapshot("a").unwrap();
     let threads = Arc::new(Mutex::new(Vec::new()));
     let both = [0, 1].map(|limb| {
         let (threads, (said, heard)) = (Arc::clone(&threads), channel());
@@ -212,7 +212,7 @@ fn a_group_beyond_the_budget_is_refused_with_what_would_do() {
     let directory = TempDir::new().unwrap();
     drop(store(directory.path(), 18));
     let store = store(directory.path(), 4);
-    let snapshot = store.snapshot("a").unwrap();
+    let snapshot = store.access().snapshot("a").unwrap();
     let refused = stream(&snapshot, parts(2), vec![0..1, 2..3]).err().unwrap();
     assert_eq!(refused.kind(), oboro_format::ErrorKind::MemoryFull);
     assert!(refused.to_string().contains("--memory"), "{refused}");
@@ -223,7 +223,7 @@ fn a_group_beyond_the_budget_is_refused_with_what_would_do() {
 fn a_damaged_panel_ends_the_streams_that_need_it_and_no_other() {
     let directory = TempDir::new().unwrap();
     let store = store(directory.path(), 18);
-    let snapshot = store.snapshot("a").unwrap();
+    let snapshot = store.access().snapshot("a").unwrap();
     let file = snapshot.segment(1);
     let offset = file.header().part_place(file.panel_number(1, 0)).offset;
     let mut bytes = std::fs::read(file.path()).unwrap();
@@ -255,7 +255,7 @@ fn a_damaged_panel_ends_the_streams_that_need_it_and_no_other() {
 fn streams_that_go_away_give_all_back() {
     let directory = TempDir::new().unwrap();
     let store = store(directory.path(), 12);
-    let snapshot = store.snapshot("a").unwrap();
+    let snapshot = store.access().snapshot("a").unwrap();
     for _ in 0..20 {
         // The second waits for the first, and both go before they are done.
         let gone = [(); 2].map(|()| stream(&snapshot, parts(2), vec![0..2, 1..3]).unwrap());
@@ -268,7 +268,7 @@ fn streams_that_go_away_give_all_back() {
     drop(stream);
     // A dataset that is gone leaves nothing in memory.
     let tier = Arc::clone(tier(&store));
-    store.delete("a").unwrap();
+    store.access().delete("a").unwrap();
     drop((snapshot, store));
     assert_eq!(tier.lock().ledger.used(), 0);
 }
@@ -295,7 +295,7 @@ fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
             let _ = gone.recv();
         }),
     });
-    let snapshot = store.snapshot("a").unwrap();
+    let snapshot = store.access().snapshot("a").unwrap();
     let column = |column| Part {
         limb: 0,
         column: Some(column),
@@ -315,7 +315,7 @@ fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
 fn who_needs_larger_buffers_than_there_is_memory_for_harms_nobody_else() {
     let directory = TempDir::new().unwrap();
     let store = store(directory.path(), 12);
-    let snapshot = store.snapshot("a").unwrap();
+    let snapshot = store.access().snapshot("a").unwrap();
     for (limb, bytes) in [1 << 50, 4096].into_iter().enumerate() {
         let refused = tier(&store).ensure_buffers(bytes).is_err();
         assert_eq!(refused, bytes > 4096);
@@ -330,7 +330,7 @@ fn who_needs_larger_buffers_than_there_is_memory_for_harms_nobody_else() {
 fn a_panic_while_a_panel_is_built_is_its_error() {
     let directory = TempDir::new().unwrap();
     let store = store(directory.path(), 18);
-    let _snapshot = store.snapshot("a").unwrap();
+    let _snapshot = store.access().snapshot("a").unwrap();
     let tier = tier(&store);
     let part = parts(1)[1];
     let load = tier.lock().segments.values().next().map(|segment| Load {

@@ -39,7 +39,7 @@ fn names_and_versions(backup: &Path) -> Vec<(String, u64)> {
     drop(scrub);
     let store = Store::open(backup).unwrap();
     assert!(!backup.join("unknown").exists());
-    let datasets = store.list().unwrap().datasets.into_iter();
+    let datasets = store.access().list().unwrap().datasets.into_iter();
     datasets.map(|info| (info.name, info.version)).collect()
 }
 

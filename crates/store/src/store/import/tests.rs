@@ -40,16 +40,19 @@ fn inode(path: &Path) -> u64 {
 fn an_imported_bundle_is_published_without_a_copy() {
     let setting = Setting::new();
     let store = setting.open();
-    let published = store.import("a", &setting.bundle).unwrap();
+    let published = store.access().import("a", &setting.bundle).unwrap();
     assert_eq!(published.root, setting.bundle.manifest().root());
-    assert_eq!(store.import("a", &setting.bundle).unwrap(), published);
+    assert_eq!(
+        store.access().import("a", &setting.bundle).unwrap(),
+        published
+    );
     for index in 0..2 {
         let (ours, theirs) = (setting.stored(index), setting.bundle.segment_path(index));
         assert_eq!(inode(&ours), inode(&theirs));
     }
     drop(store);
     let store = setting.open();
-    let snapshot = store.snapshot("a").unwrap();
+    let snapshot = store.access().snapshot("a").unwrap();
     assert_eq!(snapshot.block_count(), 3);
     snapshot.panel(1, 0, 1).unwrap();
 }
@@ -58,13 +61,18 @@ fn an_imported_bundle_is_published_without_a_copy() {
 fn a_later_version_adds_its_segments() {
     let setting = Setting::new();
     let store = setting.open();
-    store.import("a", &setting.bundle).unwrap();
+    store.access().import("a", &setting.bundle).unwrap();
     let grown = append(&setting.bundle, &[1]);
-    assert_eq!(store.import("a", &grown).unwrap().version, 2);
-    assert_eq!(store.snapshot("a").unwrap().block_count(), 4);
+    assert_eq!(store.access().import("a", &grown).unwrap().version, 2);
+    assert_eq!(store.access().snapshot("a").unwrap().block_count(), 4);
     // The store's files stay when the bundle goes.
     fs::remove_dir_all(grown.directory()).unwrap();
-    store.snapshot("a").unwrap().panel(2, 0, 0).unwrap();
+    store
+        .access()
+        .snapshot("a")
+        .unwrap()
+        .panel(2, 0, 0)
+        .unwrap();
 }
 
 #[test]
@@ -72,12 +80,12 @@ fn an_import_goes_on_where_an_upload_stopped() {
     let setting = Setting::new();
     let store = setting.open();
     let manifest = setting.bundle.manifest().encode();
-    store.begin_upload("a", &manifest).unwrap();
+    store.access().begin_upload("a", &manifest).unwrap();
     let bytes = fs::read(setting.bundle.segment_path(0)).unwrap();
-    let mut receiver = store.receive_segment(ID, 0, 0).unwrap();
+    let mut receiver = store.access().receive_segment(ID, 0, 0).unwrap();
     receiver.write(&bytes[..5000]).unwrap();
     drop(receiver);
-    store.import("a", &setting.bundle).unwrap();
+    store.access().import("a", &setting.bundle).unwrap();
     let directory = setting.stored(0);
     let left = names(directory.parent().unwrap()).unwrap();
     assert!(left.iter().all(|name| name.ends_with(".seg")), "{left:?}");
@@ -87,24 +95,27 @@ fn an_import_goes_on_where_an_upload_stopped() {
 fn what_cannot_be_published_is_refused() {
     let setting = Setting::new();
     let store = setting.open();
-    store.import("a", &setting.bundle).unwrap();
+    store.access().import("a", &setting.bundle).unwrap();
     let other = setting.directory.path().join("b.oboro");
     let other = bundle_of(DatasetId([9; 16]), &other, &one_limb(), &[1]);
-    let error = store.import("a", &other).unwrap_err();
+    let error = store.access().import("a", &other).unwrap_err();
     assert!(
         matches!(error, StoreError::Upload(UploadError::NameTaken { .. })),
         "{error}"
     );
-    let error = store.import("../b", &other).unwrap_err();
+    let error = store.access().import("../b", &other).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-    let error = store.import("b", &setting.bundle).unwrap_err();
+    let error = store.access().import("b", &setting.bundle).unwrap_err();
     assert!(
         matches!(error, StoreError::Upload(UploadError::StoredAs { .. })),
         "{error}"
     );
     let older = Bundle::open(setting.bundle.directory()).unwrap();
-    store.import("a", &append(&setting.bundle, &[1])).unwrap();
-    let error = store.import("a", &older).unwrap_err();
+    store
+        .access()
+        .import("a", &append(&setting.bundle, &[1]))
+        .unwrap();
+    let error = store.access().import("a", &older).unwrap_err();
     assert!(
         matches!(
             error,
@@ -126,12 +137,12 @@ fn damage_is_found_before_it_is_published_or_before_it_is_computed_on() {
         fs::write(&path, altered).unwrap();
     };
     altered(100);
-    let error = store.import("a", &setting.bundle).unwrap_err();
+    let error = store.access().import("a", &setting.bundle).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DataLoss);
-    assert!(store.list().unwrap().datasets.is_empty());
+    assert!(store.access().list().unwrap().datasets.is_empty());
     altered(5000);
-    store.import("a", &setting.bundle).unwrap();
-    let snapshot = store.snapshot("a").unwrap();
+    store.access().import("a", &setting.bundle).unwrap();
+    let snapshot = store.access().snapshot("a").unwrap();
     let error = snapshot.panel(1, 0, 0).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DataLoss);
     snapshot.panel(0, 0, 0).unwrap();
@@ -147,8 +158,13 @@ fn where_a_file_has_no_second_name_it_is_copied_and_checked() {
         cache_bytes: u64::MAX,
     };
     let store = Store::open_on(location, Placement::default()).unwrap();
-    store.import("a", &setting.bundle).unwrap();
-    store.snapshot("a").unwrap().panel(0, 0, 1).unwrap();
+    store.access().import("a", &setting.bundle).unwrap();
+    store
+        .access()
+        .snapshot("a")
+        .unwrap()
+        .panel(0, 0, 1)
+        .unwrap();
     assert_ne!(
         inode(&setting.stored(0)),
         inode(&setting.bundle.segment_path(0))
@@ -160,7 +176,7 @@ fn where_a_file_has_no_second_name_it_is_copied_and_checked() {
     let mut bytes = fs::read(&path).unwrap();
     bytes[5000] ^= 1;
     fs::write(&path, bytes).unwrap();
-    let error = store.import("b", &other).unwrap_err();
+    let error = store.access().import("b", &other).unwrap_err();
     assert!(
         matches!(
             error,
@@ -184,9 +200,14 @@ fn a_bundle_of_another_file_system_is_copied() {
     let elsewhere = TempDir::new_in(memory).unwrap();
     let bundle = bundle(&elsewhere.path().join("a.oboro"), &one_limb(), &[1]);
     let store = setting.open();
-    store.import("a", &bundle).unwrap();
+    store.access().import("a", &bundle).unwrap();
     drop(elsewhere);
-    store.snapshot("a").unwrap().panel(0, 0, 0).unwrap();
+    store
+        .access()
+        .snapshot("a")
+        .unwrap()
+        .panel(0, 0, 0)
+        .unwrap();
 }
 
 /// The store and the bundle on one disk, so that links are recorded.
@@ -200,20 +221,20 @@ fn a_power_cut_at_any_step_of_an_import_leaves_it_published_or_to_be_repeated() 
     let made = bundle(&path(disk.path()), &one_limb(), &[1, 1]);
     let store = Store::open(disk.path().join("store").as_path()).unwrap();
     disk.acknowledge();
-    store.import("a", &made).unwrap();
+    store.access().import("a", &made).unwrap();
     disk.acknowledge();
     drop(store);
     replay(&disk.record(), |directory, cut| {
         let store = Store::open(directory.join("store").as_path()).unwrap();
         if cut.acknowledged == 2 {
-            assert_eq!(store.list().unwrap().datasets.len(), 1);
+            assert_eq!(store.access().list().unwrap().datasets.len(), 1);
         }
         if cut.acknowledged == 0 {
             return;
         }
         let bundle = Bundle::open(&path(directory)).unwrap();
-        store.import("a", &bundle).unwrap();
-        let snapshot = store.snapshot("a").unwrap();
+        store.access().import("a", &bundle).unwrap();
+        let snapshot = store.access().snapshot("a").unwrap();
         for segment in 0..2 {
             snapshot.panel(segment, 0, 1).unwrap();
         }

@@ -56,7 +56,7 @@ impl Setting {
 
     fn publish(&self, store: &Store) {
         send(store, &self.bundle);
-        store.publish(ID).unwrap();
+        store.access().publish(ID).unwrap();
     }
 
     fn object(&self, index: u32) -> PathBuf {
@@ -130,7 +130,7 @@ fn an_empty_directory_serves_all_that_was_published_and_fetches_only_what_is_use
         assert!(object == fs::read(setting.bundle.segment_path(index)).unwrap());
     }
     let store = setting.open("other");
-    let snapshot = store.snapshot("a").unwrap();
+    let snapshot = store.access().snapshot("a").unwrap();
     assert_eq!(snapshot.root(), setting.bundle.manifest().root());
     setting.check_panel(&snapshot, 1, 0, 1).unwrap();
     let (first, second) = (setting.place(1, 0, 0), setting.place(1, 0, 1));
@@ -148,7 +148,7 @@ fn an_empty_directory_serves_all_that_was_published_and_fetches_only_what_is_use
     for index in 0..2 {
         fs::remove_file(setting.object(index)).unwrap();
     }
-    setting.check(&store.snapshot("a").unwrap());
+    setting.check(&store.access().snapshot("a").unwrap());
 }
 
 #[test]
@@ -158,14 +158,14 @@ fn wrong_bytes_in_the_cache_are_fetched_again_and_wrong_objects_are_named() {
     for place in [0, 100, at] {
         flip(&setting.cached("cache", 1), place);
     }
-    setting.check(&setting.open("cache").snapshot("a").unwrap());
+    setting.check(&setting.open("cache").access().snapshot("a").unwrap());
     let repaired = fs::read(setting.cached("cache", 1)).unwrap();
     assert!(repaired == fs::read(setting.object(1)).unwrap());
 
     flip(&setting.object(1), at);
-    setting.check(&setting.open("cache").snapshot("a").unwrap());
+    setting.check(&setting.open("cache").access().snapshot("a").unwrap());
     let store = setting.open("other");
-    let snapshot = store.snapshot("a").unwrap();
+    let snapshot = store.access().snapshot("a").unwrap();
     let error = setting.check_panel(&snapshot, 1, 1, 0).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DataLoss);
     let said = error.to_string();
@@ -207,7 +207,7 @@ fn the_cache_keeps_to_its_size() {
         let location = setting.location(cache, segment);
         let store = Store::open_on(location, Placement::default()).unwrap();
         for _ in 0..2 {
-            let snapshot = store.snapshot("a").unwrap();
+            let snapshot = store.access().snapshot("a").unwrap();
             for (index, limb, column) in [(0, 0, 0), (1, 0, 0), (1, 1, 1), (0, 1, 1), (0, 0, 1)] {
                 snapshot
                     .segment(index)
@@ -225,7 +225,7 @@ fn the_cache_keeps_to_its_size() {
 fn who_asks_for_many_panels_waits_for_each_once() {
     let setting = Setting::published();
     let store = setting.open("other");
-    let snapshot = store.snapshot("a").unwrap();
+    let snapshot = store.access().snapshot("a").unwrap();
     for panels_read in [8, 0] {
         let (stream, heard) = stream_all(&snapshot);
         for _ in 0..2 {
@@ -270,7 +270,7 @@ fn streams_fetch_what_the_cache_does_not_have() {
     for cache in ["cache", "other"] {
         let location = setting.location(cache, u64::MAX);
         let store = Store::open_within(location, 1 << 20, Placement::default()).unwrap();
-        let snapshot = store.snapshot("a").unwrap();
+        let snapshot = store.access().snapshot("a").unwrap();
         let (stream, heard) = stream_all(&snapshot);
         for _ in 0..2 {
             let Arrival::Unit(group) = heard.recv().unwrap() else {
@@ -293,7 +293,7 @@ fn streams_fetch_what_the_cache_does_not_have() {
         limb: 0,
         column: Some(1),
     };
-    let snapshot = store.snapshot("a").unwrap();
+    let snapshot = store.access().snapshot("a").unwrap();
     let _stream = snapshot
         .stream(vec![vec![part]], units([1]), Arc::new(listener))
         .unwrap();
@@ -308,24 +308,24 @@ fn the_last_to_start_has_the_objects() {
     let setting = Setting::new();
     let (first, second) = (setting.open("cache"), setting.open("other"));
     send(&first, &setting.bundle);
-    let error = first.publish(ID).unwrap_err();
+    let error = first.access().publish(ID).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::FailedPrecondition);
     assert!(
         matches!(error, StoreError::Object(ObjectError::OtherServer { .. })),
         "{error}"
     );
-    assert!(first.list().unwrap().datasets.is_empty());
+    assert!(first.access().list().unwrap().datasets.is_empty());
     setting.publish(&second);
     // The upload can go on with a server that has them.
     drop(first);
     let first = setting.open("cache");
-    assert_eq!(first.list().unwrap().datasets.len(), 1);
+    assert_eq!(first.access().list().unwrap().datasets.len(), 1);
     assert!(matches!(
-        second.delete("a"),
+        second.access().delete("a"),
         Err(StoreError::Object(ObjectError::OtherServer { .. }))
     ));
-    setting.check(&second.snapshot("a").unwrap());
-    first.delete("a").unwrap();
+    setting.check(&second.access().snapshot("a").unwrap());
+    first.access().delete("a").unwrap();
 }
 
 #[test]
@@ -337,7 +337,7 @@ fn an_upload_survives_its_server_and_lost_objects() {
     // Another server has swept one meanwhile.
     fs::remove_file(setting.object(1)).unwrap();
     assert!(matches!(
-        store.publish(ID),
+        store.access().publish(ID),
         Err(StoreError::Upload(UploadError::NotComplete {
             index: 1,
             ..
@@ -345,16 +345,17 @@ fn an_upload_survives_its_server_and_lost_objects() {
     ));
     setting.publish(&store);
     drop(store);
-    setting.check(&setting.open("other").snapshot("a").unwrap());
+    setting.check(&setting.open("other").access().snapshot("a").unwrap());
     // The directory that has not heard of it takes over what is published.
     let longer = append(&setting.bundle, &[1]);
     let other = setting.open("other");
     send(&other, &longer);
-    other.publish(ID).unwrap();
+    other.access().publish(ID).unwrap();
     drop(other);
     assert!(
         setting
             .open("cache")
+            .access()
             .begin_upload("a", &longer.manifest().encode())
             .unwrap()
             .published
@@ -368,7 +369,7 @@ fn what_is_deleted_goes_and_nothing_else() {
     fs::create_dir_all(other("notes")).unwrap();
     fs::write(other("notes/00000000.seg"), "kept").unwrap();
     let store = setting.open("cache");
-    store.delete("a").unwrap();
+    store.access().delete("a").unwrap();
     let names = ["catalogue.sqlite", "segments/notes/00000000.seg"];
     assert_eq!(setting.objects(), names);
     assert!(!setting.cached("cache", 0).exists());
@@ -380,7 +381,9 @@ fn what_is_deleted_goes_and_nothing_else() {
     assert_eq!(setting.objects(), names);
     assert_eq!(store.unnamed_objects(), 0);
     assert!(matches!(
-        store.begin_upload("a", &setting.bundle.manifest().encode()),
+        store
+            .access()
+            .begin_upload("a", &setting.bundle.manifest().encode()),
         Err(StoreError::Upload(UploadError::Deleted { .. }))
     ));
 }
@@ -395,7 +398,7 @@ fn an_older_catalogue_takes_nothing_from_newer_ones() {
     catalogues.push(fs::read(&catalogue).unwrap());
     let longer = append(&setting.bundle, &[1]);
     send(&store, &longer);
-    store.publish(ID).unwrap();
+    store.access().publish(ID).unwrap();
     drop(store);
     let newest = fs::read(&catalogue).unwrap();
     for (older, unnamed) in catalogues.into_iter().zip([3, 1]) {
@@ -408,7 +411,7 @@ fn an_older_catalogue_takes_nothing_from_newer_ones() {
     fs::write(&catalogue, newest).unwrap();
     let store = setting.open("cache");
     assert_eq!(store.unnamed_objects(), 0);
-    let snapshot = store.snapshot("a").unwrap();
+    let snapshot = store.access().snapshot("a").unwrap();
     assert_eq!(snapshot.root(), longer.manifest().root());
     setting.check(&snapshot);
 }
@@ -436,15 +439,15 @@ fn an_upload_does_not_pass_with_the_objects_of_another() {
     send(&setting.open("other"), &theirs);
     let store = setting.open("cache");
     assert!(matches!(
-        store.publish(ID),
+        store.access().publish(ID),
         Err(StoreError::Upload(UploadError::NotComplete {
             index: 2,
             ..
         }))
     ));
     send(&store, &mine);
-    store.publish(ID).unwrap();
-    setting.check(&setting.open("third").snapshot("a").unwrap());
+    store.access().publish(ID).unwrap();
+    setting.check(&setting.open("third").access().snapshot("a").unwrap());
 }
 
 #[test]
@@ -454,9 +457,9 @@ fn a_cancelled_upload_leaves_no_objects() {
     let store = setting.open("cache");
     send(&store, &longer);
     assert_eq!(setting.objects().len(), 4);
-    store.cancel_upload("a").unwrap();
+    store.access().cancel_upload("a").unwrap();
     assert_eq!(setting.objects().len(), 3);
-    setting.check(&setting.open("other").snapshot("a").unwrap());
+    setting.check(&setting.open("other").access().snapshot("a").unwrap());
 }
 
 #[test]
@@ -481,7 +484,16 @@ fn a_damaged_catalogue_is_refused_and_one_in_the_cache_replaced() {
     let setting = Setting::published();
     let local = setting.path("cache/catalogue.sqlite");
     fs::write(&local, "no database ".repeat(1000)).unwrap();
-    assert_eq!(setting.open("cache").list().unwrap().datasets.len(), 1);
+    assert_eq!(
+        setting
+            .open("cache")
+            .access()
+            .list()
+            .unwrap()
+            .datasets
+            .len(),
+        1
+    );
     fs::write(setting.path("objects/catalogue.sqlite"), "no database").unwrap();
     let refused = setting.try_open("cache").err().unwrap();
     assert_eq!(refused.kind(), ErrorKind::DataLoss, "{refused}");
@@ -542,7 +554,7 @@ fn a_scrub_reads_the_objects() {
     let setting = Setting::published();
     let store = setting.open("cache");
     let damaged = || {
-        let mut scrub = store.scrub(None).unwrap();
+        let mut scrub = store.access().scrub(None).unwrap();
         let mut damaged = Vec::new();
         while let Some(part) = scrub.next_part().unwrap() {
             damaged.extend(part.damage);

@@ -61,7 +61,7 @@ fn a_sound_store_is_read_once_and_not_changed() {
         damaged: 0,
     };
     assert_eq!(
-        run(server.store().scrub(None).unwrap()),
+        run(server.store().access().scrub(None).unwrap()),
         (Vec::new(), whole)
     );
     let one = Scrubbed {
@@ -72,10 +72,10 @@ fn a_sound_store_is_read_once_and_not_changed() {
         damaged: 0,
     };
     assert_eq!(
-        run(server.store().scrub(Some("b")).unwrap()),
+        run(server.store().access().scrub(Some("b")).unwrap()),
         (Vec::new(), one)
     );
-    let error = server.store().scrub(Some("nobody")).unwrap_err();
+    let error = server.store().access().scrub(Some("nobody")).unwrap_err();
     assert!(matches!(error, StoreError::NoDataset { .. }), "{error}");
 
     let path = directory.path().join("data/store");
@@ -99,7 +99,7 @@ fn what_is_damaged_is_named() {
     let paths = files(&store).into_iter().map(|path| store.join(path));
     let sound: Vec<_> = paths.map(|path| (fs::read(&path).unwrap(), path)).collect();
     let found = |damaged: &[Expected]| {
-        let (found, _) = run(server.store().scrub(None).unwrap());
+        let (found, _) = run(server.store().access().scrub(None).unwrap());
         assert_eq!(found.len(), damaged.len(), "{found:?}");
         for (damage, &(segment, panel, problem)) in found.iter().zip(damaged) {
             assert_eq!((damage.segment, damage.panel), (segment, panel));
@@ -175,7 +175,7 @@ fn a_disk_that_does_not_read_is_damage_and_the_rest_is_checked() {
     let errno = EIO;
     disk.wear_out(&path, 2 * 4096 + 5, Wear::Unreadable { errno });
     disk.wear_out(&path, 4096 + 5, Wear::Flipped);
-    let (damage, scrubbed) = run(server.store().scrub(None).unwrap());
+    let (damage, scrubbed) = run(server.store().access().scrub(None).unwrap());
     let places: Vec<_> = damage.iter().map(|it| (it.segment, it.panel)).collect();
     assert_eq!(places, [(Some(0), Some((0, 0))), (Some(0), Some((0, 1)))]);
     assert!(damage[1].problem.contains("cannot be read: Input/output"));
@@ -187,7 +187,7 @@ fn what_is_deleted_or_appended_meanwhile_is_not_missed() {
     let (owner, directory) = (Owner::new(), scratch());
     for step in 0..12 {
         let mut server = server(&owner, &directory.path().join(step.to_string()));
-        let mut scrub = server.store().scrub(None).unwrap();
+        let mut scrub = server.store().access().scrub(None).unwrap();
         for _ in 0..step {
             assert!(scrub.next_part().unwrap().unwrap().damage.is_none());
         }

@@ -80,17 +80,19 @@ fn upload_columns(directory: &Path, segment_blocks: &[u32], columns: u32) {
     let bundle = writer.commit(&manifest, b"sealed", &[]).unwrap();
     let store = Store::open(&directory.join("store")).unwrap();
     let status = store
+        .access()
         .begin_upload("a", &bundle.manifest().encode())
         .unwrap();
     for segment in status.segments {
         let bytes = std::fs::read(bundle.segment_path(segment.index)).unwrap();
         let mut receiver = store
+            .access()
             .receive_segment(manifest.dataset, segment.index, 0)
             .unwrap();
         receiver.write(&bytes).unwrap();
         receiver.finish().unwrap();
     }
-    store.publish(manifest.dataset).unwrap();
+    store.access().publish(manifest.dataset).unwrap();
 }
 
 /// The snapshot in a store without a budget, or within one.
@@ -104,7 +106,7 @@ fn placed_snapshot(directory: &Path, budget: Option<u64>, placement: Placement) 
         None => Store::open_on(&directory, placement),
         Some(budget) => Store::open_within(&directory, budget, placement),
     };
-    store.unwrap().snapshot("a").unwrap()
+    store.unwrap().access().snapshot("a").unwrap()
 }
 
 /// Bytes of memory in which panels of so many blocks in all have room: those of a stated number of

@@ -1,0 +1,366 @@
+//! The only way to a dataset: everything that is asked of the store about datasets and uploads goes through an
+//! [`Access`], so that who may do what has one place.
+
+use super::*;
+
+/// What a caller can do with the datasets of a store.
+#[derive(Clone)]
+pub struct Access {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Access {
+    /// Begins the upload of a dataset or of a newer version of it, or finds where the upload
+    /// of the same manifest stands. Segments of the published version need no upload.
+    pub fn begin_upload(&self, name: &str, manifest: &[u8]) -> Result<UploadStatus, StoreError> {
+        check_name(name)?;
+        let new = Manifest::decode(manifest).map_err(|error| match error {
+            FormatError::Damaged { fault, .. } => {
+                StoreError::from(UploadError::ManifestRefused { fault })
+            }
+            other => other.into(),
+        })?;
+        let id = new.dataset;
+        let mut state = self.shared.state();
+        let catalogue = &mut state.catalogue;
+        if catalogue.is_deleted(id)? {
+            return Err(UploadError::Deleted { dataset: id }.into());
+        }
+        for table in [Table::Dataset, Table::Upload] {
+            if let Some(other) = catalogue
+                .by_name(table, name)?
+                .filter(|other| other.id != id)
+            {
+                return Err(UploadError::NameTaken {
+                    name: name.into(),
+                    taken_by: other.id,
+                }
+                .into());
+            }
+            if let Some(same) = catalogue.by_id(table, id)?.filter(|same| same.name != name) {
+                return Err(UploadError::StoredAs {
+                    dataset: id,
+                    name: same.name,
+                }
+                .into());
+            }
+        }
+        let published = catalogue.by_id(Table::Dataset, id)?;
+        if published
+            .as_ref()
+            .is_some_and(|published| published.manifest == manifest)
+        {
+            let count = new.segments.len();
+            return Ok(UploadStatus {
+                segments: self.progress(&new, count)?,
+                dataset: id,
+                published: true,
+            });
+        }
+        let older = published.as_ref().map(stored_manifest).transpose()?;
+        if let Some(older) = &older {
+            new.extends(older)?;
+        }
+        let there = older.map_or(0, |older| older.segments.len());
+        match catalogue.by_id(Table::Upload, id)? {
+            Some(pending) if pending.manifest != manifest => {
+                // A bundle that grew since its upload began only adds to what is here.
+                let begun = stored_manifest(&pending)?;
+                if new.extends(&begun).is_err() {
+                    return Err(UploadError::OtherUpload {
+                        dataset: id,
+                        name: pending.name,
+                    }
+                    .into());
+                }
+                self.shared.ensure_dataset(id)?;
+                catalogue.extend_upload(id, manifest)?;
+            }
+            Some(_) => {}
+            None => {
+                self.shared.ensure_dataset(id)?;
+                // What a cancelled upload may have left must not pass for part of this one.
+                self.shared.sweep(id, there)?;
+                let upload = Record {
+                    id,
+                    name: name.into(),
+                    manifest: manifest.into(),
+                };
+                catalogue.begin_upload(&upload)?;
+            }
+        }
+        Ok(UploadStatus {
+            segments: self.progress(&new, there)?,
+            dataset: id,
+            published: false,
+        })
+    }
+
+    /// What is here of each segment; the first `published` are.
+    fn progress(
+        &self,
+        manifest: &Manifest,
+        published: usize,
+    ) -> Result<Vec<SegmentProgress>, StoreError> {
+        let one = |(index, entry): (usize, &oboro_format::SegmentEntry)| {
+            let path = self.shared.segment(manifest.dataset, index as u32);
+            let complete = index < published || length(&path)?.is_some();
+            let received = if complete {
+                entry.bytes
+            } else {
+                usable_length(&partial_path(&path), entry.bytes)?
+            };
+            Ok(SegmentProgress {
+                index: index as u32,
+                bytes_total: entry.bytes,
+                bytes_received: received,
+                complete,
+            })
+        };
+        manifest.segments.iter().enumerate().map(one).collect()
+    }
+
+    /// Goes on receiving a segment at `offset`, which must be where its upload stands.
+    pub fn receive_segment(
+        &self,
+        dataset: DatasetId,
+        index: u32,
+        offset: u64,
+    ) -> Result<SegmentReceiver, StoreError> {
+        let mut state = self.shared.state();
+        let pending = state
+            .catalogue
+            .by_id(Table::Upload, dataset)?
+            .ok_or(UploadError::NoUpload { dataset })?;
+        let manifest = stored_manifest(&pending)?;
+        let no_such = |reason| {
+            UploadError::NoSuchSegment {
+                dataset,
+                index,
+                reason,
+            }
+            .into()
+        };
+        let announced = manifest
+            .segments
+            .get(index as usize)
+            .ok_or(no_such("the manifest does not name it"))?
+            .bytes;
+        let path = self.shared.segment(dataset, index);
+        if length(&path)?.is_some() {
+            return Err(no_such("it is complete"));
+        }
+        if state.receiving.contains_key(&(dataset, index)) {
+            return Err(UploadError::SegmentBusy { dataset, index }.into());
+        }
+        let partial = partial_path(&path);
+        let received = usable_length(&partial, announced)?;
+        if offset != received {
+            return Err(UploadError::Offset {
+                dataset,
+                index,
+                received,
+                offset,
+            }
+            .into());
+        }
+        // What is too long is no part of it.
+        if received == 0 && length(&partial)?.is_some_and(|length| length > 0) {
+            remove_if_there(&partial)?;
+        }
+        let mut options = OpenOptions::new();
+        let opened = options
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&partial);
+        let file = opened.map_err(io_error("create", &partial))?;
+        let cancelled = Arc::new(AtomicBool::new(false));
+        state.receiving.insert((dataset, index), cancelled.clone());
+        let shared = self.shared.clone();
+        Ok(SegmentReceiver {
+            shared,
+            manifest,
+            index,
+            announced,
+            received,
+            file,
+            path,
+            partial,
+            cancelled,
+        })
+    }
+
+    /// Makes a completely received version the published one. Repeating it does nothing.
+    pub fn publish(&self, dataset: DatasetId) -> Result<Published, StoreError> {
+        let mut state = self.shared.state();
+        let published = state
+            .catalogue
+            .by_id(Table::Dataset, dataset)?
+            .as_ref()
+            .map(stored_manifest)
+            .transpose()?;
+        let Some(pending) = state.catalogue.by_id(Table::Upload, dataset)? else {
+            let manifest = published.ok_or(UploadError::NoUpload { dataset })?;
+            return Ok(Published {
+                version: manifest.version,
+                root: manifest.root(),
+            });
+        };
+        let manifest = stored_manifest(&pending)?;
+        let there = published.map_or(0, |published| published.segments.len());
+        let new = there as u32..manifest.segments.len() as u32;
+        for index in new.clone() {
+            if length(&self.shared.segment(dataset, index))?.is_none() {
+                return Err(UploadError::NotComplete { dataset, index }.into());
+            }
+            self.shared.open_segment(&manifest, index)?;
+        }
+        if let Some(remote) = &self.shared.remote
+            && let Some(index) = remote.missing(&manifest, new)?
+        {
+            // Then its file must not pass for it either.
+            remove_if_there(&self.shared.segment(dataset, index))?;
+            return Err(UploadError::NotComplete { dataset, index }.into());
+        }
+        // A segment that is here may owe its name to a rename that could not be made durable.
+        sync_directory(&self.shared.dataset(dataset))?;
+        self.shared
+            .make(&mut state.catalogue, Change::Publish(dataset))?;
+        Ok(Published {
+            version: manifest.version,
+            root: manifest.root(),
+        })
+    }
+
+    /// The published datasets. One whose manifest is damaged does not hide the others.
+    pub fn list(&self) -> Result<Listing, StoreError> {
+        let records = self.shared.state().catalogue.all(Table::Dataset)?;
+        let info = |record: Record| -> Result<DatasetInfo, StoreError> {
+            let manifest = stored_manifest(&record)?;
+            check_name(&record.name)?;
+            Ok(DatasetInfo {
+                name: record.name,
+                dataset: manifest.dataset,
+                version: manifest.version,
+                root: manifest.root(),
+                columns: manifest.columns,
+                blocks: manifest.block_count(),
+                stored_bytes: manifest.segment_bytes(),
+                parameters: manifest.parameters,
+                key_check: manifest.key_check,
+                max_len: manifest.max_len,
+            })
+        };
+        let mut listing = Listing::default();
+        for record in records {
+            match info(record) {
+                Ok(info) => listing.datasets.push(info),
+                Err(error) => listing.damaged.push(error),
+            }
+        }
+        Ok(listing)
+    }
+
+    /// Pins the published version of a dataset. All its segment files are opened and
+    /// their headers checked; panels are read when they are used.
+    pub fn snapshot(&self, name: &str) -> Result<Arc<Snapshot>, StoreError> {
+        check_name(name)?;
+        let mut state = self.shared.state();
+        let record = state
+            .catalogue
+            .by_name(Table::Dataset, name)?
+            .ok_or_else(|| StoreError::NoDataset { name: name.into() })?;
+        let manifest = stored_manifest(&record)?;
+        let older = state.snapshots.get(&record.id);
+        if let Some(same) = older.filter(|older| *older.manifest() == manifest) {
+            return Ok(same.clone());
+        }
+        let homes = Arc::new(self.shared.placement.homes(record.id));
+        // An older version's segments are the first of this one's, and may be in memory.
+        let mut segments = older.map_or_else(Vec::new, |older| older.segments().to_vec());
+        for index in segments.len() as u32..manifest.segments.len() as u32 {
+            let segment = self.shared.open_segment(&manifest, index)?;
+            let segment = self.shared.tier.register(segment, Arc::clone(&homes))?;
+            segments.push(Arc::new(segment));
+        }
+        let snapshot = Arc::new(Snapshot::new(record.name, manifest, segments, homes));
+        if let Some(older) = state.snapshots.insert(record.id, snapshot.clone()) {
+            state.replaced.push_back(older);
+            if state.replaced.len() > REPLACED_SNAPSHOTS {
+                state.replaced.pop_front();
+            }
+        }
+        Ok(snapshot)
+    }
+
+    /// Pins the version of a dataset that has this root: the published one, or one that was
+    /// queried before an append replaced it, so that a mining run under way can end.
+    pub fn snapshot_at(&self, name: &str, root: Digest) -> Result<Arc<Snapshot>, StoreError> {
+        let published = self.snapshot(name)?;
+        if published.root() == root {
+            return Ok(published);
+        }
+        let state = self.shared.state();
+        let wanted = state.replaced.iter().find(|older| {
+            older.root() == root && older.manifest().dataset == published.manifest().dataset
+        });
+        wanted.cloned().ok_or_else(|| StoreError::OtherVersion {
+            name: name.into(),
+            version: published.manifest().version,
+            root: published.root(),
+            wanted: root,
+        })
+    }
+
+    /// Deletes a dataset, published or only being uploaded, even on a full disk; which one it was.
+    /// Snapshots already taken stay usable. The id of a published dataset is never accepted again.
+    pub fn delete(&self, name: &str) -> Result<DatasetId, StoreError> {
+        check_name(name)?;
+        let mut state = self.shared.state();
+        let Some(published) = state.catalogue.by_name(Table::Dataset, name)? else {
+            return self.cancel(&mut state, name);
+        };
+        self.shared.change_to_free(&mut state.catalogue, |it| {
+            self.shared.make(it, Change::Delete(published.id))
+        })?;
+        state.snapshots.remove(&published.id);
+        state
+            .replaced
+            .retain(|older| older.manifest().dataset != published.id);
+        state.stop_receiving(published.id);
+        self.shared.remove_dataset(published.id)?;
+        self.shared.remove_objects(published.id, 0);
+        self.shared.fill_reserve();
+        Ok(published.id)
+    }
+
+    /// Cancels the upload under this name, of the dataset returned, and discards what was received
+    /// of it. A published version is not touched, and the same upload may begin again.
+    pub fn cancel_upload(&self, name: &str) -> Result<DatasetId, StoreError> {
+        check_name(name)?;
+        self.cancel(&mut self.shared.state(), name)
+    }
+
+    fn cancel(&self, state: &mut State, name: &str) -> Result<DatasetId, StoreError> {
+        let pending = state
+            .catalogue
+            .by_name(Table::Upload, name)?
+            .ok_or_else(|| StoreError::NoDataset { name: name.into() })?;
+        let published = state.catalogue.by_id(Table::Dataset, pending.id)?;
+        let published = published.as_ref().map(stored_manifest).transpose()?;
+        state.stop_receiving(pending.id);
+        // Complete segments without a row would be taken for a dataset that the catalogue forgot, so
+        // here the row goes last: without its segments the upload is at its beginning.
+        let there = published.as_ref().map_or(0, |older| older.segments.len());
+        self.shared.sweep(pending.id, there)?;
+        self.shared.remove_objects(pending.id, there);
+        self.shared
+            .change_to_free(&mut state.catalogue, |it| it.cancel_upload(pending.id))?;
+        if published.is_none() {
+            self.shared.remove_dataset(pending.id)?;
+        }
+        self.shared.fill_reserve();
+        Ok(pending.id)
+    }
+}
