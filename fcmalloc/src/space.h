@@ -149,8 +149,9 @@ static inline void fc_run_become(struct fc_run *run, enum fc_run_kind kind) {
     atomic_store_explicit(&run->kind, (uint8_t)kind, memory_order_release);
 }
 
+// Whoever follows it to a heap that was made meanwhile sees that heap complete.
 static inline struct fc_heap *fc_run_owner(const struct fc_run *run) {
-    return atomic_load_explicit(&run->owner, memory_order_relaxed);
+    return atomic_load_explicit(&run->owner, memory_order_acquire);
 }
 
 static inline struct fc_heap *fc_run_home(const struct fc_run *run) {

@@ -127,7 +127,7 @@ static struct fc_run *cut_up(struct fc_heap *heap, unsigned class, struct fc_run
     for (uint32_t page = 0; page < span->pages; page++) {
         fc_space_name(span->start + (size_t)page * FC_PAGE, span);
     }
-    atomic_store_explicit(&span->owner, heap, memory_order_relaxed);
+    atomic_store_explicit(&span->owner, heap, memory_order_release);
     heap->spans++;
     return span;
 }
@@ -244,7 +244,7 @@ struct fc_run *fc_span_take_run(struct fc_heap *heap, enum fc_run_kind kind, uin
 }
 
 static void adopt(struct fc_heap *heap, struct fc_run *span) {
-    atomic_store_explicit(&span->owner, heap, memory_order_relaxed);
+    atomic_store_explicit(&span->owner, heap, memory_order_release);
     heap->carved[span->class] += span->carved;
     if (span->free != NULL || span->carved < span->capacity) {
         append(heap, span);
