@@ -1,8 +1,7 @@
 //! Times the engine alone: all itemsets of a length over residues in memory. One JSON object per
 //! line, the summary last. `cargo bench --bench engine -- COLUMNS TRANSACTIONS LENGTH THREADS`.
 
-use oboro_arena::Topology;
-use oboro_arena::{Arena, Backing};
+use oboro_arena::{Arena, Backing, Topology};
 use oboro_engine::{Count, Factor, Plan, Segment, Source};
 use oboro_ring::Parameters;
 use oboro_ring::moment::{Itemsets, MomentIndex};

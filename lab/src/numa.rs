@@ -12,9 +12,8 @@ mod traffic;
 
 use super::machine;
 use super::workload::Workload;
-use crate::Outcome;
-use crate::ThreadArguments;
 use crate::output::{Failure, Output};
+use crate::{Outcome, ThreadArguments};
 use library::Library;
 use oboro_arena::Topology;
 use oboro_mining::QuestParameters;

@@ -1,11 +1,10 @@
 //! What can go wrong between owner and server, told to the owner.
 
 use crate::sums::MOST_BYTES;
-use oboro_format::Digest;
-use oboro_format::FormatError;
 use oboro_format::wording::{
     ANSWERS, CA, FOCUS, MAX_LEN, MIN_SUPPORT, ROW_IDS, SERVE, TRUST_RESET, TRUST_SHOW,
 };
+use oboro_format::{Digest, FormatError};
 use oboro_genome::wire::WireError;
 use oboro_genome::{PlanError, QuestionError};
 use oboro_genome_client::{EncryptError, PatternError, ReadError};

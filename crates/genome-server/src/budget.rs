@@ -5,10 +5,9 @@
 
 use crate::collections::{DIRECTORY, Kind};
 use crate::error::GenomeError;
-use oboro_format::Fault;
-use oboro_format::FormatError;
 use oboro_format::codec::{Reader, Writer, unseal};
 use oboro_format::files::{ensure_directories, io_error, rename_durably};
+use oboro_format::{Fault, FormatError};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

@@ -4,8 +4,7 @@
 
 use crate::collections::Kind;
 use crate::{MAX_ALLELE, MAX_BASES, MAX_HAPLOTYPES, MAX_SITES};
-use oboro_format::FormatError;
-use oboro_format::{ErrorKind, Fault};
+use oboro_format::{ErrorKind, Fault, FormatError};
 use std::path::PathBuf;
 use thiserror::Error;
 

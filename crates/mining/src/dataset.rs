@@ -8,11 +8,11 @@ use crate::ranges::{MOST_FOCUS, MOST_PAIRED, NewBlocks, by_support};
 use crate::readers::Missing;
 use crate::record::{Failure, Items, OwnerRecord, RecordError, Trust, bounds};
 use crate::shuffled::Shuffled;
-use oboro_format::FormatError;
 use oboro_format::files::free_bytes;
 use oboro_format::wording::{MAX_LEN, MIN_ITEM_SUPPORT, MISSING, ROW_IDS};
 use oboro_format::{
-    BLOCKS_PER_SEGMENT, Bundle, BundleWriter, DatasetId, MAX_ROW_ID_BYTES, Manifest, segment_bytes,
+    BLOCKS_PER_SEGMENT, Bundle, BundleWriter, DatasetId, FormatError, MAX_ROW_ID_BYTES, Manifest,
+    segment_bytes,
 };
 use oboro_ring::{Parameters, moment};
 use oboro_rlwe::{

@@ -4,8 +4,7 @@
 
 use crate::dataset::{DatasetError, Progress};
 use crate::record::{RecordError, StratumRecord};
-use oboro_format::FormatError;
-use oboro_format::{Bundle, BundleWriter, Digest, Manifest, PanelReader, Segment};
+use oboro_format::{Bundle, BundleWriter, Digest, FormatError, Manifest, PanelReader, Segment};
 use oboro_ring::{Seed, mask, threads};
 use oboro_rlwe::{
     BlockResidues, Bounds, ColumnOrder, DatasetKey, Extent, RangeLimb, RangeSums, Strata,

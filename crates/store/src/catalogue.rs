@@ -5,8 +5,7 @@
 //! (`synchronous=EXTRA`: FULL, and the directory synced after the journal goes).
 //! Rows hold encoded manifests; this file does not interpret them.
 
-use crate::error::CatalogueError;
-use crate::error::StoreError;
+use crate::error::{CatalogueError, StoreError};
 use oboro_format::DatasetId;
 use oboro_format::files::{parent, sync_directory};
 use rusqlite::backup::{Backup, Progress};

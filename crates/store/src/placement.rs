@@ -6,11 +6,9 @@
 //! one group, whatever is appended. A group's home follows from the dataset's id and the group's number alone, so it
 //! stays where it is when the dataset grows, and nothing about it is on disk.
 
-use crate::error::ResidencyError;
-use crate::error::StoreError;
+use crate::error::{ResidencyError, StoreError};
 use oboro_arena::{Arena, Backing, MemoryPolicy, page_size};
-use oboro_format::DatasetId;
-use oboro_format::SegmentDescription;
+use oboro_format::{DatasetId, SegmentDescription};
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 use std::ops::Range;

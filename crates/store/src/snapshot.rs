@@ -9,9 +9,7 @@ use crate::panel::Panel;
 use crate::placement::{Homes, PlacementReport};
 use crate::residency::{Listener, OpenSegment, Part, Stream, Unit};
 use crate::source::StoredSegment;
-use oboro_format::Digest;
-use oboro_format::FormatError;
-use oboro_format::Manifest;
+use oboro_format::{Digest, FormatError, Manifest};
 use oboro_ring::Ring;
 use std::sync::{Arc, OnceLock};
 

@@ -5,23 +5,20 @@
 //! row names is swept when the store is opened. One process at a time has a store.
 
 use crate::catalogue::{Catalogue, Change, Record, Table};
-use crate::error::StoreError;
-use crate::error::{CatalogueError, UploadError};
+use crate::error::{CatalogueError, StoreError, UploadError};
 use crate::location::{CATALOGUE, Location, SEGMENTS, dataset_path, segment_path};
 use crate::placement::Placement;
 use crate::residency::Tier;
 use crate::snapshot::Snapshot;
 use crate::source::StoredSegment;
 use crate::source::object::Objects;
-use oboro_format::Fault;
-use oboro_format::Manifest;
 use oboro_format::files::{
     ensure_directories, ensure_directory, exists, io_error, lock, names, partial_path,
     remove_if_there, rename_durably, sweep, sync_directory,
 };
-use oboro_format::{DatasetId, Digest};
-use oboro_format::{DatasetInfo, FormatError};
-use oboro_format::{Segment, forget_cached};
+use oboro_format::{
+    DatasetId, DatasetInfo, Digest, Fault, FormatError, Manifest, Segment, forget_cached,
+};
 use remote::{Remote, check_is_no_cache};
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};

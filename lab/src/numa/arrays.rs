@@ -2,8 +2,7 @@
 
 use super::add_array::{Case, InCases};
 use crate::machine;
-use oboro_arena::Topology;
-use oboro_arena::{Arena, ArenaBlock, ArenaError, Backing, MemoryPolicy, Pages};
+use oboro_arena::{Arena, ArenaBlock, ArenaError, Backing, MemoryPolicy, Pages, Topology};
 use serde::Serialize;
 use std::num::NonZero;
 

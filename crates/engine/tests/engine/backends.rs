@@ -1,7 +1,6 @@
 //! The seam holds: a backend that computes by definition, out of order and in odd batches, gives what the CPU's does.
 
-use oboro_arena::Distances;
-use oboro_arena::{Arena, Backing};
+use oboro_arena::{Arena, Backing, Distances};
 use oboro_engine::{
     Backend, Batch, Cpu, EngineError, Factor, Job, Moments, Plan, Run, Segment, Sink, Source, Step,
     Wake, Workspace,

@@ -1,7 +1,6 @@
 //! Moments agree with their definition, whatever the question, the segments and the threads.
 
-use oboro_arena::{Arena, Backing};
-use oboro_arena::{CpuAssignment, Distances, Topology};
+use oboro_arena::{Arena, Backing, CpuAssignment, Distances, Topology};
 use oboro_engine::{Count, EngineError, Factor, Outcome, Plan, Segment, Source, Step, Workspace};
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::{Parameters, vector};

@@ -8,8 +8,7 @@
 #![allow(unsafe_code)]
 #![cfg(target_os = "linux")]
 
-use oboro_arena::Distances;
-use oboro_arena::{Arena, Backing};
+use oboro_arena::{Arena, Backing, Distances};
 use oboro_engine::{Count, Factor, Plan, Segment, Source, Step, Tiles, Workspace, shards};
 use oboro_ring::Parameters;
 use oboro_ring::moment::Itemsets;

@@ -9,14 +9,12 @@
 
 use super::ledger::{Action, Key, Ledger, Part, Plan, ReadCounters, Reads, StreamId, Unit};
 use super::reader::{Read, Reader};
-use crate::error::ResidencyError;
-use crate::error::StoreError;
+use crate::error::{ResidencyError, StoreError};
 use crate::panel::Panel;
 use crate::placement::{Homes, Placement, PlacementReport};
 use crate::source::StoredSegment;
 use oboro_arena::{Arena, ArenaError, Backing};
-use oboro_format::FormatError;
-use oboro_format::{PartPlace, SegmentDescription, forget_cached, full_panel_bytes};
+use oboro_format::{FormatError, PartPlace, SegmentDescription, forget_cached, full_panel_bytes};
 use oboro_ring::mask;
 use std::collections::HashMap;
 use std::fs::File;

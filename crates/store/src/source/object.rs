@@ -7,8 +7,7 @@ mod cache;
 
 pub(crate) use cache::{Cache, object_of, segment_of};
 
-use crate::error::StoreError;
-use crate::error::{ObjectError, ResidencyError};
+use crate::error::{ObjectError, ResidencyError, StoreError};
 use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as ObjectPath;

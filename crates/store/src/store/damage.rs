@@ -4,8 +4,7 @@
 use super::script::{Owner, Server, Step};
 use super::*;
 use oboro_faults::{Disk, EIO, Extent, Image, Wear, scratch};
-use oboro_format::Damage;
-use oboro_format::ErrorKind;
+use oboro_format::{Damage, ErrorKind};
 use std::os::unix::fs::FileExt;
 use tempfile::TempDir;
 

@@ -11,15 +11,12 @@
 //! dataset or its upload: what the catalogue does not name may be newer than the catalogue.
 
 use crate::catalogue::{Catalogue, Change, Table};
-use crate::error::StoreError;
-use crate::error::{CatalogueError, ObjectError};
+use crate::error::{CatalogueError, ObjectError, StoreError};
 use crate::location::{CATALOGUE, SEGMENTS};
 use crate::source::object::{Cache, Objects, Trouble, Unreplaced, object_of, segment_of};
 use object_store::UpdateVersion;
-use oboro_format::Manifest;
-use oboro_format::SegmentHeader;
 use oboro_format::files::{Durability, remove_if_there, replace};
-use oboro_format::{DatasetId, Digest};
+use oboro_format::{DatasetId, Digest, Manifest, SegmentHeader};
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::ops::Range;

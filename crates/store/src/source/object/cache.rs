@@ -8,12 +8,8 @@
 use super::{Objects, Trouble};
 use crate::error::StoreError;
 use crate::source::{Source, StoredSegment, Then};
-use oboro_format::DatasetId;
-use oboro_format::Fault;
-use oboro_format::Manifest;
-use oboro_format::SegmentHeader;
 use oboro_format::files::io_error;
-use oboro_format::{FormatError, PartPlace, Segment};
+use oboro_format::{DatasetId, Fault, FormatError, Manifest, PartPlace, Segment, SegmentHeader};
 use rustix::fs::{SeekFrom, seek};
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
