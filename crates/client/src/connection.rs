@@ -134,7 +134,7 @@ impl Connection {
     /// Connects to a server.
     ///
     /// # Errors
-    /// An address that is none, plain HTTP beyond loopback, nobody there.
+    /// An invalid address, plain HTTP beyond loopback, nobody there.
     pub fn open(options: &Options) -> Result<Self, ClientError> {
         Self::open_unless(&CancellationToken::new(), options)
     }

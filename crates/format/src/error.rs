@@ -158,7 +158,7 @@ pub enum ErrorKind {
     InvalidArgument,
     /// The request does not fit the present state; do something else first.
     FailedPrecondition,
-    /// Someone else is at it; try again later.
+    /// In use by another process or call; try again later.
     Busy,
     /// Stored bytes are damaged or gone.
     DataLoss,

@@ -2,7 +2,7 @@
 //! each column; each part with its digest. Row ids are sealed like the cells of further columns, one for each bit.
 //!
 //! `docs/formats.md` has the bytes. A file under its final name is complete: it is
-//! written elsewhere, header last, synced and renamed. Every byte of it is covered: the
+//! written under a temporary name, header last, synced and renamed. Every byte of it is covered: the
 //! header by its own digest, parts by digests in the header, and all padding is zero.
 
 use crate::error::FormatError;
@@ -41,7 +41,7 @@ pub fn sealed_columns(columns: u32, row_id_bytes: u32) -> u32 {
     columns + 8 * row_id_bytes
 }
 
-/// What a segment is about to hold.
+/// What a segment holds, without the residues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SegmentDescription {
     /// The dataset that the segment belongs to.

@@ -119,8 +119,8 @@ pub struct Basis {
 }
 
 impl Basis {
-    /// Degree `2^log_degree` and its first `limbs` primes; refused unless 128-bit secure (DESIGN
-    /// invariant: all limbs ever published count).
+    /// Degree `2^log_degree` and its first `limbs` primes; refused unless 128-bit secure, where
+    /// all limbs ever published count.
     pub fn new(log_degree: u32, limbs: usize) -> Result<Self, ParameterError> {
         let bound = security_bound(log_degree).ok_or(ParameterError::Degree(log_degree))?;
         if limbs == 0 {
@@ -226,7 +226,7 @@ impl AsRef<Basis> for Parameters {
 
 impl Parameters {
     /// Degree `2^log_degree`, its first `limbs` primes, plaintext modulus `t`; refused
-    /// unless 128-bit secure (DESIGN invariant: all limbs ever published count).
+    /// unless 128-bit secure, where all limbs ever published count.
     pub fn new(
         log_degree: u32,
         limbs: usize,

@@ -326,7 +326,7 @@ mod tests {
         Parameters::new(12, 2, 114_689).unwrap()
     }
 
-    /// DESIGN.md's figures: 1.94 million transactions, supports of pairs, ranges.
+    /// The extents after so many transactions more.
     fn extended(bounds: &Bounds, strata: &[Extent], transactions: u64) -> Vec<Extent> {
         bounds.extended(strata, transactions, 0).unwrap()
     }

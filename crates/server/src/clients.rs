@@ -65,7 +65,7 @@ impl Tokens {
     /// begin with `#` do not count. A name may have several tokens.
     ///
     /// # Errors
-    /// No token at all, or a line that is none.
+    /// No token at all, or an invalid line.
     pub fn parse(text: &str) -> Result<Self, TokenError> {
         let mut tokens: Vec<(usize, Token)> = Vec::new();
         for (number, line) in text.lines().enumerate() {

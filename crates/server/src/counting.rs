@@ -2,9 +2,9 @@
 //!
 //! A query is a job of the [pool](crate::pool) that all queries share: its first task is to plan,
 //! then come moments that the [cache](crate::cache) had, a message's worth at a time, then steps of
-//! the [backend](Backend)'s run, whose moments are [added up](crate::totals) over the ranges that were asked for. It has a task to give only while there is room for what the task will say, so a caller
-//! that reads slowly slows nobody down. When the caller goes away, or a limit ends the query, it
-//! leaves the pool, and what it held is freed with its last task.
+//! the [backend](Backend)'s run, whose moments are [added up](crate::totals) over the requested ranges. It has a task
+//! only while its outbox has room for the result, so a caller that reads slowly holds no thread. When the caller goes
+//! away, or a limit ends the query, it leaves the pool, and what it held is freed with its last task.
 
 use crate::blocking::{blocking, failed};
 use crate::cache::{Kind, MomentCache};

@@ -83,7 +83,7 @@ impl RemoteJob {
     }
 
     /// Takes a result of [`Worker::count`](crate::Worker::count). Shards that were delivered before are left
-    /// out; a failure, or a result that is none, ends the query.
+    /// out; a failure, or an invalid result, ends the query.
     pub fn deliver(&self, partial: Bytes) {
         self.results.deliver(partial);
         (self.results.wake)();
@@ -111,7 +111,7 @@ impl Drop for RemoteJob {
     fn drop(&mut self) {
         if self.is_wanted() {
             self.fail(
-                "the server's workers gave the query up; ask again",
+                "the server's workers abandoned the query; ask again",
                 "a query was dropped before all shards were delivered",
             );
         }
@@ -160,6 +160,8 @@ struct State {
     /// Shards that were not taken.
     left: usize,
     failure: Option<Status>,
+    /// No step gives anything any more: one has failed, or its caller has had enough.
+    stopped: bool,
 }
 
 impl Results {
@@ -182,6 +184,7 @@ impl Results {
                 bytes: 0,
                 left: shards,
                 failure: None,
+                stopped: false,
             }),
         }
     }
@@ -192,7 +195,7 @@ impl Results {
 
     fn is_incomplete(&self) -> bool {
         let state = self.lock();
-        state.missing > 0 && state.failure.is_none()
+        state.missing > 0 && state.failure.is_none() && !state.stopped
     }
 
     fn fail(&self, status: Status) {
@@ -232,17 +235,30 @@ impl Results {
     /// Whether a step would do something now.
     fn has_task(&self) -> bool {
         let state = self.lock();
-        state.failure.is_some() || !state.waiting.is_empty()
+        !state.stopped && (state.failure.is_some() || !state.waiting.is_empty())
+    }
+
+    /// No moments follow, and what has arrived is dropped.
+    fn stop(&self) {
+        let mut state = self.lock();
+        state.stopped = true;
+        state.waiting.clear();
+        state.bytes = 0;
     }
 
     /// Gives the moments of a shard that has arrived to `sink`.
     ///
     /// # Errors
-    /// A worker that failed, or whose result is none.
+    /// A worker that failed, or whose result is invalid.
     fn step(&self, sink: &mut Sink<'_>) -> Result<Step, Status> {
         let messages = {
             let mut state = self.lock();
+            if state.stopped {
+                return Ok(Step::Exhausted);
+            }
             if let Some(failure) = state.failure.take() {
+                drop(state);
+                self.stop();
                 return Err(failure);
             }
             let Some(messages) = state.waiting.pop_front() else {
@@ -251,7 +267,7 @@ impl Results {
             state.bytes -= bytes(&messages);
             messages
         };
-        let messages = self.check(messages)?;
+        let messages = self.check(messages).inspect_err(|_| self.stop())?;
         for message in &messages {
             let first = message.first_moment as usize;
             let moments: Vec<usize> = (first..first + message.moments as usize).collect();
@@ -265,6 +281,7 @@ impl Results {
                 residues: &mut residues,
             });
             if added.is_break() {
+                self.stop();
                 return Ok(Step::Exhausted);
             }
         }
@@ -311,7 +328,7 @@ fn bytes(messages: &[v1::Moments]) -> usize {
 fn malformed(problem: &str) -> Status {
     tracing::error!(problem, "the result of a worker is malformed");
     Status::internal(
-        "a worker of the server gave a result that is none; its operator should see that all workers have the server's version",
+        "a worker of the server returned an invalid result; its operator should check that all workers run the server's version",
     )
 }
 
@@ -442,6 +459,32 @@ mod tests {
         setting.deliver([setting.shard(0), setting.shard(1)].concat());
         drop(job(&setting.results));
         assert!(setting.step().0.is_ok());
+    }
+
+    /// A failure, a result that is refused, and a caller that has had enough: what had arrived by then is not given.
+    #[test]
+    fn no_moments_follow_the_end() {
+        let is_over = |setting: &Setting| {
+            setting.deliver(setting.shard(0));
+            assert!(!setting.results.has_task() && !setting.results.is_incomplete());
+            let (step, given) = setting.step();
+            assert!(given.is_empty());
+            assert_eq!(step.unwrap(), Step::Exhausted);
+        };
+        let failed = Setting::new();
+        failed.deliver(failed.shard(1));
+        failed.results.fail(Status::unavailable("gone"));
+        assert!(failed.step().0.is_err());
+        is_over(&failed);
+        let refused = Setting::new();
+        refused.deliver(refused.shard(1)[1..].to_vec());
+        assert!(refused.step().0.is_err());
+        is_over(&refused);
+        let enough = Setting::new();
+        enough.deliver(enough.shard(1));
+        let step = enough.results.step(&mut |_| ControlFlow::Break(()));
+        assert_eq!(step.unwrap(), Step::Exhausted);
+        is_over(&enough);
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl Service {
         }
     }
 
-    /// Refuses datasets beyond the limit. A manifest that is none is for the store to refuse.
+    /// Refuses datasets beyond the limit. An invalid manifest is for the store to refuse.
     fn check_size(&self, manifest: &Manifest) -> Result<(), Status> {
         let (bytes, most) = (manifest.segment_bytes(), self.counting.limits.dataset_bytes);
         if bytes <= most {

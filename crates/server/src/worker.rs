@@ -46,7 +46,7 @@ impl Worker {
     /// with a cache of its own. With `memory` the process holds no more bytes than that.
     ///
     /// # Errors
-    /// Memory that leaves nothing for ciphertext, a cache in use, a URL that is none.
+    /// Memory that leaves nothing for ciphertext, a cache in use, an invalid URL.
     pub fn open(
         location: Location,
         threads: NonZero<usize>,
@@ -144,7 +144,7 @@ impl Worker {
     fn plan(&self, manifest: &[u8], task: &[u8]) -> Result<Planned, Failure> {
         let (root, digest) = (Digest::of(manifest), Digest::of(task));
         let manifest = Manifest::decode(manifest).map_err(|error| of_store(&error.into()))?;
-        let malformed = || told(Status::internal("a worker was given a task that is none"));
+        let malformed = || told(Status::internal("a worker was given an invalid task"));
         let task = Task::decode(task).map_err(|_| malformed())?;
         let snapshot = self.store.snapshot(&task.name, manifest);
         let snapshot = snapshot.map_err(|error| of_store(&error))?;

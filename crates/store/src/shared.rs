@@ -41,7 +41,7 @@ impl SharedStore {
     /// alone. With a `budget` there are at most so many bytes of ciphertext in memory, as in [`Store::open_within`](crate::Store::open_within).
     ///
     /// # Errors
-    /// A placement on nodes that this process may not have memory on, a URL that is none, a cache in use.
+    /// A placement on nodes that this process may not have memory on, an invalid URL, a cache in use.
     pub fn open(
         location: Location,
         placement: Placement,

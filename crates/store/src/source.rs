@@ -1,5 +1,5 @@
 //! Where the bytes of a stored segment come from: a file here, or an object with a file here as its copy. What reads
-//! segments knows no difference.
+//! segments does not see the difference.
 
 mod file;
 pub(crate) mod object;

@@ -285,13 +285,19 @@ fn check_name(name: &str) -> Result<(), StoreError> {
 
 impl Store {
     /// Opens the store in a directory, making an empty one where there is none, and sweeps what a crash may
-    /// have left. Fails if another process has it open.
+    /// have left.
+    ///
+    /// # Errors
+    /// Another process that has it open, a directory of something else, a catalogue that is damaged or of another
+    /// version, a disk that fails.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
         Self::open_on(directory, Placement::default())
     }
 
-    /// The same, with ciphertext in memory placed as asked for. Fails as well if this process may not
-    /// have memory on a node that is named.
+    /// The same, with ciphertext in memory placed as asked for.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), or a node on which this process may not have memory.
     pub fn open_on(
         location: impl Into<Location>,
         placement: Placement,
@@ -344,7 +350,7 @@ impl Store {
         &self.shared.tier
     }
 
-    /// The way to what is in the store. Whoever the caller is will be said here.
+    /// A handle to the datasets.
     pub fn access(&self) -> Access {
         Access {
             shared: Arc::clone(&self.shared),

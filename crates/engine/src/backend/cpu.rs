@@ -355,7 +355,7 @@ impl<S: Source> Count<S> {
                     Step::Advanced => {}
                     Step::Waiting => self.units.signal.wait(seen),
                     Step::Finished | Step::Exhausted => {
-                        // So have those that sleep.
+                        // Sleeping threads are finished too.
                         self.units.signal.wake_all();
                         return Ok(());
                     }

@@ -177,7 +177,7 @@ fn impossible_segments_are_refused() {
         assert_eq!(segment_bytes(&one_limb(), columns, 0, blocks), None);
     }
     assert!(files(directory.path()).is_empty());
-    // A full panel at N = 4096 is 896 KiB, as DESIGN says.
+    // A full panel at N = 4096 is 896 KiB.
     let parameters = Parameters::new(12, 2, 65_537).unwrap();
     let layout = Layout::new(12, 2, 18, 0, 64).unwrap();
     assert_eq!(layout.stride(0), 896 << 10);

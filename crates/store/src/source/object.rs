@@ -103,7 +103,7 @@ impl Objects {
     /// The objects below a URL, `s3://BUCKET/PREFIX` or `file:///DIRECTORY`. Nothing is asked yet.
     ///
     /// # Errors
-    /// Another URL, settings (`AWS_*`) that are none, a directory that cannot be made.
+    /// Another URL, invalid settings (`AWS_*`), a directory that cannot be made.
     pub(crate) fn open(url: &str) -> Result<Self, StoreError> {
         let refused = |reason: String| {
             ObjectError::ObjectsUrl {

@@ -1,9 +1,8 @@
-//! The only way to a dataset: everything that is asked of the store about datasets and uploads goes through an
-//! [`Access`], so that who may do what has one place.
+//! Everything that a caller may ask about datasets and uploads.
 
 use super::*;
 
-/// What a caller can do with the datasets of a store.
+/// A handle to the datasets of a store, by which callers reach them.
 #[derive(Clone)]
 pub struct Access {
     pub(super) shared: Arc<Shared>,
@@ -12,6 +11,10 @@ pub struct Access {
 impl Access {
     /// Begins the upload of a dataset or of a newer version of it, or finds where the upload
     /// of the same manifest stands. Segments of the published version need no upload.
+    ///
+    /// # Errors
+    /// A name that is invalid or taken, a manifest that is invalid or does not extend the published version, another
+    /// upload of the dataset in progress, a deleted dataset, a disk or catalogue that fails.
     pub fn begin_upload(&self, name: &str, manifest: &[u8]) -> Result<UploadStatus, StoreError> {
         check_name(name)?;
         let new = Manifest::decode(manifest).map_err(|error| match error {
@@ -121,6 +124,9 @@ impl Access {
     }
 
     /// Goes on receiving a segment at `offset`, which must be where its upload stands.
+    ///
+    /// # Errors
+    /// No such upload or segment, another offset, a segment that another connection sends, a disk that fails.
     pub fn receive_segment(
         &self,
         dataset: DatasetId,
@@ -192,6 +198,9 @@ impl Access {
     }
 
     /// Makes a completely received version the published one. Repeating it does nothing.
+    ///
+    /// # Errors
+    /// No such upload, segments that are missing, another server that writes to the objects, a disk that fails.
     pub fn publish(&self, dataset: DatasetId) -> Result<Published, StoreError> {
         let mut state = self.shared.state();
         let published = state
@@ -234,6 +243,9 @@ impl Access {
     }
 
     /// The published datasets. One whose manifest is damaged does not hide the others.
+    ///
+    /// # Errors
+    /// A catalogue that fails.
     pub fn list(&self) -> Result<Listing, StoreError> {
         let records = self.shared.state().catalogue.all(Table::Dataset)?;
         let info = |record: Record| -> Result<DatasetInfo, StoreError> {
@@ -264,6 +276,9 @@ impl Access {
 
     /// Pins the published version of a dataset. All its segment files are opened and
     /// their headers checked; panels are read when they are used.
+    ///
+    /// # Errors
+    /// No such dataset, a segment that is missing or damaged, a catalogue that fails.
     pub fn snapshot(&self, name: &str) -> Result<Arc<Snapshot>, StoreError> {
         check_name(name)?;
         let mut state = self.shared.state();
@@ -295,7 +310,10 @@ impl Access {
     }
 
     /// Pins the version of a dataset that has this root: the published one, or one that was
-    /// queried before an append replaced it, so that a mining run under way can end.
+    /// queried before an append replaced it, so that a mining run in progress can end.
+    ///
+    /// # Errors
+    /// As [`snapshot`](Self::snapshot), or the dataset is at another version.
     pub fn snapshot_at(&self, name: &str, root: Digest) -> Result<Arc<Snapshot>, StoreError> {
         let published = self.snapshot(name)?;
         if published.root() == root {
@@ -315,6 +333,9 @@ impl Access {
 
     /// Deletes a dataset, published or only being uploaded, even on a full disk; which one it was.
     /// Snapshots already taken stay usable. The id of a published dataset is never accepted again.
+    ///
+    /// # Errors
+    /// No such dataset, another server that writes to the objects, a catalogue that fails.
     pub fn delete(&self, name: &str) -> Result<DatasetId, StoreError> {
         check_name(name)?;
         let mut state = self.shared.state();
@@ -337,6 +358,9 @@ impl Access {
 
     /// Cancels the upload under this name, of the dataset returned, and discards what was received
     /// of it. A published version is not touched, and the same upload may begin again.
+    ///
+    /// # Errors
+    /// No such upload, a catalogue that fails.
     pub fn cancel_upload(&self, name: &str) -> Result<DatasetId, StoreError> {
         check_name(name)?;
         self.cancel(&mut self.shared.state(), name)

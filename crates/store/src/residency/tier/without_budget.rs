@@ -114,7 +114,12 @@ fn what_was_loaded_stays_as_long_as_the_segment() {
     assert_eq!(tier.lock().ledger.used(), 0);
     assert!(tier.lock().segments.is_empty());
     // What has loaded last lets go of it in its own time.
+    let begun = std::time::Instant::now();
     while arenas.strong_count() > 0 {
+        assert!(
+            begun.elapsed() < std::time::Duration::from_secs(60),
+            "something still has the arenas"
+        );
         thread::yield_now();
     }
 }
