@@ -420,9 +420,10 @@ impl Query {
     ) -> Result<Totals, Status> {
         let parameters = &question.snapshot.manifest().parameters;
         let scalars = wanted.partition_point(|&moment| moment < index.rank(0).end);
-        let polynomials = (wanted.len() - scalars) * parameters.degree();
-        let residues = (scalars + polynomials) * question.limbs;
-        let room = self.room.take(question.shards.sum_bytes(residues))?;
+        let polynomials = wanted.len() - scalars;
+        let residues = (scalars + polynomials * parameters.degree()) * question.limbs;
+        let bytes = question.shards.sum_bytes(residues, polynomials);
+        let room = self.room.take(bytes)?;
         let moduli = &parameters.limb_moduli()[..question.limbs];
         let wanted = wanted.to_vec();
         Ok(Totals::new(&question.shards, moduli, wanted, scalars, room))

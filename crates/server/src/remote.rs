@@ -9,6 +9,7 @@ use crate::packing::Packing;
 use crate::partial::{Partial, Task};
 use oboro_engine::{Backend, EngineError, Job, Moments, Plan, Run, Sink, Step, Wake, Workspace};
 use oboro_protocol::{moments_range, v1};
+use oboro_ring::{Modulus, vector};
 use oboro_store::Snapshot;
 use prost::Message;
 use prost::bytes::Bytes;
@@ -40,10 +41,17 @@ impl RemoteExecutor {
 impl Backend<Snapshot> for RemoteExecutor {
     fn start(&self, job: Job<Snapshot>) -> Result<Box<dyn Run>, EngineError> {
         let snapshot = &job.source;
-        let degree = snapshot.manifest().parameters.degree();
-        let packing = Packing::new(degree, job.plan.limbs());
+        let parameters = &snapshot.manifest().parameters;
+        let packing = Packing::new(parameters.degree(), job.plan.limbs());
+        let moduli = &parameters.limb_moduli()[..job.plan.limbs()];
         let task = Task::new(snapshot.name(), &job.plan, &job.shards);
-        let results = Arc::new(Results::new(job.shards.len(), job.plan, packing, job.wake));
+        let results = Arc::new(Results::new(
+            job.shards.len(),
+            job.plan,
+            packing,
+            moduli,
+            job.wake,
+        ));
         self.dispatch.start(RemoteJob {
             manifest: snapshot.manifest().encode(),
             task: task.encode_to_vec(),
@@ -143,6 +151,7 @@ struct Results {
     shards: usize,
     plan: Arc<Plan>,
     packing: Packing,
+    moduli: Box<[Modulus]>,
     shard_bytes: u64,
     wake: Wake,
     /// Nobody waits any more.
@@ -166,7 +175,13 @@ struct State {
 
 impl Results {
     /// Of so many shards, of which all moments of the plan are missing.
-    fn new(shards: usize, plan: Arc<Plan>, packing: Packing, wake: Wake) -> Self {
+    fn new(
+        shards: usize,
+        plan: Arc<Plan>,
+        packing: Packing,
+        moduli: &[Modulus],
+        wake: Wake,
+    ) -> Self {
         let power = |&moment: &usize| plan.index().get(moment).0;
         let packed = plan.moments().iter().map(power);
         let packed = packed.map(|power| packing.packed_len(power));
@@ -175,6 +190,7 @@ impl Results {
             shard_bytes: packed.sum::<usize>() as u64,
             plan,
             packing,
+            moduli: moduli.into(),
             wake,
             cancelled: AtomicBool::new(false),
             state: Mutex::new(State {
@@ -209,6 +225,9 @@ impl Results {
         };
         if let Some(failure) = partial.failure {
             return self.fail(failure.log());
+        }
+        if partial.moments.is_empty() {
+            return self.fail(malformed("it has no moments"));
         }
         let mut by_shard: BTreeMap<u64, Vec<v1::Moments>> = BTreeMap::new();
         for message in partial.moments {
@@ -273,6 +292,10 @@ impl Results {
             let moments: Vec<usize> = (first..first + message.moments as usize).collect();
             let power = self.plan.index().get(first).0;
             let mut residues = self.packing.unpack(power, &message.residues);
+            if !self.are_reduced(&residues, moments.len()) {
+                self.stop();
+                return Err(malformed("its residues are beyond their moduli"));
+            }
             let added = sink(Moments {
                 shard: message.range as usize,
                 scalars: if power == 0 { moments.len() } else { 0 },
@@ -291,6 +314,13 @@ impl Results {
             0 => Step::Finished,
             _ => Step::Advanced,
         })
+    }
+
+    /// Whether residues of so many moments, each limb after limb, are below their moduli.
+    fn are_reduced(&self, residues: &[u32], moments: usize) -> bool {
+        let limbs = residues.chunks_exact(residues.len() / (moments * self.moduli.len()));
+        let mut limbs = limbs.zip(self.moduli.iter().cycle());
+        limbs.all(|(residues, q)| vector::largest(residues) < q.value())
     }
 
     /// The messages of one shard, ascending, if they have the moments that are wanted, all of them and no
@@ -356,8 +386,9 @@ mod tests {
             let index = Arc::new(MomentIndex::new(&itemsets));
             let plan = Arc::new(Plan::of_moments(&index, 1, 1..index.len()));
             let wake = Arc::new(|| {});
+            let modulus = Modulus::new(268_369_921).unwrap();
             Self {
-                results: Arc::new(Results::new(2, plan, packing, wake)),
+                results: Arc::new(Results::new(2, plan, packing, &[modulus], wake)),
                 index,
             }
         }
@@ -441,6 +472,13 @@ mod tests {
         }
         let setting = Setting::new();
         setting.results.deliver(Bytes::from_static(b"no message"));
+        assert_eq!(setting.step().0.unwrap_err().code(), Code::Internal);
+        // Nothing, and residues that are none.
+        assert_eq!(Setting::new().refusal(Vec::new()), Code::Internal);
+        let setting = Setting::new();
+        let mut shard = setting.shard(1);
+        shard[0].residues = vec![0xff; shard[0].residues.len()].into();
+        setting.deliver(shard);
         assert_eq!(setting.step().0.unwrap_err().code(), Code::Internal);
     }
 

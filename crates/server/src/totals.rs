@@ -79,38 +79,27 @@ impl Shards {
         Self { ranges, shards }
     }
 
-    /// The ranges that are more than one shard.
-    fn added_up(&self) -> usize {
-        let mut shards_of = vec![0; self.ranges.len()];
-        self.owners()
-            .iter()
-            .flatten()
-            .for_each(|&owner| shards_of[owner] += 1);
-        shards_of.iter().filter(|&&shards| shards > 1).count()
+    /// The bytes that sums of so many residues, in so many polynomials besides the scalars, take in all ranges that are
+    /// more than one shard.
+    pub(crate) fn sum_bytes(&self, residues: usize, polynomials: usize) -> u64 {
+        let of_range = residues * size_of::<u32>() + polynomials * size_of::<Mutex<Sum>>();
+        let added_up = self.owned().filter(|shards| shards.len() > 1).count();
+        added_up as u64 * of_range as u64
     }
 
-    /// The bytes that sums of so many residues take together.
-    pub(crate) fn sum_bytes(&self, residues: usize) -> u64 {
-        (self.added_up() * residues * size_of::<u32>()) as u64
-    }
-
-    /// For each shard the ranges that have it.
-    fn owners(&self) -> Vec<Vec<usize>> {
-        let owners = |shard: &Range<u64>| {
-            let has = |range: &Range<u64>| range.start <= shard.start && shard.end <= range.end;
-            let ranges = &self.ranges;
-            (0..self.ranges.len())
-                .filter(|&at| has(&ranges[at]))
-                .collect()
-        };
-        self.shards.iter().map(owners).collect()
+    /// The shards of each range. They are ascending, and no edge of a range crosses one.
+    fn owned(&self) -> impl Iterator<Item = Range<usize>> {
+        self.ranges.iter().map(|range| {
+            let first = self.shards.partition_point(|it| it.start < range.start);
+            let end = self.shards.partition_point(|it| it.end <= range.end);
+            first..end.max(first)
+        })
     }
 }
 
 /// Sums under way.
 pub(crate) struct Totals {
     moduli: Vec<Modulus>,
-    owners: Vec<Vec<usize>>,
     ranges: Vec<Total>,
     /// The moments that are wanted, ascending; scalars first.
     wanted: Vec<usize>,
@@ -120,8 +109,9 @@ pub(crate) struct Totals {
 
 /// Of one range.
 struct Total {
-    shards: usize,
+    shards: Range<usize>,
     scalars: Mutex<Sum>,
+    /// None where there is one shard, whose moments are the range's.
     polynomials: Vec<Mutex<Sum>>,
 }
 
@@ -147,16 +137,20 @@ impl Totals {
         scalars: usize,
         room: Taken,
     ) -> Self {
-        let owners = shards.owners();
-        let total = |at: usize| Total {
-            shards: owners.iter().filter(|it| it.contains(&at)).count(),
-            scalars: Mutex::default(),
-            polynomials: (scalars..wanted.len()).map(|_| Mutex::default()).collect(),
+        let total = |owned: Range<usize>| {
+            let sums = match owned.len() {
+                0 | 1 => 0,
+                _ => wanted.len() - scalars,
+            };
+            Total {
+                shards: owned,
+                scalars: Mutex::default(),
+                polynomials: (0..sums).map(|_| Mutex::default()).collect(),
+            }
         };
         Self {
             moduli: moduli.to_vec(),
-            ranges: (0..shards.ranges.len()).map(total).collect(),
-            owners,
+            ranges: shards.owned().map(total).collect(),
             wanted,
             scalars,
             _room: room,
@@ -169,9 +163,10 @@ impl Totals {
         mut moments: Moments<'_>,
         mut done: impl FnMut(Moments<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        for &owner in &self.owners[moments.shard] {
-            let total = &self.ranges[owner];
-            if total.shards == 1 {
+        let shard = moments.shard;
+        let owners = self.ranges.iter().enumerate();
+        for (owner, total) in owners.filter(|(_, total)| total.shards.contains(&shard)) {
+            if total.shards.len() == 1 {
                 done(Moments {
                     shard: owner,
                     moments: moments.moments,
@@ -209,7 +204,7 @@ impl Totals {
             }
         }
         sum.added += some.len();
-        if some.is_empty() || sum.added < self.scalars * total.shards {
+        if some.is_empty() || sum.added < self.scalars * total.shards.len() {
             return ControlFlow::Continue(());
         }
         let mut sum = std::mem::take(&mut *sum);
@@ -239,7 +234,7 @@ impl Totals {
             vector::add_assign(q, residues, sum);
         }
         sum.added += 1;
-        if sum.added < total.shards {
+        if sum.added < total.shards.len() {
             return ControlFlow::Continue(());
         }
         let mut sum = std::mem::take(&mut *sum);
@@ -270,9 +265,18 @@ mod tests {
         assert_eq!(shards.shards, [0..2, 2..4, 4..5, 5..6]);
         let q = [97, 193].map(|q| Modulus::new(q).unwrap());
         // Two scalars and a polynomial of four residues, of numbers 1, 4 and 7.
-        assert_eq!(shards.sum_bytes(10), 40);
+        assert!(shards.owned().eq([0..3, 0..1, 3..4]));
+        assert_eq!(shards.sum_bytes(10, 1), 40 + size_of::<Mutex<Sum>>() as u64);
         let room = Arc::new(Room::new(40)).take(40).unwrap();
         let totals = Totals::new(&shards, &q, vec![1, 4, 7], 2, room);
+        // Only the first range is added up.
+        assert!(
+            totals
+                .ranges
+                .iter()
+                .map(|it| it.polynomials.len())
+                .eq([1, 0, 0])
+        );
         let mut found = Vec::new();
         let mut add = |shard: usize, moments: &[usize], scalars, residues: &mut [u32]| {
             let moments = Moments {

@@ -31,6 +31,12 @@ pub enum StoreError {
     )]
     NoStore { path: PathBuf },
     #[error(
+        "{} is an owner's encrypted dataset, not a store. Choose another directory for the store, and upload the \
+         dataset there.",
+        path.display()
+    )]
+    IsBundle { path: PathBuf },
+    #[error(
         "{given:?} is not a dataset name: use 1 to 100 of the characters A-Z a-z 0-9 . _ - and no dot \
          in front."
     )]
@@ -254,6 +260,7 @@ impl StoreError {
             Self::Object(error) => error.kind(),
             Self::Residency(error) => error.kind(),
             Self::NoDataset { .. } | Self::NoStore { .. } => ErrorKind::NotFound,
+            Self::IsBundle { .. } => ErrorKind::InvalidArgument,
             Self::Name { .. } => ErrorKind::InvalidArgument,
             Self::OtherVersion { .. } => ErrorKind::FailedPrecondition,
         }

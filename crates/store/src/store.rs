@@ -334,6 +334,9 @@ impl Store {
         placement: Placement,
         budget: Option<u64>,
     ) -> Result<Self, StoreError> {
+        if let Location::Directory(directory) = &location {
+            check_is_no_other(directory)?;
+        }
         ensure_directories(location.home())?;
         let elsewhere = "directory for the store";
         let mut shared = Shared::open(&location, placement, budget, elsewhere)?;
@@ -549,6 +552,24 @@ fn has_catalogue(directory: &Path) -> Result<bool, StoreError> {
         }
         .into()),
         _ => Ok(false),
+    }
+}
+
+/// Refuses what earlier programs took for several directories, and an owner's dataset.
+fn check_is_no_other(directory: &Path) -> Result<(), StoreError> {
+    if has_catalogue(directory)? {
+        return Ok(());
+    }
+    if directory.join("head").exists() {
+        return Err(StoreError::IsBundle {
+            path: directory.into(),
+        });
+    }
+    let pieces = directory.to_str().unwrap_or_default().split(',');
+    let mut stores = pieces.map(|piece| Path::new(piece).join(CATALOGUE));
+    match stores.find(|catalogue| !directory.exists() && catalogue.exists()) {
+        None => Ok(()),
+        Some(path) => Err(CatalogueError::Striped { path }.into()),
     }
 }
 

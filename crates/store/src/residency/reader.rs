@@ -152,7 +152,8 @@ impl Drop for Reader {
     }
 }
 
-fn ring_threads() -> usize {
+/// The threads that read and unpack, where the kernel has rings.
+pub(super) fn ring_threads() -> usize {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
     processors.clamp(RING_THREADS, MOST_RING_THREADS)
 }

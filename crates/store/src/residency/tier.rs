@@ -8,7 +8,7 @@
 //! arrive.
 
 use super::ledger::{Action, Key, Ledger, Part, Plan, ReadCounters, Reads, StreamId, Unit};
-use super::reader::{Read, Reader};
+use super::reader::{Read, Reader, ring_threads};
 use crate::error::{ResidencyError, StoreError};
 use crate::panel::Panel;
 use crate::placement::{Homes, Placement, PlacementReport};
@@ -357,13 +357,14 @@ impl Tier {
         Ok(())
     }
 
-    /// Gives the readers as many buffers of so many bytes as have room in what there is for them.
+    /// Gives the readers as many buffers of so many bytes as have room in what there is for them. Without a budget each
+    /// thread has two at least, one that is filled and one that is unpacked.
     fn provide(&self, bytes: usize) -> io::Result<()> {
-        let most = match self.keeps_all() {
-            true => CACHED_BUFFERS,
-            false => BUFFERS,
+        let footprint = Panel::footprint(bytes.div_ceil(size_of::<u32>()));
+        let count = match self.keeps_all() {
+            true => (CACHED_BUFFERS / footprint).max(2 * ring_threads()),
+            false => BUFFERS / footprint,
         };
-        let count = most / Panel::footprint(bytes.div_ceil(size_of::<u32>()));
         let count = NonZero::new(count).unwrap_or(NonZero::<usize>::MIN);
         self.reader.provide(count, bytes)
     }
@@ -376,6 +377,9 @@ impl Tier {
         listener: Listener,
     ) -> Result<Stream, StoreError> {
         let needed = plan.least_set();
+        // They may have been refused since the segments were opened.
+        let bytes = lock(&self.buffers).bytes;
+        self.ensure_buffers(bytes)?;
         let (id, reads) = {
             let mut state = self.lock();
             let capacity = state.ledger.capacity();

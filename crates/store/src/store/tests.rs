@@ -796,6 +796,27 @@ fn a_catalogue_that_is_gone_striped_newer_or_foreign_is_an_error() {
     setting.open().access().snapshot("a").unwrap();
 }
 
+/// What earlier programs took for a list of directories must not become an empty store of that name.
+#[test]
+fn no_store_is_made_of_several_directories_or_in_a_dataset_of_an_owner() {
+    let setting = Setting::new(&[1]);
+    let store = setting.open();
+    setting.publish(&store);
+    drop(store);
+    let both = format!("{},other", setting.root().display());
+    let refused = Store::open(Path::new(&both)).err().unwrap().to_string();
+    assert!(refused.contains("several directories"), "{refused}");
+    assert!(!Path::new(&both).exists());
+    // A comma is a character like others.
+    let comma = setting.root().parent().unwrap().join("a,b");
+    drop(Store::open(&comma).unwrap());
+    drop(Store::open(&comma).unwrap());
+    let bundle = setting.bundle.directory();
+    let refused = Store::open(bundle).err().unwrap().to_string();
+    assert!(refused.contains("owner's encrypted dataset"), "{refused}");
+    assert!(!bundle.join("catalogue.sqlite").exists());
+}
+
 #[test]
 fn concurrent_queries_share_panels() {
     let setting = Setting::new(&[4]);
