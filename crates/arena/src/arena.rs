@@ -19,11 +19,12 @@ pub use error::ArenaError;
 pub use region::{Backing, MemoryPolicy, Pages, page_size};
 
 use extents::Extents;
+use parking_lot::{Mutex, MutexGuard};
 use region::Region;
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::ops::{Deref, DerefMut, Range};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 const LINE: usize = 64;
 const LINE_WORDS: usize = LINE / size_of::<u32>();
@@ -148,7 +149,7 @@ impl std::fmt::Debug for Arena {
 
 impl Shared {
     fn space(&self) -> MutexGuard<'_, Space> {
-        self.space.lock().unwrap_or_else(PoisonError::into_inner)
+        self.space.lock()
     }
 
     /// Where `bytes` more would end.

@@ -4,10 +4,11 @@ use crate::connection::Connection;
 use crate::error::ClientError;
 use oboro_format::Bundle;
 use oboro_protocol::{SEGMENT_CHUNK_BYTES, digest, v1};
+use parking_lot::Mutex;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -138,7 +139,7 @@ fn attempt(
         for segment in status.segments.iter().filter(|segment| !segment.complete) {
             let sent = Mutex::new(0);
             let advance = |bytes: u64| {
-                let mut sent = sent.lock().expect("no thread panics with the lock");
+                let mut sent = sent.lock();
                 *sent += bytes;
                 progress(there.saturating_add(*sent).min(total), total);
             };
@@ -147,7 +148,7 @@ fn attempt(
                 Err(ClientError::Damaged(_)) if segment.bytes_received > 0 => return Ok(None),
                 sent => sent?,
             }
-            let sent = sent.into_inner().expect("no thread panics with the lock");
+            let sent = sent.into_inner();
             there = there.saturating_add(sent);
         }
     }

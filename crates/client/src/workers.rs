@@ -1,8 +1,9 @@
 //! Threads that work on what arrives while more arrives.
 
+use parking_lot::Mutex;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
 use std::thread;
 
 /// Pieces waiting for a thread.
@@ -16,11 +17,7 @@ pub(crate) struct Pieces<T> {
 impl<T> Pieces<T> {
     /// The next piece; `None` once there are no more.
     pub(crate) fn next(&self) -> Option<T> {
-        self.receiver
-            .lock()
-            .expect("no thread panics with the lock")
-            .recv()
-            .ok()
+        self.receiver.lock().recv().ok()
     }
 }
 

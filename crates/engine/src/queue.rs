@@ -14,7 +14,8 @@ pub use units::{Claim, Counters, Units};
 pub(crate) use signal::Signal;
 
 use fair::Flows;
-use std::sync::{Arc, Mutex, MutexGuard};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// Jobs of clients, from which threads take time slices.
 pub struct Queue<C, J: ?Sized> {
@@ -41,19 +42,15 @@ impl<C: Clone + PartialEq, J: ?Sized> Default for Queue<C, J> {
 }
 
 impl<C: Clone + PartialEq, J: ?Sized> Queue<C, J> {
-    fn lock(&self) -> MutexGuard<'_, State<C, J>> {
-        self.state.lock().expect("no thread panics with the lock")
-    }
-
     /// Adds a job of a client.
     pub fn push(&self, client: &C, job: Arc<J>) {
-        self.lock().flows.push(client, job);
+        self.state.lock().flows.push(client, job);
         self.wake();
     }
 
     /// Takes a job out; slices of it that run go on.
     pub fn remove(&self, client: &C, job: &Arc<J>) {
-        self.lock().flows.remove(client, job);
+        self.state.lock().flows.remove(client, job);
     }
 
     /// Says that a job may be ready that was not.
@@ -64,7 +61,7 @@ impl<C: Clone + PartialEq, J: ?Sized> Queue<C, J> {
 
     /// No further slice is given.
     pub fn close(&self) {
-        self.lock().closed = true;
+        self.state.lock().closed = true;
         self.signal.wake_all();
     }
 
@@ -72,7 +69,7 @@ impl<C: Clone + PartialEq, J: ?Sized> Queue<C, J> {
     pub fn next(&self, is_ready: impl Fn(&J) -> bool) -> Option<Slice<C, J>> {
         loop {
             let seen = self.signal.now();
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if state.closed {
                 return None;
             }
@@ -88,7 +85,7 @@ impl<C: Clone + PartialEq, J: ?Sized> Queue<C, J> {
 
     /// A slice has ended after so many microseconds; with `is_last`, so has its job.
     pub fn settle(&self, slice: &Slice<C, J>, microseconds: u64, is_last: bool) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if is_last {
             state.flows.finish(slice);
         }

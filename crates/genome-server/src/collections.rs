@@ -10,13 +10,14 @@ use oboro_format::files::{
     ensure_directories, io_error, lock, names, partial_path, remove_if_there, rename_durably,
     sync_directory,
 };
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Where collections lie in the data directory of a server.
 pub(crate) const DIRECTORY: &str = "genome";
@@ -358,7 +359,7 @@ impl<T> Opened<T> {
         name: &str,
         open: impl FnOnce(&Path, &str) -> Result<T, GenomeError>,
     ) -> Result<Arc<T>, GenomeError> {
-        let mut opened = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = self.by_name.lock();
         // Before opening: a file replaced in between is opened again the next time.
         let identity = Identity::of(path)?;
         match (opened.get(name), identity) {

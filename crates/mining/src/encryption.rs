@@ -9,9 +9,10 @@ use oboro_format::{
 };
 use oboro_ring::threads;
 use oboro_rlwe::{Block, BlockNoise, CellsOf, DatasetKey, Encryptor};
+use parking_lot::Mutex;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use zeroize::Zeroizing;
 
 /// Transactions on their way into new blocks of a dataset.
@@ -108,10 +109,6 @@ struct Done {
     noise: BlockNoise,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<'a> Encryption<'a> {
     /// The entries of all segments, in order, and the largest noise.
     fn run(&self, threads: NonZeroUsize) -> Result<(Vec<SegmentEntry>, BlockNoise), DatasetError> {
@@ -123,7 +120,7 @@ impl<'a> Encryption<'a> {
         let Done {
             mut segments,
             noise,
-        } = std::mem::take(&mut *lock(&self.done));
+        } = std::mem::take(&mut *self.done.lock());
         segments.sort_unstable_by_key(|segment| segment.first_block);
         Ok((segments, noise))
     }
@@ -153,7 +150,7 @@ impl<'a> Encryption<'a> {
             let entry = finished
                 .map(|segment| segment.writer.finish())
                 .transpose()?;
-            let mut done = lock(&self.done);
+            let mut done = self.done.lock();
             done.segments.extend(entry);
             done.noise = done.noise.max(noise);
         }
@@ -162,7 +159,7 @@ impl<'a> Encryption<'a> {
 
     /// A column to encrypt and seal; `None` if all are taken.
     fn take(&self) -> Result<Option<(Arc<Segment<'a>>, u32)>, DatasetError> {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         let segment = match queue.segment.take() {
             Some(segment) => segment,
             None if queue.block == self.blocks.len() => return Ok(None),
@@ -183,7 +180,7 @@ impl<'a> Encryption<'a> {
 
     /// Lets nobody take anything more.
     fn stop(&self) {
-        *lock(&self.queue) = Queue {
+        *self.queue.lock() = Queue {
             block: self.blocks.len(),
             ..Queue::default()
         };

@@ -10,9 +10,9 @@ use oboro_rlwe::{
     BlockResidues, Bounds, ColumnOrder, DatasetKey, Extent, RangeLimb, RangeSums, Strata,
     VerifiedLimbs,
 };
+use parking_lot::Mutex;
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 /// The most columns all of whose pairs have fixed parts, and whose longer itemsets a server counts verified: those with
 /// the largest supports. What is kept of a range takes 8 bytes for each of their pairs.
@@ -150,7 +150,7 @@ impl NewBlocks<'_> {
         threads::try_map(self.threads, jobs, |(segment, limb)| {
             self.add_segment(writer, segment, limb, pieces, &sums)
         })?;
-        let inner = |it: Mutex<RangeSums>| it.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let inner = |it: Mutex<RangeSums>| it.into_inner();
         let of_piece = |it: Vec<Mutex<RangeSums>>| it.into_iter().map(inner).collect();
         Ok(sums.into_iter().map(of_piece).collect())
     }
@@ -203,7 +203,7 @@ impl NewBlocks<'_> {
                 }
                 self.go_on()?;
             }
-            let mut shared = sums[limb].lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shared = sums[limb].lock();
             shared.merge(&own);
         }
         Ok(())

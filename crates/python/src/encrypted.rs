@@ -5,12 +5,13 @@ use crate::errors::Failure;
 use crate::keys::Keys;
 use crate::rows::{Rows, json, threads};
 use oboro_mining::{Dataset, Target};
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::env::temp_dir;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// An encrypted dataset with the key to it, which is why it is neither pickled nor printed.
 #[pyclass(frozen, module = "oboro._oboro")]
@@ -24,7 +25,7 @@ impl Encrypted {
 
     /// Its newest version, for work on another thread.
     pub fn dataset(&self) -> Arc<Dataset> {
-        let newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = self.0.lock();
         Arc::clone(&newest)
     }
 }
@@ -92,7 +93,7 @@ impl Encrypted {
         call::run(py, progress, interrupt, |call| -> Result<_, Failure> {
             let advance = |done, total| call.advance(done, total);
             let after = before.append(rows, threads, &advance)?;
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(after);
+            *self.0.lock() = Arc::new(after);
             Ok(())
         })
     }

@@ -9,9 +9,9 @@ use numpy::{IntoPyArray, PyArray1};
 use oboro_client::{Answers, KEPT_BYTES, Level, Mining};
 use oboro_mining::{AprioriOptions, DatasetError, FrequentItemsets, MinSupport};
 use oboro_rlwe::KeyCheck;
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 use std::num::NonZeroUsize;
-use std::sync::Mutex;
 
 /// The number of itemsets of each length from 1; the items of all of them in a row, by number, shorter
 /// itemsets first and then in order; their supports; the length at which the search ended though longer
@@ -223,7 +223,7 @@ struct Questions {
 
 impl Received {
     fn add(&self, level: usize, done: u64, expected: u64) -> (u64, u64) {
-        let mut questions = self.0.lock().expect("no thread panics with the lock");
+        let mut questions = self.0.lock();
         let (last_level, last_done, last_expected) = questions.present;
         if (level, expected) != (last_level, last_expected) || done < last_done {
             questions.before += last_expected;

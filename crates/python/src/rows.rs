@@ -10,6 +10,7 @@ use oboro_mining::{
     Cells, HowRead, MinSupport, ReadOptions, Shuffled, Shuffling, Transactions,
     TransactionsBuilder, read_next,
 };
+use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyString};
 use std::cmp::Ordering;
@@ -17,7 +18,6 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 /// Transactions in random order, as bits: columns are added, then they are encrypted, once.
@@ -50,7 +50,7 @@ impl Rows {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// What is to be encrypted; these rows have it no more.

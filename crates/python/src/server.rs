@@ -8,6 +8,7 @@ use oboro_client::{Connection, upload};
 use oboro_format::Bundle;
 use oboro_server::{GenomeOptions, Limits, Local, Options};
 use oboro_store::Access;
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 use std::fs::{self, Permissions};
 use std::io;
@@ -15,7 +16,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
 use std::{mem, process};
 use tempfile::TempDir;
 
@@ -159,7 +159,7 @@ impl Server {
     /// Closes the connection once no call needs it. A local server stops at once, and its data go away.
     fn close(&self, py: Python<'_>) {
         match self.check_process() {
-            Ok(()) => py.detach(|| drop(self.link().take())),
+            Ok(()) => py.detach(|| drop(self.link.lock().take())),
             Err(_) => self.forget(),
         }
     }
@@ -194,7 +194,7 @@ impl Server {
     /// The connection, unless the server has been closed.
     pub fn connection(&self) -> Result<Connection, Failure> {
         self.check_process()?;
-        match &*self.link() {
+        match &*self.link.lock() {
             Some(link) => Ok(link.connection.clone()),
             None => Err(Failure::closed()),
         }
@@ -203,7 +203,7 @@ impl Server {
     /// The same, and the way to the datasets of a local server.
     fn connection_and_access(&self) -> Result<(Connection, Option<Access>), Failure> {
         self.check_process()?;
-        match &*self.link() {
+        match &*self.link.lock() {
             Some(Link { connection, local }) => {
                 let access = local.as_ref().map(|(local, _)| local.access());
                 Ok((connection.clone(), access))
@@ -214,14 +214,14 @@ impl Server {
 
     /// Leaves everything to the process that opened it. The lock may be held by a thread that only that has.
     fn forget(&self) {
-        if let Ok(mut link) = self.link.try_lock() {
+        if let Some(mut link) = self.link.try_lock() {
             mem::forget(link.take());
         }
     }
 
     /// Where a local server has its data.
     pub fn data(&self) -> Result<PathBuf, Failure> {
-        match &*self.link() {
+        match &*self.link.lock() {
             Some(Link {
                 local: Some((_, directory)),
                 ..
@@ -231,10 +231,6 @@ impl Server {
             )),
             None => Err(Failure::closed()),
         }
-    }
-
-    fn link(&self) -> MutexGuard<'_, Option<Link>> {
-        self.link.lock().expect("no thread panics with the lock")
     }
 }
 

@@ -1,9 +1,9 @@
 //! Work that is spread over threads for as long as it takes. A panic on any of them is passed on to the caller.
 
+use parking_lot::Mutex;
 use std::num::NonZeroUsize;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 /// Runs `work` on this many threads, the caller's among them: what each of them returns.
@@ -27,7 +27,7 @@ pub fn fold<J, S: Send>(
     let jobs = jobs.into_iter();
     let useful = NonZeroUsize::new(jobs.len()).unwrap_or(NonZeroUsize::MIN);
     let jobs = Mutex::new(jobs);
-    let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let next = || jobs.lock().next();
     run(threads.min(useful), || {
         let mut state = state();
         while let Some(job) = next() {

@@ -2,8 +2,9 @@
 
 use crate::key::DatasetKey;
 use oboro_ring::{Ring, vector};
+use parking_lot::RwLock;
 use std::collections::HashMap;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// Products are kept for reuse up to this many bytes.
@@ -60,20 +61,16 @@ impl SecretProducts {
     /// The product of some columns' secrets in evaluation form modulo a limb.
     pub(crate) fn evaluation(&self, limb: usize, columns: &[u32]) -> Evaluation {
         let key = (limb, Box::from(columns));
-        if let Some(found) = self.kept().evaluations.get(&key) {
+        if let Some(found) = self.kept.read().evaluations.get(&key) {
             return Arc::clone(found);
         }
         let product = Arc::new(self.multiply(limb, columns));
         if self.is_kept(columns) {
-            let mut kept = self.kept.write().expect("no thread panics with the lock");
+            let mut kept = self.kept.write();
             kept.reserve(size_of_val(&product[..]), self.limit);
             kept.evaluations.insert(key, Arc::clone(&product));
         }
         product
-    }
-
-    fn kept(&self) -> std::sync::RwLockReadGuard<'_, Kept> {
-        self.kept.read().expect("no thread panics with the lock")
     }
 
     /// One multiplication from the product of all but the last column.
@@ -125,6 +122,6 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &secrets.evaluation(0, &[4])));
         let pair = secrets.evaluation(0, &[4, 5]);
         assert!(!Arc::ptr_eq(&pair, &secrets.evaluation(0, &[4, 5])));
-        assert!(secrets.kept().bytes > 0);
+        assert!(secrets.kept.read().bytes > 0);
     }
 }

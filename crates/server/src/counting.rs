@@ -22,6 +22,7 @@ use oboro_protocol::v1::count_reply::Reply as Part;
 use oboro_protocol::{MOMENTS_CHUNK_BYTES, block_ranges, digest, max_itemsets, v1};
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_store::{Access, Snapshot};
+use parking_lot::{Mutex, MutexGuard};
 use prost::Message;
 use prost::bytes::Bytes;
 use std::collections::VecDeque;
@@ -29,7 +30,7 @@ use std::fmt::Display;
 use std::ops::{ControlFlow, Range};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio_stream::Stream;
@@ -308,7 +309,7 @@ impl Answer {
     }
 
     fn known(&self) -> MutexGuard<'_, VecDeque<Known>> {
-        self.known.lock().expect("no thread panics with the lock")
+        self.known.lock()
     }
 
     /// The next moments from the cache to send, a task's worth.
@@ -389,7 +390,7 @@ impl Query {
 
     /// The first task; the others have to wait for it.
     fn plan(&self) -> ControlFlow<()> {
-        let question = self.lock().take();
+        let question = self.question.lock().take();
         let Some(question) = question else {
             return ControlFlow::Continue(());
         };
@@ -498,12 +499,6 @@ impl Query {
         }
         ControlFlow::Break(())
     }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Question>> {
-        self.question
-            .lock()
-            .expect("no thread panics with the lock")
-    }
 }
 
 impl Job for Query {
@@ -511,7 +506,7 @@ impl Job for Query {
         self.outbox.has_room()
             && match self.answer.get() {
                 Some(answer) => answer.has_task(),
-                None => self.lock().is_some(),
+                None => self.question.lock().is_some(),
             }
     }
 

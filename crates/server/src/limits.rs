@@ -3,9 +3,10 @@
 use crate::clients::Client;
 use oboro_format::wording::{MAX_QUERIES, MAX_QUERIES_PER_CLIENT};
 use oboro_protocol::{MAX_MESSAGE_BYTES, SEGMENT_CHUNK_BYTES, max_itemsets, v1};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 use tonic::Status;
 
@@ -93,7 +94,7 @@ impl Admission {
             queries_per_client,
             ..
         } = self.limits;
-        let mut under_way = self.lock();
+        let mut under_way = self.under_way.lock();
         if under_way.values().sum::<usize>() >= queries {
             return Err(Status::resource_exhausted(format!(
                 "too many queries are under way: this server takes {queries} at a time; try again when one has ended, or ask its operator to raise {MAX_QUERIES}"
@@ -111,17 +112,11 @@ impl Admission {
             client: client.clone(),
         })
     }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Client, usize>> {
-        self.under_way
-            .lock()
-            .expect("no thread panics with the lock")
-    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut under_way = self.admission.lock();
+        let mut under_way = self.admission.under_way.lock();
         if let Some(own) = under_way.get_mut(&self.client) {
             *own -= 1;
             if *own == 0 {
@@ -159,7 +154,7 @@ mod tests {
         places.push(admission.admit(&b).unwrap());
         assert!(refusal(&a).contains("takes 3 at a time"));
         places.clear();
-        assert!(admission.lock().is_empty());
+        assert!(admission.under_way.lock().is_empty());
     }
 
     #[test]

@@ -4,11 +4,11 @@
 //! is woken when there is something to take. So a buffer holds [`ROOM`] and, at most, what tasks
 //! begun while there was room have to say.
 
+use parking_lot::{Mutex, MutexGuard};
 use prost::Message;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -57,10 +57,6 @@ impl<R: Message> Outbox<R> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<R>> {
-        self.state.lock().expect("no thread panics with the lock")
-    }
-
     pub(crate) fn has_room(&self) -> bool {
         self.bytes.load(Ordering::Acquire) < ROOM
     }
@@ -68,7 +64,7 @@ impl<R: Message> Outbox<R> {
     /// Adds a reply; breaks if it would reach nobody.
     pub(crate) fn push(&self, reply: impl Into<R>) -> ControlFlow<()> {
         let reply = reply.into();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !matches!(state.ending, Ending::Open) {
             return ControlFlow::Break(());
         }
@@ -81,7 +77,7 @@ impl<R: Message> Outbox<R> {
 
     /// No more replies come.
     pub(crate) fn finish(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if matches!(state.ending, Ending::Open) {
             state.begin_to_wait();
             state.ending = Ending::Ended(None);
@@ -91,7 +87,7 @@ impl<R: Message> Outbox<R> {
 
     /// Ends with an error in place of what was not taken yet.
     pub(crate) fn fail(&self, status: Status) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !matches!(state.ending, Ending::Closed) {
             state.replies = VecDeque::new();
             state.ending = Ending::Ended(Some(status));
@@ -101,7 +97,7 @@ impl<R: Message> Outbox<R> {
 
     /// Nobody takes anything any more.
     pub(crate) fn close(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.replies = VecDeque::new();
         state.ending = Ending::Closed;
         self.closed.notify_one();
@@ -113,7 +109,7 @@ impl<R: Message> Outbox<R> {
         &self,
         context: &mut Context<'_>,
     ) -> (Poll<Option<Result<R, Status>>>, bool) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.taken = Instant::now();
         if let Some(reply) = state.replies.pop_front() {
             let bytes = reply.encoded_len();
@@ -143,7 +139,7 @@ impl<R: Message> Outbox<R> {
     pub(crate) async fn neglected(&self, patience: Duration) {
         loop {
             let until = {
-                let state = self.lock();
+                let state = self.state.lock();
                 match state.is_waiting() {
                     true => state.taken + patience,
                     false => Instant::now() + patience,

@@ -11,11 +11,12 @@ use oboro_engine::{Backend, EngineError, Job, Moments, Plan, Run, Sink, Step, Wa
 use oboro_protocol::{moments_range, v1};
 use oboro_ring::{Modulus, vector};
 use oboro_store::Snapshot;
+use parking_lot::Mutex;
 use prost::Message;
 use prost::bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tonic::Status;
 
 /// Bytes of results that wait here before more are better left where they are.
@@ -111,7 +112,7 @@ impl RemoteJob {
 
     /// Whether results have room here: while a caller reads slowly they are better left where they are.
     pub fn has_room(&self) -> bool {
-        self.results.lock().bytes < RESULT_BYTES
+        self.results.state.lock().bytes < RESULT_BYTES
     }
 }
 
@@ -205,17 +206,13 @@ impl Results {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn is_incomplete(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         state.missing > 0 && state.failure.is_none() && !state.stopped
     }
 
     fn fail(&self, status: Status) {
-        self.lock().failure.get_or_insert(status);
+        self.state.lock().failure.get_or_insert(status);
     }
 
     fn deliver(&self, partial: Bytes) {
@@ -233,7 +230,7 @@ impl Results {
         for message in partial.moments {
             by_shard.entry(message.range).or_default().push(message);
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         for (shard, messages) in by_shard {
             match state.delivered.get_mut(shard as usize) {
                 None => {
@@ -253,13 +250,13 @@ impl Results {
 
     /// Whether a step would do something now.
     fn has_task(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         !state.stopped && (state.failure.is_some() || !state.waiting.is_empty())
     }
 
     /// No moments follow, and what has arrived is dropped.
     fn stop(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.stopped = true;
         state.waiting.clear();
         state.bytes = 0;
@@ -271,7 +268,7 @@ impl Results {
     /// A worker that failed, or whose result is invalid.
     fn step(&self, sink: &mut Sink<'_>) -> Result<Step, Status> {
         let messages = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if state.stopped {
                 return Ok(Step::Exhausted);
             }
@@ -308,7 +305,7 @@ impl Results {
                 return Ok(Step::Exhausted);
             }
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.left -= 1;
         Ok(match state.left {
             0 => Step::Finished,

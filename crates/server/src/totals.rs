@@ -7,9 +7,10 @@
 use oboro_engine::{Moments, shards};
 use oboro_format::wording::MEMORY;
 use oboro_ring::{Modulus, vector};
+use parking_lot::Mutex;
 use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tonic::Status;
 
 /// Bytes for sums of all queries together where nothing says how much memory there is.
@@ -124,10 +125,6 @@ struct Sum {
     added: usize,
 }
 
-fn lock(sum: &Mutex<Sum>) -> MutexGuard<'_, Sum> {
-    sum.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Totals {
     /// Of the `wanted` moments modulo these limbs, of which the first `scalars` are scalars.
     pub(crate) fn new(
@@ -194,7 +191,7 @@ impl Totals {
         let some = &moments.moments[..moments.scalars];
         let limbs = self.moduli.len();
         let total = &self.ranges[owner];
-        let mut sum = lock(&total.scalars);
+        let mut sum = total.scalars.lock();
         sum.residues.resize(self.scalars * limbs, 0);
         for (moment, residues) in some.iter().zip(moments.residues.chunks_exact(limbs)) {
             let at = self.place_of(*moment) * limbs;
@@ -226,7 +223,7 @@ impl Totals {
     ) -> ControlFlow<()> {
         let total = &self.ranges[owner];
         let place = self.place_of(moment);
-        let mut sum = lock(&total.polynomials[place - self.scalars]);
+        let mut sum = total.polynomials[place - self.scalars].lock();
         sum.residues.resize(residues.len(), 0);
         let degree = residues.len() / self.moduli.len();
         let limbs = residues.chunks_exact(degree).zip(&self.moduli);

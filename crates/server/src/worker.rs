@@ -11,11 +11,12 @@ use oboro_format::{Digest, Manifest};
 use oboro_protocol::v1;
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_store::{Location, Placement, ResidencyError, SharedStore, Snapshot, StoreError};
+use parking_lot::Mutex;
 use prost::Message;
 use std::collections::VecDeque;
 use std::num::NonZero;
 use std::ops::{ControlFlow, Range};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tonic::Status;
 
 /// Questions that stay planned: one may come for every few of its shards.
@@ -112,21 +113,21 @@ impl Worker {
                 moments,
                 |_, _| {},
                 |message| {
-                    let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut counted = counted.lock();
                     counted.push(message);
                     ControlFlow::Continue(())
                 },
             )
         });
         match outcome.map_err(|error| of_engine(&error))? {
-            Outcome::Complete => Ok(counted.into_inner().unwrap_or_else(PoisonError::into_inner)),
+            Outcome::Complete => Ok(counted.into_inner()),
             Outcome::Stopped => Err(told(Status::internal("a count was stopped by nobody"))),
         }
     }
 
     fn planned(&self, manifest: &[u8], task: &[u8]) -> Result<Arc<Planned>, Failure> {
         let (root, digest) = (Digest::of(manifest), Digest::of(task));
-        let mut all = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.planned.lock();
         let place = all
             .iter()
             .position(|it| (it.root, it.task) == (root, digest));

@@ -12,10 +12,11 @@ use crate::source::StoredSegment;
 use crate::source::object::{Cache, Objects};
 use oboro_format::files::{ensure_directories, lock, parent};
 use oboro_format::{Manifest, Segment};
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Versions that stay open, with what of them is in memory.
 const OPEN_SNAPSHOTS: usize = 4;
@@ -79,7 +80,7 @@ impl SharedStore {
     /// # Errors
     /// A segment that is missing, or another one.
     pub fn snapshot(&self, name: &str, manifest: Manifest) -> Result<Arc<Snapshot>, StoreError> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         if let Some(place) = open.iter().position(|it| *it.manifest() == manifest) {
             let snapshot = open.remove(place).expect("its place was found");
             open.push_back(Arc::clone(&snapshot));

@@ -19,6 +19,7 @@ use oboro_format::files::{
 use oboro_format::{
     DatasetId, DatasetInfo, Digest, Fault, FormatError, Manifest, Segment, forget_cached,
 };
+use parking_lot::{Mutex, MutexGuard};
 use remote::{Remote, check_is_no_cache};
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
@@ -26,8 +27,8 @@ use std::io;
 use std::iter;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use access::Access;
 pub use backup::{BackedUp, backup};
@@ -153,7 +154,7 @@ impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic elsewhere cannot leave the state half-changed: SQLite rolls back, and the
         // maps change in single steps.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn catalogue(&self) -> PathBuf {
@@ -609,7 +610,6 @@ fn holds_anything(directory: &Path) -> Result<bool, StoreError> {
 /// Removes every file that no row of the catalogue names, and the objects of what was deleted.
 fn sweep_all(shared: &mut Shared) -> Result<(), StoreError> {
     let state = shared.state.get_mut();
-    let state = state.unwrap_or_else(PoisonError::into_inner);
     let is_cache = shared.remote.is_some();
     sweep_files(state, &shared.home, is_cache)?;
     let Some(remote) = &mut shared.remote else {

@@ -1,5 +1,6 @@
 //! Supports from the moments of a count in this process, with the owner's secrets.
 
+use parking_lot::Mutex;
 use crate::output::Failure;
 use oboro_engine::{Moments, shards};
 use oboro_mining::{Dataset, Itemset};
@@ -8,7 +9,7 @@ use oboro_ring::pack::{moment_packed_len, pack};
 use oboro_ring::{Parameters, vector};
 use oboro_rlwe::{Combiner, Partial};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// What comes in while a dataset's moments are counted.
 pub struct Supports {
@@ -73,7 +74,7 @@ impl Supports {
     /// Adds moments of a shard to those of the ranges that have it.
     pub fn add(&self, mut moments: Moments<'_>) {
         let shard = &self.shards[moments.shard];
-        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sums = self.sums.lock();
         for (moment, residues) in moments.each() {
             for (number, range) in self.ranges.iter().enumerate() {
                 if range.start > shard.start || shard.end > range.end {
@@ -93,7 +94,7 @@ impl Supports {
 
     /// The supports, in the order in which the itemsets were given.
     pub fn combine(&self) -> Result<Vec<u64>, Failure> {
-        let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        let sums = self.sums.lock();
         let mut phases = self.combiner.phases();
         for (at, sum) in sums.iter().enumerate() {
             let moment = at % self.index.len();

@@ -1,10 +1,11 @@
 //! Ctrl-C while swap is on: the measured server ends, what waits for it fails, and everything is undone
 //! on the way out, as after any failure.
 
+use parking_lot::{Mutex, MutexGuard};
 use crate::output::Failure;
 use rustix::process::{Pid, Signal, kill_process};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -82,7 +83,7 @@ impl Interrupt {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Pid>> {
-        self.0.child.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.child.lock()
     }
 }
 

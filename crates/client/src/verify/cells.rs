@@ -10,9 +10,9 @@ use crate::workers::{Pieces, with_workers};
 use oboro_format::{CELL_SEAL_BYTES, Manifest, SegmentEntry};
 use oboro_mining::{Bitmap, Dataset};
 use oboro_rlwe::CellsOf;
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::num::NonZeroUsize;
-use std::sync::Mutex;
 use std::sync::mpsc::SyncSender;
 use zeroize::Zeroizing;
 
@@ -181,11 +181,7 @@ fn open_pieces(dataset: &Dataset, there: &Mutex<HashSet<Part>>, pieces: &Pieces<
         match dataset.key().open_cells(which, &sealed) {
             // What came in an attempt before is not kept twice.
             Ok(bits) => {
-                if there
-                    .lock()
-                    .expect("nobody panics with the lock")
-                    .insert(part)
-                {
+                if there.lock().insert(part) {
                     opened.parts.push((part, bits));
                 }
             }

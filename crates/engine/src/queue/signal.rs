@@ -1,6 +1,6 @@
 //! Sleeping until something may have changed.
 
-use std::sync::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 
 /// Counts changes, so that none between a look and the sleep after it is missed.
 #[derive(Default)]
@@ -17,31 +17,24 @@ struct State {
 }
 
 impl Signal {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no thread panics with the lock")
-    }
-
     /// The changes so far, to be asked before one looks.
     pub(crate) fn now(&self) -> u64 {
-        self.lock().changes
+        self.state.lock().changes
     }
 
     /// Sleeps unless there were other changes than those `seen`.
     pub(crate) fn wait(&self, seen: u64) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.sleeping += 1;
         while state.changes == seen {
-            state = self
-                .changed
-                .wait(state)
-                .expect("no thread panics with the lock");
+            self.changed.wait(&mut state);
         }
         state.sleeping -= 1;
     }
 
     /// Something has changed for one thread.
     pub(crate) fn wake_one(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.changes += 1;
         if state.sleeping > 0 {
             self.changed.notify_one();
@@ -50,7 +43,7 @@ impl Signal {
 
     /// Something has changed for all threads.
     pub(crate) fn wake_all(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.changes += 1;
         if state.sleeping > 0 {
             self.changed.notify_all();

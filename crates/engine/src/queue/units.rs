@@ -8,8 +8,9 @@
 use crate::queue::Signal;
 use oboro_arena::Distances;
 use oboro_store::{Arrival, StoreError};
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::OnceLock;
 
 /// A part of a unit that one thread has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,21 +105,19 @@ impl Units {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no thread panics with the lock")
-    }
-
     /// The next part for a thread on `node`; `None` if no unit is ready, or if the units were stopped.
     ///
     /// # Panics
     /// If there is no such node.
     pub fn claim(&self, node: usize) -> Option<Claim> {
-        self.lock().claim(node, self.distances.nearest_first(node))
+        self.state
+            .lock()
+            .claim(node, self.distances.nearest_first(node))
     }
 
     /// Takes what the stream of panels says.
     pub fn take(&self, arrival: Arrival) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         match arrival {
             Arrival::Unit(unit) => state.arrived(unit),
             Arrival::Failed(error) => {
@@ -141,31 +140,31 @@ impl Units {
 
     /// Why panels stay away, if nobody was told yet.
     pub fn take_failure(&self) -> Option<StoreError> {
-        self.lock().failure.take()
+        self.state.lock().failure.take()
     }
 
     /// Whether a thread of any node could claim now, or there is a failure to take.
     pub fn has_news(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         let has_ready = state.ready.iter().any(|ready| !ready.is_empty());
         (has_ready && !state.is_stopped) || state.failure.is_some()
     }
 
     /// Whether nothing is left to claim, now or later.
     pub fn is_exhausted(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         state.is_stopped || state.open == 0
     }
 
     /// Nothing further is claimed.
     pub fn stop(&self) {
-        self.lock().is_stopped = true;
+        self.state.lock().is_stopped = true;
         self.signal.wake_all();
     }
 
     /// What has been claimed so far.
     pub fn counters(&self) -> Counters {
-        self.lock().counters
+        self.state.lock().counters
     }
 }
 

@@ -7,10 +7,10 @@ use crate::files::{Durability, io_error, parent, partial_path};
 use crate::id::Digest;
 use crate::manifest::SegmentEntry;
 use oboro_ring::{pack, vector};
+use parking_lot::Mutex;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 /// Writes one segment file: parts in any order and from any number of threads, then
 /// [`finish`](Self::finish). Dropped before that, it leaves nothing behind.
@@ -145,13 +145,13 @@ impl SegmentWriter {
 
     /// Sets the state of a part and returns the one before.
     fn state(&self, part: usize, state: PartState) -> PartState {
-        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parts = self.parts.lock();
         std::mem::replace(&mut parts[part], state)
     }
 
     /// Writes the header, makes the file durable if it is to be, and gives it its name.
     pub fn finish(mut self) -> Result<SegmentEntry, FormatError> {
-        let states = std::mem::take(self.parts.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let states = std::mem::take(self.parts.get_mut());
         let digests = states
             .iter()
             .enumerate()

@@ -9,6 +9,7 @@
 mod ring;
 
 use oboro_arena::{Arena, ArenaBlock, ArenaError, Backing};
+use parking_lot::{Condvar, Mutex};
 use ring::Ring;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,7 +17,7 @@ use std::io;
 use std::num::NonZero;
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 /// Threads that have a ring, at least: one works on bytes while another waits for more.
@@ -101,7 +102,7 @@ impl Reader {
     }
 
     fn provide_by(&self, way: Way, buffers: NonZero<usize>, buffer_bytes: usize) -> io::Result<()> {
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = self.threads.lock();
         let shift = self.queue.next_shift();
         end(&mut threads);
         let count = match way {
@@ -139,7 +140,7 @@ impl Reader {
 
     /// Ends the threads, and tells those whose requests none of them has begun.
     fn give_up(&self) {
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = self.threads.lock();
         for read in self.queue.close() {
             refuse(read);
         }
@@ -175,7 +176,7 @@ fn refuse(read: Read) {
 
 impl Queue {
     fn submit(&self, read: Read) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.is_closed {
             drop(state);
             return refuse(read);
@@ -186,7 +187,7 @@ impl Queue {
 
     /// Ends the threads that serve, and lets those of the shift that is returned do so.
     fn next_shift(&self) -> Shift {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.shift += 1;
         state.is_closed = false;
         self.news.notify_all();
@@ -195,15 +196,11 @@ impl Queue {
 
     /// Ends the threads that serve and refuses further requests; those that nobody has begun.
     fn close(&self) -> VecDeque<Read> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.shift += 1;
         state.is_closed = true;
         self.news.notify_all();
         std::mem::take(&mut state.waiting)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next request for a thread of this shift that somebody wants; sleeps until there is one if
@@ -218,7 +215,7 @@ impl Queue {
     }
 
     fn pop(&self, shift: Shift, may_sleep: bool) -> Next {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if state.shift != shift {
                 return Next::Ended;
@@ -229,10 +226,7 @@ impl Queue {
             if !may_sleep {
                 return Next::Nothing;
             }
-            state = self
-                .news
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            self.news.wait(&mut state);
         }
     }
 

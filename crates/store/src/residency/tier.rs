@@ -16,13 +16,14 @@ use crate::source::StoredSegment;
 use oboro_arena::{Arena, ArenaError, Backing};
 use oboro_format::{FormatError, PartPlace, SegmentDescription, forget_cached, full_panel_bytes};
 use oboro_ring::mask;
+use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 /// Bytes of packed buffers, which are as many as a fast device needs.
 const BUFFERS: usize = 32 << 20;
@@ -111,12 +112,11 @@ impl StreamedSegment {
     }
 
     fn panel(&self, part: Part) -> Option<Arc<Panel>> {
-        read_cell(self.cell(part)?).clone()
+        self.cell(part)?.read().clone()
     }
 
     fn has(&self, part: Part) -> bool {
-        self.cell(part)
-            .is_some_and(|cell| read_cell(cell).is_some())
+        self.cell(part).is_some_and(|cell| cell.read().is_some())
     }
 
     fn file_to_read(&self) -> Arc<File> {
@@ -214,7 +214,7 @@ impl OpenSegment {
         report.panels += panels.len();
         for cell in panels {
             // Locked, so that no room is given away that it still takes.
-            let cell = read_cell(cell);
+            let cell = cell.read();
             let Some(panel) = &*cell else { continue };
             report.resident_panels += 1;
             for stretch in homes.stretches(description) {
@@ -235,7 +235,7 @@ impl OpenSegment {
 impl Drop for OpenSegment {
     fn drop(&mut self) {
         let number = self.segment.number;
-        let mut state = self.tier.lock();
+        let mut state = self.tier.state.lock();
         // Before the ledger gives their room to others.
         for cell in &self.segment.panels {
             set_cell(cell, None);
@@ -245,16 +245,8 @@ impl Drop for OpenSegment {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn read_cell(cell: &PanelCell) -> RwLockReadGuard<'_, Option<Arc<Panel>>> {
-    cell.read().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn set_cell(cell: &PanelCell, panel: Option<Arc<Panel>>) {
-    *cell.write().unwrap_or_else(PoisonError::into_inner) = panel;
+    *cell.write() = panel;
 }
 
 /// What is told once the tier is not locked any more.
@@ -304,7 +296,7 @@ impl Tier {
 
     /// The bytes of panels that may be in memory at a time.
     fn capacity(&self) -> u64 {
-        self.lock().ledger.capacity()
+        self.state.lock().ledger.capacity()
     }
 
     /// Takes a segment in; none of its panels is read yet.
@@ -321,7 +313,7 @@ impl Tier {
             Some(shared) => (Arc::clone(shared), FileToRead::past_the_cache(&segment)),
             None => (own_arenas(description, &homes)?, FileToRead::Cached),
         };
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.registered += 1;
         let segment = Arc::new(StreamedSegment {
             number: state.registered,
@@ -341,7 +333,7 @@ impl Tier {
     /// Makes the readers' buffers as large as this, unless they are larger. Where that is refused, those
     /// that were there are made again.
     fn ensure_buffers(&self, bytes: usize) -> Result<(), StoreError> {
-        let mut buffers = lock(&self.buffers);
+        let mut buffers = self.buffers.lock();
         if buffers.are_there && buffers.bytes >= bytes {
             return Ok(());
         }
@@ -378,10 +370,10 @@ impl Tier {
     ) -> Result<Stream, StoreError> {
         let needed = plan.least_set();
         // They may have been refused since the segments were opened.
-        let bytes = lock(&self.buffers).bytes;
+        let bytes = self.buffers.lock().bytes;
         self.ensure_buffers(bytes)?;
         let (id, reads) = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let capacity = state.ledger.capacity();
             let opened = state.ledger.open(plan);
             let (id, reads) = opened.ok_or(ResidencyError::Budget { needed, capacity })?;
@@ -402,7 +394,7 @@ impl Tier {
         let mut news = News::new();
         let mut loads = Vec::new();
         {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let mut actions = change(&mut state, &mut news);
             actions.extend(state.ledger.advance());
             for action in actions {
@@ -503,7 +495,7 @@ impl Tier {
 
     /// Whether somebody waits for a panel that was to be read; if not, others get its room.
     fn is_wanted(self: &Arc<Self>, key: Key) -> bool {
-        let is_abandoned = self.lock().ledger.abandon(key);
+        let is_abandoned = self.state.lock().ledger.abandon(key);
         if is_abandoned {
             self.act(|_, _| Vec::new());
         }
@@ -583,7 +575,7 @@ impl Tier {
 
     /// Gives up so many bytes of what is kept, or all of it; whether there was anything.
     fn gave_up(&self, bytes: usize) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let actions = state.ledger.give_up(bytes as u64);
         for action in &actions {
             if let Action::Drop(key) = action {
@@ -591,10 +583,6 @@ impl Tier {
             }
         }
         !actions.is_empty()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
     }
 }
 

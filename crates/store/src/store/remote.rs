@@ -17,11 +17,12 @@ use crate::source::object::{Cache, Objects, Trouble, Unreplaced, object_of, segm
 use object_store::UpdateVersion;
 use oboro_format::files::{Durability, remove_if_there, replace};
 use oboro_format::{DatasetId, Digest, Manifest, SegmentHeader};
+use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// The file that says of which objects a directory is the cache.
 const MARKER: &str = "objects";
@@ -125,10 +126,7 @@ impl Remote {
         catalogue: &Catalogue,
         change: Option<Change>,
     ) -> Result<(), StoreError> {
-        let mut object = self
-            .catalogue
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut object = self.catalogue.lock();
         let image = catalogue.image_after(change, object.server)?;
         let digest = Digest::of(&image);
         let mut written = self

@@ -8,12 +8,12 @@
 
 use crate::tree::{Image, Operation, Tree};
 use crate::{Extent, scratch};
+use parking_lot::Mutex;
 use rand::rngs::ChaCha20Rng;
 use rand::{Rng, SeedableRng};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use tempfile::TempDir;
@@ -216,10 +216,9 @@ pub fn replay(record: &Record, check: impl Fn(&Path, &Cut) + Sync) {
                 .chain(seeds)
             {
                 let image = record.image(step, loss);
-                let fresh =
-                    seen.lock()
-                        .unwrap()
-                        .insert((hash(&image), cut.acknowledged, cut.under_way));
+                let fresh = seen
+                    .lock()
+                    .insert((hash(&image), cut.acknowledged, cut.under_way));
                 if fresh {
                     let state = State::new(&image, step, loss);
                     check(state.directory.path(), &cut);

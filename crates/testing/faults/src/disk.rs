@@ -6,11 +6,11 @@
 use crate::cut::Record;
 use crate::tree::{Kind, Node, Operation, Place, ROOT, Tree};
 use crate::{calls, scratch};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempDir;
 
 /// Files take their space in blocks of so many bytes.
@@ -178,7 +178,7 @@ static DISKS: Mutex<Disks> = Mutex::new(Disks {
 });
 
 fn disks() -> MutexGuard<'static, Disks> {
-    DISKS.lock().unwrap_or_else(PoisonError::into_inner)
+    DISKS.lock()
 }
 
 /// A path and the directory that it may be relative to.

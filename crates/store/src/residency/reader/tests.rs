@@ -129,10 +129,10 @@ fn whoever_is_told_may_drop_the_reader() {
         let (told, heard) = channel();
         let last = Arc::clone(&reader);
         let request = request(&file, 0, BUFFER, move |_| {
-            drop(last.lock().unwrap().take());
+            drop(last.lock().take());
             told.send(()).unwrap();
         });
-        reader.lock().unwrap().as_ref().unwrap().submit(request);
+        reader.lock().as_ref().unwrap().submit(request);
         heard.recv_timeout(Duration::from_secs(60)).unwrap();
     }
 }

@@ -61,7 +61,7 @@ fn stream(
     let (said, heard) = channel();
     let said = Mutex::new(said);
     // Who listens no more was told enough.
-    let listener = Arc::new(move |arrival| drop(lock(&said).send(arrival)));
+    let listener = Arc::new(move |arrival| drop(said.lock().send(arrival)));
     let unit = |segments| Unit { segments, run: 0 };
     let units = groups.into_iter().map(unit).collect();
     let stream = snapshot.stream(vec![parts], units, listener)?;
@@ -191,8 +191,8 @@ fn whoever_leaves_expands_no_masks_for_others() {
         let (threads, (said, heard)) = (Arc::clone(&threads), channel());
         let said = Mutex::new(said);
         let listener: Listener = Arc::new(move |_| {
-            lock(&threads).push(thread::current().id());
-            let _ = lock(&said).send(());
+            threads.lock().push(thread::current().id());
+            let _ = said.lock().send(());
         });
         let segments = 0..3;
         let units = vec![Unit { segments, run: 0 }];
@@ -204,7 +204,7 @@ fn whoever_leaves_expands_no_masks_for_others() {
     first.1.recv().unwrap();
     drop(first);
     second.1.recv().unwrap();
-    assert_ne!(lock(&threads)[1], thread::current().id());
+    assert_ne!(threads.lock()[1], thread::current().id());
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn a_damaged_panel_ends_the_streams_that_need_it_and_no_other() {
     arrived.sort();
     assert_eq!(arrived, [0, 1]);
     drop(other);
-    assert_eq!(tier(&store).lock().ledger.streams(), 0);
+    assert_eq!(tier(&store).state.lock().ledger.streams(), 0);
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn streams_that_go_away_give_all_back() {
     let tier = Arc::clone(tier(&store));
     store.access().delete("a").unwrap();
     drop((snapshot, store));
-    assert_eq!(tier.lock().ledger.used(), 0);
+    assert_eq!(tier.state.lock().ledger.used(), 0);
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
     let reader = &tier(&store).reader;
     let bytes = 1 << 20;
     reader.provide(NonZero::<usize>::MIN, bytes).unwrap();
-    *lock(&tier(&store).buffers) = Buffers {
+    *tier(&store).buffers.lock() = Buffers {
         bytes,
         are_there: true,
     };
@@ -308,7 +308,7 @@ fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
     assert_eq!(second.reads().panels, 2);
     assert_eq!(snapshot.placement().unwrap().resident_panels, 2);
     let panel = |blocks| Panel::footprint(blocks * two_limbs().degree()) as u64;
-    assert_eq!(tier(&store).lock().ledger.used(), panel(3) + panel(2));
+    assert_eq!(tier(&store).state.lock().ledger.used(), panel(3) + panel(2));
 }
 
 #[test]
@@ -333,13 +333,19 @@ fn a_panic_while_a_panel_is_built_is_its_error() {
     let _snapshot = store.access().snapshot("a").unwrap();
     let tier = tier(&store);
     let part = parts(1)[1];
-    let load = tier.lock().segments.values().next().map(|segment| Load {
-        key: Key {
-            segment: segment.number,
-            part,
-        },
-        segment: Arc::clone(segment),
-    });
+    let load = tier
+        .state
+        .lock()
+        .segments
+        .values()
+        .next()
+        .map(|segment| Load {
+            key: Key {
+                segment: segment.number,
+                part,
+            },
+            segment: Arc::clone(segment),
+        });
     let built = tier.build(&load.unwrap(), |_| panic!("as it should"));
     let message = built.unwrap_err().to_string();
     assert!(message.contains("column 0 of segment"), "{message}");

@@ -109,10 +109,10 @@ fn what_was_loaded_stays_as_long_as_the_segment() {
     assert!(segment.keeps(&all));
     assert!(Arc::ptr_eq(&first, &segment.load(all[0]).unwrap()));
     let arenas = Arc::downgrade(&segment.segment.arenas);
-    assert!(tier.lock().ledger.used() > 0);
+    assert!(tier.state.lock().ledger.used() > 0);
     drop((segment, first));
-    assert_eq!(tier.lock().ledger.used(), 0);
-    assert!(tier.lock().segments.is_empty());
+    assert_eq!(tier.state.lock().ledger.used(), 0);
+    assert!(tier.state.lock().segments.is_empty());
     // What has loaded last lets go of it in its own time.
     let begun = std::time::Instant::now();
     while arenas.strong_count() > 0 {

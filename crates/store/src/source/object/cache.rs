@@ -10,6 +10,7 @@ use crate::error::StoreError;
 use crate::source::{Source, StoredSegment, Then};
 use oboro_format::files::io_error;
 use oboro_format::{DatasetId, Fault, FormatError, Manifest, PartPlace, Segment, SegmentHeader};
+use parking_lot::Mutex;
 use rustix::fs::{SeekFrom, seek};
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -17,7 +18,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// A segment of a dataset.
 type Key = (DatasetId, u32);
@@ -91,10 +92,6 @@ impl Cache {
         &self.objects
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
-
     /// Takes in the file of a segment that is not open, as much of it as there is.
     pub(crate) fn add(&self, dataset: DatasetId, index: u32, path: PathBuf) {
         let bytes = fs::metadata(&path).map_or(0, |found| found.blocks() * 512);
@@ -104,7 +101,7 @@ impl Cache {
 
     /// The files of a dataset's segments from `first` on are gone.
     pub(crate) fn forget(&self, dataset: DatasetId, first: usize) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let State { files, bytes, .. } = &mut *state;
         files.retain(|(of, index), file| {
             let stays = *of != dataset || (*index as usize) < first;
@@ -114,7 +111,7 @@ impl Cache {
     }
 
     fn insert(&self, key: Key, path: PathBuf, bytes: u64, open: Weak<CachedSegment>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let file = CacheFile {
             path,
             bytes: 0,
@@ -151,7 +148,12 @@ impl Cache {
         index: u32,
     ) -> Result<Arc<CachedSegment>, StoreError> {
         let key = (manifest.dataset, index);
-        let already = self.lock().files.get(&key).and_then(|it| it.open.upgrade());
+        let already = self
+            .state
+            .lock()
+            .files
+            .get(&key)
+            .and_then(|it| it.open.upgrade());
         if let Some(open) = already {
             return Ok(open);
         }
@@ -169,7 +171,7 @@ impl Cache {
 
     /// A part was written to a file.
     fn grew(&self, key: Key, bytes: u64) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.touch(key);
         state.set_bytes(key, |before| before + bytes);
         drop(state);
@@ -178,7 +180,7 @@ impl Cache {
 
     /// Empties files until the rest is within the limit, those first that were not used for longest.
     fn make_room(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while state.bytes > self.limit {
             let files = state.files.iter().filter(|(_, file)| file.bytes > 0);
             let Some((&key, file)) = files.min_by_key(|(_, file)| file.used) else {
@@ -218,10 +220,6 @@ struct Parts {
     here: Vec<bool>,
     /// Who waits for those that are being fetched.
     awaited: HashMap<usize, Vec<Then>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl CachedSegment {
@@ -290,27 +288,27 @@ impl CachedSegment {
             true => self.header.part_place(part).len as u64,
             false => 0,
         };
-        lock(&self.parts).here.iter().enumerate().map(bytes).sum()
+        self.parts.lock().here.iter().enumerate().map(bytes).sum()
     }
 
     /// Whether the file has a part, as far as is known.
     fn has(&self, part: usize) -> bool {
-        lock(&self.parts).here[part]
+        self.parts.lock().here[part]
     }
 
     /// What the file has of a part is wrong.
     fn has_wrongly(&self, part: usize) {
-        let was_here = std::mem::replace(&mut lock(&self.parts).here[part], false);
+        let was_here = std::mem::replace(&mut self.parts.lock().here[part], false);
         if was_here {
             let bytes = self.header.part_place(part).len as u64;
-            let mut state = self.cache.lock();
+            let mut state = self.cache.state.lock();
             state.set_bytes(self.key, |before| before.saturating_sub(bytes));
         }
     }
 
     /// A part in the file was used.
     fn used(&self) {
-        self.cache.lock().touch(self.key);
+        self.cache.state.lock().touch(self.key);
     }
 
     /// The bytes of a part with its padding, checked, from wherever they are.
@@ -339,7 +337,7 @@ impl CachedSegment {
     /// Fetches a part from the object. Nobody waits here, and who asks for one that is on its way is told
     /// together with the others.
     fn fetch(self: &Arc<Self>, part: usize, then: Then) {
-        let mut parts = lock(&self.parts);
+        let mut parts = self.parts.lock();
         let awaited = parts.awaited.entry(part).or_default();
         awaited.push(then);
         if awaited.len() > 1 {
@@ -359,7 +357,7 @@ impl CachedSegment {
         let bytes = bytes.map(|bytes| self.header.is_part(part, &bytes).then_some(bytes));
         let PartPlace { offset, len } = self.header.part_place(part);
         let (awaited, is_new) = {
-            let mut parts = lock(&self.parts);
+            let mut parts = self.parts.lock();
             let is_kept =
                 matches!(&bytes, Ok(Some(bytes)) if self.file.write_all_at(bytes, offset).is_ok());
             let is_new = is_kept && !std::mem::replace(&mut parts.here[part], true);
@@ -411,7 +409,7 @@ impl CachedSegment {
 
     /// Gives up what the file has of parts.
     fn empty(&self) {
-        let mut parts = lock(&self.parts);
+        let mut parts = self.parts.lock();
         parts.here.fill(false);
         // Best effort, as for files that are not open. Whoever reads at this moment finds that it is wrong.
         let emptied = self.file.metadata().and_then(|found| {

@@ -288,7 +288,7 @@ fn streams_fetch_what_the_cache_does_not_have() {
         Store::open_within(setting.location("third", 0), 1 << 20, Placement::default()).unwrap();
     let (told, heard) = channel();
     let told = Mutex::new(told);
-    let listener = move |arrival| drop(told.lock().unwrap().send(arrival));
+    let listener = move |arrival| drop(told.lock().send(arrival));
     let part = Part {
         limb: 0,
         column: Some(1),
