@@ -17,7 +17,7 @@ use crate::output::{Failure, Output, bytes, seconds};
 use amount::Amount;
 use clap::ValueEnum;
 use device::{Device, DirectRead, Source};
-use genomes::{Genomes, Panel};
+use genomes::{Genomes, HaplotypePanel};
 use interrupt::Interrupt;
 use limit::Limits;
 use mining::{Level, Mining};
@@ -114,7 +114,7 @@ enum Data {
         max_len: usize,
         seed: u64,
     },
-    Genome(Panel),
+    Genome(HaplotypePanel),
 }
 
 impl fmt::Display for Data {
@@ -527,12 +527,12 @@ impl Arguments {
         self.runs.unwrap_or(default)
     }
 
-    fn panel(&self) -> Panel {
+    fn panel(&self) -> HaplotypePanel {
         let (haplotypes, sites) = match self.quick {
             true => (100_000, 10_000),
             false => (200_000, 40_000),
         };
-        Panel {
+        HaplotypePanel {
             haplotypes: self.haplotypes.unwrap_or(haplotypes),
             sites: self.sites.unwrap_or(sites),
             positions: self.positions,

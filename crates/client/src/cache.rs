@@ -7,7 +7,7 @@
 use crate::verify::cells::{Part, Wanted};
 use oboro_format::codec::{Reader, Writer};
 use oboro_format::files::{names, remove_if_there};
-use oboro_format::{DatasetId, Fault, Manifest};
+use oboro_format::{Corruption, DatasetId, Manifest};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -236,12 +236,12 @@ fn read_header(path: &Path, manifest: &Manifest) -> io::Result<Wanted> {
     let most = FIXED as u64 + 4 * u64::from(manifest.sealed_columns());
     let mut header = Vec::new();
     file.take(most).read_to_end(&mut header)?;
-    let refused = |fault: Fault| io::Error::other(fault.to_string());
+    let refused = |corruption: Corruption| io::Error::other(corruption.to_string());
     let (wanted, expected) = decode_header(&header, manifest).map_err(refused)?;
     let found = length(path);
     match found == expected {
         true => Ok(wanted),
-        false => Err(refused(Fault::Length { expected, found })),
+        false => Err(refused(Corruption::Length { expected, found })),
     }
 }
 
@@ -253,21 +253,21 @@ fn read_header(path: &Path, manifest: &Manifest) -> io::Result<Wanted> {
 pub fn decode_kept(
     header: &[u8],
     manifest: &Manifest,
-) -> Result<(Vec<u32>, Range<u32>, u64), Fault> {
+) -> Result<(Vec<u32>, Range<u32>, u64), Corruption> {
     let (wanted, length) = decode_header(header, manifest)?;
     let segments = wanted.first_segment..wanted.end_segment;
     Ok((wanted.columns, segments, length))
 }
 
-fn decode_header(header: &[u8], manifest: &Manifest) -> Result<(Wanted, u64), Fault> {
+fn decode_header(header: &[u8], manifest: &Manifest) -> Result<(Wanted, u64), Corruption> {
     let mut reader = Reader::new(header);
     reader.preamble(MAGIC, VERSION)?;
     if reader.array()? != manifest.dataset.0 {
-        return Err(Fault::Unexpected);
+        return Err(Corruption::Unexpected);
     }
     let (first_segment, end_segment) = (reader.u32()?, reader.u32()?);
     let count = reader.u32()?;
-    let invalid = |what: &str| Err(Fault::Invalid(what.into()));
+    let invalid = |what: &str| Err(Corruption::Invalid(what.into()));
     if first_segment >= end_segment || end_segment as usize > manifest.segments.len() {
         return invalid("it has segments that the dataset does not have");
     }

@@ -6,7 +6,7 @@ use oboro_format::wording::{
 };
 use oboro_format::{Digest, FormatError};
 use oboro_genome::wire::WireError;
-use oboro_genome::{PlanError, QuestionError};
+use oboro_genome::{PlanError, SearchSpecError};
 use oboro_genome_client::{EncryptError, PatternError, ReadError};
 use oboro_mining::{Dataset, DatasetError, MOST_PAIRED, escaped};
 use oboro_protocol::{FieldError, PROTOCOL, PROTOCOL_KEY, max_itemsets};
@@ -151,7 +151,7 @@ pub enum ClientError {
     #[error(transparent)]
     Pattern(#[from] PatternError),
     #[error(transparent)]
-    Question(#[from] QuestionError),
+    SearchSpec(#[from] SearchSpecError),
     #[error(transparent)]
     Plan(#[from] PlanError),
     #[error(transparent)]

@@ -70,14 +70,14 @@ pub enum GenomeShape {
 
 /// Where a query begins in a panel.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct GenomicPosition {
     /// May be left out where the panel has one only, and must be in an alignment.
     pub chromosome: Option<String>,
     /// The position on it, or the column of an alignment, from 1.
     pub position: u64,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for GenomicPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(chromosome) = &self.chromosome {
             write!(f, "{chromosome}:")?;
@@ -86,8 +86,8 @@ impl fmt::Display for Place {
     }
 }
 
-impl From<Place> for v1::Place {
-    fn from(place: Place) -> Self {
+impl From<GenomicPosition> for v1::GenomicPosition {
+    fn from(place: GenomicPosition) -> Self {
         Self {
             chromosome: place.chromosome,
             position: place.position,
@@ -116,7 +116,7 @@ pub enum Where {
         /// The panel's name.
         name: String,
         /// Where the query begins.
-        place: Place,
+        place: GenomicPosition,
         /// Places that are searched besides.
         decoys: Decoys,
         /// What the panel should have.
@@ -131,8 +131,8 @@ pub enum Where {
     },
 }
 
-/// A question. Its pattern never leaves this machine in the clear.
-pub struct Question {
+/// A search. Its pattern never leaves this machine in the clear.
+pub struct GenomeSearch {
     /// What is searched for.
     pub pattern: Pattern,
     /// Where.
@@ -158,7 +158,7 @@ pub struct Outcome {
     pub sent_bytes: u64,
     /// Bytes of answers, those of decoys among them.
     pub received_bytes: u64,
-    /// From question to answer.
+    /// From search to answer.
     pub elapsed: Duration,
     /// Of that, what the server says it spent.
     pub server: Duration,
@@ -184,14 +184,14 @@ impl Connection {
         })
     }
 
-    /// Asks a question; `progress` is told how many answers have arrived, of how many.
+    /// Asks a search; `progress` is told how many answers have arrived, of how many.
     ///
     /// # Errors
     /// A pattern or a place that does not fit the collection, a refusal, a server that does not keep to the
     /// protocol, or as every call.
     pub fn search(
         &self,
-        question: &Question,
+        search: &GenomeSearch,
         progress: impl Fn(u64, u64),
     ) -> Result<Outcome, ClientError> {
         let begun = Instant::now();
@@ -199,7 +199,7 @@ impl Connection {
             open,
             own,
             sites_digest,
-        } = self.opening(question)?;
+        } = self.opening(search)?;
         let windows = windows(&open);
         let opening = open.encode_length_delimited_to_vec();
         self.wait(async {
@@ -217,7 +217,7 @@ impl Connection {
                 ));
             };
             let planning = Instant::now();
-            let query = encrypt(question, &opening, &opened)?;
+            let query = encrypt(search, &opening, &opened)?;
             let encoded = Bytes::from(query.encrypted().encode(query.plan()));
             let mut client_time = planning.elapsed();
             let mut receiving = pin!(receive(&mut replies, query.plan(), windows, own, &progress));
@@ -244,8 +244,8 @@ impl Connection {
     }
 
     /// How a search begins. A panel's sites are listed for decoys, and where they should be known ones.
-    fn opening(&self, question: &Question) -> Result<Opening, ClientError> {
-        let (name, r#where, own, sites_digest) = match &question.r#where {
+    fn opening(&self, search: &GenomeSearch) -> Result<Opening, ClientError> {
+        let (name, r#where, own, sites_digest) = match &search.r#where {
             Where::Panel {
                 name,
                 place,
@@ -270,7 +270,7 @@ impl Connection {
                 }
                 let (places, own) = match listed {
                     Some(sites) => {
-                        let beginnings = sites.beginnings(question.pattern.len());
+                        let beginnings = sites.beginnings(search.pattern.len());
                         let mut randomness = Zeroizing::new([0; 32]);
                         getrandom::fill(&mut *randomness)?;
                         hide(beginnings, place, *decoys, &randomness)?
@@ -278,7 +278,7 @@ impl Connection {
                     None => (vec![place.clone()], 0),
                 };
                 let panel = v1::PanelSearch {
-                    windows: places.into_iter().map(v1::Place::from).collect(),
+                    windows: places.into_iter().map(v1::GenomicPosition::from).collect(),
                     bases: *symbols == Symbols::Bases,
                     sites_digest: digest.map(|digest| digest.0.to_vec().into()),
                 };
@@ -294,9 +294,9 @@ impl Connection {
         let open = v1::OpenSearch {
             name: name.clone(),
             r#where: Some(r#where),
-            length: u32::try_from(question.pattern.len()).unwrap_or(u32::MAX),
-            kind: Some(question.kind.into()),
-            count: question.count,
+            length: u32::try_from(search.pattern.len()).unwrap_or(u32::MAX),
+            kind: Some(search.kind.into()),
+            count: search.count,
         };
         Ok(Opening {
             open,
@@ -336,7 +336,7 @@ impl Connection {
             let mut position = 0u64;
             let places = gaps.into_iter().map(|gap| {
                 position = position.saturating_add(gap);
-                Place {
+                GenomicPosition {
                     chromosome: chromosome.clone(),
                     position,
                 }
@@ -363,7 +363,7 @@ struct Opening {
 
 /// The sites of a panel, chromosome after chromosome.
 #[derive(Default)]
-struct Sites(Vec<Vec<Place>>);
+struct Sites(Vec<Vec<GenomicPosition>>);
 
 impl Sites {
     fn digest(&self) -> Digest {
@@ -374,7 +374,7 @@ impl Sites {
     }
 
     /// Those at which a query of `length` symbols can begin.
-    fn beginnings(self, length: usize) -> Vec<Place> {
+    fn beginnings(self, length: usize) -> Vec<GenomicPosition> {
         let of_chromosome = self.0.into_iter().flat_map(|mut sites| {
             sites.truncate((sites.len() + 1).saturating_sub(length));
             sites
@@ -387,11 +387,11 @@ impl Sites {
 /// the place, so that a generator that repeats its randomness, as after a rolled-back virtual machine, does
 /// not show two places by giving them the same decoys.
 fn hide(
-    beginnings: Vec<Place>,
-    place: &Place,
+    beginnings: Vec<GenomicPosition>,
+    place: &GenomicPosition,
     Decoys(decoys): Decoys,
     randomness: &[u8; 32],
-) -> Result<(Vec<Place>, usize), ClientError> {
+) -> Result<(Vec<GenomicPosition>, usize), ClientError> {
     let (mut own, others): (Vec<_>, Vec<_>) = beginnings
         .into_iter()
         .partition(|there| is_same(there, place));
@@ -408,7 +408,7 @@ fn hide(
     }
     let purpose = Digest::of(own.to_string().as_bytes());
     let mut random = ChaCha20Rng::from_seed(*oboro_ring::sample::seed(randomness, &[&purpose.0]));
-    let mut places: Vec<Place> = others.sample(&mut random, decoys).cloned().collect();
+    let mut places: Vec<GenomicPosition> = others.sample(&mut random, decoys).cloned().collect();
     places.push(own.clone());
     places.shuffle(&mut random);
     let number = places.iter().position(|there| *there == own);
@@ -416,7 +416,7 @@ fn hide(
 }
 
 /// Whether a site is at a place that may leave its chromosome out.
-fn is_same(site: &Place, place: &Place) -> bool {
+fn is_same(site: &GenomicPosition, place: &GenomicPosition) -> bool {
     site.position == place.position
         && (place.chromosome.is_none() || site.chromosome == place.chromosome)
 }
@@ -474,15 +474,15 @@ async fn next(replies: &mut Streaming<v1::SearchReply>) -> Result<Option<Reply>,
 
 /// Plans as the server did, and encrypts under its nonce; `opening` is how the search was opened.
 fn encrypt(
-    question: &Question,
+    search: &GenomeSearch,
     opening: &[u8],
     opened: &v1::Opened,
 ) -> Result<OwnQuery, ClientError> {
     let unknown = ClientError::OutOfTurn("a number of symbols that no collection has");
     let symbols = u8::try_from(opened.symbols).map_err(|_| unknown)?;
-    let length = u32::try_from(question.pattern.len()).unwrap_or(u32::MAX);
-    let asked = oboro_genome::Question::new(length, symbols, opened.rows, question.kind)?;
-    question.pattern.check(symbols)?;
+    let length = u32::try_from(search.pattern.len()).unwrap_or(u32::MAX);
+    let asked = oboro_genome::SearchSpec::new(length, symbols, opened.rows, search.kind)?;
+    search.pattern.check(symbols)?;
     let plan = Plan::new(asked)?;
     if opened.plan != Some((&plan).into()) {
         return Err(ClientError::OtherPlan);
@@ -491,7 +491,7 @@ fn encrypt(
     let about = [opening, &opened.encode_length_delimited_to_vec()].concat();
     Ok(OwnQuery::encrypt(
         Arc::new(plan),
-        &question.pattern,
+        &search.pattern,
         &nonce,
         &about,
     )?)
@@ -557,8 +557,8 @@ async fn receive(
 mod tests {
     use super::*;
 
-    fn places() -> Vec<Place> {
-        let place = |position| Place {
+    fn places() -> Vec<GenomicPosition> {
+        let place = |position| GenomicPosition {
             chromosome: Some("7".to_owned()),
             position,
         };
@@ -567,7 +567,7 @@ mod tests {
 
     /// The decoys of the place at a position, in order, and where it is among them.
     fn decoys(position: u64, randomness: u8) -> (Vec<u64>, usize) {
-        let place = Place {
+        let place = GenomicPosition {
             chromosome: None,
             position,
         };

@@ -29,7 +29,8 @@ pub use error::{ClientError, utc};
 pub use fetch::Fetched;
 pub use forecast::{LevelForecast, Prospect, RouteForecast};
 pub use genome::{
-    Decoys, GenomeInfo, GenomeListing, GenomeShape, Outcome, Place, Question, Symbols, Where,
+    Decoys, GenomeInfo, GenomeListing, GenomeSearch, GenomeShape, GenomicPosition, Outcome,
+    Symbols, Where,
 };
 pub use levels::{Level, LevelTrace, Route};
 pub use mine::{Answers, Found, KEPT_BYTES, Mined, Mining, Together, Unverified};

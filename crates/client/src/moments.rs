@@ -1,8 +1,8 @@
 //! Supports by moments that the server computes, which nothing verifies: only for who trusts it.
 //!
-//! A level's candidates go to the server in one question, or several if there are very many. The moments that come
+//! A level's candidates go to the server in one request, or several if there are very many. The moments that come
 //! back are combined with the secrets on several threads as they arrive and kept nowhere. Whoever sends others reads
-//! what it likes in the questions that follow (`SECURITY.md`), so a counter is made from [`TrustServer`] only.
+//! what it likes in the requests that follow (`SECURITY.md`), so a counter is made from [`TrustServer`] only.
 
 use crate::connection::Connection;
 use crate::error::ClientError;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 const DURING: &str = "counting";
 
-/// What the phases of one question may take.
+/// What the phases of one request may take.
 const PHASE_BYTES: usize = 512 << 20;
 
 /// The decision to rely on what a server answers although nothing verifies it.
@@ -56,7 +56,7 @@ pub(crate) struct MomentCounter<'a> {
 }
 
 impl MomentCounter<'_> {
-    /// Asks one question.
+    /// Sends one request.
     fn ask(&self, itemsets: Itemsets) -> Result<(Answer, LevelTrace), ClientError> {
         let begun = Instant::now();
         let level = itemsets.length();
@@ -158,7 +158,7 @@ impl MomentCounter<'_> {
 
 /// An itemset to ask for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Question {
+struct RequestedItemset {
     /// Ascending.
     columns: Vec<u32>,
     /// The place of the candidate whose support this is.
@@ -167,14 +167,14 @@ struct Question {
 
 /// What is asked at a level, by columns, in the order of columns and not of names: the server must not learn how
 /// names sort. Neighbours share moments.
-fn questions(candidates: &[Itemset], items: &Numbered) -> Vec<Question> {
-    let question = |(candidate, itemset)| Question {
+fn requested_itemsets(candidates: &[Itemset], items: &Numbered) -> Vec<RequestedItemset> {
+    let requested = |(candidate, itemset)| RequestedItemset {
         columns: items.columns_of(itemset),
         candidate,
     };
-    let mut questions: Vec<_> = candidates.iter().enumerate().map(question).collect();
-    questions.sort_unstable();
-    questions
+    let mut requested_itemsets: Vec<_> = candidates.iter().enumerate().map(requested).collect();
+    requested_itemsets.sort_unstable();
+    requested_itemsets
 }
 
 /// The most column numbers that one message to the server holds.
@@ -186,7 +186,7 @@ fn columns_per_question(limits: &v1::Limits) -> usize {
     usize::try_from(columns).unwrap_or(usize::MAX).max(1)
 }
 
-/// The most itemsets of a length that the server takes in one question: as the protocol and its
+/// The most itemsets of a length that the server takes in one request: as the protocol and its
 /// operator allow, and as one message holds.
 fn itemsets_per_question(limits: &v1::Limits, level: usize) -> usize {
     let allowed = usize::try_from(limits.itemsets).unwrap_or(usize::MAX);
@@ -246,13 +246,13 @@ impl SupportCounter for MomentCounter<'_> {
         let most = itemsets_per_question(&self.connection.limits()?, level);
         let most = most.min(self.itemsets_in_memory()?);
         let mut supports = vec![0; candidates.len()];
-        for request in questions(candidates, self.items).chunks(most) {
-            let flat = request.iter().flat_map(|question| &question.columns);
+        for request in requested_itemsets(candidates, self.items).chunks(most) {
+            let flat = request.iter().flat_map(|requested| &requested.columns);
             let columns = self.dataset.manifest().columns;
             let itemsets = Itemsets::new(level, flat.copied().collect(), columns)?;
             let (answer, trace) = self.ask(itemsets)?;
-            for (question, support) in request.iter().zip(answer.supports) {
-                supports[question.candidate] = support;
+            for (requested, support) in request.iter().zip(answer.supports) {
+                supports[requested.candidate] = support;
             }
             match self.traces.last_mut() {
                 Some(same) if same.level == level => same.add(&trace),

@@ -12,7 +12,7 @@ use crate::kept_moments::KeptMoments;
 use crate::levels::{LevelTrace, Route};
 use crate::mine::Progress;
 use crate::verify::Verified;
-use crate::verify::arriving::{Arriving, Question};
+use crate::verify::arriving::{Arriving, SumsQuery};
 use crate::verify::cells::column_bytes;
 use crate::verify::prefixes::{Prefix, Supports};
 use crate::verify::rows::Row;
@@ -106,7 +106,7 @@ impl<'a> SumSource<'a> {
         let begun = Instant::now();
         let prefix = self.prefix(columns, level)?;
         let asked = prefix.asked()?;
-        let questions: Vec<&Question> = asked.questions().iter().collect();
+        let questions: Vec<&SumsQuery> = asked.questions().iter().collect();
         let (answers, took) = self.answers(level, asked.bytes(), &questions)?;
         let combining = Instant::now();
         let supports = asked.verify(&answers, self.threads)?;
@@ -132,8 +132,8 @@ impl<'a> SumSource<'a> {
         row: &Row<'_>,
     ) -> Result<(Verified<Vec<u64>>, LevelTrace), ClientError> {
         let begun = Instant::now();
-        let question = row.question();
-        let (answers, took) = self.answers(2, question.bytes(), &[question])?;
+        let query = row.query();
+        let (answers, took) = self.answers(2, query.bytes(), &[query])?;
         let combining = Instant::now();
         let supports = row.verify(&answers[0])?;
         let trace = LevelTrace {
@@ -150,14 +150,14 @@ impl<'a> SumSource<'a> {
         &self,
         level: usize,
         bytes: u64,
-        questions: &[&'q Question],
+        questions: &[&'q SumsQuery],
     ) -> Result<(Vec<Arriving<'q>>, Took), ClientError> {
         let mut took = Took::default();
         let mut answers = Vec::with_capacity(questions.len());
-        for question in questions {
-            let mut arriving = question.arriving();
-            for (moments, request) in question.requests(self.name) {
-                let most = question.bytes_of(&moments);
+        for query in questions {
+            let mut arriving = query.arriving();
+            for (moments, request) in query.requests(self.name) {
+                let most = query.bytes_of(&moments);
                 let before = took.bytes;
                 let told = |received| (self.progress)(level, before + received, bytes);
                 let asked = again(self.connection, || {

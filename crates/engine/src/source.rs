@@ -2,7 +2,7 @@
 
 use crate::plan::Factor;
 use oboro_ring::Parameters;
-use oboro_store::{Listener, Panel, Part, Snapshot, StoreError, Stream, Unit};
+use oboro_store::{Listener, Panel, PanelKey, Snapshot, StoreError, Stream, WorkUnit};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ pub struct Segment {
 /// What a count needs in memory, one unit after another.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// The factors of each run.
-    pub runs: Vec<Vec<Factor>>,
+    /// The factors of each pass.
+    pub passes: Vec<Vec<Factor>>,
     /// The units.
-    pub units: Vec<Unit>,
+    pub units: Vec<WorkUnit>,
 }
 
 impl Wanted {
-    /// What each run reads of a segment modulo the first `limbs` limbs, in the order of its file.
-    fn parts(&self, limbs: usize) -> Vec<Vec<Part>> {
-        let part = |limb, factor: &Factor| Part {
+    /// What each pass reads of a segment modulo the first `limbs` limbs, in the order of its file.
+    fn parts(&self, limbs: usize) -> Vec<Vec<PanelKey>> {
+        let part = |limb, factor: &Factor| PanelKey {
             limb,
             column: match factor {
                 Factor::Mask => None,
@@ -38,7 +38,7 @@ impl Wanted {
             let of_limb = |limb| factors.iter().map(move |factor| part(limb, factor));
             (0..limbs).flat_map(of_limb).collect()
         };
-        self.runs.iter().map(parts).collect()
+        self.passes.iter().map(parts).collect()
     }
 }
 
@@ -84,7 +84,7 @@ pub trait Source: Send + Sync {
     }
 
     /// Begins to bring residues modulo the first `limbs` limbs into memory: unit after unit, of the
-    /// factors of its run; `listener` is told as units arrive.
+    /// factors of its pass; `listener` is told as units arrive.
     ///
     /// # Errors
     /// Memory that has no room for some unit.

@@ -6,7 +6,7 @@
 //! bundle goes away with the last value that stands for it, and is never synced.
 
 use crate::codec::{Reader, Writer, unseal};
-use crate::error::{Fault, FormatError};
+use crate::error::{Corruption, FormatError};
 use crate::files::{
     Durability, create_private_directory, io_error, lock, parent, remove_if_there, rename, replace,
     sweep, sync_directory,
@@ -71,7 +71,7 @@ fn encode_head(manifest: &Manifest, sealed: &[u8]) -> Vec<u8> {
     head.seal()
 }
 
-fn decode_head(bytes: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
+fn decode_head(bytes: &[u8]) -> Result<(&[u8], &[u8]), Corruption> {
     Reader::new(bytes).preamble(MAGIC, VERSION)?;
     let mut reader = Reader::new(unseal(bytes)?);
     reader.preamble(MAGIC, VERSION)?;
@@ -80,7 +80,7 @@ fn decode_head(bytes: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
         || manifest > MAX_MANIFEST_BYTES as u64
         || manifest + sealed != reader.remaining() as u64
     {
-        return Err(Fault::Invalid(
+        return Err(Corruption::Invalid(
             "the lengths in it contradict each other".into(),
         ));
     }
@@ -182,22 +182,22 @@ impl Bundle {
     /// Reads the head of a bundle. Segments are opened, and checked, when asked for.
     pub fn open(directory: &Path) -> Result<Self, FormatError> {
         let path = head_path(directory);
-        let damaged = |fault| FormatError::Damaged {
+        let damaged = |corruption| FormatError::Damaged {
             subject: "the head of the bundle".into(),
             path: Some(path.clone()),
-            fault,
+            corruption,
         };
         let length = match fs::metadata(&path) {
             Ok(metadata) => metadata.len(),
             // A mistyped path is no damaged bundle.
             Err(error) if error.kind() == io::ErrorKind::NotFound && directory.exists() => {
-                return Err(damaged(Fault::Missing));
+                return Err(damaged(Corruption::Missing));
             }
             Err(error) => return Err(io_error("read", &path)(error)),
         };
         let most = (FRAME + MAX_MANIFEST_BYTES + MAX_SEALED_BYTES) as u64;
         if length > most {
-            return Err(damaged(Fault::Length {
+            return Err(damaged(Corruption::Length {
                 expected: most,
                 found: length,
             }));
@@ -205,7 +205,7 @@ impl Bundle {
         let bytes = fs::read(&path).map_err(io_error("read", &path))?;
         let (manifest, sealed) = decode_head(&bytes).map_err(damaged)?;
         let manifest = Manifest::decode(manifest).map_err(|error| match error {
-            FormatError::Damaged { fault, .. } => damaged(fault),
+            FormatError::Damaged { corruption, .. } => damaged(corruption),
             other => other,
         })?;
         Ok(Self {
@@ -258,21 +258,21 @@ impl Bundle {
     /// A file that is not there, or not what it was.
     pub fn read_range(&self, digest: Digest) -> Result<Vec<u8>, FormatError> {
         let path = range_path(&self.directory, digest);
-        let damaged = |fault| FormatError::Damaged {
+        let damaged = |corruption| FormatError::Damaged {
             subject: "a sealed range of the bundle".into(),
             path: Some(path.clone()),
-            fault,
+            corruption,
         };
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(damaged(Fault::Missing));
+                return Err(damaged(Corruption::Missing));
             }
             Err(error) => return Err(io_error("read", &path)(error)),
         };
         match Digest::of(&bytes) == digest {
             true => Ok(bytes),
-            false => Err(damaged(Fault::Altered)),
+            false => Err(damaged(Corruption::Altered)),
         }
     }
 

@@ -3,7 +3,7 @@
 //! Reading is total: every length is checked against what is there before anything is
 //! taken or allocated. What a number means is for the caller to check.
 
-use crate::error::Fault;
+use crate::error::Corruption;
 
 /// Reads fields from the front of a slice.
 pub struct Reader<'a> {
@@ -22,17 +22,17 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `count` bytes.
-    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], Fault> {
+    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], Corruption> {
         let (taken, rest) = self
             .rest
             .split_at_checked(count)
-            .ok_or_else(|| Fault::Invalid("it ends too early".into()))?;
+            .ok_or_else(|| Corruption::Invalid("it ends too early".into()))?;
         self.rest = rest;
         Ok(taken)
     }
 
     /// The next `K` bytes.
-    pub fn array<const K: usize>(&mut self) -> Result<[u8; K], Fault> {
+    pub fn array<const K: usize>(&mut self) -> Result<[u8; K], Corruption> {
         Ok(self
             .bytes(K)?
             .try_into()
@@ -40,28 +40,28 @@ impl<'a> Reader<'a> {
     }
 
     /// The next four bytes as a number.
-    pub fn u32(&mut self) -> Result<u32, Fault> {
+    pub fn u32(&mut self) -> Result<u32, Corruption> {
         self.array().map(u32::from_le_bytes)
     }
 
     /// The next eight bytes as a number.
-    pub fn u64(&mut self) -> Result<u64, Fault> {
+    pub fn u64(&mut self) -> Result<u64, Corruption> {
         self.array().map(u64::from_le_bytes)
     }
 
     /// Checks the magic and the format version that every Oboro file begins with.
-    pub fn preamble(&mut self, magic: &'static str, known: u32) -> Result<(), Fault> {
+    pub fn preamble(&mut self, magic: &'static str, known: u32) -> Result<(), Corruption> {
         if self
             .bytes(magic.len())
-            .map_err(|_| Fault::Magic { magic })?
+            .map_err(|_| Corruption::Magic { magic })?
             != magic.as_bytes()
         {
-            return Err(Fault::Magic { magic });
+            return Err(Corruption::Magic { magic });
         }
         match self.u32()? {
-            found if found > known => Err(Fault::Newer { found, known }),
-            0 => Err(Fault::Invalid("format version 0 never existed".into())),
-            found if found < known => Err(Fault::Older { found, known }),
+            found if found > known => Err(Corruption::Newer { found, known }),
+            0 => Err(Corruption::Invalid("format version 0 never existed".into())),
+            found if found < known => Err(Corruption::Older { found, known }),
             _ => Ok(()),
         }
     }
@@ -111,11 +111,11 @@ impl Writer {
 }
 
 /// Splits off a trailing digest (as [`Writer::seal`] wrote it) and checks it.
-pub fn unseal(bytes: &[u8]) -> Result<&[u8], Fault> {
-    let (body, digest) = bytes.split_last_chunk::<32>().ok_or(Fault::Altered)?;
+pub fn unseal(bytes: &[u8]) -> Result<&[u8], Corruption> {
+    let (body, digest) = bytes.split_last_chunk::<32>().ok_or(Corruption::Altered)?;
     if blake3::hash(body) == *digest {
         Ok(body)
     } else {
-        Err(Fault::Altered)
+        Err(Corruption::Altered)
     }
 }

@@ -12,7 +12,7 @@ use thiserror::Error;
 /// where a subject was named: "is missing".
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
-pub enum Fault {
+pub enum Corruption {
     #[error("is not what it should be: it does not begin with {magic:?}")]
     Magic { magic: &'static str },
     #[error(
@@ -41,7 +41,7 @@ pub enum Fault {
     Unexpected,
 }
 
-impl Fault {
+impl Corruption {
     /// What to do about it, a sentence.
     pub fn remedy(&self) -> &'static str {
         match self {
@@ -66,12 +66,12 @@ impl Fault {
 #[allow(missing_docs)]
 pub enum FormatError {
     /// A file, or bytes that came from elsewhere, cannot be used.
-    #[error("{subject}{} {fault}. {}", in_parentheses(path), fault.remedy())]
+    #[error("{subject}{} {corruption}. {}", in_parentheses(path), corruption.remedy())]
     Damaged {
         subject: String,
         /// Where it lies, if that is a file.
         path: Option<PathBuf>,
-        fault: Fault,
+        corruption: Corruption,
     },
     #[error(
         "disk full while writing {}: what was being written (the upload or the bundle) was refused, published datasets \
@@ -197,8 +197,8 @@ impl FormatError {
     /// The message for somebody whose machine this is not: without the paths of files here.
     pub fn without_paths(&self) -> String {
         match self {
-            Self::Damaged { subject, fault, .. } => {
-                format!("{subject} {fault}. {}", fault.remedy())
+            Self::Damaged { subject, corruption, .. } => {
+                format!("{subject} {corruption}. {}", corruption.remedy())
             }
             Self::DiskFull { .. } => {
                 "disk full: what was being written was refused, published datasets are unaffected. Ask the operator \

@@ -20,7 +20,7 @@ pub mod testing;
 pub mod wording;
 
 pub use bundle::{Bundle, BundleWriter, MAX_SEALED_BYTES};
-pub use error::{ErrorKind, Fault, FormatError};
+pub use error::{Corruption, ErrorKind, FormatError};
 pub use id::{DatasetId, Digest};
 pub use listing::{Damage, DatasetInfo, Scrubbed};
 pub use manifest::{MAX_COLUMNS, MAX_MANIFEST_BYTES, MAX_SEGMENTS, Manifest, SegmentEntry};

@@ -5,7 +5,7 @@
 //! give a valid manifest or an error, without allocating more than the bytes warrant.
 
 use crate::codec::{Reader, Writer, unseal};
-use crate::error::{Fault, FormatError};
+use crate::error::{Corruption, FormatError};
 use crate::id::{DatasetId, Digest};
 use crate::segment::{MAX_ROW_ID_BYTES, sealed_columns, segment_bytes};
 use oboro_ring::Parameters;
@@ -92,14 +92,14 @@ impl Manifest {
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         Self::parse(bytes)
             .and_then(|manifest| manifest.check().map(|()| manifest))
-            .map_err(|fault| FormatError::Damaged {
+            .map_err(|corruption| FormatError::Damaged {
                 subject: "the manifest".into(),
                 path: None,
-                fault,
+                corruption,
             })
     }
 
-    fn parse(bytes: &[u8]) -> Result<Self, Fault> {
+    fn parse(bytes: &[u8]) -> Result<Self, Corruption> {
         Reader::new(bytes).preamble(MAGIC, VERSION)?;
         let mut reader = Reader::new(unseal(bytes)?);
         reader.preamble(MAGIC, VERSION)?;
@@ -109,11 +109,11 @@ impl Manifest {
         let (log_degree, limbs, plaintext_modulus) = (reader.u32()?, reader.u32()?, reader.u32()?);
         let (columns, row_id_bytes) = (reader.u32()?, reader.u32()?);
         let max_len = u8::try_from(reader.u32()?)
-            .map_err(|_| Fault::Invalid("max_len is above 255".into()))?;
+            .map_err(|_| Corruption::Invalid("max_len is above 255".into()))?;
         let version = reader.u64()?;
         let count = reader.u32()? as usize;
         if count > MAX_SEGMENTS || count * ENTRY != reader.remaining() {
-            return Err(Fault::Invalid(format!(
+            return Err(Corruption::Invalid(format!(
                 "{count} segments do not fit its length"
             )));
         }
@@ -127,9 +127,9 @@ impl Manifest {
                     bytes: reader.u64()?,
                 })
             })
-            .collect::<Result<_, Fault>>()?;
+            .collect::<Result<_, Corruption>>()?;
         let parameters = Parameters::new(log_degree, limbs as usize, plaintext_modulus)
-            .map_err(|error| Fault::Foreign(error.to_string()))?;
+            .map_err(|error| Corruption::Foreign(error.to_string()))?;
         Ok(Self {
             dataset,
             key_check,
@@ -146,15 +146,15 @@ impl Manifest {
     /// Checks what [`decode`](Self::decode) would refuse: counts within the format's
     /// bounds, blocks consecutive from 0, lengths as columns and blocks make them.
     pub fn validate(&self) -> Result<(), FormatError> {
-        self.check().map_err(|fault| FormatError::Damaged {
+        self.check().map_err(|corruption| FormatError::Damaged {
             subject: "the manifest".into(),
             path: None,
-            fault,
+            corruption,
         })
     }
 
-    fn check(&self) -> Result<(), Fault> {
-        let invalid = |reason: String| Err(Fault::Invalid(reason));
+    fn check(&self) -> Result<(), Corruption> {
+        let invalid = |reason: String| Err(Corruption::Invalid(reason));
         if self.version == 0 || self.max_len == 0 {
             return invalid("its version and max_len begin at 1".into());
         }

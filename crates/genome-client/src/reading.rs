@@ -70,7 +70,7 @@ impl OwnQuery {
         nonce: &Nonce,
         asked: &[u8],
     ) -> Result<Self, EncryptError> {
-        let terms = Zeroizing::new(plan.question().encode(pattern.symbols()));
+        let terms = Zeroizing::new(plan.spec().encode(pattern.symbols()));
         let asked = [&*plan.encode(), asked];
         let (key, query) = QueryKey::encrypt(plan.ring(), nonce, &asked, plan.width(), &terms)?;
         let ciphertext = |(seed, residues)| Ciphertext { seed, residues };
@@ -125,13 +125,13 @@ impl OwnQuery {
             return Err(ReadError::Answers { expected, found });
         }
         let mut values = answers.iter().flat_map(|answer| self.values(answer));
-        let groups = self.plan.question().groups();
+        let groups = self.plan.spec().groups();
         let mut count = |tests: u64| -> u64 {
             let tests = values.by_ref().take(tests as usize);
             tests.filter(|&value| value == 0).count() as u64
         };
         let there: Vec<u64> = groups.into_iter().map(&mut count).collect();
-        match self.plan.question().kind() {
+        match self.plan.spec().kind() {
             Kind::Match { .. } => Ok(Found::Matches(there[0])),
             Kind::Longest => {
                 let longest = there.iter().take_while(|&&count| count > 0).count();

@@ -7,7 +7,7 @@ use crate::collections::{DIRECTORY, Kind};
 use crate::error::GenomeError;
 use oboro_format::codec::{Reader, Writer, unseal};
 use oboro_format::files::{ensure_directories, io_error, rename_durably};
-use oboro_format::{Fault, FormatError};
+use oboro_format::{Corruption, FormatError};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -150,7 +150,7 @@ fn encode(counts: &Counts) -> Vec<u8> {
     writer.seal()
 }
 
-fn decode(bytes: &[u8]) -> Result<Counts, Fault> {
+fn decode(bytes: &[u8]) -> Result<Counts, Corruption> {
     let mut reader = Reader::new(unseal(bytes)?);
     reader.preamble(MAGIC, VERSION)?;
     let mut counts = Counts::new();
@@ -158,19 +158,19 @@ fn decode(bytes: &[u8]) -> Result<Counts, Fault> {
         let [client, collection] = [name(&mut reader)?, name(&mut reader)?];
         let kind = reader.u32()?;
         let kind = Kind::ALL.into_iter().find(|&it| it as u32 == kind);
-        let kind = kind.ok_or_else(|| Fault::Invalid("it has an unknown kind".into()))?;
+        let kind = kind.ok_or_else(|| Corruption::Invalid("it has an unknown kind".into()))?;
         counts.insert((client, kind, collection), reader.u64()?);
     }
     match reader.remaining() {
         0 => Ok(counts),
-        _ => Err(Fault::Invalid("it is longer than its counts".into())),
+        _ => Err(Corruption::Invalid("it is longer than its counts".into())),
     }
 }
 
-fn name(reader: &mut Reader<'_>) -> Result<String, Fault> {
+fn name(reader: &mut Reader<'_>) -> Result<String, Corruption> {
     let length = reader.u32()? as usize;
     let name = str::from_utf8(reader.bytes(length)?);
-    let name = name.map_err(|_| Fault::Invalid("it has a name that is not UTF-8".into()))?;
+    let name = name.map_err(|_| Corruption::Invalid("it has a name that is not UTF-8".into()))?;
     Ok(name.to_owned())
 }
 

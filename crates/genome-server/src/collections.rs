@@ -5,7 +5,7 @@
 
 use crate::error::GenomeError;
 use crate::frame::Frame;
-use crate::{Alphabet, Panel, Reference};
+use crate::{Alphabet, HaplotypePanel, Reference};
 use oboro_format::files::{
     ensure_directories, io_error, lock, names, partial_path, remove_if_there, rename_durably,
     sync_directory,
@@ -112,7 +112,7 @@ pub enum Existing {
 /// The collections of a server's data directory. One that is open is shared by all who ask for it.
 pub struct Collections {
     directory: PathBuf,
-    panels: Opened<Panel>,
+    panels: Opened<HaplotypePanel>,
     references: Opened<Reference>,
 }
 
@@ -155,7 +155,7 @@ impl Collections {
     pub fn info(&self, kind: Kind, name: &str) -> Result<Info, GenomeError> {
         let frame = Frame::open(&self.path(kind, name)?, kind, name)?;
         let shape = match kind {
-            Kind::Panel => Panel::shape(&frame),
+            Kind::Panel => HaplotypePanel::shape(&frame),
             Kind::Reference => Reference::shape(&frame),
         };
         Ok(Info {
@@ -169,9 +169,9 @@ impl Collections {
     ///
     /// # Errors
     /// There is none, or it is damaged.
-    pub fn panel(&self, name: &str) -> Result<Arc<Panel>, GenomeError> {
+    pub fn panel(&self, name: &str) -> Result<Arc<HaplotypePanel>, GenomeError> {
         let path = self.path(Kind::Panel, name)?;
-        self.panels.get(&path, name, Panel::open)
+        self.panels.get(&path, name, HaplotypePanel::open)
     }
 
     /// The reference of this name as it is now.

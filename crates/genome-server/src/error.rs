@@ -4,7 +4,7 @@
 
 use crate::collections::Kind;
 use crate::{MAX_ALLELE, MAX_BASES, MAX_HAPLOTYPES, MAX_SITES};
-use oboro_format::{ErrorKind, Fault, FormatError};
+use oboro_format::{Corruption, ErrorKind, FormatError};
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -26,8 +26,11 @@ pub enum GenomeError {
         path.display()
     )]
     Busy { path: PathBuf },
-    #[error("{subject} {fault}. {}", remedy(fault))]
-    Damaged { subject: String, fault: Fault },
+    #[error("{subject} {corruption}. {}", remedy(corruption))]
+    Damaged {
+        subject: String,
+        corruption: Corruption,
+    },
 
     #[error(
         "{given:?} is not a name of a collection: use 1 to 100 of the characters A-Z a-z 0-9 . _ - and no dot in \
@@ -88,7 +91,7 @@ pub enum GenomeError {
         "the counts of searches (genome/budgets) are damaged: the file {0}. Nothing is searched until the operator \
          resets them (oboro genome reset)."
     )]
-    DamagedBudgets(Fault),
+    DamagedBudgets(Corruption),
 
     /// A file to be imported cannot be used.
     #[error("{file}{}: {fault}", line.map(|line| format!(", line {line}")).unwrap_or_default())]
@@ -105,14 +108,16 @@ pub enum GenomeError {
     },
 }
 
-fn remedy(fault: &Fault) -> &'static str {
-    match fault {
-        Fault::Magic { .. } => {
+fn remedy(corruption: &Corruption) -> &'static str {
+    match corruption {
+        Corruption::Magic { .. } => {
             "It is no file of Oboro: move it away, and load the collection again."
         }
-        Fault::Older { .. } => "Load the collection again.",
-        Fault::Newer { .. } => "Install that Oboro or a newer one, or load the collection again.",
-        Fault::Unreadable(_) => {
+        Corruption::Older { .. } => "Load the collection again.",
+        Corruption::Newer { .. } => {
+            "Install that Oboro or a newer one, or load the collection again."
+        }
+        Corruption::Unreadable(_) => {
             "Check the disk, and load the collection again from its VCF or FASTA file."
         }
         _ => "Load the collection again from its VCF or FASTA file.",

@@ -220,8 +220,8 @@ impl Evaluation {
             };
             let Workspace { symbols, form, .. } = workspace;
             self.window.rows().read(test.row as usize, symbols);
-            let question = self.plan().question();
-            question.form(symbols, test.length.into(), of_form, form);
+            let spec = self.plan().spec();
+            spec.form(symbols, test.length.into(), of_form, form);
             let polynomials = workspace.plaintexts.chunks_exact_mut(degree);
             for (polynomial, factors) in polynomials.zip(form.chunks(width)) {
                 let of_test = &mut polynomial[place * width..][..width];
@@ -335,8 +335,8 @@ impl Workspace {
         self.ternary.resize(degree, 0);
         self.errors.resize(degree, 0);
         self.fractions.resize(degree, 0);
-        self.symbols.resize(plan.question().length() as usize, 0);
-        self.form.resize(plan.question().terms(), 0);
+        self.symbols.resize(plan.spec().length() as usize, 0);
+        self.form.resize(plan.spec().terms(), 0);
     }
 }
 
@@ -360,20 +360,20 @@ fn seed(
     oboro_ring::sample::seed(randomness, &purpose)
 }
 
-/// The tests of a question in the order of their values: shuffled within each group.
+/// The tests of a search in the order of their values: shuffled within each group.
 fn tests(
     plan: &Plan,
     window: &Window,
     multiplicity: Multiplicity,
     rng: &mut ChaCha20Rng,
 ) -> Vec<Test> {
-    let question = plan.question();
-    let length = question.length() as usize;
+    let spec = plan.spec();
+    let length = spec.length() as usize;
     assert_eq!(window.rows().length(), length);
     let mut tests = Vec::with_capacity(plan.tests() as usize);
-    for (number, size) in question.groups().into_iter().enumerate() {
+    for (number, size) in spec.groups().into_iter().enumerate() {
         let first = tests.len();
-        let beginning = match question.kind() {
+        let beginning = match spec.kind() {
             Kind::Match { .. } => length,
             Kind::Longest => number + 1,
         };
@@ -384,7 +384,7 @@ fn tests(
                 says: Says::Mismatches(mismatches),
             }));
         };
-        match (question.kind(), multiplicity) {
+        match (spec.kind(), multiplicity) {
             (Kind::Match { within }, Multiplicity::Each) => {
                 (0..window.rows().len() as u32).for_each(|row| add(row, within));
             }
@@ -448,7 +448,7 @@ impl Noise {
 mod tests {
     use super::*;
     use crate::Rows;
-    use oboro_genome::Question;
+    use oboro_genome::SearchSpec;
     use oboro_genome::wire::Ciphertext;
     use oboro_ring::{Basis, QuerySeed, Scaled};
     use std::collections::HashSet;
@@ -460,8 +460,8 @@ mod tests {
 
     fn plan() -> Arc<Plan> {
         let exact = Kind::Match { within: 0 };
-        let question = Question::new(LENGTH as u32, 2, ROWS as u64, exact);
-        Arc::new(Plan::new(question.unwrap()).unwrap())
+        let spec = SearchSpec::new(LENGTH as u32, 2, ROWS as u64, exact);
+        Arc::new(Plan::new(spec.unwrap()).unwrap())
     }
 
     /// Rows of two alleles, a bit each.
@@ -571,7 +571,7 @@ mod tests {
     #[test]
     fn collections_that_differ_in_a_row_are_not_blinded_alike() {
         let plan = plan();
-        let query = expanded(&plan, &plan.question().encode(&[Some(0); LENGTH]));
+        let query = expanded(&plan, &plan.spec().encode(&[Some(0); LENGTH]));
         let (before, mut changed) = (rows(), rows());
         changed[17] ^= 1 << 5;
         let (old, new) = (window(1, before), window(2, changed));
@@ -586,8 +586,8 @@ mod tests {
     #[test]
     fn a_generator_that_repeats_itself_repeats_a_seed_only_with_all_of_the_search() {
         let exact = Kind::Match { within: 0 };
-        let question = |rows| Question::new(LENGTH as u32, 2, rows, exact).unwrap();
-        let plans = [ROWS as u64, ROWS as u64 + 1].map(|rows| Plan::new(question(rows)).unwrap());
+        let spec = |rows| SearchSpec::new(LENGTH as u32, 2, rows, exact).unwrap();
+        let plans = [ROWS as u64, ROWS as u64 + 1].map(|rows| Plan::new(spec(rows)).unwrap());
         let [plan, larger] = plans.map(Arc::new);
         let window = |origin| window(origin, rows());
         let terms = [0; LENGTH + 1];

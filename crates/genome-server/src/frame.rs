@@ -8,7 +8,7 @@ use crate::collections::{Kind, Loading};
 use crate::error::GenomeError;
 use oboro_format::codec::{Reader, Writer, unseal};
 use oboro_format::files::io_error;
-use oboro_format::{Digest, Fault};
+use oboro_format::{Corruption, Digest};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -102,9 +102,9 @@ impl Frame {
         let length = file.metadata().map_err(io_error("look at", path))?.len();
         let mut header = vec![0; length.min(ALIGNMENT) as usize];
         read(&file, &mut header, 0, &subject)?;
-        let damaged = |fault| GenomeError::Damaged {
+        let damaged = |corruption| GenomeError::Damaged {
             subject: subject.clone(),
-            fault,
+            corruption,
         };
         let (numbers, index_offset, index_digest) =
             decode_header(&header, kind, length).map_err(damaged)?;
@@ -137,24 +137,24 @@ impl Frame {
     /// Reads the index, checks it and decodes it. `decode` returns, too, where the last blob ends.
     pub(crate) fn index<T>(
         &self,
-        decode: impl FnOnce(&mut Reader<'_>) -> Result<(T, u64), Fault>,
+        decode: impl FnOnce(&mut Reader<'_>) -> Result<(T, u64), Corruption>,
     ) -> Result<T, GenomeError> {
         let mut bytes = vec![0; (self.length - self.index_offset) as usize];
         self.read(&mut bytes, self.index_offset, "the index of ")?;
         let check = || {
             if Digest::of(&bytes) != self.index_digest {
-                return Err(Fault::Altered);
+                return Err(Corruption::Altered);
             }
             let mut reader = Reader::new(&bytes);
             let (decoded, end) = decode(&mut reader)?;
             match end == self.index_offset && reader.remaining() == 0 {
                 true => Ok(decoded),
-                false => Err(Fault::Invalid(
+                false => Err(Corruption::Invalid(
                     "its index and its length contradict each other".into(),
                 )),
             }
         };
-        check().map_err(|fault| self.damaged("the index of ", fault))
+        check().map_err(|corruption| self.damaged("the index of ", corruption))
     }
 
     /// Reads and checks the blob of `bytes` bytes at `offset`. For errors, `part` goes before the name of the
@@ -169,16 +169,16 @@ impl Frame {
         let mut blob = vec![0; padded(bytes) as usize];
         self.read(&mut blob, offset, &part())?;
         if Digest::of(&blob) != *digest {
-            return Err(self.damaged(&part(), Fault::Altered));
+            return Err(self.damaged(&part(), Corruption::Altered));
         }
         blob.truncate(bytes as usize);
         Ok(blob)
     }
 
-    pub(crate) fn damaged(&self, part: &str, fault: Fault) -> GenomeError {
+    pub(crate) fn damaged(&self, part: &str, corruption: Corruption) -> GenomeError {
         GenomeError::Damaged {
             subject: format!("{part}{}", self.subject),
-            fault,
+            corruption,
         }
     }
 
@@ -194,24 +194,30 @@ impl Frame {
 
 fn read(file: &File, bytes: &mut [u8], offset: u64, subject: &str) -> Result<(), GenomeError> {
     file.read_exact_at(bytes, offset).map_err(|error| {
-        let fault = match error.kind() {
+        let corruption = match error.kind() {
             // The length was checked when the file was opened.
-            io::ErrorKind::UnexpectedEof => Fault::Invalid("it was truncated while in use".into()),
-            _ => Fault::Unreadable(error.to_string()),
+            io::ErrorKind::UnexpectedEof => {
+                Corruption::Invalid("it was truncated while in use".into())
+            }
+            _ => Corruption::Unreadable(error.to_string()),
         };
         GenomeError::Damaged {
             subject: subject.to_owned(),
-            fault,
+            corruption,
         }
     })
 }
 
 /// The numbers, and where the index begins and its digest, of a header of a file of `length` bytes.
-fn decode_header(header: &[u8], kind: Kind, length: u64) -> Result<(Numbers, u64, Digest), Fault> {
+fn decode_header(
+    header: &[u8],
+    kind: Kind,
+    length: u64,
+) -> Result<(Numbers, u64, Digest), Corruption> {
     let mut reader = Reader::new(header);
     reader.preamble(kind.magic(), VERSION)?;
     if header.len() as u64 != ALIGNMENT {
-        return Err(Fault::Length {
+        return Err(Corruption::Length {
             expected: ALIGNMENT,
             found: length,
         });
@@ -219,21 +225,21 @@ fn decode_header(header: &[u8], kind: Kind, length: u64) -> Result<(Numbers, u64
     let (sealed, zeros) = header.split_at(HEADER_BODY + 32);
     unseal(sealed)?;
     if zeros.iter().any(|&byte| byte != 0) {
-        return Err(Fault::Altered);
+        return Err(Corruption::Altered);
     }
     let numbers = [reader.u32()?, reader.u32()?, reader.u32()?];
     let (offset, bytes) = (reader.u64()?, reader.u64()?);
     let digest = Digest(reader.array()?);
     let expected = offset.saturating_add(bytes);
     if expected != length {
-        return Err(Fault::Length {
+        return Err(Corruption::Length {
             expected,
             found: length,
         });
     }
     match offset >= ALIGNMENT && offset.is_multiple_of(ALIGNMENT) {
         true => Ok((numbers, offset, digest)),
-        false => Err(Fault::Invalid("its index lies where none can".into())),
+        false => Err(Corruption::Invalid("its index lies where none can".into())),
     }
 }
 

@@ -35,7 +35,7 @@ pub use generate::{Generated, generate_panel};
 pub use import::{
     Duplicates, Imported, LeftOut, PanelOptions, Region, import_panel, import_reference,
 };
-pub use panel::{MAX_HAPLOTYPES, Panel};
+pub use panel::{HaplotypePanel, MAX_HAPLOTYPES};
 pub use reference::{MAX_BASES, Reference, Sequence, reverse_complement};
 pub use rows::{Rows, Window};
 pub use sites::{MAX_SITES, Site};

@@ -11,7 +11,7 @@ use crate::sites::{MAX_SITES, Sites};
 use crate::transpose::Transposing;
 use crate::{Alphabet, Kind, Rows, Site, Window};
 use oboro_format::codec::{Reader, Writer};
-use oboro_format::{Digest, Fault, forget_cached};
+use oboro_format::{Corruption, Digest, forget_cached};
 use oboro_genome::sites_digest;
 use std::ops::Range;
 use std::path::Path;
@@ -39,7 +39,7 @@ struct Chunk {
 
 /// An open panel. It reads the same after its name is removed or given to another panel, from any number of
 /// threads.
-pub struct Panel {
+pub struct HaplotypePanel {
     frame: Frame,
     alphabet: Alphabet,
     haplotypes: usize,
@@ -48,11 +48,11 @@ pub struct Panel {
     chunks: Vec<Chunk>,
 }
 
-impl Panel {
+impl HaplotypePanel {
     pub(crate) fn open(path: &Path, name: &str) -> Result<Self, GenomeError> {
         let frame = Frame::open(path, Kind::Panel, name)?;
         let (alphabet, haplotypes, sites) =
-            decode_numbers(&frame).map_err(|fault| frame.damaged("", fault))?;
+            decode_numbers(&frame).map_err(|corruption| frame.damaged("", corruption))?;
         let (chunks, sites) = frame.index(|index| {
             let (chunks, end) = decode_chunks(index, haplotypes, sites)?;
             Ok(((chunks, Sites::decode(index, sites)?), end))
@@ -68,7 +68,7 @@ impl Panel {
     }
 
     /// What the header of a panel says about its size.
-    pub(crate) fn shape(frame: &Frame) -> Result<Shape, Fault> {
+    pub(crate) fn shape(frame: &Frame) -> Result<Shape, Corruption> {
         let (alphabet, ..) = decode_numbers(frame)?;
         let [_, haplotypes, sites] = frame.numbers;
         Ok(Shape::Panel {
@@ -160,7 +160,7 @@ impl Panel {
         }
     }
 
-    /// Reads all haplotypes at some sites; an unknown symbol is the last of [`Panel::symbols`]. Takes memory for
+    /// Reads all haplotypes at some sites; an unknown symbol is the last of [`HaplotypePanel::symbols`]. Takes memory for
     /// the rows, one word of each more, and a chunk.
     ///
     /// # Errors
@@ -232,8 +232,9 @@ impl Panel {
             forget_cached(self.frame.file(), offset, padded(length));
         }
         if !are_of(&bytes, bits, self.alphabet) {
-            let fault = Fault::Invalid(format!("it has symbols that are no {}", self.alphabet));
-            return Err(self.frame.damaged(&part(), fault));
+            let corruption =
+                Corruption::Invalid(format!("it has symbols that are no {}", self.alphabet));
+            return Err(self.frame.damaged(&part(), corruption));
         }
         Ok(bytes)
     }
@@ -243,13 +244,13 @@ fn chunk_bytes(haplotypes: usize, sites: usize, bits: u32) -> u64 {
     8 * (sites * words_for(haplotypes, bits)) as u64
 }
 
-fn decode_numbers(frame: &Frame) -> Result<(Alphabet, usize, usize), Fault> {
+fn decode_numbers(frame: &Frame) -> Result<(Alphabet, usize, usize), Corruption> {
     let [alphabet, haplotypes, sites] = frame.numbers;
     let limits = (1..=MAX_HAPLOTYPES).contains(&haplotypes) && (1..=MAX_SITES).contains(&sites);
     Alphabet::from_number(alphabet)
         .filter(|_| limits)
         .map(|alphabet| (alphabet, haplotypes as usize, sites as usize))
-        .ok_or_else(|| Fault::Invalid("its header has numbers that no panel has".into()))
+        .ok_or_else(|| Corruption::Invalid("its header has numbers that no panel has".into()))
 }
 
 /// Decodes the chunks of a panel, and where the last one ends.
@@ -257,14 +258,16 @@ fn decode_chunks(
     index: &mut Reader<'_>,
     haplotypes: usize,
     sites: usize,
-) -> Result<(Vec<Chunk>, u64), Fault> {
+) -> Result<(Vec<Chunk>, u64), Corruption> {
     let per_chunk = sites_per_chunk(haplotypes);
     let mut chunks = Vec::new();
     let mut end = FIRST_BLOB;
     for first in (0..sites).step_by(per_chunk) {
         let bits = index.u32()?;
         if !matches!(bits, 1 | 2 | 4) {
-            return Err(Fault::Invalid(format!("symbols cannot take {bits} bits")));
+            return Err(Corruption::Invalid(format!(
+                "symbols cannot take {bits} bits"
+            )));
         }
         chunks.push(Chunk {
             offset: end,

@@ -10,7 +10,7 @@ use crate::packing::{
 use crate::sites::decode_name;
 use crate::{Kind, Rows, Window};
 use oboro_format::codec::{Reader, Writer};
-use oboro_format::{Digest, Fault};
+use oboro_format::{Corruption, Digest};
 use oboro_genome::UNKNOWN;
 use std::ops::Range;
 use std::path::Path;
@@ -51,7 +51,7 @@ impl Entry {
 impl Reference {
     pub(crate) fn open(path: &Path, name: &str) -> Result<Self, GenomeError> {
         let frame = Frame::open(path, Kind::Reference, name)?;
-        Self::shape(&frame).map_err(|fault| frame.damaged("", fault))?;
+        Self::shape(&frame).map_err(|corruption| frame.damaged("", corruption))?;
         let [sequences, bases, _] = frame.numbers;
         let entries = frame.index(|index| decode_entries(index, sequences, bases))?;
         let mut reference = Self::default();
@@ -60,8 +60,8 @@ impl Reference {
             let part = || format!("sequence {:?} of ", entry.name);
             let bytes = frame.blob(offset, entry.bytes(), &entry.digest, part)?;
             if !are_of(&bytes, entry.bits, Alphabet::Bases) {
-                let fault = Fault::Invalid("it has symbols that are no bases".into());
-                return Err(frame.damaged(&part(), fault));
+                let corruption = Corruption::Invalid("it has symbols that are no bases".into());
+                return Err(frame.damaged(&part(), corruption));
             }
             offset += padded(entry.bytes());
             let words = to_words(&bytes);
@@ -74,14 +74,14 @@ impl Reference {
     }
 
     /// What the header of a reference says about its size.
-    pub(crate) fn shape(frame: &Frame) -> Result<Shape, Fault> {
+    pub(crate) fn shape(frame: &Frame) -> Result<Shape, Corruption> {
         match frame.numbers {
             [sequences, bases, 0]
                 if (1..=MAX_BASES).contains(&bases) && (1..=bases).contains(&sequences) =>
             {
                 Ok(Shape::Reference { sequences, bases })
             }
-            _ => Err(Fault::Invalid(
+            _ => Err(Corruption::Invalid(
                 "its header has numbers that no reference has".into(),
             )),
         }
@@ -184,7 +184,7 @@ fn decode_entries(
     index: &mut Reader<'_>,
     sequences: u32,
     bases: u32,
-) -> Result<(Vec<Entry>, u64), Fault> {
+) -> Result<(Vec<Entry>, u64), Corruption> {
     let mut entries = Vec::new();
     let (mut end, mut total) = (FIRST_BLOB, 0);
     for _ in 0..sequences {
@@ -195,7 +195,7 @@ fn decode_entries(
             digest: Digest(index.array()?),
         };
         if entry.bases == 0 || !matches!(entry.bits, 1 | 2 | 4) {
-            return Err(Fault::Invalid(format!(
+            return Err(Corruption::Invalid(format!(
                 "sequence {:?} has {} bases of {} bits",
                 entry.name, entry.bases, entry.bits
             )));
@@ -206,7 +206,7 @@ fn decode_entries(
     }
     match total == u64::from(bases) {
         true => Ok((entries, end)),
-        false => Err(Fault::Invalid(
+        false => Err(Corruption::Invalid(
             "its sequences and its header contradict each other".into(),
         )),
     }

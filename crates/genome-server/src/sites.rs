@@ -1,7 +1,7 @@
 //! Where the sites of a panel lie: positions on chromosomes, or the columns of an alignment.
 
 use crate::error::GenomeError;
-use oboro_format::Fault;
+use oboro_format::Corruption;
 use oboro_format::codec::{Reader, Writer};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -210,7 +210,7 @@ impl Sites {
     }
 
     /// Decodes `count` sites.
-    pub(crate) fn decode(index: &mut Reader<'_>, count: usize) -> Result<Self, Fault> {
+    pub(crate) fn decode(index: &mut Reader<'_>, count: usize) -> Result<Self, Corruption> {
         let chromosomes = index.u32()?;
         if chromosomes == 0 {
             return Ok(Self::Columns(count));
@@ -222,16 +222,18 @@ impl Sites {
         let mut sites = Positions::default();
         for (name, length) in &names {
             if *length == 0 {
-                return Err(Fault::Invalid(format!("chromosome {name:?} has no sites")));
+                return Err(Corruption::Invalid(format!(
+                    "chromosome {name:?} has no sites"
+                )));
             }
             for _ in 0..*length {
                 sites
                     .push(name, index.u64()?)
-                    .map_err(|_| Fault::Invalid("its sites are out of order".into()))?;
+                    .map_err(|_| Corruption::Invalid("its sites are out of order".into()))?;
             }
         }
         if sites.len() != count || sites.chromosomes.len() != names.len() {
-            return Err(Fault::Invalid(
+            return Err(Corruption::Invalid(
                 "its chromosomes and its sites contradict each other".into(),
             ));
         }
@@ -240,14 +242,16 @@ impl Sites {
 }
 
 /// Decodes the name of a chromosome or sequence: its length, and UTF-8.
-pub(crate) fn decode_name(index: &mut Reader<'_>) -> Result<String, Fault> {
+pub(crate) fn decode_name(index: &mut Reader<'_>) -> Result<String, Corruption> {
     let length = index.u32()? as usize;
     let bytes = index.bytes(length)?;
     std::str::from_utf8(bytes)
         .ok()
         .filter(|name| is_name(name))
         .map(str::to_owned)
-        .ok_or_else(|| Fault::Invalid("it has a name that no chromosome or sequence has".into()))
+        .ok_or_else(|| {
+            Corruption::Invalid("it has a name that no chromosome or sequence has".into())
+        })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::collections::{Collections, Existing, Kind};
 use crate::panel::PanelWriter;
 use crate::sites::{Positions, Sites};
-use crate::{Alphabet, Panel, Rows};
+use crate::{Alphabet, HaplotypePanel, Rows};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -30,7 +30,7 @@ pub(crate) fn write(
     name: &str,
     alphabet: Alphabet,
     matrix: &[Vec<u8>],
-) -> Arc<Panel> {
+) -> Arc<HaplotypePanel> {
     let loading = collections.begin(Kind::Panel, name, Existing::Replace);
     let mut writer = PanelWriter::create(loading.unwrap(), matrix[0].len()).unwrap();
     for site in matrix {

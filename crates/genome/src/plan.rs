@@ -6,7 +6,7 @@
 //! products is its linear form. Narrow places make few answers and many query ciphertexts; a plan
 //! takes the width that makes all of them together fewest bytes.
 
-use crate::{Kind, Question};
+use crate::{Kind, SearchSpec};
 use oboro_ring::{Basis, MAX_LOG_DEGREE, Scaled, fraction, pack};
 use std::sync::{Arc, OnceLock};
 use thiserror::Error;
@@ -24,20 +24,20 @@ const MAX_ERROR: f64 = 21.0;
 /// Bits of a fraction beyond which more are of no use.
 const MAX_BITS: u32 = 40;
 
-/// A question beyond what any ring answers.
+/// A search beyond what any ring answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
-    "no 128-bit secure ring has room for this question: {tests} tests of {terms} terms; search fewer rows or a shorter query"
+    "no 128-bit secure ring has room for this search: {tests} tests of {terms} terms; search fewer rows or a shorter query"
 )]
 pub struct PlanError {
     tests: u64,
     terms: usize,
 }
 
-/// The layout of a question.
+/// The layout of a search.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    question: Question,
+    spec: SearchSpec,
     ring: Arc<Scaled>,
     shape: Shape,
 }
@@ -55,16 +55,16 @@ struct Shape {
 }
 
 impl Plan {
-    /// The plan of a question with the fewest bytes, query and answer together.
+    /// The plan of a search with the fewest bytes, query and answer together.
     ///
     /// # Errors
-    /// A question for which no secure ring has room.
-    pub fn new(question: Question) -> Result<Self, PlanError> {
+    /// A search for which no secure ring has room.
+    pub fn new(spec: SearchSpec) -> Result<Self, PlanError> {
         // The narrowest for each number of ciphertexts.
-        let terms = question.terms();
+        let terms = spec.terms();
         let mut widths: Vec<usize> = (1..=terms).map(|count| terms.div_ceil(count)).collect();
         widths.dedup();
-        Self::among(question, &widths)
+        Self::among(spec, &widths)
     }
 
     /// The plan with this width.
@@ -73,8 +73,8 @@ impl Plan {
     /// As [`new`](Self::new).
     ///
     /// Panics if the width is 0.
-    pub fn of_width(question: Question, width: usize) -> Result<Self, PlanError> {
-        Self::among(question, &[width])
+    pub fn of_width(spec: SearchSpec, width: usize) -> Result<Self, PlanError> {
+        Self::among(spec, &[width])
     }
 
     /// The same with answers of the most bits there can be, so that their noise can be measured.
@@ -83,15 +83,15 @@ impl Plan {
     /// As [`new`](Self::new).
     ///
     /// Panics if the width is 0.
-    pub fn uncut(question: Question, width: usize) -> Result<Self, PlanError> {
-        let mut plan = Self::of_width(question, width)?;
+    pub fn uncut(spec: SearchSpec, width: usize) -> Result<Self, PlanError> {
+        let mut plan = Self::of_width(spec, width)?;
         (plan.shape.mask_bits, plan.shape.value_bits) = (MAX_BITS, MAX_BITS);
         Ok(plan)
     }
 
-    fn among(question: Question, widths: &[usize]) -> Result<Self, PlanError> {
-        let tests = question.groups().iter().sum();
-        let t = plaintext_modulus(&question);
+    fn among(spec: SearchSpec, widths: &[usize]) -> Result<Self, PlanError> {
+        let tests = spec.groups().iter().sum();
+        let t = plaintext_modulus(&spec);
         let mut best: Option<(Shape, Basis)> = None;
         for log_degree in MIN_LOG_DEGREE..=MAX_LOG_DEGREE {
             let largest = largest(log_degree);
@@ -100,7 +100,7 @@ impl Plan {
                 let basis = largest.first(limbs);
                 let widths = widths.iter().filter(|&&width| width <= basis.degree());
                 let shape = widths
-                    .filter_map(|&width| Shape::new(&question, tests, t, &basis, width))
+                    .filter_map(|&width| Shape::new(&spec, tests, t, &basis, width))
                     .min_by_key(|shape| shape.bytes);
                 if let Some(shape) = shape
                     && best
@@ -117,18 +117,18 @@ impl Plan {
         }
         let (shape, basis) = best.ok_or(PlanError {
             tests,
-            terms: question.terms(),
+            terms: spec.terms(),
         })?;
         Ok(Self {
-            question,
+            spec,
             ring: Arc::new(Scaled::new(basis, t)),
             shape,
         })
     }
 
     /// What is asked.
-    pub fn question(&self) -> &Question {
-        &self.question
+    pub fn spec(&self) -> &SearchSpec {
+        &self.spec
     }
 
     /// The ring; its plaintexts are modulo the smallest odd prime above the query's length, so that a
@@ -144,7 +144,7 @@ impl Plan {
 
     /// Ciphertexts of a query.
     pub fn ciphertexts(&self) -> usize {
-        self.question.terms().div_ceil(self.shape.width)
+        self.spec.terms().div_ceil(self.shape.width)
     }
 
     /// Zero tests.
@@ -184,17 +184,17 @@ impl Plan {
         self.shape.value_bits
     }
 
-    /// All that it says, as bytes that no other plan has: the question's length (4 bytes), symbols (1),
+    /// All that it says, as bytes that no other plan has: the search's length (4 bytes), symbols (1),
     /// rows (8) and kind (0 and the mismatches that are allowed, or 1 and 0); `log2 N` (1), `t` (4), the
     /// number of limbs (1) and the prime of each (4); width, tests and tests of an answer (8 each); bits of
     /// noise, masks and values (4 each).
     pub fn encode(&self) -> Vec<u8> {
-        let (question, basis) = (&self.question, self.ring.basis());
+        let (spec, basis) = (&self.spec, self.ring.basis());
         let mut bytes = Vec::new();
-        bytes.extend(question.length().to_le_bytes());
-        bytes.push(question.symbols());
-        bytes.extend(question.rows().to_le_bytes());
-        bytes.extend(match question.kind() {
+        bytes.extend(spec.length().to_le_bytes());
+        bytes.push(spec.symbols());
+        bytes.extend(spec.rows().to_le_bytes());
+        bytes.extend(match spec.kind() {
             Kind::Match { within } => [0, within],
             Kind::Longest => [1, 0],
         });
@@ -236,9 +236,9 @@ impl Plan {
 
 impl Shape {
     /// `None` if the noise has no room in the ring.
-    fn new(question: &Question, tests: u64, t: u32, basis: &Basis, width: usize) -> Option<Self> {
+    fn new(spec: &SearchSpec, tests: u64, t: u32, basis: &Basis, width: usize) -> Option<Self> {
         let tests_per_answer = basis.degree() / width;
-        let noise = noise(question, tests, t, basis, tests_per_answer);
+        let noise = noise(spec, tests, t, basis, tests_per_answer);
         let flood_bits = (noise * tests as f64).log2().ceil() as u32 + STATISTICAL_BITS as u32;
         let q = basis.log2_q(basis.limbs().len());
         let hidden = (f64::from(flood_bits) - q).exp2() + (noise.log2() - q).exp2();
@@ -254,7 +254,7 @@ impl Shape {
             bytes: 0,
         };
         // The ciphertexts and the public key.
-        let polynomials = question.terms().div_ceil(width) as u64 + 1;
+        let polynomials = spec.terms().div_ceil(width) as u64 + 1;
         let answers = tests.div_ceil(tests_per_answer as u64);
         shape.bytes = polynomials * (SEED_BYTES + polynomial_bytes(basis)) as u64
             + answers * shape.answer_bytes(basis) as u64;
@@ -285,13 +285,13 @@ fn largest(log_degree: u32) -> &'static Basis {
 }
 
 /// The smallest odd prime above the length of a query.
-fn plaintext_modulus(question: &Question) -> u32 {
+fn plaintext_modulus(spec: &SearchSpec) -> u32 {
     let is_prime = |n: &u32| {
         (2..*n)
             .take_while(|d| d * d <= *n)
             .all(|d| !n.is_multiple_of(d))
     };
-    (question.length() + 1..)
+    (spec.length() + 1..)
         .filter(|n| !n.is_multiple_of(2))
         .find(is_prime)
         .expect("there is a prime below twice any number")
@@ -299,10 +299,10 @@ fn plaintext_modulus(question: &Question) -> u32 {
 
 /// What all values of all answers keep to but with probability 2^-41, in units of 1/Q, before noise is
 /// added: `docs/cryptography.md`, "Genome search".
-fn noise(question: &Question, tests: u64, t: u32, basis: &Basis, tests_per_answer: usize) -> f64 {
+fn noise(spec: &SearchSpec, tests: u64, t: u32, basis: &Basis, tests_per_answer: usize) -> f64 {
     let factor = f64::from(t / 2);
     let degree = basis.degree() as f64;
-    let terms = question.terms_of_a_test() as f64;
+    let terms = spec.terms_of_a_test() as f64;
     // A sum of independent errors times known numbers of norm 1 exceeds this with probability 2^-43
     // over all tests, in units of the errors' standard deviation.
     let tail = tail(tests, STATISTICAL_BITS + 3);
@@ -346,7 +346,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn plan(length: u32, symbols: u8, rows: u64, kind: Kind) -> Plan {
-        Plan::new(Question::new(length, symbols, rows, kind).unwrap()).unwrap()
+        Plan::new(SearchSpec::new(length, symbols, rows, kind).unwrap()).unwrap()
     }
 
     #[test]
@@ -360,7 +360,7 @@ mod tests {
             let degree = plan.ring().basis().degree();
             assert!(plan.coefficient(plan.tests_per_answer() - 1) < degree);
             assert_eq!(plan.coefficient(0), plan.width() - 1);
-            assert!(plan.ciphertexts() * plan.width() >= plan.question().terms());
+            assert!(plan.ciphertexts() * plan.width() >= plan.spec().terms());
             assert!(plan.answers() * plan.tests_per_answer() as u64 >= plan.tests());
         }
     }
@@ -368,19 +368,19 @@ mod tests {
     #[test]
     fn no_two_plans_have_the_same_bytes() {
         let exact = Kind::Match { within: 0 };
-        let question =
-            |length, symbols, rows, kind| Question::new(length, symbols, rows, kind).unwrap();
-        let asked = question(38, 2, 2752, exact);
+        let spec =
+            |length, symbols, rows, kind| SearchSpec::new(length, symbols, rows, kind).unwrap();
+        let asked = spec(38, 2, 2752, exact);
         let plans = [
             Plan::new(asked),
             Plan::of_width(asked, 3),
             Plan::of_width(asked, 39),
             Plan::uncut(asked, 3),
-            Plan::new(question(38, 2, 2753, exact)),
-            Plan::new(question(38, 3, 2752, exact)),
-            Plan::new(question(37, 2, 2752, exact)),
-            Plan::new(question(38, 2, 2752, Kind::Match { within: 1 })),
-            Plan::new(question(38, 2, 2752, Kind::Longest)),
+            Plan::new(spec(38, 2, 2753, exact)),
+            Plan::new(spec(38, 3, 2752, exact)),
+            Plan::new(spec(37, 2, 2752, exact)),
+            Plan::new(spec(38, 2, 2752, Kind::Match { within: 1 })),
+            Plan::new(spec(38, 2, 2752, Kind::Longest)),
         ];
         let bytes = plans.map(|plan| plan.unwrap().encode());
         assert_eq!(HashSet::from(bytes.clone()).len(), bytes.len());
@@ -414,7 +414,7 @@ mod tests {
             assert!(t > f64::from(length));
             // The flood hides the noise of all tests, and leaves values apart.
             let noise = noise(
-                plan.question(),
+                plan.spec(),
                 plan.tests(),
                 t as u32,
                 basis,

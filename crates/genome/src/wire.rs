@@ -179,11 +179,11 @@ fn check_length(what: &'static str, expected: u64, bytes: &[u8]) -> Result<(), W
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Kind, Question};
+    use crate::{Kind, SearchSpec};
 
     fn plan() -> Plan {
-        let question = Question::new(5, 2, 3, Kind::Match { within: 0 }).unwrap();
-        Plan::new(question).unwrap()
+        let spec = SearchSpec::new(5, 2, 3, Kind::Match { within: 0 }).unwrap();
+        Plan::new(spec).unwrap()
     }
 
     const NONCE: Nonce = Nonce([200; 32]);
@@ -238,8 +238,8 @@ mod tests {
 
     #[test]
     fn a_query_that_repeats_a_seed_is_refused() {
-        let question = *plan().question();
-        let plan = Plan::of_width(question, 2).unwrap();
+        let spec = *plan().spec();
+        let plan = Plan::of_width(spec, 2).unwrap();
         let good = query(&plan);
         assert_eq!(good.ciphertexts.len(), 3);
         assert_eq!(good.check_seeds(&NONCE), Ok(()));

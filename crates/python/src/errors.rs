@@ -229,7 +229,7 @@ impl From<ClientError> for Failure {
             | NoSite(_)
             | Decoys { .. }
             | Pattern(_)
-            | Question(_)
+            | SearchSpec(_)
             | Plan(_) => python::InputError::new_err(sentence),
             Refused(_) | Busy | Failed(_) => python::ServerError::new_err(sentence),
             _ => python::OboroError::new_err(sentence),

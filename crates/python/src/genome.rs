@@ -3,7 +3,7 @@
 use crate::call::{Interrupt, run};
 use crate::errors::Failure;
 use crate::server::Server;
-use oboro_client::{Decoys, GenomeShape, Outcome, Place, Question, Symbols, Where};
+use oboro_client::{Decoys, GenomeSearch, GenomeShape, GenomicPosition, Outcome, Symbols, Where};
 use oboro_format::Digest;
 use oboro_genome::Kind;
 use oboro_genome_client::{Found, Pattern};
@@ -84,11 +84,11 @@ pub fn query_panel<'py>(
         true => (Pattern::of_bases(&symbols), Symbols::Bases),
         false => (Pattern::of_alleles(&symbols), Symbols::Alleles),
     };
-    let question = Question {
+    let search = GenomeSearch {
         pattern: pattern.map_err(Failure::input)?,
         r#where: Where::Panel {
             name,
-            place: Place {
+            place: GenomicPosition {
                 chromosome,
                 position,
             },
@@ -105,7 +105,7 @@ pub fn query_panel<'py>(
         },
         count,
     };
-    search(py, server, &question, progress, interrupt)
+    run_search(py, server, &search, progress, interrupt)
 }
 
 /// Searches all of a reference, on both strands.
@@ -126,19 +126,19 @@ pub fn find_in_reference<'py>(
     interrupt: Option<&Interrupt>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let pattern = Zeroizing::new(pattern);
-    let question = Question {
+    let search = GenomeSearch {
         pattern: Pattern::of_bases(&pattern).map_err(Failure::input)?,
         r#where: Where::Reference { name },
         kind: Kind::Match { within },
         count,
     };
-    search(py, server, &question, progress, interrupt)
+    run_search(py, server, &search, progress, interrupt)
 }
 
-fn search<'py>(
+fn run_search<'py>(
     py: Python<'py>,
     server: &Server,
-    question: &Question,
+    search: &GenomeSearch,
     progress: Option<Bound<'py, PyAny>>,
     interrupt: Option<&Interrupt>,
 ) -> PyResult<Bound<'py, PyDict>> {
@@ -149,17 +149,17 @@ fn search<'py>(
             // The connection hears of the interrupt itself.
             let _ = call.advance(done, total);
         };
-        connection.search(question, advance).map_err(Failure::from)
+        connection.search(search, advance).map_err(Failure::from)
     })?;
     let (exists, count, longest) = match outcome.found {
-        Found::Matches(rows) => (rows > 0, question.count.then_some(rows), None),
+        Found::Matches(rows) => (rows > 0, search.count.then_some(rows), None),
         Found::Longest(longest) => (longest > 0, None, Some(longest)),
     };
     let found = PyDict::new(py);
     found.set_item("exists", exists)?;
     found.set_item("count", count)?;
     found.set_item("longest", longest)?;
-    found.set_item("length", question.pattern.len())?;
+    found.set_item("length", search.pattern.len())?;
     found.set_item("rows", outcome.rows)?;
     found.set_item("windows", outcome.windows)?;
     let sites_digest = outcome.sites_digest.map(|digest| digest.to_string());

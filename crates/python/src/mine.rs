@@ -211,10 +211,10 @@ fn arrays<'py>(py: Python<'py>, frequent: &FrequentItemsets, took: String) -> Mi
 
 /// Bytes received over all questions, of those expected as far as questions were asked.
 #[derive(Default)]
-struct Received(Mutex<Questions>);
+struct Received(Mutex<Expected>);
 
 #[derive(Default)]
-struct Questions {
+struct Expected {
     /// Of questions that were answered.
     before: u64,
     /// The present one: level, bytes received, bytes expected.

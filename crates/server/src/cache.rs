@@ -37,7 +37,7 @@ struct Key {
 
 /// A key that owns nothing.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct BorrowedKey<'a> {
     root: Digest,
     limbs: u32,
     power: u32,
@@ -46,7 +46,7 @@ struct Place<'a> {
     columns: &'a [u32],
 }
 
-impl<'a> Place<'a> {
+impl<'a> BorrowedKey<'a> {
     fn new(kind: Kind, index: &'a MomentIndex, moment: usize, range: &Range<u64>) -> Self {
         let (power, columns) = index.get(moment);
         Self {
@@ -60,8 +60,8 @@ impl<'a> Place<'a> {
 }
 
 impl Key {
-    fn place(&self) -> Place<'_> {
-        Place {
+    fn key(&self) -> BorrowedKey<'_> {
+        BorrowedKey {
             root: self.root,
             limbs: self.limbs,
             power: self.power,
@@ -73,11 +73,11 @@ impl Key {
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.place().hash(state);
+        self.key().hash(state);
     }
 }
 
-impl Hash for Place<'_> {
+impl Hash for BorrowedKey<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.root.0.hash(state);
         (self.limbs, self.power, self.blocks).hash(state);
@@ -85,7 +85,7 @@ impl Hash for Place<'_> {
     }
 }
 
-impl Equivalent<Key> for Place<'_> {
+impl Equivalent<Key> for BorrowedKey<'_> {
     fn equivalent(&self, key: &Key) -> bool {
         self.root == key.root
             && (self.limbs, self.power, self.blocks) == (key.limbs, key.power, key.blocks)
@@ -121,7 +121,7 @@ impl MomentCache {
         let cache = self.0.as_ref()?;
         ranges
             .iter()
-            .map(|range| cache.get(&Place::new(kind, index, moment, range)))
+            .map(|range| cache.get(&BorrowedKey::new(kind, index, moment, range)))
             .collect()
     }
 
@@ -135,13 +135,13 @@ impl MomentCache {
         packed: &[u8],
     ) {
         let Some(cache) = &self.0 else { return };
-        let place = Place::new(kind, index, moment, range);
+        let key = BorrowedKey::new(kind, index, moment, range);
         let key = Key {
-            root: place.root,
-            limbs: place.limbs,
-            power: place.power,
-            blocks: place.blocks,
-            columns: place.columns.into(),
+            root: key.root,
+            limbs: key.limbs,
+            power: key.power,
+            blocks: key.blocks,
+            columns: key.columns.into(),
         };
         // A copy of its own: a part of a message would keep the whole of it.
         cache.insert(key, Bytes::copy_from_slice(packed));
@@ -208,8 +208,8 @@ mod tests {
         }
         let held = (0..1000).filter(|&block| {
             let range = block..block + 1;
-            let place = Place::new(KIND, &index, 1, &range);
-            cache.0.as_ref().unwrap().get(&place).is_some()
+            let key = BorrowedKey::new(KIND, &index, 1, &range);
+            cache.0.as_ref().unwrap().get(&key).is_some()
         });
         let held = held.count();
         assert!((1..=25).contains(&held), "{held}");

@@ -9,7 +9,7 @@
 use crate::blocking::{blocking, failed};
 use crate::cache::{Kind, MomentCache};
 use crate::clients::Client;
-use crate::limits::{Admission, Limits, Place};
+use crate::limits::{Admission, AdmissionPermit, Limits};
 use crate::outbox::Outbox;
 use crate::packing::Packing;
 use crate::pool::{Job, Queue, Workspace};
@@ -38,7 +38,7 @@ use tonic::Status;
 use tracing::{Instrument, Span};
 
 /// How long a caller may leave untaken what there is for it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 type CountOutbox = Outbox<v1::CountReply>;
 
@@ -65,13 +65,13 @@ impl Counting {
         client: Client,
         request: v1::CountRequest,
     ) -> Result<Replies, Status> {
-        let place = self.admission.admit(&client)?;
+        let permit = self.admission.admit(&client)?;
         let (access, limits) = (self.access.clone(), self.limits);
-        let question = blocking(move || Question::new(&access, &limits, request)).await?;
-        question.record(&Span::current());
+        let query = blocking(move || CountQuery::new(&access, &limits, request)).await?;
+        query.record(&Span::current());
         let query = Arc::new(Query::new(
             client,
-            question,
+            query,
             Arc::clone(&self.cache),
             Arc::clone(&self.backend),
             Arc::downgrade(&self.queue),
@@ -85,7 +85,7 @@ impl Counting {
             format!(
                 "ask for fewer or shorter itemsets (a higher {MIN_SUPPORT}, a smaller {MAX_LEN})"
             ),
-            place,
+            permit,
         );
         tokio::spawn(watch.in_current_span());
         self.queue.push(&query.client, query.clone());
@@ -104,7 +104,7 @@ impl Counting {
 }
 
 /// A request that was found in order.
-struct Question {
+struct CountQuery {
     snapshot: Arc<Snapshot>,
     itemsets: Itemsets,
     limbs: usize,
@@ -113,7 +113,7 @@ struct Question {
     scalars: bool,
 }
 
-impl Question {
+impl CountQuery {
     fn new(access: &Access, limits: &Limits, request: v1::CountRequest) -> Result<Self, Status> {
         let root = digest(&request.root).map_err(|error| status::of_field(&error))?;
         let snapshot = access
@@ -193,7 +193,7 @@ pub(crate) struct Query {
     queue: Weak<Queue>,
     room: Arc<Room>,
     /// Until it is planned.
-    question: Mutex<Option<Question>>,
+    query: Mutex<Option<CountQuery>>,
     answer: OnceLock<Answer>,
     outbox: Arc<CountOutbox>,
     /// When its first task began.
@@ -246,14 +246,14 @@ impl Known {
 impl Answer {
     /// The rest is counted by what `count` makes of the moments that are unknown.
     fn new(
-        question: &Question,
+        query: &CountQuery,
         cache: &MomentCache,
         count: impl FnOnce(&Arc<MomentIndex>, Vec<usize>) -> Result<(Box<dyn Run>, Totals), Status>,
     ) -> Result<Self, Status> {
-        let root = question.snapshot.root();
-        let ranges = &question.shards.ranges;
-        let index = Arc::new(MomentIndex::new(&question.itemsets));
-        let packing = question.packing();
+        let root = query.snapshot.root();
+        let ranges = &query.shards.ranges;
+        let index = Arc::new(MomentIndex::new(&query.itemsets));
+        let packing = query.packing();
         let kind = Kind {
             root,
             limbs: packing.limbs(),
@@ -265,7 +265,7 @@ impl Answer {
             })
             .collect();
         let mut unknown = Vec::new();
-        for moment in question.moments(&index) {
+        for moment in query.moments(&index) {
             match cache.get(kind, &index, moment, ranges) {
                 Some(packed) => {
                     for (known, packed) in known.iter_mut().zip(packed) {
@@ -368,7 +368,7 @@ impl Answer {
 impl Query {
     fn new(
         client: Client,
-        question: Question,
+        query: CountQuery,
         cache: Arc<MomentCache>,
         backend: Arc<dyn Backend<Snapshot>>,
         queue: Weak<Queue>,
@@ -380,7 +380,7 @@ impl Query {
             backend,
             queue,
             room,
-            question: Mutex::new(Some(question)),
+            query: Mutex::new(Some(query)),
             answer: OnceLock::new(),
             outbox: Arc::new(Outbox::new()),
             begun: OnceLock::new(),
@@ -390,18 +390,18 @@ impl Query {
 
     /// The first task; the others have to wait for it.
     fn plan(&self) -> ControlFlow<()> {
-        let question = self.question.lock().take();
-        let Some(question) = question else {
+        let query = self.query.lock().take();
+        let Some(query) = query else {
             return ControlFlow::Continue(());
         };
         self.begun.get_or_init(Instant::now);
-        let blocks = question.snapshot.block_count();
+        let blocks = query.snapshot.block_count();
         self.outbox.push(Part::Accepted(v1::Accepted { blocks }))?;
         let count = |index: &Arc<MomentIndex>, unknown: Vec<usize>| {
-            let totals = self.totals(&question, index, &unknown)?;
-            Ok((self.start(&question, index, unknown)?, totals))
+            let totals = self.totals(&query, index, &unknown)?;
+            Ok((self.start(&query, index, unknown)?, totals))
         };
-        match Answer::new(&question, &self.cache, count) {
+        match Answer::new(&query, &self.cache, count) {
             Ok(answer) => {
                 let _ = self.answer.set(answer);
                 ControlFlow::Continue(())
@@ -415,33 +415,33 @@ impl Query {
 
     fn totals(
         &self,
-        question: &Question,
+        query: &CountQuery,
         index: &MomentIndex,
         wanted: &[usize],
     ) -> Result<Totals, Status> {
-        let parameters = &question.snapshot.manifest().parameters;
+        let parameters = &query.snapshot.manifest().parameters;
         let scalars = wanted.partition_point(|&moment| moment < index.rank(0).end);
         let polynomials = wanted.len() - scalars;
-        let residues = (scalars + polynomials * parameters.degree()) * question.limbs;
-        let bytes = question.shards.sum_bytes(residues, polynomials);
+        let residues = (scalars + polynomials * parameters.degree()) * query.limbs;
+        let bytes = query.shards.sum_bytes(residues, polynomials);
         let room = self.room.take(bytes)?;
-        let moduli = &parameters.limb_moduli()[..question.limbs];
+        let moduli = &parameters.limb_moduli()[..query.limbs];
         let wanted = wanted.to_vec();
-        Ok(Totals::new(&question.shards, moduli, wanted, scalars, room))
+        Ok(Totals::new(&query.shards, moduli, wanted, scalars, room))
     }
 
     /// Has the backend count the moments that are unknown.
     fn start(
         &self,
-        question: &Question,
+        query: &CountQuery,
         index: &Arc<MomentIndex>,
         unknown: Vec<usize>,
     ) -> Result<Box<dyn Run>, Status> {
         let queue = Weak::clone(&self.queue);
         let job = CountJob {
-            source: Arc::clone(&question.snapshot),
-            plan: Arc::new(Plan::of_moments(index, question.limbs, unknown)),
-            shards: question.shards.shards.clone(),
+            source: Arc::clone(&query.snapshot),
+            plan: Arc::new(Plan::of_moments(index, query.limbs, unknown)),
+            shards: query.shards.shards.clone(),
             wake: Arc::new(move || {
                 if let Some(queue) = queue.upgrade() {
                     queue.wake();
@@ -506,7 +506,7 @@ impl Job for Query {
         self.outbox.has_room()
             && match self.answer.get() {
                 Some(answer) => answer.has_task(),
-                None => self.question.lock().is_some(),
+                None => self.query.lock().is_some(),
             }
     }
 
@@ -540,14 +540,14 @@ impl Removal {
     }
 }
 
-/// Holds the query's place until its caller has all or is gone, and ends it at its limits by `end`. `advice`
+/// Holds the query's permit until its caller has all or is gone, and ends it at its limits by `end`. `advice`
 /// says how to ask for less.
 pub(crate) async fn watch<R: Message>(
     outbox: Arc<Outbox<R>>,
     end: impl FnOnce(),
     limit: Duration,
     advice: impl Display,
-    _place: Place,
+    _permit: AdmissionPermit,
 ) {
     let verdict = tokio::select! {
         () = outbox.closed() => return,
@@ -555,9 +555,9 @@ pub(crate) async fn watch<R: Message>(
             "the query was ended because it took more than {} s, which is what this server gives one query; {advice}, or ask its operator to raise {QUERY_TIMEOUT}",
             limit.as_secs()
         )),
-        () = outbox.neglected(PATIENCE) => Status::cancelled(format!(
+        () = outbox.neglected(IDLE_TIMEOUT) => Status::cancelled(format!(
             "the query was ended because its caller took nothing of the answer for {} s",
-            PATIENCE.as_secs()
+            IDLE_TIMEOUT.as_secs()
         )),
     };
     tracing::warn!(code = ?verdict.code(), "the query was ended");

@@ -21,9 +21,9 @@ use oboro_format::wording::{
     SEQUENCE,
 };
 use oboro_genome::wire::EncryptedQuery;
-use oboro_genome::{Plan, Question};
+use oboro_genome::{Plan, SearchSpec};
 use oboro_genome_server::{
-    Alphabet, Budgets, Collections, GenomeError, Info, Kind, Multiplicity, Panel, Shape,
+    Alphabet, Budgets, Collections, GenomeError, HaplotypePanel, Info, Kind, Multiplicity, Shape,
     check_budget,
 };
 use oboro_protocol::v1::genome_server::Genome;
@@ -36,7 +36,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
-use windows::{Collection, Place, Windows};
+use windows::{Collection, WindowRows, Windows};
 
 /// What the operator allows in genomes.
 #[derive(Debug, Clone)]
@@ -117,7 +117,7 @@ struct Search {
     plan: Arc<Plan>,
     collection: Collection,
     /// One for each window.
-    places: Vec<Place>,
+    windows_rows: Vec<WindowRows>,
     multiplicity: Multiplicity,
     nonce: Nonce,
     /// Bytes for the query, a window and its evaluation.
@@ -159,21 +159,26 @@ impl Shared {
         let length = request.length as usize;
         let kind = kind(request.kind).map_err(|error| status::of_field(&error))?;
         let multiplicity = self.multiplicity(request.count, kind)?;
-        let (collection, places) = self.find(&request)?;
+        let (collection, windows_rows) = self.find(&request)?;
         let rows = collection.rows(length);
         if rows == 0 && length > 0 {
             return Err(Status::invalid_argument(format!(
                 "no sequence of the reference is as long as the query of {length} bases; ask for fewer"
             )));
         }
-        let question = Question::new(request.length, collection.symbols(), rows, kind);
-        let plan = question
+        let spec = SearchSpec::new(request.length, collection.symbols(), rows, kind);
+        let plan = spec
             .map_err(|error| Status::invalid_argument(error.to_string()))
-            .and_then(|question| {
-                Plan::new(question).map_err(|error| Status::resource_exhausted(error.to_string()))
+            .and_then(|spec| {
+                Plan::new(spec).map_err(|error| Status::resource_exhausted(error.to_string()))
             })?;
-        self.check_size(&collection, &plan, places.len() as u64)?;
-        let account = self.account(client, &request.name, &collection, places.len() as u64);
+        self.check_size(&collection, &plan, windows_rows.len() as u64)?;
+        let account = self.account(
+            client,
+            &request.name,
+            &collection,
+            windows_rows.len() as u64,
+        );
         if let Some(account) = &account {
             let checked = account.check(&self.budgets);
             checked.map_err(|error| status::of_genome(&error))?;
@@ -184,7 +189,7 @@ impl Shared {
             memory: self.memory(&collection, &plan)?,
             plan: Arc::new(plan),
             collection,
-            places,
+            windows_rows,
             multiplicity,
             nonce: Nonce(nonce),
             account,
@@ -205,7 +210,7 @@ impl Shared {
     }
 
     /// The collection, and its rows that are meant.
-    fn find(&self, request: &v1::OpenSearch) -> Result<(Collection, Vec<Place>), Status> {
+    fn find(&self, request: &v1::OpenSearch) -> Result<(Collection, Vec<WindowRows>), Status> {
         let failed = |error: GenomeError| status::of_genome(&error);
         match &request.r#where {
             Some(Where::Panel(panel)) => {
@@ -217,17 +222,17 @@ impl Shared {
                     let length = request.length as usize;
                     of.sites_from(place.chromosome.as_deref(), place.position, length)
                 });
-                let places = sites
-                    .map(|sites| sites.map(Place::Sites).map_err(failed))
+                let windows_rows = sites
+                    .map(|sites| sites.map(WindowRows::Sites).map_err(failed))
                     .collect::<Result<_, _>>()?;
-                Ok((Collection::Panel(of), places))
+                Ok((Collection::Panel(of), windows_rows))
             }
             Some(Where::Reference(_)) => {
                 let info = self.collections.info(Kind::Reference, &request.name);
                 self.check_reference(&info.map_err(failed)?, request)?;
                 let of = self.collections.reference(&request.name).map_err(failed)?;
-                let place = Place::Bases(request.length as usize);
-                Ok((Collection::Reference(of), vec![place]))
+                let rows = WindowRows::Bases(request.length as usize);
+                Ok((Collection::Reference(of), vec![rows]))
             }
             None => Err(Status::invalid_argument(
                 "malformed message: the search names neither a panel nor a reference",
@@ -247,8 +252,8 @@ impl Shared {
         }
         let bytes = kind(request.kind)
             .ok()
-            .and_then(|kind| Question::new(request.length, 4, 2 * bases, kind).ok())
-            .and_then(|question| Plan::new(question).ok())
+            .and_then(|kind| SearchSpec::new(request.length, 4, 2 * bases, kind).ok())
+            .and_then(|spec| Plan::new(spec).ok())
             .map(|plan| format!("about {} bytes", plan.bytes()));
         let bytes = bytes.unwrap_or_else(|| "too many bytes".to_owned());
         Err(Status::failed_precondition(format!(
@@ -267,7 +272,7 @@ impl Shared {
         let answers = plan.answers().saturating_mul(plan.answer_bytes() as u64);
         let bytes = query.saturating_add(answers.saturating_mul(windows));
         if bytes > most {
-            let rows = collection.rows(plan.question().length() as usize);
+            let rows = collection.rows(plan.spec().length() as usize);
             return Err(Status::resource_exhausted(format!(
                 "a search of {windows} windows of {rows} rows would send {bytes} bytes both ways, but this server gives one at most {most}; ask for fewer mismatches, fewer decoys or a shorter query, or ask its operator to raise {MAX_SEARCH}"
             )));
@@ -277,7 +282,7 @@ impl Shared {
 
     /// Bytes that the search takes while it is under way.
     fn memory(&self, collection: &Collection, plan: &Plan) -> Result<u64, Status> {
-        let window = collection.preparation_bytes(plan.question().length() as usize);
+        let window = collection.preparation_bytes(plan.spec().length() as usize);
         let bytes = memory::bytes_of(plan, window);
         let most = self.options.cache.saturating_mul(2);
         match bytes <= most {
@@ -313,7 +318,7 @@ fn no_randomness(error: getrandom::Error) -> Status {
     Status::internal("the server has no randomness to hide its genomes with; try again later")
 }
 
-fn check_alphabet(panel: &Panel, bases: bool) -> Result<(), Status> {
+fn check_alphabet(panel: &HaplotypePanel, bases: bool) -> Result<(), Status> {
     match (panel.alphabet(), bases) {
         (Alphabet::Bases, true) | (Alphabet::Alleles { .. }, false) => Ok(()),
         (Alphabet::Bases, false) => Err(Status::invalid_argument(format!(
@@ -326,7 +331,7 @@ fn check_alphabet(panel: &Panel, bases: bool) -> Result<(), Status> {
 }
 
 /// Refuses a caller that means a panel with other sites.
-fn check_sites(panel: &Panel, listed: Option<&[u8]>) -> Result<(), Status> {
+fn check_sites(panel: &HaplotypePanel, listed: Option<&[u8]>) -> Result<(), Status> {
     let digest = panel.sites_digest();
     match listed {
         Some(listed) if listed != digest.0 => Err(Status::failed_precondition(format!(
@@ -394,13 +399,13 @@ impl Genome for Genomes {
             ));
         };
         tracing::debug!(name = open.name, length = open.length, r#where = ?open.r#where, "searches");
-        let place = self.shared.admission.admit(&client)?;
+        let permit = self.shared.admission.admit(&client)?;
         let shared = Arc::clone(&self.shared);
         let whose = client.clone();
         let search = blocking(move || shared.open(&whose, open)).await?;
         let outbox = Arc::new(Outbox::new());
         let shared = Arc::clone(&self.shared);
-        let replies = search::start(shared, client, search, requests, outbox, place);
+        let replies = search::start(shared, client, search, requests, outbox, permit);
         Ok(Response::new(replies))
     }
 }
@@ -431,7 +436,7 @@ fn info(info: Info) -> v1::GenomeInfo {
 }
 
 /// The sites of a chromosome from site number `first` on, as many as a message has.
-fn sites(panel: &Panel, first: usize) -> v1::SitesReply {
+fn sites(panel: &HaplotypePanel, first: usize) -> v1::SitesReply {
     let chromosome = panel.site_at(first).chromosome;
     let mut before = 0;
     let gaps = (first..panel.sites())

@@ -74,8 +74,8 @@ pub(crate) struct Admission {
     under_way: Mutex<BTreeMap<Client, usize>>,
 }
 
-/// The place of one query, given up when dropped.
-pub(crate) struct Place {
+/// Permission for one query to run, given up when dropped.
+pub(crate) struct AdmissionPermit {
     admission: Arc<Admission>,
     client: Client,
 }
@@ -88,7 +88,7 @@ impl Admission {
         }
     }
 
-    pub(crate) fn admit(self: &Arc<Self>, client: &Client) -> Result<Place, Status> {
+    pub(crate) fn admit(self: &Arc<Self>, client: &Client) -> Result<AdmissionPermit, Status> {
         let Limits {
             queries,
             queries_per_client,
@@ -107,14 +107,14 @@ impl Admission {
             )));
         }
         under_way.insert(client.clone(), own + 1);
-        Ok(Place {
+        Ok(AdmissionPermit {
             admission: Arc::clone(self),
             client: client.clone(),
         })
     }
 }
 
-impl Drop for Place {
+impl Drop for AdmissionPermit {
     fn drop(&mut self) {
         let mut under_way = self.admission.under_way.lock();
         if let Some(own) = under_way.get_mut(&self.client) {
@@ -144,16 +144,16 @@ mod tests {
             assert_eq!(status.code(), Code::ResourceExhausted);
             status.message().to_owned()
         };
-        let mut places = vec![admission.admit(&a).unwrap(), admission.admit(&a).unwrap()];
+        let mut permits = vec![admission.admit(&a).unwrap(), admission.admit(&a).unwrap()];
         assert!(refusal(&a).contains("takes 2 of one client"));
         assert!(refusal(&a).contains("--max-queries-per-client"));
-        places.push(admission.admit(&b).unwrap());
+        permits.push(admission.admit(&b).unwrap());
         assert!(refusal(&b).contains("takes 3 at a time"));
         assert!(refusal(&b).ends_with("--max-queries"));
-        places.remove(0);
-        places.push(admission.admit(&b).unwrap());
+        permits.remove(0);
+        permits.push(admission.admit(&b).unwrap());
         assert!(refusal(&a).contains("takes 3 at a time"));
-        places.clear();
+        permits.clear();
         assert!(admission.under_way.lock().is_empty());
     }
 

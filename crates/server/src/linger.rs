@@ -14,20 +14,20 @@ use tokio::time::{Sleep, sleep};
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
 /// Callers that have not closed by then are closed upon.
-const PATIENCE: Duration = Duration::from_secs(5);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection that lingers when it is shut down.
 pub(crate) struct Lingering {
     stream: TcpStream,
     /// Set once all has been written.
-    patience: Option<Pin<Box<Sleep>>>,
+    idle_timeout: Option<Pin<Box<Sleep>>>,
 }
 
 impl Lingering {
     pub(crate) fn new(stream: TcpStream) -> Self {
         Self {
             stream,
-            patience: None,
+            idle_timeout: None,
         }
     }
 }
@@ -68,13 +68,16 @@ impl AsyncWrite for Lingering {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.patience.is_none() {
+        if self.idle_timeout.is_none() {
             ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
-            self.patience = Some(Box::pin(sleep(PATIENCE)));
+            self.idle_timeout = Some(Box::pin(sleep(IDLE_TIMEOUT)));
         }
-        let Self { stream, patience } = &mut *self;
-        let patience = patience.as_mut().expect("set above");
-        if patience.as_mut().poll(context).is_ready() {
+        let Self {
+            stream,
+            idle_timeout,
+        } = &mut *self;
+        let idle_timeout = idle_timeout.as_mut().expect("set above");
+        if idle_timeout.as_mut().poll(context).is_ready() {
             return Poll::Ready(Ok(()));
         }
         let mut scratch = [0; 4096];

@@ -136,13 +136,13 @@ impl<R: Message> Outbox<R> {
     }
 
     /// Completes once something has waited for the caller this long.
-    pub(crate) async fn neglected(&self, patience: Duration) {
+    pub(crate) async fn neglected(&self, idle_timeout: Duration) {
         loop {
             let until = {
                 let state = self.state.lock();
                 match state.is_waiting() {
-                    true => state.taken + patience,
-                    false => Instant::now() + patience,
+                    true => state.taken + idle_timeout,
+                    false => Instant::now() + idle_timeout,
                 }
             };
             if until <= Instant::now() {
@@ -181,7 +181,7 @@ mod tests {
     use std::future::poll_fn;
     use tonic::Code;
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
     fn reply(bytes: usize) -> v1::count_reply::Reply {
         v1::count_reply::Reply::Moments(v1::Moments {
@@ -275,7 +275,7 @@ mod tests {
             tokio::time::sleep(1000 * second).await;
         };
         tokio::select! {
-            () = outbox.neglected(PATIENCE) => {}
+            () = outbox.neglected(IDLE_TIMEOUT) => {}
             () = reader => panic!("the caller was not noticed"),
         }
         assert_eq!(begun.elapsed().as_secs(), 1000 + 59 + 60);
@@ -286,7 +286,7 @@ mod tests {
         let outbox = CountOutbox::new();
         outbox.finish();
         let begun = Instant::now();
-        outbox.neglected(PATIENCE).await;
-        assert_eq!(begun.elapsed(), PATIENCE);
+        outbox.neglected(IDLE_TIMEOUT).await;
+        assert_eq!(begun.elapsed(), IDLE_TIMEOUT);
     }
 }

@@ -5,7 +5,7 @@
 //! caller that is slow, and ends when that one is gone.
 
 use crate::blocking::blocking;
-use crate::counting::PATIENCE;
+use crate::counting::IDLE_TIMEOUT;
 use crate::status;
 use oboro_protocol::v1::{self, scrub_reply::Reply};
 use oboro_store::{Access, Pace, Scrub};
@@ -89,7 +89,9 @@ async fn end_with_caller(sender: Sender, scrub: Scrub, pace: Pace, turn: OwnedSe
 struct Gone;
 
 async fn send(sender: &Sender, reply: Result<Reply, Status>) -> Result<(), Gone> {
-    let sent = sender.send_timeout(reply.map(Into::into), PATIENCE).await;
+    let sent = sender
+        .send_timeout(reply.map(Into::into), IDLE_TIMEOUT)
+        .await;
     sent.map_err(|_| Gone)
 }
 

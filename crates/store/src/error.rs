@@ -5,7 +5,7 @@ use oboro_arena::ArenaError;
 use oboro_format::wording::{
     BACKUP, CACHE, DATA, INSPECT_VERIFY, MAX_LEN, MEMORY, SERVE, UPLOAD_CANCEL,
 };
-use oboro_format::{DatasetId, Digest, ErrorKind, Fault, FormatError};
+use oboro_format::{Corruption, DatasetId, Digest, ErrorKind, FormatError};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -21,7 +21,7 @@ pub enum StoreError {
     #[error(transparent)]
     Upload(#[from] UploadError),
     #[error(transparent)]
-    Object(#[from] ObjectError),
+    Object(#[from] ObjectStorageError),
     #[error(transparent)]
     Residency(#[from] ResidencyError),
     #[error(
@@ -102,8 +102,8 @@ pub enum CatalogueError {
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum UploadError {
-    #[error("the manifest was refused: it {fault}. {}", fault.remedy())]
-    ManifestRefused { fault: Fault },
+    #[error("the manifest was refused: it {corruption}. {}", corruption.remedy())]
+    ManifestRefused { corruption: Corruption },
     #[error(
         "no upload of dataset {dataset} is under way. Begin the upload again; it goes on where it stopped."
     )]
@@ -170,14 +170,14 @@ pub enum UploadError {
         announced: u64,
     },
     #[error(
-        "segment {index} of dataset {dataset} arrived damaged and was discarded: {damaged} {fault}. \
+        "segment {index} of dataset {dataset} arrived damaged and was discarded: {damaged} {corruption}. \
          Send the segment again from its first byte; if it is refused again, check the bundle with `{INSPECT_VERIFY}`."
     )]
     SegmentRefused {
         dataset: DatasetId,
         index: u32,
         damaged: String,
-        fault: Fault,
+        corruption: Corruption,
     },
     #[error(
         "dataset {dataset} cannot be published: segment {index} is not complete. Send the missing \
@@ -189,7 +189,7 @@ pub enum UploadError {
 /// What is wrong with object storage, or with the directory that is its cache.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
-pub enum ObjectError {
+pub enum ObjectStorageError {
     #[error(
         "the object {object} cannot be reached: {cause}. Nothing is lost; try again later. If it stays so, the \
          operator of this server should check the network, AWS_ENDPOINT_URL, AWS_REGION and the credentials."
@@ -271,12 +271,12 @@ impl StoreError {
     pub fn without_paths(&self) -> String {
         match self {
             Self::Format(error) => error.without_paths(),
-            Self::Object(ObjectError::Unavailable { .. }) => {
+            Self::Object(ObjectStorageError::Unavailable { .. }) => {
                 "the server's object storage cannot be reached. Nothing is lost; try again later. If it stays so, ask \
                  the operator, whose log names the object and the cause."
                     .to_owned()
             }
-            Self::Object(ObjectError::OtherServer { .. }) => {
+            Self::Object(ObjectStorageError::OtherServer { .. }) => {
                 "another server writes to the object storage of this one, which publishes and deletes nothing any \
                  more. Ask the operator to let only one server write there."
                     .to_owned()
@@ -286,9 +286,9 @@ impl StoreError {
     }
 
     /// What is wrong with the bytes, if that is what the error is about.
-    pub(crate) fn corruption(&self) -> Option<&Fault> {
+    pub(crate) fn corruption(&self) -> Option<&Corruption> {
         match self {
-            Self::Format(FormatError::Damaged { fault, .. }) => Some(fault),
+            Self::Format(FormatError::Damaged { corruption, .. }) => Some(corruption),
             _ => None,
         }
     }
@@ -315,7 +315,7 @@ impl UploadError {
     }
 }
 
-impl ObjectError {
+impl ObjectStorageError {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::Unavailable { .. } => ErrorKind::Unavailable,
@@ -374,9 +374,9 @@ mod tests {
         let damaged = FormatError::Damaged {
             subject: "segment 3 of dataset 11".into(),
             path: Some("/srv/store/3.seg".into()),
-            fault: Fault::Missing,
+            corruption: Corruption::Missing,
         };
-        let remedy = Fault::Missing.remedy();
+        let remedy = Corruption::Missing.remedy();
         assert_eq!(
             damaged.to_string(),
             format!("segment 3 of dataset 11 (/srv/store/3.seg) is missing. {remedy}")
@@ -393,7 +393,7 @@ mod tests {
             source,
         };
         let url = || "file:///srv/store".to_owned();
-        let unavailable = ObjectError::Unavailable {
+        let unavailable = ObjectStorageError::Unavailable {
             object: url(),
             cause: "no route".into(),
         };
@@ -401,7 +401,7 @@ mod tests {
             unreadable.into(),
             FormatError::DiskFull { path: path() }.into(),
             unavailable.into(),
-            ObjectError::OtherServer { url: url() }.into(),
+            ObjectStorageError::OtherServer { url: url() }.into(),
         ];
         for error in errors {
             assert!(error.to_string().contains("/srv/store"));

@@ -18,12 +18,12 @@ mod store;
 #[cfg(test)]
 mod testing;
 
-pub use error::{CatalogueError, ObjectError, ResidencyError, StoreError, UploadError};
+pub use error::{CatalogueError, ObjectStorageError, ResidencyError, StoreError, UploadError};
 pub use location::Location;
 pub use pace::Pace;
 pub use panel::Panel;
 pub use placement::{NodePages, Placement, PlacementReport};
-pub use residency::{Arrival, Listener, Part, Reads, Stream, Unit};
+pub use residency::{Arrival, Listener, PanelKey, Reads, Stream, WorkUnit};
 pub use shared::SharedStore;
 pub use snapshot::Snapshot;
 pub use source::StoredSegment;

@@ -8,6 +8,6 @@ mod ledger;
 mod reader;
 mod tier;
 
-pub use ledger::{Part, Reads, Unit};
+pub use ledger::{PanelKey, Reads, WorkUnit};
 pub use tier::{Arrival, Listener, Stream};
 pub(crate) use tier::{OpenSegment, Tier};

@@ -7,7 +7,7 @@
 use crate::error::StoreError;
 use crate::panel::Panel;
 use crate::placement::{Homes, PlacementReport};
-use crate::residency::{Listener, OpenSegment, Part, Stream, Unit};
+use crate::residency::{Listener, OpenSegment, PanelKey, Stream, WorkUnit};
 use crate::source::StoredSegment;
 use oboro_format::{Digest, FormatError, Manifest};
 use oboro_ring::Ring;
@@ -90,10 +90,10 @@ impl Snapshot {
     ///
     /// # Panics
     /// If there is no such run or segment.
-    pub fn is_in_memory(&self, runs: &[Vec<Part>], units: &[Unit]) -> bool {
+    pub fn is_in_memory(&self, passes: &[Vec<PanelKey>], units: &[WorkUnit]) -> bool {
         units.iter().all(|unit| {
             let mut segments = self.segments[unit.segments.clone()].iter();
-            segments.all(|segment| segment.keeps(&runs[unit.run]))
+            segments.all(|segment| segment.keeps(&passes[unit.pass]))
         })
     }
 
@@ -104,11 +104,11 @@ impl Snapshot {
     /// A budget in which some unit has no room.
     pub fn stream(
         &self,
-        runs: Vec<Vec<Part>>,
-        units: Vec<Unit>,
+        passes: Vec<Vec<PanelKey>>,
+        units: Vec<WorkUnit>,
         listener: Listener,
     ) -> Result<Stream, StoreError> {
-        Stream::begin(self.segments.clone(), runs, units, listener)
+        Stream::begin(self.segments.clone(), passes, units, listener)
     }
 
     /// Asks the kernel where everything that is in memory is.
@@ -134,7 +134,7 @@ impl Snapshot {
         limb: usize,
         column: usize,
     ) -> Result<Arc<Panel>, StoreError> {
-        let part = u32::try_from(column).map(|column| Part {
+        let part = u32::try_from(column).map(|column| PanelKey {
             limb,
             column: Some(column),
         });
@@ -154,7 +154,7 @@ impl Snapshot {
     /// # Errors
     /// No such mask.
     pub fn mask(&self, segment: usize, limb: usize) -> Result<Arc<Panel>, StoreError> {
-        let mask = self.part(segment, Some(Part { limb, column: None }));
+        let mask = self.part(segment, Some(PanelKey { limb, column: None }));
         mask.unwrap_or_else(|| {
             Err(FormatError::Misuse {
                 what: format!(
@@ -167,7 +167,11 @@ impl Snapshot {
     }
 
     /// `None` if there is no such part.
-    fn part(&self, segment: usize, part: Option<Part>) -> Option<Result<Arc<Panel>, StoreError>> {
+    fn part(
+        &self,
+        segment: usize,
+        part: Option<PanelKey>,
+    ) -> Option<Result<Arc<Panel>, StoreError>> {
         let (segment, part) = (self.segments.get(segment)?, part?);
         segment.is_part(part).then(|| segment.load(part))
     }

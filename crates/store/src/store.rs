@@ -17,7 +17,7 @@ use oboro_format::files::{
     remove_if_there, rename_durably, sweep, sync_directory,
 };
 use oboro_format::{
-    DatasetId, DatasetInfo, Digest, Fault, FormatError, Manifest, Segment, forget_cached,
+    Corruption, DatasetId, DatasetInfo, Digest, FormatError, Manifest, Segment, forget_cached,
 };
 use parking_lot::{Mutex, MutexGuard};
 use remote::{Remote, check_is_no_cache};
@@ -251,21 +251,21 @@ impl Shared {
 
 /// Decodes a manifest that the catalogue holds.
 fn stored_manifest(record: &Record) -> Result<Manifest, StoreError> {
-    let damaged = |fault| -> StoreError {
+    let damaged = |corruption| -> StoreError {
         FormatError::Damaged {
             subject: format!(
                 "the catalogue's manifest of dataset {} ({:?})",
                 record.id, record.name
             ),
             path: None,
-            fault,
+            corruption,
         }
         .into()
     };
     match Manifest::decode(&record.manifest) {
         Ok(manifest) if manifest.dataset == record.id => Ok(manifest),
-        Ok(_) => Err(damaged(Fault::Unexpected)),
-        Err(FormatError::Damaged { fault, .. }) => Err(damaged(fault)),
+        Ok(_) => Err(damaged(Corruption::Unexpected)),
+        Err(FormatError::Damaged { corruption, .. }) => Err(damaged(corruption)),
         Err(other) => Err(other.into()),
     }
 }
@@ -464,13 +464,17 @@ impl SegmentReceiver {
                 }
                 Ok(())
             }
-            Err(StoreError::Format(FormatError::Damaged { subject, fault, .. })) => {
+            Err(StoreError::Format(FormatError::Damaged {
+                subject,
+                corruption,
+                ..
+            })) => {
                 remove_if_there(&self.partial)?;
                 Err(UploadError::SegmentRefused {
                     dataset,
                     index,
                     damaged: subject,
-                    fault,
+                    corruption,
                 }
                 .into())
             }

@@ -1,23 +1,23 @@
 //! Questions about genomes whose answers are known from a search of the plaintext.
 
-use super::plaintext::search;
+use super::plaintext;
 use crate::output::Failure;
-use oboro_client::{Connection, Decoys, Outcome, Place, Question, Symbols, Where};
+use oboro_client::{Connection, Decoys, GenomeSearch, GenomicPosition, Outcome, Symbols, Where};
 use oboro_genome::Kind;
 use oboro_genome_client::{Found, Pattern};
-use oboro_genome_server::{Collections, Panel, Rows};
+use oboro_genome_server::{Collections, HaplotypePanel, Rows};
 use std::ops::Range;
 
 /// The letters of bases, by symbol; any other symbol is not known.
 const BASES: &[u8] = b"ACGT";
 
-/// A question and its answer.
+/// A search and its answer.
 pub struct Known {
-    question: Question,
+    search: GenomeSearch,
     answer: Found,
 }
 
-/// How a question is asked.
+/// How a search is asked.
 #[derive(Clone, Copy)]
 pub struct Asking {
     pub kind: Kind,
@@ -53,7 +53,7 @@ impl Known {
     ) -> Result<Self, Failure> {
         let panel = collections.panel(name)?;
         let site = panel.site_at(sites.start);
-        let place = Place {
+        let place = GenomicPosition {
             chromosome: site.chromosome.map(str::to_owned),
             position: site.position,
         };
@@ -62,7 +62,7 @@ impl Known {
             .into_iter()
             .map(|symbol| char::from(b'0' + symbol))
             .collect();
-        let question = Question {
+        let search = GenomeSearch {
             pattern: Pattern::of_alleles(&letters)?,
             r#where: Where::Panel {
                 name: name.to_owned(),
@@ -74,7 +74,7 @@ impl Known {
             kind: asking.kind,
             count: asking.count,
         };
-        Self::of(collections, question)
+        Self::of(collections, search)
     }
 
     /// The bases of the reference called `name` at an offset.
@@ -95,7 +95,7 @@ impl Known {
                     .map_or('?', |&base| base.into())
             })
             .collect();
-        let question = Question {
+        let search = GenomeSearch {
             pattern: Pattern::of_bases(&letters)?,
             r#where: Where::Reference {
                 name: name.to_owned(),
@@ -103,28 +103,28 @@ impl Known {
             kind: asking.kind,
             count: asking.count,
         };
-        Self::of(collections, question)
+        Self::of(collections, search)
     }
 
-    fn of(collections: &Collections, question: Question) -> Result<Self, Failure> {
-        let answer = search(collections, &question)?;
-        Ok(Self { question, answer })
+    fn of(collections: &Collections, search: GenomeSearch) -> Result<Self, Failure> {
+        let answer = plaintext::search(collections, &search)?;
+        Ok(Self { search, answer })
     }
 
     /// The symbols asked for.
     pub fn length(&self) -> usize {
-        self.question.pattern.len()
+        self.search.pattern.len()
     }
 
     /// Asks a server; what that took, and whether the answer is right.
     pub fn ask(&self, connection: &Connection) -> Result<(Outcome, bool), Failure> {
-        let outcome = connection.search(&self.question, |_, _| {})?;
+        let outcome = connection.search(&self.search, |_, _| {})?;
         Ok((outcome, outcome.found == self.answer))
     }
 
     /// The symbols asked for; wildcards have none.
     pub fn symbols(&self) -> impl Iterator<Item = u8> {
-        self.question
+        self.search
             .pattern
             .symbols()
             .iter()
@@ -132,7 +132,7 @@ impl Known {
     }
 }
 
-fn haplotype(panel: &Panel, sites: Range<usize>, row: usize) -> Result<Vec<u8>, Failure> {
+fn haplotype(panel: &HaplotypePanel, sites: Range<usize>, row: usize) -> Result<Vec<u8>, Failure> {
     let mut symbols = vec![0; sites.len()];
     panel.window(sites)?.read(row, &mut symbols);
     Ok(symbols)

@@ -1,16 +1,16 @@
 //! What a search of the plaintext finds: the truth that answers are compared with.
 
 use crate::output::Failure;
-use oboro_client::{Question, Where};
+use oboro_client::{GenomeSearch, Where};
 use oboro_genome::Kind;
 use oboro_genome_client::Found;
 use oboro_genome_server::{Collections, Rows};
 use std::collections::BTreeSet;
 
 /// What a search of the plaintext finds.
-pub fn search(collections: &Collections, question: &Question) -> Result<Found, Failure> {
-    let symbols = question.pattern.symbols();
-    let rows = match &question.r#where {
+pub fn search(collections: &Collections, search: &GenomeSearch) -> Result<Found, Failure> {
+    let symbols = search.pattern.symbols();
+    let rows = match &search.r#where {
         Where::Panel { name, place, .. } => {
             let panel = collections.panel(name)?;
             let chromosome = place.chromosome.as_deref();
@@ -19,11 +19,11 @@ pub fn search(collections: &Collections, question: &Question) -> Result<Found, F
         Where::Reference { name } => collections.reference(name)?.windows(symbols.len()),
     };
     let rows = unpack(&rows);
-    Ok(match question.kind {
+    Ok(match search.kind {
         Kind::Match { within } => {
             let matches = |row: &&Vec<u8>| mismatches(symbols, row).count() <= within.into();
             let found = rows.iter().filter(matches);
-            Found::Matches(match question.count {
+            Found::Matches(match search.count {
                 true => found.count() as u64,
                 false => found.collect::<BTreeSet<_>>().len() as u64,
             })

@@ -79,7 +79,7 @@ pub fn measure(
     output: Output,
 ) -> Result<Figures, Failure> {
     let workload = arguments.workload();
-    let question = Question::new(&workload)?;
+    let query = TimedQuery::new(&workload)?;
     let mut all = Vec::new();
     let mut note = |measured: Measured| {
         output.result(&measured, || measured.text())?;
@@ -88,7 +88,7 @@ pub fn measure(
     };
     for run in 1..=arguments.runs() {
         for placement in paper::PLACEMENTS {
-            note(question.measure(topology, placement, run)?)?;
+            note(query.measure(topology, placement, run)?)?;
             if let Some(library) = library {
                 note(measure_library(library, &workload, placement, run)?)?;
             }
@@ -99,7 +99,7 @@ pub fn measure(
         notes: notes(topology, library.is_some()),
         items: workload.items,
         transactions: workload.transactions,
-        itemsets: question.itemsets.len(),
+        itemsets: query.itemsets.len(),
         threads: workload.threads.get(),
         runs: arguments.runs(),
         paper_machine: paper::MACHINE,
@@ -152,14 +152,14 @@ fn rows(all: &[Measured]) -> Vec<Row> {
 }
 
 /// What Oboro is asked, and the right answer.
-struct Question<'w> {
+struct TimedQuery<'w> {
     workload: &'w Workload,
     transactions: Transactions,
     itemsets: Vec<Itemset>,
     supports: Vec<u64>,
 }
 
-impl<'w> Question<'w> {
+impl<'w> TimedQuery<'w> {
     fn new(workload: &'w Workload) -> Result<Self, Failure> {
         let transactions = workload.generate()?;
         let itemsets = workload.itemsets()?;

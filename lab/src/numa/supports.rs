@@ -1,6 +1,5 @@
 //! Supports from the moments of a count in this process, with the owner's secrets.
 
-use parking_lot::Mutex;
 use crate::output::Failure;
 use oboro_engine::{Moments, shards};
 use oboro_mining::{Dataset, Itemset};
@@ -8,6 +7,7 @@ use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::pack::{moment_packed_len, pack};
 use oboro_ring::{Parameters, vector};
 use oboro_rlwe::{Combiner, Partial};
+use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -25,7 +25,7 @@ const CACHE_PART: u64 = 6;
 
 /// A panel, and how it is searched.
 #[derive(Clone, Copy, Serialize)]
-pub struct Panel {
+pub struct HaplotypePanel {
     pub haplotypes: u32,
     pub sites: u32,
     /// Where patterns of each length begin.
@@ -35,12 +35,12 @@ pub struct Panel {
 
 /// A panel, and questions with their answers.
 pub struct Genomes {
-    panel: Panel,
+    panel: HaplotypePanel,
     /// Those of each length.
     questions: Vec<Vec<Known>>,
 }
 
-impl Panel {
+impl HaplotypePanel {
     fn generate(&self, data: &Path) -> Outcome {
         let shape = Generated {
             haplotypes: self.haplotypes,
@@ -76,7 +76,7 @@ impl Panel {
 
 impl Genomes {
     /// Makes the panel in this new data directory, and finds what is to be answered.
-    pub fn new(panel: Panel, data: &Path) -> Result<Self, Failure> {
+    pub fn new(panel: HaplotypePanel, data: &Path) -> Result<Self, Failure> {
         panel.generate(data)?;
         let collections = Collections::open(data);
         let mut random = ChaCha20Rng::seed_from_u64(panel.seed);
@@ -99,7 +99,7 @@ impl Genomes {
     }
 
     /// What was made and asked.
-    pub fn panel(&self) -> Panel {
+    pub fn panel(&self) -> HaplotypePanel {
         self.panel
     }
 }
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn only_streaming_keeps_fewer_windows_than_there_are() {
-        let panel = Panel {
+        let panel = HaplotypePanel {
             haplotypes: 100,
             sites: 300,
             positions: 3,
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(options(Mode::Swap), format!("--genome-cache {all}B"));
         assert_eq!(options(Mode::Streaming), "--genome-cache 1000B");
         assert!(panel.check().is_ok());
-        let narrow = Panel {
+        let narrow = HaplotypePanel {
             sites: 255,
             ..panel
         };

@@ -1,11 +1,11 @@
 //! Ctrl-C while swap is on: the measured server ends, what waits for it fails, and everything is undone
 //! on the way out, as after any failure.
 
-use parking_lot::{Mutex, MutexGuard};
 use crate::output::Failure;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Pid, Signal, kill_process};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use tokio::signal::unix::{SignalKind, signal};
 

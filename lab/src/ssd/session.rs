@@ -31,11 +31,11 @@ pub trait Workload {
     fn server_options(&self, setting: &Setting) -> Vec<String>;
     /// The questions of a pass.
     fn questions(&self) -> usize;
-    /// Asks question number `number`; later ones are longer.
+    /// Asks query number `number`; later ones are longer.
     fn ask(&self, number: usize, connection: &Connection) -> Result<Asked, Failure>;
 }
 
-/// A question, and what it took.
+/// A query, and what it took.
 pub struct Asked {
     /// Of its itemsets or patterns.
     pub length: usize,
@@ -43,13 +43,13 @@ pub struct Asked {
     pub elapsed: Duration,
     /// Of that, at the server.
     pub server: Duration,
-    /// What the question needs of the data, as they are stored.
+    /// What the query needs of the data, as they are stored.
     pub packed_bytes: u64,
     /// Whether the answer is right.
     pub verified: bool,
 }
 
-/// Of what a question has how many.
+/// Of what a query has how many.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Amount {
@@ -98,9 +98,9 @@ pub struct Figures {
     first_pass_seconds: f64,
     /// The median.
     pub pass_seconds: f64,
-    /// Of the longest question: the median.
+    /// Of the longest query: the median.
     query_seconds: f64,
-    /// During the longest question.
+    /// During the longest query.
     pub read_bytes_per_second: f64,
     /// The packed data that it needs, over the time it took.
     packed_bytes_per_second: f64,
@@ -113,9 +113,9 @@ pub struct Figures {
     pub direct_read: Option<DirectRead>,
 }
 
-/// One question of a pass.
+/// One query of a pass.
 #[derive(Serialize)]
-struct Question<'s> {
+struct TimedQuery<'s> {
     bench: &'static str,
     #[serde(flatten)]
     setting: &'s Setting,
@@ -128,7 +128,7 @@ struct Question<'s> {
     server_seconds: f64,
     /// From disks, by the server, swapped ones among them.
     read_bytes: u64,
-    /// What the question needs of the data, as they are stored.
+    /// What the query needs of the data, as they are stored.
     packed_bytes: u64,
     verified: bool,
 }
@@ -219,7 +219,7 @@ impl Sessions<'_> {
 
     /// Those that the workload needs, besides what all servers have.
     fn server_options(&self, setting: &Setting) -> Vec<String> {
-        // A question's place may be free only after its answer has arrived.
+        // A query's place may be free only after its answer has arrived.
         let mut options = vec!["--max-queries".to_owned(), "2".to_owned()];
         options.extend(self.workload.server_options(setting));
         options
@@ -237,11 +237,11 @@ impl Sessions<'_> {
         connection: &Connection,
         process: u32,
         setting: &'s Setting,
-    ) -> Result<Vec<Question<'s>>, Failure> {
-        let questions = (0..self.workload.questions()).map(|question| {
+    ) -> Result<Vec<TimedQuery<'s>>, Failure> {
+        let questions = (0..self.workload.questions()).map(|query| {
             let before = read_bytes(process)?;
-            let asked = self.workload.ask(question, connection)?;
-            let question = Question {
+            let asked = self.workload.ask(query, connection)?;
+            let query = TimedQuery {
                 bench: "ssd question",
                 setting,
                 pass: number,
@@ -253,8 +253,8 @@ impl Sessions<'_> {
                 packed_bytes: asked.packed_bytes,
                 verified: asked.verified,
             };
-            self.output.result(&question, || question.text())?;
-            Ok(question)
+            self.output.result(&query, || query.text())?;
+            Ok(query)
         });
         questions.collect()
     }
@@ -267,8 +267,8 @@ impl Sessions<'_> {
         setting: &Setting,
     ) -> Result<(), Failure> {
         let profile = Profile::of(process, || {
-            for question in 0..self.workload.questions() {
-                self.workload.ask(question, connection)?;
+            for query in 0..self.workload.questions() {
+                self.workload.ask(query, connection)?;
             }
             Ok(())
         });
@@ -290,7 +290,7 @@ impl Sessions<'_> {
     }
 }
 
-impl Question<'_> {
+impl TimedQuery<'_> {
     fn text(&self) -> String {
         let pass = match self.pass {
             0 => "first pass".to_owned(),
@@ -310,26 +310,24 @@ impl Question<'_> {
 
 impl Figures {
     /// All but what only the process tells.
-    fn of(setting: Setting, first: &[Question<'_>], passes: &[Vec<Question<'_>>]) -> Self {
-        let elapsed = |pass: &[Question<'_>]| pass.iter().map(|question| question.seconds).sum();
+    fn of(setting: Setting, first: &[TimedQuery<'_>], passes: &[Vec<TimedQuery<'_>>]) -> Self {
+        let elapsed = |pass: &[TimedQuery<'_>]| pass.iter().map(|query| query.seconds).sum();
         let middle =
             |times: Vec<f64>| median(times.into_iter().map(Duration::from_secs_f64)).as_secs_f64();
         let longest: Vec<_> = passes.iter().filter_map(|pass| pass.last()).collect();
-        let total: f64 = longest.iter().map(|question| question.seconds).sum();
+        let total: f64 = longest.iter().map(|query| query.seconds).sum();
         let rate = |bytes: u64| bytes as f64 / total;
         let all = || passes.iter().flatten();
         Self {
             bench: "ssd mode",
             setting,
-            verified: first.iter().chain(all()).all(|question| question.verified),
+            verified: first.iter().chain(all()).all(|query| query.verified),
             first_pass_seconds: elapsed(first),
             pass_seconds: middle(passes.iter().map(|pass| elapsed(pass)).collect()),
-            query_seconds: middle(longest.iter().map(|question| question.seconds).collect()),
-            read_bytes_per_second: rate(longest.iter().map(|question| question.read_bytes).sum()),
-            packed_bytes_per_second: rate(
-                longest.iter().map(|question| question.packed_bytes).sum(),
-            ),
-            pass_read_bytes: all().map(|question| question.read_bytes).sum::<u64>() as f64
+            query_seconds: middle(longest.iter().map(|query| query.seconds).collect()),
+            read_bytes_per_second: rate(longest.iter().map(|query| query.read_bytes).sum()),
+            packed_bytes_per_second: rate(longest.iter().map(|query| query.packed_bytes).sum()),
+            pass_read_bytes: all().map(|query| query.read_bytes).sum::<u64>() as f64
                 / passes.len() as f64,
             major_faults: 0,
             peak_resident_bytes: 0,
@@ -404,7 +402,7 @@ mod tests {
     #[test]
     fn figures_are_those_of_warm_passes() {
         let setting = Setting::memory();
-        let question = |length, seconds, read_bytes| Question {
+        let query = |length, seconds, read_bytes| TimedQuery {
             bench: "ssd question",
             setting: &setting,
             pass: 0,
@@ -416,7 +414,7 @@ mod tests {
             packed_bytes: 100,
             verified: read_bytes < 1000,
         };
-        let pass = |a, b, read| vec![question(1, a, 10), question(2, b, read)];
+        let pass = |a, b, read| vec![query(1, a, 10), query(2, b, read)];
         let passes = [pass(1.0, 2.0, 20), pass(2.0, 4.0, 40), pass(3.0, 4.0, 60)];
         let figures = Figures::of(setting.clone(), &pass(9.0, 8.0, 500), &passes);
         assert_eq!(figures.first_pass_seconds, 17.0);

@@ -87,14 +87,14 @@ impl Phase {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct InputState {
     home: Option<usize>,
     is_there: bool,
 }
 
 #[derive(Debug)]
 struct State {
-    places: Vec<Place>,
+    places: Vec<InputState>,
     phases: Vec<Phase>,
     /// One for each node.
     queues: Vec<Queue>,
@@ -119,18 +119,18 @@ impl Schedule {
     /// If an input's home is not one of the nodes.
     pub fn new(graph: Graph, distances: Distances, order: Order) -> Self {
         let nodes = distances.nodes();
-        let places: Vec<Place> = graph
+        let places: Vec<InputState> = graph
             .data()
             .map(|datum| match graph.origin(datum) {
-                Origin::Resident { home } => Place {
+                Origin::Resident { home } => InputState {
                     home,
                     is_there: true,
                 },
-                Origin::Arriving { home } => Place {
+                Origin::Arriving { home } => InputState {
                     home,
                     is_there: false,
                 },
-                Origin::Made => Place {
+                Origin::Made => InputState {
                     home: None,
                     is_there: false,
                 },

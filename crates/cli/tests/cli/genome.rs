@@ -5,7 +5,7 @@ use crate::common::proxy::Proxy;
 use crate::common::{Home, Server, says, until};
 use oboro_format::Digest;
 use oboro_genome::wire::{Answer, EncryptedQuery};
-use oboro_genome::{Plan, Question};
+use oboro_genome::{Plan, SearchSpec};
 use oboro_genome_client::{OwnQuery, Pattern};
 use oboro_protocol::v1::genome_client::GenomeClient;
 use oboro_protocol::v1::genome_server::{Genome, GenomeServer};
@@ -803,7 +803,7 @@ impl Caller {
     ) -> Result<(Requests, Streaming<v1::SearchReply>, v1::Opened), Status> {
         let (sender, receiver) = mpsc::channel(100);
         let panel = v1::PanelSearch {
-            windows: vec![v1::Place {
+            windows: vec![v1::GenomicPosition {
                 chromosome: None,
                 position: 100,
             }],
@@ -853,8 +853,8 @@ impl Caller {
 
 fn plan(opened: &v1::Opened) -> Plan {
     let kind = oboro_genome::Kind::Match { within: 0 };
-    let question = Question::new(8, opened.symbols as u8, opened.rows, kind);
-    Plan::new(question.unwrap()).unwrap()
+    let spec = SearchSpec::new(8, opened.symbols as u8, opened.rows, kind);
+    Plan::new(spec.unwrap()).unwrap()
 }
 
 fn own_query(plan: &Plan, opened: &v1::Opened) -> OwnQuery {

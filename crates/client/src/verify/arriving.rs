@@ -1,4 +1,4 @@
-//! One question about sums and moments, and its answer as it comes.
+//! One query about sums and moments, and its answer as it comes.
 //!
 //! What arrives is put in its place. What fits no place changes nothing but the verdict at the end, so that the server
 //! sees the same whatever it sent.
@@ -16,21 +16,21 @@ const MOST_PAIRS: usize = 1 << 16;
 pub(crate) enum Content {
     /// The sums of these pairs of columns, ascending: one residue a limb.
     Sums(Vec<[u32; 2]>),
-    /// All moments of the itemsets of a question.
+    /// All moments of the itemsets of a query.
     Moments(Box<PrefixQuestion>),
     /// Of these pairs, ascending, which have each of so many columns at least once, all moments.
     Columns(Vec<[u32; 2]>, usize),
 }
 
-/// A question about all ranges of a dataset.
-pub(crate) struct Question {
+/// A query about all ranges of a dataset.
+pub(crate) struct SumsQuery {
     content: Content,
     manifest: Manifest,
     limbs: usize,
     ranges: Vec<Range<u64>>,
 }
 
-impl Question {
+impl SumsQuery {
     /// About the dataset that `manifest` describes, modulo its first limbs, over each of some ranges.
     pub(crate) fn new(
         content: Content,
@@ -60,7 +60,7 @@ impl Question {
     fn moments(&self) -> usize {
         match &self.content {
             Content::Sums(pairs) => pairs.len(),
-            Content::Moments(question) => question.moments(),
+            Content::Moments(query) => query.moments(),
             // Besides those of pairs and of columns, that of the mask.
             Content::Columns(pairs, columns) => pairs.len() + columns + 1,
         }
@@ -73,8 +73,8 @@ impl Question {
 
     /// Where moments lie in the answer of a range; `None` if there are no such moments.
     fn bytes_at(&self, moments: Range<usize>) -> Option<Range<usize>> {
-        if let Content::Moments(question) = &self.content {
-            return question.place(moments);
+        if let Content::Moments(query) = &self.content {
+            return query.place(moments);
         }
         if moments.start > moments.end || moments.end > self.moments() {
             return None;
@@ -113,8 +113,8 @@ impl Question {
         };
         let all = 0..self.moments();
         match &self.content {
-            Content::Moments(question) => {
-                let itemsets = question.itemsets();
+            Content::Moments(query) => {
+                let itemsets = query.itemsets();
                 let columns = itemsets.as_flat().to_vec();
                 vec![(all, request(columns, itemsets.length(), false))]
             }
@@ -136,7 +136,7 @@ impl Question {
         let whole = self.bytes_at(0..self.moments()).map_or(0, |it| it.end);
         let ranges = self.ranges.len();
         Arriving {
-            question: self,
+            query: self,
             ranges: vec![vec![0; whole]; ranges],
             come: vec![false; self.moments() * ranges],
             is_right: true,
@@ -146,7 +146,7 @@ impl Question {
 
 /// An answer as it comes.
 pub(crate) struct Arriving<'a> {
-    question: &'a Question,
+    query: &'a SumsQuery,
     /// For each range the moments as they travel, one after another.
     ranges: Vec<Vec<u8>>,
     /// For each range and moment whether it has come.
@@ -167,7 +167,7 @@ impl Arriving<'_> {
 
     /// Forgets what came of a request for these moments: it is sent again.
     pub(crate) fn forget(&mut self, moments: Range<usize>) {
-        for come in self.come.chunks_exact_mut(self.question.moments()) {
+        for come in self.come.chunks_exact_mut(self.query.moments()) {
             come[moments.clone()].fill(false);
         }
     }
@@ -175,13 +175,13 @@ impl Arriving<'_> {
     fn put(&mut self, first: usize, message: &v1::Moments) -> Option<()> {
         let numbers = moments_range(message).ok()?;
         let numbers = first.checked_add(numbers.start)?..first.checked_add(numbers.end)?;
-        let place = self.question.bytes_at(numbers.clone())?;
+        let place = self.query.bytes_at(numbers.clone())?;
         let range = usize::try_from(message.range).ok()?;
         let bytes = self.ranges.get_mut(range)?;
         if message.residues.len() != place.len() {
             return None;
         }
-        let of_range = range * self.question.moments();
+        let of_range = range * self.query.moments();
         let come = &mut self.come[of_range + numbers.start..of_range + numbers.end];
         let are_new = come.iter().all(|&come| !come);
         come.fill(true);
@@ -201,8 +201,8 @@ impl Arriving<'_> {
     /// For each range and limb the sums of pairs, of which the one at `i` has the place `order[i]`. `None` if padding is
     /// not 0, or something is lacking.
     pub(crate) fn sums(&self, order: &[usize]) -> Option<Vec<Sums>> {
-        let limbs = self.question.limbs;
-        let each = self.question.moment_bytes(0);
+        let limbs = self.query.limbs;
+        let each = self.query.moment_bytes(0);
         let mut residues = vec![0; pack::unpacked_len(each)];
         let mut of_range = |range: &Vec<u8>| {
             let mut sums = vec![vec![0; order.len()]; limbs];
@@ -225,7 +225,7 @@ impl Arriving<'_> {
     /// The moments `M_{i,1}` of the `column`-th of the columns that were asked for, as they travel, range after range;
     /// `None` if something is lacking.
     pub(crate) fn column(&self, column: usize) -> Option<Vec<u8>> {
-        let Content::Columns(pairs, columns) = &self.question.content else {
+        let Content::Columns(pairs, columns) = &self.query.content else {
             return None;
         };
         (column < *columns).then(|| self.moment(pairs.len() + column))?
@@ -233,12 +233,12 @@ impl Arriving<'_> {
 
     /// The moment `M_{∅,2}` that comes with those of columns, likewise.
     pub(crate) fn mask_squared(&self) -> Option<Vec<u8>> {
-        self.moment(self.question.moments().checked_sub(1)?)
+        self.moment(self.query.moments().checked_sub(1)?)
     }
 
     /// A moment as it travels, range after range; `None` if something is lacking.
     fn moment(&self, moment: usize) -> Option<Vec<u8>> {
-        let place = self.question.bytes_at(moment..moment + 1)?;
+        let place = self.query.bytes_at(moment..moment + 1)?;
         let answer = self.answer();
         let all = answer.iter().flat_map(|it| &it[place.clone()]).copied();
         (!answer.is_empty()).then(|| all.collect())
@@ -247,11 +247,11 @@ impl Arriving<'_> {
     /// Whether the sums that come with moments of columns are those that another answer has of the same pairs.
     pub(crate) fn repeats_sums(&self, other: &Self) -> bool {
         let (Content::Columns(own, _), Content::Sums(pairs)) =
-            (&self.question.content, &other.question.content)
+            (&self.query.content, &other.query.content)
         else {
             return false;
         };
-        let each = self.question.moment_bytes(0);
+        let each = self.query.moment_bytes(0);
         let sum =
             |range: &[u8], at: usize| range.get(at * each..(at + 1) * each).map(<[u8]>::to_vec);
         own.iter().enumerate().all(|(at, pair)| {

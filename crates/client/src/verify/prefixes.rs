@@ -5,7 +5,7 @@
 //! itemsets it is all moments.
 
 use super::Verified;
-use super::arriving::{Arriving, Content, Question, column_moments};
+use super::arriving::{Arriving, Content, SumsQuery, column_moments};
 use crate::error::ClientError;
 use crate::kept_moments::KeptMoments;
 use oboro_mining::Dataset;
@@ -76,8 +76,8 @@ impl<'a> Prefix<'a> {
             bytes: prefix_bytes(&manifest.parameters, &strata, count, level)?,
             columns: Columns { ordered, sorted },
         };
-        if let Some(question) = prefix.columns_question(&prefix.absent(|it| kept.has(it))) {
-            prefix.bytes = prefix.bytes.saturating_add(question.bytes());
+        if let Some(query) = prefix.columns_question(&prefix.absent(|it| kept.has(it))) {
+            prefix.bytes = prefix.bytes.saturating_add(query.bytes());
         }
         (itemsets > 0).then_some(prefix)
     }
@@ -119,8 +119,8 @@ impl<'a> Prefix<'a> {
                 let strata = record.strata(self.dataset.manifest());
                 let strata = strata.map_err(oboro_mining::DatasetError::from)?;
                 let columns = &self.columns.ordered;
-                let question = PrefixQuestion::new(key, strata, columns, level)?;
-                Content::Moments(Box::new(question))
+                let query = PrefixQuestion::new(key, strata, columns, level)?;
+                Content::Moments(Box::new(query))
             }
         };
         let mut asked = Asked {
@@ -128,7 +128,7 @@ impl<'a> Prefix<'a> {
             reader: None,
             kept: HashMap::new(),
             absent: Vec::new(),
-            questions: vec![self.question(content)],
+            questions: vec![self.query(content)],
         };
         if self.level == 2 {
             let reader = self.dataset.pair_reader()?;
@@ -142,11 +142,11 @@ impl<'a> Prefix<'a> {
         Ok(asked)
     }
 
-    fn question(&self, content: Content) -> Question {
-        Question::new(content, self.dataset.manifest(), self.limbs, &self.ranges)
+    fn query(&self, content: Content) -> SumsQuery {
+        SumsQuery::new(content, self.dataset.manifest(), self.limbs, &self.ranges)
     }
 
-    /// The columns whose moments are asked for, ascending, if those of some are here: a question is about pairs, so it
+    /// The columns whose moments are asked for, ascending, if those of some are here: a query is about pairs, so it
     /// has none or two at least.
     fn absent(&self, is_here: impl Fn(u32) -> bool) -> Vec<u32> {
         let sorted = || self.columns.sorted.iter().map(|it| it.0);
@@ -159,8 +159,8 @@ impl<'a> Prefix<'a> {
         absent
     }
 
-    /// The question for the moments of these columns, ascending; `None` if there are none.
-    fn columns_question(&self, columns: &[u32]) -> Option<Question> {
+    /// The query for the moments of these columns, ascending; `None` if there are none.
+    fn columns_question(&self, columns: &[u32]) -> Option<SumsQuery> {
         let mut pairs = columns.as_chunks().0.to_vec();
         if let [.., a, b] = *columns
             && columns.len() % 2 == 1
@@ -168,7 +168,7 @@ impl<'a> Prefix<'a> {
             pairs.push([a, b]);
         }
         let content = Content::Columns(pairs, columns.len());
-        (!columns.is_empty()).then(|| self.question(content))
+        (!columns.is_empty()).then(|| self.query(content))
     }
 
     /// Moments of columns that are kept and are what the owner's tokens say; others are forgotten.
@@ -207,18 +207,18 @@ pub(crate) struct Asked<'a> {
     kept: HashMap<u32, ColumnMoments>,
     /// The columns whose moments are asked for, ascending.
     absent: Vec<u32>,
-    questions: Vec<Question>,
+    questions: Vec<SumsQuery>,
 }
 
 impl Asked<'_> {
-    /// What is sent, one question after another.
-    pub(crate) fn questions(&self) -> &[Question] {
+    /// What is sent, one query after another.
+    pub(crate) fn questions(&self) -> &[SumsQuery] {
         &self.questions
     }
 
     /// The bytes of all answers.
     pub(crate) fn bytes(&self) -> u64 {
-        self.questions.iter().map(Question::bytes).sum()
+        self.questions.iter().map(SumsQuery::bytes).sum()
     }
 
     /// The supports of all itemsets, once the answers to all questions have been read.
@@ -233,9 +233,9 @@ impl Asked<'_> {
     ) -> Result<Verified<Supports>, ClientError> {
         let prefix = self.prefix;
         let supports = match self.questions[0].content() {
-            Content::Moments(question) => {
+            Content::Moments(query) => {
                 let reader = prefix.dataset.prefix_reader()?;
-                let verified = reader.verify(question, answers[0].answer(), threads).ok();
+                let verified = reader.verify(query, answers[0].answer(), threads).ok();
                 verified.map(|it| Ok(it.supports(threads)?.supports))
             }
             _ => self.supports_of_pairs(answers, threads),
@@ -292,7 +292,7 @@ impl Asked<'_> {
         self.prefix.columns.ordered.iter().map(moments).collect()
     }
 
-    /// Whether what comes along with moments is what is known: sums that the first question asked for, and the moment of
+    /// Whether what comes along with moments is what is known: sums that the first query asked for, and the moment of
     /// the mask.
     fn repeats_are_right(&self, reader: &PairReader, answers: &[Arriving<'_>]) -> bool {
         let [sums, moments] = answers else {

@@ -2,7 +2,7 @@
 //! the owner's token of that row says (docs/cryptography.md, "Fingerprints").
 
 use super::Verified;
-use super::arriving::{Arriving, Content, Question};
+use super::arriving::{Arriving, Content, SumsQuery};
 use crate::error::ClientError;
 use oboro_mining::Dataset;
 use oboro_rlwe::PairsError;
@@ -16,7 +16,7 @@ pub(crate) struct Row<'a> {
     others: Vec<u32>,
     /// Of each its place among the others in the owner's order.
     order: Vec<usize>,
-    question: Question,
+    query: SumsQuery,
 }
 
 impl<'a> Row<'a> {
@@ -38,7 +38,7 @@ impl<'a> Row<'a> {
         Some(Self {
             dataset,
             place,
-            question: Question::new(pairs, manifest, limbs, strata.ranges()),
+            query: SumsQuery::new(pairs, manifest, limbs, strata.ranges()),
             order: others.iter().map(|it| it.1).collect(),
             others: others.into_iter().map(|it| it.0).collect(),
         })
@@ -51,12 +51,12 @@ impl<'a> Row<'a> {
 
     /// The limbs that must be asked for.
     pub(crate) fn limbs(&self) -> usize {
-        self.question.limbs()
+        self.query.limbs()
     }
 
     /// What is sent.
-    pub(crate) fn question(&self) -> &Question {
-        &self.question
+    pub(crate) fn query(&self) -> &SumsQuery {
+        &self.query
     }
 
     /// The supports of the pairs with the other columns, in their order, once the answer has been read.

@@ -1,6 +1,8 @@
 //! A server within the process, and calls that are interrupted.
 
-use oboro_client::{ClientError, Connection, Mining, Place, Question, Symbols, Where, upload};
+use oboro_client::{
+    ClientError, Connection, GenomeSearch, GenomicPosition, Mining, Symbols, Where, upload,
+};
 use oboro_genome::Kind;
 use oboro_genome_client::Pattern;
 use oboro_mining::{
@@ -159,11 +161,11 @@ fn no_call_waits_for_a_silent_server_longer_than_its_caller_does() {
     let dataset = encrypted(directory.path());
     let search = |connection: &Connection| {
         let name = "panel".to_owned();
-        let place = Place {
+        let place = GenomicPosition {
             chromosome: None,
             position: 1,
         };
-        let question = Question {
+        let search = GenomeSearch {
             pattern: Pattern::of_bases("ACGT").unwrap(),
             r#where: Where::Panel {
                 name,
@@ -175,7 +177,7 @@ fn no_call_waits_for_a_silent_server_longer_than_its_caller_does() {
             kind: Kind::Longest,
             count: false,
         };
-        connection.search(&question, |_, _| {}).map(drop)
+        connection.search(&search, |_, _| {}).map(drop)
     };
     type Call<'a> = &'a dyn Fn(&Connection) -> Result<(), ClientError>;
     let calls: [Call<'_>; 8] = [

@@ -5,17 +5,17 @@
 //! at once, so that memory in use does not grow with the answer. The sink may end the count (its
 //! client went away): no further task starts then.
 //!
-//! A *unit* is one run of the plan over one shard. Its home is the node that holds most of the shard. Which unit is
+//! A *unit* is one pass of the plan over one shard. Its home is the node that holds most of the shard. Which unit is
 //! next, [`Units`] tells: those of a thread's own node first, one tile after another, so that one pass reads each panel
 //! while it is in reach of all tiles. A unit has as many parts as there are tiles: nothing is kept for each of both.
 //!
 //! Where the source has not everything in memory, units become ready as their panels arrive and are released with
 //! their last task. Runs are done over the shards that
-//! begin in one segment after another: these share its panels, and the next run some of the columns.
+//! begin in one segment after another: these share its panels, and the next pass some of the columns.
 
 mod evaluate;
+mod passes;
 mod program;
-mod runs;
 mod tiles;
 mod traffic;
 
@@ -28,13 +28,13 @@ use crate::plan::{Factor, Plan, shards};
 use crate::queue::{Claim, Counters, Units};
 use crate::source::{Segment, Source, Wanted, segments_of};
 use oboro_arena::{CpuAssignment, Distances};
-use oboro_store::{Reads, StoreError, Stream, Unit};
+use oboro_store::{Reads, StoreError, Stream, WorkUnit};
 use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use tiles::{Run, Tile};
+use tiles::{Pass, Tile};
 
 /// The most units of one count: what is kept for each, here and by those who bring it in, takes about 200
 /// bytes, and a count of more would read its columns hundreds of times.
@@ -107,7 +107,7 @@ pub struct Count<S> {
 /// A unit: what is in memory at a time, at least.
 struct Piece {
     shard: usize,
-    run: usize,
+    pass: usize,
 }
 
 /// Units on their way, and in memory as long as they have tasks.
@@ -160,7 +160,7 @@ impl<S: Source> Count<S> {
     /// The same of a plan that was cut into tiles already.
     ///
     /// # Errors
-    /// More limbs than there are, no shard, shards with blocks that there are not, a plan of so many runs that its
+    /// More limbs than there are, no shard, shards with blocks that there are not, a plan of so many passes that its
     /// units would take much memory.
     ///
     /// # Panics
@@ -186,7 +186,7 @@ impl<S: Source> Count<S> {
         }
         let of_shards: Vec<Range<usize>> =
             shards.iter().map(|it| segments_of(&segments, it)).collect();
-        let count = shards.len() * tiles.runs().len();
+        let count = shards.len() * tiles.passes().len();
         if count > MOST_UNITS {
             return Err(EngineError::Units {
                 wanted: count,
@@ -198,16 +198,16 @@ impl<S: Source> Count<S> {
         let shards_of_whole_tiles = shards.len().saturating_sub(nodes);
         let home = |shard: &Range<u64>| home_of(&*source, shard, nodes);
         let homes: Vec<Option<usize>> = shards.iter().map(home).collect();
-        let pieces = pieces(&of_shards, tiles.runs().len());
+        let pieces = pieces(&of_shards, tiles.passes().len());
         let parts = |piece: &Piece| tiles_of(&tiles, piece, shards_of_whole_tiles).len();
         let tasks = pieces.iter().map(parts).sum();
         let wanted = || Wanted {
-            runs: tiles.runs().iter().map(Run::factors).collect(),
+            passes: tiles.passes().iter().map(Pass::factors).collect(),
             units: pieces
                 .iter()
-                .map(|piece| Unit {
+                .map(|piece| WorkUnit {
                     segments: of_shards[piece.shard].clone(),
-                    run: piece.run,
+                    pass: piece.pass,
                 })
                 .collect(),
         };
@@ -428,21 +428,22 @@ impl<S: Source> Count<S> {
 
 /// The tiles of a unit.
 fn tiles_of<'t>(tiles: &'t Tiles, piece: &Piece, shards_of_whole_tiles: usize) -> &'t [Tile] {
-    let run = &tiles.runs()[piece.run];
+    let pass = &tiles.passes()[piece.pass];
     match piece.shard < shards_of_whole_tiles {
-        true => run.tiles(),
-        false => run.last_tiles(),
+        true => pass.tiles(),
+        false => pass.last_tiles(),
     }
 }
 
-/// All runs over all shards, given the segments of each: those that begin in one segment together.
-fn pieces(shards: &[Range<usize>], runs: usize) -> Box<[Piece]> {
-    let mut pieces = Vec::with_capacity(shards.len() * runs);
+/// All passes over all shards, given the segments of each: those that begin in one segment together.
+fn pieces(shards: &[Range<usize>], passes: usize) -> Box<[Piece]> {
+    let mut pieces = Vec::with_capacity(shards.len() * passes);
     let mut first = 0;
     for neighbours in shards.chunk_by(|a, b| a.start == b.start) {
         let end = first + neighbours.len();
-        pieces
-            .extend((0..runs).flat_map(|run| (first..end).map(move |shard| Piece { shard, run })));
+        pieces.extend(
+            (0..passes).flat_map(|pass| (first..end).map(move |shard| Piece { shard, pass })),
+        );
         first = end;
     }
     pieces.into()

@@ -46,7 +46,7 @@ pub struct Units {
 struct State {
     /// For each node the ready units whose home it is, with parts to claim.
     ready: Vec<VecDeque<usize>>,
-    units: Box<[Unit]>,
+    units: Box<[UnitState]>,
     /// Units with parts to claim, ready or not.
     open: usize,
     is_stopped: bool,
@@ -55,7 +55,7 @@ struct State {
 }
 
 #[derive(Clone, Copy)]
-struct Unit {
+struct UnitState {
     home: usize,
     parts: u32,
     claimed: u32,
@@ -78,14 +78,14 @@ impl Units {
         let unit = |(number, (home, parts)): (usize, (Option<usize>, usize))| {
             let home = home.unwrap_or(number % nodes);
             assert!(home < nodes, "the home of a unit is one of {nodes} nodes");
-            Unit {
+            UnitState {
                 home,
                 parts: parts as u32,
                 claimed: 0,
                 is_here: resident,
             }
         };
-        let units: Box<[Unit]> = units.into_iter().enumerate().map(unit).collect();
+        let units: Box<[UnitState]> = units.into_iter().enumerate().map(unit).collect();
         let mut ready = vec![VecDeque::new(); nodes];
         for (number, unit) in units.iter().enumerate().filter(|_| resident) {
             ready[unit.home].push_back(number);
@@ -181,7 +181,7 @@ impl State {
             self.counters.stolen += 1;
             self.counters.stolen_needlessly += u64::from(!self.ready[node].is_empty());
         }
-        let Unit { parts, claimed, .. } = &mut self.units[unit];
+        let UnitState { parts, claimed, .. } = &mut self.units[unit];
         let part = *claimed as usize;
         *claimed += 1;
         if claimed == parts {

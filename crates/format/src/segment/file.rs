@@ -1,6 +1,6 @@
 //! The file of a segment. All that is read of a segment is read through here.
 
-use crate::error::{Fault, FormatError};
+use crate::error::{Corruption, FormatError};
 use crate::files::io_error;
 use rustix::fs::{Advice, OFlags, fadvise};
 use rustix::io::Errno;
@@ -86,14 +86,14 @@ pub enum ReadError {
     /// Because of the disk.
     Io(io::Error),
     /// Because of what was there.
-    Fault(Fault),
+    Corruption(Corruption),
     /// The file cannot be opened, because of what this process may do, or has left.
     Refused(io::Error),
 }
 
-impl From<Fault> for ReadError {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
+impl From<Corruption> for ReadError {
+    fn from(corruption: Corruption) -> Self {
+        Self::Corruption(corruption)
     }
 }
 
@@ -106,7 +106,7 @@ impl From<io::Error> for ReadError {
 impl ReadError {
     fn of_opening(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::NotFound => Fault::Missing.into(),
+            io::ErrorKind::NotFound => Corruption::Missing.into(),
             _ if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => Self::Io(error),
             _ => Self::Refused(error),
         }
@@ -114,19 +114,19 @@ impl ReadError {
 
     /// The error about a subject in the file at `path`.
     pub fn about(self, path: &Path, subject: impl FnOnce() -> String) -> FormatError {
-        let fault = match self {
-            Self::Fault(fault) => fault,
+        let corruption = match self {
+            Self::Corruption(corruption) => corruption,
             // The length was checked when the file was opened.
             Self::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                Fault::Invalid("it was truncated while in use".into())
+                Corruption::Invalid("it was truncated while in use".into())
             }
-            Self::Io(error) => Fault::Unreadable(error.to_string()),
+            Self::Io(error) => Corruption::Unreadable(error.to_string()),
             Self::Refused(error) => return io_error("open", path)(error),
         };
         FormatError::Damaged {
             subject: subject(),
             path: Some(path.into()),
-            fault,
+            corruption,
         }
     }
 }

@@ -4,7 +4,7 @@ use super::file::{PartPlace, ReadError, SegmentFile};
 use super::layout::{FIXED_HEADER, Layout};
 use super::{CELL_BITS, MAGIC, SegmentDescription, VERSION};
 use crate::codec::{Reader, Writer, unseal};
-use crate::error::{Fault, FormatError};
+use crate::error::{Corruption, FormatError};
 use crate::id::{DatasetId, Digest};
 use crate::manifest::{Manifest, SegmentEntry};
 use oboro_ring::{Parameters, Seed, pack};
@@ -68,7 +68,7 @@ struct FixedHeader {
 }
 
 impl FixedHeader {
-    fn decode(bytes: &[u8]) -> Result<Self, Fault> {
+    fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
         let mut reader = Reader::new(bytes);
         reader.preamble(MAGIC, VERSION)?;
         let header_length = u64::from(reader.u32()?);
@@ -82,7 +82,7 @@ impl FixedHeader {
         let plaintext_modulus = reader.u32()?;
         let cell_bits = reader.u32()?;
         if cell_bits != CELL_BITS {
-            return Err(Fault::Foreign(format!(
+            return Err(Corruption::Foreign(format!(
                 "cells of {cell_bits} bits where this Oboro has {CELL_BITS}"
             )));
         }
@@ -90,7 +90,7 @@ impl FixedHeader {
         let layout = Layout::new(log_degree, limbs, columns, row_id_bytes, blocks)
             .filter(|layout| layout.header == header_length)
             .ok_or_else(|| {
-                Fault::Invalid("the numbers in its header contradict each other".into())
+                Corruption::Invalid("the numbers in its header contradict each other".into())
             })?;
         Ok(Self {
             layout,
@@ -116,7 +116,7 @@ impl Header {
         file.read_exact_at(&mut fixed[..there], 0)?;
         Reader::new(&fixed[..there]).preamble(MAGIC, VERSION)?;
         if length < FIXED_HEADER {
-            return Err(Fault::Length {
+            return Err(Corruption::Length {
                 expected: FIXED_HEADER,
                 found: length,
             }
@@ -125,7 +125,7 @@ impl Header {
         let layout = FixedHeader::decode(&fixed)?.layout;
         // Before allocating: a header cannot claim more than the file has.
         if length != layout.total() {
-            return Err(Fault::Length {
+            return Err(Corruption::Length {
                 expected: layout.total(),
                 found: length,
             }
@@ -137,11 +137,11 @@ impl Header {
     }
 
     /// Checks the bytes of a whole header, padding included.
-    fn decode(bytes: &[u8]) -> Result<Self, Fault> {
+    fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
         let fixed = FixedHeader::decode(bytes)?;
         let layout = fixed.layout;
         if bytes.len() as u64 != layout.header {
-            return Err(Fault::Length {
+            return Err(Corruption::Length {
                 expected: layout.header,
                 found: bytes.len() as u64,
             });
@@ -149,17 +149,17 @@ impl Header {
         let (sealed, padding) = bytes.split_at(layout.digested as usize + 32);
         let body = unseal(sealed)?;
         if !is_zero(padding) {
-            return Err(Fault::Altered);
+            return Err(Corruption::Altered);
         }
 
         let limbs = fixed.limbs as usize;
         let parameters = Parameters::new(fixed.log_degree, limbs, fixed.plaintext_modulus)
-            .map_err(|error| Fault::Foreign(error.to_string()))?;
+            .map_err(|error| Corruption::Foreign(error.to_string()))?;
         let mut reader = Reader::new(&body[FIXED_HEADER as usize..]);
         for modulus in parameters.limb_moduli() {
             let (found, expected) = (reader.u32()?, modulus.value());
             if found != expected {
-                return Err(Fault::Foreign(format!(
+                return Err(Corruption::Foreign(format!(
                     "limb prime {found} where this Oboro has {expected}"
                 )));
             }
@@ -237,15 +237,15 @@ impl SegmentHeader {
                 true => Ok(Self {
                     header: Arc::new(header),
                 }),
-                false => Err(Fault::Unexpected),
+                false => Err(Corruption::Unexpected),
             })
-            .map_err(|fault| FormatError::Damaged {
+            .map_err(|corruption| FormatError::Damaged {
                 subject: format!(
                     "the header of segment {index} of dataset {}",
                     manifest.dataset
                 ),
                 path: None,
-                fault,
+                corruption,
             })
     }
 
@@ -334,7 +334,12 @@ impl SegmentHeader {
     ///
     /// # Errors
     /// Other bytes; then the slices mean nothing.
-    pub fn unpack(&self, part: usize, bytes: &[u8], pieces: Vec<&mut [u32]>) -> Result<(), Fault> {
+    pub fn unpack(
+        &self,
+        part: usize,
+        bytes: &[u8],
+        pieces: Vec<&mut [u32]>,
+    ) -> Result<(), Corruption> {
         let mut unpack = unpack_into(pieces);
         let mut hasher = blake3::Hasher::new();
         let (packed, padding) = bytes.split_at(self.header.layout.packed as usize);
@@ -345,7 +350,7 @@ impl SegmentHeader {
         let digest = Digest(*hasher.finalize().as_bytes());
         match digest == self.digest_of(part) && is_zero(padding) {
             true => Ok(()),
-            false => Err(Fault::Altered),
+            false => Err(Corruption::Altered),
         }
     }
 

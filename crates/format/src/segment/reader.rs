@@ -3,7 +3,7 @@
 use super::SegmentDescription;
 use super::file::{ReadError, SegmentFile};
 use super::header::{CHUNK_BYTES, SegmentHeader, is_zero, unpack_into};
-use crate::error::{Fault, FormatError};
+use crate::error::{Corruption, FormatError};
 use crate::files::io_error;
 use crate::id::Digest;
 use crate::manifest::{Manifest, SegmentEntry};
@@ -40,7 +40,7 @@ impl Segment {
         let opened =
             Self::open_file(path).and_then(|segment| match segment.header.is_of(manifest, index) {
                 true => Ok(segment),
-                false => Err(Fault::Unexpected.into()),
+                false => Err(Corruption::Unexpected.into()),
             });
         opened.map_err(|error| {
             error.about(path, || {
@@ -231,7 +231,7 @@ impl Segment {
                     hasher.update(chunk);
                     visit(chunk);
                 } else if !is_zero(chunk) {
-                    return Err(damaged(Fault::Altered.into()));
+                    return Err(damaged(Corruption::Altered.into()));
                 }
                 offset += chunk.len() as u64;
             }
@@ -239,7 +239,7 @@ impl Segment {
         if Digest(*hasher.finalize().as_bytes()) == self.header.digest_of(part) {
             Ok(())
         } else {
-            Err(damaged(Fault::Altered.into()))
+            Err(damaged(Corruption::Altered.into()))
         }
     }
 }
@@ -279,7 +279,7 @@ impl PanelReader<'_> {
         match is_whole
             && Digest(*self.hasher.finalize().as_bytes()) != segment.header.digest_of(part)
         {
-            true => Err(damaged(Fault::Altered.into())),
+            true => Err(damaged(Corruption::Altered.into())),
             false => Ok(()),
         }
     }

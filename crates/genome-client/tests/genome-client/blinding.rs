@@ -1,7 +1,7 @@
 //! What answers say beyond their meaning: nothing that these tests can tell from chance. All draws are
 //! the operating system's, so each bound is chosen to fail about once in 10^6 runs.
 
-use oboro_genome::{Kind, Plan, Question};
+use oboro_genome::{Kind, Plan, SearchSpec};
 use oboro_genome_client::{OwnQuery, Pattern};
 use oboro_genome_server::{Evaluation, ExpandedQuery, Multiplicity, Rows, Window, Workspace};
 use oboro_ring::Nonce;
@@ -44,8 +44,8 @@ fn window(rows: &[u64]) -> Arc<Window> {
     )))
 }
 
-fn question(rows: usize) -> Question {
-    Question::new(LENGTH, 2, rows as u64, Kind::Match { within: 0 }).unwrap()
+fn spec(rows: usize) -> SearchSpec {
+    SearchSpec::new(LENGTH, 2, rows as u64, Kind::Match { within: 0 }).unwrap()
 }
 
 /// Encrypts the query of reference alleles only: a row has as many mismatches as it has ones.
@@ -74,7 +74,7 @@ fn values(own: &OwnQuery, window: &Arc<Window>, runs: usize) -> Vec<Vec<u32>> {
 
 #[test]
 fn what_is_no_match_is_uniform_whatever_the_mismatches() {
-    let plan = Arc::new(Plan::new(question(300)).unwrap());
+    let plan = Arc::new(Plan::new(spec(300)).unwrap());
     let own = own(&plan);
     let mut all = Vec::new();
     for mismatches in [1, 2, 5, LENGTH] {
@@ -98,7 +98,7 @@ fn what_is_no_match_is_uniform_whatever_the_mismatches() {
 fn a_row_beside_the_match_does_not_show() {
     // One match among others; the panels differ in the last row.
     let mut rows: Vec<u64> = (0..24).collect();
-    let plan = Arc::new(Plan::new(question(24)).unwrap());
+    let plan = Arc::new(Plan::new(spec(24)).unwrap());
     let own = own(&plan);
     let histogram = |rows: &[u64]| {
         // By place, whether it matches and otherwise its value.
@@ -125,7 +125,7 @@ fn a_row_beside_the_match_does_not_show() {
 #[test]
 fn the_noise_that_is_left_is_the_flood() {
     // Uncut, so that all of it can be seen, for rows with few and with many mismatches.
-    let plan = Arc::new(Plan::uncut(question(512), 11).unwrap());
+    let plan = Arc::new(Plan::uncut(spec(512), 11).unwrap());
     let basis = plan.ring().basis();
     let own = own(&plan);
     let flood = (f64::from(plan.flood_bits()) - basis.log2_q(basis.limbs().len())).exp2();
@@ -158,7 +158,7 @@ fn the_noise_that_is_left_is_the_flood() {
 
 #[test]
 fn places_without_tests_carry_nothing() {
-    let plan = Arc::new(Plan::new(question(3)).unwrap());
+    let plan = Arc::new(Plan::new(spec(3)).unwrap());
     assert!(plan.tests_per_answer() > 3);
     let own = own(&plan);
     let answer = evaluation(&own, &window(&[0, 1, 2])).answer(0, &mut Workspace::default());

@@ -1,6 +1,6 @@
 //! Every answer is what a search of the plaintext says.
 
-use oboro_genome::{Kind, Plan, Question};
+use oboro_genome::{Kind, Plan, SearchSpec};
 use oboro_genome_client::{Found, OwnQuery, Pattern};
 use oboro_genome_server::{Evaluation, ExpandedQuery, Multiplicity, Rows, Window, Workspace};
 use oboro_ring::Nonce;
@@ -35,8 +35,8 @@ fn search(
     multiplicity: Multiplicity,
     extra: u64,
 ) -> Found {
-    let question = Question::new(query.len() as u32, symbols, rows.len() as u64 + extra, kind);
-    let plan = Arc::new(Plan::new(question.unwrap()).unwrap());
+    let spec = SearchSpec::new(query.len() as u32, symbols, rows.len() as u64 + extra, kind);
+    let plan = Arc::new(Plan::new(spec.unwrap()).unwrap());
     let nonce = Nonce([3; 32]);
     let own = OwnQuery::encrypt(Arc::clone(&plan), &pattern(query), &nonce, &[]).unwrap();
     let sent = own.encrypted().encode(&plan);

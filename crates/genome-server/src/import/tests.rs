@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing::empty;
 use crate::testing::row;
-use crate::{Alphabet, Panel, Shape};
+use crate::{Alphabet, HaplotypePanel, Shape};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 /// Imports a file with this content as a panel.
-fn import(content: &[u8], options: &PanelOptions) -> Result<Arc<Panel>, GenomeError> {
+fn import(content: &[u8], options: &PanelOptions) -> Result<Arc<HaplotypePanel>, GenomeError> {
     Ok(import_counted(content, options)?.0)
 }
 
@@ -19,7 +19,7 @@ fn import(content: &[u8], options: &PanelOptions) -> Result<Arc<Panel>, GenomeEr
 fn import_counted(
     content: &[u8],
     options: &PanelOptions,
-) -> Result<(Arc<Panel>, LeftOut), GenomeError> {
+) -> Result<(Arc<HaplotypePanel>, LeftOut), GenomeError> {
     let (directory, collections) = empty();
     let file = directory.path().join("genomes");
     fs::write(&file, content).unwrap();
@@ -59,7 +59,7 @@ fn line(position: u32, alternatives: &str, a: &str, b: &str) -> String {
     format!("20 {position} . T {alternatives} . PASS . GT {a} {b}")
 }
 
-fn all(panel: &Panel) -> Vec<Vec<u8>> {
+fn all(panel: &HaplotypePanel) -> Vec<Vec<u8>> {
     let window = panel.window(0..panel.sites()).unwrap();
     (0..window.len())
         .map(|number| row(&window, number))

@@ -20,7 +20,7 @@ fn rows(matrix: &[Vec<u8>], sites: Range<usize>) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn assert_window(panel: &Panel, matrix: &[Vec<u8>], sites: Range<usize>) {
+fn assert_window(panel: &HaplotypePanel, matrix: &[Vec<u8>], sites: Range<usize>) {
     let window = panel.window(sites.clone()).unwrap();
     let expected = rows(matrix, sites.clone());
     assert_eq!(
@@ -151,19 +151,22 @@ fn damage_is_found_wherever_it_is_and_named() {
 
     for offset in [0, 8, 12, 16, 30, 60, 80, 4000, length - 1, length - 300] {
         flip(&path, offset);
-        let text = Panel::open(&path, "p").map(|_| ()).unwrap_err().to_string();
+        let text = HaplotypePanel::open(&path, "p")
+            .map(|_| ())
+            .unwrap_err()
+            .to_string();
         assert!(text.contains("panel \"p\""), "{offset}: {text}");
         flip(&path, offset);
     }
     let bytes = fs::read(&path).unwrap();
     for length in [0, 7, 100, 4096, length - 1] {
         fs::write(&path, &bytes[..length]).unwrap();
-        assert!(Panel::open(&path, "p").is_err(), "{length}");
+        assert!(HaplotypePanel::open(&path, "p").is_err(), "{length}");
     }
     fs::write(&path, [&bytes[..], &[0]].concat()).unwrap();
-    assert!(Panel::open(&path, "p").is_err());
+    assert!(HaplotypePanel::open(&path, "p").is_err());
     fs::write(&path, bytes).unwrap();
-    assert!(Panel::open(&path, "p").is_ok());
+    assert!(HaplotypePanel::open(&path, "p").is_ok());
 }
 
 /// Sealed as it should be: only its maker was wrong.

@@ -9,8 +9,8 @@ use super::windows::{self, Collection, Origin};
 use super::{Search, Shared, no_randomness};
 use crate::blocking::{blocking, failed};
 use crate::clients::Client;
-use crate::counting::{PATIENCE, watch};
-use crate::limits::Place;
+use crate::counting::{IDLE_TIMEOUT, watch};
+use crate::limits::AdmissionPermit;
 use crate::outbox::Outbox;
 use crate::pool::{Job, Queue, Workspace};
 use crate::status;
@@ -44,7 +44,7 @@ pub(super) fn start(
     search: Search,
     requests: Streaming<v1::SearchRequest>,
     outbox: Arc<SearchOutbox>,
-    place: Place,
+    permit: AdmissionPermit,
 ) -> Replies {
     let queue = Arc::clone(&shared.queue);
     let watching = watch(
@@ -52,7 +52,7 @@ pub(super) fn start(
         || {},
         shared.limits.query_time,
         ADVICE,
-        place,
+        permit,
     );
     let told = Arc::clone(&outbox);
     let work = async move {
@@ -82,12 +82,12 @@ impl Shared {
         &self,
         memory: &Taken,
         collection: &Collection,
-        place: &windows::Place,
+        rows: &windows::WindowRows,
     ) -> Result<(Arc<Window>, Origin), GenomeError> {
         self.memory.tidy(memory);
         match memory.share() {
-            Share::Part => self.windows.get(collection, place),
-            Share::All => Ok((collection.prepare(place)?, Origin::Prepared)),
+            Share::Part => self.windows.get(collection, rows),
+            Share::All => Ok((collection.prepare(rows)?, Origin::Prepared)),
         }
     }
 }
@@ -105,8 +105,8 @@ async fn conduct(
     }
     let opened = v1::Opened {
         nonce: search.nonce.0.to_vec().into(),
-        rows: search.plan.question().rows(),
-        symbols: search.plan.question().symbols().into(),
+        rows: search.plan.spec().rows(),
+        symbols: search.plan.spec().symbols().into(),
         plan: Some((&*search.plan).into()),
     };
     if outbox.push(Part::Opened(opened)).is_break() {
@@ -129,12 +129,12 @@ async fn conduct(
     })
     .await?;
     let mut known_windows = 0;
-    for (number, place) in (0..).zip(search.places) {
+    for (number, rows) in (0..).zip(search.windows_rows) {
         let (shared_too, collection) = (Arc::clone(shared), search.collection.clone());
         let (query, multiplicity) = (Arc::clone(&query), search.multiplicity);
         let held = Arc::clone(&memory);
         let (evaluation, origin) = blocking(move || {
-            let window = shared_too.window(&held, &collection, &place);
+            let window = shared_too.window(&held, &collection, &rows);
             let (window, origin) = window.map_err(|error| status::of_genome(&error))?;
             Evaluation::new(query, window, multiplicity)
                 .map(|evaluation| (evaluation, origin))
@@ -156,11 +156,11 @@ async fn conduct(
 pub(super) async fn next(
     requests: &mut Streaming<v1::SearchRequest>,
 ) -> Result<Option<Asked>, Status> {
-    match tokio::time::timeout(PATIENCE, requests.message()).await {
+    match tokio::time::timeout(IDLE_TIMEOUT, requests.message()).await {
         Ok(message) => Ok(message?.and_then(|message| message.request)),
         Err(_) => Err(Status::cancelled(format!(
             "the search was ended because its caller sent nothing of the query for {} s",
-            PATIENCE.as_secs()
+            IDLE_TIMEOUT.as_secs()
         ))),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! What is kept is the same for all queries; nothing that blinds an answer is here.
 
-use oboro_genome_server::{GenomeError, Panel, Reference, Window};
+use oboro_genome_server::{GenomeError, HaplotypePanel, Reference, Window};
 use quick_cache::{Weighter, sync};
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ const OVERHEAD: u64 = 200;
 /// A collection as a search began with it.
 #[derive(Clone)]
 pub(crate) enum Collection {
-    Panel(Arc<Panel>),
+    Panel(Arc<HaplotypePanel>),
     Reference(Arc<Reference>),
 }
 
 /// Some rows of a collection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Place {
+pub(crate) enum WindowRows {
     Sites(Range<usize>),
     /// All rows of so many bases.
     Bases(usize),
 }
 
 /// Its address names a collection, which the entry keeps alive.
-type Key = (usize, Place);
+type Key = (usize, WindowRows);
 type Entry = (Collection, Arc<Window>);
 
 /// Prepared windows in so many bytes. Empty and useless if it may hold nothing.
@@ -76,10 +76,10 @@ impl Collection {
     ///
     /// # Errors
     /// Damaged data.
-    pub(crate) fn prepare(&self, place: &Place) -> Result<Arc<Window>, GenomeError> {
-        let rows = match (self, place) {
-            (Self::Panel(panel), Place::Sites(sites)) => panel.window(sites.clone())?,
-            (Self::Reference(reference), Place::Bases(length)) => reference.windows(*length),
+    pub(crate) fn prepare(&self, rows: &WindowRows) -> Result<Arc<Window>, GenomeError> {
+        let rows = match (self, rows) {
+            (Self::Panel(panel), WindowRows::Sites(sites)) => panel.window(sites.clone())?,
+            (Self::Reference(reference), WindowRows::Bases(length)) => reference.windows(*length),
             _ => unreachable!("a panel has sites, and a reference has bases"),
         };
         Ok(Arc::new(Window::new(rows)))
@@ -102,16 +102,16 @@ impl Windows {
     pub(crate) fn get(
         &self,
         collection: &Collection,
-        place: &Place,
+        rows: &WindowRows,
     ) -> Result<(Arc<Window>, Origin), GenomeError> {
         let mut origin = Origin::Kept;
         let mut prepare = || {
             origin = Origin::Prepared;
-            Ok::<_, GenomeError>((collection.clone(), collection.prepare(place)?))
+            Ok::<_, GenomeError>((collection.clone(), collection.prepare(rows)?))
         };
         let (_, window) = match &self.0 {
             Some(cache) => {
-                let key = (collection.address(), place.clone());
+                let key = (collection.address(), rows.clone());
                 cache.get_or_insert_with(&key, prepare)?
             }
             None => prepare()?,
@@ -154,18 +154,18 @@ mod tests {
     fn a_window_is_prepared_once() {
         let directory = tempfile::tempdir().unwrap();
         let windows = Windows::new(1 << 20);
-        let (old, place) = (panel(&directory, 1), Place::Sites(3..40));
-        let origin = |collection: &Collection, place: &Place| {
-            let (window, origin) = windows.get(collection, place).unwrap();
+        let (old, rows) = (panel(&directory, 1), WindowRows::Sites(3..40));
+        let origin = |collection: &Collection, rows: &WindowRows| {
+            let (window, origin) = windows.get(collection, rows).unwrap();
             assert!(window.bytes() as u64 <= collection.preparation_bytes(37));
             origin
         };
-        assert_eq!(origin(&old, &place), Origin::Prepared);
-        assert_eq!(origin(&old, &place), Origin::Kept);
-        assert_eq!(origin(&old, &Place::Sites(4..40)), Origin::Prepared);
+        assert_eq!(origin(&old, &rows), Origin::Prepared);
+        assert_eq!(origin(&old, &rows), Origin::Kept);
+        assert_eq!(origin(&old, &WindowRows::Sites(4..40)), Origin::Prepared);
         let new = panel(&directory, 2);
-        assert_eq!(origin(&new, &place), Origin::Prepared);
-        assert_eq!(origin(&old, &place), Origin::Kept);
+        assert_eq!(origin(&new, &rows), Origin::Prepared);
+        assert_eq!(origin(&old, &rows), Origin::Kept);
     }
 
     #[test]
@@ -175,14 +175,14 @@ mod tests {
         for bytes in [0, 20_000] {
             let windows = Windows::new(bytes);
             let places: Vec<_> = (0..60)
-                .map(|first| Place::Sites(first..first + 32))
+                .map(|first| WindowRows::Sites(first..first + 32))
                 .collect();
-            for place in &places {
-                windows.get(&panel, place).unwrap();
+            for rows in &places {
+                windows.get(&panel, rows).unwrap();
             }
-            let kept = places.iter().filter(|place| {
+            let kept = places.iter().filter(|rows| {
                 let cache = windows.0.as_ref();
-                cache.is_some_and(|cache| cache.get(&(panel.address(), (*place).clone())).is_some())
+                cache.is_some_and(|cache| cache.get(&(panel.address(), (*rows).clone())).is_some())
             });
             assert!(kept.count() as u64 * 7000 <= bytes);
         }

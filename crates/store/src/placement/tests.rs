@@ -5,7 +5,7 @@
 
 use super::*;
 use crate::testing::{COLUMNS, ID, append, bundle, description, four_nodes, one_limb, send};
-use crate::{Arrival, Part, Snapshot, Store, Unit};
+use crate::{Arrival, PanelKey, Snapshot, Store, WorkUnit};
 use oboro_format::ErrorKind;
 use proptest::prelude::*;
 use std::collections::HashSet;
@@ -229,11 +229,11 @@ fn where_nothing_is_placed_nothing_is_misplaced() {
 /// Brings all panels of a dataset of one limb into the tier, which has room for them.
 fn bring_in(snapshot: &Snapshot) {
     let columns = iter::once(None).chain((0..COLUMNS).map(Some));
-    let parts = columns.map(|column| Part { limb: 0, column }).collect();
+    let parts = columns.map(|column| PanelKey { limb: 0, column }).collect();
     let (said, heard) = channel();
     let segments = 0..snapshot.manifest().segments.len();
     let listener = Arc::new(move |arrival| said.send(arrival).unwrap());
-    let unit = Unit { segments, run: 0 };
+    let unit = WorkUnit { segments, pass: 0 };
     let _stream = snapshot.stream(vec![parts], vec![unit], listener).unwrap();
     assert!(matches!(heard.recv().unwrap(), Arrival::Unit(0)));
 }

@@ -14,8 +14,8 @@
 //! question begins where this one began, so a fixed part that stays is worth more than the panels that
 //! happened to come last. Masks outlast columns (to expand one costs more than to read one, and every
 //! question has use for it), low limbs outlast high ones (short itemsets read only these). Of panels
-//! that are needed again the one needed last goes first. A question of one run gives these up only if it
-//! could not go on otherwise, as it soon has done with others; one of several runs, which comes back to
+//! that are needed again the one needed last goes first. A question of one pass gives these up only if it
+//! could not go on otherwise, as it soon has done with others; one of several passes, which comes back to
 //! most panels, also to read ahead.
 
 use foldhash::HashMap;
@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A panel of any segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Part {
+pub struct PanelKey {
     /// The limb.
     pub limb: usize,
     /// The column; `None` for the mask.
@@ -38,16 +38,16 @@ pub struct Part {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
     pub(super) segment: u64,
-    pub(super) part: Part,
+    pub(super) part: PanelKey,
 }
 
-/// What is needed at a time: the parts of one run, of some neighbouring segments.
+/// What is needed at a time: the parts of one pass, of some neighbouring segments.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unit {
+pub struct WorkUnit {
     /// The segments, by their places in the snapshot.
     pub segments: Range<usize>,
-    /// The run.
-    pub run: usize,
+    /// The pass.
+    pub pass: usize,
 }
 
 /// What a stream needs, unit after unit.
@@ -55,33 +55,33 @@ pub struct Unit {
 pub(super) struct Plan {
     /// The number of each segment and the bytes of a panel of it.
     pub(super) segments: Vec<(u64, u64)>,
-    /// What each run reads of a segment: at least one part, in the order of the file.
-    pub(super) runs: Vec<Vec<Part>>,
-    pub(super) units: Vec<Unit>,
+    /// What each pass reads of a segment: at least one part, in the order of the file.
+    pub(super) passes: Vec<Vec<PanelKey>>,
+    pub(super) units: Vec<WorkUnit>,
 }
 
 impl Plan {
     /// The bytes of the panels that a unit needs, at most.
     pub(super) fn least_set(&self) -> u64 {
-        let of_unit = |unit: &Unit| {
+        let of_unit = |unit: &WorkUnit| {
             let segments = &self.segments[unit.segments.clone()];
             let bytes: u64 = segments.iter().map(|(_, bytes)| bytes).sum();
-            self.runs[unit.run].len() as u64 * bytes
+            self.passes[unit.pass].len() as u64 * bytes
         };
         self.units.iter().map(of_unit).max().unwrap_or(0)
     }
 
     fn keys(&self, unit: usize) -> impl Iterator<Item = Key> {
-        let Unit { segments, run } = &self.units[unit];
-        let parts = &self.runs[*run];
+        let WorkUnit { segments, pass } = &self.units[unit];
+        let parts = &self.passes[*pass];
         self.segments[segments.clone()]
             .iter()
             .flat_map(|&(segment, _)| parts.iter().map(move |&part| Key { segment, part }))
     }
 
     fn panels(&self, unit: usize) -> usize {
-        let Unit { segments, run } = &self.units[unit];
-        segments.len() * self.runs[*run].len()
+        let WorkUnit { segments, pass } = &self.units[unit];
+        segments.len() * self.passes[*pass].len()
     }
 }
 
@@ -89,7 +89,7 @@ impl Plan {
 #[derive(Debug)]
 struct Uses {
     units_of_segment: HashMap<u64, Vec<usize>>,
-    runs_of_part: HashMap<Part, Vec<usize>>,
+    passes_of_part: HashMap<PanelKey, Vec<usize>>,
 }
 
 impl Uses {
@@ -100,15 +100,15 @@ impl Uses {
                 units_of_segment.entry(segment).or_default().push(number);
             }
         }
-        let mut runs_of_part: HashMap<Part, Vec<usize>> = HashMap::default();
-        for (run, parts) in plan.runs.iter().enumerate() {
+        let mut passes_of_part: HashMap<PanelKey, Vec<usize>> = HashMap::default();
+        for (pass, parts) in plan.passes.iter().enumerate() {
             for &part in parts {
-                runs_of_part.entry(part).or_default().push(run);
+                passes_of_part.entry(part).or_default().push(pass);
             }
         }
         Self {
             units_of_segment,
-            runs_of_part,
+            passes_of_part,
         }
     }
 }
@@ -124,13 +124,13 @@ enum Need {
     At(Reverse<u64>),
 }
 
-/// What an unheld panel is worth: the least goes first.
+/// How late an unheld panel is evicted: the least priority goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Worth {
+struct EvictionPriority {
     need: Need,
     is_mask: bool,
     limb: Reverse<usize>,
-    /// Of those without use the one used last is worth most, of the others the one used first.
+    /// Of those without use the one used last has most, of the others the one used first.
     age: i64,
 }
 
@@ -204,26 +204,26 @@ enum Phase {
     Kept,
 }
 
-/// What is kept by its worth: of use, and made, only where something has to go.
+/// What is kept by priority: of use, and made, only where something has to go.
 #[derive(Debug, Default)]
-struct Valuation {
-    worths: HashMap<Key, Worth>,
-    ascending: BTreeSet<(Worth, Key)>,
+struct Evictable {
+    priorities: HashMap<Key, EvictionPriority>,
+    ascending: BTreeSet<(EvictionPriority, Key)>,
 }
 
-impl Valuation {
-    fn insert(&mut self, key: Key, worth: Worth) {
-        self.worths.insert(key, worth);
-        self.ascending.insert((worth, key));
+impl Evictable {
+    fn insert(&mut self, key: Key, priority: EvictionPriority) {
+        self.priorities.insert(key, priority);
+        self.ascending.insert((priority, key));
     }
 
     fn remove(&mut self, key: Key) {
-        if let Some(worth) = self.worths.remove(&key) {
-            self.ascending.remove(&(worth, key));
+        if let Some(priority) = self.priorities.remove(&key) {
+            self.ascending.remove(&(priority, key));
         }
     }
 
-    fn least(&self) -> Option<(Worth, Key)> {
+    fn least(&self) -> Option<(EvictionPriority, Key)> {
         self.ascending.first().copied()
     }
 }
@@ -261,7 +261,7 @@ impl Stream {
     fn next_key(&self) -> Option<(Key, u64)> {
         let (number, taken) = self.next;
         let unit = self.plan.units.get(number)?;
-        let parts = &self.plan.runs[unit.run];
+        let parts = &self.plan.passes[unit.pass];
         let (segment, bytes) = self.plan.segments[unit.segments.start + taken / parts.len()];
         let part = parts[taken % parts.len()];
         Some((Key { segment, part }, bytes))
@@ -293,10 +293,10 @@ impl Stream {
         if self.is_failed {
             return None;
         }
-        let runs = self.uses.runs_of_part.get(&key.part)?;
+        let passes = self.uses.passes_of_part.get(&key.part)?;
         let units = self.uses.units_of_segment.get(&key.segment)?;
         let later = &units[units.partition_point(|&unit| unit < self.next.0)..];
-        let needs = |&&unit: &&usize| runs.binary_search(&self.plan.units[unit].run).is_ok();
+        let needs = |&&unit: &&usize| passes.binary_search(&self.plan.units[unit].pass).is_ok();
         Some(match later.iter().find(needs) {
             Some(&unit) => Need::At(Reverse(self.begun + unit as u64)),
             None => Need::Past,
@@ -329,7 +329,7 @@ pub(super) struct Ledger {
     used: u64,
     entries: HashMap<Key, Entry>,
     /// Of all that is kept; `None` until something has to go under the questions now under way.
-    valuation: Option<Valuation>,
+    evictable: Option<Evictable>,
     streams: BTreeMap<StreamId, Stream>,
     /// Those that are not admitted yet.
     waiting: VecDeque<StreamId>,
@@ -344,7 +344,7 @@ impl Ledger {
             ahead,
             used: 0,
             entries: HashMap::default(),
-            valuation: None,
+            evictable: None,
             streams: BTreeMap::new(),
             waiting: VecDeque::new(),
             opened: 0,
@@ -393,7 +393,7 @@ impl Ledger {
         let reads = Arc::clone(&stream.reads);
         self.streams.insert(id, stream);
         self.waiting.push_back(id);
-        self.valuation = None;
+        self.evictable = None;
         Some((id, reads))
     }
 
@@ -426,7 +426,7 @@ impl Ledger {
     pub(super) fn close(&mut self, id: StreamId) {
         self.waiting.retain(|&waiting| waiting != id);
         if let Some(stream) = self.streams.remove(&id) {
-            self.valuation = None;
+            self.evictable = None;
             for &key in stream.held.keys() {
                 self.let_go(id, key);
             }
@@ -521,19 +521,19 @@ impl Ledger {
         for &key in &awaited {
             stream.drop_hold(key, self.entries[&key].bytes);
         }
-        self.valuation = None;
+        self.evictable = None;
         for key in awaited {
             self.let_go(id, key);
         }
     }
 
-    /// Gives up of what is kept, what is worth least first, at least so many bytes if there are: panels
+    /// Gives up of what is kept, least priority first, at least so many bytes if there are: panels
     /// have no room, however the budget stands.
     pub(super) fn give_up(&mut self, bytes: u64) -> Vec<Action> {
         let mut actions = Vec::new();
         let enough = self.used.saturating_sub(bytes);
         while self.used > enough
-            && let Some((_, key)) = self.appraised().least()
+            && let Some((_, key)) = self.evictable().least()
         {
             self.forget(key);
             actions.push(Action::Drop(key));
@@ -685,17 +685,17 @@ impl Ledger {
         !is_ahead && !is_deep
     }
 
-    /// Gives up what is worth least until there is room; what is needed later only for a stream that
-    /// could not go on otherwise, or has several runs and needs this earlier.
+    /// Evicts the least priority until there is room; what is needed later only for a stream that
+    /// could not go on otherwise, or has several passes and needs this earlier.
     fn make_room(&mut self, id: StreamId, bytes: u64, actions: &mut Vec<Action>) -> bool {
         let stream = &self.streams[&id];
-        let has_runs = stream.plan.runs.len() > 1;
+        let has_runs = stream.plan.passes.len() > 1;
         let now = stream.now();
         while self.used + bytes > self.capacity {
-            let Some((worth, key)) = self.appraised().least() else {
+            let Some((priority, key)) = self.evictable().least() else {
                 return false;
             };
-            if let Need::At(Reverse(time)) = worth.need
+            if let Need::At(Reverse(time)) = priority.need
                 && !(has_runs && time > now)
                 && !self.streams[&id].is_stalled()
             {
@@ -736,17 +736,17 @@ impl Ledger {
     fn keep(&mut self, key: Key) {
         let entry = self.entries.get_mut(&key).expect("it is in memory");
         entry.phase = Phase::Kept;
-        if let Some(mut valuation) = self.valuation.take() {
-            valuation.insert(key, self.worth(key));
-            self.valuation = Some(valuation);
+        if let Some(mut evictable) = self.evictable.take() {
+            evictable.insert(key, self.priority(key));
+            self.evictable = Some(evictable);
         }
     }
 
-    fn worth(&self, key: Key) -> Worth {
+    fn priority(&self, key: Key) -> EvictionPriority {
         let needs = self.streams.values().filter_map(|stream| stream.need(key));
         let need = needs.max().unwrap_or(Need::None);
         let used = self.entries[&key].used;
-        Worth {
+        EvictionPriority {
             need,
             is_mask: key.part.column.is_none(),
             limb: Reverse(key.part.limb),
@@ -757,24 +757,24 @@ impl Ledger {
         }
     }
 
-    /// What is kept by its worth to the questions under way.
-    fn appraised(&mut self) -> &Valuation {
-        let valuation = self.valuation.take().unwrap_or_else(|| {
+    /// What is kept by its priority to the queries in flight.
+    fn evictable(&mut self) -> &Evictable {
+        let evictable = self.evictable.take().unwrap_or_else(|| {
             let entries = self.entries.iter();
             let kept = entries.filter(|(_, entry)| matches!(entry.phase, Phase::Kept));
-            let mut valuation = Valuation::default();
+            let mut evictable = Evictable::default();
             for (&key, _) in kept {
-                valuation.insert(key, self.worth(key));
+                evictable.insert(key, self.priority(key));
             }
-            valuation
+            evictable
         });
-        self.valuation.insert(valuation)
+        self.evictable.insert(evictable)
     }
 
     /// A panel is kept no more.
     fn devalue(&mut self, key: Key) {
-        if let Some(valuation) = &mut self.valuation {
-            valuation.remove(key);
+        if let Some(evictable) = &mut self.evictable {
+            evictable.remove(key);
         }
     }
 }

@@ -7,7 +7,7 @@
 //! their seeds, by the [reader](super::reader)'s threads. Who counts opens a [`Stream`] and is told as its units
 //! arrive.
 
-use super::ledger::{Action, Key, Ledger, Part, Plan, ReadCounters, Reads, StreamId, Unit};
+use super::ledger::{Action, Key, Ledger, PanelKey, Plan, ReadCounters, Reads, StreamId, WorkUnit};
 use super::reader::{Read, Reader, ring_threads};
 use crate::error::{ResidencyError, StoreError};
 use crate::panel::Panel;
@@ -103,7 +103,7 @@ impl FileToRead {
 }
 
 impl StreamedSegment {
-    fn cell(&self, part: Part) -> Option<&PanelCell> {
+    fn cell(&self, part: PanelKey) -> Option<&PanelCell> {
         let columns = self.segment.description().columns;
         let column = part.column.unwrap_or(columns);
         let is_there = part.column.is_none_or(|column| column < columns);
@@ -111,11 +111,11 @@ impl StreamedSegment {
         self.panels.get(place).filter(|_| is_there)
     }
 
-    fn panel(&self, part: Part) -> Option<Arc<Panel>> {
+    fn panel(&self, part: PanelKey) -> Option<Arc<Panel>> {
         self.cell(part)?.read().clone()
     }
 
-    fn has(&self, part: Part) -> bool {
+    fn has(&self, part: PanelKey) -> bool {
         self.cell(part).is_some_and(|cell| cell.read().is_some())
     }
 
@@ -133,13 +133,13 @@ impl StreamedSegment {
         }
     }
 
-    fn set(&self, part: Part, panel: Option<Arc<Panel>>) {
+    fn set(&self, part: PanelKey, panel: Option<Arc<Panel>>) {
         let cell = self.cell(part).expect("streams ask for what there is");
         set_cell(cell, panel);
     }
 
     /// The place of a part among those that kernels read together: the mask is one more item.
-    fn position(&self, part: Part) -> usize {
+    fn position(&self, part: PanelKey) -> usize {
         part.column.unwrap_or(self.segment.description().columns) as usize
     }
 }
@@ -156,31 +156,31 @@ impl OpenSegment {
     }
 
     /// A panel that a stream holds, or that is kept; `None` if it is not in memory.
-    pub(crate) fn panel(&self, part: Part) -> Option<Arc<Panel>> {
+    pub(crate) fn panel(&self, part: PanelKey) -> Option<Arc<Panel>> {
         self.segment.panel(part)
     }
 
     /// Whether it has such a part, in memory or not.
-    pub(crate) fn is_part(&self, part: Part) -> bool {
+    pub(crate) fn is_part(&self, part: PanelKey) -> bool {
         self.segment.cell(part).is_some()
     }
 
     /// Whether these parts are in memory and stay there as long as the segment.
-    pub(crate) fn keeps(&self, parts: &[Part]) -> bool {
+    pub(crate) fn keeps(&self, parts: &[PanelKey]) -> bool {
         self.tier.keeps_all() && parts.iter().all(|&part| self.segment.has(part))
     }
 
     /// Brings one panel into memory and waits for it.
-    pub(crate) fn load(self: &Arc<Self>, part: Part) -> Result<Arc<Panel>, StoreError> {
+    pub(crate) fn load(self: &Arc<Self>, part: PanelKey) -> Result<Arc<Panel>, StoreError> {
         if let Some(panel) = self.panel(part) {
             return Ok(panel);
         }
         let (said, heard) = channel();
         // Who has heard of the panel listens no more.
         let listener = Arc::new(move |arrival| drop(said.send(arrival)));
-        let unit = Unit {
+        let unit = WorkUnit {
             segments: 0..1,
-            run: 0,
+            pass: 0,
         };
         let stream = Stream::begin(
             vec![Arc::clone(self)],
@@ -261,7 +261,7 @@ struct Load {
 impl Load {
     /// The number of a panel that is no mask among the parts of its segment.
     fn part(&self) -> usize {
-        let Part { limb, column } = self.key.part;
+        let PanelKey { limb, column } = self.key.part;
         let column = column.expect("masks are not read") as usize;
         self.segment.segment.panel_number(limb, column)
     }
@@ -562,7 +562,7 @@ impl Tier {
         };
         // Whoever waits for it must hear of its end, whatever that is.
         catch_unwind(AssertUnwindSafe(build)).unwrap_or_else(|_| {
-            let Part { limb, column } = load.key.part;
+            let PanelKey { limb, column } = load.key.part;
             let what = column.map_or("mask".to_owned(), |column| format!("column {column}"));
             let SegmentDescription { index, dataset, .. } = description;
             Err(FormatError::Misuse {
@@ -657,12 +657,12 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Begins to bring one unit after another into the tier that the segments are of, with what each run
+    /// Begins to bring one unit after another into the tier that the segments are of, with what each pass
     /// reads (parts ascending, at least one).
     pub(crate) fn begin(
         segments: Vec<Arc<OpenSegment>>,
-        runs: Vec<Vec<Part>>,
-        units: Vec<Unit>,
+        passes: Vec<Vec<PanelKey>>,
+        units: Vec<WorkUnit>,
         listener: Listener,
     ) -> Result<Self, StoreError> {
         let tier = Arc::clone(&segments[0].tier);
@@ -674,7 +674,7 @@ impl Stream {
         };
         let plan = Plan {
             segments: segments.iter().map(bytes).collect(),
-            runs,
+            passes,
             units,
         };
         tier.open(plan, segments, listener)

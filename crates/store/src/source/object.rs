@@ -7,7 +7,7 @@ mod cache;
 
 pub(crate) use cache::{Cache, object_of, segment_of};
 
-use crate::error::{ObjectError, ResidencyError, StoreError};
+use crate::error::{ObjectStorageError, ResidencyError, StoreError};
 use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as ObjectPath;
@@ -54,14 +54,14 @@ fn retries() -> RetryConfig {
 
 /// Why an object was not had or not written.
 #[derive(Debug, Clone)]
-pub(crate) enum Trouble {
+pub(crate) enum ObjectError {
     /// There is no such object.
     Missing,
     /// It cannot be said: this is what the network or the server said instead.
     Unreachable(String),
 }
 
-impl Trouble {
+impl ObjectError {
     fn of(error: &object_store::Error) -> Self {
         if let object_store::Error::NotFound { .. } = error {
             return Self::Missing;
@@ -77,11 +77,11 @@ impl Trouble {
 }
 
 /// An object that was not replaced.
-pub(crate) enum Unreplaced {
+pub(crate) enum PutError {
     /// Somebody else has changed it.
     Changed,
     /// It is open whether it was.
-    Trouble(Trouble),
+    Uncertain(ObjectError),
 }
 
 /// The objects below one prefix.
@@ -106,7 +106,7 @@ impl Objects {
     /// Another URL, invalid settings (`AWS_*`), a directory that cannot be made.
     pub(crate) fn open(url: &str) -> Result<Self, StoreError> {
         let refused = |reason: String| {
-            ObjectError::ObjectsUrl {
+            ObjectStorageError::ObjectsUrl {
                 url: url.into(),
                 reason,
             }
@@ -171,7 +171,7 @@ impl Objects {
 
     /// The error of an object that cannot be reached.
     pub(crate) fn unavailable(&self, name: &str, cause: &str) -> StoreError {
-        ObjectError::Unavailable {
+        ObjectStorageError::Unavailable {
             object: self.url_of(name),
             cause: cause.into(),
         }
@@ -179,10 +179,10 @@ impl Objects {
     }
 
     /// The error of an operation for which a missing object is no answer: of a bucket, then.
-    pub(crate) fn failed(&self, name: &str, trouble: &Trouble) -> StoreError {
-        match trouble {
-            Trouble::Missing => self.unavailable(name, "there is no such bucket or object"),
-            Trouble::Unreachable(cause) => self.unavailable(name, cause),
+    pub(crate) fn failed(&self, name: &str, error: &ObjectError) -> StoreError {
+        match error {
+            ObjectError::Missing => self.unavailable(name, "there is no such bucket or object"),
+            ObjectError::Unreachable(cause) => self.unavailable(name, cause),
         }
     }
 
@@ -205,14 +205,14 @@ impl Objects {
     }
 
     /// A whole object and its version.
-    pub(crate) fn get(&self, name: &str) -> Result<(Vec<u8>, UpdateVersion), Trouble> {
+    pub(crate) fn get(&self, name: &str) -> Result<(Vec<u8>, UpdateVersion), ObjectError> {
         let (store, path) = (Arc::clone(&self.store), self.path(name));
         self.wait(async move { get(&*store, &path).await })
-            .map_err(|error| Trouble::of(&error))
+            .map_err(|error| ObjectError::of(&error))
     }
 
     /// A part of an object, all of it.
-    pub(crate) fn get_range(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, Trouble> {
+    pub(crate) fn get_range(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, ObjectError> {
         let (store, path) = (Arc::clone(&self.store), self.path(name));
         self.wait(async move { get_range(&*store, &path, range).await })
     }
@@ -223,7 +223,7 @@ impl Objects {
         &self,
         name: &str,
         range: Range<u64>,
-        then: impl FnOnce(Result<Vec<u8>, Trouble>) + Send + 'static,
+        then: impl FnOnce(Result<Vec<u8>, ObjectError>) + Send + 'static,
     ) {
         let (store, path) = (Arc::clone(&self.store), self.path(name));
         let room = Arc::clone(&self.room);
@@ -239,16 +239,16 @@ impl Objects {
     }
 
     /// Writes a file's bytes as an object, over one that is there.
-    pub(crate) fn put_file(&self, name: &str, mut file: File) -> Result<(), Trouble> {
+    pub(crate) fn put_file(&self, name: &str, mut file: File) -> Result<(), ObjectError> {
         let (store, path) = (Arc::clone(&self.store), self.path(name));
         let turn = Arc::clone(&self.turn);
         self.wait(async move {
             let _turn = turn.acquire().await;
-            let unread = |error: std::io::Error| Trouble::Unreachable(error.to_string());
+            let unread = |error: std::io::Error| ObjectError::Unreachable(error.to_string());
             let length = file.metadata().map_err(unread)?.len();
-            let failed = |error| Trouble::of(&error);
+            let failed = |error| ObjectError::of(&error);
             let chunk = CHUNK.max(length.div_ceil(CHUNKS));
-            let mut next = move || -> Result<Vec<u8>, Trouble> {
+            let mut next = move || -> Result<Vec<u8>, ObjectError> {
                 let mut bytes = Vec::with_capacity(chunk.min(length) as usize + 1);
                 let read = (&mut file).take(chunk).read_to_end(&mut bytes);
                 read.map_err(unread).map(|_| bytes)
@@ -272,12 +272,12 @@ impl Objects {
                             .await
                             .map_err(failed)
                     }
-                    Err(trouble) => Err(trouble),
+                    Err(error) => Err(error),
                 };
-                if let Err(trouble) = written {
+                if let Err(error) = written {
                     // Best effort: chunks that stay are for the bucket's rules to remove.
                     let _ = upload.abort().await;
-                    return Err(trouble);
+                    return Err(error);
                 }
             }
             upload.finish().await.map(drop).map_err(failed)
@@ -290,19 +290,19 @@ impl Objects {
         name: &str,
         bytes: Vec<u8>,
         was: Option<UpdateVersion>,
-    ) -> Result<UpdateVersion, Unreplaced> {
+    ) -> Result<UpdateVersion, PutError> {
         let (store, path) = (Arc::clone(&self.store), self.path(name));
         self.wait(async move { replace(&*store, &path, bytes, was).await })
     }
 
     /// The names of all objects below `name`, and their lengths.
-    pub(crate) fn list(&self, name: &str) -> Result<Vec<(String, u64)>, Trouble> {
+    pub(crate) fn list(&self, name: &str) -> Result<Vec<(String, u64)>, ObjectError> {
         let (store, path, prefix) = (Arc::clone(&self.store), self.path(name), self.path(""));
         self.wait(async move {
             let mut listed = store.list(Some(&path));
             let mut names = Vec::new();
             while let Some(meta) = listed.next().await {
-                let meta = meta.map_err(|error| Trouble::of(&error))?;
+                let meta = meta.map_err(|error| ObjectError::of(&error))?;
                 if let Some(parts) = meta.location.prefix_match(&prefix) {
                     let parts: Vec<_> = parts.map(|part| part.as_ref().to_owned()).collect();
                     names.push((parts.join("/"), meta.size));
@@ -313,15 +313,15 @@ impl Objects {
     }
 
     /// Removes objects; those that are not there are fine.
-    pub(crate) fn delete(&self, names: Vec<String>) -> Result<(), Trouble> {
+    pub(crate) fn delete(&self, names: Vec<String>) -> Result<(), ObjectError> {
         let paths: Vec<_> = names.iter().map(|name| Ok(self.path(name))).collect();
         let store = Arc::clone(&self.store);
         self.wait(async move {
             let mut deleted = store.delete_stream(Box::pin(tokio_stream::iter(paths)));
             while let Some(one) = deleted.next().await {
-                match one.map_err(|error| Trouble::of(&error)) {
-                    Ok(_) | Err(Trouble::Missing) => {}
-                    Err(trouble) => return Err(trouble),
+                match one.map_err(|error| ObjectError::of(&error)) {
+                    Ok(_) | Err(ObjectError::Missing) => {}
+                    Err(error) => return Err(error),
                 }
             }
             Ok(())
@@ -354,9 +354,11 @@ async fn get_range(
     store: &dyn ObjectStore,
     path: &ObjectPath,
     range: Range<u64>,
-) -> Result<Vec<u8>, Trouble> {
+) -> Result<Vec<u8>, ObjectError> {
     let bytes = store.get_range(path, range).await;
-    bytes.map(Vec::from).map_err(|error| Trouble::of(&error))
+    bytes
+        .map(Vec::from)
+        .map_err(|error| ObjectError::of(&error))
 }
 
 async fn replace(
@@ -364,7 +366,7 @@ async fn replace(
     path: &ObjectPath,
     bytes: Vec<u8>,
     was: Option<UpdateVersion>,
-) -> Result<UpdateVersion, Unreplaced> {
+) -> Result<UpdateVersion, PutError> {
     use object_store::Error::{AlreadyExists, NotImplemented, Precondition};
     let put = |mode: PutMode| {
         let options = PutOptions::from(mode);
@@ -379,21 +381,21 @@ async fn replace(
         // Told of a conflict, a second try may have met what the first one wrote.
         Err(AlreadyExists { .. } | Precondition { .. }) => match get(store, path).await {
             Ok((found, version)) if found == bytes => Ok(version),
-            Ok(_) => Err(Unreplaced::Changed),
-            Err(error) => Err(Unreplaced::Trouble(Trouble::of(&error))),
+            Ok(_) => Err(PutError::Changed),
+            Err(error) => Err(PutError::Uncertain(ObjectError::of(&error))),
         },
         // Directories cannot compare and write at once.
         Err(NotImplemented { .. }) => {
             let found = store.head(path).await;
             if !was.is_some_and(|was| found.is_ok_and(|found| found.e_tag == was.e_tag)) {
-                return Err(Unreplaced::Changed);
+                return Err(PutError::Changed);
             }
             let written = put(PutMode::Overwrite).await;
             written
                 .map(UpdateVersion::from)
-                .map_err(|error| Unreplaced::Trouble(Trouble::of(&error)))
+                .map_err(|error| PutError::Uncertain(ObjectError::of(&error)))
         }
-        Err(error) => Err(Unreplaced::Trouble(Trouble::of(&error))),
+        Err(error) => Err(PutError::Uncertain(ObjectError::of(&error))),
     }
 }
 

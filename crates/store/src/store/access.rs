@@ -18,8 +18,8 @@ impl Access {
     pub fn begin_upload(&self, name: &str, manifest: &[u8]) -> Result<UploadStatus, StoreError> {
         check_name(name)?;
         let new = Manifest::decode(manifest).map_err(|error| match error {
-            FormatError::Damaged { fault, .. } => {
-                StoreError::from(UploadError::ManifestRefused { fault })
+            FormatError::Damaged { corruption, .. } => {
+                StoreError::from(UploadError::ManifestRefused { corruption })
             }
             other => other.into(),
         })?;

@@ -153,7 +153,7 @@ fn is_missing(error: &FormatError) -> bool {
     matches!(
         error,
         FormatError::Damaged {
-            fault: Fault::Missing,
+            corruption: Corruption::Missing,
             ..
         }
     )

@@ -11,9 +11,9 @@
 //! dataset or its upload: what the catalogue does not name may be newer than the catalogue.
 
 use crate::catalogue::{Catalogue, Change, Table};
-use crate::error::{CatalogueError, ObjectError, StoreError};
+use crate::error::{CatalogueError, ObjectStorageError, StoreError};
 use crate::location::{CATALOGUE, SEGMENTS};
-use crate::source::object::{Cache, Objects, Trouble, Unreplaced, object_of, segment_of};
+use crate::source::object::{Cache, ObjectError, Objects, PutError, object_of, segment_of};
 use object_store::UpdateVersion;
 use oboro_format::files::{Durability, remove_if_there, replace};
 use oboro_format::{DatasetId, Digest, Manifest, SegmentHeader};
@@ -52,7 +52,7 @@ fn marked(directory: &Path) -> Option<String> {
 pub(super) fn check_is_no_cache(directory: &Path) -> Result<(), StoreError> {
     match marked(directory) {
         None => Ok(()),
-        Some(url) => Err(ObjectError::IsCache {
+        Some(url) => Err(ObjectStorageError::IsCache {
             path: directory.into(),
             url,
         }
@@ -64,12 +64,12 @@ pub(super) fn check_is_no_cache(directory: &Path) -> Result<(), StoreError> {
 fn mark(directory: &Path, url: &str) -> Result<(), StoreError> {
     match marked(directory) {
         Some(marked) if marked == url => Ok(()),
-        Some(url) => Err(ObjectError::IsCache {
+        Some(url) => Err(ObjectStorageError::IsCache {
             path: directory.into(),
             url,
         }
         .into()),
-        None if directory.join(CATALOGUE).exists() => Err(ObjectError::IsNoCache {
+        None if directory.join(CATALOGUE).exists() => Err(ObjectStorageError::IsNoCache {
             path: directory.into(),
             url: url.into(),
         }
@@ -132,7 +132,7 @@ impl Remote {
         let mut written = self
             .objects()
             .replace(CATALOGUE, image.clone(), object.version.clone());
-        if let Err(Unreplaced::Changed) = written
+        if let Err(PutError::Changed) = written
             && let Ok((found, version)) = self.objects().get(CATALOGUE)
             && object.unsure.contains(&Digest::of(&found))
         {
@@ -144,13 +144,13 @@ impl Remote {
                 object.unsure.clear();
                 Ok(())
             }
-            Err(Unreplaced::Changed) => Err(ObjectError::OtherServer {
+            Err(PutError::Changed) => Err(ObjectStorageError::OtherServer {
                 url: self.objects().url().into(),
             }
             .into()),
-            Err(Unreplaced::Trouble(trouble)) => {
+            Err(PutError::Uncertain(error)) => {
                 object.unsure.push(digest);
-                Err(self.objects().failed(CATALOGUE, &trouble))
+                Err(self.objects().failed(CATALOGUE, &error))
             }
         }
     }
@@ -164,7 +164,7 @@ impl Remote {
     ) -> Result<(), StoreError> {
         let name = object_of(dataset, index);
         let written = self.objects().put_file(&name, file);
-        written.map_err(|trouble| self.objects().failed(&name, &trouble))
+        written.map_err(|error| self.objects().failed(&name, &error))
     }
 
     /// The first of these segments of a dataset that has no object, or another one: the same dataset may have
@@ -175,7 +175,7 @@ impl Remote {
         segments: Range<u32>,
     ) -> Result<Option<u32>, StoreError> {
         let directory = format!("{SEGMENTS}/{}", manifest.dataset);
-        let failed = |trouble: Trouble| self.objects().failed(&directory, &trouble);
+        let failed = |error: ObjectError| self.objects().failed(&directory, &error);
         let listed = self.objects().list(&directory).map_err(failed)?;
         let lengths: HashMap<String, u64> = listed.into_iter().collect();
         for index in segments {
@@ -229,7 +229,7 @@ impl Remote {
             }
         }
         let objects = self.objects();
-        let failed = |trouble: Trouble| objects.failed(SEGMENTS, &trouble);
+        let failed = |error: ObjectError| objects.failed(SEGMENTS, &error);
         let (mut deleted, mut unnamed) = (Vec::new(), 0);
         for (name, _) in objects.list(SEGMENTS).map_err(failed)? {
             let Some((dataset, index)) = segment_of(&name) else {
@@ -252,24 +252,24 @@ impl Remote {
 
 /// The catalogue's object as it is, which becomes the catalogue here.
 fn found(objects: &Objects, catalogue: &mut Catalogue) -> Result<CatalogueObject, StoreError> {
-    let failed = |trouble: Trouble| objects.failed(CATALOGUE, &trouble);
+    let failed = |error: ObjectError| objects.failed(CATALOGUE, &error);
     let (version, server) = match objects.get(CATALOGUE) {
         Ok((image, version)) => {
             let before = catalogue.adopt(&image, &objects.url_of(CATALOGUE))?;
             (Some(version), before + 1)
         }
-        Err(Trouble::Missing) => {
+        Err(ObjectError::Missing) => {
             let is_empty = objects.list(SEGMENTS).map_err(failed)?.is_empty()
                 && catalogue.all(Table::Dataset)?.is_empty();
             if !is_empty {
-                return Err(ObjectError::CatalogueObjectMissing {
+                return Err(ObjectStorageError::CatalogueObjectMissing {
                     url: objects.url().into(),
                 }
                 .into());
             }
             (None, 1)
         }
-        Err(trouble) => return Err(failed(trouble)),
+        Err(error) => return Err(failed(error)),
     };
     Ok(CatalogueObject {
         version,

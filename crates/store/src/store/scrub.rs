@@ -170,12 +170,12 @@ impl Scrub {
             None => reading.segment.local().path().into(),
             Some(remote) => reading.target.url(remote),
         };
-        let damage = found(checked)?.map(|fault| Damage {
+        let damage = found(checked)?.map(|corruption| Damage {
             panel: reading.segment.description().panel_of(part),
             ..reading.target.damage(
                 path(),
                 &reading.segment.description().part_name(part),
-                &fault,
+                &corruption,
             )
         });
         Ok(Some(ScrubbedPart { read, damage }))
@@ -194,7 +194,7 @@ impl Scrub {
             if let Ok(file) = File::open(&path) {
                 forget_cached(&file, 0, target.bytes());
             }
-            let fault = match self.open(&target) {
+            let corruption = match self.open(&target) {
                 Ok(segment) => {
                     let read = segment.header().bytes();
                     let parts = 0..segment.header().parts();
@@ -208,10 +208,10 @@ impl Scrub {
                     let damage = None;
                     return Ok(Some(ScrubbedPart { read, damage }));
                 }
-                Err(StoreError::Format(FormatError::Damaged { fault, .. })) => fault,
+                Err(StoreError::Format(FormatError::Damaged { corruption, .. })) => corruption,
                 Err(other) => return Err(other),
             };
-            let missing = matches!(fault, Fault::Missing);
+            let missing = matches!(corruption, Corruption::Missing);
             if missing && (target.table == Table::Upload || self.was_deleted(&target)?) {
                 self.total_bytes -= target.bytes();
                 continue;
@@ -223,7 +223,7 @@ impl Scrub {
             };
             return Ok(Some(ScrubbedPart {
                 read: 0,
-                damage: Some(target.damage(path, "", &fault)),
+                damage: Some(target.damage(path, "", &corruption)),
             }));
         }
         Ok(None)
@@ -265,8 +265,8 @@ impl Target {
         remote.url_of(self.manifest.dataset, self.index).into()
     }
 
-    /// A fault in a file of this segment, or in the `part` of it that is named.
-    fn damage(&self, path: PathBuf, part: &str, fault: &Fault) -> Damage {
+    /// A corruption in a file of this segment, or in the `part` of it that is named.
+    fn damage(&self, path: PathBuf, part: &str, corruption: &Corruption) -> Damage {
         let dataset = self.manifest.dataset;
         Damage {
             name: Some(self.name.to_string()),
@@ -275,9 +275,9 @@ impl Target {
             panel: None,
             path: Some(path),
             problem: format!(
-                "{part}segment {} of dataset {dataset} {fault}. {}",
+                "{part}segment {} of dataset {dataset} {corruption}. {}",
                 self.index,
-                fault.remedy()
+                corruption.remedy()
             ),
         }
     }
@@ -317,10 +317,10 @@ fn forgotten(shared: &Shared, state: &State) -> Result<Vec<Damage>, StoreError> 
 }
 
 /// What is wrong, if it is damage.
-fn found(checked: Result<(), StoreError>) -> Result<Option<Fault>, StoreError> {
+fn found(checked: Result<(), StoreError>) -> Result<Option<Corruption>, StoreError> {
     match checked {
         Ok(()) => Ok(None),
-        Err(StoreError::Format(FormatError::Damaged { fault, .. })) => Ok(Some(fault)),
+        Err(StoreError::Format(FormatError::Damaged { corruption, .. })) => Ok(Some(corruption)),
         Err(other) => Err(other),
     }
 }

@@ -685,7 +685,7 @@ fn damage_is_found_when_the_dataset_is_used() {
         matches!(
             error,
             StoreError::Format(FormatError::Damaged {
-                fault: Fault::Missing,
+                corruption: Corruption::Missing,
                 ..
             })
         ),

@@ -4,7 +4,7 @@
 //! the record has the order of the kernel; a call on anything else runs without it.
 
 use crate::cut::Record;
-use crate::tree::{Kind, Node, Operation, Place, ROOT, Tree};
+use crate::tree::{DirectoryEntry, Kind, Node, Operation, ROOT, Tree};
 use crate::{calls, scratch};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -192,7 +192,7 @@ pub(crate) struct At<'a> {
 pub(crate) type Answer<T> = Result<T, i32>;
 
 impl Disks {
-    fn by_path(&mut self, at: At<'_>) -> Option<(&mut Watched, Place)> {
+    fn by_path(&mut self, at: At<'_>) -> Option<(&mut Watched, DirectoryEntry)> {
         if !at.path.is_absolute() {
             let (disk, directory) = self.by_file(at.directory)?;
             let place = disk.tree.resolve(directory, at.path)?;
@@ -440,7 +440,7 @@ impl Watched {
             .map_or(usize::MAX, |room| own + room.saturating_sub(self.used()))
     }
 
-    fn make(&mut self, place: Place, kind: Kind, identity: Option<Identity>) {
+    fn make(&mut self, place: DirectoryEntry, kind: Kind, identity: Option<Identity>) {
         self.made += 1;
         let node = self.made;
         self.nodes

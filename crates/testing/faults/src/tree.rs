@@ -14,7 +14,7 @@ pub(crate) const ROOT: Node = 0;
 
 /// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct DirectoryEntry {
     pub(crate) directory: Node,
     pub(crate) name: OsString,
 }
@@ -30,17 +30,17 @@ pub(crate) enum Kind {
 pub(crate) enum Operation {
     /// A new file or directory, or a further name of a file.
     Enter {
-        place: Place,
+        place: DirectoryEntry,
         node: Node,
         kind: Kind,
     },
     Rename {
-        from: Place,
-        to: Place,
+        from: DirectoryEntry,
+        to: DirectoryEntry,
         node: Node,
     },
     Remove {
-        place: Place,
+        place: DirectoryEntry,
         node: Node,
     },
     Write {
@@ -100,7 +100,7 @@ impl Tree {
     }
 
     /// Directories and files may be known here before an operation that makes them took effect.
-    fn enter(&mut self, place: &Place, node: Node) {
+    fn enter(&mut self, place: &DirectoryEntry, node: Node) {
         if !self.directories.contains_key(&node) {
             self.file(node);
         }
@@ -108,7 +108,7 @@ impl Tree {
         entries.insert(place.name.clone(), node);
     }
 
-    fn remove(&mut self, place: &Place, node: Node) {
+    fn remove(&mut self, place: &DirectoryEntry, node: Node) {
         let entries = self.directories.entry(place.directory).or_default();
         if entries.get(&place.name) == Some(&node) {
             entries.remove(&place.name);
@@ -136,7 +136,7 @@ impl Tree {
         }
     }
 
-    pub(crate) fn look_up(&self, place: &Place) -> Option<Node> {
+    pub(crate) fn look_up(&self, place: &DirectoryEntry) -> Option<Node> {
         self.directories
             .get(&place.directory)?
             .get(&place.name)
@@ -144,14 +144,14 @@ impl Tree {
     }
 
     /// The place that a relative path names, seen from a directory.
-    pub(crate) fn resolve(&self, from: Node, path: &Path) -> Option<Place> {
+    pub(crate) fn resolve(&self, from: Node, path: &Path) -> Option<DirectoryEntry> {
         let mut names = path.iter().filter(|name| *name != OsStr::new("."));
-        let mut place = Place {
+        let mut place = DirectoryEntry {
             directory: from,
             name: names.next()?.into(),
         };
         for name in names {
-            place = Place {
+            place = DirectoryEntry {
                 directory: self.look_up(&place)?,
                 name: name.into(),
             };

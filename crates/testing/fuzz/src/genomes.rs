@@ -4,8 +4,8 @@ use crate::decoded;
 use oboro_format::Digest;
 use oboro_format::codec::Writer;
 use oboro_genome_server::{
-    Alphabet, Collections, Existing, Kind, Panel, PanelOptions, Reference, Window, import_panel,
-    import_reference,
+    Alphabet, Collections, Existing, HaplotypePanel, Kind, PanelOptions, Reference, Window,
+    import_panel, import_reference,
 };
 use std::fs;
 use tempfile::TempDir;
@@ -74,7 +74,7 @@ fn empty() -> (TempDir, Collections) {
 }
 
 /// Reads the first sites of a panel.
-fn look_at(panel: &Panel) -> Result<(), oboro_genome_server::GenomeError> {
+fn look_at(panel: &HaplotypePanel) -> Result<(), oboro_genome_server::GenomeError> {
     let sites = panel.sites().min(SITES);
     for index in 0..sites {
         let site = panel.site_at(index);

@@ -3,7 +3,7 @@
 use crate::decoded;
 use crate::wire::message;
 use oboro_genome::wire::{Answer, EncryptedQuery};
-use oboro_genome::{Kind, Plan, Question};
+use oboro_genome::{Kind, Plan, SearchSpec};
 use oboro_genome_client::{Found, OwnQuery, Pattern};
 use oboro_genome_server::{Evaluation, ExpandedQuery, Multiplicity, Rows, Window, Workspace};
 use oboro_protocol::{kind, nonce, v1};
@@ -19,13 +19,13 @@ const NONCE: Nonce = Nonce([5; 32]);
 static OWN: LazyLock<OwnQuery> = LazyLock::new(|| {
     let pattern = Pattern::of_alleles("01?10").expect("they are alleles");
     let exact = Kind::Match { within: 0 };
-    let question = Question::new(pattern.len() as u32, 2, ROWS, exact).expect("it can be asked");
-    let plan = Arc::new(Plan::new(question).expect("it has room"));
+    let spec = SearchSpec::new(pattern.len() as u32, 2, ROWS, exact).expect("it can be asked");
+    let plan = Arc::new(Plan::new(spec).expect("it has room"));
     OwnQuery::encrypt(plan, &pattern, &NONCE, &[]).expect("there is randomness")
 });
 
 static WINDOW: LazyLock<Arc<Window>> = LazyLock::new(|| {
-    let length = OWN.plan().question().length() as usize;
+    let length = OWN.plan().spec().length() as usize;
     Arc::new(Window::new(Rows::new(
         [0; 32],
         length,
@@ -54,9 +54,9 @@ pub fn search(bytes: &[u8]) -> Option<()> {
                 if open.length > PLANNED {
                     return None;
                 }
-                let question = decoded(Question::new(open.length, 2, ROWS, kind))?;
-                let plan = decoded(Plan::new(question))?;
-                assert!(plan.ciphertexts() * plan.width() >= question.terms());
+                let spec = decoded(SearchSpec::new(open.length, 2, ROWS, kind))?;
+                let plan = decoded(Plan::new(spec))?;
+                assert!(plan.ciphertexts() * plan.width() >= spec.terms());
                 assert!(plan.answers() * plan.tests_per_answer() as u64 >= plan.tests());
             }
             v1::search_request::Request::Query(_) => {}

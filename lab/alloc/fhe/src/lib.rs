@@ -81,9 +81,9 @@ enum Step {
 
 /// A place for a ciphertext that one thread fills and another may drop.
 #[derive(Default)]
-struct Place(RwLock<Option<Ciphertext>>);
+struct Slot(RwLock<Option<Ciphertext>>);
 
-impl Place {
+impl Slot {
     fn put(&self, ciphertext: Ciphertext) {
         *self.0.write().expect("no thread panicked") = Some(ciphertext);
     }
@@ -115,15 +115,15 @@ struct Counting {
 /// What the threads of a node count.
 struct Node {
     /// Column after column of block after block.
-    blocks: Vec<Place>,
-    lowered: Vec<Place>,
-    products: Vec<Place>,
-    sums: Vec<Place>,
+    blocks: Vec<Slot>,
+    lowered: Vec<Slot>,
+    products: Vec<Slot>,
+    sums: Vec<Slot>,
 }
 
 impl Node {
     fn new(columns: usize, blocks: usize) -> Self {
-        let empty = |count| (0..count).map(|_| Place::default()).collect();
+        let empty = |count| (0..count).map(|_| Slot::default()).collect();
         let pairs = columns * (columns - 1) / 2;
         Self {
             blocks: empty(columns * blocks),
@@ -225,7 +225,7 @@ impl Work for Counting {
 }
 
 /// The column at the next modulus.
-fn lowered(column: &Place) -> Ciphertext {
+fn lowered(column: &Slot) -> Ciphertext {
     let mut lowered = column.read(Clone::clone);
     lowered.switch_down().expect("there is a level below");
     lowered

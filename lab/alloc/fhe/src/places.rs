@@ -36,19 +36,19 @@ pub struct Places {
     /// The kernel's numbers; without a policy there is one node, and memory comes from anywhere.
     numbers: Vec<u32>,
     policy: Policy,
-    seats: Vec<Seat>,
+    seats: Vec<CpuAssignment>,
 }
 
 /// The place of a thread.
 #[derive(Clone)]
-pub struct Seat {
+pub struct CpuAssignment {
     /// Counted from 0.
     pub node: usize,
     /// The node's cores; `None` if the thread may run anywhere.
     cores: Option<oboro_arena::CpuAssignment>,
 }
 
-impl Seat {
+impl CpuAssignment {
     /// Keeps the calling thread here.
     pub fn take(&self) {
         if let Some(cores) = &self.cores {
@@ -66,7 +66,7 @@ impl Places {
     /// Fewer threads than nodes, and a node whose memory this process may not use.
     pub fn new(threads: NonZero<usize>, policy: Option<Policy>) -> Result<Self, Box<dyn Error>> {
         let Some(policy) = policy else {
-            let anywhere = Seat {
+            let anywhere = CpuAssignment {
                 node: 0,
                 cores: None,
             };
@@ -92,7 +92,7 @@ impl Places {
             }
             prefer(None)?;
         }
-        let seat = |core: oboro_arena::CpuAssignment| Seat {
+        let seat = |core: oboro_arena::CpuAssignment| CpuAssignment {
             node: core.node,
             cores: Some(topology.whole_node(core)),
         };
@@ -108,7 +108,7 @@ impl Places {
     }
 
     /// Of the threads; every node has one.
-    pub fn seats(&self) -> Vec<Seat> {
+    pub fn seats(&self) -> Vec<CpuAssignment> {
         self.seats.clone()
     }
 

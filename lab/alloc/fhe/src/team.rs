@@ -1,7 +1,7 @@
 //! Threads that share out the tasks of a step as they come free, those of a node among the threads of that
 //! node: what one allocates another may free, as under OpenMP's dynamic schedule.
 
-use crate::places::Seat;
+use crate::places::CpuAssignment;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, RwLock};
 
@@ -15,7 +15,7 @@ pub trait Work: Sync {
 
 /// Where the threads work, the leading one first.
 pub struct Team {
-    seats: Vec<Seat>,
+    seats: Vec<CpuAssignment>,
 }
 
 /// What the threads of a team agree on. No step means that they are dismissed.
@@ -31,7 +31,7 @@ impl Team {
     /// # Panics
     ///
     /// If there is no seat.
-    pub fn new(seats: Vec<Seat>) -> Self {
+    pub fn new(seats: Vec<CpuAssignment>) -> Self {
         assert!(!seats.is_empty(), "someone must lead");
         Self { seats }
     }

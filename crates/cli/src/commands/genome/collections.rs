@@ -1,6 +1,6 @@
 //! What an operator does with panels and references.
 
-use super::search::{Place, place};
+use super::search::{GenomicPosition, place};
 use crate::Outcome;
 use crate::arguments::ServerArguments;
 use crate::output::{Failure, Output, bytes};
@@ -105,7 +105,7 @@ pub struct ShowArguments {
     haplotype: usize,
     /// The site to begin at [default: the first].
     #[arg(long, value_name = "[CHR:]POSITION", value_parser = place)]
-    position: Option<Place>,
+    position: Option<GenomicPosition>,
     /// How many sites.
     #[arg(long, value_name = "N", default_value_t = 32)]
     length: usize,
@@ -330,7 +330,7 @@ pub fn show(arguments: &ShowArguments, output: Output) -> Outcome {
         Alphabet::Bases => char::from(b"ACGTN"[usize::from(symbol)]),
     };
     let letters: String = symbols.iter().map(letter).collect();
-    let place = Place {
+    let place = GenomicPosition {
         chromosome: chromosome.map(str::to_owned),
         position,
     };

@@ -4,8 +4,8 @@ use crate::Outcome;
 use crate::arguments::ServerArguments;
 use crate::output::{Failure, Output, Unit, bytes, seconds};
 use clap::value_parser;
-pub use oboro_client::Place;
-use oboro_client::{Decoys, Question, Symbols, Where};
+pub use oboro_client::GenomicPosition;
+use oboro_client::{Decoys, GenomeSearch, Symbols, Where};
 use oboro_format::Digest;
 use oboro_genome::Kind;
 use oboro_genome_client::{Found, Pattern};
@@ -23,7 +23,7 @@ pub struct QueryArguments {
     panel: String,
     /// The site that the query begins at: a position, or a column of an alignment.
     #[arg(long, value_name = "[CHR:]POSITION", value_parser = place)]
-    position: Place,
+    position: GenomicPosition,
     #[command(flatten)]
     symbols: SymbolArguments,
     /// Mismatches that are allowed, 0 to 2.
@@ -88,14 +88,14 @@ struct AskingArguments {
 }
 
 /// A place as a user writes it. A chromosome may have colons.
-pub fn place(given: &str) -> Result<Place, String> {
+pub fn place(given: &str) -> Result<GenomicPosition, String> {
     let (chromosome, position) = match given.rsplit_once(':') {
         Some((chromosome, position)) => (Some(chromosome.to_owned()), position),
         None => (None, given),
     };
     let position = position.replace(',', "").parse();
     let position = position.map_err(|_| "give a number, or CHROMOSOME:NUMBER".to_owned())?;
-    Ok(Place {
+    Ok(GenomicPosition {
         chromosome,
         position,
     })
@@ -109,7 +109,7 @@ pub fn query(arguments: &QueryArguments, output: Output) -> Outcome {
             (Pattern::of_bases(&bases)?, Symbols::Bases)
         }
     };
-    let question = Question {
+    let search = GenomeSearch {
         pattern,
         r#where: Where::Panel {
             name: arguments.panel.clone(),
@@ -126,11 +126,11 @@ pub fn query(arguments: &QueryArguments, output: Output) -> Outcome {
         },
         count: arguments.count,
     };
-    ask(&question, &arguments.asking, output)
+    ask(&search, &arguments.asking, output)
 }
 
 pub fn find(arguments: &FindArguments, output: Output) -> Outcome {
-    let question = Question {
+    let search = GenomeSearch {
         pattern: Pattern::of_bases(&letters(&arguments.pattern)?)?,
         r#where: Where::Reference {
             name: arguments.reference.clone(),
@@ -140,7 +140,7 @@ pub fn find(arguments: &FindArguments, output: Output) -> Outcome {
         },
         count: arguments.count,
     };
-    ask(&question, &arguments.asking, output)
+    ask(&search, &arguments.asking, output)
 }
 
 /// The letters of a query as they were given, or the first line of standard input.
@@ -156,14 +156,14 @@ fn letters(given: &str) -> Result<Zeroizing<String>, Failure> {
     Ok(letters)
 }
 
-fn ask(question: &Question, asking: &AskingArguments, output: Output) -> Outcome {
+fn ask(search: &GenomeSearch, asking: &AskingArguments, output: Output) -> Outcome {
     let connection = asking.server.connect()?;
     let bar = output.bar("searching", Unit::Answers);
-    let outcome = connection.search(question, |done, of| bar.set(done, of));
+    let outcome = connection.search(search, |done, of| bar.set(done, of));
     bar.finish();
     let outcome = outcome?;
     let verified = asking.verify.as_ref().map(|data| {
-        let expected = search_plaintext(&Collections::open(data), question)?;
+        let expected = search_plaintext(&Collections::open(data), search)?;
         match expected == outcome.found {
             true => Ok(true),
             false => Err(Failure::from(
@@ -173,19 +173,19 @@ fn ask(question: &Question, asking: &AskingArguments, output: Output) -> Outcome
     });
     let verified = verified.transpose()?;
     let pinned = matches!(
-        question.r#where,
+        search.r#where,
         Where::Panel {
             sites_digest: Some(_),
             ..
         }
     );
-    let length = question.pattern.len();
+    let length = search.pattern.len();
     let (exists, count, longest) = match outcome.found {
-        Found::Matches(rows) => (rows > 0, question.count.then_some(rows), None),
+        Found::Matches(rows) => (rows > 0, search.count.then_some(rows), None),
         Found::Longest(longest) => (longest > 0, None, Some(longest)),
     };
     let value = json!({
-        "question": question_of(question, outcome.sites_digest),
+        "question": search_of(search, outcome.sites_digest),
         "exists": exists,
         "count": count,
         "longest": longest,
@@ -204,7 +204,7 @@ fn ask(question: &Question, asking: &AskingArguments, output: Output) -> Outcome
             Found::Longest(longest) => {
                 format!("the longest match has {longest} of {length} symbols")
             }
-            Found::Matches(rows) if question.count => format!("{rows} of {} match", outcome.rows),
+            Found::Matches(rows) if search.count => format!("{rows} of {} match", outcome.rows),
             Found::Matches(0) => "no match".to_owned(),
             Found::Matches(_) => "match".to_owned(),
         };
@@ -230,18 +230,18 @@ fn ask(question: &Question, asking: &AskingArguments, output: Output) -> Outcome
 }
 
 /// What was asked, but for the pattern, so that an answer that was kept says to what.
-fn question_of(question: &Question, sites_digest: Option<Digest>) -> Value {
-    let (within, kind) = match question.kind {
+fn search_of(search: &GenomeSearch, sites_digest: Option<Digest>) -> Value {
+    let (within, kind) = match search.kind {
         Kind::Match { within } => (Some(within), "match"),
         Kind::Longest => (None, "longest"),
     };
     let mut value = json!({
         "kind": kind,
         "within": within,
-        "count": question.count,
-        "length": question.pattern.len(),
+        "count": search.count,
+        "length": search.pattern.len(),
     });
-    match &question.r#where {
+    match &search.r#where {
         Where::Panel {
             name,
             place,
@@ -264,9 +264,9 @@ fn question_of(question: &Question, sites_digest: Option<Digest>) -> Value {
 }
 
 /// What a search of the plaintext finds.
-fn search_plaintext(collections: &Collections, question: &Question) -> Result<Found, Failure> {
-    let symbols = question.pattern.symbols();
-    let rows = match &question.r#where {
+fn search_plaintext(collections: &Collections, search: &GenomeSearch) -> Result<Found, Failure> {
+    let symbols = search.pattern.symbols();
+    let rows = match &search.r#where {
         Where::Panel { name, place, .. } => {
             let panel = collections.panel(name)?;
             let chromosome = place.chromosome.as_deref();
@@ -275,11 +275,11 @@ fn search_plaintext(collections: &Collections, question: &Question) -> Result<Fo
         Where::Reference { name } => collections.reference(name)?.windows(symbols.len()),
     };
     let rows = unpack(&rows);
-    Ok(match question.kind {
+    Ok(match search.kind {
         Kind::Match { within } => {
             let matches = |row: &&Vec<u8>| mismatches(symbols, row).count() <= within.into();
             let found = rows.iter().filter(matches);
-            Found::Matches(match question.count {
+            Found::Matches(match search.count {
                 true => found.count() as u64,
                 false => found.collect::<BTreeSet<_>>().len() as u64,
             })

@@ -1,12 +1,12 @@
 //! A plan as processors compute it: cut into tiles.
 //!
-//! Leaves of the trie under one inner node (a *branch*) share the product of all factors but the last. A *tile* is a run
+//! Leaves of the trie under one inner node (a *branch*) share the product of all factors but the last. A *tile* is a pass
 //! of the moments that are wanted, few enough for its sums to stay in the cache; it is compiled to two
 //! [programs](super::program), one for its scalars and one for its polynomials. Where the factors of all
-//! tiles have no room in memory at a time, tiles belong to [runs](super::runs) whose factors have.
+//! tiles have no room in memory at a time, tiles belong to [passes](super::passes) whose factors have.
 
+use super::passes;
 use super::program::{Branch, Program};
-use super::runs;
 use crate::plan::{Factor, Plan, path};
 use oboro_ring::moment::MomentIndex;
 use oboro_ring::vector::PREFIXES;
@@ -25,18 +25,18 @@ const PARTS: usize = 4;
 #[derive(Debug, Clone)]
 pub struct Tiles {
     limbs: usize,
-    runs: Vec<Run>,
+    passes: Vec<Pass>,
 }
 
 /// Moments whose factors are in memory together.
 #[derive(Debug, Clone)]
-pub(crate) struct Run {
+pub(crate) struct Pass {
     tiles: Vec<Tile>,
     /// The same moments in smaller tiles, for the last group of blocks.
     last_tiles: Vec<Tile>,
 }
 
-/// A run of moments that is evaluated together.
+/// A pass of moments that is evaluated together.
 #[derive(Debug, Clone)]
 pub(crate) struct Tile {
     /// Their numbers in canonical order, ascending: scalars come first.
@@ -56,10 +56,10 @@ impl Tiles {
     /// [at a time](crate::Source::factors_at_a_time). If the longest itemset has more, so have the tiles.
     pub fn new(plan: &Plan, factors: usize) -> Self {
         let index = plan.index();
-        let runs = runs::cut(index, plan.moments().to_vec(), factors);
+        let passes = passes::cut(index, plan.moments().to_vec(), factors);
         Self {
             limbs: plan.limbs(),
-            runs: runs.iter().map(|run| Run::new(index, run)).collect(),
+            passes: passes.iter().map(|pass| Pass::new(index, pass)).collect(),
         }
     }
 
@@ -69,29 +69,29 @@ impl Tiles {
     }
 
     /// At least one, if there is anything to compute.
-    pub(crate) fn runs(&self) -> &[Run] {
-        &self.runs
+    pub(crate) fn passes(&self) -> &[Pass] {
+        &self.passes
     }
 }
 
-impl Run {
+impl Pass {
     fn new(index: &MomentIndex, moments: &[usize]) -> Self {
         let mut tiles = Vec::new();
-        let (mut run, mut share) = (Vec::new(), 0.0);
+        let (mut pass, mut share) = (Vec::new(), 0.0);
         for &moment in moments {
             let most = match index.get(moment).0 {
                 0 => SCALARS_PER_TILE,
                 _ => POLYNOMIALS_PER_TILE,
             };
             if share + 1.0 / most as f64 > 1.0 {
-                tiles.push(Tile::new(index, std::mem::take(&mut run)));
+                tiles.push(Tile::new(index, std::mem::take(&mut pass)));
                 share = 0.0;
             }
-            run.push(moment);
+            pass.push(moment);
             share += 1.0 / most as f64;
         }
-        if !run.is_empty() {
-            tiles.push(Tile::new(index, run));
+        if !pass.is_empty() {
+            tiles.push(Tile::new(index, pass));
         }
         let parts = (LAST_TASKS / tiles.len().max(1)).clamp(1, PARTS);
         let part = |tile: &Tile| -> Vec<Tile> {
@@ -167,19 +167,19 @@ mod tests {
             let wanted: Vec<usize> = (0..index.len()).step_by(step).collect();
             let plan = Plan::of_moments(&index, 2, wanted.iter().copied());
             let tiles = Tiles::new(&plan, usize::MAX);
-            let [run] = tiles.runs() else {
-                panic!("{} runs", tiles.runs().len())
+            let [pass] = tiles.passes() else {
+                panic!("{} passes", tiles.passes().len())
             };
-            let tiles = run.tiles().iter();
+            let tiles = pass.tiles().iter();
             let covered: Vec<usize> = tiles
                 .flat_map(|tile| tile.moments.iter().copied())
                 .collect();
             assert_eq!(covered, wanted);
-            let last = run.last_tiles().iter();
+            let last = pass.last_tiles().iter();
             let covered: Vec<usize> = last.flat_map(|tile| tile.moments.clone()).collect();
             assert_eq!(covered, wanted);
-            assert!(run.tiles().len() > 2);
-            for tile in run.tiles() {
+            assert!(pass.tiles().len() > 2);
+            for tile in pass.tiles() {
                 let polynomials = tile.moments.len() - tile.scalar_count;
                 assert!(tile.scalar_count <= SCALARS_PER_TILE);
                 assert!(polynomials <= POLYNOMIALS_PER_TILE);
@@ -191,13 +191,13 @@ mod tests {
     fn a_small_question_is_one_tile() {
         let itemsets = Itemsets::new(2, vec![0, 1, 0, 2, 1, 2], 3).unwrap();
         let tiles = Tiles::new(&Plan::new(&itemsets, 2), usize::MAX);
-        let run = &tiles.runs()[0];
-        let [tile] = run.tiles() else {
-            panic!("{} tiles", run.tiles().len())
+        let pass = &tiles.passes()[0];
+        let [tile] = pass.tiles() else {
+            panic!("{} tiles", pass.tiles().len())
         };
         assert_eq!((tile.moments.len(), tile.scalar_count), (7, 3));
         assert_eq!(tile.factors.len(), 4);
-        let last = run.last_tiles().iter();
+        let last = pass.last_tiles().iter();
         assert_eq!(
             Vec::from_iter(last.map(|tile| tile.moments.len())),
             [2, 2, 2, 1]

@@ -6,35 +6,35 @@ use std::collections::HashSet;
 
 const ALL: u64 = 1 << 40;
 
-fn column(limb: usize, column: u32) -> Part {
+fn column(limb: usize, column: u32) -> PanelKey {
     let column = Some(column);
-    Part { limb, column }
+    PanelKey { limb, column }
 }
 
-fn mask(limb: usize) -> Part {
-    Part { limb, column: None }
+fn mask(limb: usize) -> PanelKey {
+    PanelKey { limb, column: None }
 }
 
 /// Segments `from..to`, panels of 10 bytes, a unit for each segment and one for each two neighbours.
-fn plan(segments: Range<u64>, parts: &[Part]) -> Plan {
+fn plan(segments: Range<u64>, parts: &[PanelKey]) -> Plan {
     plan_in_runs(segments, vec![parts.to_vec()])
 }
 
-/// The same where each segment's units come run after run.
-fn plan_in_runs(segments: Range<u64>, runs: Vec<Vec<Part>>) -> Plan {
+/// The same where each segment's units come pass after pass.
+fn plan_in_runs(segments: Range<u64>, passes: Vec<Vec<PanelKey>>) -> Plan {
     let count = (segments.end - segments.start) as usize;
     let mut units = Vec::new();
     for segment in 0..count {
-        for run in 0..runs.len() {
+        for pass in 0..passes.len() {
             for end in segment + 1..=count.min(segment + 2) {
                 let segments = segment..end;
-                units.push(Unit { segments, run });
+                units.push(WorkUnit { segments, pass });
             }
         }
     }
     Plan {
         segments: segments.map(|segment| (segment, 10)).collect(),
-        runs,
+        passes,
         units,
     }
 }
@@ -218,14 +218,14 @@ fn nothing_is_valued_before_something_has_to_go() {
     for _ in 0..2 {
         model.open(plan(0..4, &[column(0, 0), mask(0)])).unwrap();
         model.run();
-        assert!(model.ledger.valuation.is_none());
+        assert!(model.ledger.evictable.is_none());
     }
     // One panel more than there is room for.
     model.open(plan(4..5, &[column(0, 0)])).unwrap();
-    assert!(model.ledger.valuation.is_some());
+    assert!(model.ledger.evictable.is_some());
     assert_eq!(model.run(), 1);
     // Others are of use now.
-    assert!(model.ledger.valuation.is_none());
+    assert!(model.ledger.evictable.is_none());
     assert_eq!(model.kept(), 8);
 }
 
@@ -278,8 +278,9 @@ fn what_no_question_uses_goes_first() {
             &[column(0, 5), column(0, 6), column(0, 7), column(0, 8)],
         ))
         .unwrap();
-    let of_column =
-        |model: &Model, wanted: Part| model.there.iter().filter(|key| key.part == wanted).count();
+    let of_column = |model: &Model, wanted: PanelKey| {
+        model.there.iter().filter(|key| key.part == wanted).count()
+    };
     assert_eq!(
         of_column(&model, column(0, 1)) + of_column(&model, column(1, 1)),
         0
@@ -304,7 +305,7 @@ fn masks_and_low_limbs_outlast_the_others() {
             .unwrap();
         model.run();
         let is_there =
-            |part: Part| (0..2).all(|segment| model.there.contains(&Key { segment, part }));
+            |part: PanelKey| (0..2).all(|segment| model.there.contains(&Key { segment, part }));
         gone.push(parts.map(|part| !is_there(part)));
     }
     assert_eq!(gone[0], [false, false, false, true]);
@@ -446,23 +447,23 @@ fn what_is_not_being_read_yet_for_a_stream_that_has_failed_is_not() {
 fn rows_stay_while_strips_go_by() {
     // A row of four columns with one strip after another, then the next row.
     let row = |first: u32| first..first + 4;
-    let run = |row: Range<u32>, strip: u32| {
+    let pass = |row: Range<u32>, strip: u32| {
         row.chain([strip])
             .collect::<BTreeSet<_>>()
             .into_iter()
             .map(|c| column(0, c))
             .collect()
     };
-    let runs: Vec<Vec<Part>> = [0, 4, 8]
+    let passes: Vec<Vec<PanelKey>> = [0, 4, 8]
         .into_iter()
         .flat_map(|first| {
             (first + 4..16)
                 .rev()
-                .map(move |strip| run(row(first), strip))
+                .map(move |strip| pass(row(first), strip))
         })
         .collect();
     let mut model = Model::new(70, ALL);
-    model.open(plan_in_runs(0..1, runs)).unwrap();
+    model.open(plan_in_runs(0..1, passes)).unwrap();
     // With two strips more than a row and a strip: what went by last begins the next row.
     let loads = model.run();
     assert!(loads <= 16 + (2 + 8) + (2 + 4), "{loads}");
@@ -479,7 +480,7 @@ fn a_trickling_stream_does_not_starve_another() {
     assert!(model.arrived.len() > 20, "{:?}", model.arrived);
     let others: Vec<StreamId> = (0..2)
         .map(|i| {
-            let parts: Vec<Part> = (0..4).map(|c| column(0, c)).collect();
+            let parts: Vec<PanelKey> = (0..4).map(|c| column(0, c)).collect();
             model.open(plan(50 + 2 * i..52 + 2 * i, &parts)).unwrap()
         })
         .collect();
@@ -555,9 +556,9 @@ proptest! {
         ahead in 0u64..80,
         choices in prop::collection::vec((0u8..20, any::<prop::sample::Index>()), 0..400),
     ) {
-        let plans: Vec<Plan> = plans.into_iter().map(|(first, count, runs)| {
-            let parts = |run: BTreeSet<_>| run.into_iter().map(|(limb, column)| Part { limb, column }).collect();
-            plan_in_runs(first..first + count, runs.into_iter().map(parts).collect())
+        let plans: Vec<Plan> = plans.into_iter().map(|(first, count, passes)| {
+            let parts = |pass: BTreeSet<_>| pass.into_iter().map(|(limb, column)| PanelKey { limb, column }).collect();
+            plan_in_runs(first..first + count, passes.into_iter().map(parts).collect())
         }).collect();
         let capacity = plans.iter().map(Plan::least_set).max().unwrap() + slack;
         let mut model = Model::new(capacity, ahead);

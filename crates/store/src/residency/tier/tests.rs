@@ -13,10 +13,10 @@ use tempfile::TempDir;
 /// Blocks of the segments of the dataset.
 const BLOCKS: [u32; 3] = [3, 2, 3];
 
-fn parts(limbs: usize) -> Vec<Part> {
+fn parts(limbs: usize) -> Vec<PanelKey> {
     let of_limb = |limb| {
         let columns = [None].into_iter().chain((0..COLUMNS).map(Some));
-        columns.map(move |column| Part { limb, column })
+        columns.map(move |column| PanelKey { limb, column })
     };
     (0..limbs).flat_map(of_limb).collect()
 }
@@ -55,14 +55,14 @@ fn filled(store: Store, directory: &Path, blocks: &[u32]) -> Store {
 
 fn stream(
     snapshot: &Snapshot,
-    parts: Vec<Part>,
+    parts: Vec<PanelKey>,
     groups: Vec<Range<usize>>,
 ) -> Result<(Stream, Receiver<Arrival>), StoreError> {
     let (said, heard) = channel();
     let said = Mutex::new(said);
     // Who listens no more was told enough.
     let listener = Arc::new(move |arrival| drop(said.lock().send(arrival)));
-    let unit = |segments| Unit { segments, run: 0 };
+    let unit = |segments| WorkUnit { segments, pass: 0 };
     let units = groups.into_iter().map(unit).collect();
     let stream = snapshot.stream(vec![parts], units, listener)?;
     Ok((stream, heard))
@@ -195,8 +195,8 @@ fn whoever_leaves_expands_no_masks_for_others() {
             let _ = said.lock().send(());
         });
         let segments = 0..3;
-        let units = vec![Unit { segments, run: 0 }];
-        let masks = vec![vec![Part { limb, column: None }]];
+        let units = vec![WorkUnit { segments, pass: 0 }];
+        let masks = vec![vec![PanelKey { limb, column: None }]];
         (snapshot.stream(masks, units, listener).unwrap(), heard)
     });
     // There is room for one of them.
@@ -296,7 +296,7 @@ fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
         }),
     });
     let snapshot = store.access().snapshot("a").unwrap();
-    let column = |column| Part {
+    let column = |column| PanelKey {
         limb: 0,
         column: Some(column),
     };

@@ -43,15 +43,15 @@ fn homes(nodes: impl Into<Vec<u32>>) -> Arc<Homes> {
     Arc::new(Placement::on(nodes.into()).homes(ID))
 }
 
-fn column(limb: usize, column: u32) -> Part {
-    Part {
+fn column(limb: usize, column: u32) -> PanelKey {
+    PanelKey {
         limb,
         column: Some(column),
     }
 }
 
-fn mask_of(limb: usize) -> Part {
-    Part { limb, column: None }
+fn mask_of(limb: usize) -> PanelKey {
+    PanelKey { limb, column: None }
 }
 
 #[test]
@@ -132,9 +132,9 @@ fn what_another_stream_loads_is_found() {
     let begin = || {
         let (said, heard) = channel();
         let segments = vec![Arc::clone(&segment)];
-        let units = vec![Unit {
+        let units = vec![WorkUnit {
             segments: 0..1,
-            run: 0,
+            pass: 0,
         }];
         let listener = Arc::new(move |arrival| said.send(arrival).unwrap());
         let stream = Stream::begin(segments, vec![parts.clone()], units, listener).unwrap();

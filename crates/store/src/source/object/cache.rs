@@ -5,11 +5,13 @@
 //! object is wrong as well is it damage. Files whose parts were not used for longest are emptied when
 //! there are more bytes than the cache may have.
 
-use super::{Objects, Trouble};
+use super::{ObjectError, Objects};
 use crate::error::StoreError;
 use crate::source::{Source, StoredSegment, Then};
 use oboro_format::files::io_error;
-use oboro_format::{DatasetId, Fault, FormatError, Manifest, PartPlace, Segment, SegmentHeader};
+use oboro_format::{
+    Corruption, DatasetId, FormatError, Manifest, PartPlace, Segment, SegmentHeader,
+};
 use parking_lot::Mutex;
 use rustix::fs::{SeekFrom, seek};
 use std::collections::HashMap;
@@ -252,14 +254,13 @@ impl CachedSegment {
                     )
                 };
                 let fetched = cache.objects.get_range(&object, 0..bytes.len() as u64);
-                let fetched = fetched.map_err(|trouble| {
-                    damaged_or_away(&cache.objects, &object, subject(), &trouble)
-                })?;
+                let fetched = fetched
+                    .map_err(|error| damaged_or_away(&cache.objects, &object, subject(), &error))?;
                 let header =
                     SegmentHeader::decode(&fetched, manifest, index).map_err(
                         |error| match error {
-                            FormatError::Damaged { fault, .. } => {
-                                damaged(&cache.objects, &object, subject(), fault)
+                            FormatError::Damaged { corruption, .. } => {
+                                damaged(&cache.objects, &object, subject(), corruption)
                             }
                             other => other.into(),
                         },
@@ -353,7 +354,7 @@ impl CachedSegment {
         });
     }
 
-    fn arrived(&self, part: usize, bytes: Result<Vec<u8>, Trouble>) {
+    fn arrived(&self, part: usize, bytes: Result<Vec<u8>, ObjectError>) {
         let bytes = bytes.map(|bytes| self.header.is_part(part, &bytes).then_some(bytes));
         let PartPlace { offset, len } = self.header.part_place(part);
         let (awaited, is_new) = {
@@ -369,8 +370,8 @@ impl CachedSegment {
         for then in awaited.into_iter().flatten() {
             let told = match &bytes {
                 Ok(Some(bytes)) => Ok(&**bytes),
-                Ok(None) => Err(self.damaged(part, Fault::Altered)),
-                Err(trouble) => Err(self.trouble(part, trouble)),
+                Ok(None) => Err(self.damaged(part, Corruption::Altered)),
+                Err(error) => Err(self.error(part, error)),
             };
             // A panic there is printed; others must not suffer for it.
             let _ = catch_unwind(AssertUnwindSafe(|| then(told)));
@@ -387,8 +388,13 @@ impl CachedSegment {
         let subject = || format!("the header of segment {index} of dataset {dataset}");
         match objects.get_range(&self.object, 0..header.len() as u64) {
             Ok(found) if found == header => Ok(()),
-            Ok(_) => Err(damaged(objects, &self.object, subject(), Fault::Altered)),
-            Err(trouble) => Err(damaged_or_away(objects, &self.object, subject(), &trouble)),
+            Ok(_) => Err(damaged(
+                objects,
+                &self.object,
+                subject(),
+                Corruption::Altered,
+            )),
+            Err(error) => Err(damaged_or_away(objects, &self.object, subject(), &error)),
         }
     }
 
@@ -402,8 +408,8 @@ impl CachedSegment {
         let bytes = objects.get_range(&self.object, offset..offset + len as u64);
         match bytes {
             Ok(bytes) if self.header.is_part(part, &bytes) => Ok(()),
-            Ok(_) => Err(self.damaged(part, Fault::Altered)),
-            Err(trouble) => Err(self.trouble(part, &trouble)),
+            Ok(_) => Err(self.damaged(part, Corruption::Altered)),
+            Err(error) => Err(self.error(part, &error)),
         }
     }
 
@@ -419,14 +425,14 @@ impl CachedSegment {
         drop(emptied);
     }
 
-    fn trouble(&self, part: usize, trouble: &Trouble) -> StoreError {
+    fn error(&self, part: usize, error: &ObjectError) -> StoreError {
         let subject = self.header.subject(part);
-        damaged_or_away(&self.cache.objects, &self.object, subject, trouble)
+        damaged_or_away(&self.cache.objects, &self.object, subject, error)
     }
 
-    fn damaged(&self, part: usize, fault: Fault) -> StoreError {
+    fn damaged(&self, part: usize, corruption: Corruption) -> StoreError {
         let subject = self.header.subject(part);
-        damaged(&self.cache.objects, &self.object, subject, fault)
+        damaged(&self.cache.objects, &self.object, subject, corruption)
     }
 }
 
@@ -479,12 +485,12 @@ impl Source for ObjectSource {
     }
 }
 
-fn damaged(objects: &Objects, object: &str, subject: String, fault: Fault) -> StoreError {
+fn damaged(objects: &Objects, object: &str, subject: String, corruption: Corruption) -> StoreError {
     let path = Some(objects.url_of(object).into());
     FormatError::Damaged {
         subject,
         path,
-        fault,
+        corruption,
     }
     .into()
 }
@@ -493,11 +499,11 @@ fn damaged_or_away(
     objects: &Objects,
     object: &str,
     subject: String,
-    trouble: &Trouble,
+    error: &ObjectError,
 ) -> StoreError {
-    match trouble {
-        Trouble::Missing => damaged(objects, object, subject, Fault::Missing),
-        Trouble::Unreachable(cause) => objects.unavailable(object, cause),
+    match error {
+        ObjectError::Missing => damaged(objects, object, subject, Corruption::Missing),
+        ObjectError::Unreachable(cause) => objects.unavailable(object, cause),
     }
 }
 

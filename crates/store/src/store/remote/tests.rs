@@ -2,12 +2,12 @@
 //! beside it.
 
 use super::super::*;
-use crate::error::ObjectError;
+use crate::error::ObjectStorageError;
 use crate::source::object::object_of;
 use crate::testing::{
     COLUMNS, ID, append, bundle, description, files, fill, residues, send, two_limbs,
 };
-use crate::{Arrival, Part, Snapshot, Stream, Unit};
+use crate::{Arrival, PanelKey, Snapshot, Stream, WorkUnit};
 use oboro_format::{Bundle, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::mpsc::{Receiver, channel};
@@ -184,7 +184,7 @@ fn wrong_bytes_in_the_cache_are_fetched_again_and_wrong_objects_are_named() {
     assert!(matches!(
         error,
         StoreError::Format(FormatError::Damaged {
-            fault: Fault::Missing,
+            corruption: Corruption::Missing,
             ..
         })
     ));
@@ -242,7 +242,7 @@ fn who_asks_for_many_panels_waits_for_each_once() {
 /// All columns of both segments, one after the other.
 fn stream_all(snapshot: &Snapshot) -> (Stream, Receiver<Arrival>) {
     let of_limb = |limb| {
-        (0..COLUMNS).map(move |column| Part {
+        (0..COLUMNS).map(move |column| PanelKey {
             limb,
             column: Some(column),
         })
@@ -255,10 +255,10 @@ fn stream_all(snapshot: &Snapshot) -> (Stream, Receiver<Arrival>) {
 }
 
 /// A unit of one run for each segment.
-fn units<const N: usize>(segments: [usize; N]) -> Vec<Unit> {
-    let unit = |segment| Unit {
+fn units<const N: usize>(segments: [usize; N]) -> Vec<WorkUnit> {
+    let unit = |segment| WorkUnit {
         segments: segment..segment + 1,
-        run: 0,
+        pass: 0,
     };
     segments.map(unit).into()
 }
@@ -289,7 +289,7 @@ fn streams_fetch_what_the_cache_does_not_have() {
     let (told, heard) = channel();
     let told = Mutex::new(told);
     let listener = move |arrival| drop(told.lock().send(arrival));
-    let part = Part {
+    let part = PanelKey {
         limb: 0,
         column: Some(1),
     };
@@ -311,7 +311,10 @@ fn the_last_to_start_has_the_objects() {
     let error = first.access().publish(ID).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::FailedPrecondition);
     assert!(
-        matches!(error, StoreError::Object(ObjectError::OtherServer { .. })),
+        matches!(
+            error,
+            StoreError::Object(ObjectStorageError::OtherServer { .. })
+        ),
         "{error}"
     );
     assert!(first.access().list().unwrap().datasets.is_empty());
@@ -322,7 +325,7 @@ fn the_last_to_start_has_the_objects() {
     assert_eq!(first.access().list().unwrap().datasets.len(), 1);
     assert!(matches!(
         second.access().delete("a"),
-        Err(StoreError::Object(ObjectError::OtherServer { .. }))
+        Err(StoreError::Object(ObjectStorageError::OtherServer { .. }))
     ));
     setting.check(&second.access().snapshot("a").unwrap());
     first.access().delete("a").unwrap();
@@ -471,7 +474,7 @@ fn segments_without_a_catalogue_are_left_alone() {
         assert!(
             matches!(
                 refused,
-                StoreError::Object(ObjectError::CatalogueObjectMissing { .. })
+                StoreError::Object(ObjectStorageError::CatalogueObjectMissing { .. })
             ),
             "{refused}"
         );
@@ -506,21 +509,21 @@ fn directories_are_not_taken_for_what_they_are_not() {
     let cache = setting.path("cache");
     assert!(matches!(
         Store::open(&cache),
-        Err(StoreError::Object(ObjectError::IsCache { .. }))
+        Err(StoreError::Object(ObjectStorageError::IsCache { .. }))
     ));
     assert!(matches!(
         Scrub::of_directory(&cache),
-        Err(StoreError::Object(ObjectError::IsCache { .. }))
+        Err(StoreError::Object(ObjectStorageError::IsCache { .. }))
     ));
     let copy = backup(&cache, &setting.path("copy"), &|_, _| ());
     assert!(matches!(
         copy,
-        Err(StoreError::Object(ObjectError::IsCache { .. }))
+        Err(StoreError::Object(ObjectStorageError::IsCache { .. }))
     ));
     drop(Store::open(&setting.path("store")).unwrap());
     assert!(matches!(
         setting.try_open("store"),
-        Err(StoreError::Object(ObjectError::IsNoCache { .. }))
+        Err(StoreError::Object(ObjectStorageError::IsNoCache { .. }))
     ));
     let elsewhere = Location::Objects {
         url: format!("file://{}", setting.path("elsewhere").display()),
@@ -530,7 +533,7 @@ fn directories_are_not_taken_for_what_they_are_not() {
     let refused = Store::open_on(elsewhere, Placement::default());
     assert!(matches!(
         refused,
-        Err(StoreError::Object(ObjectError::IsCache { .. }))
+        Err(StoreError::Object(ObjectStorageError::IsCache { .. }))
     ));
     for url in ["s3://", "gs://bucket", "file://relative", "data"] {
         let location = Location::Objects {
@@ -542,7 +545,7 @@ fn directories_are_not_taken_for_what_they_are_not() {
         assert!(
             matches!(
                 refused,
-                Err(StoreError::Object(ObjectError::ObjectsUrl { .. }))
+                Err(StoreError::Object(ObjectStorageError::ObjectsUrl { .. }))
             ),
             "{url}"
         );

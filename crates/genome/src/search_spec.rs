@@ -25,17 +25,17 @@ pub enum Kind {
 
 /// What is known to both sides of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Question {
+pub struct SearchSpec {
     length: u32,
     symbols: u8,
     rows: u64,
     kind: Kind,
 }
 
-/// A question that is not answered.
+/// A search that is not answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
-pub enum QuestionError {
+pub enum SearchSpecError {
     #[error("a query of {0} symbols cannot be asked; it has 1 to {MAX_LENGTH}")]
     Length(u64),
     #[error("rows of {0} different symbols cannot be searched; there are 2 to {MAX_SYMBOLS}")]
@@ -50,28 +50,28 @@ pub enum QuestionError {
     Trivial { length: u32, within: u8 },
 }
 
-impl Question {
-    /// A question about `rows` rows of `length` symbols each, of which there are `symbols`: the query
+impl SearchSpec {
+    /// A search about `rows` rows of `length` symbols each, of which there are `symbols`: the query
     /// chooses among those from 0; if rows may have an [unknown](crate::UNKNOWN) symbol, it is the last.
     ///
     /// # Errors
     /// Numbers beyond the limits of this module; questions whose answer is known.
-    pub fn new(length: u32, symbols: u8, rows: u64, kind: Kind) -> Result<Self, QuestionError> {
+    pub fn new(length: u32, symbols: u8, rows: u64, kind: Kind) -> Result<Self, SearchSpecError> {
         if !(1..=MAX_LENGTH).contains(&length) {
-            return Err(QuestionError::Length(length.into()));
+            return Err(SearchSpecError::Length(length.into()));
         }
         if !(2..=MAX_SYMBOLS).contains(&symbols) {
-            return Err(QuestionError::Symbols(symbols.into()));
+            return Err(SearchSpecError::Symbols(symbols.into()));
         }
         if !(1..=MAX_ROWS).contains(&rows) {
-            return Err(QuestionError::Rows(rows));
+            return Err(SearchSpecError::Rows(rows));
         }
         if let Kind::Match { within } = kind {
             if within > MAX_WITHIN {
-                return Err(QuestionError::Within(within.into()));
+                return Err(SearchSpecError::Within(within.into()));
             }
             if u32::from(within) >= length {
-                return Err(QuestionError::Trivial { length, within });
+                return Err(SearchSpecError::Trivial { length, within });
             }
         }
         Ok(Self {
@@ -180,7 +180,7 @@ impl Question {
             };
             assert!(
                 symbol < self.symbols,
-                "rows have the symbols that the question says"
+                "rows have the symbols that the search names"
             );
             let factor = i32::from(place < length) * factor;
             let (lacking, others) = terms.split_at_mut(usize::from(!is_match));
@@ -218,15 +218,15 @@ mod tests {
                 x => x,
             }).collect();
             let length = query.len() as u32;
-            let whole = Question::new(length, symbols, 9, Kind::Match { within: 0 }).unwrap();
-            let longest = Question::new(length, symbols, 9, Kind::Longest).unwrap();
-            let sum = |question: &Question, beginning: usize| {
-                let terms = question.encode(&query);
-                assert_eq!(terms.len(), question.terms());
+            let whole = SearchSpec::new(length, symbols, 9, Kind::Match { within: 0 }).unwrap();
+            let longest = SearchSpec::new(length, symbols, 9, Kind::Longest).unwrap();
+            let sum = |spec: &SearchSpec, beginning: usize| {
+                let terms = spec.encode(&query);
+                assert_eq!(terms.len(), spec.terms());
                 let mut form = vec![9; terms.len()];
-                question.form(&row, beginning, -3, &mut form);
+                spec.form(&row, beginning, -3, &mut form);
                 let used = form.iter().filter(|&&factor| factor != 0);
-                assert!(used.count() <= question.terms_of_a_test());
+                assert!(used.count() <= spec.terms_of_a_test());
                 terms.iter().zip(form).map(|(term, factor)| term * factor).sum::<i32>()
             };
             prop_assert_eq!(sum(&whole, row.len()), -3 * mismatches(&query, &row));
@@ -241,11 +241,11 @@ mod tests {
 
     #[test]
     fn groups_are_as_large_as_what_can_differ() {
-        let within = Question::new(9, 2, 100, Kind::Match { within: 2 }).unwrap();
+        let within = SearchSpec::new(9, 2, 100, Kind::Match { within: 2 }).unwrap();
         assert_eq!(within.groups(), [300]);
-        let longest = Question::new(9, 2, 100, Kind::Longest).unwrap();
+        let longest = SearchSpec::new(9, 2, 100, Kind::Longest).unwrap();
         assert_eq!(longest.groups(), [2, 4, 8, 16, 32, 64, 100, 100, 100]);
-        let many = Question::new(4096, 11, MAX_ROWS, Kind::Longest).unwrap();
+        let many = SearchSpec::new(4096, 11, MAX_ROWS, Kind::Longest).unwrap();
         assert_eq!(many.groups()[4095], MAX_ROWS);
     }
 
@@ -253,17 +253,17 @@ mod tests {
     fn what_cannot_be_asked_is_refused() {
         let exact = Kind::Match { within: 0 };
         let refused = [
-            Question::new(0, 2, 1, exact),
-            Question::new(MAX_LENGTH + 1, 2, 1, exact),
-            Question::new(1, 1, 1, exact),
-            Question::new(1, MAX_SYMBOLS + 1, 1, exact),
-            Question::new(1, 2, 0, exact),
-            Question::new(1, 2, MAX_ROWS + 1, exact),
-            Question::new(9, 2, 1, Kind::Match { within: 3 }),
-            Question::new(2, 2, 1, Kind::Match { within: 2 }),
+            SearchSpec::new(0, 2, 1, exact),
+            SearchSpec::new(MAX_LENGTH + 1, 2, 1, exact),
+            SearchSpec::new(1, 1, 1, exact),
+            SearchSpec::new(1, MAX_SYMBOLS + 1, 1, exact),
+            SearchSpec::new(1, 2, 0, exact),
+            SearchSpec::new(1, 2, MAX_ROWS + 1, exact),
+            SearchSpec::new(9, 2, 1, Kind::Match { within: 3 }),
+            SearchSpec::new(2, 2, 1, Kind::Match { within: 2 }),
         ];
-        for question in refused {
-            assert!(!question.unwrap_err().to_string().is_empty());
+        for spec in refused {
+            assert!(!spec.unwrap_err().to_string().is_empty());
         }
     }
 }

@@ -1,7 +1,7 @@
-//! A question whose factors have no room in memory together, cut into runs whose factors have.
+//! A question whose factors have no room in memory together, cut into passes whose factors have.
 //!
 //! Runs are done one after another over the same blocks, so a good cut lets neighbours share factors.
-//! As in products of large matrices, most of the room is for columns that stay over many runs, the
+//! As in products of large matrices, most of the room is for columns that stay over many passes, the
 //! *rows*, and the last column of an itemset comes from a narrow *strip* that goes by. Twice the room of
 //! a strip is left free: one is read meanwhile, and one is there for others. With room for `c` of `n`
 //! columns all pairs so take `n / (3c/4)` rows, each of which is read with the strips after it. Strips go
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 /// Of the room this part is for a strip.
 const STRIP: usize = 12;
 
-/// Cuts moments, given in ascending order, into runs of ascending moments, each with no more than
+/// Cuts moments, given in ascending order, into passes of ascending moments, each with no more than
 /// `factors` distinct factors, or as few as one moment has.
 pub(crate) fn cut(index: &MomentIndex, moments: Vec<usize>, factors: usize) -> Vec<Vec<usize>> {
     if moments.is_empty() {
@@ -26,23 +26,23 @@ pub(crate) fn cut(index: &MomentIndex, moments: Vec<usize>, factors: usize) -> V
     let grid = Grid::new(index, &moments, factors);
     let mut sorted = moments;
     sorted.sort_by(|&a, &b| grid.cell(index, a).cmp(grid.cell(index, b)));
-    let mut runs: Vec<Vec<usize>> = Vec::new();
-    let mut of_run = BTreeSet::new();
+    let mut passes: Vec<Vec<usize>> = Vec::new();
+    let mut of_pass = BTreeSet::new();
     for cell in sorted.chunk_by(|&a, &b| grid.cell(index, a).eq(grid.cell(index, b))) {
         let of_cell = distinct(index, cell);
-        of_run.extend(&of_cell);
-        match runs.last_mut() {
-            Some(run) if of_run.len() <= grid.most => run.extend(cell),
+        of_pass.extend(&of_cell);
+        match passes.last_mut() {
+            Some(pass) if of_pass.len() <= grid.most => pass.extend(cell),
             _ => {
-                runs.push(cell.to_vec());
-                of_run = of_cell;
+                passes.push(cell.to_vec());
+                of_pass = of_cell;
             }
         }
     }
-    for run in &mut runs {
-        run.sort_unstable();
+    for pass in &mut passes {
+        pass.sort_unstable();
     }
-    runs
+    passes
 }
 
 fn distinct(index: &MomentIndex, moments: &[usize]) -> BTreeSet<Factor> {
@@ -56,7 +56,7 @@ struct Grid {
     places: Vec<usize>,
     columns: usize,
     level: usize,
-    /// Factors of a run, columns of a row and of a strip.
+    /// Factors of a pass, columns of a row and of a strip.
     most: usize,
     row: usize,
     strip: usize,
@@ -88,7 +88,7 @@ impl Grid {
         }
     }
 
-    /// What moments that belong together have alike; in the order of runs.
+    /// What moments that belong together have alike; in the order of passes.
     fn cell(&self, index: &MomentIndex, moment: usize) -> impl Iterator<Item = usize> {
         let (_, columns) = index.get(moment);
         let places = columns.iter().map(|&column| self.places[column as usize]);
@@ -122,15 +122,15 @@ mod tests {
         assert!(cut(&index, Vec::new(), 10).is_empty());
     }
 
-    /// How many factors are read that the run before has not left, over the distinct ones.
+    /// How many factors are read that the pass before has not left, over the distinct ones.
     fn reading(index: &MomentIndex, factors: usize) -> f64 {
-        let runs = cut(index, (0..index.len()).collect(), factors);
+        let passes = cut(index, (0..index.len()).collect(), factors);
         let mut before = BTreeSet::new();
         let mut read = 0;
-        for run in &runs {
-            let of_run = distinct(index, run);
-            read += of_run.difference(&before).count();
-            before = of_run;
+        for pass in &passes {
+            let of_pass = distinct(index, pass);
+            read += of_pass.difference(&before).count();
+            before = of_pass;
         }
         read as f64 / distinct(index, &Vec::from_iter(0..index.len())).len() as f64
     }
@@ -157,12 +157,12 @@ mod tests {
             let flat: Vec<u32> = sets.iter().flatten().copied().collect();
             let index = MomentIndex::new(&Itemsets::new(level, flat, 30).unwrap());
             let wanted: Vec<usize> = (0..index.len()).step_by(step).collect();
-            let runs = cut(&index, wanted.clone(), room);
-            for run in &runs {
-                prop_assert!(run.is_sorted());
-                prop_assert!(distinct(&index, run).len() <= room.max(level));
+            let passes = cut(&index, wanted.clone(), room);
+            for pass in &passes {
+                prop_assert!(pass.is_sorted());
+                prop_assert!(distinct(&index, pass).len() <= room.max(level));
             }
-            let mut all = runs.concat();
+            let mut all = passes.concat();
             all.sort_unstable();
             prop_assert_eq!(all, wanted);
         }
