@@ -2,10 +2,10 @@
 //! line, the summary last. `cargo bench --bench engine -- COLUMNS TRANSACTIONS LENGTH THREADS`.
 
 use oboro_arena::{Arena, Backing, Topology};
-use oboro_engine::{Count, Factor, Plan, Segment, Source};
-use oboro_ring::Parameters;
+use oboro_engine::{Count, Plan, Segment, Source};
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::vector::{self, Kernels, LEAVES, PREFIXES};
+use oboro_ring::{Factor, Limb, Parameters};
 use oboro_store::{Panel, StoreError};
 use serde_json::json;
 use std::error::Error;
@@ -78,12 +78,12 @@ impl Source for Memory {
         self.segments.clone()
     }
 
-    fn panel(&self, segment: usize, limb: usize, factor: Factor) -> Result<Arc<Panel>, StoreError> {
+    fn panel(&self, segment: usize, limb: Limb, factor: Factor) -> Result<Arc<Panel>, StoreError> {
         let column = match factor {
             Factor::Mask => self.columns,
-            Factor::Column(column) => column,
+            Factor::Column(column) => column.0,
         };
-        let row = segment * self.parameters.limb_count() + limb;
+        let row = segment * self.parameters.limb_count() + limb.0;
         let at = row * (self.columns as usize + 1) + column as usize;
         Ok(Arc::clone(&self.panels[at]))
     }

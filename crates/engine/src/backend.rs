@@ -6,10 +6,11 @@
 
 pub(crate) mod cpu;
 
-use crate::plan::{Factor, Plan};
+use crate::plan::Plan;
 use crate::source::{Segment, Source, segments_of};
 use cpu::Workspace;
 use oboro_format::wording::MEMORY;
+use oboro_ring::{Factor, Limb};
 use oboro_store::{Panel, Reads, StoreError};
 use std::error::Error;
 use std::ops::{ControlFlow, Range};
@@ -146,7 +147,7 @@ impl Batch {
         source: &S,
         segments: &[Segment],
         shard: &Range<u64>,
-        limb: usize,
+        limb: Limb,
         factors: &[Factor],
     ) -> Result<(), StoreError> {
         self.clear();

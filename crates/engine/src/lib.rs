@@ -12,5 +12,5 @@ mod source;
 
 pub use backend::cpu::{Count, Cpu, Outcome, Tiles, Traffic, Workspace};
 pub use backend::{Backend, Batch, EngineError, Job, Moments, Run, Sink, Step, Wake};
-pub use plan::{Factor, Plan, shards};
+pub use plan::{Plan, shards};
 pub use source::{Segment, Source, Wanted};

@@ -5,17 +5,9 @@
 //! they are cut into tiles is up to the [backend](crate::Backend).
 
 use oboro_ring::moment::{Itemsets, MomentIndex};
+use oboro_ring::{Column, Factor};
 use std::ops::Range;
 use std::sync::Arc;
-
-/// A factor of a product: the mask counts as one more item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Factor {
-    /// The mask of the block.
-    Mask,
-    /// A column of the dataset.
-    Column(u32),
-}
 
 /// What to compute for one question.
 #[derive(Debug, Clone)]
@@ -64,7 +56,7 @@ impl Plan {
 /// The factors of a moment.
 pub(crate) fn path(index: &MomentIndex, moment: usize) -> impl Iterator<Item = Factor> {
     let (r, columns) = index.get(moment);
-    std::iter::repeat_n(Factor::Mask, r).chain(columns.iter().map(|&c| Factor::Column(c)))
+    std::iter::repeat_n(Factor::Mask, r).chain(columns.iter().map(|&c| Factor::Column(Column(c))))
 }
 
 /// Cuts ranges of blocks into shards: runs of at most `most` blocks that no range's edge crosses, ascending, each

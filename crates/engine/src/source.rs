@@ -1,7 +1,6 @@
 //! Where panels come from.
 
-use crate::plan::Factor;
-use oboro_ring::Parameters;
+use oboro_ring::{Factor, Limb, Parameters};
 use oboro_store::{Listener, Panel, PanelKey, Snapshot, StoreError, Stream, WorkUnit};
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,18 +26,11 @@ pub struct Wanted {
 impl Wanted {
     /// What each pass reads of a segment modulo the first `limbs` limbs, in the order of its file.
     fn parts(&self, limbs: usize) -> Vec<Vec<PanelKey>> {
-        let part = |limb, factor: &Factor| PanelKey {
-            limb,
-            column: match factor {
-                Factor::Mask => None,
-                Factor::Column(column) => Some(*column),
-            },
+        let keys = |factors: &Vec<Factor>| {
+            let of_limb = |limb| factors.iter().map(move |&factor| PanelKey { limb, factor });
+            Limb::first(limbs).flat_map(of_limb).collect()
         };
-        let parts = |factors: &Vec<Factor>| {
-            let of_limb = |limb| factors.iter().map(move |factor| part(limb, factor));
-            (0..limbs).flat_map(of_limb).collect()
-        };
-        self.passes.iter().map(parts).collect()
+        self.passes.iter().map(keys).collect()
     }
 }
 
@@ -55,7 +47,7 @@ pub trait Source: Send + Sync {
 
     /// The residues of one factor, modulo one limb, of all blocks of a segment: evaluation form,
     /// block after block, below 2^28.
-    fn panel(&self, segment: usize, limb: usize, factor: Factor) -> Result<Arc<Panel>, StoreError>;
+    fn panel(&self, segment: usize, limb: Limb, factor: Factor) -> Result<Arc<Panel>, StoreError>;
 
     /// The bytes of panels that may be in memory at a time: one is while a [stream](Self::stream) has it in
     /// memory. `u64::MAX` where nothing ever has to go.
@@ -123,11 +115,8 @@ impl Source for Snapshot {
         self.manifest().segments.iter().map(entry).collect()
     }
 
-    fn panel(&self, segment: usize, limb: usize, factor: Factor) -> Result<Arc<Panel>, StoreError> {
-        match factor {
-            Factor::Mask => self.mask(segment, limb),
-            Factor::Column(column) => Snapshot::panel(self, segment, limb, column as usize),
-        }
+    fn panel(&self, segment: usize, limb: Limb, factor: Factor) -> Result<Arc<Panel>, StoreError> {
+        Snapshot::panel(self, segment, limb, factor)
     }
 
     fn budget(&self) -> u64 {

@@ -4,6 +4,7 @@
 //! sorts errors for callers that translate them.
 
 use crate::id::DatasetId;
+use oboro_ring::{Column, Limb};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -126,8 +127,8 @@ pub enum FormatError {
     NoPanel {
         dataset: DatasetId,
         segment: usize,
-        limb: usize,
-        column: usize,
+        limb: Limb,
+        column: Column,
     },
     #[error(
         "there is no column {column} in segment {segment} of dataset {dataset}. This is a mistake in \
@@ -136,7 +137,7 @@ pub enum FormatError {
     NoCells {
         dataset: DatasetId,
         segment: usize,
-        column: usize,
+        column: Column,
     },
     #[error("{what}. This is a mistake in the calling program.")]
     Misuse { what: String },

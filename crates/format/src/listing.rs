@@ -1,7 +1,7 @@
 //! What a server says about the datasets that it has.
 
 use crate::id::{DatasetId, Digest};
-use oboro_ring::Parameters;
+use oboro_ring::{Column, Limb, Parameters};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -40,7 +40,7 @@ pub struct Damage {
     /// Its segment.
     pub segment: Option<u32>,
     /// The limb and the column, if it is a panel.
-    pub panel: Option<(u32, u32)>,
+    pub panel: Option<(Limb, Column)>,
     /// The file or directory, where it is known: for the operator only.
     pub path: Option<PathBuf>,
     /// What is wrong and what to do, in sentences without the path.

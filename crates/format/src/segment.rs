@@ -8,7 +8,7 @@
 use crate::error::FormatError;
 use crate::id::{DatasetId, Digest};
 use layout::Layout;
-use oboro_ring::{Parameters, Seed};
+use oboro_ring::{Column, Limb, Parameters, Seed};
 
 mod file;
 mod header;
@@ -89,10 +89,9 @@ impl SegmentDescription {
     }
 
     /// The place of a panel in the segment: limb-major.
-    pub fn panel_number(&self, limb: usize, column: usize) -> Result<usize, FormatError> {
-        let columns = self.columns as usize;
-        if limb < self.parameters.limb_count() && column < columns {
-            return Ok(limb * columns + column);
+    pub fn panel_number(&self, limb: Limb, column: Column) -> Result<usize, FormatError> {
+        if limb.0 < self.parameters.limb_count() && column.0 < self.columns {
+            return Ok(limb.0 * self.columns as usize + column.index());
         }
         Err(FormatError::NoPanel {
             dataset: self.dataset,
@@ -103,9 +102,9 @@ impl SegmentDescription {
     }
 
     /// The place of a column's sealed cells in the segment; those of row ids count on behind the columns.
-    pub fn cells_number(&self, column: usize) -> Result<usize, FormatError> {
-        if column < sealed_columns(self.columns, self.row_id_bytes) as usize {
-            return Ok(self.panels() + column);
+    pub fn cells_number(&self, column: Column) -> Result<usize, FormatError> {
+        if column.0 < sealed_columns(self.columns, self.row_id_bytes) {
+            return Ok(self.panels() + column.index());
         }
         Err(FormatError::NoCells {
             dataset: self.dataset,
@@ -120,9 +119,10 @@ impl SegmentDescription {
     }
 
     /// The limb and the column of a part that is a panel.
-    pub fn panel_of(&self, part: usize) -> Option<(u32, u32)> {
-        let (row, column) = (part as u32 / self.columns, part as u32 % self.columns);
-        ((row as usize) < self.parameters.limb_count()).then_some((row, column))
+    pub fn panel_of(&self, part: usize) -> Option<(Limb, Column)> {
+        let columns = self.columns as usize;
+        let (limb, column) = (Limb(part / columns), Column((part % columns) as u32));
+        (limb.0 < self.parameters.limb_count()).then_some((limb, column))
     }
 
     /// What errors call a part of the segment.

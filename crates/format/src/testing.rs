@@ -9,7 +9,7 @@ use crate::{
     Bundle, BundleWriter, CELL_SEAL_BYTES, DatasetId, Manifest, SegmentDescription, SegmentEntry,
     SegmentWriter,
 };
-use oboro_ring::{Parameters, Seed};
+use oboro_ring::{Column, Limb, Parameters, Seed};
 use std::path::{Path, PathBuf};
 
 /// N = 1024, one limb: what the golden files have.
@@ -51,10 +51,12 @@ pub fn description(
 }
 
 /// The residues of a panel: a multiplicative sequence that depends on its place.
-pub fn residues(description: &SegmentDescription, limb: usize, column: usize) -> Vec<u32> {
-    let modulus = u64::from(description.parameters.limb_moduli()[limb].value());
-    let mut state =
-        1 + description.first_block * 1_000_003 + limb as u64 * 101 + column as u64 * 10_007;
+pub fn residues(description: &SegmentDescription, limb: Limb, column: Column) -> Vec<u32> {
+    let modulus = u64::from(description.parameters.limb_moduli()[limb.0].value());
+    let mut state = 1
+        + description.first_block * 1_000_003
+        + limb.0 as u64 * 101
+        + u64::from(column.0) * 10_007;
     (0..description.seeds.len() * description.parameters.degree())
         .map(|_| {
             state = state * 48_271 % 0x7fff_ffff;
@@ -64,9 +66,9 @@ pub fn residues(description: &SegmentDescription, limb: usize, column: usize) ->
 }
 
 /// The sealed cells of a column: bytes that depend on their place.
-pub fn cells(description: &SegmentDescription, column: usize) -> Vec<u8> {
+pub fn cells(description: &SegmentDescription, column: Column) -> Vec<u8> {
     let slots = description.seeds.len() * description.parameters.degree();
-    let first = description.first_block as usize * 7 + column * 31;
+    let first = description.first_block as usize * 7 + column.index() * 31;
     (0..slots / 8 + CELL_SEAL_BYTES)
         .map(|at| (first + at * 13) as u8)
         .collect()
@@ -74,15 +76,15 @@ pub fn cells(description: &SegmentDescription, column: usize) -> Vec<u8> {
 
 pub fn fill(writer: SegmentWriter) -> SegmentEntry {
     let description = writer.description().clone();
-    for limb in 0..description.parameters.limb_count() {
-        for column in 0..description.columns as usize {
+    for limb in Limb::first(description.parameters.limb_count()) {
+        for column in Column::first(description.columns) {
             writer
                 .write_panel(limb, column, &residues(&description, limb, column))
                 .unwrap();
         }
     }
     let sealed = sealed_columns(description.columns, description.row_id_bytes);
-    for column in 0..sealed as usize {
+    for column in Column::first(sealed) {
         let cells = cells(&description, column);
         writer.write_cells(column, &cells).unwrap();
     }

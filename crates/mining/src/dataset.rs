@@ -617,6 +617,7 @@ impl Dataset {
 mod tests {
     use super::*;
     use crate::transactions::{MinSupport, Transactions, TransactionsBuilder};
+    use oboro_ring::Column;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     fn transactions(count: usize) -> Transactions {
@@ -905,7 +906,7 @@ mod tests {
                     seeds: &entry.seeds.0,
                     column,
                 };
-                let sealed = segment.read_cells(column as usize).unwrap();
+                let sealed = segment.read_cells(Column(column)).unwrap();
                 let bits = dataset.key().open_cells(which, &sealed).unwrap();
                 assert_eq!(bits.len(), entry.blocks as usize * 4096 / 64);
                 *support += crate::bitmap::count_ones(&bits);

@@ -7,7 +7,7 @@ use oboro_format::{
     BLOCKS_PER_SEGMENT, BundleWriter, Digest, Manifest, SegmentDescription, SegmentEntry,
     SegmentWriter,
 };
-use oboro_ring::threads;
+use oboro_ring::{Column, Limb, threads};
 use oboro_rlwe::{Block, BlockNoise, CellsOf, DatasetKey, Encryptor};
 use parking_lot::Mutex;
 use std::num::NonZeroUsize;
@@ -138,11 +138,13 @@ impl<'a> Encryption<'a> {
                     limbs.iter_mut().map(|limb| &mut limb[..residues]).collect();
                 noise = self.encrypt_column(&segment.blocks, column, &mut encryptor, &mut limbs)?;
                 for (limb, panel) in limbs.iter().enumerate() {
-                    segment.writer.write_panel(limb, column as usize, panel)?;
+                    segment
+                        .writer
+                        .write_panel(Limb(limb), Column(column), panel)?;
                 }
             }
             let cells = self.seal_cells(&segment, column)?;
-            segment.writer.write_cells(column as usize, &cells)?;
+            segment.writer.write_cells(Column(column), &cells)?;
             segment.written.fetch_add(1, Ordering::Relaxed);
             let columns = self.manifest.sealed_columns();
             let finished = Arc::into_inner(segment)

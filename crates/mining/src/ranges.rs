@@ -5,7 +5,7 @@
 use crate::dataset::{DatasetError, Progress};
 use crate::record::{RecordError, StratumRecord};
 use oboro_format::{Bundle, BundleWriter, Digest, FormatError, Manifest, PanelReader, Segment};
-use oboro_ring::{Seed, mask, threads};
+use oboro_ring::{Column, Limb, Seed, mask, threads};
 use oboro_rlwe::{
     BlockResidues, Bounds, ColumnOrder, DatasetKey, Extent, RangeLimb, RangeSums, Strata,
     VerifiedLimbs,
@@ -246,7 +246,7 @@ struct Columns<'a> {
 impl<'a> Columns<'a> {
     fn new(segment: &'a Segment, limb: usize, columns: &[u32]) -> Result<Self, FormatError> {
         let readers = columns.iter();
-        let readers = readers.map(|&column| segment.panel_reader(limb, column as usize));
+        let readers = readers.map(|&column| segment.panel_reader(Limb(limb), Column(column)));
         Ok(Self {
             readers: readers.collect::<Result<_, _>>()?,
             residues: Vec::new(),

@@ -21,7 +21,7 @@ const GROUP: usize = 8;
 const TILE: usize = 4096;
 
 /// The bits of one item, 64 slots to a word, lowest first, zero from the last transaction on.
-type Column = Zeroizing<Vec<u64>>;
+type Bits = Zeroizing<Vec<u64>>;
 
 /// Transactions in random order. Consumed by encryption, so that no two datasets have the same order.
 pub struct Shuffled {
@@ -29,7 +29,7 @@ pub struct Shuffled {
     names: Vec<String>,
     numbers: bool,
     read: Option<HowRead>,
-    columns: Vec<Column>,
+    columns: Vec<Bits>,
     /// Every item with at least this support is there.
     min_item_support: u64,
     row_ids: Option<PackedRowIds>,
@@ -180,7 +180,7 @@ impl Shuffled {
     }
 
     /// The bits of each item: at least as many words as any ring fills with so many transactions.
-    pub(crate) fn columns(&self) -> &[Column] {
+    pub(crate) fn columns(&self) -> &[Bits] {
         &self.columns
     }
 
@@ -205,7 +205,7 @@ impl Shuffled {
 
     /// For each item, the number of transactions that contain it.
     pub fn supports(&self) -> Vec<u64> {
-        let support = |column: &Column| count_ones(column);
+        let support = |column: &Bits| count_ones(column);
         self.columns.iter().map(support).collect()
     }
 
@@ -321,7 +321,7 @@ fn mark_all(group: &[&dyn Cells], marks: &mut [u8]) {
 }
 
 /// The first `count` columns of bits of the bytes, the row of each slot in `order`.
-fn gather(order: &[u32], marks: &[u8], count: usize) -> Vec<Column> {
+fn gather(order: &[u32], marks: &[u8], count: usize) -> Vec<Bits> {
     let mut columns = vec![Zeroizing::new(vec![0; words(order.len())]); count];
     for (at, slots) in order.chunks(64).enumerate() {
         let mut words = [0; GROUP];
@@ -372,7 +372,7 @@ mod tests {
 
     /// The baskets as sets of columns, sorted: what does not depend on the order.
     fn baskets(shuffled: &Shuffled) -> Vec<Vec<bool>> {
-        let bit = |column: &Column, slot: usize| column[slot / 64] >> (slot % 64) & 1 == 1;
+        let bit = |column: &Bits, slot: usize| column[slot / 64] >> (slot % 64) & 1 == 1;
         let basket = |slot| shuffled.columns.iter().map(|c| bit(c, slot)).collect();
         let mut all: Vec<Vec<bool>> = (0..shuffled.len()).map(basket).collect();
         all.sort_unstable();

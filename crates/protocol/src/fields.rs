@@ -2,7 +2,7 @@
 
 use crate::v1;
 use oboro_format::{Damage, DatasetId, DatasetInfo, Digest, Scrubbed};
-use oboro_ring::{ParameterError, Parameters};
+use oboro_ring::{Column, Limb, ParameterError, Parameters};
 use thiserror::Error;
 
 /// A field that does not have the shape that the protocol gives it.
@@ -98,9 +98,10 @@ impl From<Damage> for v1::Damage {
             name: damage.name,
             dataset: damage.dataset.map(|id| id.0.to_vec().into()),
             segment: damage.segment,
-            panel: damage
-                .panel
-                .map(|(limb, column)| v1::PanelPlace { limb, column }),
+            panel: damage.panel.map(|(limb, column)| v1::PanelPlace {
+                limb: limb.0 as u32,
+                column: column.0,
+            }),
             problem: damage.problem,
         }
     }
@@ -125,7 +126,9 @@ impl TryFrom<v1::Damage> for Damage {
             name: damage.name,
             dataset: damage.dataset.as_deref().map(dataset_id).transpose()?,
             segment: damage.segment,
-            panel: damage.panel.map(|place| (place.limb, place.column)),
+            panel: damage
+                .panel
+                .map(|place| (Limb(place.limb as usize), Column(place.column))),
             path: None,
             problem: damage.problem,
         })
@@ -219,7 +222,7 @@ mod tests {
             name: Some("n".to_owned()),
             dataset: Some(DatasetId([1; 16])),
             segment: Some(2),
-            panel: Some((3, 4)),
+            panel: Some((Limb(3), Column(4))),
             path: Some("store/segments".into()),
             problem: "a panel is gone".to_owned(),
         };

@@ -10,6 +10,7 @@ use crate::counting::{Counting, watch};
 use crate::outbox::Outbox;
 use crate::status;
 use oboro_protocol::{COLUMNS_CHUNK_BYTES, digest, v1};
+use oboro_ring::Column;
 use oboro_ring::moment::Itemsets;
 use oboro_store::{Access, Snapshot};
 use prost::bytes::Bytes;
@@ -33,14 +34,14 @@ pub(crate) async fn fetch(
     client: &Client,
     request: v1::FetchColumnsRequest,
 ) -> Result<Columns, Status> {
-    let place = counting.admission.admit(client)?;
+    let permit = counting.admission.admit(client)?;
     let access = counting.access.clone();
     let wanted = blocking(move || Wanted::new(&access, request)).await?;
     wanted.record(&Span::current());
     let (outbox, room) = (Arc::new(Parts::new()), Arc::new(Notify::new()));
     let limit = counting.limits.query_time;
     let advice = "ask for fewer columns at once";
-    let watching = watch(Arc::clone(&outbox), || {}, limit, advice, place);
+    let watching = watch(Arc::clone(&outbox), || {}, limit, advice, permit);
     let sending = send(wanted, Arc::clone(&outbox), Arc::clone(&room));
     let work = async {
         tokio::select! {
@@ -55,7 +56,7 @@ pub(crate) async fn fetch(
 /// A request that was found in order.
 struct Wanted {
     snapshot: Arc<Snapshot>,
-    columns: Vec<u32>,
+    columns: Vec<Column>,
     first_segment: usize,
 }
 
@@ -70,7 +71,9 @@ impl Wanted {
                 Status::invalid_argument(format!("the request is malformed: {error}"))
             })?
             .as_flat()
-            .to_vec();
+            .iter()
+            .map(|&column| Column(column))
+            .collect();
         let (first_segment, segments) = (
             request.first_segment as usize,
             snapshot.manifest().segments.len(),
@@ -95,13 +98,11 @@ impl Wanted {
     }
 
     /// The segment and the column of each part, in the order in which they travel.
-    fn parts(&self) -> impl Iterator<Item = (usize, usize)> {
+    fn parts(&self) -> impl Iterator<Item = (usize, Column)> {
         (self.first_segment..self.snapshot.manifest().segments.len()).flat_map(move |segment| {
             let columns = self.columns.iter().copied();
             self.snapshot.segment(segment).prefetch_cells(columns);
-            self.columns
-                .iter()
-                .map(move |&column| (segment, column as usize))
+            self.columns.iter().map(move |&column| (segment, column))
         })
     }
 }

@@ -10,7 +10,7 @@ use crate::placement::{Homes, PlacementReport};
 use crate::residency::{Listener, OpenSegment, PanelKey, Stream, WorkUnit};
 use crate::source::StoredSegment;
 use oboro_format::{Digest, FormatError, Manifest};
-use oboro_ring::Ring;
+use oboro_ring::{Factor, Limb, Ring};
 use std::sync::{Arc, OnceLock};
 
 /// One version of a dataset, pinned: it stays as it is whatever happens to the store.
@@ -123,57 +123,38 @@ impl Snapshot {
         Ok(report)
     }
 
-    /// The residues of one (limb, column) in one segment: `blocks × N` of them, block after block, evaluation form.
-    /// If it is not in memory, this thread waits until it is.
+    /// The residues of a column, or of the masks, modulo one limb in one segment: `blocks × N` of them, block after block,
+    /// evaluation form. If they are not in memory, this thread waits until they are.
     ///
     /// # Errors
     /// No such panel, damage, storage out of reach.
     pub fn panel(
         &self,
         segment: usize,
-        limb: usize,
-        column: usize,
+        limb: Limb,
+        factor: impl Into<Factor>,
     ) -> Result<Arc<Panel>, StoreError> {
-        let part = u32::try_from(column).map(|column| PanelKey {
-            limb,
-            column: Some(column),
-        });
-        let no_panel = FormatError::NoPanel {
-            dataset: self.manifest.dataset,
-            segment,
-            limb,
-            column,
-        };
-        self.part(segment, part.ok())
-            .unwrap_or(Err(no_panel.into()))
-    }
-
-    /// One limb of the masks of a segment: `blocks × N` residues, block after block,
-    /// evaluation form. If it is not in memory, this thread waits until it is.
-    ///
-    /// # Errors
-    /// No such mask.
-    pub fn mask(&self, segment: usize, limb: usize) -> Result<Arc<Panel>, StoreError> {
-        let mask = self.part(segment, Some(PanelKey { limb, column: None }));
-        mask.unwrap_or_else(|| {
-            Err(FormatError::Misuse {
+        let factor = factor.into();
+        let key = PanelKey { limb, factor };
+        let open = self.segments.get(segment);
+        if let Some(open) = open.filter(|it| it.is_part(key)) {
+            return open.load(key);
+        }
+        let dataset = self.manifest.dataset;
+        Err(match factor {
+            Factor::Column(column) => FormatError::NoPanel {
+                dataset,
+                segment,
+                limb,
+                column,
+            },
+            Factor::Mask => FormatError::Misuse {
                 what: format!(
-                    "there is no mask of limb {limb} in segment {segment} of dataset {}",
-                    self.manifest.dataset
+                    "there is no mask of limb {limb} in segment {segment} of dataset {dataset}"
                 ),
-            }
-            .into())
-        })
-    }
-
-    /// `None` if there is no such part.
-    fn part(
-        &self,
-        segment: usize,
-        part: Option<PanelKey>,
-    ) -> Option<Result<Arc<Panel>, StoreError>> {
-        let (segment, part) = (self.segments.get(segment)?, part?);
-        segment.is_part(part).then(|| segment.load(part))
+            },
+        }
+        .into())
     }
 
     /// A segment's file, from which panels are read without staying in memory. Panics if there is no

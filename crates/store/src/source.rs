@@ -6,6 +6,7 @@ pub(crate) mod object;
 
 use crate::error::StoreError;
 use oboro_format::{FormatError, Segment, SegmentDescription, SegmentHeader};
+use oboro_ring::{Column, Limb};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -92,7 +93,7 @@ impl StoredSegment {
     ///
     /// # Panics
     /// If there is no such panel.
-    pub(crate) fn panel_number(&self, limb: usize, column: usize) -> usize {
+    pub(crate) fn panel_number(&self, limb: Limb, column: Column) -> usize {
         let number = self.description().panel_number(limb, column);
         number.expect("the segment has the panel")
     }
@@ -101,7 +102,7 @@ impl StoredSegment {
     ///
     /// # Errors
     /// No such column, damage, storage out of reach.
-    pub fn read_cells(&self, column: usize) -> Result<Vec<u8>, StoreError> {
+    pub fn read_cells(&self, column: Column) -> Result<Vec<u8>, StoreError> {
         self.read(self.description().cells_number(column)?)
     }
 
@@ -109,7 +110,7 @@ impl StoredSegment {
     ///
     /// # Errors
     /// No such panel, damage, storage out of reach.
-    pub fn read_packed_panel(&self, limb: usize, column: usize) -> Result<Vec<u8>, StoreError> {
+    pub fn read_packed_panel(&self, limb: Limb, column: Column) -> Result<Vec<u8>, StoreError> {
         self.read(self.description().panel_number(limb, column)?)
     }
 
@@ -124,9 +125,9 @@ impl StoredSegment {
     ///
     /// # Panics
     /// If there is no such column.
-    pub fn prefetch_cells(&self, columns: impl IntoIterator<Item = u32>) {
+    pub fn prefetch_cells(&self, columns: impl IntoIterator<Item = Column>) {
         for column in columns {
-            let cells = self.description().cells_number(column as usize);
+            let cells = self.description().cells_number(column);
             self.0.prefetch(cells.expect("the segment has the column"));
         }
     }

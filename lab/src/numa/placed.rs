@@ -3,8 +3,8 @@
 
 use crate::output::Failure;
 use oboro_arena::{Arena, Backing, MemoryPolicy, page_size};
-use oboro_engine::{Factor, Segment, Source};
-use oboro_ring::Parameters;
+use oboro_engine::{Segment, Source};
+use oboro_ring::{Column, Factor, Limb, Parameters};
 use oboro_store::{Panel, Snapshot, StoreError};
 use std::fmt;
 use std::sync::Arc;
@@ -149,10 +149,11 @@ impl Placed {
                 if from >= blocks.end.min(end) {
                     continue;
                 }
-                let panel = match column < self.columns as usize {
-                    true => snapshot.panel(number, limb, column)?,
-                    false => snapshot.mask(number, limb)?,
+                let factor = match Column(column as u32) {
+                    column if column.0 < self.columns => Factor::Column(column),
+                    _ => Factor::Mask,
                 };
+                let panel = snapshot.panel(number, Limb(limb), factor)?;
                 for (block, out) in (from..blocks.end.min(end)).zip(&mut out) {
                     let block = (block - segment.first_block) as usize;
                     out.copy_from_slice(panel.blocks(block..block + 1, degree));
@@ -197,8 +198,8 @@ impl Source for Placed {
         (0..self.blocks).step_by(most as usize).map(group).collect()
     }
 
-    fn panel(&self, segment: usize, limb: usize, factor: Factor) -> Result<Arc<Panel>, StoreError> {
-        let row = segment * self.parameters.limb_count() + limb;
+    fn panel(&self, segment: usize, limb: Limb, factor: Factor) -> Result<Arc<Panel>, StoreError> {
+        let row = segment * self.parameters.limb_count() + limb.0;
         let at = row * (self.columns as usize + 1) + self.column(factor);
         Ok(Arc::clone(&self.panels[at]))
     }
@@ -213,7 +214,7 @@ impl Placed {
     fn column(&self, factor: Factor) -> usize {
         match factor {
             Factor::Mask => self.columns as usize,
-            Factor::Column(column) => column as usize,
+            Factor::Column(column) => column.index(),
         }
     }
 }

@@ -16,7 +16,7 @@ use oboro_format::{
 };
 use oboro_mining::Itemset;
 use oboro_ring::moment::Itemsets;
-use oboro_ring::{Parameters, Seed};
+use oboro_ring::{Column, Limb, Parameters, Seed};
 use oboro_store::Store;
 use serde::Serialize;
 use std::fs;
@@ -199,15 +199,15 @@ fn bundle(directory: &Path, columns: u32, groups: u64) -> Result<Bundle, Failure
         })?;
         let residues = here as usize * manifest.parameters.degree();
         for (limb, modulus) in manifest.parameters.limb_moduli().iter().enumerate() {
-            for column in 0..columns as usize {
+            for column in Column::first(columns) {
                 let panel: Vec<u32> = (0..residues as u32)
                     .map(|index| index.wrapping_mul(0x9e37_79b9) % modulus.value())
                     .collect();
-                segment.write_panel(limb, column, &panel)?;
+                segment.write_panel(Limb(limb), column, &panel)?;
             }
         }
         let cells = vec![0; residues / 8 + CELL_SEAL_BYTES];
-        for column in 0..columns as usize {
+        for column in Column::first(columns) {
             segment.write_cells(column, &cells)?;
         }
         manifest.segments.push(segment.finish()?);

@@ -120,8 +120,8 @@ fn json_of(damage: &Damage) -> Value {
         "name": damage.name,
         "dataset": damage.dataset.map(|id| id.to_string()),
         "segment": damage.segment,
-        "limb": damage.panel.map(|(limb, _)| limb),
-        "column": damage.panel.map(|(_, column)| column),
+        "limb": damage.panel.map(|(limb, _)| limb.0),
+        "column": damage.panel.map(|(_, column)| column.0),
         "path": damage.path.as_ref().map(|path| path.display().to_string()),
         "problem": damage.problem,
     })

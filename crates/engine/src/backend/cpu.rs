@@ -24,10 +24,11 @@ pub use tiles::Tiles;
 pub use traffic::Traffic;
 
 use crate::backend::{self, Backend, EngineError, Job, Moments, Sink, Step};
-use crate::plan::{Factor, Plan, shards};
+use crate::plan::{Plan, shards};
 use crate::queue::{Claim, Counters, Units};
 use crate::source::{Segment, Source, Wanted, segments_of};
 use oboro_arena::{CpuAssignment, Distances};
+use oboro_ring::{Column, Factor, Limb};
 use oboro_store::{Reads, StoreError, Stream, WorkUnit};
 use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -403,10 +404,10 @@ impl<S: Source> Count<S> {
         let parameters = self.source.parameters();
         self.note_traffic(workspace.node(), tile, blocks);
         workspace.begin(tile, self.tiles.limbs(), parameters.degree());
-        for limb in 0..self.tiles.limbs() {
+        for limb in Limb::first(self.tiles.limbs()) {
             let batch = workspace.batch();
             batch.fill(&*self.source, &self.segments, blocks, limb, &tile.factors)?;
-            workspace.evaluate(tile, &parameters.limb_moduli()[limb], limb);
+            workspace.evaluate(tile, &parameters.limb_moduli()[limb.0], limb.0);
         }
         Ok(())
     }
@@ -455,7 +456,7 @@ fn home_of(source: &impl Source, shard: &Range<u64>, nodes: usize) -> Option<usi
         return Some(0);
     }
     let mut panels = vec![0u32; nodes];
-    let columns = (0..source.columns()).map(Factor::Column);
+    let columns = Column::first(source.columns()).map(Factor::Column);
     for factor in columns.chain([Factor::Mask]) {
         panels[source.home(shard.start, factor)?] += 1;
     }

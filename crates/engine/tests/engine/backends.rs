@@ -2,11 +2,11 @@
 
 use oboro_arena::{Arena, Backing, Distances};
 use oboro_engine::{
-    Backend, Batch, Cpu, EngineError, Factor, Job, Moments, Plan, Run, Segment, Sink, Source, Step,
-    Wake, Workspace,
+    Backend, Batch, Cpu, EngineError, Job, Moments, Plan, Run, Segment, Sink, Source, Step, Wake,
+    Workspace,
 };
 use oboro_ring::moment::{Itemsets, MomentIndex};
-use oboro_ring::{Parameters, vector};
+use oboro_ring::{Column, Factor, Limb, Parameters, vector};
 use oboro_store::{Panel, StoreError};
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -45,21 +45,21 @@ impl Source for Made {
         [(0, 5), (5, 8), (13, 2)].map(segment).into()
     }
 
-    fn panel(&self, segment: usize, limb: usize, factor: Factor) -> Result<Arc<Panel>, StoreError> {
+    fn panel(&self, segment: usize, limb: Limb, factor: Factor) -> Result<Arc<Panel>, StoreError> {
         let column = match factor {
             Factor::Mask => 4,
-            Factor::Column(column) => column,
+            Factor::Column(column) => column.0,
         };
         if self.unreadable == Some(column) {
             let name = "unreadable".to_owned();
             return Err(StoreError::NoDataset { name });
         }
-        let q = self.parameters.limb_moduli()[limb].value();
+        let q = self.parameters.limb_moduli()[limb.0].value();
         let len = self.segments()[segment].blocks as usize * self.parameters.degree();
         let arena = Arena::reserve(Panel::footprint(len), Backing::default())?;
         let panel = Panel::build(&arena, len, column as usize, |out| {
             for (number, residue) in (0u32..).zip(out) {
-                let place = number ^ column << 24 ^ (segment as u32) << 20 ^ (limb as u32) << 28;
+                let place = number ^ column << 24 ^ (segment as u32) << 20 ^ (limb.0 as u32) << 28;
                 *residue = place.wrapping_mul(2_654_435_761) % q;
             }
             Ok::<_, StoreError>(())
@@ -157,11 +157,11 @@ fn by_definition(
     for &moment in moments {
         let (power, columns) = plan.index().get(moment);
         let masks = std::iter::repeat_n(Factor::Mask, power);
-        let columns = columns.iter().map(|&column| Factor::Column(column));
+        let columns = columns.iter().map(|&column| Factor::Column(Column(column)));
         let factors: Vec<Factor> = masks.chain(columns).collect();
         for limb in 0..plan.limbs() {
             let q = &source.parameters.limb_moduli()[limb];
-            batch.fill(source, &source.segments(), blocks, limb, &factors)?;
+            batch.fill(source, &source.segments(), blocks, Limb(limb), &factors)?;
             let rows: Vec<&[u32]> = batch.rows(degree).collect();
             let mut sum = vec![0; degree];
             for block in rows.chunks(factors.len()) {

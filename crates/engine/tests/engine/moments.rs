@@ -1,9 +1,9 @@
 //! Moments agree with their definition, whatever the question, the segments and the threads.
 
 use oboro_arena::{Arena, Backing, CpuAssignment, Distances, Topology};
-use oboro_engine::{Count, EngineError, Factor, Outcome, Plan, Segment, Source, Step, Workspace};
+use oboro_engine::{Count, EngineError, Outcome, Plan, Segment, Source, Step, Workspace};
 use oboro_ring::moment::{Itemsets, MomentIndex};
-use oboro_ring::{Parameters, vector};
+use oboro_ring::{Column, Factor, Limb, Parameters, vector};
 use oboro_store::{Panel, StoreError};
 use proptest::prelude::*;
 use std::num::NonZero;
@@ -53,7 +53,7 @@ struct Memory {
 fn number(factor: Factor) -> u64 {
     match factor {
         Factor::Mask => 6,
-        Factor::Column(c) => c.into(),
+        Factor::Column(c) => c.0.into(),
     }
 }
 
@@ -91,7 +91,7 @@ impl Memory {
     fn residues(&self, block: u64, limb: usize, factor: Factor) -> Vec<u32> {
         let column = match factor {
             Factor::Mask => u64::MAX,
-            Factor::Column(c) => c.into(),
+            Factor::Column(c) => c.0.into(),
         };
         let q = self.parameters.limb_moduli()[limb].value();
         let mut state = self.seed ^ block << 40 ^ column << 20 ^ limb as u64;
@@ -122,7 +122,7 @@ impl Memory {
         for block in blocks {
             let factors = columns
                 .iter()
-                .map(|&c| Factor::Column(c))
+                .map(|&c| Factor::Column(Column(c)))
                 .chain(std::iter::repeat_n(Factor::Mask, r));
             let mut product = vec![1; self.parameters.degree()];
             for factor in factors {
@@ -153,7 +153,12 @@ impl Source for Memory {
         self.segments.clone()
     }
 
-    fn panel(&self, segment: usize, limb: usize, factor: Factor) -> Result<Arc<Panel>, StoreError> {
+    fn panel(
+        &self,
+        segment: usize,
+        Limb(limb): Limb,
+        factor: Factor,
+    ) -> Result<Arc<Panel>, StoreError> {
         let Segment {
             first_block,
             blocks,
@@ -303,7 +308,7 @@ impl Source for Largest {
         [(0, first), (first, second)].map(segment).into()
     }
 
-    fn panel(&self, segment: usize, limb: usize, _: Factor) -> Result<Arc<Panel>, StoreError> {
+    fn panel(&self, segment: usize, Limb(limb): Limb, _: Factor) -> Result<Arc<Panel>, StoreError> {
         let residue = self.0.limb_moduli()[limb].value() - 1;
         let length = LARGEST_BLOCKS[segment] as usize * self.0.degree();
         panel(length, |out| out.fill(residue))
@@ -381,7 +386,7 @@ impl Source for Endless {
         }]
     }
 
-    fn panel(&self, _: usize, _: usize, _: Factor) -> Result<Arc<Panel>, StoreError> {
+    fn panel(&self, _: usize, _: Limb, _: Factor) -> Result<Arc<Panel>, StoreError> {
         unreachable!("nothing is counted")
     }
 

@@ -9,9 +9,9 @@
 #![cfg(target_os = "linux")]
 
 use oboro_arena::{Arena, Backing, Distances};
-use oboro_engine::{Count, Factor, Plan, Segment, Source, Step, Tiles, Workspace, shards};
-use oboro_ring::Parameters;
+use oboro_engine::{Count, Plan, Segment, Source, Step, Tiles, Workspace, shards};
 use oboro_ring::moment::Itemsets;
+use oboro_ring::{Factor, Limb, Parameters};
 use oboro_store::{Panel, StoreError};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -103,10 +103,10 @@ impl Source for Resident {
             .collect()
     }
 
-    fn panel(&self, _: usize, _: usize, factor: Factor) -> Result<Arc<Panel>, StoreError> {
+    fn panel(&self, _: usize, _: Limb, factor: Factor) -> Result<Arc<Panel>, StoreError> {
         let column = match factor {
             Factor::Mask => COLUMNS,
-            Factor::Column(column) => column,
+            Factor::Column(column) => column.0,
         };
         Ok(Arc::clone(&self.panels[column as usize]))
     }

@@ -4,7 +4,7 @@ use oboro_arena::{CpuAssignment, Distances, Topology};
 use oboro_engine::{Count, EngineError, Outcome, Plan, Step, Workspace};
 use oboro_format::{Bundle, CELL_SEAL_BYTES, DatasetId, Manifest, SegmentDescription};
 use oboro_ring::moment::Itemsets;
-use oboro_ring::{Parameters, Seed};
+use oboro_ring::{Column, Limb, Parameters, Seed};
 use oboro_store::{Panel, Placement, Reads, Snapshot, Store};
 use proptest::prelude::*;
 use std::num::NonZero;
@@ -56,8 +56,8 @@ fn upload_columns(directory: &Path, segment_blocks: &[u32], columns: u32) {
             .unwrap();
         for limb in 0..LIMBS {
             let q = parameters.limb_moduli()[limb].value();
-            for column in 0..columns as usize {
-                let mut state = u64::from(index) << 32 | (limb << 16 | column) as u64;
+            for column in 0..columns {
+                let mut state = u64::from(index) << 32 | (limb as u64) << 16 | u64::from(column);
                 let mut residue = || {
                     state = state
                         .wrapping_mul(6_364_136_223_846_793_005)
@@ -67,12 +67,14 @@ fn upload_columns(directory: &Path, segment_blocks: &[u32], columns: u32) {
                 let residues: Vec<u32> = (0..blocks as usize * parameters.degree())
                     .map(|_| residue())
                     .collect();
-                segment.write_panel(limb, column, &residues).unwrap();
+                segment
+                    .write_panel(Limb(limb), Column(column), &residues)
+                    .unwrap();
             }
         }
         let slots = blocks as usize * parameters.degree();
         let cells = vec![0; slots / 8 + CELL_SEAL_BYTES];
-        for column in 0..columns as usize {
+        for column in Column::first(columns) {
             segment.write_cells(column, &cells).unwrap();
         }
         manifest.segments.push(segment.finish().unwrap());

@@ -7,7 +7,7 @@ use crate::error::{Corruption, FormatError};
 use crate::files::io_error;
 use crate::id::Digest;
 use crate::manifest::{Manifest, SegmentEntry};
-use oboro_ring::pack;
+use oboro_ring::{Column, Limb, pack};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -105,8 +105,8 @@ impl Segment {
     /// length.
     pub fn read_panel(
         &self,
-        limb: usize,
-        column: usize,
+        limb: Limb,
+        column: Column,
         out: &mut [u32],
     ) -> Result<(), FormatError> {
         self.read_panel_in_pieces(limb, column, vec![out])
@@ -115,8 +115,8 @@ impl Segment {
     /// The same into slices of whole blocks that hold the panel one after another.
     pub fn read_panel_in_pieces(
         &self,
-        limb: usize,
-        column: usize,
+        limb: Limb,
+        column: Column,
         pieces: Vec<&mut [u32]>,
     ) -> Result<(), FormatError> {
         assert_eq!(
@@ -132,7 +132,7 @@ impl Segment {
     ///
     /// # Errors
     /// No such panel.
-    pub fn panel_reader(&self, limb: usize, column: usize) -> Result<PanelReader<'_>, FormatError> {
+    pub fn panel_reader(&self, limb: Limb, column: Column) -> Result<PanelReader<'_>, FormatError> {
         Ok(PanelReader {
             segment: self,
             part: self.description().panel_number(limb, column)?,
@@ -158,7 +158,7 @@ impl Segment {
     }
 
     /// The packed bytes of one panel, after checking their digest.
-    pub fn read_packed_panel(&self, limb: usize, column: usize) -> Result<Vec<u8>, FormatError> {
+    pub fn read_packed_panel(&self, limb: Limb, column: Column) -> Result<Vec<u8>, FormatError> {
         self.read_part(self.description().panel_number(limb, column)?)
     }
 
@@ -166,7 +166,7 @@ impl Segment {
     ///
     /// # Errors
     /// No such column, damage.
-    pub fn read_cells(&self, column: usize) -> Result<Vec<u8>, FormatError> {
+    pub fn read_cells(&self, column: Column) -> Result<Vec<u8>, FormatError> {
         self.read_part(self.description().cells_number(column)?)
     }
 

@@ -7,6 +7,7 @@ use crate::testing::{
     assert_golden, cells, description, files, golden_path, manifest, one_limb, residues, two_limbs,
     write_segment,
 };
+use oboro_ring::{Column, Limb};
 use proptest::prelude::*;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -44,16 +45,21 @@ fn the_format_is_the_golden_one() {
     assert_eq!(Some(entry.bytes), segment_bytes(&one_limb(), 2, 0, 1));
     let mut panel = vec![0; segment.panel_len()];
     for column in 0..2 {
-        segment.read_panel(0, column, &mut panel).unwrap();
-        assert_eq!(panel, residues(&description, 0, column));
+        segment
+            .read_panel(Limb(0), Column(column), &mut panel)
+            .unwrap();
+        assert_eq!(panel, residues(&description, Limb(0), Column(column)));
         assert_eq!(
-            segment.read_cells(column).unwrap(),
-            cells(&description, column)
+            segment.read_cells(Column(column)).unwrap(),
+            cells(&description, Column(column))
         );
     }
     assert!(matches!(
-        segment.read_cells(2),
-        Err(FormatError::NoCells { column: 2, .. })
+        segment.read_cells(Column(2)),
+        Err(FormatError::NoCells {
+            column: Column(2),
+            ..
+        })
     ));
 }
 
@@ -73,11 +79,15 @@ fn parts_may_come_in_any_order_from_many_threads() {
             scope.spawn(move || {
                 for limb in (0..2).rev() {
                     writer
-                        .write_panel(limb, column, &residues(description, limb, column))
+                        .write_panel(
+                            Limb(limb),
+                            Column(column),
+                            &residues(description, Limb(limb), Column(column)),
+                        )
                         .unwrap();
                 }
-                let cells = cells(description, column);
-                writer.write_cells(column, &cells).unwrap();
+                let cells = cells(description, Column(column));
+                writer.write_cells(Column(column), &cells).unwrap();
             });
         }
     });
@@ -85,8 +95,8 @@ fn parts_may_come_in_any_order_from_many_threads() {
     assert!(fs::read(one).unwrap() == fs::read(&many).unwrap());
     let segment = Segment::open(&many).unwrap();
     let mut panel = vec![0; segment.panel_len()];
-    segment.read_panel(1, 0, &mut panel).unwrap();
-    assert_eq!(panel, residues(&description, 1, 0));
+    segment.read_panel(Limb(1), Column(0), &mut panel).unwrap();
+    assert_eq!(panel, residues(&description, Limb(1), Column(0)));
 }
 
 #[test]
@@ -94,9 +104,9 @@ fn an_unfinished_writer_leaves_nothing_and_the_old_file_stays() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("a.seg");
     let description = description(&one_limb(), 0, 0, 2);
-    let panel = residues(&description, 0, 0);
+    let panel = residues(&description, Limb(0), Column(0));
     let writer = SegmentWriter::create(&path, description.clone(), Durability::Durable).unwrap();
-    writer.write_panel(0, 0, &panel).unwrap();
+    writer.write_panel(Limb(0), Column(0), &panel).unwrap();
     let error = writer.finish().unwrap_err().to_string();
     assert!(error.contains("panel (limb 0, column 1)"), "{error}");
     assert!(files(directory.path()).is_empty());
@@ -131,33 +141,42 @@ fn a_panel_is_written_once_and_only_with_canonical_residues() {
         Durability::Durable,
     )
     .unwrap();
-    let mut panel = residues(&description, 0, 0);
+    let mut panel = residues(&description, Limb(0), Column(0));
     assert!(matches!(
-        writer.write_panel(1, 0, &panel),
+        writer.write_panel(Limb(1), Column(0), &panel),
         Err(FormatError::NoPanel { .. })
     ));
     assert!(matches!(
-        writer.write_panel(0, 2, &panel),
+        writer.write_panel(Limb(0), Column(2), &panel),
         Err(FormatError::NoPanel { .. })
     ));
-    assert!(writer.write_panel(0, 0, &panel[1..]).is_err());
-    writer.write_panel(0, 0, &panel).unwrap();
-    let error = writer.write_panel(0, 0, &panel).unwrap_err().to_string();
+    assert!(writer.write_panel(Limb(0), Column(0), &panel[1..]).is_err());
+    writer.write_panel(Limb(0), Column(0), &panel).unwrap();
+    let error = writer
+        .write_panel(Limb(0), Column(0), &panel)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("written twice"), "{error}");
-    let sealed = cells(&description, 1);
-    assert!(writer.write_cells(1, &sealed[1..]).is_err());
+    let sealed = cells(&description, Column(1));
+    assert!(writer.write_cells(Column(1), &sealed[1..]).is_err());
     assert!(matches!(
-        writer.write_cells(2, &sealed),
+        writer.write_cells(Column(2), &sealed),
         Err(FormatError::NoCells { .. })
     ));
-    writer.write_cells(1, &sealed).unwrap();
-    let error = writer.write_cells(1, &sealed).unwrap_err().to_string();
+    writer.write_cells(Column(1), &sealed).unwrap();
+    let error = writer
+        .write_cells(Column(1), &sealed)
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("sealed cells (column 1)") && error.contains("written twice"),
         "{error}"
     );
     panel[7] = description.parameters.limb_moduli()[0].value();
-    let error = writer.write_panel(0, 1, &panel).unwrap_err().to_string();
+    let error = writer
+        .write_panel(Limb(0), Column(1), &panel)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("not below their modulus"), "{error}");
 }
 
@@ -205,12 +224,12 @@ fn row_ids_are_sealed_like_cells() {
     segment.verify().unwrap();
     assert_eq!(segment.header().parts(), 2 * 2 + 2 + 16);
     for column in 0..18 {
-        let read = segment.read_cells(column).unwrap();
-        assert_eq!(read, cells(&description, column));
+        let read = segment.read_cells(Column(column)).unwrap();
+        assert_eq!(read, cells(&description, Column(column)));
     }
-    assert!(segment.read_cells(18).is_err());
+    assert!(segment.read_cells(Column(18)).is_err());
     let mut panel = vec![0; segment.panel_len()];
-    assert!(segment.read_panel(0, 2, &mut panel).is_err());
+    assert!(segment.read_panel(Limb(0), Column(2), &mut panel).is_err());
     assert_eq!(
         segment.description().part_name(5),
         "sealed cells (column 1) of "

@@ -6,7 +6,7 @@ use crate::error::FormatError;
 use crate::files::{Durability, io_error, parent, partial_path};
 use crate::id::Digest;
 use crate::manifest::SegmentEntry;
-use oboro_ring::{pack, vector};
+use oboro_ring::{Column, Limb, pack, vector};
 use parking_lot::Mutex;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::FileExt;
@@ -87,8 +87,8 @@ impl SegmentWriter {
     /// block after block. Each panel is written exactly once.
     pub fn write_panel(
         &self,
-        limb: usize,
-        column: usize,
+        limb: Limb,
+        column: Column,
         residues: &[u32],
     ) -> Result<(), FormatError> {
         let SegmentDescription {
@@ -100,7 +100,7 @@ impl SegmentWriter {
         if residues.len() != seeds.len() * parameters.degree() {
             return Err(self.misuse(panel, "was given with the wrong number of residues"));
         }
-        let modulus = parameters.limb_moduli()[limb].value();
+        let modulus = parameters.limb_moduli()[limb.0].value();
         if vector::largest(residues) >= modulus {
             return Err(self.misuse(panel, "was given residues that are not below their modulus"));
         }
@@ -114,7 +114,7 @@ impl SegmentWriter {
     ///
     /// # Errors
     /// No such column, another length, written before, a disk that fails.
-    pub fn write_cells(&self, column: usize, sealed: &[u8]) -> Result<(), FormatError> {
+    pub fn write_cells(&self, column: Column, sealed: &[u8]) -> Result<(), FormatError> {
         let part = self.description.cells_number(column)?;
         if sealed.len() as u64 != self.layout.cells {
             return Err(self.misuse(part, "were given with the wrong number of bytes"));

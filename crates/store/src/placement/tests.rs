@@ -7,6 +7,7 @@ use super::*;
 use crate::testing::{COLUMNS, ID, append, bundle, description, four_nodes, one_limb, send};
 use crate::{Arrival, PanelKey, Snapshot, Store, WorkUnit};
 use oboro_format::ErrorKind;
+use oboro_ring::{Column, Factor, Limb};
 use proptest::prelude::*;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -34,12 +35,12 @@ fn published(directory: &Path, blocks: &[u32]) -> PathBuf {
 /// The panels of a dataset of one limb, segment by segment, the masks after the columns.
 fn panels(snapshot: &Snapshot) -> Vec<Arc<crate::Panel>> {
     let segments = 0..snapshot.manifest().segments.len();
-    let panel = |segment, column| match column < COLUMNS as usize {
-        true => snapshot.panel(segment, 0, column).unwrap(),
-        false => snapshot.mask(segment, 0).unwrap(),
+    let panel = |segment, column| match column < COLUMNS {
+        true => snapshot.panel(segment, Limb(0), Column(column)).unwrap(),
+        false => snapshot.panel(segment, Limb(0), Factor::Mask).unwrap(),
     };
     segments
-        .flat_map(|segment| (0..PANELS).map(move |column| panel(segment, column)))
+        .flat_map(|segment| (0..PANELS as u32).map(move |column| panel(segment, column)))
         .collect()
 }
 
@@ -228,8 +229,10 @@ fn where_nothing_is_placed_nothing_is_misplaced() {
 
 /// Brings all panels of a dataset of one limb into the tier, which has room for them.
 fn bring_in(snapshot: &Snapshot) {
-    let columns = iter::once(None).chain((0..COLUMNS).map(Some));
-    let parts = columns.map(|column| PanelKey { limb: 0, column }).collect();
+    let columns = Column::first(COLUMNS).map(Factor::Column);
+    let limb = Limb(0);
+    let key = |factor| PanelKey { limb, factor };
+    let parts = iter::once(Factor::Mask).chain(columns).map(key).collect();
     let (said, heard) = channel();
     let segments = 0..snapshot.manifest().segments.len();
     let listener = Arc::new(move |arrival| said.send(arrival).unwrap());

@@ -19,6 +19,7 @@
 //! most panels, also to read ahead.
 
 use foldhash::HashMap;
+use oboro_ring::{Factor, Limb};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -29,9 +30,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PanelKey {
     /// The limb.
-    pub limb: usize,
-    /// The column; `None` for the mask.
-    pub column: Option<u32>,
+    pub limb: Limb,
+    /// The column or the mask.
+    pub factor: Factor,
 }
 
 /// A panel of one segment, which has a number of its own among all of the tier.
@@ -129,7 +130,7 @@ enum Need {
 struct EvictionPriority {
     need: Need,
     is_mask: bool,
-    limb: Reverse<usize>,
+    limb: Reverse<Limb>,
     /// Of those without use the one used last has most, of the others the one used first.
     age: i64,
 }
@@ -748,7 +749,7 @@ impl Ledger {
         let used = self.entries[&key].used;
         EvictionPriority {
             need,
-            is_mask: key.part.column.is_none(),
+            is_mask: key.part.factor == Factor::Mask,
             limb: Reverse(key.part.limb),
             age: match need {
                 Need::None => used,

@@ -15,7 +15,7 @@ use crate::placement::{Homes, Placement, PlacementReport};
 use crate::source::StoredSegment;
 use oboro_arena::{Arena, ArenaError, Backing};
 use oboro_format::{FormatError, PartPlace, SegmentDescription, forget_cached, full_panel_bytes};
-use oboro_ring::mask;
+use oboro_ring::{Factor, mask};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::fs::File;
@@ -105,10 +105,13 @@ impl FileToRead {
 impl StreamedSegment {
     fn cell(&self, part: PanelKey) -> Option<&PanelCell> {
         let columns = self.segment.description().columns;
-        let column = part.column.unwrap_or(columns);
-        let is_there = part.column.is_none_or(|column| column < columns);
-        let place = part.limb * (columns as usize + 1) + column as usize;
-        self.panels.get(place).filter(|_| is_there)
+        if let Factor::Column(column) = part.factor
+            && column.0 >= columns
+        {
+            return None;
+        }
+        let factors = columns as usize + 1;
+        self.panels.get(part.limb.0 * factors + self.position(part))
     }
 
     fn panel(&self, part: PanelKey) -> Option<Arc<Panel>> {
@@ -140,7 +143,10 @@ impl StreamedSegment {
 
     /// The place of a part among those that kernels read together: the mask is one more item.
     fn position(&self, part: PanelKey) -> usize {
-        part.column.unwrap_or(self.segment.description().columns) as usize
+        match part.factor {
+            Factor::Column(column) => column.index(),
+            Factor::Mask => self.segment.description().columns as usize,
+        }
     }
 }
 
@@ -261,8 +267,10 @@ struct Load {
 impl Load {
     /// The number of a panel that is no mask among the parts of its segment.
     fn part(&self) -> usize {
-        let PanelKey { limb, column } = self.key.part;
-        let column = column.expect("masks are not read") as usize;
+        let PanelKey { limb, factor } = self.key.part;
+        let Factor::Column(column) = factor else {
+            unreachable!("masks are not read");
+        };
         self.segment.segment.panel_number(limb, column)
     }
 }
@@ -413,7 +421,7 @@ impl Tier {
         // The device works while masks are expanded.
         let (columns, masks): (Vec<Load>, Vec<Load>) = loads
             .into_iter()
-            .partition(|load| load.key.part.column.is_some());
+            .partition(|load| load.key.part.factor != Factor::Mask);
         for load in columns {
             self.read(load);
         }
@@ -530,7 +538,7 @@ impl Tier {
                 .into_iter()
                 .flat_map(|piece| piece.chunks_exact_mut(degree));
             for (seed, block) in description.seeds.iter().zip(blocks) {
-                mask::expand(seed, &description.parameters, load.key.part.limb, block);
+                mask::expand(seed, &description.parameters, load.key.part.limb.0, block);
             }
             Ok(())
         })
@@ -562,8 +570,11 @@ impl Tier {
         };
         // Whoever waits for it must hear of its end, whatever that is.
         catch_unwind(AssertUnwindSafe(build)).unwrap_or_else(|_| {
-            let PanelKey { limb, column } = load.key.part;
-            let what = column.map_or("mask".to_owned(), |column| format!("column {column}"));
+            let PanelKey { limb, factor } = load.key.part;
+            let what = match factor {
+                Factor::Mask => "mask".to_owned(),
+                Factor::Column(column) => format!("column {column}"),
+            };
             let SegmentDescription { index, dataset, .. } = description;
             Err(FormatError::Misuse {
                 what: format!(

@@ -4,6 +4,7 @@ use super::*;
 use crate::Store;
 use crate::testing::{ID, append, bundle, files, residues, send, two_limbs};
 use oboro_format::FormatError;
+use oboro_ring::{Column, Limb};
 use std::fs;
 use tempfile::TempDir;
 
@@ -23,8 +24,13 @@ fn open(location: impl Into<Location>) -> SharedStore {
 fn assert_intact(snapshot: &Snapshot) {
     for segment in 0..snapshot.manifest().segments.len() {
         let description = snapshot.segment(segment).description();
-        let panel = snapshot.panel(segment, 1, 0).unwrap();
-        assert!(panel.pieces().flatten().eq(&residues(description, 1, 0)));
+        let panel = snapshot.panel(segment, Limb(1), Column(0)).unwrap();
+        assert!(
+            panel
+                .pieces()
+                .flatten()
+                .eq(&residues(description, Limb(1), Column(0)))
+        );
     }
 }
 
@@ -47,7 +53,7 @@ fn reads_beside_the_store_that_has_the_directory() {
     store.access().publish(ID).unwrap();
     let newer = shared.snapshot("a", longer.manifest().clone()).unwrap();
     assert_intact(&newer);
-    let panels = [&snapshot, &newer].map(|it| it.panel(0, 0, 0).unwrap());
+    let panels = [&snapshot, &newer].map(|it| it.panel(0, Limb(0), Column(0)).unwrap());
     assert!(Arc::ptr_eq(&panels[0], &panels[1]));
 }
 

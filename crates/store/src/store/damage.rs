@@ -5,6 +5,7 @@ use super::script::{Owner, Server, Step};
 use super::*;
 use oboro_faults::{Disk, EIO, Extent, Image, Wear, scratch};
 use oboro_format::{Damage, ErrorKind};
+use oboro_ring::{Column, Limb};
 use std::os::unix::fs::FileExt;
 use tempfile::TempDir;
 
@@ -58,8 +59,8 @@ impl Setting {
         let version = snapshot.manifest().version;
         self.owner.assert_root(name, version, snapshot.root());
         for segment in 0..snapshot.manifest().segments.len() {
-            for column in 0..snapshot.manifest().columns as usize {
-                snapshot.panel(segment, 0, column)?;
+            for column in Column::first(snapshot.manifest().columns) {
+                snapshot.panel(segment, Limb(0), column)?;
                 snapshot.segment(segment).read_cells(column)?;
             }
         }
@@ -150,7 +151,7 @@ fn every_byte_of_a_segment() {
             _ if at < cells => {
                 let column = ((at - header) / panel) as u32;
                 let place = format!("panel (limb 0, column {column})");
-                (Some((0, column)), place)
+                (Some((Limb(0), Column(column))), place)
             }
             _ => {
                 let column = (at - cells) / 4096;
@@ -206,29 +207,32 @@ fn a_disk_that_wears_out_while_it_serves() {
 
         // One panel is in memory when the disk wears out, the other one is not.
         let snapshot = store.access().snapshot("a").unwrap();
-        let resident = snapshot.panel(1, 0, 0).unwrap();
+        let resident = snapshot.panel(1, Limb(0), Column(0)).unwrap();
         let before: Vec<u32> = resident.pieces().flatten().copied().collect();
         disk.wear_out(&path, panel(0), wear);
         disk.wear_out(&path, panel(1), wear);
         lost(
-            snapshot.panel(1, 0, 1).unwrap_err(),
+            snapshot.panel(1, Limb(0), Column(1)).unwrap_err(),
             "panel (limb 0, column 1)",
         );
         lost(
-            snapshot.segment(1).read_packed_panel(0, 0).unwrap_err(),
+            snapshot
+                .segment(1)
+                .read_packed_panel(Limb(0), Column(0))
+                .unwrap_err(),
             "panel (limb 0, column 0)",
         );
-        let again = snapshot.panel(1, 0, 0).unwrap();
+        let again = snapshot.panel(1, Limb(0), Column(0)).unwrap();
         assert!(again.pieces().flatten().copied().eq(before));
         // Neither the rest of the dataset nor another one suffers.
-        snapshot.panel(0, 0, 1).unwrap();
+        snapshot.panel(0, Limb(0), Column(1)).unwrap();
         store
             .access()
             .snapshot("b")
             .unwrap()
-            .panel(1, 0, 1)
+            .panel(1, Limb(0), Column(1))
             .unwrap();
         disk.mend();
-        snapshot.panel(1, 0, 1).unwrap();
+        snapshot.panel(1, Limb(0), Column(1)).unwrap();
     }
 }

@@ -6,6 +6,7 @@ use super::*;
 use crate::testing::{append, bundle_of, files, one_limb};
 use oboro_faults::scratch;
 use oboro_format::Bundle;
+use oboro_ring::{Column, Limb};
 use std::collections::{BTreeMap, BTreeSet};
 use tempfile::TempDir;
 
@@ -155,8 +156,8 @@ impl Owner {
             let manifest = self.bundles[&(name, version)].manifest();
             assert_eq!(snapshot.manifest(), manifest);
             for segment in 0..manifest.segments.len() {
-                for column in 0..manifest.columns as usize {
-                    snapshot.panel(segment, 0, column).unwrap();
+                for column in Column::first(manifest.columns) {
+                    snapshot.panel(segment, Limb(0), column).unwrap();
                 }
             }
         }

@@ -4,6 +4,7 @@
 use super::*;
 use crate::testing::{ID, append, bundle, files, one_limb, residues, send, two_limbs};
 use oboro_format::{Bundle, ErrorKind};
+use oboro_ring::{Column, Factor, Limb};
 use tempfile::TempDir;
 
 struct Setting {
@@ -116,13 +117,13 @@ fn a_dataset_is_uploaded_published_listed_and_read() {
             .description()
             .clone();
         for column in 0..2 {
-            let panel = snapshot.panel(segment, 0, column).unwrap();
+            let panel = snapshot.panel(segment, Limb(0), Column(column)).unwrap();
             assert_eq!(
                 panel.pieces().collect::<Vec<_>>(),
-                [residues(&description, 0, column)]
+                [residues(&description, Limb(0), Column(column))]
             );
         }
-        let mask = snapshot.mask(segment, 0).unwrap();
+        let mask = snapshot.panel(segment, Limb(0), Factor::Mask).unwrap();
         assert_eq!(
             mask.pieces().map(<[u32]>::len).collect::<Vec<_>>(),
             [description.seeds.len() * 1024]
@@ -130,11 +131,17 @@ fn a_dataset_is_uploaded_published_listed_and_read() {
     }
     for (segment, limb, column) in [(2, 0, 0), (0, 1, 0), (0, 0, 2)] {
         assert_eq!(
-            snapshot.panel(segment, limb, column).unwrap_err().kind(),
+            snapshot
+                .panel(segment, Limb(limb), Column(column))
+                .unwrap_err()
+                .kind(),
             ErrorKind::InvalidArgument
         );
     }
-    assert!(snapshot.mask(2, 0).is_err() && snapshot.mask(0, 1).is_err());
+    assert!(
+        snapshot.panel(2, Limb(0), Factor::Mask).is_err()
+            && snapshot.panel(0, Limb(1), Factor::Mask).is_err()
+    );
 }
 
 #[test]
@@ -391,7 +398,7 @@ fn a_full_disk_is_said_and_hurts_nothing_published() {
         .access()
         .snapshot("a")
         .unwrap()
-        .panel(0, 0, 0)
+        .panel(0, Limb(0), Column(0))
         .unwrap();
     fs::remove_file(&partial).unwrap();
     assert_eq!(setting.publish(&store).version, 2);
@@ -403,7 +410,7 @@ fn an_append_needs_only_its_new_segments_and_shares_residents() {
     let store = setting.open();
     setting.publish(&store);
     let old = store.access().snapshot("a").unwrap();
-    let panel = old.panel(0, 0, 1).unwrap();
+    let panel = old.panel(0, Limb(0), Column(1)).unwrap();
 
     // Two appends, uploaded as one.
     let first = setting.bundle.manifest().clone();
@@ -423,9 +430,12 @@ fn an_append_needs_only_its_new_segments_and_shares_residents() {
 
     let new = store.access().snapshot("a").unwrap();
     assert_eq!((old.block_count(), new.block_count()), (2, 6));
-    assert!(Arc::ptr_eq(&panel, &new.panel(0, 0, 1).unwrap()));
+    assert!(Arc::ptr_eq(
+        &panel,
+        &new.panel(0, Limb(0), Column(1)).unwrap()
+    ));
     assert_eq!(old.root(), first.root());
-    new.panel(2, 0, 1).unwrap();
+    new.panel(2, Limb(0), Column(1)).unwrap();
     assert_eq!(store.access().list().unwrap().datasets[0].version, 3);
 
     // The older version is not accepted any more.
@@ -608,7 +618,7 @@ fn a_deleted_dataset_serves_its_snapshots_and_never_comes_back() {
     let store = setting.open();
     setting.publish(&store);
     let snapshot = store.access().snapshot("a").unwrap();
-    snapshot.panel(0, 0, 0).unwrap();
+    snapshot.panel(0, Limb(0), Column(0)).unwrap();
     let first = setting.bundle.manifest().encode();
     setting.bundle = append(&setting.bundle, &[1]);
     setting.begin(&store);
@@ -628,7 +638,7 @@ fn a_deleted_dataset_serves_its_snapshots_and_never_comes_back() {
     drop(receiver);
     // Files are gone from the directory, yet panels never read before can be read.
     for segment in 0..2 {
-        snapshot.panel(segment, 0, 1).unwrap();
+        snapshot.panel(segment, Limb(0), Column(1)).unwrap();
     }
     drop(store);
 
@@ -671,8 +681,8 @@ fn damage_is_found_when_the_dataset_is_used() {
     fs::write(&path, &altered).unwrap();
     let store = setting.open();
     let snapshot = store.access().snapshot("a").unwrap();
-    snapshot.panel(0, 0, 0).unwrap();
-    let error = snapshot.panel(0, 0, 1).unwrap_err();
+    snapshot.panel(0, Limb(0), Column(0)).unwrap();
+    let error = snapshot.panel(0, Limb(0), Column(1)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DataLoss);
     assert!(error.to_string().contains("limb 0, column 1"), "{error}");
     drop((snapshot, store));
@@ -700,7 +710,7 @@ fn damage_is_found_when_the_dataset_is_used() {
         .access()
         .snapshot("a")
         .unwrap()
-        .panel(0, 0, 1)
+        .panel(0, Limb(0), Column(1))
         .unwrap();
 }
 
@@ -830,7 +840,7 @@ fn concurrent_queries_share_panels() {
                         .access()
                         .snapshot("a")
                         .unwrap()
-                        .panel(0, 0, 0)
+                        .panel(0, Limb(0), Column(0))
                         .unwrap()
                 })
             })

@@ -4,7 +4,7 @@ use crate::decoded;
 use oboro_client::decode_kept;
 use oboro_format::{Bundle, Digest, Manifest, Segment};
 use oboro_mining::OwnerRecord;
-use oboro_ring::Parameters;
+use oboro_ring::{Column, Limb, Parameters};
 use oboro_rlwe::{DatasetKey, MasterKey};
 use oboro_store::Store;
 use std::fs;
@@ -124,7 +124,7 @@ pub fn segment(bytes: &[u8]) -> Option<()> {
     let segment = decoded(Segment::open(file.path()))?;
     assert_eq!(segment.entry().bytes, length);
     let mut panel = vec![u32::MAX; segment.panel_len()];
-    if decoded(segment.read_panel(0, 0, &mut panel)).is_some() {
+    if decoded(segment.read_panel(Limb(0), Column(0), &mut panel)).is_some() {
         assert!(panel.iter().all(|&residue| residue == 0));
     }
     decoded(segment.verify())

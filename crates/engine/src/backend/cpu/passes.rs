@@ -7,7 +7,8 @@
 //! columns all pairs so take `n / (3c/4)` rows, each of which is read with the strips after it. Strips go
 //! by from the last to the first: what has come last begins the next row.
 
-use crate::plan::{Factor, path};
+use crate::plan::path;
+use oboro_ring::Factor;
 use oboro_ring::moment::MomentIndex;
 use std::collections::BTreeSet;
 
@@ -68,7 +69,7 @@ impl Grid {
         let mut columns = 0;
         for factor in distinct(index, moments) {
             if let Factor::Column(column) = factor {
-                places.resize(column as usize + 1, columns);
+                places.resize(column.index() + 1, columns);
                 columns += 1;
             }
         }

@@ -7,7 +7,8 @@
 
 use super::passes;
 use super::program::{Branch, Program};
-use crate::plan::{Factor, Plan, path};
+use crate::plan::{Plan, path};
+use oboro_ring::Factor;
 use oboro_ring::moment::MomentIndex;
 use oboro_ring::vector::PREFIXES;
 use std::collections::BTreeSet;

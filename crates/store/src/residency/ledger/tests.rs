@@ -1,18 +1,24 @@
 //! What is kept and dropped under a given plan, and that nobody waits for ever.
 
 use super::*;
+use oboro_ring::{Column, Factor, Limb};
 use proptest::prelude::*;
 use std::collections::HashSet;
 
 const ALL: u64 = 1 << 40;
 
 fn column(limb: usize, column: u32) -> PanelKey {
-    let column = Some(column);
-    PanelKey { limb, column }
+    PanelKey {
+        limb: Limb(limb),
+        factor: Factor::Column(Column(column)),
+    }
 }
 
 fn mask(limb: usize) -> PanelKey {
-    PanelKey { limb, column: None }
+    PanelKey {
+        limb: Limb(limb),
+        factor: Factor::Mask,
+    }
 }
 
 /// Segments `from..to`, panels of 10 bytes, a unit for each segment and one for each two neighbours.
@@ -557,7 +563,10 @@ proptest! {
         choices in prop::collection::vec((0u8..20, any::<prop::sample::Index>()), 0..400),
     ) {
         let plans: Vec<Plan> = plans.into_iter().map(|(first, count, passes)| {
-            let parts = |pass: BTreeSet<_>| pass.into_iter().map(|(limb, column)| PanelKey { limb, column }).collect();
+            let parts = |pass: BTreeSet<_>| pass.into_iter().map(|(limb, number)| match number {
+                Some(number) => column(limb, number),
+                None => mask(limb),
+            }).collect();
             plan_in_runs(first..first + count, passes.into_iter().map(parts).collect())
         }).collect();
         let capacity = plans.iter().map(Plan::least_set).max().unwrap() + slack;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::testing::{COLUMNS, bundle, residues, send, two_limbs};
 use crate::{Snapshot, Store};
+use oboro_ring::{Column, Factor, Limb};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
@@ -15,10 +16,11 @@ const BLOCKS: [u32; 3] = [3, 2, 3];
 
 fn parts(limbs: usize) -> Vec<PanelKey> {
     let of_limb = |limb| {
-        let columns = [None].into_iter().chain((0..COLUMNS).map(Some));
-        columns.map(move |column| PanelKey { limb, column })
+        let columns = Column::first(COLUMNS).map(Factor::Column);
+        let factors = [Factor::Mask].into_iter().chain(columns);
+        factors.map(move |factor| PanelKey { limb, factor })
     };
-    (0..limbs).flat_map(of_limb).collect()
+    Limb::first(limbs).flat_map(of_limb).collect()
 }
 
 /// Bytes of the tier in which so many panels of three blocks have room.
@@ -99,16 +101,16 @@ fn assert_groups_arrive(store: &Store) {
         let arrived = group(&heard);
         for segment in groups[arrived].clone() {
             let description = snapshot.segment(segment).description();
-            for limb in 0..2 {
-                for column in 0..COLUMNS as usize {
+            for limb in Limb::first(2) {
+                for column in Column::first(COLUMNS) {
                     let panel = snapshot.panel(segment, limb, column).unwrap();
                     let all: Vec<u32> = panel.pieces().flatten().copied().collect();
                     assert!(all == residues(description, limb, column));
                 }
-                let masks = snapshot.mask(segment, limb).unwrap();
+                let masks = snapshot.panel(segment, limb, Factor::Mask).unwrap();
                 let mut expected = vec![0; degree];
                 for (block, seed) in description.seeds.iter().enumerate() {
-                    mask::expand(seed, &description.parameters, limb, &mut expected);
+                    mask::expand(seed, &description.parameters, limb.0, &mut expected);
                     assert_eq!(masks.blocks(block..block + 1, degree), expected);
                 }
             }
@@ -188,6 +190,7 @@ fn whoever_leaves_expands_no_masks_for_others() {
     let snapshot = store.access().snapshot("a").unwrap();
     let threads = Arc::new(Mutex::new(Vec::new()));
     let both = [0, 1].map(|limb| {
+        let limb = Limb(limb);
         let (threads, (said, heard)) = (Arc::clone(&threads), channel());
         let said = Mutex::new(said);
         let listener: Listener = Arc::new(move |_| {
@@ -196,7 +199,10 @@ fn whoever_leaves_expands_no_masks_for_others() {
         });
         let segments = 0..3;
         let units = vec![WorkUnit { segments, pass: 0 }];
-        let masks = vec![vec![PanelKey { limb, column: None }]];
+        let masks = vec![vec![PanelKey {
+            limb,
+            factor: Factor::Mask,
+        }]];
         (snapshot.stream(masks, units, listener).unwrap(), heard)
     });
     // There is room for one of them.
@@ -225,7 +231,10 @@ fn a_damaged_panel_ends_the_streams_that_need_it_and_no_other() {
     let store = store(directory.path(), 18);
     let snapshot = store.access().snapshot("a").unwrap();
     let file = snapshot.segment(1);
-    let offset = file.header().part_place(file.panel_number(1, 0)).offset;
+    let offset = file
+        .header()
+        .part_place(file.panel_number(Limb(1), Column(0)))
+        .offset;
     let mut bytes = std::fs::read(file.path()).unwrap();
     bytes[offset as usize + 5] ^= 1;
     std::fs::write(file.path(), bytes).unwrap();
@@ -297,8 +306,8 @@ fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
     });
     let snapshot = store.access().snapshot("a").unwrap();
     let column = |column| PanelKey {
-        limb: 0,
-        column: Some(column),
+        limb: Limb(0),
+        factor: Factor::Column(Column(column)),
     };
     let (first, _) = stream(&snapshot, vec![column(0)], vec![0..2, 1..3]).unwrap();
     let (second, heard) = stream(&snapshot, vec![column(1)], vec![0..1, 1..2]).unwrap();
@@ -319,7 +328,7 @@ fn who_needs_larger_buffers_than_there_is_memory_for_harms_nobody_else() {
     for (limb, bytes) in [1 << 50, 4096].into_iter().enumerate() {
         let refused = tier(&store).ensure_buffers(bytes).is_err();
         assert_eq!(refused, bytes > 4096);
-        let of_limb = parts(2).into_iter().filter(|part| part.limb == limb);
+        let of_limb = parts(2).into_iter().filter(|part| part.limb == Limb(limb));
         let (stream, heard) = stream(&snapshot, of_limb.collect(), vec![0..1, 0..2]).unwrap();
         assert_eq!(group(&heard) + group(&heard), 1);
         assert_eq!(stream.reads().panels, 2 * u64::from(COLUMNS));

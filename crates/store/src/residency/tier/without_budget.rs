@@ -6,7 +6,7 @@ use crate::testing::{
     COLUMNS, ID, description, four_nodes, one_limb, residues, two_limbs, write_segment,
 };
 use oboro_format::Segment;
-use oboro_ring::Parameters;
+use oboro_ring::{Column, Factor, Limb, Parameters};
 use std::path::PathBuf;
 use std::sync::Barrier;
 use std::thread;
@@ -45,13 +45,16 @@ fn homes(nodes: impl Into<Vec<u32>>) -> Arc<Homes> {
 
 fn column(limb: usize, column: u32) -> PanelKey {
     PanelKey {
-        limb,
-        column: Some(column),
+        limb: Limb(limb),
+        factor: Factor::Column(Column(column)),
     }
 }
 
 fn mask_of(limb: usize) -> PanelKey {
-    PanelKey { limb, column: None }
+    PanelKey {
+        limb: Limb(limb),
+        factor: Factor::Mask,
+    }
 }
 
 #[test]
@@ -83,7 +86,7 @@ fn panels_and_masks_are_what_was_written() {
     for limb in 0..2 {
         for number in 0..2 {
             let panel = segment.load(column(limb, number)).unwrap();
-            let expected = residues(description, limb, number as usize);
+            let expected = residues(description, Limb(limb), Column(number));
             assert_eq!(panel.blocks(0..3, n), expected);
         }
         let masks = segment.load(mask_of(limb)).unwrap();
@@ -179,7 +182,7 @@ fn panels_of_a_node_that_has_been_forbidden_lie_on_another() {
     let segment = setting.open(&homes([1000, 0]));
     let panel = segment.load(column(0, 0)).unwrap();
     let whole: Vec<u32> = panel.pieces().flatten().copied().collect();
-    assert!(whole == residues(&setting.description, 0, 0));
+    assert!(whole == residues(&setting.description, Limb(0), Column(0)));
 }
 
 #[test]

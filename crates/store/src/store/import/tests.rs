@@ -3,6 +3,7 @@
 use super::*;
 use crate::testing::{ID, append, bundle, bundle_of, one_limb};
 use oboro_format::ErrorKind;
+use oboro_ring::{Column, Limb};
 use std::os::unix::fs::MetadataExt;
 use tempfile::TempDir;
 
@@ -54,7 +55,7 @@ fn an_imported_bundle_is_published_without_a_copy() {
     let store = setting.open();
     let snapshot = store.access().snapshot("a").unwrap();
     assert_eq!(snapshot.block_count(), 3);
-    snapshot.panel(1, 0, 1).unwrap();
+    snapshot.panel(1, Limb(0), Column(1)).unwrap();
 }
 
 #[test]
@@ -71,7 +72,7 @@ fn a_later_version_adds_its_segments() {
         .access()
         .snapshot("a")
         .unwrap()
-        .panel(2, 0, 0)
+        .panel(2, Limb(0), Column(0))
         .unwrap();
 }
 
@@ -143,9 +144,9 @@ fn damage_is_found_before_it_is_published_or_before_it_is_computed_on() {
     altered(5000);
     store.access().import("a", &setting.bundle).unwrap();
     let snapshot = store.access().snapshot("a").unwrap();
-    let error = snapshot.panel(1, 0, 0).unwrap_err();
+    let error = snapshot.panel(1, Limb(0), Column(0)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DataLoss);
-    snapshot.panel(0, 0, 0).unwrap();
+    snapshot.panel(0, Limb(0), Column(0)).unwrap();
 }
 
 #[test]
@@ -163,7 +164,7 @@ fn where_a_file_has_no_second_name_it_is_copied_and_checked() {
         .access()
         .snapshot("a")
         .unwrap()
-        .panel(0, 0, 1)
+        .panel(0, Limb(0), Column(1))
         .unwrap();
     assert_ne!(
         inode(&setting.stored(0)),
@@ -206,7 +207,7 @@ fn a_bundle_of_another_file_system_is_copied() {
         .access()
         .snapshot("a")
         .unwrap()
-        .panel(0, 0, 0)
+        .panel(0, Limb(0), Column(0))
         .unwrap();
 }
 
@@ -236,7 +237,7 @@ fn a_power_cut_at_any_step_of_an_import_leaves_it_published_or_to_be_repeated() 
         store.access().import("a", &bundle).unwrap();
         let snapshot = store.access().snapshot("a").unwrap();
         for segment in 0..2 {
-            snapshot.panel(segment, 0, 1).unwrap();
+            snapshot.panel(segment, Limb(0), Column(1)).unwrap();
         }
     });
 }

@@ -9,6 +9,7 @@ use crate::testing::{
 };
 use crate::{Arrival, PanelKey, Snapshot, Stream, WorkUnit};
 use oboro_format::{Bundle, ErrorKind};
+use oboro_ring::{Column, Limb};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::mpsc::{Receiver, channel};
 use tempfile::TempDir;
@@ -75,9 +76,12 @@ impl Setting {
     }
 
     /// Where a panel lies in the file of its segment: its first byte.
-    fn place(&self, index: u32, limb: usize, column: usize) -> u64 {
+    fn place(&self, index: u32, limb: usize, column: u32) -> u64 {
         let segment = self.bundle.open_segment(index).unwrap();
-        let panel = segment.description().panel_number(limb, column).unwrap();
+        let panel = segment
+            .description()
+            .panel_number(Limb(limb), Column(column))
+            .unwrap();
         segment.header().part_place(panel).offset
     }
 
@@ -85,7 +89,7 @@ impl Setting {
     fn check(&self, snapshot: &Snapshot) {
         for index in 0..BLOCKS.len() {
             for limb in 0..2 {
-                for column in 0..COLUMNS as usize {
+                for column in 0..COLUMNS {
                     self.check_panel(snapshot, index, limb, column).unwrap();
                 }
             }
@@ -97,12 +101,12 @@ impl Setting {
         snapshot: &Snapshot,
         index: usize,
         limb: usize,
-        column: usize,
+        column: u32,
     ) -> Result<(), StoreError> {
-        let panel = snapshot.panel(index, limb, column)?;
+        let panel = snapshot.panel(index, Limb(limb), Column(column))?;
         let segment = self.bundle.open_segment(index as u32).unwrap();
         let all: Vec<u32> = panel.pieces().flatten().copied().collect();
-        assert!(all == residues(segment.description(), limb, column));
+        assert!(all == residues(segment.description(), Limb(limb), Column(column)));
         Ok(())
     }
 }
@@ -211,7 +215,7 @@ fn the_cache_keeps_to_its_size() {
             for (index, limb, column) in [(0, 0, 0), (1, 0, 0), (1, 1, 1), (0, 1, 1), (0, 0, 1)] {
                 snapshot
                     .segment(index)
-                    .read_packed_panel(limb, column)
+                    .read_packed_panel(Limb(limb), Column(column))
                     .unwrap();
                 assert!(size(cache) <= segment + headers, "{}", size(cache));
             }
@@ -242,14 +246,14 @@ fn who_asks_for_many_panels_waits_for_each_once() {
 /// All columns of both segments, one after the other.
 fn stream_all(snapshot: &Snapshot) -> (Stream, Receiver<Arrival>) {
     let of_limb = |limb| {
-        (0..COLUMNS).map(move |column| PanelKey {
+        Column::first(COLUMNS).map(move |column| PanelKey {
             limb,
-            column: Some(column),
+            factor: column.into(),
         })
     };
     let (told, heard) = channel();
     let listener = move |arrival| drop(told.send(arrival));
-    let parts = (0..2).flat_map(of_limb).collect();
+    let parts = Limb::first(2).flat_map(of_limb).collect();
     let stream = snapshot.stream(vec![parts], units([0, 1]), Arc::new(listener));
     (stream.unwrap(), heard)
 }
@@ -290,8 +294,8 @@ fn streams_fetch_what_the_cache_does_not_have() {
     let told = Mutex::new(told);
     let listener = move |arrival| drop(told.lock().send(arrival));
     let part = PanelKey {
-        limb: 0,
-        column: Some(1),
+        limb: Limb(0),
+        factor: Column(1).into(),
     };
     let snapshot = store.access().snapshot("a").unwrap();
     let _stream = snapshot
@@ -568,7 +572,10 @@ fn a_scrub_reads_the_objects() {
     assert_eq!(damaged(), []);
     flip(&setting.object(1), setting.place(1, 1, 1));
     let [damage] = damaged().try_into().unwrap();
-    assert_eq!((damage.segment, damage.panel), (Some(1), Some((1, 1))));
+    assert_eq!(
+        (damage.segment, damage.panel),
+        (Some(1), Some((Limb(1), Column(1))))
+    );
     assert!(
         damage
             .path

@@ -4,6 +4,7 @@ use super::super::script::{Owner, Server, Step};
 use super::*;
 use crate::testing::files;
 use oboro_faults::{Disk, EIO, Image, Wear, scratch};
+use oboro_ring::{Column, Limb};
 use std::os::unix::fs::FileExt;
 
 const A: &str = "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a";
@@ -38,7 +39,7 @@ fn run(mut scrub: Scrub) -> (Vec<Damage>, Scrubbed) {
 }
 
 /// A segment, a panel, and what is said of it.
-type Expected = (Option<u32>, Option<(u32, u32)>, &'static str);
+type Expected = (Option<u32>, Option<(usize, u32)>, &'static str);
 
 fn flip(path: &Path, at: u64) {
     let file = File::options().read(true).write(true).open(path).unwrap();
@@ -102,6 +103,7 @@ fn what_is_damaged_is_named() {
         let (found, _) = run(server.store().access().scrub(None).unwrap());
         assert_eq!(found.len(), damaged.len(), "{found:?}");
         for (damage, &(segment, panel, problem)) in found.iter().zip(damaged) {
+            let panel = panel.map(|(limb, column)| (Limb(limb), Column(column)));
             assert_eq!((damage.segment, damage.panel), (segment, panel));
             assert!(damage.problem.contains(problem), "{damage:?}");
             let path = damage.path.as_ref().unwrap().to_str().unwrap();
@@ -177,7 +179,8 @@ fn a_disk_that_does_not_read_is_damage_and_the_rest_is_checked() {
     disk.wear_out(&path, 4096 + 5, Wear::Flipped);
     let (damage, scrubbed) = run(server.store().access().scrub(None).unwrap());
     let places: Vec<_> = damage.iter().map(|it| (it.segment, it.panel)).collect();
-    assert_eq!(places, [(Some(0), Some((0, 0))), (Some(0), Some((0, 1)))]);
+    let panel = |column| Some((Limb(0), Column(column)));
+    assert_eq!(places, [(Some(0), panel(0)), (Some(0), panel(1))]);
     assert!(damage[1].problem.contains("cannot be read: Input/output"));
     assert_eq!((scrubbed.segments, scrubbed.parts), (6, 24));
 }
