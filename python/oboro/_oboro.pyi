@@ -280,13 +280,19 @@ def serve(
     listening: Callable[[str], object],
     *,
     listen: str,
+    limits: Mapping[str, int | None],
     cache: str | os.PathLike[str] | None = None,
-    tls: tuple[str | os.PathLike[str], str | os.PathLike[str]] | None = None,
+    tls_cert: str | os.PathLike[str] | None = None,
+    tls_key: str | os.PathLike[str] | None = None,
     token_file: str | os.PathLike[str] | None = None,
-    moment_cache: int = ...,
-    limits: Mapping[str, int] | None = None,
+    moment_cache: int | None = None,
     interrupt: Interrupt | None = None,
-) -> None: ...
+) -> None:
+    """Runs a server; `limits` has a key for each limit, with `None` where it is the usual one."""
+
+def speak_as_command() -> None:
+    """Has messages of this process name options of a command line."""
+
 def rule_metrics() -> list[tuple[str, str, bool]]:
     """All metrics of rules: name, meaning, and whether mlxtend has it."""
 
@@ -302,3 +308,6 @@ def escaped(text: str) -> str:
 
 def itemset(names: Sequence[str]) -> str:
     """An itemset of these names, as `oboro mine` prints it."""
+
+def size(text: str) -> int:
+    """The bytes of a size such as `2GiB`, written as the options of `oboro` have it."""

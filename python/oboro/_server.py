@@ -552,15 +552,20 @@ def local(
     ...     server.datasets()
     []
     """
-    if threads is not None and threads < 1:
-        raise InputError(f"a server cannot count on {threads} threads; give it one at least")
-    if memory is not None and memory < 0:
-        raise InputError(f"a server cannot hold {memory} bytes; give it more, or leave memory out")
+    check_resources(threads, memory)
     if moment_cache is not None and moment_cache < 0:
         raise InputError(f"a cache cannot hold {moment_cache} bytes; give 0 or more")
     return LocalServer(
         _oboro.Server.local(threads=threads, memory=memory, moment_cache=moment_cache)
     )
+
+
+def check_resources(threads: int | None, memory: int | None) -> None:
+    """Refuses numbers of threads and of bytes that no server can have."""
+    if threads is not None and threads < 1:
+        raise InputError(f"a server cannot count on {threads} threads; give it one at least")
+    if memory is not None and memory < 0:
+        raise InputError(f"a server cannot hold {memory} bytes; give it more, or leave memory out")
 
 
 def _name_of(encrypted: Encrypted) -> str:

@@ -204,6 +204,25 @@ def test_a_node_that_comes_takes_part(setting: Setting) -> None:
     setting.cluster.remove_node(node)
 
 
+def refused(program: list[str]) -> str:
+    """What a program says that must fail."""
+    done = subprocess.run([sys.executable, *program], capture_output=True, text=True, timeout=150)
+    assert done.returncode == 1
+    return done.stderr
+
+
+def test_only_the_command_speaks_of_options(setting: Setting) -> None:
+    address, data = setting.cluster.address, str(setting.home / "exposed")
+    command = ["-m", "oboro.ray", address, "--data", data, "--listen", "0.0.0.0:0"]
+    said = refused(command)
+    assert "add --tls-cert, --tls-key and --token-file" in said
+    assert "Traceback" not in said
+    said = refused([*command, "--max-queries", "0"])
+    assert "--max-queries cannot be 0" in said
+    call = f"import oboro.ray; oboro.ray.serve({data!r}, address={address!r}, listen='0.0.0.0:0')"
+    assert "add tls_cert, tls_key and token_file" in refused(["-c", call])
+
+
 def test_owners_do_without_ray() -> None:
     check = "import oboro, sys; sys.exit('ray' in sys.modules or 'oboro.ray' in sys.modules)"
     subprocess.run([sys.executable, "-c", check], check=True)

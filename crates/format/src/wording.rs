@@ -1,7 +1,7 @@
 //! How messages name what a caller can set or do. A library says which setting it means; the program says once, at its
 //! start, in whose terms settings are named: `--max-len 4` for the command, `max_len=4` for Python.
 //!
-//! What only an operator of `oboro serve` can set or do has no name in Python, and the command's in both vocabularies.
+//! What can be set or done on the command line alone has the command's name in both vocabularies.
 
 use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -128,33 +128,35 @@ pub const THREADS: Setting = Setting::new("threads");
 /// Memory for moments that were counted.
 pub const MOMENT_CACHE: Setting = Setting::new("moment_cache");
 
-// What an operator alone can set.
+// What an operator can set, of `oboro serve` and of `oboro.ray.serve`.
+/// The address to listen on.
+pub const LISTEN: Setting = Setting::new("listen");
+/// The server's certificate.
+pub const TLS_CERT: Setting = Setting::new("tls_cert");
+/// The key of the server's certificate.
+pub const TLS_KEY: Setting = Setting::new("tls_key");
+/// The tokens that the server accepts.
+pub const SERVER_TOKENS: Setting = Setting::new("token_file");
+/// The largest message.
+pub const MAX_MESSAGE: Setting = Setting::new("max_message");
+/// The largest dataset.
+pub const MAX_DATASET: Setting = Setting::new("max_dataset");
+/// Queries at a time.
+pub const MAX_QUERIES: Setting = Setting::new("max_queries");
+/// Queries of one client at a time.
+pub const MAX_QUERIES_PER_CLIENT: Setting = Setting::new("max_queries_per_client");
+/// Itemsets of one query.
+pub const MAX_ITEMSETS: Setting = Setting::new("max_itemsets");
+/// The longest that a query may take.
+pub const QUERY_TIMEOUT: Setting = Setting::new("query_timeout");
+/// The bytes that one genome search may send.
+pub const MAX_SEARCH: Setting = Setting::new("max_search");
+
+// What is an option of `oboro serve` alone, or is named on its command line alone.
 /// The store's directory or address.
 pub const DATA: Setting = Setting::of_server("data");
 /// The local directory of a store in object storage.
 pub const CACHE: Setting = Setting::of_server("cache");
-/// The address to listen on.
-pub const LISTEN: Setting = Setting::of_server("listen");
-/// The server's certificate.
-pub const TLS_CERT: Setting = Setting::of_server("tls_cert");
-/// The key of the server's certificate.
-pub const TLS_KEY: Setting = Setting::of_server("tls_key");
-/// The tokens that the server accepts.
-pub const SERVER_TOKENS: Setting = Setting::of_server("token_file");
-/// The largest message.
-pub const MAX_MESSAGE: Setting = Setting::of_server("max_message");
-/// The largest dataset.
-pub const MAX_DATASET: Setting = Setting::of_server("max_dataset");
-/// Queries at a time.
-pub const MAX_QUERIES: Setting = Setting::of_server("max_queries");
-/// Queries of one client at a time.
-pub const MAX_QUERIES_PER_CLIENT: Setting = Setting::of_server("max_queries_per_client");
-/// Itemsets of one query.
-pub const MAX_ITEMSETS: Setting = Setting::of_server("max_itemsets");
-/// The longest that a query may take.
-pub const QUERY_TIMEOUT: Setting = Setting::of_server("query_timeout");
-/// The bytes that one genome search may send.
-pub const MAX_SEARCH: Setting = Setting::of_server("max_search");
 /// Memory for genomes.
 pub const GENOME_CACHE: Setting = Setting::of_server("genome_cache");
 /// Whether searches may count their matches.
@@ -461,7 +463,8 @@ mod tests {
             "memory=2097152",
         );
         assert_worded(CA, "--ca", "tls");
-        assert_worded(MAX_QUERIES, "--max-queries", "--max-queries");
+        assert_worded(MAX_QUERIES, "--max-queries", "max_queries");
+        assert_worded(GENOME_CACHE, "--genome-cache", "--genome-cache");
         assert_worded(
             [FORMAT.to("csv-long"), HEADER.to(true)],
             "--format csv-long --header yes",

@@ -35,9 +35,9 @@ mod _oboro {
     #[pymodule_export]
     use crate::server::Server;
     #[pymodule_export]
-    use crate::text::{escaped, itemset};
+    use crate::text::{escaped, itemset, size};
     #[pymodule_export]
-    use crate::worker::{Work, Worker, serve};
+    use crate::worker::{Work, Worker, serve, speak_as_command};
 
     use oboro_format::wording::Vocabulary;
     use pyo3::prelude::*;

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 /// What messages call a server that has no address.
 const LOCAL: &str = "local";
 /// What a local server keeps of moments, like one on the network that was told nothing.
-const MOMENT_CACHE: u64 = 256 << 20;
+pub const MOMENT_CACHE: u64 = 256 << 20;
 
 /// A connection to a server, which is within this process or elsewhere.
 #[pyclass(frozen, module = "oboro._oboro")]

@@ -1,5 +1,7 @@
-//! Names and messages as they are shown to people.
+//! Names and messages as they are shown to people, and sizes as people write them.
 
+use crate::errors::Failure;
+use bytesize::ByteSize;
 use oboro_mining::Names;
 use pyo3::prelude::*;
 
@@ -13,4 +15,15 @@ pub fn escaped(text: &str) -> String {
 #[pyfunction]
 pub fn itemset(names: Vec<String>) -> String {
     Names(&names).to_string()
+}
+
+/// The bytes of a size such as `2GiB`, written as the options of `oboro` have it.
+#[pyfunction]
+pub fn size(text: &str) -> Result<u64, Failure> {
+    match text.parse::<ByteSize>() {
+        Ok(size) => Ok(size.as_u64()),
+        Err(_) => Err(Failure::input(format!(
+            "{text:?} is not a size; give bytes, or a size such as 2GiB"
+        ))),
+    }
 }

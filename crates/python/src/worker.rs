@@ -3,17 +3,20 @@
 
 use crate::call::{Interrupt, run};
 use crate::errors::Failure;
-use crate::rows;
-use oboro_format::wording::Vocabulary;
+use crate::{rows, server};
+use oboro_format::wording::{
+    MAX_DATASET, MAX_ITEMSETS, MAX_MESSAGE, MAX_QUERIES, MAX_QUERIES_PER_CLIENT, MAX_SEARCH,
+    MOMENT_CACHE, QUERY_TIMEOUT, Setting, TLS_CERT, TLS_KEY, Vocabulary,
+};
 use oboro_server::{Dispatch, GenomeOptions, Limits, Options, ServeError, Server, Tokens};
 use oboro_store::Location;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,35 +146,115 @@ impl Dispatch for Function {
     }
 }
 
-/// The limits of a server, where they are not the usual ones.
-fn limits(given: BTreeMap<String, u64>) -> Result<Limits, Failure> {
-    let mut limits = Limits::default();
-    for (name, value) in given {
-        match name.as_str() {
-            "message_bytes" if Limits::MESSAGE_BYTES.contains(&(value as usize)) => {
-                limits.message_bytes = value as usize;
-            }
-            "dataset_bytes" => limits.dataset_bytes = value,
-            "itemsets" => limits.itemsets = value as usize,
-            "queries" => limits.queries = value as usize,
-            "queries_per_client" => limits.queries_per_client = value as usize,
-            "query_seconds" => limits.query_time = Duration::from_secs(value),
-            "search_bytes" => limits.search_bytes = value,
-            _ => {
-                return Err(Failure::input(format!(
-                    "there is no limit {name} = {value}; see oboro.ray.serve for those that there are"
-                )));
-            }
-        }
+/// What callers may ask of a server, where it is not the usual: keys of a dictionary.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct LimitArguments {
+    max_message: Option<i128>,
+    max_dataset: Option<i128>,
+    max_itemsets: Option<i128>,
+    max_queries: Option<i128>,
+    max_queries_per_client: Option<i128>,
+    query_timeout: Option<i128>,
+    max_search: Option<i128>,
+}
+
+impl LimitArguments {
+    /// The limits, within the bounds that `oboro serve` has for them.
+    fn limits(&self) -> Result<Limits, Failure> {
+        let size = |setting, given, usual| number(setting, given, 0..=u64::MAX, usual);
+        let count = |setting, given, usual: usize| {
+            number(setting, given, 1..=u32::MAX.into(), usual as u64).map(|count| count as usize)
+        };
+        let usual = Limits::default();
+        let (least, most) = Limits::MESSAGE_BYTES.into_inner();
+        let message = number(
+            MAX_MESSAGE,
+            self.max_message,
+            least as u64..=most as u64,
+            usual.message_bytes as u64,
+        )?;
+        let seconds = number(
+            QUERY_TIMEOUT,
+            self.query_timeout,
+            1..=u32::MAX.into(),
+            usual.query_time.as_secs(),
+        )?;
+        Ok(Limits {
+            message_bytes: message as usize,
+            dataset_bytes: size(MAX_DATASET, self.max_dataset, usual.dataset_bytes)?,
+            itemsets: count(MAX_ITEMSETS, self.max_itemsets, usual.itemsets)?,
+            queries: count(MAX_QUERIES, self.max_queries, usual.queries)?,
+            queries_per_client: count(
+                MAX_QUERIES_PER_CLIENT,
+                self.max_queries_per_client,
+                usual.queries_per_client,
+            )?,
+            query_time: Duration::from_secs(seconds),
+            search_bytes: size(MAX_SEARCH, self.max_search, usual.search_bytes)?,
+        })
     }
-    Ok(limits)
+}
+
+/// A setting's number: the one that was given, if it is allowed, or else the usual one.
+fn number(
+    setting: Setting,
+    given: Option<i128>,
+    allowed: RangeInclusive<u64>,
+    usual: u64,
+) -> Result<u64, Failure> {
+    let Some(given) = given else {
+        return Ok(usual);
+    };
+    let number = u64::try_from(given).ok();
+    number
+        .filter(|number| allowed.contains(number))
+        .ok_or_else(|| {
+            let (least, most) = allowed.into_inner();
+            Failure::input(format!(
+                "{setting} cannot be {given}; give a number from {least} to {most}"
+            ))
+        })
+}
+
+/// A certificate chain and its private key, in PEM.
+type Tls = (Vec<u8>, Vec<u8>);
+
+/// The server's certificate and key, read from files, if it has them.
+fn tls(cert: Option<&Path>, key: Option<&Path>) -> Result<Option<Tls>, Failure> {
+    match (cert, key) {
+        (Some(cert), Some(key)) => Ok(Some((read(cert)?, read(key)?))),
+        (None, None) => Ok(None),
+        _ => Err(Failure::input(format!(
+            "a server with TLS needs a certificate and its key; give both {TLS_CERT} and {TLS_KEY}, or neither"
+        ))),
+    }
+}
+
+fn tokens(path: &Path) -> Result<Tokens, Failure> {
+    let text = String::from_utf8_lossy(&read(path)?).into_owned();
+    Tokens::parse(&text).map_err(Failure::input)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|error| {
+        let path = path.display();
+        Failure::input(format!("cannot read {path}: {error}; check the path"))
+    })
+}
+
+/// Has messages of this process name options of a command line from now on. For `python -m oboro.ray`, whose
+/// process is its own.
+#[pyfunction]
+pub fn speak_as_command() {
+    Vocabulary::Command.set();
 }
 
 /// Runs a server that has `start` count until the interrupt is set; `listening` is told its URL.
 #[pyfunction]
 #[pyo3(signature = (
-    data, start, listening, *, listen, cache = None, tls = None, token_file = None, moment_cache = 256 << 20,
-    limits = None, interrupt = None
+    data, start, listening, *, listen, limits, cache = None, tls_cert = None, tls_key = None, token_file = None,
+    moment_cache = None, interrupt = None
 ))]
 #[expect(clippy::too_many_arguments, reason = "they are Python's keywords")]
 pub fn serve(
@@ -180,29 +263,15 @@ pub fn serve(
     start: Py<PyAny>,
     listening: Py<PyAny>,
     listen: &str,
+    limits: LimitArguments,
     cache: Option<PathBuf>,
-    tls: Option<(PathBuf, PathBuf)>,
+    tls_cert: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
     token_file: Option<PathBuf>,
-    moment_cache: u64,
-    limits: Option<BTreeMap<String, u64>>,
+    moment_cache: Option<i128>,
     interrupt: Option<&Interrupt>,
 ) -> PyResult<()> {
-    // Whoever reads its messages need not be in Python.
-    Vocabulary::Command.set();
-    let read = |path: &PathBuf| {
-        fs::read(path).map_err(|error| {
-            let path = path.display();
-            Failure::input(format!("cannot read {path}: {error}; check the path"))
-        })
-    };
-    let tls = match &tls {
-        Some((certificate, key)) => Some((read(certificate)?, read(key)?)),
-        None => None,
-    };
-    let tokens = |path: &PathBuf| {
-        let text = String::from_utf8_lossy(&read(path)?).into_owned();
-        Tokens::parse(&text).map_err(Failure::input)
-    };
+    let tls = tls(tls_cert.as_deref(), tls_key.as_deref())?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let listen: SocketAddr = listen.parse().map_err(|_| {
         Failure::input(format!(
@@ -213,10 +282,15 @@ pub fn serve(
         data: location(data, cache)?,
         listen,
         tls,
-        tokens: token_file.as_ref().map(tokens).transpose()?,
+        tokens: token_file.as_deref().map(tokens).transpose()?,
         threads: rows::threads(None),
-        limits: self::limits(limits.unwrap_or_default())?,
-        moment_cache,
+        limits: limits.limits()?,
+        moment_cache: number(
+            MOMENT_CACHE,
+            moment_cache,
+            0..=u64::MAX,
+            server::MOMENT_CACHE,
+        )?,
         memory: None,
         genome: GenomeOptions::default(),
         pin: None,

@@ -219,7 +219,7 @@ pub enum ObjectStorageError {
     )]
     IsCache { path: PathBuf, url: String },
     #[error(
-        "{} is a store of its own, not a cache of {url}. Choose another directory for {CACHE}.",
+        "{} is a store of its own, not a cache of {url}. Choose another directory for the cache.",
         path.display()
     )]
     IsNoCache { path: PathBuf, url: String },

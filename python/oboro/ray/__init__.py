@@ -5,7 +5,7 @@ cluster, which read the server's storage and see nothing but ciphertext. Owners 
 it: they speak to the server as ever, and never join the cluster.
 
     $ ray start --head
-    $ oboro serve --ray auto --data /shared/store
+    $ python -m oboro.ray auto --data /shared/store
 """
 
 from __future__ import annotations

@@ -1,53 +1,71 @@
-"""`python -m oboro.ray`: what `oboro serve --ray` runs."""
+"""`python -m oboro.ray`: `serve` as a command, whose options are the function's parameters."""
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import logging
+import re
 import signal
 import sys
+import typing
 
-from oboro import Interrupt
+from oboro import Interrupt, _oboro
 from oboro.errors import OboroError
 from oboro.ray import serve
 
-LIMITS = [
-    "message_bytes",
-    "dataset_bytes",
-    "itemsets",
-    "queries",
-    "queries_per_client",
-    "query_seconds",
-    "search_bytes",
-]
+
+def parser() -> argparse.ArgumentParser:
+    """The command line. A parameter of `serve` is on it if its type says how values are called."""
+    summary, helps = documentation()
+    parser = argparse.ArgumentParser(
+        prog="python -m oboro.ray",
+        description=summary,
+        # `serve` has the defaults.
+        argument_default=argparse.SUPPRESS,
+    )
+    parameters = inspect.signature(serve).parameters
+    for name, hint in typing.get_type_hints(serve, include_extras=True).items():
+        kind = annotated(hint)
+        if kind is None:
+            continue
+        base, metavar = typing.get_args(kind)
+        convert = _oboro.size if metavar == "SIZE" else int if base is int else str
+        if name == "address":
+            parser.add_argument(name, metavar=metavar, help=helps.get(name))
+        else:
+            parser.add_argument(
+                f"--{name.replace('_', '-')}",
+                type=convert,
+                metavar=metavar,
+                required=parameters[name].default is inspect.Parameter.empty,
+                help=helps.get(name),
+            )
+    parser.add_argument("--json", action="store_true", help="Print results as JSON.")
+    return parser
 
 
-def arguments() -> argparse.Namespace:
-    """Those of the command line; sizes are in bytes."""
-    parser = argparse.ArgumentParser(prog="python -m oboro.ray", description=serve.__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("address", help="the Ray cluster: ADDRESS:PORT, auto or local")
-    parser.add_argument("--data", required=True, metavar="DIR|URL")
-    parser.add_argument("--cache", metavar="DIR")
-    parser.add_argument("--listen", default="127.0.0.1:7171", metavar="ADDRESS:PORT")
-    parser.add_argument("--tls", nargs=2, metavar=("CERTIFICATE", "KEY"))
-    parser.add_argument("--token-file", metavar="FILE")
-    parser.add_argument("--threads", type=int, metavar="N")
-    parser.add_argument("--memory", type=int, metavar="BYTES")
-    parser.add_argument("--moment-cache", type=int, default=256 << 20, metavar="BYTES")
-    for limit in LIMITS:
-        parser.add_argument(f"--{limit.replace('_', '-')}", type=int, metavar="N")
-    parser.add_argument("--json", action="store_true", help="print results as JSON")
-    return parser.parse_args()
+def annotated(hint: object) -> object:
+    """The type with a name for its values in `hint`, which may also allow `None`."""
+    parts = [hint, *typing.get_args(hint)]
+    return next((part for part in parts if typing.get_origin(part) is typing.Annotated), None)
+
+
+def documentation() -> tuple[str, dict[str, str]]:
+    """What the documentation of `serve` says of it, and of each parameter."""
+    text = inspect.getdoc(serve) or ""
+    arguments = text.partition("\nArgs:\n")[2].partition("\n\n")[0]
+    paragraphs = re.split(r"^ {4}(?=\w)", arguments, flags=re.MULTILINE)[1:]
+    named = (paragraph.partition(": ") for paragraph in paragraphs)
+    return text.partition("\n")[0], {name: " ".join(said.split()) for name, _, said in named}
 
 
 def main() -> int:
     """Serves until a signal; the exit status."""
-    given = vars(arguments())
-    as_json = given.pop("json")
-    limits = {name: given.pop(name) for name in LIMITS}
-    tls = given.pop("tls")
+    given = vars(parser().parse_args())
+    as_json = given.pop("json", False)
+    _oboro.speak_as_command()
     interrupt = Interrupt()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: interrupt.set())
@@ -59,13 +77,7 @@ def main() -> int:
         print(json.dumps({"listening": url}) if as_json else f"listening on {url}", flush=True)
 
     try:
-        serve(
-            **given,
-            tls=tls and tuple(tls),
-            limits={name: value for name, value in limits.items() if value is not None},
-            listening=listening,
-            interrupt=interrupt,
-        )
+        serve(**given, listening=listening, interrupt=interrupt)
     except OboroError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
