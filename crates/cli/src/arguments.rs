@@ -158,11 +158,6 @@ pub struct ThreadArguments {
 }
 
 impl ThreadArguments {
-    /// The number that was asked for.
-    pub fn given(&self) -> Option<u16> {
-        self.threads
-    }
-
     pub fn count(&self) -> NonZeroUsize {
         self.threads
             .and_then(|threads| NonZeroUsize::new(threads.into()))

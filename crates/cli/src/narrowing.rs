@@ -405,7 +405,6 @@ const HARMLESS: &[(&str, &[&str])] = &[
             "--memory",
             "--moment-cache",
             "--pin",
-            "--ray",
             "--threads",
             "--tls-cert",
             "--tls-key",

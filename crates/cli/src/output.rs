@@ -54,11 +54,6 @@ impl Output {
         Self { json }
     }
 
-    /// Whether results are for programs.
-    pub fn is_json(self) -> bool {
-        self.json
-    }
-
     /// Prints a result: `value` for programs, `text` for people. In the text the caller escapes what must
     /// not end a line; nothing of it steers the terminal.
     pub fn result(

@@ -1,7 +1,5 @@
 //! `oboro serve`
 
-mod ray;
-
 use crate::Outcome;
 use crate::arguments::{ThreadArguments, read};
 use crate::output::{Failure, Output};
@@ -60,14 +58,6 @@ pub struct Arguments {
     limits: LimitArguments,
     #[command(flatten)]
     genome: GenomeArguments,
-    /// Have queries counted on the nodes of this Ray cluster: ADDRESS:PORT, auto for the one that was started on
-    /// this machine, or local for one that is started now. --threads and --memory are then those of each
-    /// node. Needs the Python package and Ray (pip install 'oboro[ray]'); OBORO_PYTHON names their Python.
-    #[arg(long, value_name = "ADDRESS", conflicts_with_all = [
-        "cache_size", "pin", "genome_counts", "genome_budget", "genome_reference_limit",
-        "genome_cache", "log_format",
-    ])]
-    ray: Option<String>,
     /// How the log on standard error is written; OBORO_LOG chooses what (error, warn, info, debug).
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
@@ -219,9 +209,6 @@ fn tokens(path: &Path) -> Result<Tokens, Failure> {
 }
 
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
-    if let Some(address) = &arguments.ray {
-        return ray::become_coordinator(arguments, address, output);
-    }
     log(arguments.log_format);
     let tls = match (&arguments.tls_cert, &arguments.tls_key) {
         (Some(certificate), Some(key)) => {

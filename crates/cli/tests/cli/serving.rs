@@ -5,8 +5,6 @@ use crate::common::plaintext::random_baskets;
 use crate::common::proxy::{Direction, Proxy};
 use crate::common::{Ended, Home, Server, says};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
 
 /// More than buffers between server and client hold, less than the answer about triples.
 const IN_THE_ANSWER: u64 = 8 << 20;
@@ -459,41 +457,4 @@ fn a_stranger_at_the_port_is_no_server() {
         &message,
         &["cannot reach the server", "check that `oboro serve` runs"],
     );
-}
-
-#[test]
-fn a_cluster_needs_python_with_the_package() {
-    let home = Home::new();
-    for (python, words) in [
-        ("no-such-python", ["cannot be started", "OBORO_PYTHON"]),
-        ("false", ["pip install 'oboro[ray]'", "OBORO_PYTHON"]),
-    ] {
-        home.set("OBORO_PYTHON", python);
-        says(&home.refused("serve --data data --ray auto"), &words);
-    }
-    let misuse = home.misused("serve --data data --ray auto --genome-counts");
-    assert!(misuse.contains("--genome-counts"), "{misuse}");
-}
-
-#[test]
-fn a_cluster_is_given_the_options_of_the_server() {
-    let home = Home::new();
-    // Says its arguments in place of Python.
-    home.write("python", "#!/bin/sh\n[ \"$1\" = -c ] || echo \"$@\"\n");
-    let python = home.path("python");
-    fs::set_permissions(&python, Permissions::from_mode(0o755)).unwrap();
-    home.set("OBORO_PYTHON", python.to_str().unwrap());
-    let said =
-        home.done("serve --ray 10.0.0.1:6379 --data a --memory 1GiB --threads 3 --max-queries 7");
-    assert!(
-        said.starts_with("-m oboro.ray 10.0.0.1:6379 --data a "),
-        "{said}"
-    );
-    let words = [
-        "--memory 1073741824",
-        "--threads 3",
-        "--queries 7",
-        "--listen 127.0.0.1:7171",
-    ];
-    says(&said, &words);
 }

@@ -142,7 +142,6 @@ impl Home {
             "OBORO_KEY",
             "OBORO_LOG",
             "OBORO_PASSPHRASE",
-            "OBORO_PYTHON",
             "OBORO_SERVER",
         ] {
             command.env_remove(name);
