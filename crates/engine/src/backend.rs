@@ -57,6 +57,10 @@ pub trait Run: Send + Sync {
     /// A job that cannot go on; no moments follow.
     fn step(&self, workspace: &mut Workspace, sink: &mut Sink<'_>) -> Result<Step, EngineError>;
 
+    /// The bytes that the run takes in memory for what was planned, until it is dropped. Panels and moments on their
+    /// way are not among them.
+    fn bytes(&self) -> usize;
+
     /// What was read from disk here and what was found in memory; `None` where nothing is read.
     fn reads(&self) -> Option<Reads> {
         None

@@ -47,6 +47,11 @@ impl Plan {
         self.limbs
     }
 
+    /// The bytes that it takes in memory besides its index.
+    pub fn bytes(&self) -> usize {
+        self.moments.capacity() * size_of::<usize>()
+    }
+
     /// The moments that are wanted, ascending.
     pub fn moments(&self) -> &[usize] {
         &self.moments

@@ -188,6 +188,12 @@ impl MomentIndex {
         false
     }
 
+    /// The bytes that it takes in memory.
+    pub fn bytes(&self) -> usize {
+        let columns = self.ranks.iter().map(|rank| rank.flat.capacity());
+        self.ranks.capacity() * size_of::<Rank>() + columns.sum::<usize>() * size_of::<u32>()
+    }
+
     /// The length `k` of the itemsets asked for.
     pub fn level(&self) -> usize {
         self.ranks.len() - 1

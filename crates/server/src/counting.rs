@@ -14,7 +14,7 @@ use crate::outbox::Outbox;
 use crate::packing::Packing;
 use crate::pool::{Job, Queue, Workspace};
 use crate::status;
-use crate::totals::{Room, Shards, Totals};
+use crate::totals::{Room, Shards, Taken, Totals};
 use oboro_engine::{Backend, Job as CountJob, Moments, Plan, Run, Step};
 use oboro_format::Digest;
 use oboro_format::wording::{ANSWERS, MAX_ITEMSETS, MAX_LEN, MIN_SUPPORT, QUERY_TIMEOUT};
@@ -51,7 +51,7 @@ pub(crate) struct Counting {
     pub(crate) cache: Arc<MomentCache>,
     /// What counts.
     pub(crate) backend: Arc<dyn Backend<Snapshot>>,
-    /// For sums of queries under way.
+    /// For plans and sums of queries under way.
     pub(crate) room: Arc<Room>,
 }
 
@@ -213,11 +213,21 @@ struct Answer {
     /// Moments that come from the cache, over all ranges.
     known_moments: u64,
     /// All other moments.
-    counted: Option<(Box<dyn Run>, Totals)>,
+    counted: Option<Counted>,
     /// Moments from the cache that are not sent, and one more while the count is not finished.
     left: AtomicU64,
     /// Moments sent, over all ranges.
     sent: AtomicU64,
+    /// For the index.
+    _room: Taken,
+}
+
+/// Moments that the cache has not.
+struct Counted {
+    run: Box<dyn Run>,
+    totals: Totals,
+    /// For what the run has planned.
+    _room: Taken,
 }
 
 /// Moments of one range that the cache had.
@@ -248,11 +258,13 @@ impl Answer {
     fn new(
         query: &CountQuery,
         cache: &MomentCache,
-        count: impl FnOnce(&Arc<MomentIndex>, Vec<usize>) -> Result<(Box<dyn Run>, Totals), Status>,
+        room: &Arc<Room>,
+        count: impl FnOnce(&Arc<MomentIndex>, Vec<usize>) -> Result<Counted, Status>,
     ) -> Result<Self, Status> {
         let root = query.snapshot.root();
         let ranges = &query.shards.ranges;
         let index = Arc::new(MomentIndex::new(&query.itemsets));
+        let room = room.take(index.bytes() as u64)?;
         let packing = query.packing();
         let kind = Kind {
             root,
@@ -290,17 +302,18 @@ impl Answer {
             left: AtomicU64::new(known_moments + u64::from(counted.is_some())),
             counted,
             sent: AtomicU64::new(0),
+            _room: room,
         })
     }
 
     fn has_task(&self) -> bool {
-        !self.known().is_empty() || self.counted.as_ref().is_some_and(|(run, _)| run.has_task())
+        !self.known().is_empty() || self.counted.as_ref().is_some_and(|it| it.run.has_task())
     }
 
     /// Tells the log what was read here so far, if not everything is in memory.
     fn record(&self, span: &Span) {
-        if let Some((run, _)) = &self.counted
-            && let Some(reads) = run.reads()
+        if let Some(counted) = &self.counted
+            && let Some(reads) = counted.run.reads()
         {
             span.record("read_bytes", reads.bytes);
             span.record("read_panels", reads.panels);
@@ -399,9 +412,14 @@ impl Query {
         self.outbox.push(Part::Accepted(v1::Accepted { blocks }))?;
         let count = |index: &Arc<MomentIndex>, unknown: Vec<usize>| {
             let totals = self.totals(&query, index, &unknown)?;
-            Ok((self.start(&query, index, unknown)?, totals))
+            let run = self.start(&query, index, unknown)?;
+            Ok(Counted {
+                _room: self.room.take(run.bytes() as u64)?,
+                run,
+                totals,
+            })
         };
-        match Answer::new(&query, &self.cache, count) {
+        match Answer::new(&query, &self.cache, &self.room, count) {
             Ok(answer) => {
                 let _ = self.answer.set(answer);
                 ControlFlow::Continue(())
@@ -477,7 +495,7 @@ impl Query {
 
     /// A step of the count.
     fn step_of(&self, answer: &Answer, workspace: &mut Workspace) -> Result<Step, Status> {
-        let Some((run, totals)) = &answer.counted else {
+        let Some(Counted { run, totals, .. }) = &answer.counted else {
             return Ok(Step::Exhausted);
         };
         let mut add = |moments: Moments<'_>| answer.add(totals, &self.outbox, &self.cache, moments);
@@ -599,6 +617,100 @@ impl Drop for Replies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oboro_engine::{EngineError, Sink};
+    use oboro_format::testing::{bundle, two_limbs};
+    use oboro_store::Store;
+    use tempfile::TempDir;
+    use tonic::Code;
+
+    /// What its runs plan takes so many bytes.
+    struct Planning(usize);
+
+    impl Backend<Snapshot> for Planning {
+        fn start(&self, _: CountJob<Snapshot>) -> Result<Box<dyn Run>, EngineError> {
+            Ok(Box::new(Self(self.0)))
+        }
+    }
+
+    impl Run for Planning {
+        fn has_task(&self) -> bool {
+            true
+        }
+
+        fn step(
+            &self,
+            _: &mut oboro_engine::Workspace,
+            _: &mut Sink<'_>,
+        ) -> Result<Step, EngineError> {
+            Ok(Step::Waiting)
+        }
+
+        fn bytes(&self) -> usize {
+            self.0
+        }
+    }
+
+    /// A store with a small dataset.
+    fn stored(home: &TempDir) -> Store {
+        let bundle = bundle(&home.path().join("rows"), &two_limbs(), &[2]);
+        let store = Store::open(&home.path().join("store")).unwrap();
+        let access = store.access();
+        let dataset = bundle.manifest().dataset;
+        access
+            .begin_upload("rows", &bundle.manifest().encode())
+            .unwrap();
+        let mut receiver = access.receive_segment(dataset, 0, 0).unwrap();
+        let bytes = std::fs::read(bundle.segment_path(0)).unwrap();
+        receiver.write(&bytes).unwrap();
+        receiver.finish().unwrap();
+        access.publish(dataset).unwrap();
+        store
+    }
+
+    #[test]
+    fn a_query_holds_room_for_its_plan() {
+        let home = TempDir::new().unwrap();
+        let store = stored(&home);
+        let (plan, access) = (1000, store.access());
+        let root = access.snapshot("rows").unwrap().root();
+        let request = v1::CountRequest {
+            name: "rows".into(),
+            root: root.0.to_vec().into(),
+            length: 1,
+            columns: vec![0, 1],
+            limbs: 2,
+            ranges: vec![v1::BlockRange {
+                first_block: 0,
+                blocks: 2,
+            }],
+            scalars: false,
+        };
+        let asked = || CountQuery::new(&access, &Limits::default(), request.clone()).unwrap();
+        let index = MomentIndex::new(&asked().itemsets).bytes();
+        let room = Arc::new(Room::new((index + plan) as u64));
+        let query = || {
+            Query::new(
+                Client::Connected(None),
+                asked(),
+                Arc::new(MomentCache::new(0)),
+                Arc::new(Planning(plan)),
+                Weak::new(),
+                Arc::clone(&room),
+            )
+        };
+        let first = query();
+        assert!(first.plan().is_continue() && first.answer.get().is_some());
+        assert_eq!(room.take(1).err().unwrap().code(), Code::ResourceExhausted);
+        // Another is refused, and has room once the first has gone.
+        assert!(query().plan().is_break());
+        drop(first);
+        assert!(query().plan().is_continue());
+        // One of which not all fits leaves nothing behind.
+        let taken = room.take(1).unwrap();
+        assert!(query().plan().is_break());
+        drop(taken);
+        room.take((index + plan) as u64).unwrap();
+    }
 
     #[test]
     fn a_task_takes_a_message_of_what_was_known() {

@@ -9,7 +9,7 @@ use crate::counting::Counting;
 use crate::genome::{GenomeOptions, Genomes};
 use crate::limits::{Admission, Limits};
 use crate::linger::Lingering;
-use crate::memory::{SUMS_SHARE, for_ciphertext};
+use crate::memory::{PLANS, SUMS_SHARE, for_ciphertext};
 use crate::pool::Pool;
 use crate::remote::{Dispatch, RemoteExecutor};
 use crate::service::Service;
@@ -251,8 +251,8 @@ impl Answering {
             .memory
             .map(|memory| for_ciphertext(memory, &options))
             .transpose()?;
-        let room = budget.map_or(USUAL_ROOM, |budget| budget / SUMS_SHARE);
-        let budget = budget.map(|budget| budget - room);
+        let room = budget.map_or(USUAL_ROOM, |budget| PLANS + budget / SUMS_SHARE);
+        let budget = budget.map(|budget| budget - budget / SUMS_SHARE);
         let transport = transport(options.tls.clone())?;
         let topology = Topology::of_this_machine();
         let threads = options.threads;

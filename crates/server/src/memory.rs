@@ -8,8 +8,10 @@ use oboro_store::Location;
 use std::num::NonZero;
 
 const MIB: u64 = 1 << 20;
-/// The program itself: code, catalogue, segment headers, connections, plans.
-const PROGRAM: u64 = 48 * MIB;
+/// The program itself: code, catalogue, segment headers, connections.
+const PROGRAM: u64 = 32 * MIB;
+/// Plans of queries. What sums leave free is for them as well, and the other way round.
+pub(crate) const PLANS: u64 = 16 * MIB;
 /// The buffers of a thread that computes, and the replies that it is packing.
 const THREAD: u64 = 4 * MIB;
 
@@ -26,7 +28,7 @@ pub(crate) fn for_ciphertext(memory: u64, options: &Options) -> Result<u64, Serv
     let cache = options.moment_cache;
     let buffers = options.data.read_buffers();
     let genomes = genomes_bytes(options);
-    let besides = [PROGRAM, buffers, threads, replies, cache, genomes];
+    let besides = [PROGRAM, PLANS, buffers, threads, replies, cache, genomes];
     let besides = besides.into_iter().fold(0, u64::saturating_add);
     match memory.saturating_sub(besides) {
         0 => Err(ServeError::Memory {
@@ -50,7 +52,7 @@ pub(crate) fn of_worker(
     threads: NonZero<usize>,
     location: &Location,
 ) -> Result<u64, ServeError> {
-    let besides = PROGRAM + threads.get() as u64 * THREAD + location.read_buffers();
+    let besides = PROGRAM + PLANS + threads.get() as u64 * THREAD + location.read_buffers();
     match memory.saturating_sub(besides) {
         0 => Err(ServeError::WorkerMemory {
             memory: memory / MIB,

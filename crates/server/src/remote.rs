@@ -135,6 +135,10 @@ impl Run for RemoteRun {
         self.0.has_task()
     }
 
+    fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
     fn step(&self, _: &mut Workspace, sink: &mut Sink<'_>) -> Result<Step, EngineError> {
         let step = self.0.step(sink);
         step.map_err(|status| EngineError::Backend(Box::new(status)))
@@ -204,6 +208,11 @@ impl Results {
                 stopped: false,
             }),
         }
+    }
+
+    /// What it takes in memory before anything is delivered.
+    fn bytes(&self) -> usize {
+        self.plan.bytes() + self.shards * size_of::<bool>()
     }
 
     fn is_incomplete(&self) -> bool {

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tonic::Status;
 
-/// Bytes for sums of all queries together where nothing says how much memory there is.
+/// Bytes for plans and sums of all queries together where nothing says how much memory there is.
 pub(crate) const USUAL_ROOM: u64 = 1 << 30;
 
-/// Room for sums, shared by all queries.
+/// Room for plans and sums, shared by all queries.
 #[derive(Debug)]
 pub(crate) struct Room {
     bytes: u64,
@@ -49,11 +49,11 @@ impl Room {
                 bytes,
             }),
             Err(_) if bytes > self.bytes => Err(Status::resource_exhausted(format!(
-                "the sums of this answer take {bytes} bytes of memory and this server has {} for them; ask for fewer itemsets at a time, or ask its operator to give it more ({MEMORY})",
+                "what this query keeps in memory takes {bytes} bytes and this server has {} for plans and sums; ask for fewer itemsets at a time, or ask its operator to give it more ({MEMORY})",
                 self.bytes
             ))),
             Err(taken) => Err(Status::resource_exhausted(format!(
-                "the sums of this answer take {bytes} bytes of memory and other queries have {taken} of the {} that this server has for them; try again when they have ended",
+                "what this query keeps in memory takes {bytes} bytes more, and {taken} of the {} that this server has for plans and sums are taken; try again when they have ended",
                 self.bytes
             ))),
         }
@@ -316,7 +316,7 @@ mod tests {
         let room = Arc::new(Room::new(100));
         let first = room.take(60).unwrap();
         let message = room.take(41).err().unwrap().message().to_owned();
-        assert!(message.contains("have 60 of the 100"), "{message}");
+        assert!(message.contains("60 of the 100"), "{message}");
         let _second = room.take(40).unwrap();
         drop(first);
         let message = room.take(101).err().unwrap().message().to_owned();

@@ -37,8 +37,9 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use tiles::{Pass, Tile};
 
-/// The most units of one count: what is kept for each, here and by those who bring it in, takes about 200
-/// bytes, and a count of more would read its columns hundreds of times.
+/// What is kept for a unit, here and by those who bring it in, takes about so many bytes.
+const UNIT_BYTES: usize = 200;
+/// The most units of one count: of more it would read its columns hundreds of times.
 const MOST_UNITS: usize = 1 << 18;
 
 /// Counts on the threads that advance it.
@@ -69,6 +70,10 @@ impl<S: Source> backend::Run for Count<S> {
 
     fn step(&self, workspace: &mut Workspace, sink: &mut Sink<'_>) -> Result<Step, EngineError> {
         Self::step(self, workspace, sink)
+    }
+
+    fn bytes(&self) -> usize {
+        Self::bytes(self)
     }
 
     fn reads(&self) -> Option<Reads> {
@@ -315,6 +320,15 @@ impl<S: Source> Count<S> {
     pub fn reads(&self) -> Option<Reads> {
         let streaming = self.streaming.as_ref();
         streaming.map(|streaming| streaming.stream.reads())
+    }
+
+    /// The bytes that its plan takes in memory.
+    pub fn bytes(&self) -> usize {
+        let copies = match self.copies.len() {
+            1 => 1,
+            nodes => 1 + nodes,
+        };
+        copies * self.tiles.bytes() + self.pieces.len() * UNIT_BYTES
     }
 
     /// No further task starts; those under way end.

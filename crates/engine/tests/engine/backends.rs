@@ -117,6 +117,10 @@ impl Run for ScrambledRun {
         !self.done.lock().unwrap().is_empty()
     }
 
+    fn bytes(&self) -> usize {
+        self.index.bytes()
+    }
+
     fn step(&self, _: &mut Workspace, sink: &mut Sink<'_>) -> Result<Step, EngineError> {
         let Some(found) = self.done.lock().unwrap().pop() else {
             return Ok(match self.left.load(Ordering::SeqCst) {

@@ -1,5 +1,5 @@
 //! Once buffers have grown and panels are resident, evaluating a tile allocates nothing, faults
-//! on no page and makes no system call.
+//! on no page and makes no system call. What a plan says that it takes is what it has allocated.
 //!
 //! Allocations are counted by the global allocator, faults by the kernel, and system calls are
 //! forbidden: under strict secure computing mode any but `read`, `write` and the thread's own end
@@ -10,7 +10,7 @@
 
 use oboro_arena::{Arena, Backing, Distances};
 use oboro_engine::{Count, Plan, Segment, Source, Step, Tiles, Workspace, shards};
-use oboro_ring::moment::Itemsets;
+use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::{Factor, Limb, Parameters};
 use oboro_store::{Panel, StoreError};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -26,6 +26,7 @@ struct Counting;
 
 thread_local! {
     static ALLOCATED: Cell<usize> = const { Cell::new(0) };
+    static FREED: Cell<usize> = const { Cell::new(0) };
 }
 
 // SAFETY: every call goes to the system's allocator as it came; counting touches a thread-local
@@ -38,12 +39,14 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        FREED.set(FREED.get() + layout.size());
         // SAFETY: the caller keeps `dealloc`'s contract.
         unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATED.set(ALLOCATED.get() + size);
+        FREED.set(FREED.get() + layout.size());
         // SAFETY: the caller keeps `realloc`'s contract.
         unsafe { System.realloc(at, layout, size) }
     }
@@ -234,4 +237,26 @@ fn tiles_make_no_system_call() {
 #[test]
 fn a_system_call_would_be_noticed() {
     assert_eq!(answer_of_a_strict_thread(true), b"");
+}
+
+/// What `make` gives, and the bytes that it holds.
+fn held<T>(make: impl FnOnce() -> T) -> (T, usize) {
+    let held = || ALLOCATED.get() - FREED.get();
+    let before = held();
+    let made = make();
+    (made, held() - before)
+}
+
+#[test]
+fn what_is_planned_takes_what_it_says() {
+    let itemsets = Itemsets::all_of(&Vec::from_iter(0..60), 3).unwrap();
+    let (index, bytes) = held(|| MomentIndex::new(&itemsets));
+    assert_eq!(index.bytes(), bytes);
+    let index = Arc::new(index);
+    let (plan, bytes) = held(|| Plan::of_moments(&index, 2, 0..index.len()));
+    assert_eq!(plan.bytes(), bytes);
+    for factors in [usize::MAX, 20] {
+        let (tiles, bytes) = held(|| Tiles::new(&plan, factors));
+        assert_eq!(tiles.bytes(), bytes);
+    }
 }

@@ -50,7 +50,23 @@ pub(crate) struct Tile {
     pub(crate) sums: Vec<usize>,
 }
 
+/// What a vector has allocated.
+pub(crate) fn heap_bytes<T>(vector: &Vec<T>) -> usize {
+    vector.capacity() * size_of::<T>()
+}
+
 impl Program {
+    /// The bytes that its steps take in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let of_step = |step: &Step| match step {
+            Step::Multiply { .. } | Step::Pairs(_) => 0,
+            Step::Tile(tile) => {
+                heap_bytes(&tile.prefixes) + heap_bytes(&tile.leaves) + heap_bytes(&tile.sums)
+            }
+        };
+        heap_bytes(&self.steps) + self.steps.iter().map(of_step).sum::<usize>()
+    }
+
     /// The numbers of all sums in the order in which the tiles come to them.
     pub(crate) fn sums(&self) -> impl Iterator<Item = usize> {
         let of_step = |step| match step {

@@ -6,7 +6,7 @@
 //! tiles have no room in memory at a time, tiles belong to [passes](super::passes) whose factors have.
 
 use super::passes;
-use super::program::{Branch, Program};
+use super::program::{Branch, Program, heap_bytes};
 use crate::plan::{Plan, path};
 use oboro_ring::Factor;
 use oboro_ring::moment::MomentIndex;
@@ -62,6 +62,17 @@ impl Tiles {
             limbs: plan.limbs(),
             passes: passes.iter().map(|pass| Pass::new(index, pass)).collect(),
         }
+    }
+
+    /// The bytes that they take in memory.
+    pub fn bytes(&self) -> usize {
+        let tiles = self
+            .passes
+            .iter()
+            .flat_map(|pass| [&pass.tiles, &pass.last_tiles]);
+        let tiles =
+            tiles.map(|tiles| heap_bytes(tiles) + tiles.iter().map(Tile::bytes).sum::<usize>());
+        heap_bytes(&self.passes) + tiles.sum::<usize>()
     }
 
     /// The limbs to compute with.
@@ -149,6 +160,11 @@ impl Tile {
             scalar_count,
             factors,
         }
+    }
+
+    fn bytes(&self) -> usize {
+        let programs = self.scalars.bytes() + self.polynomials.bytes();
+        heap_bytes(&self.moments) + heap_bytes(&self.factors) + programs
     }
 }
 
