@@ -109,9 +109,11 @@ impl Work {
         self.0.shard_bytes()
     }
 
-    /// Takes a result of a worker; shards that were delivered before are left out.
-    fn deliver(&self, py: Python<'_>, partial: &[u8]) {
-        py.detach(|| self.0.deliver(partial.to_vec().into()));
+    /// Takes what a worker has counted of the `shards` shards from `first` on that it was given. Those that another
+    /// has delivered are left out; anything but these, each once, ends the query.
+    fn deliver(&self, py: Python<'_>, worker: &str, first: u64, shards: u64, partial: &[u8]) {
+        let given = first..first.saturating_add(shards);
+        py.detach(|| self.0.deliver(worker, given, partial.to_vec().into()));
     }
 
     /// Ends the query with an error: `told` is for the owner, `detail` for the log.

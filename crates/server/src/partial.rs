@@ -100,9 +100,9 @@ impl Failure {
         }
     }
 
-    /// Tells the log, and what an owner is told.
-    pub(crate) fn log(self) -> Status {
-        tracing::error!(error = self.detail, "a worker failed");
+    /// Tells the log of a worker's failure, and gives what an owner is told.
+    pub(crate) fn log(self, worker: &str) -> Status {
+        tracing::error!(worker, error = self.detail, "a worker failed");
         Status::new(Code::from_i32(self.code), self.told)
     }
 }

@@ -1,8 +1,8 @@
 //! The backend whose jobs remote workers count: shards are handed to a [`Dispatch`], and what comes back is taken as if
 //! it had been counted here.
 //!
-//! Results of different shards come in any order and are added up here, so one shard that is counted twice is taken
-//! once. What has arrived waits here until the server's own threads check it and add it up. Limits, shares among clients
+//! Results of different shards come in any order and are added up here. A worker hands in exactly the shards that it was
+//! given, each once; a shard that several workers were given is taken from the first. What has arrived waits here until the server's own threads check it and add it up. Limits, shares among clients
 //! and the cache of moments are the server's as ever.
 
 use crate::packing::Packing;
@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use prost::Message;
 use prost::bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tonic::Status;
@@ -91,10 +92,11 @@ impl RemoteJob {
         self.results.shard_bytes
     }
 
-    /// Takes a result of [`Worker::count`](crate::Worker::count). Shards that were delivered before are left
-    /// out; a failure, or an invalid result, ends the query.
-    pub fn deliver(&self, partial: Bytes) {
-        self.results.deliver(partial);
+    /// Takes the result of [`Worker::count`](crate::Worker::count) for the shards that a worker was given; its name is
+    /// for errors. Shards that another worker has delivered are left out. A failure, or an invalid result, ends
+    /// the query: one with other shards, or with one that the same worker has delivered before, is invalid.
+    pub fn deliver(&self, worker: &str, given: Range<u64>, partial: Bytes) {
+        self.results.deliver(worker, given, partial);
         (self.results.wake)();
     }
 
@@ -165,10 +167,10 @@ struct Results {
 }
 
 struct State {
-    /// Of each shard whether it was delivered.
-    delivered: Box<[bool]>,
+    /// The worker that has delivered each shard.
+    delivered: Box<[Option<Arc<str>>]>,
     missing: usize,
-    waiting: VecDeque<Vec<v1::Moments>>,
+    waiting: VecDeque<Delivered>,
     /// Of what waits.
     bytes: usize,
     /// Shards that were not taken.
@@ -176,6 +178,12 @@ struct State {
     failure: Option<Status>,
     /// No step gives anything any more: one has failed, or its caller has had enough.
     stopped: bool,
+}
+
+/// The moments of a shard as a worker delivered them.
+struct Delivered {
+    worker: Arc<str>,
+    messages: Vec<v1::Moments>,
 }
 
 impl Results {
@@ -199,7 +207,7 @@ impl Results {
             wake,
             cancelled: AtomicBool::new(false),
             state: Mutex::new(State {
-                delivered: vec![false; shards].into(),
+                delivered: vec![None; shards].into(),
                 missing: shards,
                 waiting: VecDeque::new(),
                 bytes: 0,
@@ -212,7 +220,7 @@ impl Results {
 
     /// What it takes in memory before anything is delivered.
     fn bytes(&self) -> usize {
-        self.plan.bytes() + self.shards * size_of::<bool>()
+        self.plan.bytes() + self.shards * size_of::<Option<Arc<str>>>()
     }
 
     fn is_incomplete(&self) -> bool {
@@ -224,37 +232,48 @@ impl Results {
         self.state.lock().failure.get_or_insert(status);
     }
 
-    fn deliver(&self, partial: Bytes) {
-        let partial = match Partial::decode(partial) {
-            Ok(partial) => partial,
-            Err(_) => return self.fail(malformed("it cannot be decoded")),
-        };
-        if let Some(failure) = partial.failure {
-            return self.fail(failure.log());
+    fn deliver(&self, worker: &str, given: Range<u64>, partial: Bytes) {
+        if let Err(status) = self.accept(worker, given, partial) {
+            self.fail(status);
         }
-        if partial.moments.is_empty() {
-            return self.fail(malformed("it has no moments"));
+    }
+
+    fn accept(&self, worker: &str, given: Range<u64>, partial: Bytes) -> Result<(), Status> {
+        let malformed = |problem| malformed(worker, problem);
+        let partial = Partial::decode(partial).map_err(|_| malformed("it cannot be decoded"))?;
+        if let Some(failure) = partial.failure {
+            return Err(failure.log(worker));
         }
         let mut by_shard: BTreeMap<u64, Vec<v1::Moments>> = BTreeMap::new();
         for message in partial.moments {
             by_shard.entry(message.range).or_default().push(message);
         }
+        if !by_shard.keys().copied().eq(given) {
+            return Err(malformed("it has other shards than the worker was given"));
+        }
+        let worker: Arc<str> = worker.into();
         let mut state = self.state.lock();
         for (shard, messages) in by_shard {
-            match state.delivered.get_mut(shard as usize) {
-                None => {
-                    let failure = malformed("it has a shard that the question has not");
-                    state.failure.get_or_insert(failure);
+            let deliverer = state.delivered.get_mut(shard as usize);
+            let deliverer =
+                deliverer.ok_or_else(|| malformed("it has a shard that the question has not"))?;
+            match deliverer {
+                Some(deliverer) if *deliverer == worker => {
+                    return Err(malformed(
+                        "it has a shard that the worker has delivered before",
+                    ));
                 }
-                Some(true) => {}
-                Some(delivered) => {
-                    *delivered = true;
+                Some(_) => {}
+                None => {
+                    *deliverer = Some(Arc::clone(&worker));
                     state.missing -= 1;
                     state.bytes += bytes(&messages);
-                    state.waiting.push_back(messages);
+                    let worker = Arc::clone(&worker);
+                    state.waiting.push_back(Delivered { worker, messages });
                 }
             }
         }
+        Ok(())
     }
 
     /// Whether a step would do something now.
@@ -276,7 +295,7 @@ impl Results {
     /// # Errors
     /// A worker that failed, or whose result is invalid.
     fn step(&self, sink: &mut Sink<'_>) -> Result<Step, Status> {
-        let messages = {
+        let Delivered { worker, messages } = {
             let mut state = self.state.lock();
             if state.stopped {
                 return Ok(Step::Exhausted);
@@ -286,13 +305,13 @@ impl Results {
                 self.stop();
                 return Err(failure);
             }
-            let Some(messages) = state.waiting.pop_front() else {
+            let Some(delivered) = state.waiting.pop_front() else {
                 return Ok(Step::Waiting);
             };
-            state.bytes -= bytes(&messages);
-            messages
+            state.bytes -= bytes(&delivered.messages);
+            delivered
         };
-        let messages = self.check(messages).inspect_err(|_| self.stop())?;
+        let messages = self.check(&worker, messages).inspect_err(|_| self.stop())?;
         for message in &messages {
             let first = message.first_moment as usize;
             let moments: Vec<usize> = (first..first + message.moments as usize).collect();
@@ -300,7 +319,7 @@ impl Results {
             let mut residues = self.packing.unpack(power, &message.residues);
             if !self.are_reduced(&residues, moments.len()) {
                 self.stop();
-                return Err(malformed("its residues are beyond their moduli"));
+                return Err(malformed(&worker, "its residues are beyond their moduli"));
             }
             let added = sink(Moments {
                 shard: message.range as usize,
@@ -331,7 +350,12 @@ impl Results {
 
     /// The messages of one shard, ascending, if they have the moments that are wanted, all of them and no
     /// other.
-    fn check(&self, mut messages: Vec<v1::Moments>) -> Result<Vec<v1::Moments>, Status> {
+    fn check(
+        &self,
+        worker: &str,
+        mut messages: Vec<v1::Moments>,
+    ) -> Result<Vec<v1::Moments>, Status> {
+        let malformed = |problem| malformed(worker, problem);
         let index = self.plan.index();
         messages.sort_by_key(|message| message.first_moment);
         let mut wanted = self.plan.moments().iter().copied();
@@ -361,11 +385,11 @@ fn bytes(messages: &[v1::Moments]) -> usize {
 }
 
 /// A result that no worker of this version gives.
-fn malformed(problem: &str) -> Status {
-    tracing::error!(problem, "the result of a worker is malformed");
-    Status::internal(
-        "a worker of the server returned an invalid result; its operator should check that all workers run the server's version",
-    )
+fn malformed(worker: &str, problem: &str) -> Status {
+    tracing::error!(worker, problem, "the result of a worker is malformed");
+    Status::internal(format!(
+        "worker {worker} of the server returned an invalid result: {problem}; the server's operator should check that all workers run the server's version"
+    ))
 }
 
 #[cfg(test)]
@@ -409,12 +433,21 @@ mod tests {
             (1..self.index.len()).rev().flat_map(one).collect()
         }
 
-        fn deliver(&self, moments: Vec<v1::Moments>) {
+        /// From a worker that was given just these shards.
+        fn deliver(&self, worker: &str, moments: Vec<v1::Moments>) {
+            let shards = moments.iter().map(|it| it.range);
+            let first = shards.clone().min().unwrap();
+            let given = first..shards.max().unwrap() + 1;
+            self.deliver_given(worker, given, moments);
+        }
+
+        fn deliver_given(&self, worker: &str, given: Range<u64>, moments: Vec<v1::Moments>) {
             let partial = Partial {
                 moments,
                 failure: None,
             };
-            self.results.deliver(partial.encode_to_vec().into());
+            let partial = partial.encode_to_vec();
+            self.results.deliver(worker, given, partial.into());
         }
 
         /// Does a step.
@@ -431,21 +464,28 @@ mod tests {
             (step, given)
         }
 
-        fn refusal(&self, moments: Vec<v1::Moments>) -> Code {
-            self.deliver(moments);
+        /// How a result of worker "w" for these shards ends the query.
+        fn refusal(&self, given: Range<u64>, moments: Vec<v1::Moments>) {
+            self.deliver_given("w", given, moments);
+            self.refuses("worker w ");
+        }
+
+        fn refuses(&self, worker: &str) {
             let (step, given) = self.step();
             assert!(given.is_empty());
-            step.unwrap_err().code()
+            let status = step.unwrap_err();
+            assert_eq!(status.code(), Code::Internal);
+            assert!(status.message().contains(worker), "{status}");
         }
     }
 
     #[test]
-    fn every_shard_is_taken_once_in_whatever_order_and_however_often_it_comes() {
+    fn every_shard_is_taken_once_in_whatever_order_and_from_how_many_workers_it_comes() {
         let setting = Setting::new();
         assert!(!setting.results.has_task());
-        setting.deliver(setting.shard(1));
-        setting.deliver([setting.shard(1), setting.shard(0)].concat());
-        setting.deliver(setting.shard(0));
+        setting.deliver("a", setting.shard(1));
+        setting.deliver("b", [setting.shard(1), setting.shard(0)].concat());
+        setting.deliver("c", setting.shard(0));
         let residues = |moment| if moment == 1 { 1 } else { 16 };
         let given = |shard| {
             let moments = 1..setting.index.len();
@@ -474,18 +514,47 @@ mod tests {
             let setting = Setting::new();
             let mut shard = setting.shard(1);
             spoil(&mut shard);
-            assert_eq!(setting.refusal(shard), Code::Internal);
+            setting.refusal(1..2, shard);
         }
         let setting = Setting::new();
-        setting.results.deliver(Bytes::from_static(b"no message"));
-        assert_eq!(setting.step().0.unwrap_err().code(), Code::Internal);
-        // Nothing, and residues that are none.
-        assert_eq!(Setting::new().refusal(Vec::new()), Code::Internal);
+        let partial = Bytes::from_static(b"no message");
+        setting.results.deliver("w", 0..1, partial);
+        setting.refuses("worker w ");
+        // Residues that are none.
         let setting = Setting::new();
         let mut shard = setting.shard(1);
         shard[0].residues = vec![0xff; shard[0].residues.len()].into();
-        setting.deliver(shard);
-        assert_eq!(setting.step().0.unwrap_err().code(), Code::Internal);
+        setting.deliver("w", shard);
+        let status = setting.step().0.unwrap_err();
+        assert_eq!(status.code(), Code::Internal);
+        assert!(status.message().contains("worker w "), "{status}");
+    }
+
+    #[test]
+    fn a_worker_delivers_the_shards_that_it_was_given_and_each_once() {
+        let shards = |shards: &[u64]| {
+            let setting = Setting::new();
+            let shards = shards.iter().flat_map(|&shard| setting.shard(shard));
+            let shards = shards.collect();
+            (setting, shards)
+        };
+        // Too few, too many, others, one that the question has not.
+        let others: [(Range<u64>, &[u64]); 6] = [
+            (0..2, &[0]),
+            (0..2, &[]),
+            (0..1, &[0, 1]),
+            (0..1, &[1]),
+            (2..3, &[2]),
+            (0..u64::MAX, &[0, 1]),
+        ];
+        for (given, delivered) in others {
+            let (setting, moments) = shards(delivered);
+            setting.refusal(given, moments);
+        }
+        let (setting, moments) = shards(&[0]);
+        setting.deliver("w", moments);
+        assert!(setting.step().0.is_ok());
+        setting.refusal(0..1, setting.shard(0));
     }
 
     #[test]
@@ -500,7 +569,7 @@ mod tests {
         let status = setting.step().0.unwrap_err();
         assert_eq!(status.code(), Code::Unavailable);
         let setting = Setting::new();
-        setting.deliver([setting.shard(0), setting.shard(1)].concat());
+        setting.deliver("w", [setting.shard(0), setting.shard(1)].concat());
         drop(job(&setting.results));
         assert!(setting.step().0.is_ok());
     }
@@ -509,23 +578,23 @@ mod tests {
     #[test]
     fn no_moments_follow_the_end() {
         let is_over = |setting: &Setting| {
-            setting.deliver(setting.shard(0));
+            setting.deliver("w", setting.shard(0));
             assert!(!setting.results.has_task() && !setting.results.is_incomplete());
             let (step, given) = setting.step();
             assert!(given.is_empty());
             assert_eq!(step.unwrap(), Step::Exhausted);
         };
         let failed = Setting::new();
-        failed.deliver(failed.shard(1));
+        failed.deliver("v", failed.shard(1));
         failed.results.fail(Status::unavailable("gone"));
         assert!(failed.step().0.is_err());
         is_over(&failed);
         let refused = Setting::new();
-        refused.deliver(refused.shard(1)[1..].to_vec());
+        refused.deliver("v", refused.shard(1)[1..].to_vec());
         assert!(refused.step().0.is_err());
         is_over(&refused);
         let enough = Setting::new();
-        enough.deliver(enough.shard(1));
+        enough.deliver("v", enough.shard(1));
         let step = enough.results.step(&mut |_| ControlFlow::Break(()));
         assert_eq!(step.unwrap(), Step::Exhausted);
         is_over(&enough);

@@ -3,8 +3,8 @@
 A worker puts the moments of its range together before they leave its node, as one object, and the
 coordinator passes them on to the server, which adds shards up.
 
-Shards that come back twice are added once (`Work.deliver` sees to it). So a range may
-be dealt again at any time: because its worker died, or because it is late.
+Shards that come back from two workers are added once (`Work.deliver` sees to it). So a range may
+be dealt to another worker at any time: because its first one died, or because it is late.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Query(threading.Thread):
             self._lose(dealt, error)
             return
         begun = time.monotonic()
-        self._work.deliver(partial)
+        self._work.deliver(dealt.node, dealt.shards.start, len(dealt.shards), partial)
         self._passing_on += time.monotonic() - begun
         self._bytes[dealt.node] += len(partial)
         if not self._arrived.issuperset(dealt.shards):

@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 
 const MINE: &str = "mine rows.oboro --min-support 1% --verify rows.dat --trust-server";
 
-/// Workers in this process, which count the last shards first and some of them twice.
+/// Workers in this process, which count the last shards first; some shards are given to two of them.
 struct Workers {
     worker: Arc<Worker>,
     counted: Arc<AtomicU64>,
@@ -26,11 +26,12 @@ impl Dispatch for Workers {
         let (worker, counted) = (Arc::clone(&self.worker), Arc::clone(&self.counted));
         thread::spawn(move || {
             let middle = work.shards() / 2;
-            for shards in [middle..work.shards(), 0..middle, 0..1] {
+            let given = [middle..work.shards(), 0..middle, 0..1];
+            for (name, shards) in ["a", "a", "b"].into_iter().zip(given) {
                 if !shards.is_empty() && work.is_wanted() {
                     counted.fetch_add(shards.end - shards.start, Ordering::Relaxed);
-                    let partial = worker.count(work.manifest(), work.task(), shards);
-                    work.deliver(partial.into());
+                    let partial = worker.count(work.manifest(), work.task(), shards.clone());
+                    work.deliver(name, shards, partial.into());
                 }
             }
         });
