@@ -183,11 +183,16 @@ fn damaged_and_missing_objects_are_named() {
         let header = bytes.len() / 10;
         bytes[header..].fill(0xa5);
         fs::write(&object, bytes).unwrap();
-        let server = setting.serve("other", "--moment-cache 0");
-        let said = owner.refused(&format!("{MINE} rows.dat"));
-        says(&said, &["panel (limb", "segment 0", "digest"]);
-        names_the_object(&server);
-        drop(server);
+        for (cache, end, word) in [("other", None, "digest"), ("short", Some(header), "length")] {
+            if let Some(end) = end {
+                let object = fs::File::options().write(true).open(&object).unwrap();
+                object.set_len(end as u64).unwrap();
+            }
+            let server = setting.serve(cache, "--moment-cache 0");
+            let said = owner.refused(&format!("{MINE} rows.dat"));
+            says(&said, &["panel (limb", "segment 0", word]);
+            names_the_object(&server);
+        }
         fs::remove_file(&object).unwrap();
         let server = setting.serve("third", "");
         let said = owner.refused(&format!("{MINE} rows.dat"));

@@ -36,6 +36,8 @@ const CHUNK: u64 = 8 << 20;
 const CHUNKS: u64 = 9000;
 /// Chunks in memory at a time, of the one object that is written at a time.
 const CHUNKS_AT_A_TIME: usize = 4;
+/// For the question whether an object that could not be read is too short: it was asked in vain for long enough.
+const LENGTH_TIME: Duration = Duration::from_secs(5);
 /// Characters of a cause that are shown: some servers send pages.
 const MOST_SHOWN: usize = 300;
 
@@ -57,6 +59,8 @@ fn retries() -> RetryConfig {
 pub(crate) enum ObjectError {
     /// There is no such object.
     Missing,
+    /// It ends after so many bytes, before the end of what was asked for.
+    Short(u64),
     /// It cannot be said: this is what the network or the server said instead.
     Unreachable(String),
 }
@@ -182,6 +186,9 @@ impl Objects {
     pub(crate) fn failed(&self, name: &str, error: &ObjectError) -> StoreError {
         match error {
             ObjectError::Missing => self.unavailable(name, "there is no such bucket or object"),
+            ObjectError::Short(bytes) => {
+                self.unavailable(name, &format!("it ends after {bytes} bytes"))
+            }
             ObjectError::Unreachable(cause) => self.unavailable(name, cause),
         }
     }
@@ -355,10 +362,23 @@ async fn get_range(
     path: &ObjectPath,
     range: Range<u64>,
 ) -> Result<Vec<u8>, ObjectError> {
-    let bytes = store.get_range(path, range).await;
-    bytes
-        .map(Vec::from)
-        .map_err(|error| ObjectError::of(&error))
+    match store.get_range(path, range.clone()).await {
+        Ok(bytes) if bytes.len() as u64 == range.end - range.start => Ok(bytes.into()),
+        Ok(bytes) => Err(ObjectError::Short(range.start + bytes.len() as u64)),
+        Err(error) => Err(match ObjectError::of(&error) {
+            ObjectError::Unreachable(cause) => match length(store, path).await {
+                Some(bytes) if bytes < range.end => ObjectError::Short(bytes),
+                _ => ObjectError::Unreachable(cause),
+            },
+            other => other,
+        }),
+    }
+}
+
+/// The bytes of an object, if that is said soon. A range beyond the end is refused by servers in words of their own.
+async fn length(store: &dyn ObjectStore, path: &ObjectPath) -> Option<u64> {
+    let found = tokio::time::timeout(LENGTH_TIME, store.head(path)).await;
+    Some(found.ok()?.ok()?.size)
 }
 
 async fn replace(

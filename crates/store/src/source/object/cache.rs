@@ -212,6 +212,8 @@ struct CachedSegment {
     cache: Arc<Cache>,
     key: Key,
     object: String,
+    /// Bytes of the object.
+    bytes: u64,
     file: File,
     header: SegmentHeader,
     parts: Mutex<Parts>,
@@ -254,8 +256,9 @@ impl CachedSegment {
                     )
                 };
                 let fetched = cache.objects.get_range(&object, 0..bytes.len() as u64);
-                let fetched = fetched
-                    .map_err(|error| damaged_or_away(&cache.objects, &object, subject(), &error))?;
+                let fetched = fetched.map_err(|error| {
+                    damaged_or_away(&cache.objects, &object, entry.bytes, subject(), &error)
+                })?;
                 let header =
                     SegmentHeader::decode(&fetched, manifest, index).map_err(
                         |error| match error {
@@ -278,6 +281,7 @@ impl CachedSegment {
             cache,
             key: (manifest.dataset, index),
             object,
+            bytes: entry.bytes,
             file,
             header,
             parts: Mutex::new(parts),
@@ -394,7 +398,13 @@ impl CachedSegment {
                 subject(),
                 Corruption::Altered,
             )),
-            Err(error) => Err(damaged_or_away(objects, &self.object, subject(), &error)),
+            Err(error) => Err(damaged_or_away(
+                objects,
+                &self.object,
+                self.bytes,
+                subject(),
+                &error,
+            )),
         }
     }
 
@@ -427,7 +437,8 @@ impl CachedSegment {
 
     fn error(&self, part: usize, error: &ObjectError) -> StoreError {
         let subject = self.header.subject(part);
-        damaged_or_away(&self.cache.objects, &self.object, subject, error)
+        let objects = &self.cache.objects;
+        damaged_or_away(objects, &self.object, self.bytes, subject, error)
     }
 
     fn damaged(&self, part: usize, corruption: Corruption) -> StoreError {
@@ -495,14 +506,22 @@ fn damaged(objects: &Objects, object: &str, subject: String, corruption: Corrupt
     .into()
 }
 
+/// The error about a subject in an object that should have so many bytes.
 fn damaged_or_away(
     objects: &Objects,
     object: &str,
+    expected: u64,
     subject: String,
     error: &ObjectError,
 ) -> StoreError {
     match error {
         ObjectError::Missing => damaged(objects, object, subject, Corruption::Missing),
+        &ObjectError::Short(found) => damaged(
+            objects,
+            object,
+            subject,
+            Corruption::Length { expected, found },
+        ),
         ObjectError::Unreachable(cause) => objects.unavailable(object, cause),
     }
 }

@@ -193,6 +193,21 @@ fn wrong_bytes_in_the_cache_are_fetched_again_and_wrong_objects_are_named() {
         })
     ));
 
+    // So are objects that end too early, before a panel or in it.
+    let object = fs::read(setting.object(1)).unwrap();
+    for end in [at - 1, at + 1] {
+        fs::write(setting.object(1), &object[..end as usize]).unwrap();
+        let error = setting.check_panel(&snapshot, 1, 1, 0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DataLoss);
+        let length = format!("({end} bytes instead of {})", object.len());
+        let dataset = ID.to_string();
+        let said = error.to_string();
+        for part in ["limb 1, column 0", "segment 1", &dataset, &length] {
+            assert!(said.contains(part), "{said}");
+        }
+    }
+    fs::write(setting.object(1), &object).unwrap();
+
     // Once the object is back, all is well.
     flip(&setting.object(1), at);
     setting.check_panel(&snapshot, 1, 1, 0).unwrap();
@@ -584,6 +599,18 @@ fn a_scrub_reads_the_objects() {
             .unwrap()
             .starts_with("file://")
     );
+    let object = fs::read(setting.object(1)).unwrap();
+    fs::write(
+        setting.object(1),
+        &object[..setting.place(1, 1, 1) as usize],
+    )
+    .unwrap();
+    assert!(
+        damaged()
+            .iter()
+            .any(|it| (it.segment, it.panel) == (Some(1), Some((1, 1))))
+    );
+    fs::write(setting.object(1), object).unwrap();
     flip(&setting.object(1), 100);
     let [damage] = damaged().try_into().unwrap();
     assert_eq!((damage.segment, damage.panel), (Some(1), None));
