@@ -29,6 +29,8 @@ use std::sync::mpsc::channel;
 const BUFFERS: usize = 32 << 20;
 /// The same without a budget: memory is for panels, and the system reads ahead by itself.
 const CACHED_BUFFERS: usize = 8 << 20;
+/// As many requests at a time keep any device busy: of small panels there is no need for more.
+const MOST_BUFFERS: usize = 64;
 /// Of the budget this part is not for panels: they leave gaps when they differ in size.
 const GAPS: u64 = 16;
 
@@ -313,8 +315,7 @@ impl Tier {
         segment: StoredSegment,
         homes: Arc<Homes>,
     ) -> Result<OpenSegment, StoreError> {
-        // Of a full segment, as most of a dataset are.
-        self.ensure_buffers(full_panel_bytes(&segment.description().parameters))?;
+        self.ensure_buffers(buffer_bytes(&segment))?;
         let description = segment.description();
         let cells = description.parameters.limb_count() * (description.columns as usize + 1);
         let (arenas, file) = match &self.arenas {
@@ -364,7 +365,8 @@ impl Tier {
         let count = match self.keeps_all() {
             true => (CACHED_BUFFERS / footprint).max(2 * ring_threads()),
             false => BUFFERS / footprint,
-        };
+        }
+        .min(MOST_BUFFERS);
         let count = NonZero::new(count).unwrap_or(NonZero::<usize>::MIN);
         self.reader.provide(count, bytes)
     }
@@ -595,6 +597,14 @@ impl Tier {
         }
         !actions.is_empty()
     }
+}
+
+/// The bytes of a buffer for the panels of a segment. With each that is larger all readers take over anew, so sizes that a
+/// growing dataset comes by are few.
+fn buffer_bytes(segment: &StoredSegment) -> usize {
+    let full = full_panel_bytes(&segment.description().parameters);
+    let panel = segment.header().part_place(segment.panel_number(0, 0)).len;
+    panel.next_power_of_two().min(full)
 }
 
 /// What the panels of all segments share.

@@ -321,6 +321,16 @@ fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
 }
 
 #[test]
+fn buffers_are_for_the_largest_panel_there_is() {
+    let directory = TempDir::new().unwrap();
+    let store = store(directory.path(), 12);
+    assert_eq!(tier(&store).buffers.lock().bytes, 0);
+    let _snapshot = store.access().snapshot("a").unwrap();
+    // Three blocks are 21 KiB, and 64 would be 448.
+    assert_eq!(tier(&store).buffers.lock().bytes, 32 << 10);
+}
+
+#[test]
 fn who_needs_larger_buffers_than_there_is_memory_for_harms_nobody_else() {
     let directory = TempDir::new().unwrap();
     let store = store(directory.path(), 12);
