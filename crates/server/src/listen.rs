@@ -256,12 +256,12 @@ impl Answering {
         let transport = transport(options.tls.clone())?;
         let topology = Topology::of_this_machine();
         let threads = options.threads;
+        let open = |placement| open(&options, budget, placement);
         let pin = options.pin;
         let pin = pin.unwrap_or_else(|| Pin::usual(&topology, threads));
         let pool = Pool::start(pin.assignments(&topology, threads))
             .map_err(|source| ServeError::Threads { threads, source })?;
-        let nodes = topology.nodes().iter().map(|node| node.number).collect();
-        let access = open(&options, budget, nodes)?.access();
+        let access = placed(&topology, threads, open)?.access();
         Ok(Self {
             transport,
             tokens: options.tokens,
@@ -348,21 +348,39 @@ impl Answering {
     }
 }
 
-/// The store, placed on these nodes. Where the kernel or a container forbids that, nothing is placed.
-fn open(options: &Options, budget: Option<u64>, nodes: Vec<u32>) -> Result<Store, StoreError> {
-    let open = |nodes| {
-        let placement = Placement::on(nodes);
-        match budget {
-            Some(budget) => Store::open_within(options.data.clone(), budget, placement),
-            None => Store::open_on(options.data.clone(), placement),
-        }
-    };
-    let store = match open(nodes) {
+/// What `open` gives with ciphertext on the nodes of a machine, loaded by as many threads as count: each on the node of
+/// one of these.
+pub(crate) fn placed<S>(
+    topology: &Topology,
+    threads: NonZero<usize>,
+    open: impl Fn(Placement) -> Result<S, StoreError>,
+) -> Result<S, StoreError> {
+    let nodes = topology.nodes().iter().map(|node| node.number).collect();
+    let threads = Pin::Node.assignments(topology, threads);
+    placed_on(nodes, |placement| {
+        open(placement.loaded_by(threads.clone()))
+    })
+}
+
+/// What `open` gives with ciphertext on these nodes. Where the kernel or a container forbids that, nothing is placed.
+fn placed_on<S>(
+    nodes: Vec<u32>,
+    open: impl Fn(Placement) -> Result<S, StoreError>,
+) -> Result<S, StoreError> {
+    match open(Placement::on(nodes)) {
         Err(StoreError::Residency(ResidencyError::Placement { source })) => {
             tracing::warn!(%source, "datasets lie wherever the kernel puts them, which is slower");
-            open(Vec::new())
+            open(Placement::default())
         }
-        store => store,
+        opened => opened,
+    }
+}
+
+fn open(options: &Options, budget: Option<u64>, placement: Placement) -> Result<Store, StoreError> {
+    let data = options.data.clone();
+    let store = match budget {
+        Some(budget) => Store::open_within(data, budget, placement),
+        None => Store::open_on(data, placement),
     }?;
     if store.unnamed_objects() > 0 {
         tracing::warn!(
@@ -456,7 +474,7 @@ mod tests {
         let options = options(&directory);
         for budget in [None, Some(64 << 20)] {
             for nodes in [vec![0, 1000], vec![0, 0]] {
-                open(&options, budget, nodes).unwrap();
+                placed_on(nodes, |placement| open(&options, budget, placement)).unwrap();
             }
         }
     }

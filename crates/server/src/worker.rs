@@ -1,6 +1,6 @@
 //! Counts in a server's place, on storage that both reach: of a question, the shards that it is given.
 
-use crate::listen::{Pin, ServeError};
+use crate::listen::{Pin, ServeError, placed};
 use crate::memory;
 use crate::packing::Packing;
 use crate::partial::{Failure, Partial, Task};
@@ -10,7 +10,7 @@ use oboro_engine::{Count, EngineError, Outcome, Plan, Source, Tiles};
 use oboro_format::{Digest, Manifest};
 use oboro_protocol::v1;
 use oboro_ring::moment::{Itemsets, MomentIndex};
-use oboro_store::{Location, Placement, ResidencyError, SharedStore, Snapshot, StoreError};
+use oboro_store::{Location, SharedStore, Snapshot, StoreError};
 use parking_lot::Mutex;
 use prost::Message;
 use std::collections::VecDeque;
@@ -56,18 +56,9 @@ impl Worker {
         let of_worker = |memory| memory::of_worker(memory, threads, &location);
         let budget = memory.map(of_worker).transpose()?;
         let topology = Topology::of_this_machine();
-        let nodes = topology.nodes().iter().map(|node| node.number).collect();
-        let open = |nodes| {
-            let placement = Placement::on(nodes);
-            SharedStore::open(location.clone(), placement, budget)
-        };
-        let store = match open(nodes) {
-            // Where memory cannot be placed, it lies wherever the kernel puts it.
-            Err(StoreError::Residency(ResidencyError::Placement { .. })) => open(Vec::new()),
-            store => store,
-        }?;
+        let open = |placement| SharedStore::open(location.clone(), placement, budget);
         Ok(Self {
-            store,
+            store: placed(&topology, threads, open)?,
             assignments: Pin::usual(&topology, threads).assignments(&topology, threads),
             distances: topology.distances().clone(),
             planned: Mutex::default(),

@@ -7,24 +7,60 @@
 //! stays where it is when the dataset grows, and nothing about it is on disk.
 
 use crate::error::{ResidencyError, StoreError};
-use oboro_arena::{Arena, Backing, MemoryPolicy, page_size};
+use oboro_arena::{Arena, Backing, CpuAssignment, MemoryPolicy, page_size};
 use oboro_format::{DatasetId, SegmentDescription};
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
+use std::num::NonZero;
 use std::ops::Range;
+use std::sync::Arc;
+use std::thread;
 
-/// The NUMA nodes on which a store keeps ciphertext in memory. By default there are none: memory comes from wherever
-/// the kernel takes it.
-#[derive(Debug, Clone, Default)]
+/// The NUMA nodes on which a store keeps ciphertext in memory, and the threads that bring it there. By default there are
+/// no nodes: memory comes from wherever the kernel takes it; and there is a thread for each processor, which runs
+/// anywhere.
+#[derive(Debug, Clone)]
 pub struct Placement {
     nodes: Vec<u32>,
+    threads: Arc<[CpuAssignment]>,
+}
+
+impl Default for Placement {
+    fn default() -> Self {
+        Self::on(Vec::new())
+    }
 }
 
 impl Placement {
     /// Deals the groups of each dataset to the nodes that the kernel gives these numbers, in turn. A number may come
     /// more than once. With fewer than two there is nothing to choose, and nothing is placed.
     pub fn on(nodes: Vec<u32>) -> Self {
-        Self { nodes }
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let anywhere = CpuAssignment {
+            node: 0,
+            cpus: Vec::new(),
+        };
+        Self {
+            nodes,
+            threads: vec![anywhere; processors].into(),
+        }
+    }
+
+    /// Has no more threads check and unpack at a time than there are assignments, and keeps them to these.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn loaded_by(self, threads: Vec<CpuAssignment>) -> Self {
+        assert!(!threads.is_empty(), "something has to be loaded");
+        Self {
+            threads: threads.into(),
+            ..self
+        }
+    }
+
+    /// The threads that check and unpack.
+    pub(crate) fn threads(&self) -> &Arc<[CpuAssignment]> {
+        &self.threads
     }
 
     /// Refuses nodes that this process may not have memory on.

@@ -7,6 +7,7 @@
 mod ledger;
 mod reader;
 mod tier;
+mod turns;
 
 pub use ledger::{PanelKey, Reads, WorkUnit};
 pub use tier::{Arrival, Listener, Stream};

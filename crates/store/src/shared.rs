@@ -60,7 +60,10 @@ impl SharedStore {
                 ensure_directories(cache)?;
                 Some(OwnCache {
                     _lock: lock(&cache.join("lock"), cache, "directory for the cache")?,
-                    cache: Arc::new(Cache::new(Objects::open(url)?, *cache_bytes)),
+                    cache: Arc::new(Cache::new(
+                        Objects::open(url, placement.threads())?,
+                        *cache_bytes,
+                    )),
                 })
             }
         };

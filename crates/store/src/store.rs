@@ -132,7 +132,8 @@ impl Shared {
             Location::Objects {
                 url, cache_bytes, ..
             } => {
-                let (remote, catalogue) = Remote::open(Objects::open(url)?, home, *cache_bytes)?;
+                let (remote, catalogue) =
+                    Remote::open(Objects::open(url, placement.threads())?, home, *cache_bytes)?;
                 (Some(remote), catalogue)
             }
         };

@@ -4,11 +4,12 @@
 //! is free, through a ring of its own, and lends the bytes of what has arrived to whoever asked, who
 //! checks and unpacks them on that thread; meanwhile the device works on the other requests. Where the
 //! kernel refuses rings (`io_uring`), each buffer has a thread that reads by itself.
+//! No more threads work on bytes at a time than the store has for that, and each keeps to its CPUs.
 //! When buffers are too small for what is to come, other threads take over with larger ones.
 
 mod ring;
 
-use oboro_arena::{Arena, ArenaBlock, ArenaError, Backing};
+use oboro_arena::{Arena, ArenaBlock, ArenaError, Backing, CpuAssignment};
 use parking_lot::{Condvar, Mutex};
 use ring::Ring;
 use std::collections::VecDeque;
@@ -20,9 +21,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-/// Threads that have a ring, at least: one works on bytes while another waits for more.
-const RING_THREADS: usize = 2;
-/// And at most, where there are so many processors: they unpack what no device can deliver faster.
+/// The most threads that have a ring: they unpack what no device can deliver faster.
 const MOST_RING_THREADS: usize = 16;
 
 /// A part of a file that somebody wants.
@@ -57,6 +56,7 @@ enum Way {
 /// rest, which is told so.
 pub(crate) struct Reader {
     queue: Arc<Queue>,
+    places: Arc<[CpuAssignment]>,
     /// Those that serve the queue; locked while others take over.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -81,12 +81,18 @@ struct State {
 type Shift = u64;
 
 impl Reader {
-    /// Reads nothing until it is [provided](Self::provide) with buffers.
-    pub(crate) fn idle() -> Self {
+    /// Reads nothing until it is [provided](Self::provide) with buffers. Threads are kept to these places in turn.
+    pub(crate) fn idle(places: &Arc<[CpuAssignment]>) -> Self {
         Self {
+            places: Arc::clone(places),
             queue: Arc::default(),
             threads: Mutex::default(),
         }
+    }
+
+    /// How many threads have a ring, where the kernel has rings.
+    pub(crate) fn ring_threads(&self) -> usize {
+        self.places.len().min(MOST_RING_THREADS)
     }
 
     /// Goes on with so many buffers, of so many bytes each, once the present ones have gone. Requests that
@@ -106,7 +112,7 @@ impl Reader {
         let shift = self.queue.next_shift();
         end(&mut threads);
         let count = match way {
-            Way::Ring => ring_threads().min(buffers.get()),
+            Way::Ring => self.ring_threads().min(buffers.get()),
             Way::Threads => buffers.get(),
         };
         let words = buffer_bytes.div_ceil(size_of::<u32>());
@@ -120,13 +126,24 @@ impl Reader {
                 .collect::<Result<_, _>>()
                 .map_err(no_memory)?;
             let queue = Arc::clone(&self.queue);
+            let place = self.places[number % self.places.len()].clone();
+            // Elsewhere it works as well, only from further away.
+            let keep = move || {
+                let _ = place.apply();
+            };
             let thread = thread::Builder::new().name(format!("read-{number}"));
             let thread = match way {
                 Way::Ring => {
                     let ring = Ring::new(own)?;
-                    thread.spawn(move || queue.serve_by_ring(shift, ring))
+                    thread.spawn(move || {
+                        keep();
+                        queue.serve_by_ring(shift, ring);
+                    })
                 }
-                Way::Threads => thread.spawn(move || queue.serve_by_pread(shift, own)),
+                Way::Threads => thread.spawn(move || {
+                    keep();
+                    queue.serve_by_pread(shift, own);
+                }),
             };
             threads.push(thread?);
         }
@@ -151,12 +168,6 @@ impl Drop for Reader {
     fn drop(&mut self) {
         self.give_up();
     }
-}
-
-/// The threads that read and unpack, where the kernel has rings.
-pub(super) fn ring_threads() -> usize {
-    let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    processors.clamp(RING_THREADS, MOST_RING_THREADS)
 }
 
 /// Waits for threads that were told to end.

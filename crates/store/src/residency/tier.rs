@@ -8,7 +8,8 @@
 //! arrive.
 
 use super::ledger::{Action, Key, Ledger, PanelKey, Plan, ReadCounters, Reads, StreamId, WorkUnit};
-use super::reader::{Read, Reader, ring_threads};
+use super::reader::{Read, Reader};
+use super::turns::Turns;
 use crate::error::{ResidencyError, StoreError};
 use crate::panel::Panel;
 use crate::placement::{Homes, Placement, PlacementReport};
@@ -52,6 +53,8 @@ pub(crate) struct Tier {
     arenas: Option<Arc<[Arena]>>,
     state: Mutex<State>,
     reader: Reader,
+    /// Of who unpacks or expands, wherever the bytes have come from.
+    turns: Turns,
     buffers: Mutex<Buffers>,
 }
 
@@ -294,7 +297,8 @@ impl Tier {
         Ok(Self {
             arenas: shared.transpose()?,
             state: Mutex::new(state),
-            reader: Reader::idle(),
+            reader: Reader::idle(placement.threads()),
+            turns: Turns::new(placement.threads().len()),
             buffers: Mutex::default(),
         })
     }
@@ -363,7 +367,7 @@ impl Tier {
     fn provide(&self, bytes: usize) -> io::Result<()> {
         let footprint = Panel::footprint(bytes.div_ceil(size_of::<u32>()));
         let count = match self.keeps_all() {
-            true => (CACHED_BUFFERS / footprint).max(2 * ring_threads()),
+            true => (CACHED_BUFFERS / footprint).max(2 * self.reader.ring_threads()),
             false => BUFFERS / footprint,
         }
         .min(MOST_BUFFERS);
@@ -561,6 +565,7 @@ impl Tier {
             .collect();
         let bytes = Panel::footprint(description.seeds.len() * degree);
         let build = || {
+            let _turn = self.turns.take();
             let panel = loop {
                 match Panel::where_it_fits(&load.segment.arenas, &stretches, degree, position) {
                     // Gaps that are smaller than a block are of no use.

@@ -15,11 +15,13 @@ use object_store::{
     BackoffConfig, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig, UpdateVersion,
     WriteMultipart,
 };
+use oboro_arena::CpuAssignment;
 use std::error::Error;
 use std::fs::{self, File};
 use std::io::Read;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -104,11 +106,12 @@ impl Objects {
     /// Bytes that requests under way take: what arrives, what it is put together into, and what is written.
     pub(crate) const BUFFERS: u64 = 2 * IN_FLIGHT + CHUNKS_AT_A_TIME as u64 * CHUNK;
 
-    /// The objects below a URL, `s3://BUCKET/PREFIX` or `file:///DIRECTORY`. Nothing is asked yet.
+    /// The objects below a URL, `s3://BUCKET/PREFIX` or `file:///DIRECTORY`. What is fetched is checked and unpacked on
+    /// so many `threads` at most. Nothing is asked yet.
     ///
     /// # Errors
     /// Another URL, invalid settings (`AWS_*`), a directory that cannot be made.
-    pub(crate) fn open(url: &str) -> Result<Self, StoreError> {
+    pub(crate) fn open(url: &str, threads: &Arc<[CpuAssignment]>) -> Result<Self, StoreError> {
         let refused = |reason: String| {
             ObjectStorageError::ObjectsUrl {
                 url: url.into(),
@@ -144,12 +147,25 @@ impl Objects {
             _ => return Err(refused("it is neither of s3: nor of file:".into())),
         };
         ObjectPath::parse(prefix).map_err(|error| refused(error.to_string()))?;
-        Self::of(store, prefix, url).map_err(|source| ResidencyError::Reader { source }.into())
+        Self::of(store, prefix, url, threads)
+            .map_err(|source| ResidencyError::Reader { source }.into())
     }
 
-    fn of(store: Arc<dyn ObjectStore>, prefix: &str, url: &str) -> std::io::Result<Self> {
+    fn of(
+        store: Arc<dyn ObjectStore>,
+        prefix: &str,
+        url: &str,
+        threads: &Arc<[CpuAssignment]>,
+    ) -> std::io::Result<Self> {
+        let (places, started) = (Arc::clone(threads), AtomicUsize::new(0));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
+            .max_blocking_threads(threads.len())
+            .on_thread_start(move || {
+                let number = started.fetch_add(1, Ordering::Relaxed);
+                // Elsewhere it works as well, only from further away.
+                let _ = places[number % places.len()].apply();
+            })
             .thread_name("objects")
             .enable_all()
             .build()?;

@@ -1,8 +1,14 @@
 use super::*;
+use crate::Placement;
+use rustix::thread::{CpuSet, sched_getaffinity};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 const BUFFER: usize = 8192;
+
+fn idle() -> Reader {
+    Reader::idle(Placement::default().threads())
+}
 
 /// A file of so many bytes, each told by its place.
 fn file(len: usize) -> Arc<File> {
@@ -18,7 +24,7 @@ fn content(offset: usize, len: usize) -> Vec<u8> {
 
 fn readers(buffers: usize) -> [Reader; 2] {
     [Way::Ring, Way::Threads].map(|way| {
-        let reader = Reader::idle();
+        let reader = idle();
         let buffers = NonZero::new(buffers).unwrap();
         reader.provide_by(way, buffers, BUFFER).unwrap();
         reader
@@ -68,6 +74,27 @@ fn everybody_gets_the_bytes_that_were_asked_for() {
             let arrived = heard.recv().unwrap().unwrap();
             assert_eq!(arrived, content(offset, len.min(4096)));
         }
+    }
+}
+
+#[test]
+fn there_are_no_more_threads_than_places_and_each_is_kept_to_its_own() {
+    let place = |cpus| CpuAssignment { node: 0, cpus };
+    let first = sched_getaffinity(None).unwrap();
+    let first = (0..CpuSet::MAX_CPU).find(|&cpu| first.is_set(cpu)).unwrap();
+    let reader = Reader::idle(&[place(vec![first as u32])].into());
+    let buffers = NonZero::new(3).unwrap();
+    let file = file(BUFFER);
+    for way in [Way::Ring, Way::Threads] {
+        reader.provide_by(way, buffers, BUFFER).unwrap();
+        let threads = reader.threads.lock().len();
+        assert_eq!(threads, if let Way::Ring = way { 1 } else { 3 });
+        let (told, heard) = channel();
+        reader.submit(request(&file, 0, 1, move |_| {
+            let allowed = sched_getaffinity(None).unwrap();
+            told.send((allowed.count(), allowed.is_set(first))).unwrap();
+        }));
+        assert_eq!(heard.recv().unwrap(), (1, true));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Objects of an S3 server that is a few lines of this file.
 
 use super::*;
+use crate::Placement;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -40,7 +41,13 @@ fn range_of(answer: &'static str, range: Range<u64>) -> Result<Vec<u8>, ObjectEr
             thread::spawn(move || serve(&stream.unwrap(), answer));
         }
     });
-    let objects = Objects::of(Arc::new(store.unwrap()), "", "s3://bucket").unwrap();
+    let objects = Objects::of(
+        Arc::new(store.unwrap()),
+        "",
+        "s3://bucket",
+        Placement::default().threads(),
+    )
+    .unwrap();
     objects.get_range("a", range)
 }
 
