@@ -24,12 +24,26 @@ use std::thread::{self, JoinHandle};
 /// The most threads that have a ring: they unpack what no device can deliver faster.
 const MOST_RING_THREADS: usize = 16;
 
+/// What somebody wants of a thread of the reader.
+pub(crate) enum Work {
+    Read(Read),
+    Expand(Expand),
+}
+
+/// A panel that is made without reading anything.
+pub(crate) struct Expand {
+    /// As for [`Read`].
+    pub(crate) is_wanted: Box<dyn Fn() -> bool + Send>,
+    /// Makes it, on a thread of the reader, or is told that there is none.
+    pub(crate) then: Box<dyn FnOnce(io::Result<()>) + Send>,
+}
+
 /// A part of a file that somebody wants.
 pub(crate) struct Read {
     pub(crate) file: Arc<File>,
     /// A multiple of 4096, and so is `len`, where the file is opened for direct I/O.
     pub(crate) offset: u64,
-    /// At most the size of a buffer. If it is 0, there is nothing to read: a thread of the reader is wanted.
+    /// At most the size of a buffer.
     pub(crate) len: usize,
     /// Asked on a thread of the reader when a buffer is free for it: what nobody wants any more is not
     /// read, and `then` is dropped.
@@ -71,7 +85,7 @@ struct Queue {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Read>,
+    waiting: VecDeque<Work>,
     /// Who serves: threads that began earlier end, what they have begun included.
     shift: Shift,
     is_closed: bool,
@@ -151,15 +165,15 @@ impl Reader {
     }
 
     /// Adds a request behind those that wait. Nobody waits here.
-    pub(crate) fn submit(&self, read: Read) {
-        self.queue.submit(read);
+    pub(crate) fn submit(&self, work: Work) {
+        self.queue.submit(work);
     }
 
     /// Ends the threads, and tells those whose requests none of them has begun.
     fn give_up(&self) {
         let mut threads = self.threads.lock();
-        for read in self.queue.close() {
-            refuse(read);
+        for work in self.queue.close() {
+            work.refuse();
         }
         end(&mut threads);
     }
@@ -180,19 +194,38 @@ fn end(threads: &mut Vec<JoinHandle<()>>) {
     }
 }
 
-/// Tells who asked that nobody will read.
-fn refuse(read: Read) {
-    tell(read.then, Err(io::ErrorKind::Interrupted.into()));
+impl Work {
+    /// Whoever panics there is not to be told anything.
+    fn is_wanted(&self) -> bool {
+        let (Self::Read(Read { is_wanted, .. }) | Self::Expand(Expand { is_wanted, .. })) = self;
+        catch_unwind(AssertUnwindSafe(is_wanted)).unwrap_or(false)
+    }
+
+    /// Tells who asked that nobody will do it.
+    fn refuse(self) {
+        let refused = io::ErrorKind::Interrupted.into();
+        match self {
+            Self::Read(read) => tell(read.then, Err(refused)),
+            Self::Expand(expand) => expand.tell(Err(refused)),
+        }
+    }
+}
+
+impl Expand {
+    /// A panic there is printed; others must not suffer for it.
+    fn tell(self, turn: io::Result<()>) {
+        let _ = catch_unwind(AssertUnwindSafe(|| (self.then)(turn)));
+    }
 }
 
 impl Queue {
-    fn submit(&self, read: Read) {
+    fn submit(&self, work: Work) {
         let mut state = self.state.lock();
         if state.is_closed {
             drop(state);
-            return refuse(read);
+            return work.refuse();
         }
-        state.waiting.push_back(read);
+        state.waiting.push_back(work);
         self.news.notify_one();
     }
 
@@ -206,7 +239,7 @@ impl Queue {
     }
 
     /// Ends the threads that serve and refuses further requests; those that nobody has begun.
-    fn close(&self) -> VecDeque<Read> {
+    fn close(&self) -> VecDeque<Work> {
         let mut state = self.state.lock();
         state.shift += 1;
         state.is_closed = true;
@@ -219,7 +252,7 @@ impl Queue {
     fn next(&self, shift: Shift, may_sleep: bool) -> Next {
         loop {
             match self.pop(shift, may_sleep) {
-                Next::Read(read) if !is_wanted(&read) => {}
+                Next::Work(work) if !work.is_wanted() => {}
                 next => return next,
             }
         }
@@ -231,8 +264,8 @@ impl Queue {
             if state.shift != shift {
                 return Next::Ended;
             }
-            if let Some(read) = state.waiting.pop_front() {
-                return Next::Read(read);
+            if let Some(work) = state.waiting.pop_front() {
+                return Next::Work(work);
             }
             if !may_sleep {
                 return Next::Nothing;
@@ -246,12 +279,12 @@ impl Queue {
         loop {
             while is_open && ring.has_room() {
                 match self.next(shift, ring.is_idle()) {
-                    Next::Read(read) if read.len == 0 => {
+                    Next::Work(Work::Read(read)) => ring.begin(read),
+                    Next::Work(Work::Expand(expand)) => {
                         ring.submit();
-                        tell(read.then, Ok(&[]));
+                        expand.tell(Ok(()));
                         tell_arrived(&mut ring);
                     }
-                    Next::Read(read) => ring.begin(read),
                     Next::Nothing => break,
                     Next::Ended => is_open = false,
                 }
@@ -268,10 +301,15 @@ impl Queue {
         let Some(buffer) = buffers.first_mut() else {
             return;
         };
-        while let Next::Read(read) = self.next(shift, true) {
-            let bytes = &mut buffer.bytes_mut()[..read.len];
-            let arrived = read.file.read_exact_at(bytes, read.offset);
-            tell(read.then, arrived.map(|()| &*bytes));
+        while let Next::Work(work) = self.next(shift, true) {
+            match work {
+                Work::Read(read) => {
+                    let bytes = &mut buffer.bytes_mut()[..read.len];
+                    let arrived = read.file.read_exact_at(bytes, read.offset);
+                    tell(read.then, arrived.map(|()| &*bytes));
+                }
+                Work::Expand(expand) => expand.tell(Ok(())),
+            }
         }
     }
 }
@@ -282,18 +320,13 @@ fn tell_arrived(ring: &mut Ring) {
     }
 }
 
-/// Whoever panics there is not to be told anything.
-fn is_wanted(read: &Read) -> bool {
-    catch_unwind(AssertUnwindSafe(|| (read.is_wanted)())).unwrap_or(false)
-}
-
 /// A panic there is printed; other requests must not suffer for it.
 fn tell(then: Then, arrived: io::Result<&[u8]>) {
     let _ = catch_unwind(AssertUnwindSafe(|| then(arrived)));
 }
 
 enum Next {
-    Read(Read),
+    Work(Work),
     Nothing,
     Ended,
 }

@@ -8,7 +8,7 @@
 //! arrive.
 
 use super::ledger::{Action, Key, Ledger, PanelKey, Plan, ReadCounters, Reads, StreamId, WorkUnit};
-use super::reader::{Read, Reader};
+use super::reader::{Expand, Read, Reader, Work};
 use super::turns::Turns;
 use crate::error::{ResidencyError, StoreError};
 use crate::panel::Panel;
@@ -471,35 +471,28 @@ impl Tier {
             }
             tier.act(|state, news| state.end(load, panel, Some(len as u64), news));
         });
-        self.reader.submit(Read {
+        self.reader.submit(Work::Read(Read {
             file,
             offset,
             len,
             is_wanted,
             then,
-        });
+        }));
     }
 
     /// Has a mask expanded by a thread of the reader.
     fn expand_there(self: &Arc<Self>, load: Load) {
-        let file = load.segment.file_to_read();
         let is_wanted = self.asks_for(load.key);
         let tier = Arc::downgrade(self);
-        let then = Box::new(move |turn: io::Result<&[u8]>| {
+        let then = Box::new(move |turn: io::Result<()>| {
             let Some(tier) = tier.upgrade() else { return };
             let panel = match turn {
-                Ok(_) => tier.expand(&load),
+                Ok(()) => tier.expand(&load),
                 Err(source) => Err(ResidencyError::Reader { source }.into()),
             };
             tier.act(|state, news| state.end(load, panel, None, news));
         });
-        self.reader.submit(Read {
-            file,
-            offset: 0,
-            len: 0,
-            is_wanted,
-            then,
-        });
+        self.reader.submit(Work::Expand(Expand { is_wanted, then }));
     }
 
     fn asks_for(self: &Arc<Self>, key: Key) -> Box<dyn Fn() -> bool + Send> {

@@ -55,9 +55,9 @@ fn read(
     len: usize,
 ) -> Receiver<io::Result<Vec<u8>>> {
     let (told, heard) = channel();
-    reader.submit(request(file, offset, len, move |arrived| {
+    reader.submit(Work::Read(request(file, offset, len, move |arrived| {
         let _ = told.send(arrived.map(<[u8]>::to_vec));
-    }));
+    })));
     heard
 }
 
@@ -90,10 +90,10 @@ fn there_are_no_more_threads_than_places_and_each_is_kept_to_its_own() {
         let threads = reader.threads.lock().len();
         assert_eq!(threads, if let Way::Ring = way { 1 } else { 3 });
         let (told, heard) = channel();
-        reader.submit(request(&file, 0, 1, move |_| {
+        reader.submit(Work::Read(request(&file, 0, 1, move |_| {
             let allowed = sched_getaffinity(None).unwrap();
             told.send((allowed.count(), allowed.is_set(first))).unwrap();
-        }));
+        })));
         assert_eq!(heard.recv().unwrap(), (1, true));
     }
 }
@@ -123,13 +123,29 @@ fn a_file_that_cannot_be_read_is_an_error() {
 fn who_panics_takes_nobody_along() {
     let file = file(BUFFER);
     for reader in readers(1) {
-        reader.submit(request(&file, 0, 1, |_| panic!("as it should")));
-        reader.submit(Read {
+        reader.submit(Work::Read(request(&file, 0, 1, |_| panic!("as it should"))));
+        reader.submit(Work::Read(Read {
             is_wanted: Box::new(|| panic!("as it should")),
             ..request(&file, 0, 1, |_| {})
-        });
+        }));
         let arrived = read(&reader, &file, 0, BUFFER).recv().unwrap();
         assert_eq!(arrived.unwrap(), content(0, BUFFER));
+    }
+}
+
+#[test]
+fn what_is_not_read_has_its_turn_too() {
+    for reader in readers(1) {
+        let (told, heard) = channel();
+        for is_wanted in [false, true] {
+            let told = told.clone();
+            reader.submit(Work::Expand(Expand {
+                is_wanted: Box::new(move || is_wanted),
+                then: Box::new(move |turn| told.send((is_wanted, turn)).unwrap()),
+            }));
+        }
+        let (wanted, turn) = heard.recv().unwrap();
+        assert!(wanted && turn.is_ok());
     }
 }
 
@@ -138,10 +154,10 @@ fn what_nobody_wants_any_more_is_not_read() {
     let file = file(BUFFER);
     for reader in readers(1) {
         let (told, heard) = channel();
-        reader.submit(Read {
+        reader.submit(Work::Read(Read {
             is_wanted: Box::new(|| false),
             ..request(&file, 0, 1, move |_| told.send(()).unwrap())
-        });
+        }));
         let next = read(&reader, &file, 0, BUFFER).recv().unwrap();
         assert_eq!(next.unwrap(), content(0, BUFFER));
         assert!(heard.recv().is_err(), "it is dropped without a word");
@@ -159,7 +175,7 @@ fn whoever_is_told_may_drop_the_reader() {
             drop(last.lock().take());
             told.send(()).unwrap();
         });
-        reader.lock().as_ref().unwrap().submit(request);
+        reader.lock().as_ref().unwrap().submit(Work::Read(request));
         heard.recv_timeout(Duration::from_secs(60)).unwrap();
     }
 }
@@ -170,10 +186,10 @@ fn a_dropped_reader_ends_what_was_begun_and_tells_the_others() {
     for reader in readers(1) {
         let (go, gone) = channel::<()>();
         let (told, begun) = channel();
-        reader.submit(request(&file, 0, BUFFER, move |arrived| {
+        reader.submit(Work::Read(request(&file, 0, BUFFER, move |arrived| {
             told.send(arrived.map(<[u8]>::len)).unwrap();
             let _ = gone.recv_timeout(Duration::from_secs(60));
-        }));
+        })));
         assert_eq!(begun.recv().unwrap().unwrap(), BUFFER);
         // The only buffer is lent.
         let waiting = read(&reader, &file, 0, 1);

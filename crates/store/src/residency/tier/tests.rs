@@ -295,7 +295,7 @@ fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
         are_there: true,
     };
     let (go, gone) = channel::<()>();
-    reader.submit(Read {
+    reader.submit(Work::Read(Read {
         file: Arc::new(tempfile::tempfile().unwrap()),
         offset: 0,
         len: 4096,
@@ -303,7 +303,7 @@ fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
         then: Box::new(move |_| {
             let _ = gone.recv();
         }),
-    });
+    }));
     let snapshot = store.access().snapshot("a").unwrap();
     let column = |column| PanelKey {
         limb: Limb(0),
