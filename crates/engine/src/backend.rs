@@ -8,7 +8,6 @@ pub(crate) mod cpu;
 
 use crate::plan::Plan;
 use crate::source::{Segment, Source, segments_of};
-use cpu::Workspace;
 use oboro_format::wording::MEMORY;
 use oboro_ring::{Factor, Limb};
 use oboro_store::{Panel, Reads, StoreError};
@@ -49,13 +48,13 @@ pub trait Run: Send + Sync {
     /// Whether a step would do something now, or tell an error.
     fn has_task(&self) -> bool;
 
-    /// Does a task on the calling thread, if one is ready, and lends its moments to `sink`. Steps may run on any number
-    /// of threads at a time, each with a workspace of its own. Moments come in any order and in any batches, each
+    /// Does a task on the calling thread, which runs on `node`, if one is ready, and lends its moments to `sink`. Steps may
+    /// run on any number of threads at a time. Moments come in any order and in any batches, each
     /// moment of each shard once.
     ///
     /// # Errors
     /// A job that cannot go on; no moments follow.
-    fn step(&self, workspace: &mut Workspace, sink: &mut Sink<'_>) -> Result<Step, EngineError>;
+    fn step(&self, node: usize, sink: &mut Sink<'_>) -> Result<Step, EngineError>;
 
     /// The bytes that the run takes in memory for what was planned, until it is dropped. Panels and moments on their
     /// way are not among them.

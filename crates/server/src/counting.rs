@@ -471,12 +471,12 @@ impl Query {
     }
 
     /// The task after planning: moments that were known, or else a step of the count.
-    fn advance(&self, answer: &Answer, workspace: &mut Workspace) -> ControlFlow<()> {
+    fn advance(&self, answer: &Answer, node: usize) -> ControlFlow<()> {
         let sent = if let Some(known) = answer.take_known() {
             answer.send_known(&self.outbox, &known)?;
             known.moments.len() as u64
         } else {
-            match self.step_of(answer, workspace) {
+            match self.step_of(answer, node) {
                 Ok(Step::Finished) => 1,
                 Ok(Step::Advanced | Step::Waiting | Step::Exhausted) => {
                     return ControlFlow::Continue(());
@@ -494,12 +494,12 @@ impl Query {
     }
 
     /// A step of the count.
-    fn step_of(&self, answer: &Answer, workspace: &mut Workspace) -> Result<Step, Status> {
+    fn step_of(&self, answer: &Answer, node: usize) -> Result<Step, Status> {
         let Some(Counted { run, totals, .. }) = &answer.counted else {
             return Ok(Step::Exhausted);
         };
         let mut add = |moments: Moments<'_>| answer.add(totals, &self.outbox, &self.cache, moments);
-        run.step(&mut workspace.counting, &mut add)
+        run.step(node, &mut add)
             .map_err(|error| status::of_engine(&error))
     }
 
@@ -531,7 +531,7 @@ impl Job for Query {
     fn step(&self, workspace: &mut Workspace) -> ControlFlow<()> {
         let _entered = self.span.enter();
         match self.answer.get() {
-            Some(answer) => self.advance(answer, workspace),
+            Some(answer) => self.advance(answer, workspace.node),
             None => self.plan(),
         }
     }
@@ -637,11 +637,7 @@ mod tests {
             true
         }
 
-        fn step(
-            &self,
-            _: &mut oboro_engine::Workspace,
-            _: &mut Sink<'_>,
-        ) -> Result<Step, EngineError> {
+        fn step(&self, _: usize, _: &mut Sink<'_>) -> Result<Step, EngineError> {
             Ok(Step::Waiting)
         }
 

@@ -28,16 +28,16 @@ pub(crate) trait Job: Send + Sync + 'static {
     fn panicked(&self);
 }
 
-/// The buffers of a thread.
+/// The node that a thread runs on, and its buffers.
 pub(crate) struct Workspace {
-    pub(crate) counting: oboro_engine::Workspace,
+    pub(crate) node: usize,
     pub(crate) genome: oboro_genome_server::Workspace,
 }
 
 impl Workspace {
     fn on(node: usize) -> Self {
         Self {
-            counting: oboro_engine::Workspace::on(node),
+            node,
             genome: oboro_genome_server::Workspace::default(),
         }
     }

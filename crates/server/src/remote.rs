@@ -7,7 +7,7 @@
 
 use crate::packing::Packing;
 use crate::partial::{Partial, Task};
-use oboro_engine::{Backend, EngineError, Job, Moments, Plan, Run, Sink, Step, Wake, Workspace};
+use oboro_engine::{Backend, EngineError, Job, Moments, Plan, Run, Sink, Step, Wake};
 use oboro_protocol::{moments_range, v1};
 use oboro_ring::{Modulus, vector};
 use oboro_store::Snapshot;
@@ -141,7 +141,7 @@ impl Run for RemoteRun {
         self.0.bytes()
     }
 
-    fn step(&self, _: &mut Workspace, sink: &mut Sink<'_>) -> Result<Step, EngineError> {
+    fn step(&self, _: usize, sink: &mut Sink<'_>) -> Result<Step, EngineError> {
         let step = self.0.step(sink);
         step.map_err(|status| EngineError::Backend(Box::new(status)))
     }

@@ -30,6 +30,7 @@ use crate::source::{Segment, Source, Wanted, segments_of};
 use oboro_arena::{CpuAssignment, Distances};
 use oboro_ring::{Column, Factor, Limb};
 use oboro_store::{Reads, StoreError, Stream, WorkUnit};
+use parking_lot::Mutex;
 use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -45,12 +46,16 @@ const MOST_UNITS: usize = 1 << 18;
 /// Counts on the threads that advance it.
 pub struct Cpu {
     distances: Distances,
+    workspaces: Arc<Workspaces>,
 }
 
 impl Cpu {
     /// On nodes with these distances.
     pub fn new(distances: Distances) -> Self {
-        Self { distances }
+        Self {
+            workspaces: Arc::new(Workspaces::of(distances.nodes())),
+            distances,
+        }
     }
 }
 
@@ -59,25 +64,51 @@ impl<S: Source + 'static> Backend<S> for Cpu {
         let count = Count::of_shards(job.source, &job.plan, &self.distances, job.shards)?;
         let wake = job.wake;
         count.on_news(move || wake());
-        Ok(Box::new(count))
+        let workspaces = Arc::clone(&self.workspaces);
+        Ok(Box::new(CpuRun { count, workspaces }))
     }
 }
 
-impl<S: Source> backend::Run for Count<S> {
+/// A count that threads advance without workspaces of their own.
+struct CpuRun<S> {
+    count: Count<S>,
+    workspaces: Arc<Workspaces>,
+}
+
+impl<S: Source> backend::Run for CpuRun<S> {
     fn has_task(&self) -> bool {
-        Self::has_task(self)
+        self.count.has_task()
     }
 
-    fn step(&self, workspace: &mut Workspace, sink: &mut Sink<'_>) -> Result<Step, EngineError> {
-        Self::step(self, workspace, sink)
+    fn step(&self, node: usize, sink: &mut Sink<'_>) -> Result<Step, EngineError> {
+        let step = |workspace: &mut Workspace| self.count.step(workspace, sink);
+        self.workspaces.lend(node, step)
     }
 
     fn bytes(&self) -> usize {
-        Self::bytes(self)
+        self.count.bytes()
     }
 
     fn reads(&self) -> Option<Reads> {
-        Self::reads(self)
+        self.count.reads()
+    }
+}
+
+/// The workspaces that no thread has, by node: as many as threads have ever been at a step at a time.
+struct Workspaces(Box<[Mutex<Vec<Workspace>>]>);
+
+impl Workspaces {
+    fn of(nodes: usize) -> Self {
+        Self((0..nodes).map(|_| Mutex::default()).collect())
+    }
+
+    /// Has a thread on a node work in one. If that panics it is gone.
+    fn lend<T>(&self, node: usize, work: impl FnOnce(&mut Workspace) -> T) -> T {
+        let idle = self.0[node].lock().pop();
+        let mut workspace = idle.unwrap_or_else(|| Workspace::on(node));
+        let done = work(&mut workspace);
+        self.0[node].lock().push(workspace);
+        done
     }
 }
 

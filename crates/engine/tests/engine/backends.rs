@@ -3,7 +3,6 @@
 use oboro_arena::{Arena, Backing, Distances};
 use oboro_engine::{
     Backend, Batch, Cpu, EngineError, Job, Moments, Plan, Run, Segment, Sink, Source, Step, Wake,
-    Workspace,
 };
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::{Column, Factor, Limb, Parameters, vector};
@@ -121,7 +120,7 @@ impl Run for ScrambledRun {
         self.index.bytes()
     }
 
-    fn step(&self, _: &mut Workspace, sink: &mut Sink<'_>) -> Result<Step, EngineError> {
+    fn step(&self, _: usize, sink: &mut Sink<'_>) -> Result<Step, EngineError> {
         let Some(found) = self.done.lock().unwrap().pop() else {
             return Ok(match self.left.load(Ordering::SeqCst) {
                 0 => Step::Exhausted,
@@ -202,9 +201,8 @@ fn run(
         wake,
     })?;
     let mut found = Vec::new();
-    let mut workspace = Workspace::default();
     loop {
-        let step = run.step(&mut workspace, &mut |mut moments| {
+        let step = run.step(0, &mut |mut moments| {
             assert!(moments.moments.is_sorted());
             let shard = moments.shard;
             found.extend(
