@@ -49,14 +49,6 @@ impl Itemset {
         self.0.binary_search(&item).is_ok()
     }
 
-    /// Whether every item of `self` is in `other`.
-    pub fn is_subset_of(&self, other: &Itemset) -> bool {
-        let mut rest = other.0.iter();
-        self.0
-            .iter()
-            .all(|item| rest.by_ref().find(|&candidate| candidate >= item) == Some(item))
-    }
-
     /// This itemset without the item at `position` in ascending order.
     ///
     /// # Panics
@@ -135,7 +127,7 @@ impl fmt::Display for Itemset {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::{BTreeSet, HashMap};
+    use std::collections::HashMap;
 
     #[test]
     fn items_are_sorted_and_counted_once() {
@@ -161,16 +153,5 @@ mod tests {
             ]
         );
         assert_eq!(Itemset::default().immediate_subsets().count(), 0);
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn subset_test_agrees_with_sets(
-            a in proptest::collection::vec(0u32..8, 0..6),
-            b in proptest::collection::vec(0u32..8, 0..6),
-        ) {
-            let expected = a.iter().collect::<BTreeSet<_>>().is_subset(&b.iter().collect());
-            proptest::prop_assert_eq!(Itemset::new(a).is_subset_of(&Itemset::new(b)), expected);
-        }
     }
 }

@@ -109,23 +109,13 @@ impl Segment {
         column: Column,
         out: &mut [u32],
     ) -> Result<(), FormatError> {
-        self.read_panel_in_pieces(limb, column, vec![out])
-    }
-
-    /// The same into slices of whole blocks that hold the panel one after another.
-    pub fn read_panel_in_pieces(
-        &self,
-        limb: Limb,
-        column: Column,
-        pieces: Vec<&mut [u32]>,
-    ) -> Result<(), FormatError> {
         assert_eq!(
-            pieces.iter().map(|piece| piece.len()).sum::<usize>(),
+            out.len(),
             self.panel_len(),
             "a panel holds blocks × N residues"
         );
         let panel = self.description().panel_number(limb, column)?;
-        self.check_part(panel, unpack_into(pieces))
+        self.check_part(panel, unpack_into(vec![out]))
     }
 
     /// Begins to read a panel block after block.
