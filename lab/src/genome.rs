@@ -144,9 +144,10 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     }
     let summary = Summary::new(arguments, searches)?;
     output.result(&summary, || summary.text())?;
-    match summary.verified {
-        true => Ok(()),
-        false => Err("answers differ from those of the plaintext; this is a defect of Oboro, please report it with the command".into()),
+    if summary.verified {
+        Ok(())
+    } else {
+        Err("answers differ from those of the plaintext; this is a defect of Oboro, please report it with the command".into())
     }
 }
 
@@ -482,9 +483,10 @@ impl Summary {
     }
 
     fn text(&self) -> String {
-        let verdict = match self.verified {
-            true => "all answers equal the plaintext's",
-            false => "answers DIFFER from the plaintext's",
+        let verdict = if self.verified {
+            "all answers equal the plaintext's"
+        } else {
+            "answers DIFFER from the plaintext's"
         };
         let threads = self.threads;
         format!("\n{verdict}; {threads} threads on {}\n", self.cpu)

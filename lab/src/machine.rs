@@ -52,9 +52,10 @@ pub fn bytes_below(directory: &Path) -> io::Result<u64> {
     fs::read_dir(directory)?.try_fold(0, |sum, entry| {
         let entry = entry?;
         let metadata = entry.metadata()?;
-        let bytes = match metadata.is_dir() {
-            true => bytes_below(&entry.path())?,
-            false => metadata.len(),
+        let bytes = if metadata.is_dir() {
+            bytes_below(&entry.path())?
+        } else {
+            metadata.len()
         };
         Ok(sum + bytes)
     })

@@ -78,9 +78,10 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         counting,
     };
     output.result(&summary, || summary.text())?;
-    match summary.verified {
-        true => Ok(()),
-        false => Err("sums or supports differ from those of the plaintext; this is a defect of Oboro, or of the library if only its rows are not verified: please report it with the command".into()),
+    if summary.verified {
+        Ok(())
+    } else {
+        Err("sums or supports differ from those of the plaintext; this is a defect of Oboro, or of the library if only its rows are not verified: please report it with the command".into())
     }
 }
 
@@ -101,9 +102,10 @@ struct Summary {
 
 impl Summary {
     fn text(&self) -> String {
-        let verdict = match self.verified {
-            true => "all sums and supports are right",
-            false => "sums or supports are WRONG",
+        let verdict = if self.verified {
+            "all sums and supports are right"
+        } else {
+            "sums or supports are WRONG"
         };
         format!(
             "\n{} node(s) on {}\n{verdict}\n{}{}",
@@ -118,10 +120,7 @@ impl Summary {
 impl Arguments {
     /// The elements of the largest arrays.
     fn most_elements(&self) -> usize {
-        match self.quick {
-            true => 1_000_000,
-            false => 100_000_000,
-        }
+        if self.quick { 1_000_000 } else { 100_000_000 }
     }
 
     fn loops(&self) -> u16 {
@@ -136,9 +135,10 @@ impl Arguments {
 
     /// What Table 6-3 counts.
     fn workload(&self) -> Workload {
-        let (items, transactions) = match self.quick {
-            true => (6, 20_000),
-            false => (18, 1_943_424),
+        let (items, transactions) = if self.quick {
+            (6, 20_000)
+        } else {
+            (18, 1_943_424)
         };
         Workload {
             items,

@@ -51,11 +51,12 @@ impl Output {
         text: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
-        let written = match self.json {
-            true => serde_json::to_writer(&mut out, value)
+        let written = if self.json {
+            serde_json::to_writer(&mut out, value)
                 .map_err(io::Error::from)
-                .and_then(|()| writeln!(out)),
-            false => write!(out, "{}", escaped_lines(&text())),
+                .and_then(|()| writeln!(out))
+        } else {
+            write!(out, "{}", escaped_lines(&text()))
         };
         written.and_then(|()| out.flush()).map_err(|error| {
             format!("cannot write to standard output: {error}; check where it leads").into()
@@ -65,13 +66,14 @@ impl Output {
     /// Prints a failure to standard error.
     pub fn failure(self, failure: &Failure) {
         // Nothing can be done if standard error is closed.
-        let _ = match self.json {
-            true => writeln!(
+        let _ = if self.json {
+            writeln!(
                 io::stderr(),
                 "{}",
                 serde_json::json!({ "error": failure.to_string() })
-            ),
-            false => writeln!(io::stderr(), "error: {}", escaped(&failure.to_string())),
+            )
+        } else {
+            writeln!(io::stderr(), "error: {}", escaped(&failure.to_string()))
         };
     }
 }
@@ -108,13 +110,14 @@ impl NewFile {
             )
             .into());
         }
-        match path.symlink_metadata().is_ok() {
-            true => Err(format!(
+        if path.symlink_metadata().is_ok() {
+            Err(format!(
                 "{} exists already; choose another name, or remove it first",
                 path.display()
             )
-            .into()),
-            false => Ok(Self { path: path.into() }),
+            .into())
+        } else {
+            Ok(Self { path: path.into() })
         }
     }
 

@@ -80,9 +80,10 @@ fn pieces(files: &[PathBuf]) -> Result<Vec<Piece>, Failure> {
         let length = file.metadata().map_err(failed)?.len();
         pieces.extend((0..length / PIECE).map(|number| (file.clone(), number * PIECE)));
     }
-    match pieces.is_empty() {
-        true => Err("the files have no mebibyte to read; choose larger ones".into()),
-        false => Ok(pieces),
+    if pieces.is_empty() {
+        Err("the files have no mebibyte to read; choose larger ones".into())
+    } else {
+        Ok(pieces)
     }
 }
 

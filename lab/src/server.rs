@@ -109,13 +109,14 @@ pub fn oboro() -> Result<PathBuf, Failure> {
     }
     let this = std::env::current_exe().map_err(|error| failed(format!("this program: {error}")))?;
     let beside = this.with_file_name("oboro");
-    match beside.is_file() {
-        true => Ok(beside),
-        false => Err(format!(
+    if beside.is_file() {
+        Ok(beside)
+    } else {
+        Err(format!(
             "there is no {}; build it with `make build`, or say in OBORO_BIN where it is",
             beside.display()
         )
-        .into()),
+        .into())
     }
 }
 

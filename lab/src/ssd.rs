@@ -213,9 +213,10 @@ fn measure(
     interrupt.check()?;
     let summary = Summary::new(data, &experiment, measured?)?;
     output.result(&summary, || summary.text())?;
-    match summary.verified {
-        true => Ok(()),
-        false => Err("answers differ from those of the plaintext; this is a defect of Oboro, please report it with the command".into()),
+    if summary.verified {
+        Ok(())
+    } else {
+        Err("answers differ from those of the plaintext; this is a defect of Oboro, please report it with the command".into())
     }
 }
 
@@ -375,9 +376,10 @@ impl Experiment<'_> {
             modes: vec![memory],
             left_out: Vec::new(),
         };
-        let devices = match self.arguments.device.is_empty() {
-            true => vec![Device::in_directory(&std::env::temp_dir())],
-            false => self.arguments.device.clone(),
+        let devices = if self.arguments.device.is_empty() {
+            vec![Device::in_directory(&std::env::temp_dir())]
+        } else {
+            self.arguments.device.clone()
         };
         for device in &devices {
             if self.arguments.measures(Mode::Swap) {
@@ -528,9 +530,10 @@ impl Arguments {
     }
 
     fn panel(&self) -> HaplotypePanel {
-        let (haplotypes, sites) = match self.quick {
-            true => (100_000, 10_000),
-            false => (200_000, 40_000),
+        let (haplotypes, sites) = if self.quick {
+            (100_000, 10_000)
+        } else {
+            (200_000, 40_000)
         };
         HaplotypePanel {
             haplotypes: self.haplotypes.unwrap_or(haplotypes),
@@ -658,9 +661,10 @@ impl Summary {
 
     fn text(&self) -> String {
         let time = |s: f64| seconds(Duration::from_secs_f64(s));
-        let verdict = match self.verified {
-            true => "all answers equal the plaintext's",
-            false => "answers DIFFER from the plaintext's",
+        let verdict = if self.verified {
+            "all answers equal the plaintext's"
+        } else {
+            "answers DIFFER from the plaintext's"
         };
         let mut text = format!(
             "\n{}, {} threads on {}\n\

@@ -76,9 +76,10 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         files.write(&bitmap, &served.runs[0].supports)?;
     }
     output.result(&summary, || summary.text())?;
-    match summary.verified {
-        true => Ok(()),
-        false => Err("supports differ from those of the plaintext; this is a defect of Oboro, please report it with the command".into()),
+    if summary.verified {
+        Ok(())
+    } else {
+        Err("supports differ from those of the plaintext; this is a defect of Oboro, please report it with the command".into())
     }
 }
 
@@ -203,9 +204,10 @@ impl Summary {
 
     fn text(&self) -> String {
         let time = |s: f64| seconds(Duration::from_secs_f64(s));
-        let verdict = match self.verified {
-            true => "all supports equal the plaintext's",
-            false => "supports DIFFER from the plaintext's",
+        let verdict = if self.verified {
+            "all supports equal the plaintext's"
+        } else {
+            "supports DIFFER from the plaintext's"
         };
         let ratio = |a: u64, b: u64| a as f64 / b as f64;
         format!(

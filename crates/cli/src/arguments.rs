@@ -124,12 +124,13 @@ pub fn names(list: &str) -> Result<NameList, String> {
 impl ReadArguments {
     /// Refuses options where there is no file, which `file` would name.
     pub fn need(&self, file: &str, given: bool) -> Result<(), Failure> {
-        match given || self.options() == ReadOptions::default() {
-            true => Ok(()),
-            false => Err(format!(
-                "options say how a file is read, but no file is given; give {file}, or leave them out"
-            )
-            .into()),
+        if given || self.options() == ReadOptions::default() {
+            Ok(())
+        } else {
+            Err(format!(
+            "options say how a file is read, but no file is given; give {file}, or leave them out"
+        )
+        .into())
         }
     }
 

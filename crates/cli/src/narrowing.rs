@@ -723,9 +723,10 @@ fn rows(text: &mut String, table: &[(&str, Effect)]) {
 
 /// Options and fields as code, sentences as they are.
 fn code(name: &str) -> String {
-    match name.contains("--") || !name.contains(' ') {
-        true => format!("`{}`", name.trim_start_matches("* ")),
-        false => name.to_owned(),
+    if name.contains("--") || !name.contains(' ') {
+        format!("`{}`", name.trim_start_matches("* "))
+    } else {
+        name.to_owned()
     }
 }
 

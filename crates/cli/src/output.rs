@@ -62,11 +62,12 @@ impl Output {
         text: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
-        let written = match self.json {
-            true => serde_json::to_writer(&mut out, value)
+        let written = if self.json {
+            serde_json::to_writer(&mut out, value)
                 .map_err(io::Error::from)
-                .and_then(|()| writeln!(out)),
-            false => write!(out, "{}", escaped_lines(&text())),
+                .and_then(|()| writeln!(out))
+        } else {
+            write!(out, "{}", escaped_lines(&text()))
         };
         match written.and_then(|()| out.flush()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!(
@@ -79,22 +80,24 @@ impl Output {
 
     /// Prints for people what is known before the result.
     pub fn note(self, text: impl FnOnce() -> String) -> Result<(), Failure> {
-        match self.json {
-            true => Ok(()),
-            false => self.result(&(), text),
+        if self.json {
+            Ok(())
+        } else {
+            self.result(&(), text)
         }
     }
 
     /// Prints a failure to standard error.
     pub fn failure(self, failure: &Failure) {
         // Nothing can be done if standard error is closed.
-        let _ = match self.json {
-            true => writeln!(
+        let _ = if self.json {
+            writeln!(
                 io::stderr(),
                 "{}",
                 serde_json::json!({ "error": failure.to_string() })
-            ),
-            false => writeln!(io::stderr(), "error: {}", escaped(&failure.to_string())),
+            )
+        } else {
+            writeln!(io::stderr(), "error: {}", escaped(&failure.to_string()))
         };
     }
 

@@ -213,9 +213,10 @@ fn encode_header(dataset: DatasetId, wanted: &Wanted) -> Vec<u8> {
 
 /// Opens a file, and nothing else of that name: a pipe would have the caller wait for ever.
 fn open_file(path: &Path) -> io::Result<File> {
-    match fs::symlink_metadata(path)?.is_file() {
-        true => File::open(path),
-        false => Err(io::Error::other("it is no file")),
+    if fs::symlink_metadata(path)?.is_file() {
+        File::open(path)
+    } else {
+        Err(io::Error::other("it is no file"))
     }
 }
 
@@ -239,9 +240,10 @@ fn read_header(path: &Path, manifest: &Manifest) -> io::Result<Wanted> {
     let refused = |corruption: Corruption| io::Error::other(corruption.to_string());
     let (wanted, expected) = decode_header(&header, manifest).map_err(refused)?;
     let found = length(path);
-    match found == expected {
-        true => Ok(wanted),
-        false => Err(refused(Corruption::Length { expected, found })),
+    if found == expected {
+        Ok(wanted)
+    } else {
+        Err(refused(Corruption::Length { expected, found }))
     }
 }
 

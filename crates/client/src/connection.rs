@@ -415,9 +415,10 @@ impl Connection {
 
     /// Passes unless the connection is interrupted: for work between calls.
     pub(crate) fn check_interrupt(&self) -> Result<(), ClientError> {
-        match self.interrupt.is_cancelled() {
-            true => Err(ClientError::Interrupted),
-            false => Ok(()),
+        if self.interrupt.is_cancelled() {
+            Err(ClientError::Interrupted)
+        } else {
+            Ok(())
         }
     }
 
@@ -497,9 +498,10 @@ fn with_windows(endpoint: Endpoint) -> Endpoint {
 /// Certificates in PEM; one at least.
 fn certificates(pem: &[u8]) -> Result<Certificate, ClientError> {
     const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
-    match pem.windows(BEGIN.len()).any(|window| window == BEGIN) {
-        true => Ok(Certificate::from_pem(pem)),
-        false => Err(ClientError::Certificates("there are none".to_owned())),
+    if pem.windows(BEGIN.len()).any(|window| window == BEGIN) {
+        Ok(Certificate::from_pem(pem))
+    } else {
+        Err(ClientError::Certificates("there are none".to_owned()))
     }
 }
 

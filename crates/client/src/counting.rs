@@ -57,9 +57,10 @@ impl SupportCounter for CellCounter<'_> {
     }
 
     fn go_on(&self) -> Result<(), ClientError> {
-        match self.interrupt.is_cancelled() {
-            true => Err(ClientError::Interrupted),
-            false => Ok(()),
+        if self.interrupt.is_cancelled() {
+            Err(ClientError::Interrupted)
+        } else {
+            Ok(())
         }
     }
 

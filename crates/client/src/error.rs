@@ -202,11 +202,12 @@ fn size(bytes: u64) -> String {
 
 /// The remedy where no connection comes about.
 fn how_to_reach(url: &str) -> String {
-    match url.starts_with("https:") {
-        true => format!(
+    if url.starts_with("https:") {
+        format!(
             "check that `{SERVE}` runs there with TLS and that {CA} names the certificate that vouches for it; without TLS its address begins with http://"
-        ),
-        false => format!("check that `{SERVE}` runs there and that the address is right"),
+        )
+    } else {
+        format!("check that `{SERVE}` runs there and that the address is right")
     }
 }
 
@@ -219,9 +220,10 @@ fn long_moments(longest: usize, wanted: usize) -> String {
         1 => String::new(),
         longest => format!("give {}, or ", MAX_LEN.to(longest)),
     };
-    let anew = match wanted <= LONGEST_VERIFIED {
-        true => format!(", or encrypt the data again with {}", MAX_LEN.to(wanted)),
-        false => String::new(),
+    let anew = if wanted <= LONGEST_VERIFIED {
+        format!(", or encrypt the data again with {}", MAX_LEN.to(wanted))
+    } else {
+        String::new()
     };
     format!(
         "the server counts {counted}, and itemsets of {wanted} were asked for; {shorter}mine with {}{anew}",
@@ -231,9 +233,10 @@ fn long_moments(longest: usize, wanted: usize) -> String {
 
 /// The remedy where the protocols differ.
 fn what_to_update(server: u32) -> &'static str {
-    match server < PROTOCOL {
-        true => "update the server, or use the older Oboro that it goes with",
-        false => "update this Oboro to the server's release",
+    if server < PROTOCOL {
+        "update the server, or use the older Oboro that it goes with"
+    } else {
+        "update this Oboro to the server's release"
     }
 }
 

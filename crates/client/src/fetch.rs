@@ -121,9 +121,10 @@ impl CellSource<'_> {
             held.iter()
                 .any(|it| it.has.columns.binary_search(column).is_ok())
         };
-        match held.is_empty() {
-            true => 0,
-            false => columns.len() - columns.iter().filter(is_held).count(),
+        if held.is_empty() {
+            0
+        } else {
+            columns.len() - columns.iter().filter(is_held).count()
         }
     }
 

@@ -195,12 +195,11 @@ impl<'a> Mining<'a> {
     /// columns are frequent at `options`; and the bytes of one column.
     pub fn reveals(&self, options: AprioriOptions) -> (usize, u64) {
         let by_cells = || matches!(self.asks_for_moments(options), Ok(false));
-        let new = match self.trust_server || self.check(options).is_err() || !by_cells() {
-            true => 0,
-            false => {
-                let columns = self.frequent_columns(options);
-                self.source(&|_, _| {}).more_columns(&columns)
-            }
+        let new = if self.trust_server || self.check(options).is_err() || !by_cells() {
+            0
+        } else {
+            let columns = self.frequent_columns(options);
+            self.source(&|_, _| {}).more_columns(&columns)
         };
         (new, column_bytes(self.dataset.manifest()))
     }
@@ -221,12 +220,13 @@ impl<'a> Mining<'a> {
             let connection = connect().map_err(AprioriError::Counter)?;
             return self.by_moments(options, &connection);
         }
-        match self
+        if self
             .asks_for_moments(options)
             .map_err(AprioriError::Counter)?
         {
-            true => self.by_prefixes(options, connect),
-            false => self.by_cells(options, connect),
+            self.by_prefixes(options, connect)
+        } else {
+            self.by_cells(options, connect)
         }
     }
 
@@ -382,9 +382,10 @@ impl<'a> Mining<'a> {
         let found = apriori(&mut counter, options, |report| reports.push(report))?;
         let traces = counter.traces;
         Ok(Mined {
-            found: match connection.is_local() {
-                true => Found::Local(found),
-                false => Found::Unverified(Unverified(found)),
+            found: if connection.is_local() {
+                Found::Local(found)
+            } else {
+                Found::Unverified(Unverified(found))
             },
             names: self.items.names,
             reports,
@@ -409,9 +410,10 @@ impl<'a> Mining<'a> {
         } = counter;
         let found = supports.try_map(|_| Ok::<_, AprioriError<ClientError>>(found))?;
         Ok(Mined {
-            found: match self.local {
-                true => Found::Local(found.into_inner()),
-                false => Found::Verified(found),
+            found: if self.local {
+                Found::Local(found.into_inner())
+            } else {
+                Found::Verified(found)
             },
             names: self.items.names,
             reports,
@@ -428,12 +430,12 @@ impl<'a> Mining<'a> {
         let begun = Instant::now();
         let columns = self.frequent_columns(options);
         let progress = |received, expected| (self.progress)(2, received, expected);
-        let (cells, fetched) = match columns.is_empty() {
-            true => (Cells::none(), Fetched::default()),
-            false => self
-                .source(&progress)
+        let (cells, fetched) = if columns.is_empty() {
+            (Cells::none(), Fetched::default())
+        } else {
+            self.source(&progress)
                 .columns(&columns, connect)
-                .map_err(AprioriError::Counter)?,
+                .map_err(AprioriError::Counter)?
         };
         let fetching = begun.elapsed();
         let (mut reports, mut traces) = (Vec::new(), Vec::new());
@@ -460,9 +462,10 @@ impl<'a> Mining<'a> {
             pairs.elapsed += fetching;
         }
         Ok(Mined {
-            found: match self.local {
-                true => Found::Local(found.into_inner()),
-                false => Found::Verified(found),
+            found: if self.local {
+                Found::Local(found.into_inner())
+            } else {
+                Found::Verified(found)
             },
             names: self.items.names,
             reports,

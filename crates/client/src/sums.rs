@@ -41,13 +41,14 @@ pub(crate) fn check_room(
     columns: usize,
     prefix: &Prefix<'_>,
 ) -> Result<(), ClientError> {
-    match prefix.bytes() > MOST_BYTES || !prefix.has_room() {
-        true => Err(ClientError::LargeSums {
+    if prefix.bytes() > MOST_BYTES || !prefix.has_room() {
+        Err(ClientError::LargeSums {
             length: prefix.level(),
             bytes: prefix.bytes(),
             cells: columns as u64 * column_bytes(dataset.manifest()),
-        }),
-        false => Ok(()),
+        })
+    } else {
+        Ok(())
     }
 }
 
@@ -68,9 +69,10 @@ impl<'a> SumSource<'a> {
     /// Ends what was interrupted.
     fn go_on(&self) -> Result<(), ClientError> {
         self.connection.check_interrupt()?;
-        match self.interrupt.is_cancelled() {
-            true => Err(ClientError::Interrupted),
-            false => Ok(()),
+        if self.interrupt.is_cancelled() {
+            Err(ClientError::Interrupted)
+        } else {
+            Ok(())
         }
     }
 

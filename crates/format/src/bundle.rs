@@ -270,9 +270,10 @@ impl Bundle {
             }
             Err(error) => return Err(io_error("read", &path)(error)),
         };
-        match Digest::of(&bytes) == digest {
-            true => Ok(bytes),
-            false => Err(damaged(Corruption::Altered)),
+        if Digest::of(&bytes) == digest {
+            Ok(bytes)
+        } else {
+            Err(damaged(Corruption::Altered))
         }
     }
 
@@ -374,9 +375,10 @@ impl Bundle {
     /// Another dataset at this path, a disk that fails.
     pub fn present(&self) -> Result<Self, FormatError> {
         let present = Self::open(&self.directory)?;
-        match present.manifest.dataset == self.manifest.dataset {
-            true => Ok(present),
-            false => Err(self.changed()),
+        if present.manifest.dataset == self.manifest.dataset {
+            Ok(present)
+        } else {
+            Err(self.changed())
         }
     }
 
@@ -388,11 +390,12 @@ impl Bundle {
 }
 
 fn check_sealed(sealed: &[u8]) -> Result<(), FormatError> {
-    match sealed.len() > MAX_SEALED_BYTES {
-        true => Err(FormatError::BundleMismatch {
+    if sealed.len() > MAX_SEALED_BYTES {
+        Err(FormatError::BundleMismatch {
             reason: "the owner record is too long".into(),
-        }),
-        false => Ok(()),
+        })
+    } else {
+        Ok(())
     }
 }
 

@@ -25,9 +25,10 @@ impl Vocabulary {
 
     /// The terms that messages of this process use.
     pub fn current() -> Self {
-        match IN_PYTHON.load(Ordering::Relaxed) {
-            true => Self::Python,
-            false => Self::Command,
+        if IN_PYTHON.load(Ordering::Relaxed) {
+            Self::Python
+        } else {
+            Self::Command
         }
     }
 }
@@ -406,9 +407,12 @@ impl Choices {
 
 /// Names in one line of CSV.
 fn separated(names: &[String]) -> String {
-    let quoted = |name: &String| match name.contains([',', '"']) {
-        true => format!("\"{}\"", name.replace('"', "\"\"")),
-        false => name.clone(),
+    let quoted = |name: &String| {
+        if name.contains([',', '"']) {
+            format!("\"{}\"", name.replace('"', "\"\""))
+        } else {
+            name.clone()
+        }
     };
     names.iter().map(quoted).collect::<Vec<_>>().join(",")
 }
@@ -416,18 +420,20 @@ fn separated(names: &[String]) -> String {
 /// A word of a shell.
 fn in_shell(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-.,:/".contains(c);
-    match !text.is_empty() && text.chars().all(plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", printable(text).replace('\'', "'\\''")),
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", printable(text).replace('\'', "'\\''"))
     }
 }
 
 /// A string of Python.
 fn in_python(text: &str) -> String {
     let text = printable(text).replace('\\', "\\\\");
-    match text.contains('\'') && !text.contains('"') {
-        true => format!("\"{text}\""),
-        false => format!("'{}'", text.replace('\'', "\\'")),
+    if text.contains('\'') && !text.contains('"') {
+        format!("\"{text}\"")
+    } else {
+        format!("'{}'", text.replace('\'', "\\'"))
     }
 }
 

@@ -78,9 +78,10 @@ impl Pattern {
         for symbol in (1..).zip(letters.chars()).map(one) {
             symbols.push(symbol?);
         }
-        match symbols.is_empty() {
-            true => Err(PatternError::Empty),
-            false => Ok(Self { symbols }),
+        if symbols.is_empty() {
+            Err(PatternError::Empty)
+        } else {
+            Ok(Self { symbols })
         }
     }
 

@@ -125,9 +125,10 @@ fn remedy(corruption: &Corruption) -> &'static str {
 }
 
 fn exists_remedy(replaceable: bool) -> &'static str {
-    match replaceable {
-        true => "or ask for it to be replaced",
-        false => "or remove that one first",
+    if replaceable {
+        "or ask for it to be replaced"
+    } else {
+        "or remove that one first"
     }
 }
 

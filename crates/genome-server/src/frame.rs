@@ -147,11 +147,12 @@ impl Frame {
             }
             let mut reader = Reader::new(&bytes);
             let (decoded, end) = decode(&mut reader)?;
-            match end == self.index_offset && reader.remaining() == 0 {
-                true => Ok(decoded),
-                false => Err(Corruption::Invalid(
+            if end == self.index_offset && reader.remaining() == 0 {
+                Ok(decoded)
+            } else {
+                Err(Corruption::Invalid(
                     "its index and its length contradict each other".into(),
-                )),
+                ))
             }
         };
         check().map_err(|corruption| self.damaged("the index of ", corruption))
@@ -237,9 +238,10 @@ fn decode_header(
             found: length,
         });
     }
-    match offset >= ALIGNMENT && offset.is_multiple_of(ALIGNMENT) {
-        true => Ok((numbers, offset, digest)),
-        false => Err(Corruption::Invalid("its index lies where none can".into())),
+    if offset >= ALIGNMENT && offset.is_multiple_of(ALIGNMENT) {
+        Ok((numbers, offset, digest))
+    } else {
+        Err(Corruption::Invalid("its index lies where none can".into()))
     }
 }
 

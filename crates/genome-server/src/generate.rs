@@ -66,13 +66,14 @@ pub fn generate_panel(
 }
 
 fn check(what: &'static str, value: u32, largest: u32) -> Result<(), GenomeError> {
-    match (1..=largest).contains(&value) {
-        true => Ok(()),
-        false => Err(GenomeError::OutOfRange {
+    if (1..=largest).contains(&value) {
+        Ok(())
+    } else {
+        Err(GenomeError::OutOfRange {
             what,
             range: format!("1 to {largest}"),
             value: value.into(),
-        }),
+        })
     }
 }
 

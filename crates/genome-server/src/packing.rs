@@ -50,16 +50,15 @@ pub(crate) fn symbol(words: &[u64], bits: u32, index: usize) -> u8 {
 /// Appends `count` symbols in `to` bits, which are not fewer than the `from` bits that they have.
 pub(crate) fn widen(words: &[u64], from: u32, to: u32, count: usize, wider: &mut Vec<u64>) {
     let wanted = words_for(count, to);
-    match from == to {
-        true => wider.extend(&words[..wanted]),
-        false => {
-            let doubled: Vec<u64> = words
-                .iter()
-                .flat_map(|&word| [word as u32, (word >> 32) as u32])
-                .map(|half| spread(half, from))
-                .collect();
-            widen(&doubled, 2 * from, to, count, wider);
-        }
+    if from == to {
+        wider.extend(&words[..wanted])
+    } else {
+        let doubled: Vec<u64> = words
+            .iter()
+            .flat_map(|&word| [word as u32, (word >> 32) as u32])
+            .map(|half| spread(half, from))
+            .collect();
+        widen(&doubled, 2 * from, to, count, wider);
     }
 }
 

@@ -150,13 +150,14 @@ impl HaplotypePanel {
     ) -> Result<Range<usize>, GenomeError> {
         let first = self.site(chromosome, position)?;
         let there = self.sites.chromosome_end(first) - first;
-        match length <= there {
-            true => Ok(first..first + length),
-            false => Err(GenomeError::TooFewSites {
+        if length <= there {
+            Ok(first..first + length)
+        } else {
+            Err(GenomeError::TooFewSites {
                 position,
                 wanted: length,
                 there,
-            }),
+            })
         }
     }
 

@@ -204,11 +204,12 @@ fn decode_entries(
         end += padded(entry.bytes());
         entries.push(entry);
     }
-    match total == u64::from(bases) {
-        true => Ok((entries, end)),
-        false => Err(Corruption::Invalid(
+    if total == u64::from(bases) {
+        Ok((entries, end))
+    } else {
+        Err(Corruption::Invalid(
             "its sequences and its header contradict each other".into(),
-        )),
+        ))
     }
 }
 

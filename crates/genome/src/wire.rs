@@ -98,9 +98,10 @@ impl EncryptedQuery {
     pub fn check_seeds(&self, nonce: &Nonce) -> Result<(), WireError> {
         let mut seen = HashSet::from([&nonce.0]);
         let mut seeds = self.ciphertexts.iter().map(|it| &it.seed.0);
-        match seeds.all(|seed| seen.insert(seed)) {
-            true => Ok(()),
-            false => Err(WireError::RepeatedSeed),
+        if seeds.all(|seed| seen.insert(seed)) {
+            Ok(())
+        } else {
+            Err(WireError::RepeatedSeed)
         }
     }
 }

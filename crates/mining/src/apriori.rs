@@ -92,13 +92,14 @@ impl AprioriOptions {
         complete_from: u64,
     ) -> Result<u64, AprioriError<E>> {
         let threshold = self.min_support.threshold(transactions);
-        match threshold < complete_from {
-            true => Err(AprioriError::ItemsLeftOut {
+        if threshold < complete_from {
+            Err(AprioriError::ItemsLeftOut {
                 threshold,
                 complete_from,
                 transactions,
-            }),
-            false => Ok(threshold),
+            })
+        } else {
+            Ok(threshold)
         }
     }
 

@@ -992,9 +992,12 @@ mod tests {
         let path = directory.path().join("d.oboro");
         let master = MasterKey::generate().unwrap();
         let until = |last: u64| {
-            move |done, _| match done < last {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
+            move |done, _| {
+                if done < last {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
             }
         };
         for (target, last) in [

@@ -261,9 +261,10 @@ impl<'a> Encryption<'a> {
     /// Says how many block-columns are done.
     fn tell(&self, done: u64) -> Result<(), DatasetError> {
         let total = self.blocks.len() as u64 * u64::from(self.manifest.columns);
-        match (self.progress)(done, total).is_break() {
-            true => Err(DatasetError::Interrupted),
-            false => Ok(()),
+        if (self.progress)(done, total).is_break() {
+            Err(DatasetError::Interrupted)
+        } else {
+            Ok(())
         }
     }
 }

@@ -229,9 +229,10 @@ impl NewBlocks<'_> {
     /// Ends if the encryption was interrupted.
     fn go_on(&self) -> Result<(), DatasetError> {
         // All of it is encrypted.
-        match (self.progress)(self.encrypted, self.encrypted).is_break() {
-            true => Err(DatasetError::Interrupted),
-            false => Ok(()),
+        if (self.progress)(self.encrypted, self.encrypted).is_break() {
+            Err(DatasetError::Interrupted)
+        } else {
+            Ok(())
         }
     }
 }

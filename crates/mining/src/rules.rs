@@ -188,9 +188,10 @@ fn check_complete(itemsets: &FrequentItemsets, names: &[String]) -> Result<(), R
         let itemset = &frequent.itemset;
         for subset in itemset.immediate_subsets() {
             // In each transaction there is at least the empty itemset.
-            let subset_support = match subset.is_empty() {
-                true => Some(transactions),
-                false => itemsets.support(&subset),
+            let subset_support = if subset.is_empty() {
+                Some(transactions)
+            } else {
+                itemsets.support(&subset)
             };
             let Some(subset_support) = subset_support else {
                 return Err(RulesError::MissingSubset {

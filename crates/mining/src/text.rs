@@ -17,9 +17,10 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     }
     let mut shown = String::with_capacity(text.len() + 8);
     for c in text.chars() {
-        match is_unsafe(c) {
-            true => shown.extend(c.escape_default()),
-            false => shown.push(c),
+        if is_unsafe(c) {
+            shown.extend(c.escape_default())
+        } else {
+            shown.push(c)
         }
     }
     shown.into()
@@ -37,12 +38,11 @@ pub struct Name<'a>(pub &'a str);
 
 impl fmt::Display for Name<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match is_plain(self.0) {
-            true => f.write_str(self.0),
-            false => {
-                let name = self.0.replace('\\', r"\\").replace('"', "\\\"");
-                write!(f, "\"{}\"", escaped(&name))
-            }
+        if is_plain(self.0) {
+            f.write_str(self.0)
+        } else {
+            let name = self.0.replace('\\', r"\\").replace('"', "\\\"");
+            write!(f, "\"{}\"", escaped(&name))
         }
     }
 }

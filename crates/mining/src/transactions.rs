@@ -147,9 +147,10 @@ impl Transactions {
                 })
             })
             .collect();
-        let min_item_support = match names.len() == self.names.len() {
-            true => self.min_item_support,
-            false => threshold.max(self.min_item_support),
+        let min_item_support = if names.len() == self.names.len() {
+            self.min_item_support
+        } else {
+            threshold.max(self.min_item_support)
         };
         let mut offsets = Vec::with_capacity(self.offsets.len());
         let mut items = Vec::new();

@@ -75,9 +75,10 @@ pub fn block_ranges(ranges: &[v1::BlockRange], blocks: u64) -> Result<Vec<Range<
     let found: Option<Vec<Range<u64>>> = ranges.iter().map(range).collect();
     let found = found.ok_or_else(|| bad("are not of blocks that the dataset has"))?;
     let distinct: BTreeSet<(u64, u64)> = found.iter().map(|it| (it.start, it.end)).collect();
-    match distinct.len() == found.len() {
-        true => Ok(found),
-        false => Err(bad("are there twice")),
+    if distinct.len() == found.len() {
+        Ok(found)
+    } else {
+        Err(bad("are there twice"))
     }
 }
 

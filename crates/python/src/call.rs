@@ -44,9 +44,10 @@ impl Call {
     pub fn advance(&self, done: u64, total: u64) -> ControlFlow<()> {
         self.done.fetch_max(done, Ordering::Relaxed);
         self.total.store(total, Ordering::Relaxed);
-        match self.interrupt.0.is_cancelled() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if self.interrupt.0.is_cancelled() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     }
 
@@ -130,11 +131,11 @@ pub fn run<T: Send, E: Send + Into<PyErr>>(
 
 /// What came too late to end work that is done: Ctrl-C is raised once its result has been returned.
 fn keep_for_later(py: Python<'_>, ended: PyErr) -> PyResult<()> {
-    match ended.is_instance_of::<PyKeyboardInterrupt>(py) {
-        true => py
-            .import("_thread")?
+    if ended.is_instance_of::<PyKeyboardInterrupt>(py) {
+        py.import("_thread")?
             .call_method0("interrupt_main")
-            .map(drop),
-        false => Err(ended),
+            .map(drop)
+    } else {
+        Err(ended)
     }
 }

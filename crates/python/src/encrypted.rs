@@ -103,12 +103,11 @@ impl Encrypted {
     fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let dataset = self.dataset();
         let (record, names) = (dataset.record(), dataset.record().ordered_names());
-        match record.numbers {
-            true => {
-                let number = |name: &str| name.parse::<i64>().expect("checked with the record");
-                PyList::new(py, names.map(number))
-            }
-            false => PyList::new(py, names),
+        if record.numbers {
+            let number = |name: &str| name.parse::<i64>().expect("checked with the record");
+            PyList::new(py, names.map(number))
+        } else {
+            PyList::new(py, names)
         }
     }
 

@@ -80,9 +80,10 @@ pub fn query_panel<'py>(
     interrupt: Option<&Interrupt>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let symbols = Zeroizing::new(symbols);
-    let (pattern, symbols) = match bases {
-        true => (Pattern::of_bases(&symbols), Symbols::Bases),
-        false => (Pattern::of_alleles(&symbols), Symbols::Alleles),
+    let (pattern, symbols) = if bases {
+        (Pattern::of_bases(&symbols), Symbols::Bases)
+    } else {
+        (Pattern::of_alleles(&symbols), Symbols::Alleles)
     };
     let search = GenomeSearch {
         pattern: pattern.map_err(Failure::input)?,
@@ -99,9 +100,10 @@ pub fn query_panel<'py>(
                 .transpose()
                 .map_err(Failure::input)?,
         },
-        kind: match longest {
-            true => Kind::Longest,
-            false => Kind::Match { within },
+        kind: if longest {
+            Kind::Longest
+        } else {
+            Kind::Match { within }
         },
         count,
     };
@@ -190,9 +192,10 @@ pub fn load_panel(
             .map(|region| region.parse())
             .transpose()
             .map_err(Failure::input)?,
-        duplicates: match skip_duplicates {
-            true => Duplicates::Skip,
-            false => Duplicates::Refuse,
+        duplicates: if skip_duplicates {
+            Duplicates::Skip
+        } else {
+            Duplicates::Refuse
         },
         existing: existing(replace),
     };
@@ -226,8 +229,9 @@ pub fn load_reference(
 }
 
 fn existing(replace: bool) -> Existing {
-    match replace {
-        true => Existing::Replace,
-        false => Existing::Keep,
+    if replace {
+        Existing::Replace
+    } else {
+        Existing::Keep
     }
 }

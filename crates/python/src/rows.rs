@@ -64,9 +64,10 @@ impl Rows {
                 ));
             }
         };
-        Ok(match self.numbers {
-            true => rows.with_numbers(),
-            false => rows,
+        Ok(if self.numbers {
+            rows.with_numbers()
+        } else {
+            rows
         })
     }
 
@@ -264,9 +265,10 @@ impl Rows {
                 Some(row_ids) => builder.finish().with_row_ids(row_ids)?,
                 None => builder.finish(),
             };
-            let sorted = match numbers {
-                true => transactions.sorted_by(compare_numbers),
-                false => transactions.sorted_by(str::cmp),
+            let sorted = if numbers {
+                transactions.sorted_by(compare_numbers)
+            } else {
+                transactions.sorted_by(str::cmp)
             };
             Self::of(&sorted, numbers)
         });

@@ -185,9 +185,10 @@ impl Server {
     /// # Errors
     /// This is a fork of the process that the server was opened in.
     fn check_process(&self) -> Result<(), Failure> {
-        match self.process == process::id() {
-            true => Ok(()),
-            false => Err(Failure::forked()),
+        if self.process == process::id() {
+            Ok(())
+        } else {
+            Err(Failure::forked())
         }
     }
 

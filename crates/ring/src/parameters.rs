@@ -92,9 +92,10 @@ pub fn limb_primes(log_degree: u32, count: usize) -> Vec<u32> {
     let bound = security_bound(log_degree).unwrap_or(0);
     let bits = last_limb_bits(bound, count).min(f64::from(MAX_BITS));
     let have_room = count as u64 * u64::from(MAX_BITS) <= u64::from(bound);
-    let wide = match have_room || bits < LEAST_LIMB_BITS {
-        true => count,
-        false => count.saturating_sub(2),
+    let wide = if have_room || bits < LEAST_LIMB_BITS {
+        count
+    } else {
+        count.saturating_sub(2)
     };
     let mut primes: Vec<u32> = below(1 << MAX_BITS).take(wide).collect();
     primes.extend(below(bits.exp2() as u32).take(count - wide));

@@ -153,9 +153,10 @@ impl<'a> Encryptor<'a> {
         assert_eq!(limbs.len(), ring.limbs().len());
         self.encode(block.columns[column as usize]);
         let t = ring.slots().modulus().value();
-        let plaintext_peak = match measures_plaintexts(ring.parameters()) {
-            true => self.meter.measure(&self.phase, t).peak,
-            false => 0.0,
+        let plaintext_peak = if measures_plaintexts(ring.parameters()) {
+            self.meter.measure(&self.phase, t).peak
+        } else {
+            0.0
         };
         self.add_errors(block.seed, column);
         let noise = BlockNoise {

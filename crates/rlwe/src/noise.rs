@@ -107,9 +107,10 @@ pub fn log2_phase_bound(
     // Everything in units of (t√N)^k, as powers of two.
     let unit = (t * degree.sqrt()).log2();
     // What is not measured is bounded by the peaks of phases, in a sum that goes no further than the second term.
-    let plaintext_peak = match measures_plaintexts(parameters) {
-        true => PLAINTEXT_PEAK_LIMIT,
-        false => PEAK_LIMIT,
+    let plaintext_peak = if measures_plaintexts(parameters) {
+        PLAINTEXT_PEAK_LIMIT
+    } else {
+        PEAK_LIMIT
     };
     let power = |base: f64, exponent: usize| base.powi(exponent as i32);
     let plaintexts = blocks / 4.0 * power(plaintext_peak, level - 2);

@@ -86,9 +86,10 @@ impl ColumnOrder {
 
     /// Whether the row of the column at a place can be asked for: all pairs with it have fixed parts.
     pub fn has_row(&self, place: usize) -> bool {
-        match self.is_wide() {
-            true => self.focus.binary_search(&place).is_ok(),
-            false => place < self.columns.len(),
+        if self.is_wide() {
+            self.focus.binary_search(&place).is_ok()
+        } else {
+            place < self.columns.len()
         }
     }
 

@@ -127,9 +127,10 @@ impl PairReader {
             columns <= self.order.paired().len(),
             "pairs with fixed parts"
         );
-        match self.is_prefix(columns, sums) {
-            true => Ok(self.verified(pairs_of(columns), Fixed::Pairs, sums)),
-            false => Err(PairsError::NotVerified),
+        if self.is_prefix(columns, sums) {
+            Ok(self.verified(pairs_of(columns), Fixed::Pairs, sums))
+        } else {
+            Err(PairsError::NotVerified)
         }
     }
 

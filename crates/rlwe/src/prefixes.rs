@@ -375,9 +375,10 @@ impl PrefixReader {
             });
             are_right.fold(found.are_residues, |all, it| all & it)
         });
-        match are_right.fold(fits, |all, it| all & it) {
-            true => Ok(VerifiedMoments { question, answer }),
-            false => Err(NotVerified),
+        if are_right.fold(fits, |all, it| all & it) {
+            Ok(VerifiedMoments { question, answer })
+        } else {
+            Err(NotVerified)
         }
     }
 

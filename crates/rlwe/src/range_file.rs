@@ -121,24 +121,22 @@ impl DatasetKey {
                 rest = left;
                 taken
             };
-            let pairs = match verified.has_pairs(limb) {
-                true => {
-                    let tokens = take(shape.pair_tokens());
-                    let fixed = Zeroizing::new(take(shape.pairs()).to_vec());
-                    let wide = match order.is_wide() {
-                        true => {
-                            let words = take(shape.wide()?);
-                            Some(Wide::kept(&q, shape.columns, shape.focus, words)?)
-                        }
-                        false => None,
-                    };
-                    Some(KeptPairs {
-                        tokens: PairTokens::kept(&q, shape.columns, shape.rows(), tokens)?,
-                        fixed: FixedParts::kept(q, shape.paired, fixed)?,
-                        wide,
-                    })
-                }
-                false => None,
+            let pairs = if verified.has_pairs(limb) {
+                let tokens = take(shape.pair_tokens());
+                let fixed = Zeroizing::new(take(shape.pairs()).to_vec());
+                let wide = if order.is_wide() {
+                    let words = take(shape.wide()?);
+                    Some(Wide::kept(&q, shape.columns, shape.focus, words)?)
+                } else {
+                    None
+                };
+                Some(KeptPairs {
+                    tokens: PairTokens::kept(&q, shape.columns, shape.rows(), tokens)?,
+                    fixed: FixedParts::kept(q, shape.paired, fixed)?,
+                    wide,
+                })
+            } else {
+                None
             };
             let lengths = verified.longer(limb);
             let longer = verified.longer(limb).count() * shape.tokens();
@@ -177,9 +175,10 @@ struct Shape {
 impl Shape {
     /// Rows of the columns themselves, where all pairs have fixed parts.
     fn rows(&self) -> usize {
-        match self.paired == self.columns {
-            true => self.columns,
-            false => 0,
+        if self.paired == self.columns {
+            self.columns
+        } else {
+            0
         }
     }
 
@@ -195,9 +194,10 @@ impl Shape {
 
     /// What there is of a limb if there are pairs without fixed parts; `None` if it cannot be counted.
     fn wide(&self) -> Option<usize> {
-        match self.paired == self.columns {
-            true => Some(0),
-            false => Wide::words(self.columns, self.focus, self.degree),
+        if self.paired == self.columns {
+            Some(0)
+        } else {
+            Wide::words(self.columns, self.focus, self.degree)
         }
     }
 

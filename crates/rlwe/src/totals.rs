@@ -146,9 +146,10 @@ fn largest(least: u64, holds: impl Fn(u64) -> bool) -> u64 {
     let (mut low, mut high) = (least, least << 24);
     while high - low > 1 {
         let middle = u64::midpoint(low, high);
-        match holds(middle) {
-            true => low = middle,
-            false => high = middle,
+        if holds(middle) {
+            low = middle
+        } else {
+            high = middle
         }
     }
     low
@@ -183,9 +184,10 @@ impl Strata {
         let (mut strata, mut ranges, mut first) = (Vec::new(), Vec::new(), 0u64);
         let mut secret_generations = Vec::new();
         for extent in extents {
-            let most = match extent.transactions <= bounds.most_exact() {
-                true => bounds.most_exact_blocks,
-                false => bounds.most_blocks,
+            let most = if extent.transactions <= bounds.most_exact() {
+                bounds.most_exact_blocks
+            } else {
+                bounds.most_blocks
             };
             let fits = extent.transactions.div_ceil(degree) <= extent.blocks;
             if extent.transactions == 0 || extent.blocks > most || !fits {
@@ -269,14 +271,13 @@ impl Stratum {
         let t = u64::from(parameters.plaintext_modulus());
         let sample_blocks = parameters.sample_blocks();
         let sample = transactions.min(sample_blocks * parameters.degree() as u64);
-        let deviation = match sample == transactions {
-            true => 0.0,
-            false => {
-                // 2·exp(−λ) is the failure of one support.
-                let bits = 1.0 + FAILURE_BITS + ACCEPTANCE_BITS + log2_supports;
-                let lambda = bits * std::f64::consts::LN_2;
-                transactions as f64 * (lambda / (2.0 * sample as f64)).sqrt()
-            }
+        let deviation = if sample == transactions {
+            0.0
+        } else {
+            // 2·exp(−λ) is the failure of one support.
+            let bits = 1.0 + FAILURE_BITS + ACCEPTANCE_BITS + log2_supports;
+            let lambda = bits * std::f64::consts::LN_2;
+            transactions as f64 * (lambda / (2.0 * sample as f64)).sqrt()
         };
         // A multiple of t apart, no two totals are within the deviation of one number.
         (2.0 * deviation < t as f64).then_some(Self {

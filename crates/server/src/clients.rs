@@ -97,9 +97,10 @@ impl Tokens {
             };
             tokens.push((number, token));
         }
-        match tokens.is_empty() {
-            true => Err(TokenError::Empty),
-            false => Ok(Self(tokens.into_iter().map(|(_, token)| token).collect())),
+        if tokens.is_empty() {
+            Err(TokenError::Empty)
+        } else {
+            Ok(Self(tokens.into_iter().map(|(_, token)| token).collect()))
         }
     }
 

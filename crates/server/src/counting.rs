@@ -121,9 +121,10 @@ impl CountQuery {
             .map_err(|error| status::of_store(&error))?;
         let length = request.length as usize;
         // What an owner verifies is asked without regard to what an operator allows, and takes little.
-        let most = match request.scalars {
-            true => max_itemsets(length),
-            false => limits.itemsets_of(length),
+        let most = if request.scalars {
+            max_itemsets(length)
+        } else {
+            limits.itemsets_of(length)
         };
         let asked = request.columns.len() / length.max(1);
         if asked > most {
@@ -163,9 +164,10 @@ impl CountQuery {
 
     /// The moments that are wanted, of those that the index has.
     fn moments(&self, index: &MomentIndex) -> Range<usize> {
-        match self.scalars {
-            true => index.rank(0),
-            false => 0..index.len(),
+        if self.scalars {
+            index.rank(0)
+        } else {
+            0..index.len()
         }
     }
 
@@ -487,9 +489,10 @@ impl Query {
                 }
             }
         };
-        match answer.is_last(sent) {
-            true => self.finish(answer),
-            false => ControlFlow::Continue(()),
+        if answer.is_last(sent) {
+            self.finish(answer)
+        } else {
+            ControlFlow::Continue(())
         }
     }
 

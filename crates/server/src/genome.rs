@@ -285,11 +285,12 @@ impl Shared {
         let window = collection.preparation_bytes(plan.spec().length() as usize);
         let bytes = memory::bytes_of(plan, window);
         let most = self.options.cache.saturating_mul(2);
-        match bytes <= most {
-            true => Ok(bytes),
-            false => Err(Status::resource_exhausted(format!(
+        if bytes <= most {
+            Ok(bytes)
+        } else {
+            Err(Status::resource_exhausted(format!(
                 "the search takes {bytes} bytes of memory, but this server has {most} for genomes; ask for a shorter query or fewer mismatches, or ask its operator to raise {GENOME_CACHE}"
-            ))),
+            )))
         }
     }
 
@@ -342,11 +343,12 @@ fn check_sites(panel: &HaplotypePanel, listed: Option<&[u8]>) -> Result<(), Stat
 }
 
 fn check_windows(windows: usize) -> Result<(), Status> {
-    match (1..=MAX_WINDOWS).contains(&windows) {
-        true => Ok(()),
-        false => Err(Status::invalid_argument(format!(
+    if (1..=MAX_WINDOWS).contains(&windows) {
+        Ok(())
+    } else {
+        Err(Status::invalid_argument(format!(
             "a search has 1 to {MAX_WINDOWS} windows, not {windows}; ask for fewer decoys"
-        ))),
+        )))
     }
 }
 

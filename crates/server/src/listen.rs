@@ -87,9 +87,10 @@ impl Pin {
     pub(crate) fn usual(topology: &Topology, threads: NonZero<usize>) -> Self {
         let nodes = topology.nodes();
         let cores: usize = nodes.iter().map(|node| node.cores.len()).sum();
-        match nodes.len() > 1 && threads.get() >= cores {
-            true => Self::Core,
-            false => Self::Node,
+        if nodes.len() > 1 && threads.get() >= cores {
+            Self::Core
+        } else {
+            Self::Node
         }
     }
 

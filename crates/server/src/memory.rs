@@ -66,8 +66,9 @@ pub(crate) fn of_worker(
 /// free. Nothing where there are no genomes.
 fn genomes_bytes(options: &Options) -> u64 {
     let there = Collections::open(options.data.home()).list();
-    match there.is_ok_and(|there| there.collections.is_empty()) {
-        true => 0,
-        false => options.genome.cache.saturating_mul(2).saturating_add(FREE),
+    if there.is_ok_and(|there| there.collections.is_empty()) {
+        0
+    } else {
+        options.genome.cache.saturating_mul(2).saturating_add(FREE)
     }
 }

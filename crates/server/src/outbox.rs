@@ -140,9 +140,10 @@ impl<R: Message> Outbox<R> {
         loop {
             let until = {
                 let state = self.state.lock();
-                match state.is_waiting() {
-                    true => state.taken + idle_timeout,
-                    false => Instant::now() + idle_timeout,
+                if state.is_waiting() {
+                    state.taken + idle_timeout
+                } else {
+                    Instant::now() + idle_timeout
                 }
             };
             if until <= Instant::now() {

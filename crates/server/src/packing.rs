@@ -61,13 +61,14 @@ impl Packing {
         let mut residues = vec![0; unpacked_len(packed.len())];
         unpack(packed, &mut residues);
         let padded = self.limbs.next_multiple_of(2);
-        match power == 0 && padded > self.limbs {
-            false => residues,
-            true => residues
+        if power == 0 && padded > self.limbs {
+            residues
                 .chunks_exact(padded)
                 .flat_map(|it| &it[..self.limbs])
                 .copied()
-                .collect(),
+                .collect()
+        } else {
+            residues
         }
     }
 

@@ -582,11 +582,12 @@ fn check_is_no_other(directory: &Path) -> Result<(), StoreError> {
 /// Refuses a directory that is no store's.
 fn check_is_store(directory: &Path) -> Result<(), StoreError> {
     check_is_no_cache(directory)?;
-    match has_catalogue(directory)? {
-        true => Ok(()),
-        false => Err(StoreError::NoStore {
+    if has_catalogue(directory)? {
+        Ok(())
+    } else {
+        Err(StoreError::NoStore {
             path: directory.into(),
-        }),
+        })
     }
 }
 
@@ -653,9 +654,10 @@ fn sweep_files(state: &State, home: &Path, is_cache: bool) -> Result<(), StoreEr
         let pending = state.catalogue.by_id(Table::Upload, id)?;
         if published.is_none() && pending.is_none() {
             // What only the catalogue forgot must not be lost.
-            match !is_cache && is_forgotten(state, id, &directory)? {
-                true => set_aside(home, id)?,
-                false => remove_dataset(&directory)?,
+            if !is_cache && is_forgotten(state, id, &directory)? {
+                set_aside(home, id)?
+            } else {
+                remove_dataset(&directory)?
             }
             continue;
         }

@@ -23,9 +23,10 @@ pub fn search(collections: &Collections, search: &GenomeSearch) -> Result<Found,
         Kind::Match { within } => {
             let matches = |row: &&Vec<u8>| mismatches(symbols, row).count() <= within.into();
             let found = rows.iter().filter(matches);
-            Found::Matches(match search.count {
-                true => found.count() as u64,
-                false => found.collect::<BTreeSet<_>>().len() as u64,
+            Found::Matches(if search.count {
+                found.count() as u64
+            } else {
+                found.collect::<BTreeSet<_>>().len() as u64
             })
         }
         Kind::Longest => {

@@ -104,9 +104,12 @@ impl Arrays {
     /// All of this many elements, in memory. A and B hold [`element`]s.
     pub fn new(places: &Places, elements: usize) -> Result<Self, ArenaError> {
         // Where there is one node, the kernel needs no order, and may take none.
-        let policy = |node| match places.coincide() {
-            true => MemoryPolicy::Inherit,
-            false => MemoryPolicy::Bind(node),
+        let policy = |node| {
+            if places.coincide() {
+                MemoryPolicy::Inherit
+            } else {
+                MemoryPolicy::Bind(node)
+            }
         };
         let triple = |nodes: Nodes| -> Result<[Array; 3], ArenaError> {
             let array = |node, position| Array::new(node, policy(node), elements, position);

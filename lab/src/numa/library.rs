@@ -28,16 +28,17 @@ pub struct Counted {
 impl Library {
     /// The program at `path`, to count `rounds` blocks on each node.
     pub fn new(path: &Path, rounds: u16) -> Result<Self, Failure> {
-        match path.is_file() {
-            true => Ok(Self {
+        if path.is_file() {
+            Ok(Self {
                 program: path.into(),
                 rounds,
-            }),
-            false => Err(format!(
+            })
+        } else {
+            Err(format!(
                 "there is no program {}; make bench-numa builds one and gives it as --library",
                 path.display()
             )
-            .into()),
+            .into())
         }
     }
 

@@ -149,9 +149,10 @@ impl Placed {
                 if from >= blocks.end.min(end) {
                     continue;
                 }
-                let factor = match Column(column as u32) {
-                    column if column.0 < self.columns => Factor::Column(column),
-                    _ => Factor::Mask,
+                let factor = if column < self.columns as usize {
+                    Factor::Column(Column(column as u32))
+                } else {
+                    Factor::Mask
                 };
                 let panel = snapshot.panel(number, Limb(limb), factor)?;
                 for (block, out) in (from..blocks.end.min(end)).zip(&mut out) {

@@ -76,9 +76,10 @@ impl Nodes {
         let row = |a| (0..count).map(|b| distance(a, b)).collect();
         Ok(Self {
             numbers: real.into_iter().cycle().take(count).collect(),
-            distances: match logical {
-                true => Distances::new((0..count).map(row).collect())?,
-                false => topology.distances().clone(),
+            distances: if logical {
+                Distances::new((0..count).map(row).collect())?
+            } else {
+                topology.distances().clone()
             },
             logical,
         })

@@ -101,9 +101,10 @@ impl Disk {
     /// That a block device is, or that a file lies on.
     fn under(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
-        let number = match metadata.file_type().is_block_device() {
-            true => metadata.st_rdev(),
-            false => metadata.st_dev(),
+        let number = if metadata.file_type().is_block_device() {
+            metadata.st_rdev()
+        } else {
+            metadata.st_dev()
         };
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
         Self::of(&fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?)
@@ -111,9 +112,10 @@ impl Disk {
 
     /// From its directory in sysfs, or that of a partition.
     fn of(directory: &Path) -> Option<Self> {
-        let whole = match directory.join("partition").exists() {
-            true => directory.parent()?,
-            false => directory,
+        let whole = if directory.join("partition").exists() {
+            directory.parent()?
+        } else {
+            directory
         };
         Some(Self {
             name: whole.file_name()?.to_str()?.to_owned(),
@@ -148,9 +150,10 @@ impl DirectRead {
     pub fn measure(device: &Device, files: &[PathBuf]) -> Result<Self, String> {
         let groups = device.limits()?.impose()?;
         let failed = |problem| format!("reading {device} directly is not possible: {problem}");
-        let source = match runs("fio") {
-            true => Source::Fio,
-            false => Source::Own,
+        let source = if runs("fio") {
+            Source::Fio
+        } else {
+            Source::Own
         };
         let this = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
         let mut command = match source {

@@ -54,11 +54,12 @@ impl HaplotypePanel {
     /// Whether its sites have room for the longest pattern.
     pub fn check(&self) -> Result<(), String> {
         let longest = LENGTHS.into_iter().max().unwrap_or(1);
-        match self.sites as usize >= longest {
-            true => Ok(()),
-            false => Err(format!(
+        if self.sites as usize >= longest {
+            Ok(())
+        } else {
+            Err(format!(
                 "patterns of {longest} symbols need as many sites; give --sites at least {longest}"
-            )),
+            ))
         }
     }
 
@@ -83,9 +84,10 @@ impl Genomes {
         let mut question = |length: usize| {
             let first = random.random_range(0..=panel.sites - length as u32) as usize;
             let row = random.random_range(0..panel.haplotypes) as usize;
-            let change = match random.random() {
-                true => Change::EveryThird,
-                false => Change::Nothing,
+            let change = if random.random() {
+                Change::EveryThird
+            } else {
+                Change::Nothing
             };
             let sites = first..first + length;
             Known::in_panel(&collections, NAME, sites, row, change, Asking::EXACT)

@@ -67,9 +67,10 @@ impl Interrupt {
 
     /// An error once it was raised.
     pub fn check(&self) -> Result<(), String> {
-        match self.0.raised.load(Ordering::SeqCst) {
-            true => Err("interrupted; run it again to measure".to_owned()),
-            false => Ok(()),
+        if self.0.raised.load(Ordering::SeqCst) {
+            Err("interrupted; run it again to measure".to_owned())
+        } else {
+            Ok(())
         }
     }
 

@@ -164,9 +164,10 @@ impl Hierarchy {
                 _ => {}
             }
         }
-        let (version, mounts) = match one.is_empty() {
-            true => (Version::Two, two),
-            false => (Version::One, one),
+        let (version, mounts) = if one.is_empty() {
+            (Version::Two, two)
+        } else {
+            (Version::One, one)
         };
         (!mounts.is_empty()).then_some(Self { version, mounts })
     }

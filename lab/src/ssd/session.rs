@@ -354,10 +354,10 @@ fn files_named(store: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(store)? {
         let path = entry?.path();
-        match path.is_dir() {
-            true => files.extend(files_named(&path, extension)?),
-            false if path.extension().is_some_and(|kind| kind == extension) => files.push(path),
-            false => {}
+        if path.is_dir() {
+            files.extend(files_named(&path, extension)?);
+        } else if path.extension().is_some_and(|kind| kind == extension) {
+            files.push(path);
         }
     }
     files.sort();

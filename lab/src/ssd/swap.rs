@@ -37,12 +37,11 @@ impl Swap {
             return Err("swap can be turned on by root only".to_owned());
         }
         let is_file = !device.is_block_device();
-        let path = match is_file {
-            true => {
-                let name = format!("oboro-bench-{}.swap", std::process::id());
-                device.path.join(name)
-            }
-            false => device.path.clone(),
+        let path = if is_file {
+            let name = format!("oboro-bench-{}.swap", std::process::id());
+            device.path.join(name)
+        } else {
+            device.path.clone()
         };
         let path = std::path::absolute(path).map_err(|error| error.to_string())?;
         let others = fs::read_to_string("/proc/swaps").unwrap_or_default();
@@ -114,9 +113,10 @@ fn run(program: &str, options: &[&str], path: &Path) -> Result<(), String> {
         .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("{program} does not run ({error}); install util-linux"))?;
-    match ended.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&ended.stderr).trim().to_owned()),
+    if ended.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&ended.stderr).trim().to_owned())
     }
 }
 

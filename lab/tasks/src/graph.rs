@@ -91,9 +91,10 @@ impl Graph {
     /// Adds a datum that no task makes.
     pub fn input(&mut self, input: Input) -> Datum {
         let Input { home, .. } = input;
-        let origin = match input.resident {
-            true => Origin::Resident { home },
-            false => Origin::Arriving { home },
+        let origin = if input.resident {
+            Origin::Resident { home }
+        } else {
+            Origin::Arriving { home }
         };
         self.datum(origin, input.bytes)
     }

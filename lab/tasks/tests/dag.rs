@@ -123,9 +123,10 @@ impl Formula {
         let schedule = Schedule::new(graph, distances(nodes), order);
         let there = |datum: Datum| vectors[datum.index()].get().expect("inputs come first");
         let copy = |datum: Datum| there(datum).clone();
-        let remote = match copies {
-            true => Remote::CopyAhead(&copy),
-            false => Remote::InPlace,
+        let remote = if copies {
+            Remote::CopyAhead(&copy)
+        } else {
+            Remote::InPlace
         };
         thread::scope(|scope| {
             scope.spawn(|| {

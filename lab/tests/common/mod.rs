@@ -162,12 +162,11 @@ fn entries(directory: &Path) -> Vec<(PathBuf, u64, Option<SystemTime>)> {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let metadata = fs::symlink_metadata(&path).unwrap();
-        match metadata.is_dir() {
-            true => {
-                found.extend(entries(&path));
-                found.push((path, 0, None));
-            }
-            false => found.push((path, metadata.len(), metadata.modified().ok())),
+        if metadata.is_dir() {
+            found.extend(entries(&path));
+            found.push((path, 0, None));
+        } else {
+            found.push((path, metadata.len(), metadata.modified().ok()))
         }
     }
     found.sort();

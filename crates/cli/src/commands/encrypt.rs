@@ -161,9 +161,10 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
                     format!("  for `oboro pairs`: {}\n", names.join(", "))
                 }
             },
-            match relied_on {
-                false => "",
-                true => "  the server was taken at its word before (--trust-server): what is appended from then on has other secrets, and if it lied then, it may read what came before\n",
+            if relied_on {
+                "  the server was taken at its word before (--trust-server): what is appended from then on has other secrets, and if it lied then, it may read what came before\n"
+            } else {
+                ""
             },
         )
     })

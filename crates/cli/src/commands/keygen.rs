@@ -52,11 +52,10 @@ impl Arguments {
         let no_terminal = "there is no terminal to ask for a passphrase at; give --passphrase-file or OBORO_PASSPHRASE";
         let first = prompt("New passphrase: ").ok_or(no_terminal)?;
         let second = prompt("Once more: ").ok_or(no_terminal)?;
-        match *first == *second && !first.is_empty() {
-            true => Ok(Some(first)),
-            false => {
-                Err("the passphrases differ or are empty; nothing was written, try again".into())
-            }
+        if *first == *second && !first.is_empty() {
+            Ok(Some(first))
+        } else {
+            Err("the passphrases differ or are empty; nothing was written, try again".into())
         }
     }
 }

@@ -112,9 +112,10 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         .trusting_server(arguments.trust_server)
         .keeping(arguments.keep_cells.as_u64())
         .with_progress(|level, done, total| {
-            bar.rename(match arguments.trust_server {
-                true => format!("counting itemsets of length {level}"),
-                false => "fetching what is verified".to_owned(),
+            bar.rename(if arguments.trust_server {
+                format!("counting itemsets of length {level}")
+            } else {
+                "fetching what is verified".to_owned()
             });
             bar.set(done, total);
         });
@@ -200,11 +201,10 @@ fn document(mined: &Mined) -> Result<ItemsetsDocument, Failure> {
 
 /// Says that nothing was verified, where nothing was.
 pub fn unverified(unverified: bool) -> &'static str {
-    match unverified {
-        true => {
-            "UNVERIFIED: this is what the server answered (--trust-server); if it lied, it is wrong\n"
-        }
-        false => "",
+    if unverified {
+        "UNVERIFIED: this is what the server answered (--trust-server); if it lied, it is wrong\n"
+    } else {
+        ""
     }
 }
 

@@ -71,9 +71,10 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         },
     };
     let levels = planned.prospect.levels();
-    let rejected = match arguments.explain {
-        true => alternatives(transactions, items.into(), max_len)?,
-        false => Vec::new(),
+    let rejected = if arguments.explain {
+        alternatives(transactions, items.into(), max_len)?
+    } else {
+        Vec::new()
     };
     let mut value = planned.to_json(stored_bytes);
     value["levels"] = levels.iter().map(level_json).collect();

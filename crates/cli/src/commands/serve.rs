@@ -176,9 +176,10 @@ impl LimitArguments {
 
 fn message_size(given: &str) -> Result<ByteSize, String> {
     let size: ByteSize = given.parse()?;
-    match Limits::MESSAGE_BYTES.contains(&(size.as_u64() as usize)) {
-        true => Ok(size),
-        false => Err("give a size from 1MiB to 72MiB".to_owned()),
+    if Limits::MESSAGE_BYTES.contains(&(size.as_u64() as usize)) {
+        Ok(size)
+    } else {
+        Err("give a size from 1MiB to 72MiB".to_owned())
     }
 }
 

@@ -43,16 +43,18 @@ pub fn run(command: &Command, output: Output) -> Outcome {
 }
 
 fn text(trust: &Trust, reset: bool) -> String {
-    let relied = match trust.relied_on {
-        true => "the server was taken at its word at least once (--trust-server)",
-        false => "no answer was ever relied on that nothing verified",
+    let relied = if trust.relied_on {
+        "the server was taken at its word at least once (--trust-server)"
+    } else {
+        "no answer was ever relied on that nothing verified"
     };
     let failure = match &trust.failure {
         None => "no answer was found to be false".to_owned(),
         Some(failure) => {
-            let decided = match reset {
-                true => "; from now on the server is asked again",
-                false => "; nothing is asked until `oboro trust reset`",
+            let decided = if reset {
+                "; from now on the server is asked again"
+            } else {
+                "; nothing is asked until `oboro trust reset`"
             };
             format!("{}: {}{decided}", utc(failure.unix_seconds), failure.what)
         }

@@ -133,9 +133,12 @@ fn keys_that_are_not_there_or_not_the_right_ones() {
     owner.talk_to(server.url());
     owner.json("upload rows.oboro");
     owner.json("keygen --key other.key");
-    let with = |command: &str, key: &str| match command.contains("--key") {
-        true => command.replace("oboro.key", key),
-        false => format!("{command} --key {key}"),
+    let with = |command: &str, key: &str| {
+        if command.contains("--key") {
+            command.replace("oboro.key", key)
+        } else {
+            format!("{command} --key {key}")
+        }
     };
     for command in &WITH_KEY[1..] {
         let message = owner.refused(&with(command, "other.key"));

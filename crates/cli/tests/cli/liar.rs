@@ -811,10 +811,7 @@ fn change(replies: &mut Replies, range: u64, limb: usize, pair: usize, by: u32, 
     let message = all.into_iter().find(|it| it.range == range).unwrap();
     let mut residues = residues(message);
     let sum = &mut residues[2 * pair + limb];
-    *sum = match up {
-        true => q.add(*sum, by),
-        false => q.sub(*sum, by),
-    };
+    *sum = if up { q.add(*sum, by) } else { q.sub(*sum, by) };
     say(message, &residues);
 }
 

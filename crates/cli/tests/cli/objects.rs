@@ -76,12 +76,11 @@ impl Setting {
                 .unwrap()
                 .map(|entry| entry.unwrap().path())
             {
-                match entry.is_dir() {
-                    true => open.push(entry),
-                    false => {
-                        let name = entry.strip_prefix(self.objects()).unwrap();
-                        names.push(name.to_str().unwrap().to_owned());
-                    }
+                if entry.is_dir() {
+                    open.push(entry)
+                } else {
+                    let name = entry.strip_prefix(self.objects()).unwrap();
+                    names.push(name.to_str().unwrap().to_owned());
                 }
             }
         }

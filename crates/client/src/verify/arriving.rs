@@ -192,9 +192,10 @@ impl Arriving<'_> {
     /// For each range the moments one after another, once everything has been read; nothing if not all have come, or
     /// something else has.
     pub(crate) fn answer(&self) -> &[Vec<u8>] {
-        match self.is_right && self.come.iter().all(|&come| come) {
-            true => &self.ranges,
-            false => &[],
+        if self.is_right && self.come.iter().all(|&come| come) {
+            &self.ranges
+        } else {
+            &[]
         }
     }
 

@@ -149,13 +149,14 @@ pub(crate) fn open<E>(
         cells.parts.extend(worker.parts);
     }
     // What is false stays so, however the answer went on.
-    match sound {
-        true => Ok(if fed? {
+    if sound {
+        Ok(if fed? {
             Ok(Verified(cells))
         } else {
             Err(NotSealed)
-        }),
-        false => Ok(Err(NotSealed)),
+        })
+    } else {
+        Ok(Err(NotSealed))
     }
 }
 

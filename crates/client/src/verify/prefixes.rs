@@ -259,21 +259,21 @@ impl Asked<'_> {
         let reader = self.reader.as_ref().expect("one of pairs");
         let order = columns.order_of_pairs();
         let sums = answers[0].sums(&order).unwrap_or_default();
-        let verified = match self.prefix.is_wide {
-            false => reader.verify_prefix(columns.ordered.len(), &sums),
-            true => {
-                let moments = self.moments(answers).unwrap_or_default();
-                let count = columns.ordered.len();
-                let sums = match self.repeats_are_right(reader, answers) {
-                    true => &sums[..],
-                    false => &[],
-                };
-                let verified = reader.verify_wide_prefix(count, sums, &moments, threads);
-                if verified.is_ok() {
-                    self.keep(answers);
-                }
-                verified
+        let verified = if self.prefix.is_wide {
+            let moments = self.moments(answers).unwrap_or_default();
+            let count = columns.ordered.len();
+            let sums = if self.repeats_are_right(reader, answers) {
+                &sums[..]
+            } else {
+                &[]
+            };
+            let verified = reader.verify_wide_prefix(count, sums, &moments, threads);
+            if verified.is_ok() {
+                self.keep(answers);
             }
+            verified
+        } else {
+            reader.verify_prefix(columns.ordered.len(), &sums)
         };
         let in_order = |supports: Vec<u64>| order.iter().map(|&it| supports[it]).collect();
         match verified.and_then(|it| it.supports()) {

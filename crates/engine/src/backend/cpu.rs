@@ -251,16 +251,17 @@ impl<S: Source> Count<S> {
         let is_resident = tasks == 0 || source.is_in_memory(tiles.limbs(), &wanted);
         let of_pieces = pieces.iter().map(|it| (homes[it.shard], parts(it)));
         let units = Arc::new(Units::new(distances, of_pieces, is_resident));
-        let streaming = match is_resident {
-            true => None,
-            false => Some(Streaming {
+        let streaming = if is_resident {
+            None
+        } else {
+            Some(Streaming {
                 left: pieces.iter().map(|piece| parts(piece).into()).collect(),
                 stream: {
                     let units = Arc::clone(&units);
                     let listener = Arc::new(move |arrival| units.take(arrival));
                     source.stream(tiles.limbs(), wanted(), listener)?
                 },
-            }),
+            })
         };
         Ok(Self {
             copies: (0..nodes).map(|_| OnceLock::new()).collect(),
@@ -475,9 +476,10 @@ impl<S: Source> Count<S> {
 /// The tiles of a unit.
 fn tiles_of<'t>(tiles: &'t Tiles, piece: &Piece, shards_of_whole_tiles: usize) -> &'t [Tile] {
     let pass = &tiles.passes()[piece.pass];
-    match piece.shard < shards_of_whole_tiles {
-        true => pass.tiles(),
-        false => pass.last_tiles(),
+    if piece.shard < shards_of_whole_tiles {
+        pass.tiles()
+    } else {
+        pass.last_tiles()
     }
 }
 

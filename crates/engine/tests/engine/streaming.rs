@@ -409,9 +409,10 @@ proptest! {
             let reads = reads.unwrap();
             let panels = (blocks.len() * all * limbs) as u64;
             let taken = reads.panels + reads.masks + reads.found;
-            match factors == all {
-                true => prop_assert_eq!(taken, panels),
-                false => prop_assert!(taken >= panels),
+            if factors == all {
+                prop_assert_eq!(taken, panels)
+            } else {
+                prop_assert!(taken >= panels)
             }
         }
     }

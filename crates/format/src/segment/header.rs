@@ -233,11 +233,14 @@ impl SegmentHeader {
     /// If the manifest has no such segment.
     pub fn decode(bytes: &[u8], manifest: &Manifest, index: u32) -> Result<Self, FormatError> {
         Header::decode(bytes)
-            .and_then(|header| match header.is_of(manifest, index) {
-                true => Ok(Self {
-                    header: Arc::new(header),
-                }),
-                false => Err(Corruption::Unexpected),
+            .and_then(|header| {
+                if header.is_of(manifest, index) {
+                    Ok(Self {
+                        header: Arc::new(header),
+                    })
+                } else {
+                    Err(Corruption::Unexpected)
+                }
             })
             .map_err(|corruption| FormatError::Damaged {
                 subject: format!(
@@ -348,9 +351,10 @@ impl SegmentHeader {
             unpack(chunk);
         }
         let digest = Digest(*hasher.finalize().as_bytes());
-        match digest == self.digest_of(part) && is_zero(padding) {
-            true => Ok(()),
-            false => Err(Corruption::Altered),
+        if digest == self.digest_of(part) && is_zero(padding) {
+            Ok(())
+        } else {
+            Err(Corruption::Altered)
         }
     }
 

@@ -81,9 +81,10 @@ impl Layout {
 
     /// The bytes of a part without its padding.
     pub(crate) fn bytes(&self, part: usize) -> u64 {
-        match (part as u64) < self.panels {
-            true => self.packed,
-            false => self.cells,
+        if (part as u64) < self.panels {
+            self.packed
+        } else {
+            self.cells
         }
     }
 

@@ -37,11 +37,13 @@ impl Segment {
     /// # Panics
     /// If the manifest has no such segment.
     pub fn open_named(path: &Path, manifest: &Manifest, index: u32) -> Result<Self, FormatError> {
-        let opened =
-            Self::open_file(path).and_then(|segment| match segment.header.is_of(manifest, index) {
-                true => Ok(segment),
-                false => Err(Corruption::Unexpected.into()),
-            });
+        let opened = Self::open_file(path).and_then(|segment| {
+            if segment.header.is_of(manifest, index) {
+                Ok(segment)
+            } else {
+                Err(Corruption::Unexpected.into())
+            }
+        });
         opened.map_err(|error| {
             error.about(path, || {
                 format!("segment {index} of dataset {}", manifest.dataset)
@@ -266,11 +268,11 @@ impl PanelReader<'_> {
         self.offset = end;
         pack::unpack(&buffer, residues);
         let is_whole = end == segment.header.layout().bytes(part);
-        match is_whole
-            && Digest(*self.hasher.finalize().as_bytes()) != segment.header.digest_of(part)
+        if is_whole && Digest(*self.hasher.finalize().as_bytes()) != segment.header.digest_of(part)
         {
-            true => Err(damaged(Corruption::Altered.into())),
-            false => Ok(()),
+            Err(damaged(Corruption::Altered.into()))
+        } else {
+            Ok(())
         }
     }
 }

@@ -54,9 +54,10 @@ fn next_record(
             return Err(lines.fault_here(beyond));
         }
     }
-    match bases.is_empty() {
-        true => Err(lines.fault_here(InputFault::NoBases(excerpt(&name)))),
-        false => Ok(Some(Record { name, bases })),
+    if bases.is_empty() {
+        Err(lines.fault_here(InputFault::NoBases(excerpt(&name))))
+    } else {
+        Ok(Some(Record { name, bases }))
     }
 }
 

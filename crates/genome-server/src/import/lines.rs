@@ -42,9 +42,10 @@ impl Lines {
         if is_bgzf(start) && !ends_with_empty_block(path).map_err(unreadable)? {
             return Err(fault(InputFault::NoEndBlock));
         }
-        let text: Box<dyn BufRead> = match is_packed {
-            true => Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(file))),
-            false => Box::new(file),
+        let text: Box<dyn BufRead> = if is_packed {
+            Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(file)))
+        } else {
+            Box::new(file)
         };
         Ok(Self {
             text,

@@ -78,9 +78,10 @@ fn read_samples(lines: &mut Lines) -> Result<Vec<String>, GenomeError> {
         .read_header()
         .map_err(|error| lines.fault(InputFault::Header(with_causes(&error))))?;
     let samples: Vec<String> = header.sample_names().iter().cloned().collect();
-    match samples.is_empty() {
-        true => Err(lines.fault(InputFault::NoSamples)),
-        false => Ok(samples),
+    if samples.is_empty() {
+        Err(lines.fault(InputFault::NoSamples))
+    } else {
+        Ok(samples)
     }
 }
 
@@ -200,16 +201,16 @@ impl Reader<'_> {
                 });
             }
         }
-        match self.samples.len() == found {
-            true if self.symbols.len() > MAX_HAPLOTYPES as usize => {
-                Err(InputFault::TooManyHaplotypes)
-            }
-            true => Ok(()),
-            false => Err(InputFault::Samples {
+        if self.samples.len() != found {
+            return Err(InputFault::Samples {
                 found,
                 expected: self.samples.len(),
-            }),
+            });
         }
+        if self.symbols.len() > MAX_HAPLOTYPES as usize {
+            return Err(InputFault::TooManyHaplotypes);
+        }
+        Ok(())
     }
 }
 
@@ -265,9 +266,10 @@ fn read_call(call: &str, largest: u8, symbols: &mut Vec<u8>) -> Result<(), CallF
         });
     }
     let read = &symbols[start..];
-    match alleles.contains('/') && read.iter().any(|allele| *allele != read[0]) {
-        true => Err(CallFault::Unphased),
-        false => Ok(()),
+    if alleles.contains('/') && read.iter().any(|allele| *allele != read[0]) {
+        Err(CallFault::Unphased)
+    } else {
+        Ok(())
     }
 }
 

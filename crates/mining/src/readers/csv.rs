@@ -277,10 +277,12 @@ impl Reader<'_, '_, '_> {
         };
         let is_header = self.options.header == Some(true);
         let header = Header::new(&self.records.cells, is_header, line);
-        let first = match is_header {
-            true if header.names.len() == 1 => self.records.next_or_blank()?,
-            true => self.records.next()?,
-            false => Some(line),
+        let first = if !is_header {
+            Some(line)
+        } else if header.names.len() == 1 {
+            self.records.next_or_blank()?
+        } else {
+            self.records.next()?
         };
         Ok(Some((header, first)))
     }
@@ -685,9 +687,10 @@ impl Header {
     /// The names in a first record, or numbers from 1 if it is no header.
     pub(super) fn new(cells: &Cells, is_header: bool, line: u64) -> Self {
         let places = 0..cells.len();
-        let raw: Vec<String> = match is_header {
-            true => places.map(|place| cells.raw(place).to_owned()).collect(),
-            false => places.map(|place| (place + 1).to_string()).collect(),
+        let raw: Vec<String> = if is_header {
+            places.map(|place| cells.raw(place).to_owned()).collect()
+        } else {
+            places.map(|place| (place + 1).to_string()).collect()
         };
         let name = |(place, raw): (usize, &String)| match raw.trim() {
             "" => format!("Unnamed: {place}"),

@@ -188,14 +188,15 @@ fn check_options(file: &str, given: &ReadOptions) -> Result<(), ReadError> {
         Format::CsvOneHot | Format::CsvCounts => item,
         Format::Auto | Format::CsvLong => false,
     };
-    match useless {
-        true => Err(doubt(
+    if useless {
+        Err(doubt(
             file,
             None,
             format!("{} has no use for all of the options given", given.format),
             vec![Remedy::new(FORMAT, "with another form, or leave them out")],
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 
@@ -714,9 +715,10 @@ impl Sampled<'_> {
         // Where nothing has a name that is known, any column may be it.
         let others = |of: Vec<String>| if of.is_empty() { all(|_| true) } else { of };
         let items = others(items);
-        let mut transactions = match transactions.is_empty() {
-            true => others(Vec::new()).into_iter().map(|it| vec![it]).collect(),
-            false => transactions,
+        let mut transactions = if transactions.is_empty() {
+            others(Vec::new()).into_iter().map(|it| vec![it]).collect()
+        } else {
+            transactions
         };
         let is_unique = |columns: &Vec<String>| {
             let places: Vec<usize> = (0..header.names.len())
@@ -821,9 +823,10 @@ impl Sampled<'_> {
 
     /// Refuses a first line of baskets that may be a header.
     fn check_basket_header(&self) -> Result<(), ReadError> {
-        match self.given.header.is_none() && self.is_basket_header() {
-            true => Err(self.doubt("the first line may be a header", header_remedies())),
-            false => Ok(()),
+        if self.given.header.is_none() && self.is_basket_header() {
+            Err(self.doubt("the first line may be a header", header_remedies()))
+        } else {
+            Ok(())
         }
     }
 

@@ -259,9 +259,12 @@ impl ReadOptions {
     /// These, completed by those that were given for an earlier file.
     #[must_use]
     pub fn or(self, before: &Self) -> Self {
-        let columns = |given: Vec<String>, before: &Vec<String>| match given.is_empty() {
-            true => before.clone(),
-            false => given,
+        let columns = |given: Vec<String>, before: &Vec<String>| {
+            if given.is_empty() {
+                before.clone()
+            } else {
+                given
+            }
         };
         Self {
             format: match self.format {
@@ -360,9 +363,10 @@ impl HowRead {
             let Some(column) = options.row_ids.take() else {
                 continue;
             };
-            let columns = match named.contains(&column) {
-                true => &mut options.transaction_columns,
-                false => &mut options.drop_columns,
+            let columns = if named.contains(&column) {
+                &mut options.transaction_columns
+            } else {
+                &mut options.drop_columns
             };
             if !columns.contains(&column) {
                 columns.push(column);

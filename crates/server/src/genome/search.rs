@@ -188,9 +188,10 @@ async fn receive(
         }
         bytes.extend_from_slice(&part);
     }
-    match bytes.len() as u64 == expected {
-        true => Ok(bytes),
-        false => Err(wrong("ended with fewer")),
+    if bytes.len() as u64 == expected {
+        Ok(bytes)
+    } else {
+        Err(wrong("ended with fewer"))
     }
 }
 

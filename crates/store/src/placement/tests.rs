@@ -35,9 +35,13 @@ fn published(directory: &Path, blocks: &[u32]) -> PathBuf {
 /// The panels of a dataset of one limb, segment by segment, the masks after the columns.
 fn panels(snapshot: &Snapshot) -> Vec<Arc<crate::Panel>> {
     let segments = 0..snapshot.manifest().segments.len();
-    let panel = |segment, column| match column < COLUMNS {
-        true => snapshot.panel(segment, Limb(0), Column(column)).unwrap(),
-        false => snapshot.panel(segment, Limb(0), Factor::Mask).unwrap(),
+    let panel = |segment, column| {
+        let factor = if column < COLUMNS {
+            Factor::Column(Column(column))
+        } else {
+            Factor::Mask
+        };
+        snapshot.panel(segment, Limb(0), factor).unwrap()
     };
     segments
         .flat_map(|segment| (0..PANELS as u32).map(move |column| panel(segment, column)))

@@ -271,9 +271,10 @@ impl Stream {
     /// Goes past the panel that was taken; the unit if it was the last and none is on its way.
     fn go_on(&mut self) -> Option<usize> {
         let (unit, taken) = self.next;
-        self.next = match taken + 1 < self.plan.panels(unit) {
-            true => (unit, taken + 1),
-            false => (unit + 1, 0),
+        self.next = if taken + 1 < self.plan.panels(unit) {
+            (unit, taken + 1)
+        } else {
+            (unit + 1, 0)
         };
         (self.next.0 > unit && self.units[&unit] == 0).then_some(unit)
     }
@@ -652,14 +653,11 @@ impl Ledger {
         if is_new {
             entry.holders += 1;
             stream.charge += bytes;
-            match is_load {
-                true => {
-                    stream.loaded += bytes;
-                    stream.loading += bytes;
-                }
-                false => {
-                    stream.reads.found.fetch_add(1, Ordering::Relaxed);
-                }
+            if is_load {
+                stream.loaded += bytes;
+                stream.loading += bytes;
+            } else {
+                stream.reads.found.fetch_add(1, Ordering::Relaxed);
             }
         }
         if let Some(unit) = stream.go_on() {

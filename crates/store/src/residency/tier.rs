@@ -16,7 +16,7 @@ use crate::placement::{Homes, Placement, PlacementReport};
 use crate::source::StoredSegment;
 use oboro_arena::{Arena, ArenaError, Backing};
 use oboro_format::{FormatError, PartPlace, SegmentDescription, forget_cached, full_panel_bytes};
-use oboro_ring::{Factor, mask};
+use oboro_ring::{Column, Factor, Limb, mask};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::fs::File;
@@ -366,9 +366,10 @@ impl Tier {
     /// thread has two at least, one that is filled and one that is unpacked.
     fn provide(&self, bytes: usize) -> io::Result<()> {
         let footprint = Panel::footprint(bytes.div_ceil(size_of::<u32>()));
-        let count = match self.keeps_all() {
-            true => (CACHED_BUFFERS / footprint).max(2 * self.reader.ring_threads()),
-            false => BUFFERS / footprint,
+        let count = if self.keeps_all() {
+            (CACHED_BUFFERS / footprint).max(2 * self.reader.ring_threads())
+        } else {
+            BUFFERS / footprint
         }
         .min(MOST_BUFFERS);
         let count = NonZero::new(count).unwrap_or(NonZero::<usize>::MIN);
@@ -440,9 +441,10 @@ impl Tier {
     }
 
     fn read(self: &Arc<Self>, load: Load) {
-        match load.segment.segment.source().is_local(load.part()) {
-            true => self.read_file(load),
-            false => self.fetch(load),
+        if load.segment.segment.source().is_local(load.part()) {
+            self.read_file(load)
+        } else {
+            self.fetch(load)
         }
     }
 
@@ -601,7 +603,10 @@ impl Tier {
 /// growing dataset comes by are few.
 fn buffer_bytes(segment: &StoredSegment) -> usize {
     let full = full_panel_bytes(&segment.description().parameters);
-    let panel = segment.header().part_place(segment.panel_number(0, 0)).len;
+    let panel = segment
+        .header()
+        .part_place(segment.panel_number(Limb(0), Column(0)))
+        .len;
     panel.next_power_of_two().min(full)
 }
 

@@ -35,9 +35,10 @@ impl SegmentReceiver {
     /// Completes the segment from the file of it at `path`.
     fn adopt(self, path: &Path) -> Result<(), StoreError> {
         Segment::open_named(path, &self.manifest, self.index)?;
-        match self.link(path)? {
-            true => Ok(()),
-            false => self.copy(path),
+        if self.link(path)? {
+            Ok(())
+        } else {
+            self.copy(path)
         }
     }
 

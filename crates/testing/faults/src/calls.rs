@@ -110,10 +110,11 @@ pub(crate) fn path(file: c_int) -> Option<PathBuf> {
 /// # Safety
 /// `path` is null or ends with a zero byte and stays as it is while the result lives.
 unsafe fn at<'a>(directory: c_int, path: *const c_char) -> At<'a> {
-    let bytes = match path.is_null() {
-        true => &[],
+    let bytes = if path.is_null() {
+        &[]
+    } else {
         // SAFETY: as the caller promises.
-        false => unsafe { CStr::from_ptr(path) }.to_bytes(),
+        unsafe { CStr::from_ptr(path) }.to_bytes()
     };
     At {
         directory,

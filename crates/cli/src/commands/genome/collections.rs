@@ -128,9 +128,10 @@ pub struct ResetArguments {
 }
 
 fn existing(replace: bool) -> Existing {
-    match replace {
-        true => Existing::Replace,
-        false => Existing::Keep,
+    if replace {
+        Existing::Replace
+    } else {
+        Existing::Keep
     }
 }
 
@@ -142,9 +143,10 @@ pub fn load(arguments: &LoadArguments, output: Output) -> Outcome {
         (Kind::Panel, name) => {
             let options = PanelOptions {
                 region: arguments.region.clone(),
-                duplicates: match arguments.skip_duplicates {
-                    true => Duplicates::Skip,
-                    false => Duplicates::Refuse,
+                duplicates: if arguments.skip_duplicates {
+                    Duplicates::Skip
+                } else {
+                    Duplicates::Refuse
                 },
                 existing,
             };

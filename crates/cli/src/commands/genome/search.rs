@@ -118,11 +118,12 @@ pub fn query(arguments: &QueryArguments, output: Output) -> Outcome {
             symbols,
             sites_digest: arguments.sites_digest,
         },
-        kind: match arguments.longest {
-            true => Kind::Longest,
-            false => Kind::Match {
+        kind: if arguments.longest {
+            Kind::Longest
+        } else {
+            Kind::Match {
                 within: arguments.within,
-            },
+            }
         },
         count: arguments.count,
     };
@@ -164,11 +165,12 @@ fn ask(search: &GenomeSearch, asking: &AskingArguments, output: Output) -> Outco
     let outcome = outcome?;
     let verified = asking.verify.as_ref().map(|data| {
         let expected = search_plaintext(&Collections::open(data), search)?;
-        match expected == outcome.found {
-            true => Ok(true),
-            false => Err(Failure::from(
-                "the answer differs from that of the plaintext; check that --verify names the data directory of this server",
-            )),
+        if expected == outcome.found {
+            Ok(true)
+        } else {
+            Err(Failure::from(
+            "the answer differs from that of the plaintext; check that --verify names the data directory of this server",
+        ))
         }
     });
     let verified = verified.transpose()?;
@@ -279,9 +281,10 @@ fn search_plaintext(collections: &Collections, search: &GenomeSearch) -> Result<
         Kind::Match { within } => {
             let matches = |row: &&Vec<u8>| mismatches(symbols, row).count() <= within.into();
             let found = rows.iter().filter(matches);
-            Found::Matches(match search.count {
-                true => found.count() as u64,
-                false => found.collect::<BTreeSet<_>>().len() as u64,
+            Found::Matches(if search.count {
+                found.count() as u64
+            } else {
+                found.collect::<BTreeSet<_>>().len() as u64
             })
         }
         Kind::Longest => {

@@ -108,9 +108,10 @@ impl Home {
     pub fn copy(&self, from: &str, to: &str) {
         for file in files(&self.path(from)) {
             let name = file.strip_prefix(self.path(from)).unwrap();
-            let target = match name == Path::new("") {
-                true => self.path(to),
-                false => self.path(to).join(name),
+            let target = if name == Path::new("") {
+                self.path(to)
+            } else {
+                self.path(to).join(name)
             };
             fs::create_dir_all(target.parent().unwrap()).unwrap();
             fs::copy(&file, target).unwrap();

@@ -130,12 +130,11 @@ impl Model {
 
     /// It is the turn of a panel to be read: it is, if anybody waits for it.
     fn turn(&mut self, which: usize) {
-        match self.ledger.abandon(self.loading[which]) {
-            true => {
-                self.loading.swap_remove(which);
-                self.advance();
-            }
-            false => self.load(which),
+        if self.ledger.abandon(self.loading[which]) {
+            self.loading.swap_remove(which);
+            self.advance();
+        } else {
+            self.load(which)
         }
     }
 
@@ -162,9 +161,10 @@ impl Model {
         let (id, unit) = self.arrived.remove(which);
         *self.done.entry(id).or_default() += 1;
         self.ledger.release(id, unit);
-        match self.done[&id] == self.open[&id].units.len() {
-            true => self.close(id),
-            false => self.advance(),
+        if self.done[&id] == self.open[&id].units.len() {
+            self.close(id)
+        } else {
+            self.advance()
         }
     }
 

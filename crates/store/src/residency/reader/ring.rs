@@ -88,11 +88,12 @@ impl Ring {
         let file = types::Fd(begun.read.file.as_raw_fd());
         let (to, len) = (bytes.as_mut_ptr(), bytes.len() as u32);
         let offset = begun.read.offset + begun.done as u64;
-        let entry = match self.are_registered {
-            true => opcode::ReadFixed::new(file, to, len, buffer as u16)
+        let entry = if self.are_registered {
+            opcode::ReadFixed::new(file, to, len, buffer as u16)
                 .offset(offset)
-                .build(),
-            false => opcode::Read::new(file, to, len).offset(offset).build(),
+                .build()
+        } else {
+            opcode::Read::new(file, to, len).offset(offset).build()
         };
         let entry = entry.user_data(buffer as u64);
         // SAFETY: the file is kept open in `begun` and the buffer belongs to the kernel until the request

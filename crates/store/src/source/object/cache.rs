@@ -289,9 +289,12 @@ impl CachedSegment {
     }
 
     fn bytes_here(&self) -> u64 {
-        let bytes = |(part, &here): (usize, &bool)| match here {
-            true => self.header.part_place(part).len as u64,
-            false => 0,
+        let bytes = |(part, &here): (usize, &bool)| {
+            if here {
+                self.header.part_place(part).len as u64
+            } else {
+                0
+            }
         };
         self.parts.lock().here.iter().enumerate().map(bytes).sum()
     }

@@ -14,11 +14,12 @@ fn serve(stream: &TcpStream, answer: &str) -> Option<()> {
     loop {
         let request = lines.next()?.ok()?;
         while !lines.next()?.ok()?.is_empty() {}
-        let reply = match request.starts_with("HEAD") {
-            true => format!(
+        let reply = if request.starts_with("HEAD") {
+            format!(
                 "HTTP/1.1 200 OK\r\nLast-Modified: Wed, 21 Oct 2015 07:28:00 GMT\r\nETag: \"1\"\r\nContent-Length: {LENGTH}\r\n\r\n"
-            ),
-            false => answer.into(),
+            )
+        } else {
+            answer.into()
         };
         (&*stream).write_all(reply.as_bytes()).ok()?;
     }

@@ -608,7 +608,7 @@ fn a_scrub_reads_the_objects() {
     assert!(
         damaged()
             .iter()
-            .any(|it| (it.segment, it.panel) == (Some(1), Some((1, 1))))
+            .any(|it| (it.segment, it.panel) == (Some(1), Some((Limb(1), Column(1)))))
     );
     fs::write(setting.object(1), object).unwrap();
     flip(&setting.object(1), 100);
