@@ -1,8 +1,8 @@
-//! Sealed cells that were fetched before, kept in the bundle's directory for later runs.
+//! Cache of sealed cells from earlier runs, in the bundle's directory.
 //!
-//! A file is one answer as it came, behind the numbers that say of what (docs/formats.md, "Kept cells"). It is as
-//! sealed as the answer was: what does not open is removed and fetched again. A file appears by one rename, once the
-//! whole answer was verified.
+//! A file is one answer as received, after a header that says which columns and segments it covers (docs/formats.md,
+//! "Kept cells"). The cells are still sealed: a file that does not open is removed and fetched again. A file is renamed
+//! into place only after the whole answer was verified.
 
 use crate::verify::cells::{Part, Wanted};
 use oboro_format::codec::{Reader, Writer};
@@ -18,30 +18,30 @@ use tempfile::NamedTempFile;
 
 const MAGIC: &str = "OBOROCEL";
 const VERSION: u32 = 1;
-/// Bytes before the numbers of the columns.
+/// Bytes of the header before the column numbers.
 const FIXED: usize = 8 + 4 + 16 + 4 + 4 + 4;
 const SUFFIX: &str = ".cells";
-/// How the name of a file begins that is not complete.
+/// Prefix of the names of incomplete files.
 const PARTIAL: &str = "partial-";
-/// After this time nobody is at work on such a file any more.
+/// Incomplete files older than this were abandoned by their process.
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The directory of a bundle's cells.
+/// The cache directory of one bundle.
 pub(crate) struct Cache {
     directory: PathBuf,
-    /// The most bytes of all files; 0 to keep nothing and to use nothing.
+    /// The limit for all files together, in bytes; 0 disables the cache.
     limit: u64,
 }
 
-/// An answer that is here.
+/// A cached answer.
 pub(crate) struct Held {
     path: PathBuf,
-    /// What it has.
+    /// What it covers.
     pub(crate) has: Wanted,
 }
 
 impl Cache {
-    /// Those of the bundle in this directory, of at most so many bytes.
+    /// The cache of the bundle in this directory, limited to `limit` bytes.
     pub(crate) fn new(bundle: &Path, limit: u64) -> Self {
         Self {
             directory: bundle.join("cells"),
@@ -49,7 +49,7 @@ impl Cache {
         }
     }
 
-    /// The answers that are here and of this dataset, those that begin first in front.
+    /// The cached answers for this dataset, sorted by their first segment.
     pub(crate) fn held(&self, manifest: &Manifest) -> Vec<Held> {
         if self.limit == 0 {
             return Vec::new();
@@ -69,7 +69,7 @@ impl Cache {
         held
     }
 
-    /// Removes what is of no use: what killed processes left, and what is of another dataset.
+    /// Removes stale files: those of killed processes and those of other datasets.
     fn sweep(&self, dataset: DatasetId) {
         for name in names(&self.directory).unwrap_or_default() {
             let path = self.directory.join(&name);
@@ -89,7 +89,7 @@ impl Cache {
         names.map(|name| self.directory.join(name)).collect()
     }
 
-    /// Begins to keep an answer, beside others that are on their way; `None` if there is no room for it.
+    /// Begins to cache an answer. Answers in flight count towards the limit; `None` if it would be exceeded.
     pub(crate) fn begin(
         &self,
         manifest: &Manifest,
@@ -121,10 +121,10 @@ impl Cache {
 }
 
 impl Held {
-    /// Reads parts, each with its sealed bytes, in the order of the file.
+    /// Reads the parts, each with its sealed bytes, in file order.
     ///
     /// # Errors
-    /// A file that cannot be read as far as it says.
+    /// The file is shorter than its header says, or cannot be read.
     pub(crate) fn read(
         &self,
         manifest: &Manifest,
@@ -144,21 +144,21 @@ impl Held {
         Ok(())
     }
 
-    /// Removes what turned out to be something else. Best effort: it is found out again.
+    /// Removes a file whose content proved wrong. Best effort: if it stays, the next run detects it again.
     pub(crate) fn remove(&self) {
         let _ = remove_if_there(&self.path);
     }
 }
 
-/// An answer on its way into a file. What cannot be written is not kept.
+/// An answer being written to a file. If writing fails, it is not cached.
 pub(crate) struct Recording {
     file: Option<NamedTempFile>,
-    /// What the file will have.
+    /// The size of the complete file.
     bytes: u64,
 }
 
 impl Recording {
-    /// Takes bytes of the answer.
+    /// Appends bytes of the answer.
     pub(crate) fn write(&mut self, data: &[u8]) {
         self.file = self
             .file
@@ -166,7 +166,7 @@ impl Recording {
             .and_then(|mut file| file.write_all(data).is_ok().then_some(file));
     }
 
-    /// Gives the file its name: the answer was verified.
+    /// Renames the file into place; call this once the answer is verified.
     pub(crate) fn keep(mut self) {
         let Some(file) = self.file.take() else {
             return;
@@ -176,7 +176,7 @@ impl Recording {
             .and_then(|name| name.strip_prefix(PARTIAL))
             .unwrap_or("kept");
         let name = file.path().with_file_name(format!("{name}{SUFFIX}"));
-        // Synced first, so that a name never stands for less than all of it; if not, nothing is lost.
+        // Sync first, so that a final name never refers to an incomplete file. On failure nothing is lost.
         if file.as_file().sync_all().is_ok() {
             let _ = file.persist(name);
         }
@@ -188,7 +188,7 @@ impl Drop for Recording {
         if let Some(file) = self.file.take() {
             let directory = file.path().parent().map(Path::to_path_buf);
             drop(file);
-            // Gone if this was all that was ever in it.
+            // Succeeds only if the directory is empty.
             let _ = directory.map(fs::remove_dir);
         }
     }
@@ -211,7 +211,7 @@ fn encode_header(dataset: DatasetId, wanted: &Wanted) -> Vec<u8> {
     header.into_bytes()
 }
 
-/// Opens a file, and nothing else of that name: a pipe would have the caller wait for ever.
+/// Opens a regular file only: opening a pipe would block.
 fn open_file(path: &Path) -> io::Result<File> {
     if fs::symlink_metadata(path)?.is_file() {
         File::open(path)
@@ -220,7 +220,7 @@ fn open_file(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The dataset that the file at `path` says it is of.
+/// The dataset id in the header of the file at `path`.
 fn dataset_of(path: &Path) -> io::Result<DatasetId> {
     let mut start = [0; 8 + 4 + 16];
     open_file(path)?.read_exact(&mut start)?;
@@ -230,10 +230,10 @@ fn dataset_of(path: &Path) -> io::Result<DatasetId> {
     Ok(DatasetId(*dataset))
 }
 
-/// What the file at `path` has, if that can be and the file is as long as it has to be.
+/// The header of the file at `path`, if it is valid and the file has the length that follows from it.
 fn read_header(path: &Path, manifest: &Manifest) -> io::Result<Wanted> {
     let file = open_file(path)?;
-    // No longer than it is: what claims more columns than fit is refused.
+    // Never reads past the file: a header with more columns than fit is refused.
     let most = FIXED as u64 + 4 * u64::from(manifest.sealed_columns());
     let mut header = Vec::new();
     file.take(most).read_to_end(&mut header)?;
@@ -247,11 +247,11 @@ fn read_header(path: &Path, manifest: &Manifest) -> io::Result<Wanted> {
     }
 }
 
-/// Reads the header of kept cells from the first bytes of a file: its columns, its segments, and how long the file
-/// has to be.
+/// Decodes the header of a cache file from its first bytes: its columns, its segments, and the length that the file
+/// must have.
 ///
 /// # Errors
-/// Another dataset's, numbers that its manifest does not have.
+/// Another dataset's id, or numbers out of range for its manifest.
 pub fn decode_kept(
     header: &[u8],
     manifest: &Manifest,

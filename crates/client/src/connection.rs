@@ -1,4 +1,4 @@
-//! Reaching a server.
+//! The connection to a server: address, TLS, token, protocol version, limits.
 
 use crate::error::{ClientError, printable};
 use hyper_util::rt::TokioIo;
@@ -23,49 +23,49 @@ use tonic::{Code, Request, Status};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(20);
 
-/// Where the server is and how to prove who calls.
+/// Where the server is and how to authenticate.
 #[derive(Clone, Default)]
 pub struct Options {
     /// `http://` (loopback only) or `https://`, host and port.
     pub url: String,
-    /// The token that the server wants.
+    /// The bearer token, if the server requires one.
     pub token: Option<String>,
-    /// Certificates, in PEM, that vouch for the server, instead of those that the system trusts.
+    /// CA certificates in PEM to trust instead of the system's.
     pub certificates: Option<Vec<u8>>,
 }
 
-/// What a server holds.
+/// The datasets of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
     /// The published datasets, by name.
     pub datasets: Vec<DatasetInfo>,
-    /// What the server says of those whose descriptions it finds damaged, a sentence for each.
+    /// A sentence for each dataset whose manifest the server found damaged.
     pub damaged: Vec<String>,
 }
 
-/// Where a dataset lies in a server's memory.
+/// Where the panels of a dataset are in the server's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
-    /// What decides on which NUMA node a panel belongs; `None` where nothing is placed.
+    /// The policy that assigns panels to NUMA nodes; `None` without placement.
     pub policy: Option<String>,
-    /// The nodes that have pages of it, or should.
+    /// The nodes that hold pages of the dataset, or should.
     pub nodes: Vec<NodePages>,
-    /// Pages that are on another node than they belong to.
+    /// Pages on a node other than the one assigned to them.
     pub misplaced_pages: u64,
-    /// Panels, masks included, that are in memory.
+    /// Resident panels, masks included.
     pub resident_panels: u64,
-    /// Panels, masks included, in all.
+    /// All panels, masks included.
     pub panels: u64,
 }
 
-/// Pages of 4 KiB, or what the server's kernel has as small ones, on one node.
+/// Pages on one node, of the kernel's base page size (usually 4 KiB).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodePages {
     /// The kernel's number of the node.
     pub node: u32,
-    /// Pages that are there.
+    /// Pages on this node.
     pub pages: u64,
-    /// Pages that belong there.
+    /// Pages assigned to this node.
     pub intended_pages: u64,
 }
 
@@ -79,18 +79,18 @@ impl From<v1::NodePages> for NodePages {
     }
 }
 
-/// A connection to one server. It reconnects by itself when it broke. Clones are the same connection.
+/// A connection to one server. It reconnects automatically. Clones share the connection.
 #[derive(Clone)]
 pub struct Connection {
     line: Arc<Line>,
-    /// Ends what is waited for.
+    /// Cancels calls in flight.
     interrupt: CancellationToken,
 }
 
-/// How far away a server is.
+/// Where the server runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Distance {
-    /// In this process: bytes between it and its client cost next to nothing.
+    /// In this process: transfers are almost free.
     Memory,
     /// At the other end of a socket.
     Network,
@@ -100,16 +100,16 @@ pub(crate) enum Distance {
 struct Line {
     url: String,
     distance: Distance,
-    /// Whether an Oboro server has ever answered.
+    /// Whether an Oboro server has answered on this connection.
     answered: AtomicBool,
-    /// What the server takes, once asked.
+    /// The server's limits, fetched once.
     limits: OnceLock<v1::Limits>,
     client: Client,
     genomes: Genomes,
     runtime: Runtime,
 }
 
-/// Says the protocol and bears the token on every call.
+/// Adds the protocol version and the token to every call.
 #[derive(Clone)]
 pub(crate) struct Credentials {
     token: Option<MetadataValue<Ascii>>,
@@ -134,12 +134,12 @@ impl Connection {
     /// Connects to a server.
     ///
     /// # Errors
-    /// An invalid address, plain HTTP beyond loopback, nobody there.
+    /// An invalid address, plain HTTP to a host other than loopback, no server listening.
     pub fn open(options: &Options) -> Result<Self, ClientError> {
         Self::open_unless(&CancellationToken::new(), options)
     }
 
-    /// Connects to a server, unless `interrupt` is cancelled first. Later calls do not heed it.
+    /// Connects to a server, unless `interrupt` is cancelled first. The token does not apply to later calls.
     ///
     /// # Errors
     /// As [`open`](Self::open), or [`ClientError::Interrupted`].
@@ -224,18 +224,18 @@ impl Connection {
         ))
     }
 
-    /// Calls a server in this process, over streams that `connect` opens, one now and another whenever one
-    /// broke. `name` stands where messages have the address.
+    /// Connects to a server in this process over streams from `connect`, which is called again after a stream breaks.
+    /// `name` replaces the address in messages.
     ///
     /// # Errors
-    /// Nobody at the other end.
+    /// No server at the other end.
     pub fn through<S, C>(name: &str, connect: C) -> Result<Self, ClientError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         C: Fn() -> io::Result<S> + Send + 'static,
     {
         let runtime = runtime()?;
-        // Nobody waits behind a large frame in memory, and each takes a turn of both ends.
+        // In memory, large frames delay nothing else, and each frame costs a wake-up of both ends.
         let endpoint = with_windows(Endpoint::from_static(NOWHERE)).max_frame_size(1 << 20);
         let channel = runtime
             .block_on(endpoint.connect_with_connector(Streams(connect)))
@@ -281,7 +281,7 @@ impl Connection {
         }
     }
 
-    /// The same connection, whose calls end with [`ClientError::Interrupted`] once the token is cancelled.
+    /// The same connection; its calls end with [`ClientError::Interrupted`] once the token is cancelled.
     #[must_use]
     pub fn interrupted_by(&self, interrupt: CancellationToken) -> Self {
         Self {
@@ -290,7 +290,7 @@ impl Connection {
         }
     }
 
-    /// What ends its calls.
+    /// The token that cancels its calls.
     pub fn interrupt(&self) -> CancellationToken {
         self.interrupt.clone()
     }
@@ -300,7 +300,7 @@ impl Connection {
         self.distance() == Distance::Memory
     }
 
-    /// How far away the server is.
+    /// Where the server runs.
     pub(crate) fn distance(&self) -> Distance {
         self.line.distance
     }
@@ -310,7 +310,7 @@ impl Connection {
         &self.line.url
     }
 
-    /// What is there.
+    /// Lists the server's datasets.
     ///
     /// # Errors
     /// As every call: a broken connection, a refusal, a failing server.
@@ -325,7 +325,7 @@ impl Connection {
         })
     }
 
-    /// Where a dataset lies in the server's memory, as far as it is there.
+    /// Where the resident panels of a dataset are in the server's memory.
     ///
     /// # Errors
     /// No such dataset, or as every call.
@@ -343,7 +343,7 @@ impl Connection {
         })
     }
 
-    /// What the server takes at most; the protocol's own limits where it does not say.
+    /// The server's limits; the protocol's own limits if it does not state any.
     pub(crate) fn limits(&self) -> Result<v1::Limits, ClientError> {
         if let Some(limits) = self.line.limits.get() {
             return Ok(*limits);
@@ -364,7 +364,7 @@ impl Connection {
         Ok(*self.line.limits.get_or_init(|| limits))
     }
 
-    /// Deletes a dataset for good.
+    /// Deletes a dataset permanently.
     ///
     /// # Errors
     /// No such dataset, or as every call.
@@ -378,7 +378,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Gives up an upload that was begun and not published.
+    /// Cancels an upload that is not yet published.
     ///
     /// # Errors
     /// No such upload, or as every call.
@@ -390,7 +390,7 @@ impl Connection {
         Ok(())
     }
 
-    /// One call, waited for.
+    /// Makes one call and blocks until it ends.
     pub(crate) fn call<T>(
         &self,
         during: &'static str,
@@ -399,7 +399,7 @@ impl Connection {
         self.wait(async { self.answer(call(self.client()).await, during) })
     }
 
-    /// Waits for what is under way, which is dropped if the connection is interrupted.
+    /// Blocks on a future, which is dropped if the connection is interrupted.
     pub(crate) fn wait<T>(
         &self,
         under_way: impl Future<Output = Result<T, ClientError>>,
@@ -413,7 +413,7 @@ impl Connection {
         })
     }
 
-    /// Passes unless the connection is interrupted: for work between calls.
+    /// Fails if the connection is interrupted: for work between calls.
     pub(crate) fn check_interrupt(&self) -> Result<(), ClientError> {
         if self.interrupt.is_cancelled() {
             Err(ClientError::Interrupted)
@@ -422,7 +422,8 @@ impl Connection {
         }
     }
 
-    /// The content of an answer. Where none ever came, the address may be that of something else.
+    /// The message in a response. Until one call succeeded, the address may belong to something other than an Oboro
+    /// server.
     pub(crate) fn answer<T>(
         &self,
         outcome: Result<tonic::Response<T>, Status>,
@@ -456,10 +457,10 @@ impl Connection {
     }
 }
 
-/// What HTTP calls a server that has no address.
+/// A placeholder authority for a server that has no address.
 const NOWHERE: &str = "http://within";
 
-/// Opens streams where tonic would connect to an address.
+/// A connector that opens streams where tonic would connect to an address.
 struct Streams<C>(C);
 
 impl<S, C> Service<Uri> for Streams<C>
@@ -495,7 +496,7 @@ fn with_windows(endpoint: Endpoint) -> Endpoint {
         .initial_connection_window_size(16 << 20)
 }
 
-/// Certificates in PEM; one at least.
+/// Parses certificates in PEM; at least one.
 fn certificates(pem: &[u8]) -> Result<Certificate, ClientError> {
     const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
     if pem.windows(BEGIN.len()).any(|window| window == BEGIN) {
@@ -513,7 +514,7 @@ fn is_loopback(host: &str) -> bool {
             .is_ok_and(|ip| ip.is_loopback())
 }
 
-/// The innermost causes are the ones that help ("connection refused").
+/// The innermost error, which is the informative one ("connection refused").
 fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! Counting at home, in cells that are here: nobody is asked.
+//! Counting locally, in cells that were already fetched: no requests.
 
 use crate::error::ClientError;
 use crate::items::Numbered;
@@ -9,7 +9,7 @@ use std::num::NonZeroUsize;
 use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Counts in cells.
+/// Counts itemsets in cells.
 pub(crate) struct CellCounter<'a> {
     pub(crate) interrupt: &'a CancellationToken,
     pub(crate) dataset: &'a Dataset,
@@ -31,7 +31,8 @@ impl CellCounter<'_> {
         Ok(supports?.concat())
     }
 
-    /// The number of itemsets that are counted in some ten milliseconds.
+    /// How many itemsets to count between two checks for an interrupt: some ten milliseconds of
+    /// work.
     fn uninterrupted(&self) -> usize {
         const WORDS: u64 = 1 << 25;
         let words = self.dataset.record().transactions / 64;

@@ -1,4 +1,4 @@
-//! What can go wrong between owner and server, told to the owner.
+//! The errors of the owner's calls to a server, with remedies.
 
 use crate::sums::MOST_BYTES;
 use oboro_format::wording::{
@@ -15,7 +15,7 @@ use oboro_rlwe::{CombineError, LONGEST_VERIFIED, PairsError, PrefixError};
 use thiserror::Error;
 use tonic::{Code, Status};
 
-/// A call that did not succeed.
+/// A call that failed.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum ClientError {
@@ -191,7 +191,7 @@ pub enum ClientError {
     },
 }
 
-/// A number of bytes, in words.
+/// A size in bytes, formatted for messages.
 fn size(bytes: u64) -> String {
     match bytes {
         0..10_000 => format!("{bytes} bytes"),
@@ -200,7 +200,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// The remedy where no connection comes about.
+/// The remedy for a failed connection.
 fn how_to_reach(url: &str) -> String {
     if url.starts_with("https:") {
         format!(
@@ -231,7 +231,7 @@ fn long_moments(longest: usize, wanted: usize) -> String {
     )
 }
 
-/// The remedy where the protocols differ.
+/// Which side to update if protocol versions differ.
 fn what_to_update(server: u32) -> &'static str {
     if server < PROTOCOL {
         "update the server, or use the older Oboro that it goes with"
@@ -240,13 +240,13 @@ fn what_to_update(server: u32) -> &'static str {
     }
 }
 
-/// The protocol of a server that refused another one.
+/// The protocol version of a server that rejected ours.
 fn protocol_of(status: &Status) -> Option<u32> {
     let said = status.metadata().get(PROTOCOL_KEY)?.to_str().ok()?;
     said.parse().ok().filter(|&server| server != PROTOCOL)
 }
 
-/// A server's words on one line, shortened, with nothing that would steer a terminal.
+/// A server's message on one line, shortened, without control characters.
 pub(crate) fn printable(words: &str) -> String {
     const MOST: usize = 1000;
     let end = words
@@ -256,10 +256,10 @@ pub(crate) fn printable(words: &str) -> String {
     escaped(&words[..end]).into_owned()
 }
 
-/// A time in the calendar of UTC, to the minute: "2026-11-23 18:04 UTC".
+/// A UTC time to the minute: "2026-11-23 18:04 UTC".
 pub fn utc(unix_seconds: u64) -> String {
     let (days, minutes) = (unix_seconds / 86_400, unix_seconds % 86_400 / 60);
-    // Years that begin in March, as in Hinnant's "chrono-Compatible Low-Level Date Algorithms".
+    // Years begin in March, as in Hinnant's "chrono-Compatible Low-Level Date Algorithms".
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -272,7 +272,7 @@ pub fn utc(unix_seconds: u64) -> String {
 }
 
 impl ClientError {
-    /// The end of a run whose answer was found to be false, which is noted in the owner's record.
+    /// Records a false answer in the owner's record; returns the error that ends the run.
     pub(crate) fn false_answer(dataset: &Dataset, what: &'static str) -> Self {
         let directory = dataset.bundle().directory().display();
         let noted = match dataset.record_failure(what) {
@@ -284,16 +284,16 @@ impl ClientError {
         Self::FalseAnswer { what, noted }
     }
 
-    /// Notes an answer of sums or moments that are not those of the ciphertext.
+    /// Records an answer whose sums or moments do not follow from the ciphertext.
     pub(crate) fn other_numbers(dataset: &Dataset) -> Self {
         let what = "the server sent other numbers than those of the ciphertext that was encrypted";
         Self::false_answer(dataset, what)
     }
 
-    /// Tells refusals and failures of the server from a connection that broke.
+    /// Distinguishes refusals and failures of the server from a broken connection.
     pub(crate) fn from_status(status: &Status, during: &'static str) -> Self {
         let message = printable(status.message());
-        // Only what failed on this side of the wire has a source: a connection that was cut.
+        // Only local failures have a source: the connection was cut.
         if std::error::Error::source(status).is_some() {
             return ClientError::Broken {
                 during,

@@ -1,7 +1,7 @@
-//! Having the cells of columns: from those kept here, the rest from the server.
+//! Fetches the cells of columns: from the cache where possible, the rest from the server.
 //!
-//! What is asked for follows from the columns that are wanted and from what is kept, never from an answer. All
-//! requests are sent and read to the end before anything of them is used.
+//! Requests depend on the wanted columns and on the cache, never on an answer. All requests are sent and all answers
+//! are read to the end before any of them is used.
 
 use crate::cache::{Cache, Recording};
 use crate::connection::Connection;
@@ -17,14 +17,14 @@ use std::thread;
 use std::time::Duration;
 
 const DURING: &str = "fetching columns";
-/// The most columns of one request: their numbers fit any server's messages.
+/// The most columns of one request: their numbers fit into any server's message limit.
 const MOST_COLUMNS: usize = 1 << 14;
-/// How often a request is sent, the same bytes each time, where the connection breaks.
+/// How often a request is sent over a breaking connection; each attempt has the same bytes.
 const ATTEMPTS: u32 = 3;
-/// The wait before the second time; it doubles.
+/// The delay before the second attempt; it doubles.
 const WAIT: Duration = Duration::from_millis(200);
 
-/// Asks, and again with the same bytes where the connection breaks.
+/// Sends a request, and retries with the same bytes if the connection breaks.
 pub(crate) fn again<T>(
     connection: &Connection,
     mut ask: impl FnMut() -> Result<T, ClientError>,
@@ -44,36 +44,36 @@ pub(crate) fn again<T>(
     }
 }
 
-/// Where columns come from.
+/// Where to get the cells of columns.
 pub(crate) struct CellSource<'a> {
     pub(crate) dataset: &'a Dataset,
-    /// The name of the dataset at the server.
+    /// The dataset's name on the server.
     pub(crate) name: &'a str,
     pub(crate) threads: NonZeroUsize,
     pub(crate) cache: &'a Cache,
-    /// Hears the bytes received, of so many.
+    /// Called with the bytes received and the total.
     pub(crate) progress: &'a (dyn Fn(u64, u64) + Sync),
 }
 
-/// What having columns took.
+/// What fetching columns cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fetched {
-    /// The columns that were wanted.
+    /// The columns requested by the caller.
     pub columns: usize,
-    /// Of these, columns of which nothing was kept here.
+    /// Of these, the columns that had nothing in the cache.
     pub new_columns: usize,
-    /// The requests sent.
+    /// Requests sent.
     pub requests: usize,
-    /// The bytes received.
+    /// Bytes received.
     pub bytes: u64,
 }
 
 impl CellSource<'_> {
-    /// The cells of `columns`, ascending, and what having them took.
+    /// The cells of `columns` (ascending), and what fetching them cost.
     ///
     /// # Errors
-    /// As every call; [`ClientError::FalseAnswer`] for other cells than were sealed, which is then in the owner's
-    /// record.
+    /// As every call; [`ClientError::FalseAnswer`] if the cells are not those that were sealed, which is recorded in
+    /// the owner's record.
     pub(crate) fn columns(
         &self,
         columns: &[u32],
@@ -114,7 +114,7 @@ impl CellSource<'_> {
         }
     }
 
-    /// How many of `columns` the server was not asked for when what is kept was fetched; none if nothing is kept.
+    /// How many of `columns` were not part of the requests that filled the cache; 0 if the cache is empty.
     pub(crate) fn more_columns(&self, columns: &[u32]) -> usize {
         let held = self.cache.held(self.dataset.manifest());
         let is_held = |column: &&u32| {
@@ -128,7 +128,7 @@ impl CellSource<'_> {
         }
     }
 
-    /// The bytes of those of `columns` that are not kept here to the last segment.
+    /// The bytes to fetch: those of `columns` in segments that are not cached.
     pub(crate) fn absent_bytes(&self, columns: &[u32]) -> u64 {
         let manifest = self.dataset.manifest();
         let held = self.cache.held(manifest);
@@ -142,7 +142,7 @@ impl CellSource<'_> {
         absent as u64 * column_bytes(manifest)
     }
 
-    /// What is kept here of `columns`, and for each column the segment from which on it is not.
+    /// The cached cells of `columns`, and for each column the first segment that is not cached.
     fn kept(&self, columns: &[u32]) -> (Verified<Cells>, BTreeMap<u32, u32>) {
         let manifest = self.dataset.manifest();
         let mut cells = Cells::none();
@@ -174,7 +174,7 @@ impl CellSource<'_> {
         (cells, ends)
     }
 
-    /// What has to be asked for.
+    /// The requests to send.
     fn requests(&self, columns: &[u32], ends: &BTreeMap<u32, u32>) -> Vec<Wanted> {
         let end_segment = self.dataset.manifest().segments.len() as u32;
         let mut from: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -195,7 +195,7 @@ impl CellSource<'_> {
             .collect()
     }
 
-    /// Sends all requests and reads all answers; whether as much came as should.
+    /// Sends all requests and reads all answers; returns whether each had the expected length.
     fn receive(
         &self,
         connection: &Connection,
@@ -219,8 +219,8 @@ impl CellSource<'_> {
         Ok(complete)
     }
 
-    /// Sends one request and reads its answer: what was recorded of it, its bytes, and whether it had as many as it
-    /// should.
+    /// Sends one request and reads its answer. Returns the recording, the bytes received, and whether they are as many
+    /// as expected.
     fn ask(
         &self,
         connection: &Connection,

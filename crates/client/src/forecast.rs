@@ -1,4 +1,4 @@
-//! What mining would take, from numbers alone: no dataset, no server.
+//! Estimates the cost of mining from sizes alone, without a dataset or a server.
 
 use crate::levels::Route;
 use crate::sums::MOST_BYTES;
@@ -9,7 +9,7 @@ use oboro_ring::moment::binomial;
 use oboro_ring::{Parameters, pack::moment_packed_len};
 use oboro_rlwe::{Bounds, Strata, prefix_bytes};
 
-/// What is to be mined.
+/// The mining run to estimate.
 #[derive(Debug, Clone)]
 pub struct Prospect {
     /// The ring of the dataset.
@@ -18,57 +18,57 @@ pub struct Prospect {
     pub transactions: u64,
     /// The number of items.
     pub columns: u32,
-    /// The longest itemsets that it is encrypted for.
+    /// The longest itemsets that the dataset is encrypted for.
     pub max_len: usize,
     /// The number of items that are frequent, in itemsets of two and more.
     pub frequent: u32,
-    /// The most itemsets that are asked for at a level.
+    /// The most itemsets to count at a level.
     pub itemsets: u64,
 }
 
-/// What a level would take.
+/// The cost of one level.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LevelForecast {
     /// The length of the itemsets.
     pub level: usize,
-    /// How many are asked for.
+    /// The number of itemsets to count.
     pub itemsets: u64,
-    /// The limbs that moments are read modulo.
+    /// The number of limbs of the moments to read.
     pub limbs: usize,
-    /// `log2` of what a phase over the largest range of blocks may be.
+    /// `log2` of the bound on a phase over the largest range of blocks.
     pub log2_phase_bound: f64,
     /// `log2` of the product of the limbs.
     pub log2_q: f64,
-    /// The moments, over one range.
+    /// The number of moments over one range.
     pub moments: u64,
-    /// What moments take that nothing verifies.
+    /// The bytes of the unverified moments.
     pub moments_bytes: u64,
-    /// What the server counts takes if it is verified: all itemsets of frequent items, up to four long. None beyond what
-    /// is asked for.
+    /// The bytes of verified moments for all itemsets of frequent items, up to length four. `None` above the limit on
+    /// bytes per level.
     pub verified_bytes: Option<u64>,
 }
 
-/// What one way to the supports would take.
+/// The cost of one way to compute the supports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteForecast {
-    /// Its name: that of a [`Route`], or of what needs no homomorphic encryption.
+    /// The name of a [`Route`], or of a method without homomorphic encryption.
     pub route: &'static str,
-    /// The shortest and the longest itemsets.
+    /// The range of itemset lengths.
     pub lengths: (usize, usize),
-    /// What comes from the server.
+    /// Bytes received from the server.
     pub bytes: u64,
     /// Multiply-adds of residues at the server.
     pub server_multiply_adds: u64,
-    /// Words of 64 bits that the owner computes on, at most.
+    /// The most 64-bit words that the owner computes on.
     pub owner_words: u64,
-    /// Whether it is verified before anything depends on it.
+    /// Whether answers are verified before anything depends on them.
     pub verified: bool,
-    /// What the server learns besides sizes.
+    /// What the server learns in addition to sizes.
     pub learns: &'static str,
 }
 
 impl Prospect {
-    /// All ways to the supports of itemsets of frequent items, and beside them the trivial ones.
+    /// All ways to compute the supports of itemsets of frequent items, with the trivial ones for comparison.
     pub fn routes(&self) -> Vec<RouteForecast> {
         let levels = self.levels();
         let slots = self
@@ -77,7 +77,7 @@ impl Prospect {
         let ranges = self
             .strata()
             .map_or(0, |strata| strata.ranges().len() as u64);
-        // An itemset of k items takes k columns, a bit a transaction.
+        // An itemset of k items reads k columns, one bit per transaction.
         let words = |it: &LevelForecast| {
             let words = it.itemsets.saturating_mul(it.level as u64);
             words.saturating_mul(self.transactions.div_ceil(64))
@@ -104,7 +104,7 @@ impl Prospect {
                         let words = all.saturating_mul(4 * limbs * ranges);
                         (Route::Scalars, adds(all), words)
                     }
-                    // Its moments are those of all subsets.
+                    // Its moments are those of all its subsets.
                     length => {
                         let subsets = (0..=length).map(|it| binomial(self.frequent.into(), it));
                         let moments = subsets.fold(0, u64::saturating_add);
@@ -164,14 +164,14 @@ impl Prospect {
         self.transactions.div_ceil(self.parameters.degree() as u64)
     }
 
-    /// The ranges of blocks that moments are summed over; `None` if no bounds hold for so many transactions.
+    /// The ranges of blocks that moments are summed over; `None` if no bounds hold for this number of transactions.
     pub fn strata(&self) -> Option<Strata> {
         let bounds = Bounds::new(&self.parameters, self.columns.into(), self.max_len)?;
         let extents = bounds.extended(&[], self.transactions, 0)?;
         Strata::new(bounds, &extents)
     }
 
-    /// How many segments there are of how many blocks, if all transactions are encrypted at once.
+    /// The number of segments and the blocks of each, if all transactions are encrypted at once.
     pub fn segments(&self) -> [(u64, u32); 2] {
         let full = u64::from(BLOCKS_PER_SEGMENT);
         let rest = self.blocks() % full;
@@ -181,7 +181,7 @@ impl Prospect {
         ]
     }
 
-    /// What the sealed cells of all frequent items take: fetched once, they answer every length from 2 on.
+    /// The bytes of the sealed cells of all frequent items. Fetched once, they serve every length from 2 on.
     pub fn cells_bytes(&self) -> u64 {
         let bytes = |(count, blocks): (u64, u32)| {
             let slots = u64::from(blocks) * self.parameters.degree() as u64;
@@ -195,21 +195,21 @@ impl Prospect {
         column.saturating_mul(self.frequent.into())
     }
 
-    /// Each length from 2 to the longest, if every itemset of frequent items is asked for,
-    /// up to the most, and all their subsets differ where they can.
+    /// Each length from 2 to the longest. Assumes that every itemset of frequent items is a candidate, up to the limit,
+    /// and that their subsets overlap as little as possible.
     pub fn levels(&self) -> Vec<LevelForecast> {
         let strata = self.strata();
         let level = |level| self.level(strata.as_ref()?, level);
         (2..=self.max_len).map_while(level).collect()
     }
 
-    /// What verified answers about all itemsets of a length take; `None` if they are not asked for.
+    /// The bytes of verified answers for all itemsets of a length; `None` if they are not requested.
     fn verified_bytes(&self, strata: &Strata, level: usize) -> Option<u64> {
         let frequent = self.frequent.into();
         let mut bytes = prefix_bytes(&self.parameters, strata, frequent, level)?;
         let is_wide = self.frequent as usize > MOST_PAIRED;
         if is_wide {
-            // Of each column a moment with the mask.
+            // One moment with the mask per column.
             let each = moment_packed_len(self.parameters.degree(), strata.bounds().limbs(2)?, 1);
             let columns = frequent.saturating_mul(each as u64);
             bytes = bytes.saturating_add(columns.saturating_mul(strata.ranges().len() as u64));
@@ -274,7 +274,7 @@ mod tests {
         let itemsets: Vec<u64> = levels.iter().map(|it| it.itemsets).collect();
         assert_eq!(itemsets, [741, 9_139, 82_251, 575_757]);
         assert!(levels[0].moments_bytes < 3_000_000 && levels[3].moments_bytes > 1_000_000_000);
-        // One block of 8192 transactions or two of 4096: a bit for each, a nonce and a tag.
+        // One block of 8192 transactions or two of 4096: one bit each, plus a nonce and a tag.
         assert_eq!(small.cells_bytes(), 39 * (8192 / 8 + 40));
         let large = prospect(1_943_424, 18, 18, 2);
         let pairs = &large.levels()[0];
@@ -300,7 +300,7 @@ mod tests {
         };
         assert_eq!(of("scalars", 2).bytes, 153 * 14);
         assert!(of("scalars", 2).verified && !of("trusted", 2).verified);
-        // Triples: 15 MB of moments, 4.4 MB of cells, which are little more than the bits.
+        // Triples: 15 MB of moments, 4.4 MB of cells, which are little larger than the bits.
         assert!((14_000_000..15_000_000).contains(&of("trusted", 3).bytes));
         assert_eq!(of("prefix", 3).bytes, of("trusted", 3).bytes);
         assert!(of("prefix", 3).verified);
@@ -313,11 +313,11 @@ mod tests {
         let bits = of("AES-encrypted bits, fetched and counted at home", 3).bytes;
         assert_eq!(bits, 18 * 1_943_424 / 8);
         assert_eq!(of("counted by the owner before encrypting", 2).bytes, 0);
-        // More than is asked for: too many bytes, too many items.
+        // Above the limits: too many bytes, too many items.
         let wide = prospect(100_000, 1_000, 1_000, 3).levels();
         let verified: Vec<bool> = wide.iter().map(|it| it.verified_bytes.is_some()).collect();
         assert_eq!(verified, [true, false]);
-        // Pairs of more items than have fixed parts take moments with the mask.
+        // Pairs of more items than have fixed parts need moments with the mask.
         let wider = prospect(100_000, 1_500, 1_500, 2).levels();
         let pairs = 1_500 * 1_499 / 2 * 7;
         assert_eq!(wider[0].verified_bytes, Some(pairs + 1_500 * 28_672));

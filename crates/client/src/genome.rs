@@ -1,4 +1,4 @@
-//! Searching genomes on a server that sees neither the query nor the answer.
+//! Genome search on a server that sees neither the query nor the answer.
 
 use crate::Connection;
 use crate::error::{ClientError, printable};
@@ -27,12 +27,12 @@ use zeroize::Zeroizing;
 
 const SEARCHING: &str = "searching";
 
-/// What a server has of genomes.
+/// The genomes of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GenomeListing {
     /// Panels and references, by name.
     pub genomes: Vec<GenomeInfo>,
-    /// What the server says of those that it finds damaged, a sentence for each.
+    /// A sentence for each one that the server found damaged.
     pub damaged: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ pub struct GenomeInfo {
     pub stored_bytes: u64,
 }
 
-/// How large a collection is.
+/// The size of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GenomeShape {
     /// Aligned haplotypes.
@@ -56,24 +56,24 @@ pub enum GenomeShape {
         haplotypes: u32,
         /// Columns.
         sites: u32,
-        /// The largest number of an allele; `None` if the symbols are bases.
+        /// The highest allele number; `None` if the symbols are bases.
         largest_allele: Option<u32>,
     },
     /// Sequences.
     Reference {
-        /// How many.
+        /// The number of sequences.
         sequences: u32,
-        /// All of them together.
+        /// Bases in all sequences.
         bases: u32,
     },
 }
 
-/// Where a query begins in a panel.
+/// The first site of a query in a panel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GenomicPosition {
-    /// May be left out where the panel has one only, and must be in an alignment.
+    /// Optional if the panel has a single chromosome; required for an alignment.
     pub chromosome: Option<String>,
-    /// The position on it, or the column of an alignment, from 1.
+    /// The position on the chromosome, or the column of an alignment, counted from 1.
     pub position: u64,
 }
 
@@ -95,33 +95,33 @@ impl From<GenomicPosition> for v1::GenomicPosition {
     }
 }
 
-/// What a pattern's symbols are.
+/// The alphabet of a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Symbols {
-    /// Numbers of alleles.
+    /// Allele numbers.
     Alleles,
     /// A, C, G, T.
     Bases,
 }
 
-/// How many other places a query is compared at, so that the server does not learn which is meant.
+/// How many other positions are searched, so that the server does not learn the real one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decoys(pub usize);
 
 /// What a pattern is compared with.
 #[derive(Debug, Clone)]
 pub enum Where {
-    /// All haplotypes of a panel at one place.
+    /// All haplotypes of a panel at one position.
     Panel {
         /// The panel's name.
         name: String,
-        /// Where the query begins.
+        /// The first site of the query.
         place: GenomicPosition,
-        /// Places that are searched besides.
+        /// Positions searched in addition.
         decoys: Decoys,
-        /// What the panel should have.
+        /// The panel's expected alphabet.
         symbols: Symbols,
-        /// The digest of the sites that it should have; `None` to take the server's word for them.
+        /// The expected digest of the panel's sites; `None` to trust the server for them.
         sites_digest: Option<Digest>,
     },
     /// All offsets of a reference, on both strands.
@@ -135,42 +135,42 @@ pub enum Where {
 pub struct GenomeSearch {
     /// What is searched for.
     pub pattern: Pattern,
-    /// Where.
+    /// The target.
     pub r#where: Where,
-    /// How.
+    /// The kind of comparison.
     pub kind: Kind,
-    /// Whether rows count as often as they are there, which a server may refuse.
+    /// Whether identical rows count separately, which a server may refuse.
     pub count: bool,
 }
 
-/// An answer and what it took.
+/// The result of a search and its cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outcome {
     /// What was found.
     pub found: Found,
-    /// Rows that the query was compared with, padding included.
+    /// Rows compared with the query, padding included.
     pub rows: u64,
-    /// Windows that were searched, decoys among them.
+    /// Windows searched, decoys included.
     pub windows: usize,
-    /// The digest of the panel's sites, if they were listed: for decoys, or to compare it.
+    /// The digest of the panel's sites, if they were listed: for decoys, or to check the digest.
     pub sites_digest: Option<Digest>,
     /// Bytes of the encrypted query.
     pub sent_bytes: u64,
-    /// Bytes of answers, those of decoys among them.
+    /// Bytes of the answers, decoys included.
     pub received_bytes: u64,
-    /// From search to answer.
+    /// Time from the search to its result.
     pub elapsed: Duration,
-    /// Of that, what the server says it spent.
+    /// Of that, the server's time as it reports it.
     pub server: Duration,
-    /// What planning, encrypting and reading took here.
+    /// Time spent here on planning, encrypting and reading.
     pub client: Duration,
 }
 
 impl Connection {
-    /// The panels and references that there are.
+    /// Lists the panels and references.
     ///
     /// # Errors
-    /// As every call; an older server has none.
+    /// As every call; older servers do not support it.
     pub fn genomes(&self) -> Result<GenomeListing, ClientError> {
         let mut client = self.genome_client();
         let reply = self.wait(async {
@@ -184,11 +184,11 @@ impl Connection {
         })
     }
 
-    /// Asks a search; `progress` is told how many answers have arrived, of how many.
+    /// Runs a search; `progress` receives the number of answers so far and in total.
     ///
     /// # Errors
-    /// A pattern or a place that does not fit the collection, a refusal, a server that does not keep to the
-    /// protocol, or as every call.
+    /// A pattern or position that does not fit the collection, a refusal, a server that violates the protocol, or as
+    /// every call.
     pub fn search(
         &self,
         search: &GenomeSearch,
@@ -203,7 +203,7 @@ impl Connection {
         let windows = windows(&open);
         let opening = open.encode_length_delimited_to_vec();
         self.wait(async {
-            // One message waits while the next is made.
+            // One message is queued while the next one is encoded.
             let (sender, receiver) = mpsc::channel::<v1::SearchRequest>(1);
             let mut client = self.genome_client();
             let (asked, _) = tokio::join!(
@@ -221,7 +221,7 @@ impl Connection {
             let encoded = Bytes::from(query.encrypted().encode(query.plan()));
             let mut client_time = planning.elapsed();
             let mut receiving = pin!(receive(&mut replies, query.plan(), windows, own, &progress));
-            // A server that wants no more of the query says why.
+            // A server that stops reading the query reports why.
             let received = tokio::select! {
                 received = &mut receiving => received?,
                 () = send(encoded.clone(), sender) => receiving.await?,
@@ -243,7 +243,7 @@ impl Connection {
         })
     }
 
-    /// How a search begins. A panel's sites are listed for decoys, and where they should be known ones.
+    /// The first message of a search. Sites are listed if decoys are wanted or a digest is to be checked.
     fn opening(&self, search: &GenomeSearch) -> Result<Opening, ClientError> {
         let (name, r#where, own, sites_digest) = match &search.r#where {
             Where::Panel {
@@ -305,10 +305,10 @@ impl Connection {
         })
     }
 
-    /// All sites of a panel.
+    /// Fetches all sites of a panel.
     fn sites(&self, name: &str) -> Result<Sites, ClientError> {
         const DURING: &str = "listing sites";
-        /// Bytes of a chromosome's name.
+        /// The longest chromosome name, in bytes.
         const MAX_NAME: usize = 255;
         let request = v1::ListSitesRequest {
             name: name.to_owned(),
@@ -323,8 +323,8 @@ impl Connection {
             let Some(v1::SitesReply { chromosome, gaps }) = reply else {
                 return Ok(sites);
             };
-            // Either would end a chromosome where the server likes, under the same digest: it would choose
-            // the places where a query can begin, and so the decoys.
+            // Either would let the server split chromosomes at will under the same digest: it would choose where
+            // queries can begin, and so the decoys.
             let is_no_name = |name: &str| name.is_empty() || name.len() > MAX_NAME;
             there += gaps.len();
             if gaps.is_empty()
@@ -351,17 +351,17 @@ impl Connection {
     }
 }
 
-/// How a search begins.
+/// The start of a search.
 struct Opening {
     /// Its first message.
     open: v1::OpenSearch,
-    /// The number of the window that is meant.
+    /// The index of the real window.
     own: usize,
-    /// That of the sites, if they were listed.
+    /// The digest of the sites, if they were listed.
     sites_digest: Option<Digest>,
 }
 
-/// The sites of a panel, chromosome after chromosome.
+/// The sites of a panel, grouped by chromosome.
 #[derive(Default)]
 struct Sites(Vec<Vec<GenomicPosition>>);
 
@@ -373,7 +373,7 @@ impl Sites {
         ))
     }
 
-    /// Those at which a query of `length` symbols can begin.
+    /// The sites at which a query of `length` symbols can begin.
     fn beginnings(self, length: usize) -> Vec<GenomicPosition> {
         let of_chromosome = self.0.into_iter().flat_map(|mut sites| {
             sites.truncate((sites.len() + 1).saturating_sub(length));
@@ -383,9 +383,9 @@ impl Sites {
     }
 }
 
-/// Puts a place among decoys, all different and in random order; and its number there. The draw depends on
-/// the place, so that a generator that repeats its randomness, as after a rolled-back virtual machine, does
-/// not show two places by giving them the same decoys.
+/// Places a position among distinct decoys in random order; returns all and its index. The draw depends on the
+/// position: a generator that repeats its randomness, as after a virtual machine was rolled back, does not give two
+/// positions the same decoys, which would reveal both.
 fn hide(
     beginnings: Vec<GenomicPosition>,
     place: &GenomicPosition,
@@ -415,7 +415,7 @@ fn hide(
     Ok((places, number.unwrap_or_default()))
 }
 
-/// Whether a site is at a place that may leave its chromosome out.
+/// Whether a site equals a position that may lack its chromosome.
 fn is_same(site: &GenomicPosition, place: &GenomicPosition) -> bool {
     site.position == place.position
         && (place.chromosome.is_none() || site.chromosome == place.chromosome)
@@ -455,7 +455,7 @@ fn broken(cause: &str) -> ClientError {
     }
 }
 
-/// Sends an encrypted query, in parts, as far as it is taken.
+/// Sends an encrypted query in chunks until done or the receiver closes.
 async fn send(encoded: Bytes, sender: mpsc::Sender<v1::SearchRequest>) {
     for start in (0..encoded.len()).step_by(QUERY_CHUNK_BYTES) {
         let end = encoded.len().min(start + QUERY_CHUNK_BYTES);
@@ -472,7 +472,7 @@ async fn next(replies: &mut Streaming<v1::SearchReply>) -> Result<Option<Reply>,
     Ok(reply.and_then(|reply| reply.reply))
 }
 
-/// Plans as the server did, and encrypts under its nonce; `opening` is how the search was opened.
+/// Plans as the server did, and encrypts under its nonce; `opening` is the first message of the search.
 fn encrypt(
     search: &GenomeSearch,
     opening: &[u8],
@@ -504,8 +504,8 @@ struct Received {
     server: Duration,
 }
 
-/// Takes all answers, each once, and keeps those of window number `own`. Takes memory for what arrives, not
-/// for what the server says will.
+/// Receives each answer exactly once and keeps those of window `own`. Allocates for what has arrived, never for what
+/// the server announces.
 async fn receive(
     replies: &mut Streaming<v1::SearchReply>,
     plan: &Plan,
@@ -565,7 +565,7 @@ mod tests {
         (1..=1000).map(place).collect()
     }
 
-    /// The decoys of the place at a position, in order, and where it is among them.
+    /// The decoys for a position, in order, and the position's index among them.
     fn decoys(position: u64, randomness: u8) -> (Vec<u64>, usize) {
         let place = GenomicPosition {
             chromosome: None,
@@ -585,7 +585,7 @@ mod tests {
     #[test]
     fn a_rolled_back_client_draws_other_decoys_for_another_place() {
         let first = decoys(500, 1);
-        // The same place again has the same, which tell nothing more.
+        // The same position gets the same decoys again, which reveal nothing more.
         assert_eq!(decoys(500, 1), first);
         for other in [decoys(501, 1), decoys(999, 1), decoys(500, 2)] {
             let common = other.0.iter().filter(|it| first.0.contains(it)).count();

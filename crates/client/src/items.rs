@@ -1,4 +1,4 @@
-//! The items of a dataset, numbered for who counts.
+//! The items of a dataset, numbered for counting.
 
 use oboro_mining::{Dataset, Itemset};
 
@@ -10,7 +10,7 @@ pub(crate) struct Numbered {
 }
 
 impl Numbered {
-    /// Numbers the items in the order of these columns.
+    /// Numbers the items in the order of the given columns.
     pub(crate) fn new(dataset: &Dataset, columns: Vec<u32>) -> Self {
         let record = dataset.record();
         let name = |&column: &u32| record.names[column as usize].clone();

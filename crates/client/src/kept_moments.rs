@@ -1,7 +1,7 @@
-//! Moments `M_{i,1}` of columns that were verified before, kept in the bundle's directory for later runs.
+//! Cache of moments `M_{i,1}` of columns from earlier runs, in the bundle's directory.
 //!
-//! A file is the moments of one column as they travelled, of each range of one version of the dataset. They are public
-//! numbers, and verified again whenever they are used: what is not right is forgotten, and asked for again.
+//! A file holds the moments of one column over each range of one dataset version, in the wire encoding. They are
+//! public, and verified again at every use: invalid ones are removed and fetched again.
 
 use oboro_format::Manifest;
 use oboro_format::files::{names, remove_if_there};
@@ -10,18 +10,18 @@ use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// The directory of a bundle's moments.
+/// The cache of moments of one bundle.
 #[derive(Debug, Clone)]
 pub(crate) struct KeptMoments {
     directory: PathBuf,
-    /// That of the version.
+    /// The directory of this version.
     version: PathBuf,
-    /// The most bytes of all files; 0 to keep nothing and to use nothing.
+    /// The limit for all files together, in bytes; 0 disables the cache.
     limit: u64,
 }
 
 impl KeptMoments {
-    /// Those of the version of the bundle in this directory that `manifest` describes, of at most so many bytes.
+    /// The cache for the version that `manifest` describes, limited to `limit` bytes.
     pub(crate) fn new(bundle: &Path, manifest: &Manifest, limit: u64) -> Self {
         let directory = bundle.join("moments");
         Self {
@@ -35,28 +35,28 @@ impl KeptMoments {
         self.version.join(column.to_string())
     }
 
-    /// Whether those of a column are here.
+    /// Whether a column's moments are cached.
     pub(crate) fn has(&self, column: u32) -> bool {
         self.limit > 0 && self.path(column).is_file()
     }
 
-    /// Those of a column, if they are here and have so many bytes.
+    /// A column's moments, if they are cached and have the expected length.
     pub(crate) fn read(&self, column: u32, bytes: u64) -> Option<Vec<u8>> {
         let length = fs::metadata(self.path(column)).ok()?.len();
         let fits = self.has(column) && length == bytes;
         fits.then(|| fs::read(self.path(column)).ok())?
     }
 
-    /// Removes those of a column. Best effort: it is found out again.
+    /// Removes a column's moments. Best effort: if they stay, the next run detects them again.
     pub(crate) fn forget(&self, column: u32) {
         let _ = remove_if_there(&self.path(column));
     }
 
-    /// Keeps those of columns as far as there is room, and none of other versions. Best effort: they are asked for again.
+    /// Caches columns up to the limit and removes other versions. Best effort: what is missing is fetched again.
     pub(crate) fn keep(&self, columns: impl Iterator<Item = (u32, Vec<u8>)>) {
         let keep = || -> io::Result<()> {
             let mut columns = columns.peekable();
-            // All files of a version are of one size.
+            // All files of a version have the same size.
             let Some((_, first)) = columns.peek() else {
                 return Ok(());
             };
@@ -79,7 +79,7 @@ impl KeptMoments {
             for name in names(&self.version).unwrap_or_default() {
                 match name.parse::<u32>() {
                     Ok(_) => here += 1,
-                    // What a killed run left.
+                    // Left behind by a killed run.
                     Err(_) => drop(remove_if_there(&self.version.join(name))),
                 }
             }

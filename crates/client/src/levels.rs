@@ -1,24 +1,24 @@
-//! What mining found and took, level by level.
+//! What each level of mining found, and what it cost.
 
 use oboro_mining::LevelReport;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How supports were obtained.
+/// How supports are obtained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// From sums of the server for all pairs of a prefix, which were verified.
+    /// Verified sums of the server for all pairs of a prefix.
     Scalars,
-    /// From moments of the server for all longer itemsets of a prefix, which were verified.
+    /// Verified moments of the server for all longer itemsets of a prefix.
     Prefix,
-    /// Counted here in sealed cells, which were verified.
+    /// Counted locally in verified sealed cells.
     Cells,
-    /// From moments of the server, on trust.
+    /// Unverified moments of the server.
     Trusted,
 }
 
 impl Route {
-    /// As people and programs are told.
+    /// The name in output and messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Scalars => "scalars",
@@ -29,41 +29,40 @@ impl Route {
     }
 }
 
-/// What the questions of one level cost together.
+/// The cost of one level.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LevelTrace {
     /// The length of the itemsets.
     pub level: usize,
-    /// How many were counted.
+    /// The number of itemsets counted.
     pub itemsets: usize,
     /// How their supports were obtained.
     pub route: Route,
-    /// In how many requests: the server may take but so many itemsets in one. None if it was not asked.
+    /// The number of requests: the server limits the itemsets of each. 0 if none was sent.
     pub questions: usize,
-    /// The most limbs that were read for a question.
+    /// The most limbs read in one request.
     pub limbs: usize,
     /// Moments received, over all ranges of blocks.
     pub moments: u64,
-    /// Of these, moments that the server had computed for an earlier question.
+    /// Of these, moments that the server had cached.
     pub known_moments: u64,
     /// Bytes of moments or cells received.
     pub received_bytes: u64,
-    /// From question to supports.
+    /// Time from the request to the supports.
     pub elapsed: Duration,
-    /// Of that, what the server says it spent on moments.
+    /// Of that, the server's time for moments, as it reports it.
     pub server: Duration,
-    /// What combining took here, by the clock: the threads' mean over
-    /// what arrived, most of it while more arrived, and then the supports. Where server and owner
-    /// share processors, waiting for one is included.
+    /// Wall-clock time spent combining moments here: the mean over the threads, most of it overlapped with receiving,
+    /// plus computing the supports. Includes waiting for a processor if server and owner share them.
     pub combining: Duration,
-    /// `log2` of the largest phase; none but of moments on trust.
+    /// `log2` of the largest phase; only for unverified moments.
     pub log2_largest_phase: Option<f64>,
-    /// The bound on the former.
+    /// The bound on that phase.
     pub log2_phase_bound: Option<f64>,
 }
 
 impl LevelTrace {
-    /// What counting in cells took.
+    /// The cost of counting in cells.
     pub(crate) fn in_cells(level: usize, itemsets: usize, elapsed: Duration) -> Self {
         Self {
             itemsets,
@@ -71,7 +70,7 @@ impl LevelTrace {
         }
     }
 
-    /// A question that took so long, and nothing else.
+    /// A trace with only the elapsed time.
     pub(crate) fn of(level: usize, route: Route, elapsed: Duration) -> Self {
         Self {
             level,
@@ -90,7 +89,7 @@ impl LevelTrace {
         }
     }
 
-    /// Adds what another question of the level cost, answered the same way.
+    /// Adds the cost of another request of the same level and route.
     pub(crate) fn add(&mut self, other: &Self) {
         self.itemsets += other.itemsets;
         self.questions += other.questions;
@@ -101,7 +100,7 @@ impl LevelTrace {
         self.elapsed += other.elapsed;
         self.server += other.server;
         self.combining += other.combining;
-        // None is less than any.
+        // `None` is less than any value.
         let larger = |a: Option<f64>, b: Option<f64>| match (a, b) {
             (Some(a), Some(b)) => Some(a.max(b)),
             (a, b) => a.or(b),
@@ -111,16 +110,16 @@ impl LevelTrace {
     }
 }
 
-/// What there was to find out at a level, and what it cost if the server was asked at all.
+/// What a level found, and what it cost if anything was counted.
 pub struct Level<'a> {
-    /// What was found.
+    /// What it found.
     pub report: &'a LevelReport,
-    /// What it cost; `None` if nothing was asked.
+    /// What it cost; `None` if nothing was counted.
     pub trace: Option<&'a LevelTrace>,
 }
 
 impl<'a> Level<'a> {
-    /// All levels, from those that were reported and those that cost something.
+    /// All levels that have a report or a trace.
     pub fn all(reports: &'a [LevelReport], traces: &'a [LevelTrace]) -> Vec<Self> {
         reports
             .iter()
@@ -131,7 +130,7 @@ impl<'a> Level<'a> {
             .collect()
     }
 
-    /// As programs are told.
+    /// As JSON output.
     pub fn to_json(&self) -> Value {
         let Level { report, trace } = self;
         json!({

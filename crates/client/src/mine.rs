@@ -1,5 +1,5 @@
-//! Mining an uploaded dataset: by sums that the server computes on ciphertext and that are verified, by sealed cells
-//! that are fetched and counted in here, or, for who trusts the server, by whatever moments it answers.
+//! Mining an uploaded dataset: by verified sums and moments that the server computes on ciphertext, by sealed cells
+//! that are fetched and counted locally, or, if the owner trusts the server, by unverified moments.
 
 use crate::cache::Cache;
 use crate::connection::Connection;
@@ -24,37 +24,36 @@ use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// The support of one item together with each other one, by the number of the other, ascending.
+/// The support of one item together with each other item, sorted by the other's number.
 pub type Together = Vec<(u32, u64)>;
 
-/// Bytes of cells that are kept unless told otherwise.
+/// The default limit of the cell cache, in bytes.
 pub const KEPT_BYTES: u64 = 1 << 30;
 
-/// By which verified answers supports are found.
+/// Which verified answers to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Answers {
-    /// Whatever takes fewer bytes.
+    /// Whichever needs fewer bytes.
     #[default]
     Auto,
-    /// What the server computes on ciphertext: sums of pairs, moments of longer itemsets.
+    /// Sums of pairs and moments of longer itemsets, computed by the server on ciphertext.
     Moments,
     /// Sealed cells.
     Cells,
 }
 
-/// Frequent itemsets that rest on answers nothing verified: if the server lied, they are wrong, and it learned from
-/// the questions.
+/// Frequent itemsets from unverified answers: a server that lied made them wrong, and learned from the requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unverified(FrequentItemsets);
 
-/// Frequent itemsets, and what they rest on.
+/// Frequent itemsets, by how far they can be trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
-    /// On answers that were verified.
+    /// From verified answers.
     Verified(Verified<FrequentItemsets>),
-    /// On trust in the server.
+    /// From answers of a trusted server.
     Unverified(Unverified),
-    /// On a server in this process, which is the owner itself.
+    /// From a server in this process, which the owner runs.
     Local(FrequentItemsets),
 }
 
@@ -67,7 +66,7 @@ impl Found {
         }
     }
 
-    /// What they rest on, as people and programs are told.
+    /// The trust level as a word for output.
     pub fn standing(&self) -> &'static str {
         match self {
             Self::Verified(_) => "verified",
@@ -77,25 +76,25 @@ impl Found {
     }
 }
 
-/// What mining found, and what it took.
+/// The result of mining and its cost.
 #[derive(Debug)]
 pub struct Mined {
     /// The itemsets.
     pub found: Found,
     /// The names of the items, in the order of their numbers.
     pub names: Vec<String>,
-    /// What there was to find out at each level.
+    /// The report of each level.
     pub reports: Vec<LevelReport>,
-    /// What each level took of which something was counted.
+    /// The cost of each level that was counted.
     pub traces: Vec<LevelTrace>,
-    /// The columns that were needed, and what having them took.
+    /// The columns needed, and the cost of fetching them.
     pub fetched: Fetched,
 }
 
-/// Told while answers arrive: the level, bytes of them received, bytes expected.
+/// Called as answers arrive: the level, bytes received, bytes expected.
 pub(crate) type Progress<'a> = dyn Fn(usize, u64, u64) + Sync + 'a;
 
-/// An uploaded dataset that is to be mined.
+/// A mining run on an uploaded dataset.
 pub struct Mining<'a> {
     dataset: &'a Dataset,
     name: String,
@@ -111,8 +110,7 @@ pub struct Mining<'a> {
 }
 
 impl<'a> Mining<'a> {
-    /// The dataset that was uploaded under `name`, worked on by `threads` threads, items numbered in the order of
-    /// their names.
+    /// Mines the dataset uploaded under `name` with `threads` threads. Items are numbered in the order of their names.
     pub fn new(dataset: &'a Dataset, name: &str, threads: NonZeroUsize) -> Self {
         let names = &dataset.record().names;
         let mut columns: Vec<u32> = (0..names.len() as u32).collect();
@@ -132,7 +130,7 @@ impl<'a> Mining<'a> {
         }
     }
 
-    /// The same with items numbered in the owner's order.
+    /// Numbers items in the owner's order instead.
     #[must_use]
     pub fn in_owners_order(self) -> Self {
         let columns = self.dataset.record().order.clone();
@@ -142,14 +140,14 @@ impl<'a> Mining<'a> {
         }
     }
 
-    /// The same by such answers.
+    /// Sets which answers to use.
     #[must_use]
     pub fn by(self, answers: Answers) -> Self {
         Self { answers, ..self }
     }
 
-    /// The same, but by moments, and whatever the server answers is taken for true: the results say so, and so does
-    /// the owner's record from then on.
+    /// Uses unverified moments instead, trusting the server. The results say so, and so does the owner's record from
+    /// then on.
     #[must_use]
     pub fn trusting_server(self, trust_server: bool) -> Self {
         Self {
@@ -158,14 +156,14 @@ impl<'a> Mining<'a> {
         }
     }
 
-    /// The same for a server in this process, which is the owner itself: the results say so.
+    /// Marks the server as running in this process on the owner's behalf; the results say so.
     #[must_use]
     pub fn on_local_server(self, local: bool) -> Self {
         Self { local, ..self }
     }
 
-    /// The same with sealed cells kept in the bundle's directory for later runs, up to so many bytes, and up to as many
-    /// of moments of columns.
+    /// Caches sealed cells in the bundle's directory for later runs, up to `bytes`, and moments of columns up to the
+    /// same limit.
     #[must_use]
     pub fn keeping(self, bytes: u64) -> Self {
         let bundle = self.dataset.bundle();
@@ -176,7 +174,7 @@ impl<'a> Mining<'a> {
         }
     }
 
-    /// Tells `progress` the level, the bytes received and the bytes expected.
+    /// Reports progress: the level, bytes received, bytes expected.
     #[must_use]
     pub fn with_progress(self, progress: impl Fn(usize, u64, u64) + Sync + 'a) -> Self {
         Self {
@@ -185,14 +183,14 @@ impl<'a> Mining<'a> {
         }
     }
 
-    /// The same, but counting ends with [`ClientError::Interrupted`] once the token is cancelled.
+    /// Ends with [`ClientError::Interrupted`] once the token is cancelled.
     #[must_use]
     pub fn interrupted_by(self, interrupt: CancellationToken) -> Self {
         Self { interrupt, ..self }
     }
 
-    /// What the server learns beyond what it learned when the cells that are kept were fetched: so many more of the
-    /// columns are frequent at `options`; and the bytes of one column.
+    /// What the server would learn beyond what it learned when the cache was filled: the number of further columns that
+    /// are frequent at `options`; and the bytes of one column.
     pub fn reveals(&self, options: AprioriOptions) -> (usize, u64) {
         let by_cells = || matches!(self.asks_for_moments(options), Ok(false));
         let new = if self.trust_server || self.check(options).is_err() || !by_cells() {
@@ -204,12 +202,12 @@ impl<'a> Mining<'a> {
         (new, column_bytes(self.dataset.manifest()))
     }
 
-    /// Finds the frequent itemsets. `connect` is called once something has to be asked, and what it gave is dropped
-    /// before anything is counted in here: how long that takes is not the server's to see.
+    /// Finds the frequent itemsets. `connect` is called when the first request is due. Its connection is dropped before
+    /// cells are counted locally, so that the server cannot observe how long that takes.
     ///
     /// # Errors
-    /// Those of [`apriori`](fn@oboro_mining::apriori); an earlier run that found a false answer; as every call. A
-    /// false answer ends the run and is noted in the dataset's directory then.
+    /// Those of [`apriori`](fn@oboro_mining::apriori); an earlier run found a false answer; as every call. A false
+    /// answer ends the run and is recorded in the dataset's directory.
     pub fn run(
         self,
         options: AprioriOptions,
@@ -230,7 +228,7 @@ impl<'a> Mining<'a> {
         }
     }
 
-    /// Whether the server is to count on ciphertext; else cells are the answers, or nothing is asked.
+    /// Whether the server is to count on ciphertext; otherwise cells are used, or nothing is requested.
     fn asks_for_moments(&self, options: AprioriOptions) -> Result<bool, ClientError> {
         let (columns, longest) = (self.frequent_columns(options), longest(self.dataset));
         let items = self.dataset.record().names.len();
@@ -248,7 +246,8 @@ impl<'a> Mining<'a> {
             Answers::Auto if !are_verified => Ok(false),
             Answers::Auto => {
                 let cells = self.source(&|_, _| {}).absent_bytes(&columns);
-                // If all itemsets of frequent items are candidates; of more columns than there are, there are none.
+                // Assumes that all itemsets of frequent items are candidates; none is longer than the number of
+                // columns.
                 let levels = 2..=wanted.min(columns.len());
                 let bytes: Option<Vec<u64>> = levels.map(|it| Some(prefix(it)?.bytes())).collect();
                 let bytes = bytes.map(|it| it.into_iter().fold(0, u64::saturating_add));
@@ -257,18 +256,18 @@ impl<'a> Mining<'a> {
         }
     }
 
-    /// Refuses what must not be asked: below the support of items left out, or after a false answer.
+    /// Refuses a support below that of the items left out, and any mining after a false answer.
     fn check(&self, options: AprioriOptions) -> Result<(), AprioriError<ClientError>> {
         let record = self.dataset.record();
         options.threshold(record.transactions, record.min_item_support)?;
         check_trust(self.dataset).map_err(AprioriError::Counter)
     }
 
-    /// The supports of itemsets of one length, at least one, by what the server computes on ciphertext and that is
-    /// verified, and what they took.
+    /// Computes the supports of itemsets of one length (at least one itemset) from verified answers of the server on
+    /// ciphertext, and what that cost.
     ///
     /// # Errors
-    /// Itemsets that are not verified in this way; as every call.
+    /// Itemsets that cannot be verified this way; as every call.
     pub fn count(
         self,
         connection: &Connection,
@@ -291,11 +290,11 @@ impl<'a> Mining<'a> {
         Ok((supports?, trace))
     }
 
-    /// The support of each pair of this item with another one, by the number of the other, as the server counts it and as
-    /// is verified; and what that took.
+    /// The support of each pair of this item with another one, sorted by the other's number, from verified answers of
+    /// the server on ciphertext; and the cost.
     ///
     /// # Errors
-    /// An item that there is not, or whose pairs are not counted so; an earlier run that found a false answer; as every
+    /// An unknown item, or one whose pairs cannot be verified this way; an earlier run found a false answer; as every
     /// call.
     pub fn pairs_with(
         self,
@@ -335,8 +334,8 @@ impl<'a> Mining<'a> {
         }
     }
 
-    /// The supports of itemsets of one length, at least one, as the server answers, and what they took. Nothing of
-    /// it is verified, and the owner's record says so from then on.
+    /// Computes the supports of itemsets of one length (at least one itemset) from unverified answers, and what that
+    /// cost. The owner's record notes the use of unverified answers.
     ///
     /// # Errors
     /// A length that the dataset was not encrypted for; as every call.
@@ -402,7 +401,7 @@ impl<'a> Mining<'a> {
         let connection = connect().map_err(AprioriError::Counter)?;
         let mut counter = PrefixCounter::new(self.prefixes(&connection), &self.items);
         let mut reports = Vec::new();
-        // All itemsets of a prefix are asked for, whatever follows from others.
+        // Whole prefixes are requested, so deducing some supports from others saves nothing.
         let options = options.with_deduction(false);
         let found = apriori(&mut counter, options, |report| reports.push(report))?;
         let PrefixCounter {
@@ -452,7 +451,7 @@ impl<'a> Mining<'a> {
             traces = counter.traces;
             found
         })?;
-        // What was fetched for pairs is theirs, even if all of them followed from the supports of items.
+        // The fetch is attributed to level 2, even if all pairs followed from the supports of items.
         if fetched.columns > 0 && traces.first().is_none_or(|trace| trace.level > 2) {
             traces.insert(0, LevelTrace::in_cells(2, 0, Duration::ZERO));
         }
@@ -484,8 +483,8 @@ impl<'a> Mining<'a> {
         }
     }
 
-    /// The columns that frequent itemsets of two and more items can be in, as the owner's record says; ascending. None
-    /// if there are no such itemsets.
+    /// The columns that can be part of frequent itemsets of two and more items, by the owner's record; ascending. Empty
+    /// if there are none.
     fn frequent_columns(&self, options: AprioriOptions) -> Vec<u32> {
         let record = self.dataset.record();
         if options.max_len.is_some_and(|longest| longest.get() < 2) {

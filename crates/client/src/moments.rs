@@ -1,8 +1,8 @@
-//! Supports by moments that the server computes, which nothing verifies: only for who trusts it.
+//! Supports from unverified moments: only for owners who trust the server.
 //!
-//! A level's candidates go to the server in one request, or several if there are very many. The moments that come
-//! back are combined with the secrets on several threads as they arrive and kept nowhere. Whoever sends others reads
-//! what it likes in the requests that follow (`SECURITY.md`), so a counter is made from [`TrustServer`] only.
+//! A level's candidates go to the server in one request, or several if they exceed its limits. Several threads combine
+//! the moments with the secrets as they arrive; moments are not stored. A server that sends false moments can read what
+//! it likes from the next requests (`SECURITY.md`), so a counter requires a [`TrustServer`].
 
 use crate::connection::Connection;
 use crate::error::ClientError;
@@ -19,34 +19,34 @@ use std::time::{Duration, Instant};
 
 const DURING: &str = "counting";
 
-/// What the phases of one request may take.
+/// The memory limit for the phases of one request.
 const PHASE_BYTES: usize = 512 << 20;
 
-/// The decision to rely on what a server answers although nothing verifies it.
+/// The owner's decision to rely on unverified answers.
 #[derive(Debug)]
 pub(crate) struct TrustServer(());
 
 impl TrustServer {
-    /// The owner's decision, which is noted in its record first.
+    /// Takes the owner's decision and records it first.
     ///
     /// # Errors
-    /// A record that cannot be written.
+    /// The record cannot be written.
     pub(crate) fn decided(dataset: &Dataset) -> Result<Self, ClientError> {
         dataset.rely_on_server()?;
         Ok(Self(()))
     }
 
-    /// A server in this process is the owner itself.
+    /// For a server in this process, which the owner runs.
     pub(crate) fn own(connection: &Connection) -> Option<Self> {
         connection.is_local().then_some(Self(()))
     }
 }
 
-/// An uploaded dataset that counts, whatever its server answers.
+/// Counts in an uploaded dataset by unverified moments.
 pub(crate) struct MomentCounter<'a> {
     pub(crate) connection: &'a Connection,
     pub(crate) dataset: &'a Dataset,
-    /// The name of the dataset at the server.
+    /// The dataset's name on the server.
     pub(crate) name: &'a str,
     pub(crate) threads: NonZeroUsize,
     pub(crate) items: &'a Numbered,
@@ -90,13 +90,13 @@ impl MomentCounter<'_> {
                                 received.moments = received.moments.saturating_add(moments.moments);
                                 (self.progress)(level, received.bytes, expected);
                                 if sender.send(moments).is_err() {
-                                    // All workers have failed; their error says why.
+                                    // All workers failed; their error says why.
                                     break;
                                 }
                             }
                             Some(v1::count_reply::Reply::Done(done)) => {
                                 if done.moments != received.moments {
-                                    // Parts were lost on the way; what is there is worthless.
+                                    // Parts were lost in transit; the rest is useless.
                                     break;
                                 }
                                 received.known = done.known;
@@ -147,26 +147,26 @@ impl MomentCounter<'_> {
         Ok(strata.map_err(DatasetError::from)?)
     }
 
-    /// The most itemsets whose phases the threads can hold, a word for each range of blocks.
+    /// The most itemsets whose phases fit into memory on all threads, one word per range of blocks.
     fn itemsets_in_memory(&self) -> Result<usize, ClientError> {
         let ranges = self.strata()?.ranges().len();
-        // Every thread has a share, and they are added up in one more.
+        // One accumulator per thread, and one for their sum.
         let shares = self.threads.get() + 1;
         Ok((PHASE_BYTES / (size_of::<u64>() * ranges * shares)).max(1))
     }
 }
 
-/// An itemset to ask for.
+/// A candidate in a request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct RequestedItemset {
     /// Ascending.
     columns: Vec<u32>,
-    /// The place of the candidate whose support this is.
+    /// The index of the candidate.
     candidate: usize,
 }
 
-/// What is asked at a level, by columns, in the order of columns and not of names: the server must not learn how
-/// names sort. Neighbours share moments.
+/// The candidates of a level as columns, sorted by column and not by name: the server must not learn how names sort.
+/// Neighbours share moments.
 fn requested_itemsets(candidates: &[Itemset], items: &Numbered) -> Vec<RequestedItemset> {
     let requested = |(candidate, itemset)| RequestedItemset {
         columns: items.columns_of(itemset),
@@ -177,17 +177,16 @@ fn requested_itemsets(candidates: &[Itemset], items: &Numbered) -> Vec<Requested
     requested_itemsets
 }
 
-/// The most column numbers that one message to the server holds.
+/// The most column numbers that fit into one message to the server.
 fn columns_per_question(limits: &v1::Limits) -> usize {
-    /// What a column number takes at most, and everything else in the message.
+    /// The most bytes of one column number, and the overhead of a message.
     const COLUMN_BYTES: u64 = 5;
     const OTHER_BYTES: u64 = 1024;
     let columns = limits.message_bytes.saturating_sub(OTHER_BYTES) / COLUMN_BYTES;
     usize::try_from(columns).unwrap_or(usize::MAX).max(1)
 }
 
-/// The most itemsets of a length that the server takes in one request: as the protocol and its
-/// operator allow, and as one message holds.
+/// The most itemsets of a length that one request may have: the limits of protocol, operator and message size.
 fn itemsets_per_question(limits: &v1::Limits, level: usize) -> usize {
     let allowed = usize::try_from(limits.itemsets).unwrap_or(usize::MAX);
     let most = allowed.min(columns_per_question(limits) / level).max(1);
@@ -202,8 +201,7 @@ struct Received {
     server: Option<Duration>,
 }
 
-/// One thread: combines messages until there are no more, and tells how long that took without
-/// the waiting for them.
+/// One thread: combines messages until the channel closes; returns the time spent, without waiting.
 fn combine(
     combiner: &Combiner,
     messages: &Pieces<v1::Moments>,

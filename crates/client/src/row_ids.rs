@@ -1,4 +1,4 @@
-//! Row ids, from the cells in which they are sealed.
+//! Row ids, read from their sealed cells.
 
 use crate::cache::Cache;
 use crate::connection::Connection;
@@ -11,16 +11,16 @@ use std::num::NonZeroUsize;
 /// A stored row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRow {
-    /// The slot that it has, counted over all blocks.
+    /// Its slot, counted over all blocks.
     pub slot: u64,
     /// Its id.
     pub id: String,
 }
 
-/// The rows of the dataset that was uploaded under `name`, by slot. `progress` hears the bytes received, of so many.
+/// The rows of the dataset uploaded under `name`, by slot. `progress` receives the bytes received and expected.
 ///
 /// # Errors
-/// A dataset without row ids; an earlier run that found a false answer; as every call; a false answer, which is then in
+/// A dataset without row ids; an earlier run found a false answer; as every call; a false answer, which is recorded in
 /// the owner's record.
 pub fn row_ids(
     dataset: &Dataset,
@@ -38,7 +38,7 @@ pub fn row_ids(
         dataset,
         name,
         threads,
-        // Who finds a row asks once.
+        // Row ids are looked up once, so they are not cached.
         cache: &Cache::new(dataset.bundle().directory(), 0),
         progress: &progress,
     };

@@ -1,4 +1,4 @@
-//! Having a server check what it stores.
+//! Asks a server to check what it stores.
 
 use crate::{ClientError, Connection};
 use oboro_format::{Damage, Scrubbed};
@@ -6,21 +6,21 @@ use oboro_protocol::v1::{self, scrub_reply::Reply};
 use std::num::NonZero;
 use tonic::Status;
 
-/// What a scrub tells while it is under way.
+/// An event of a scrub.
 #[derive(Debug)]
 pub enum Scrubbing {
-    /// So many bytes are checked, of so many in all.
+    /// Bytes checked so far, and in total.
     Progress(u64, u64),
-    /// One part is damaged.
+    /// A damaged part.
     Damage(Damage),
 }
 
 impl Connection {
-    /// Has the server check all that it stores, or one dataset, and read no more than `rate` bytes a
-    /// second for it. What is found is told as it comes; the result says how much was checked.
+    /// Asks the server to check all that it stores, or one dataset, reading at most `rate` bytes a second. Findings are
+    /// reported as they arrive; returns how much was checked.
     ///
     /// # Errors
-    /// No such dataset, another scrub under way, or as every call.
+    /// No such dataset, another scrub in progress, or as every call.
     pub fn scrub(
         &self,
         name: Option<&str>,

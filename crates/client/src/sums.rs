@@ -1,8 +1,8 @@
-//! Supports of all itemsets of a prefix, or of one column beside all others, by what the server computes on ciphertext,
-//! verified before anything is done with it.
+//! Supports of all itemsets of a prefix, or of one column with each other, from what the server computes on ciphertext,
+//! verified before use.
 //!
-//! What is asked for follows from the owner's record and from supports that were verified. All requests of a level are
-//! sent and read to the end before anything of them is used.
+//! Requests depend on the owner's record and on verified supports only. All requests of a level are sent and all
+//! answers read to the end before any of them is used.
 
 use crate::connection::Connection;
 use crate::error::ClientError;
@@ -24,10 +24,10 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 const DURING: &str = "counting";
-/// The most bytes that are asked for at a level.
+/// The most bytes requested at a level.
 pub(crate) const MOST_BYTES: u64 = 200_000_000;
 
-/// The longest itemsets of a dataset that are verified in this way; 1 if none are.
+/// The longest itemsets of a dataset that can be verified this way; 1 if none can.
 pub(crate) fn longest(dataset: &Dataset) -> usize {
     let strata = dataset.record().strata(dataset.manifest());
     let bounds = strata.as_ref().ok().map(|it| it.bounds());
@@ -35,7 +35,7 @@ pub(crate) fn longest(dataset: &Dataset) -> usize {
     (2..=LONGEST_VERIFIED).rev().find(has).unwrap_or(1)
 }
 
-/// Refuses what takes more bytes than are asked for.
+/// Refuses a request above [`MOST_BYTES`].
 pub(crate) fn check_room(
     dataset: &Dataset,
     columns: usize,
@@ -52,11 +52,11 @@ pub(crate) fn check_room(
     }
 }
 
-/// Where moments come from.
+/// Where to request moments.
 #[derive(Clone, Copy)]
 pub(crate) struct SumSource<'a> {
     pub(crate) dataset: &'a Dataset,
-    /// The name of the dataset at the server.
+    /// The dataset's name on the server.
     pub(crate) name: &'a str,
     pub(crate) connection: &'a Connection,
     pub(crate) threads: NonZeroUsize,
@@ -66,7 +66,7 @@ pub(crate) struct SumSource<'a> {
 }
 
 impl<'a> SumSource<'a> {
-    /// Ends what was interrupted.
+    /// Fails if interrupted.
     fn go_on(&self) -> Result<(), ClientError> {
         self.connection.check_interrupt()?;
         if self.interrupt.is_cancelled() {
@@ -76,10 +76,10 @@ impl<'a> SumSource<'a> {
         }
     }
 
-    /// The smallest prefix of itemsets of a length that has these columns.
+    /// The smallest prefix of itemsets of a length that contains these columns.
     ///
     /// # Errors
-    /// Itemsets that are not verified in this way, or take too many bytes.
+    /// Itemsets that cannot be verified this way, or need too many bytes.
     fn prefix(&self, columns: &[u32], level: usize) -> Result<Prefix<'a>, ClientError> {
         let longest = longest(self.dataset);
         if level > longest {
@@ -94,12 +94,11 @@ impl<'a> SumSource<'a> {
         Ok(prefix)
     }
 
-    /// The supports of all itemsets of a length of the smallest prefix that has these columns, and what having them
-    /// took.
+    /// The supports of all itemsets of a length in the smallest prefix that contains these columns, and what they cost.
     ///
     /// # Errors
-    /// Itemsets that are not verified in this way; as every call; [`ClientError::FalseAnswer`] for anything but what
-    /// follows from the ciphertext that was encrypted, which is then in the owner's record.
+    /// Itemsets that cannot be verified this way; as every call; [`ClientError::FalseAnswer`] if an answer does not
+    /// follow from the owner's ciphertext, which is recorded in the owner's record.
     pub(crate) fn supports(
         &self,
         columns: &[u32],
@@ -125,7 +124,7 @@ impl<'a> SumSource<'a> {
         Ok((supports, trace))
     }
 
-    /// The supports of the pairs of a column with each other one, ascending, and what having them took.
+    /// The supports of the pairs of a column with each other one, ascending, and what they cost.
     ///
     /// # Errors
     /// As [`supports`](Self::supports).
@@ -147,7 +146,7 @@ impl<'a> SumSource<'a> {
         Ok((supports, trace))
     }
 
-    /// Sends all questions and reads their answers to the end, so many bytes together.
+    /// Sends all queries and reads their answers to the end; `bytes` is their total.
     fn answers<'q>(
         &self,
         level: usize,
@@ -174,8 +173,8 @@ impl<'a> SumSource<'a> {
         Ok((answers, took))
     }
 
-    /// Sends one request, about moments from number `first` on, and reads its answer to the end, or as far as there can
-    /// be one.
+    /// Sends one request, for moments from index `first` on, and reads its answer to the end, even past the expected
+    /// length.
     fn ask(
         &self,
         request: &v1::CountRequest,
@@ -216,7 +215,7 @@ impl<'a> SumSource<'a> {
     }
 }
 
-/// What answers took.
+/// The cost of answers.
 #[derive(Debug, Clone, Copy, Default)]
 struct Took {
     requests: usize,
@@ -235,7 +234,7 @@ impl Took {
         self.server += other.server;
     }
 
-    /// The same in a trace.
+    /// Adds it to a trace.
     fn trace(&self, trace: LevelTrace) -> LevelTrace {
         LevelTrace {
             questions: self.requests,
@@ -248,17 +247,17 @@ impl Took {
     }
 }
 
-/// An uploaded dataset that counts by whole prefixes.
+/// Counts in an uploaded dataset by whole prefixes.
 pub(crate) struct PrefixCounter<'a> {
     pub(crate) source: SumSource<'a>,
     pub(crate) items: &'a Numbered,
-    /// Of each level that was asked for.
+    /// The supports of each level requested so far.
     pub(crate) supports: Verified<Vec<Supports>>,
     pub(crate) traces: Vec<LevelTrace>,
 }
 
 impl<'a> PrefixCounter<'a> {
-    /// One that has not asked for anything.
+    /// A counter that has not requested anything.
     pub(crate) fn new(source: SumSource<'a>, items: &'a Numbered) -> Self {
         Self {
             source,

@@ -1,4 +1,4 @@
-//! Sending a bundle: segment by segment, from wherever an earlier attempt broke off.
+//! Uploads a bundle segment by segment, resuming where an earlier attempt broke off.
 
 use crate::connection::Connection;
 use crate::error::ClientError;
@@ -14,12 +14,12 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-/// Attempts in a row without a byte of progress before giving up a server that does not answer.
+/// Consecutive attempts without progress before giving up on a server that does not answer.
 const ATTEMPTS: u32 = 8;
-/// The same while the segment is busy: beyond what a server takes to notice that the connection of
-/// an earlier attempt is dead.
+/// The same while the segment is locked: outlasts the time in which a server notices that the connection of an earlier
+/// attempt is dead.
 const ATTEMPTS_WHEN_BUSY: u32 = 9;
-/// The wait after the first such attempt; it doubles with each, up to the longest.
+/// The delay after the first such attempt; it doubles up to the maximum.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Chunks read ahead of the connection.
@@ -28,21 +28,21 @@ const CHANNEL: usize = 4;
 /// A dataset version that the server has published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Uploaded {
-    /// The version.
+    /// Its number.
     pub version: u64,
-    /// Bytes that the server has by this call: all but those that were there already.
+    /// Bytes stored on the server by this call, without those stored before.
     pub sent_bytes: u64,
     /// The bytes of all segments.
     pub total_bytes: u64,
 }
 
-/// Uploads a bundle under a name and publishes it. Broken connections are taken up where they
-/// broke off; calling again after a failure does the same.
+/// Uploads a bundle under a name and publishes it. Resumes after a broken connection; calling it again after a failure
+/// resumes, too.
 ///
-/// `progress` hears the bytes that the server has, of how many.
+/// `progress` receives the bytes stored on the server, and the total.
 ///
 /// # Errors
-/// A server that stays away or refuses, a bundle that cannot be read.
+/// A server that stays unreachable or refuses, a bundle that cannot be read.
 pub fn upload(
     connection: &Connection,
     bundle: &Bundle,
@@ -83,12 +83,12 @@ pub fn upload(
     }
 }
 
-/// How the upload goes on, by what the server says it has: bytes on their way count for nothing.
+/// Retry state, driven by what the server reports to have; bytes in flight do not count.
 #[derive(Default)]
 struct Attempts {
     there_at_first: Option<u64>,
     there: u64,
-    /// Failures since there was last more.
+    /// Failures since the last progress.
     failures: u32,
 }
 
@@ -103,7 +103,7 @@ impl Attempts {
         self.there = there;
     }
 
-    /// How long to wait for the next attempt, if one may help.
+    /// The delay before the next attempt, if the error is worth a retry.
     fn next(&mut self, error: ClientError) -> Result<Duration, ClientError> {
         self.failures += 1;
         let most = match error {
@@ -118,7 +118,7 @@ impl Attempts {
     }
 }
 
-/// Asks how far the upload has come and sends the rest; `None` if that has to be asked again.
+/// Asks for the upload's status and sends the rest; `None` if the status must be asked again.
 fn attempt(
     connection: &Connection,
     bundle: &Bundle,
@@ -144,7 +144,7 @@ fn attempt(
                 progress(there.saturating_add(*sent).min(total), total);
             };
             match send_segment(connection, bundle, &status.dataset, segment, &advance) {
-                // A power cut may have damaged what the server had of it. It has discarded that now.
+                // A power cut may have damaged the server's part, which it has now discarded.
                 Err(ClientError::Damaged(_)) if segment.bytes_received > 0 => return Ok(None),
                 sent => sent?,
             }
@@ -159,7 +159,7 @@ fn attempt(
     Ok(Some(published))
 }
 
-/// Streams one segment's file from where the server has it.
+/// Streams one segment's file from the offset that the server has.
 fn send_segment(
     connection: &Connection,
     bundle: &Bundle,
@@ -167,7 +167,7 @@ fn send_segment(
     segment: &v1::SegmentProgress,
     advance: &(dyn Fn(u64) + Sync),
 ) -> Result<(), ClientError> {
-    // A damaged file is better noticed here than by the server after its last byte.
+    // Detect a damaged file here, rather than on the server after its last byte.
     bundle.open_segment(segment.index)?;
     let path: Arc<Path> = bundle.segment_path(segment.index).into();
     let read = |source| ClientError::Read {
@@ -193,7 +193,7 @@ fn send_segment(
                 if filled == 0 && start.is_none() {
                     return Ok(());
                 }
-                // A closed channel is a connection that broke: its own error tells.
+                // The channel closes if the connection broke, whose error is reported.
                 if sender
                     .blocking_send(v1::SegmentChunk {
                         start: start.take(),
@@ -217,7 +217,7 @@ fn send_segment(
     })
 }
 
-/// Fills the buffer unless the file ends.
+/// Fills the buffer unless the file ends first.
 fn read_full(file: &mut File, buffer: &mut [u8]) -> std::io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {

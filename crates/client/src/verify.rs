@@ -1,8 +1,8 @@
-//! What may be computed on, shown and asked further about: answers that were verified.
+//! Verified answers: the only ones that may be computed on, shown, or used to choose further questions.
 //!
-//! A server that lies chooses what the owner decrypts, and the owner's next question is one bit of it (`SECURITY.md`,
-//! "A server that lies"). So nothing that chooses a question or shows a result takes an answer as it came, only a
-//! [`Verified`] one, and only the modules below this one make those.
+//! A lying server chooses what the owner decrypts, and the owner's next question reveals one bit of it (`SECURITY.md`,
+//! "A server that lies"). So nothing that chooses a question or shows a result takes a raw answer, only a [`Verified`]
+//! one, and only the submodules of this module construct those.
 
 pub(crate) mod arriving;
 pub(crate) mod cells;
@@ -12,7 +12,7 @@ pub(crate) mod rows;
 use crate::error::ClientError;
 use oboro_mining::Dataset;
 
-/// Refuses to ask about a dataset after an answer was found to be false, until the owner decides.
+/// Refuses requests about a dataset with a recorded false answer, until the owner decides.
 pub(crate) fn check_trust(dataset: &Dataset) -> Result<(), ClientError> {
     match dataset.trust()?.failure {
         None => Ok(()),
@@ -24,9 +24,9 @@ pub(crate) fn check_trust(dataset: &Dataset) -> Result<(), ClientError> {
     }
 }
 
-/// An answer that is what the owner encrypted, or what follows from such answers and the owner's record alone.
+/// An answer that equals what the owner encrypted, or a value computed from such answers and the owner's record alone.
 ///
-/// Nobody else makes one:
+/// It cannot be constructed elsewhere:
 ///
 /// ```compile_fail,E0423
 /// let claimed = oboro_client::Verified(1943);
@@ -35,17 +35,17 @@ pub(crate) fn check_trust(dataset: &Dataset) -> Result<(), ClientError> {
 pub struct Verified<T>(T);
 
 impl<T> Verified<T> {
-    /// What was verified.
+    /// The verified value.
     pub fn get(&self) -> &T {
         &self.0
     }
 
-    /// The same, given away.
+    /// Unwraps the value.
     pub fn into_inner(self) -> T {
         self.0
     }
 
-    /// What follows from it and from what the owner knows.
+    /// Computes a value from it and from what the owner knows.
     pub(crate) fn try_map<U, E>(
         self,
         follows: impl FnOnce(T) -> Result<U, E>,
@@ -60,7 +60,7 @@ impl<T> Verified<Vec<T>> {
         Self(Vec::new())
     }
 
-    /// One more.
+    /// Adds an answer.
     pub(crate) fn push(&mut self, answer: Verified<T>) {
         self.0.push(answer.0);
     }

@@ -1,4 +1,4 @@
-//! Threads that work on what arrives while more arrives.
+//! Worker threads that process an answer while it is being received.
 
 use parking_lot::Mutex;
 use std::num::NonZeroUsize;
@@ -6,23 +6,23 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-/// Pieces waiting for a thread.
+/// The most pieces queued for all threads.
 const WAITING: usize = 8;
 
-/// Where a worker gets its pieces.
+/// The receiving end of a worker.
 pub(crate) struct Pieces<T> {
     receiver: Arc<Mutex<Receiver<T>>>,
 }
 
 impl<T> Pieces<T> {
-    /// The next piece; `None` once there are no more.
+    /// The next piece; `None` once the channel is closed and empty.
     pub(crate) fn next(&self) -> Option<T> {
         self.receiver.lock().recv().ok()
     }
 }
 
-/// Runs `work` on each of `threads` threads while `feed` sends them pieces, and waits for all. Sending
-/// fails once all workers have ended; their results say why.
+/// Runs `work` on each of `threads` threads while `feed` sends them pieces, and waits for all. Sending fails once all
+/// workers have ended; their results say why.
 pub(crate) fn with_workers<T: Send, W: Send, R>(
     threads: NonZeroUsize,
     work: impl Fn(&Pieces<T>) -> W + Sync,
@@ -37,7 +37,7 @@ pub(crate) fn with_workers<T: Send, W: Send, R>(
                 scope.spawn(move || work(&Pieces { receiver }))
             })
             .collect();
-        // Only workers hold it, so that sending fails, and does not wait, once all have ended.
+        // Only workers hold the receiver, so that sending fails instead of blocking once all have ended.
         drop(receiver);
         let fed = feed(sender);
         let results = workers

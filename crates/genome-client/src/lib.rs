@@ -1,5 +1,4 @@
-//! The owner's side of private genome search: a query in the field's letters, its encryption for one
-//! question, and what the answers say.
+//! The owner's side of private genome search: patterns, the encryption of a query, and reading the answers.
 
 mod query;
 mod reading;

@@ -1,20 +1,20 @@
-//! What is searched for.
+//! Search patterns.
 
 use thiserror::Error;
 use zeroize::Zeroizing;
 
 /// The letters of bases, by symbol.
 const BASES: &str = "ACGT";
-/// The letter that any symbol matches.
+/// The letter that matches any symbol.
 const WILDCARD: char = '?';
 
-/// Symbols to search for, or wildcards. It is wiped when dropped, and has no `Debug`.
+/// Symbols to search for, or wildcards. Wiped when dropped; has no `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pattern {
     symbols: Zeroizing<Vec<Option<u8>>>,
 }
 
-/// Letters that are no pattern.
+/// Letters that do not form a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum PatternError {
@@ -42,7 +42,7 @@ impl Pattern {
     /// Alleles by number, as in a VCF file: `0` for the reference, `?` for any.
     ///
     /// # Errors
-    /// Other letters, or none. Places count from 1.
+    /// Other letters, or none. Positions count from 1.
     pub fn of_alleles(letters: &str) -> Result<Self, PatternError> {
         Self::parse(letters, |letter, place| match letter.to_digit(10) {
             Some(digit) => Ok(Some(digit as u8)),
@@ -50,10 +50,10 @@ impl Pattern {
         })
     }
 
-    /// Bases, in capitals or not, `?` or `N` for any.
+    /// Bases, in either case; `?` or `N` for any.
     ///
     /// # Errors
-    /// Other letters, or none. Places count from 1.
+    /// Other letters, or none. Positions count from 1.
     pub fn of_bases(letters: &str) -> Result<Self, PatternError> {
         Self::parse(letters, |letter, place| {
             let capital = letter.to_ascii_uppercase();
@@ -73,7 +73,7 @@ impl Pattern {
             WILDCARD => Ok(None),
             letter => symbol(letter, place),
         };
-        // Grown at once, so that no copy stays behind.
+        // Allocated once, so that no copy remains in freed memory.
         let mut symbols = Zeroizing::new(Vec::with_capacity(letters.len()));
         for symbol in (1..).zip(letters.chars()).map(one) {
             symbols.push(symbol?);
@@ -85,10 +85,10 @@ impl Pattern {
         }
     }
 
-    /// Checks that it asks for no symbol from `symbols` on.
+    /// Checks that all symbols are below `symbols`.
     ///
     /// # Errors
-    /// The first such place.
+    /// The first position that fails.
     pub fn check(&self, symbols: u8) -> Result<(), PatternError> {
         for (place, symbol) in (1..).zip(self.symbols.iter()) {
             if let Some(allele) = symbol.filter(|&symbol| symbol >= symbols) {

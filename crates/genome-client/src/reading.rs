@@ -1,4 +1,4 @@
-//! A query of one's own: encrypted, and the only one that its answers can be read with.
+//! A query of the owner: its encryption, and the key that reads its answers.
 
 use crate::Pattern;
 use oboro_genome::wire::{Answer, Ciphertext, EncryptedQuery, WireError};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// A query under way: its key, and what its answers have said so far.
+/// A query in flight: its key, and the results of its answers so far.
 pub struct OwnQuery {
     plan: Arc<Plan>,
     key: QueryKey,
@@ -22,7 +22,7 @@ impl std::fmt::Debug for OwnQuery {
     }
 }
 
-/// A query that cannot be encrypted.
+/// Why a query cannot be encrypted.
 #[derive(Debug, Clone, Error)]
 #[allow(missing_docs)]
 pub enum EncryptError {
@@ -32,7 +32,7 @@ pub enum EncryptError {
     Seeds(#[from] WireError),
 }
 
-/// Answers that say nothing.
+/// Answers that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum ReadError {
@@ -46,24 +46,24 @@ pub enum ReadError {
     Contradiction { length: u32 },
 }
 
-/// What the answers to a query say.
+/// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// Rows that match; different ones, unless the server was asked to count all.
+    /// Matching rows; distinct ones, unless the server was asked to count duplicates.
     Matches(u64),
-    /// Symbols of the longest beginning that some row has.
+    /// The length of the longest prefix that some row has.
     Longest(u32),
 }
 
 impl OwnQuery {
-    /// Encrypts a pattern under the nonce that the server drew for it. `asked` is what else the query is
-    /// about, the collection and the places in it: no two of them may have the same bytes.
+    /// Encrypts a pattern under the nonce that the server drew for it. `asked` encodes what else the query is about,
+    /// the collection and the positions in it; distinct queries must have distinct bytes.
     ///
     /// # Errors
-    /// No randomness, or such that no query can be made of it.
+    /// No randomness, or randomness from which no query can be made.
     ///
     /// # Panics
-    /// If the pattern is not of the plan's question.
+    /// If the pattern does not match the plan.
     pub fn encrypt(
         plan: Arc<Plan>,
         pattern: &Pattern,
@@ -86,24 +86,24 @@ impl OwnQuery {
         })
     }
 
-    /// What the server is sent.
+    /// The encrypted query to send.
     pub fn encrypted(&self) -> &EncryptedQuery {
         &self.encrypted
     }
 
-    /// The layout of the question.
+    /// The plan of the query.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
 
-    /// What the tests of an answer decrypt to, modulo the plan's prime: 0 where they hold.
+    /// The decrypted tests of an answer, modulo the plan's prime: 0 where they hold.
     pub fn values(&self, answer: &Answer) -> Vec<u32> {
         let mask = (&*answer.mask, self.plan.mask_bits());
         self.key
             .decrypt(mask, self.places(answer), self.plan.value_bits())
     }
 
-    /// The same before rounding, in units of 2^-64 of the modulus: what is left of the noise as well.
+    /// The same before rounding, in units of 2^-64 of the modulus; includes the noise.
     pub fn phases(&self, answer: &Answer) -> Vec<u64> {
         let mask = (&*answer.mask, self.plan.mask_bits());
         self.key
@@ -118,7 +118,7 @@ impl OwnQuery {
     /// Reads all answers of a window, in order.
     ///
     /// # Errors
-    /// Too few or too many, or such that no rows could have given.
+    /// Too few or too many answers, or values that no rows could have produced.
     pub fn read(&self, answers: &[Answer]) -> Result<Found, ReadError> {
         let (expected, found) = (self.plan.answers(), answers.len() as u64);
         if expected != found {

@@ -1,11 +1,9 @@
-//! Apriori (Agrawal and Srikant, VLDB 1994): frequent itemsets level by level,
-//! with the counting left to whoever holds the transactions.
+//! Apriori (Agrawal and Srikant, VLDB 1994): frequent itemsets level by level, over any counter of supports.
 //!
-//! The driver knows only numbers of items. It asks for no support that those of
-//! the subsets [determine](mod@crate::deduction), and it distrusts what it is
-//! told: an answer that no transactions could give ends the run with an error and
-//! never becomes a result. Candidates are ascending, without repetition, and
-//! every subset of a candidate is frequent.
+//! The driver sees only item numbers. It does not request supports that follow from [those of
+//! subsets](mod@crate::deduction), and it checks every answer: one that no transactions could give ends the run with an
+//! error and never becomes a result. Candidates are ascending and distinct, and every subset of a candidate is
+//! frequent.
 
 use std::num::NonZeroUsize;
 
@@ -15,9 +13,8 @@ use crate::itemset::Itemset;
 use crate::prefix_tree::PrefixTree;
 use crate::transactions::MinSupport;
 
-/// Whoever can count in how many transactions itemsets occur: plaintext bitmaps
-/// ([`PlaintextCounter`](crate::bitmap::PlaintextCounter)) or an encrypted
-/// dataset.
+/// Counts the transactions that contain an itemset: in plaintext bitmaps
+/// ([`PlaintextCounter`](crate::bitmap::PlaintextCounter)) or in an encrypted dataset.
 pub trait SupportCounter {
     /// Why counting failed.
     type Error: std::error::Error + Send + Sync + 'static;
@@ -25,48 +22,48 @@ pub trait SupportCounter {
     /// The number of transactions.
     fn transactions(&self) -> u64;
 
-    /// The support of each item, by number from 0. They are known beforehand and never asked for.
+    /// The support of each item, by number from 0. They are known in advance and never requested.
     fn item_supports(&self) -> &[u64];
 
-    /// The support from which on no item is missing: 1 if none was left out.
+    /// Every item with at least this support is present; 1 if no items were left out.
     fn min_item_support(&self) -> u64;
 
     /// The supports of `candidates`, at least one, in their order. `level` is the
     /// length of each candidate, from 2.
     ///
     /// # Errors
-    /// Whatever keeps the counter from answering.
+    /// Those of the counter.
     fn count(&mut self, level: usize, candidates: &[Itemset]) -> Result<Vec<u64>, Self::Error>;
 
-    /// Whether to go on, which is asked now and then between questions.
+    /// Whether to continue; called regularly between counts.
     ///
     /// # Errors
-    /// Nobody waits for the result any more.
+    /// The run was interrupted.
     fn go_on(&self) -> Result<(), Self::Error> {
         Ok(())
     }
 }
 
-/// What [`apriori`] looks for and how far it goes.
+/// What [`apriori`] searches for, and its limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AprioriOptions {
     /// The support that makes an itemset frequent.
     pub min_support: MinSupport,
-    /// The length of the longest itemsets looked for; `None` for no limit.
+    /// The length of the longest itemsets; `None` for no limit.
     pub max_len: Option<NonZeroUsize>,
-    /// The largest number of candidates of one level. With a low minimum support
-    /// there can be more than memory holds; then a clear error is better.
+    /// The largest number of candidates of one level. With a low minimum support candidates can exceed memory; an error
+    /// is better then.
     pub max_candidates: usize,
-    /// Whether to ask only for supports that cannot be deduced. The result is the
-    /// same without; every candidate of two items and more is asked for then.
+    /// Whether to request only supports that cannot be deduced. The result is the same without it, but every candidate
+    /// of two or more items is counted.
     pub deduction: bool,
 }
 
 impl AprioriOptions {
-    /// Candidates of one level unless told otherwise: about 2 GiB of them.
+    /// The default limit of candidates of one level: about 2 GiB of them.
     pub const DEFAULT_MAX_CANDIDATES: usize = 20_000_000;
 
-    /// Itemsets of any length with at least `min_support`, deduced where possible.
+    /// Itemsets of any length with at least `min_support`, using deduction.
     pub fn new(min_support: MinSupport) -> Self {
         AprioriOptions {
             min_support,
@@ -76,16 +73,16 @@ impl AprioriOptions {
         }
     }
 
-    /// The same, but no itemset longer than `max_len`.
+    /// Sets the length of the longest itemsets.
     pub fn with_max_len(self, max_len: Option<NonZeroUsize>) -> Self {
         AprioriOptions { max_len, ..self }
     }
 
-    /// The least support that is frequent among so many transactions, of which no item with a support of
-    /// `complete_from` is missing.
+    /// The least frequent support among `transactions`, of which every item with a support of `complete_from` is
+    /// present.
     ///
     /// # Errors
-    /// A minimum support below that of items left out.
+    /// The minimum support is below that of items left out.
     pub fn threshold<E: std::error::Error + 'static>(
         &self,
         transactions: u64,
@@ -103,41 +100,40 @@ impl AprioriOptions {
         }
     }
 
-    /// The same, but with every candidate asked for unless `deduction`.
+    /// Sets whether to deduce supports.
     pub fn with_deduction(self, deduction: bool) -> Self {
         AprioriOptions { deduction, ..self }
     }
 }
 
-/// What the observer is told after each level.
+/// Passed to the observer after each level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelReport {
     /// The length of this level's itemsets, from 1.
     pub level: usize,
     /// The number of itemsets whose subsets are all frequent.
     pub candidates: usize,
-    /// How many of them were asked for.
+    /// How many of them were counted.
     pub asked: usize,
-    /// How many are frequent with a support that follows from their subsets'.
+    /// How many are frequent with a support deduced from their subsets'.
     pub deduced: usize,
-    /// How many are not frequent, as follows from their subsets' supports.
+    /// How many cannot be frequent, given their subsets' supports.
     pub excluded: usize,
-    /// How many are frequent: those deduced and some of those asked for.
+    /// How many are frequent: those deduced and some of those counted.
     pub frequent: usize,
 }
 
-/// Why mining stopped without a result. Items are given by number, since names
-/// are not known here.
+/// Why mining stopped without a result. Items are given by number, since names are not known at this level.
 #[derive(Debug, thiserror::Error)]
 pub enum AprioriError<E: std::error::Error + 'static> {
-    /// A minimum support at which items that were left out might be frequent.
+    /// The minimum support is so low that items left out might be frequent.
     #[error(
         "the dataset lacks items that occur in fewer than {complete_from} of {transactions} transactions: they were left out when it was encrypted, and with a minimum support of {threshold} some could be frequent; choose a minimum support of at least {complete_from} transactions, or encrypt the data again with a minimum item support of {threshold} or less"
     )]
     ItemsLeftOut {
         /// The minimum support, as a number of transactions.
         threshold: u64,
-        /// The support from which on no item is missing.
+        /// Every item with at least this support is present.
         complete_from: u64,
         /// The number of transactions.
         transactions: u64,
@@ -145,14 +141,14 @@ pub enum AprioriError<E: std::error::Error + 'static> {
     /// The counter failed.
     #[error(transparent)]
     Counter(E),
-    /// More or fewer answers than questions.
+    /// The number of answers differs from the number of itemsets.
     #[error(
         "{asked} itemsets of length {level} were asked for, but {answered} supports came back; the counter is faulty, so nothing is reported"
     )]
     AnswerCount {
         /// The length of the itemsets.
         level: usize,
-        /// The number of questions.
+        /// The number of itemsets.
         asked: usize,
         /// The number of answers.
         answered: usize,
@@ -164,21 +160,21 @@ pub enum AprioriError<E: std::error::Error + 'static> {
     Impossible {
         /// The itemset.
         itemset: Itemset,
-        /// The support that came back.
+        /// The support returned.
         support: u64,
-        /// The supports possible.
+        /// The possible supports.
         bounds: Bounds,
         /// The number of transactions.
         transactions: u64,
     },
-    /// Supports that came back, each possible by itself, but not all together.
+    /// Supports that are possible individually, but not together.
     #[error(
         "itemset {itemset} can have no support beside those of its subsets that came back: {contradiction}; an answer was altered or is not of this dataset, so nothing is reported"
     )]
     Contradiction {
         /// The itemset.
         itemset: Itemset,
-        /// The bounds that exclude each other.
+        /// The contradictory bounds.
         contradiction: Contradiction,
     },
     /// A level with too many candidates.
@@ -195,15 +191,13 @@ pub enum AprioriError<E: std::error::Error + 'static> {
 
 /// Finds the frequent itemsets among the transactions of `counter`.
 ///
-/// Level 1 follows from the supports of the items; the candidates of level `k` are
-/// the itemsets of length `k` whose subsets of length `k - 1` are all frequent. The
-/// counter hears only of those that have to be asked for, and nothing of a level
-/// without any.
-/// `observer` hears of each level once it is counted and checked.
+/// Level 1 follows from the supports of the items; the candidates of level `k` are the itemsets of length `k` whose
+/// subsets of length `k - 1` are all frequent. The counter is called with the candidates that cannot be deduced, and
+/// not at all for levels without any. `observer` is called for each level once it is counted and checked.
 ///
 /// # Errors
-/// A minimum support below that of items left out; the counter's own, answers that
-/// no transactions could give, or too many candidates.
+/// A minimum support below that of items left out; the counter's errors; answers that no transactions could give; too
+/// many candidates.
 pub fn apriori<C: SupportCounter>(
     counter: &mut C,
     options: AprioriOptions,
@@ -300,7 +294,7 @@ pub fn apriori<C: SupportCounter>(
 /// candidate's other subsets must be frequent too.
 ///
 /// # Errors
-/// Those of `go_on`, which is asked for each of `frequent`.
+/// Those of `go_on`, which is called for each of `frequent`.
 pub(crate) fn candidates_from<E>(
     frequent: &[FrequentItemset],
     is_frequent: impl Fn(&Itemset) -> bool,
@@ -318,7 +312,7 @@ pub(crate) fn candidates_from<E>(
             for second in &group[place + 1..] {
                 let last = second.itemset.items()[second.itemset.len() - 1];
                 let candidate = first.itemset.extended_by(last);
-                // Without its last or its last but one item it is one of the joined.
+                // Without its last or last but one item it is one of the joined itemsets.
                 let others = candidate.immediate_subsets().take(candidate.len() - 2);
                 if others.into_iter().all(|subset| is_frequent(&subset)) {
                     if candidates.len() == limit {
@@ -332,20 +326,20 @@ pub(crate) fn candidates_from<E>(
     Ok(Some(candidates))
 }
 
-/// What the supports of their subsets say of a level's candidates. Those that
-/// cannot be frequent are left out.
+/// The candidates of a level, split by what the supports of their subsets imply. Those that cannot be frequent are left
+/// out.
 #[derive(Default)]
 struct Triage {
-    /// Those that are frequent, with the only support possible; ascending.
+    /// Frequent, with only one possible support; ascending.
     deduced: Vec<FrequentItemset>,
-    /// Those that have to be asked for; ascending.
+    /// Need to be counted; ascending.
     asked: Vec<Itemset>,
-    /// The supports possible of each of `asked`.
+    /// The possible supports of each of `asked`.
     bounds: Vec<Bounds>,
 }
 
-/// Tells what to ask of the `candidates` of length `level`, all proper subsets of which are `known`;
-/// without `deduction` everything.
+/// Splits the `candidates` of length `level`, all proper subsets of which are `known`; without `deduction` all must be
+/// counted.
 fn triage<E: std::error::Error + 'static>(
     candidates: Vec<Itemset>,
     level: usize,
@@ -379,7 +373,7 @@ fn triage<E: std::error::Error + 'static>(
     Ok(triage)
 }
 
-/// The supports of the itemsets to ask for, each within its bounds.
+/// Counts the itemsets; each support must be within its bounds.
 fn ask<C: SupportCounter>(
     counter: &mut C,
     level: usize,
@@ -428,7 +422,7 @@ mod tests {
         Transactions::from_named(baskets).unwrap()
     }
 
-    /// Answers truthfully except for one itemset.
+    /// Answers correctly except for one itemset.
     struct Liar<'a> {
         truth: PlaintextCounter<'a>,
         about: Itemset,
@@ -489,8 +483,8 @@ mod tests {
         assert_eq!(possible(&[0, 1, 2], 1), "2");
     }
 
-    /// Three items in 5 of 10 transactions each. The first always meets both
-    /// others, which hardly meet.
+    /// Three items in 5 of 10 transactions each. The first always occurs with each other one, but the others rarely
+    /// occur together.
     struct Contradicting;
 
     impl SupportCounter for Contradicting {
@@ -558,8 +552,7 @@ mod tests {
         ));
     }
 
-    /// What is asked of the sample at each level, in the order candidates,
-    /// asked, deduced, excluded, frequent.
+    /// The reports on the sample at each level, as candidates, asked, deduced, excluded, frequent.
     fn reports(deduction: bool, min_support: MinSupport) -> Vec<[usize; 5]> {
         let data = sample();
         let mut reports = Vec::new();
@@ -585,8 +578,8 @@ mod tests {
             reports(false, half),
             [[4, 0, 3, 1, 3], [3, 3, 0, 0, 3], [1, 1, 0, 0, 1]]
         );
-        // {a} is everywhere, so {a, b} and {a, c} are where {b} and {c} are, and
-        // {a, b, c} is where {b, c} is.
+        // {a} is in every transaction, so {a, b} and {a, c} are where {b} and {c} are, and {a, b, c} is where {b, c}
+        // is.
         assert_eq!(
             reports(true, half),
             [[4, 0, 3, 1, 3], [3, 1, 2, 0, 3], [1, 0, 1, 0, 1]]

@@ -1,10 +1,8 @@
-//! Transactions turned on their side: one column of bits per item, bit `t` set
-//! where transaction `t` contains the item. A support is then an AND and a
-//! popcount.
+//! Transactions in columns: one bit column per item, with bit `t` set if transaction `t` contains
+//! the item. A support is then an AND and a popcount.
 //!
-//! This is the plaintext truth that encrypted results are compared with, and what
-//! columns that were decrypted are counted in. Bits that stand for no transaction
-//! are zero.
+//! Encrypted results are compared with it, and decrypted columns are counted in it. Bits beyond the
+//! transactions are zero.
 
 #![allow(unsafe_code)]
 
@@ -23,12 +21,12 @@ pub struct Bitmap {
 }
 
 impl Bitmap {
-    /// The columns of all items: an eighth of a byte per item and transaction.
+    /// The columns of all items: one bit per item and transaction.
     pub fn new(transactions: &Transactions) -> Self {
         Self::of_items(transactions, 0..transactions.item_count() as u32)
     }
 
-    /// The columns of the `items` named; numbers that are no item are ignored.
+    /// The columns of some `items`; numbers without an item are ignored.
     pub fn of_items(transactions: &Transactions, items: impl IntoIterator<Item = u32>) -> Self {
         let mut bitmap = Bitmap {
             transactions: transactions.len() as u64,
@@ -38,7 +36,7 @@ impl Bitmap {
         bitmap
     }
 
-    /// No columns yet.
+    /// A bitmap without columns.
     pub fn empty(transactions: u64, items: u32) -> Self {
         Bitmap {
             transactions,
@@ -46,8 +44,8 @@ impl Bitmap {
         }
     }
 
-    /// Adds the column of `item`. Bits stand for transactions in any order, the
-    /// same for all columns, and may be more than those; columns are equally long.
+    /// Adds the column of `item`. The order of transactions is arbitrary but the same for all
+    /// columns. There may be more bits than transactions; all columns have the same length.
     ///
     /// # Panics
     /// If there is no such item.
@@ -55,7 +53,7 @@ impl Bitmap {
         self.columns[item as usize] = column;
     }
 
-    /// Fills the columns of `items` that are not there yet, in one pass.
+    /// Adds the missing columns of `items` in one pass.
     fn add_items(&mut self, transactions: &Transactions, items: impl IntoIterator<Item = u32>) {
         let words = transactions.len().div_ceil(64);
         let mut wanted = vec![false; self.columns.len()];
@@ -84,17 +82,17 @@ impl Bitmap {
         self.transactions
     }
 
-    /// The bits of `item`, lowest first, or `None` if its column is not here.
+    /// The bits of `item`, least significant first; `None` if its column is missing.
     pub fn column(&self, item: u32) -> Option<&[u64]> {
-        // Without transactions a column that is here is empty as well.
+        // Without transactions a present column is empty as well.
         self.columns
             .get(item as usize)
             .filter(|column| !column.is_empty() || self.transactions == 0)
             .map(Vec::as_slice)
     }
 
-    /// The number of transactions that contain all of `items`, or `None` if a
-    /// column is not here. The empty itemset is in every transaction.
+    /// The number of transactions that contain all of `items`; `None` if a column is missing. The
+    /// empty itemset is in every transaction.
     pub fn support(&self, items: &Itemset) -> Option<u64> {
         let columns: Option<Vec<&[u64]>> = items
             .items()
@@ -115,8 +113,8 @@ impl Bitmap {
         })
     }
 
-    /// The supports of `itemsets`, or `None` if a column is not here. Itemsets
-    /// that share all but their last item with the one before cost least.
+    /// The supports of `itemsets`; `None` if a column is missing. Itemsets that share all but their
+    /// last item with their predecessor cost least.
     pub fn supports(&self, itemsets: &[Itemset]) -> Option<Vec<u64>> {
         let mut prefixes = PrefixIntersections::new(self);
         let support = |itemset: &Itemset| match itemset.items() {
@@ -135,7 +133,7 @@ pub fn count_ones(column: &[u64]) -> u64 {
     column.iter().map(|word| u64::from(word.count_ones())).sum()
 }
 
-/// The number of bits set in both columns, which are equally long.
+/// The number of bits set in both columns, which have the same length.
 pub fn count_common(a: &[u64], b: &[u64]) -> u64 {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt") {
@@ -145,7 +143,7 @@ pub fn count_common(a: &[u64], b: &[u64]) -> u64 {
     count_common_portable(a, b)
 }
 
-/// The same loop, for which the compiler counts bits in AVX2 registers.
+/// The same loop; here the compiler counts bits in AVX2 registers.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,popcnt")]
 fn count_common_avx2(a: &[u64], b: &[u64]) -> u64 {
@@ -160,7 +158,7 @@ fn count_common_portable(a: &[u64], b: &[u64]) -> u64 {
         .sum()
 }
 
-/// The bits set in both columns, which are equally long.
+/// The bits set in both columns, which have the same length.
 pub fn intersection(a: &[u64], b: &[u64]) -> Vec<u64> {
     a.iter().zip(b).map(|(a, b)| a & b).collect()
 }
@@ -171,8 +169,8 @@ fn intersect_in_place(a: &mut [u64], b: &[u64]) {
     }
 }
 
-/// A [`SupportCounter`] on plaintext. Columns are built when an itemset of two
-/// or more items first asks for them, so rare items cost nothing.
+/// A [`SupportCounter`] on plaintext. Columns are built when an itemset of two or more items first
+/// needs them, so rare items cost nothing.
 #[derive(Debug)]
 pub struct PlaintextCounter<'a> {
     transactions: &'a Transactions,
@@ -191,11 +189,11 @@ impl<'a> PlaintextCounter<'a> {
     }
 }
 
-/// The only thing a plaintext counter cannot answer.
+/// The only error of a plaintext counter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("itemset {itemset} was asked for, but there are only {items} items, numbered from 0")]
 pub struct UnknownItem {
-    /// The itemset asked for.
+    /// The itemset to count.
     pub itemset: Itemset,
     /// The number of items.
     pub items: usize,
@@ -244,8 +242,8 @@ impl SupportCounter for PlaintextCounter<'_> {
     }
 }
 
-/// Intersections of the prefixes of the itemset counted last. Candidates come in
-/// order, so most share all but their last item with the one before.
+/// Intersections of the prefixes of the itemset counted last. Candidates are ordered, so most share
+/// all but their last item with their predecessor.
 struct PrefixIntersections<'a> {
     bitmap: &'a Bitmap,
     items: Vec<u32>,
@@ -261,7 +259,7 @@ impl<'a> PrefixIntersections<'a> {
         }
     }
 
-    /// The support of two or more items whose columns are all here.
+    /// The support of two or more items whose columns are present.
     fn support(&mut self, items: &[u32]) -> u64 {
         let (&last, prefix) = items.split_last().expect("two or more items");
         let shared = (self.items.iter().zip(prefix))
@@ -309,7 +307,7 @@ mod tests {
     fn columns_may_come_from_elsewhere() {
         let mut bitmap = Bitmap::empty(70, 3);
         assert_eq!(bitmap.column(1), None);
-        // More bits than transactions, and transactions in any place.
+        // More bits than transactions, and transactions at any index.
         bitmap.insert(1, vec![u64::MAX, 0, 7]);
         bitmap.insert(2, vec![1 << 63, 0, 6]);
         let itemsets = [[1].as_slice(), &[2], &[1, 2]].map(Itemset::new);

@@ -1,7 +1,7 @@
-//! Encrypted datasets at the owner: from transactions to a bundle ready for upload.
+//! Encrypted datasets of an owner: from transactions to a bundle ready for upload.
 //!
-//! Transactions and columns are shuffled first, so that neither the order of rows nor the order of
-//! items leaves the owner. Nothing counts until the bundle's head is in place.
+//! Transactions and columns are shuffled first, so that neither the order of rows nor that of items leaves the owner. A
+//! bundle is invalid until its head is written.
 
 use crate::encryption::NewRows;
 use crate::ranges::{MOST_FOCUS, MOST_PAIRED, NewBlocks, by_support};
@@ -116,27 +116,27 @@ impl From<SealError> for DatasetError {
     }
 }
 
-/// What encrypting transactions will make.
+/// The size of a dataset before it is encrypted.
 #[derive(Debug, Clone)]
 pub struct DatasetPlan {
     /// The ring.
     pub parameters: Parameters,
-    /// The longest itemsets: no longer than there are items.
+    /// The longest itemsets; not longer than the number of items.
     pub max_len: usize,
-    /// One for each item.
+    /// One per item.
     pub columns: u32,
-    /// The bytes of each row id; 0 where rows have none.
+    /// The bytes reserved for each row id; 0 without row ids.
     pub row_id_bytes: u32,
     /// The bytes of ciphertext and sealed cells.
     pub bytes: u64,
 }
 
 impl DatasetPlan {
-    /// The plan for so many transactions of so many items, for itemsets of up to `max_len`, with row ids of up to
+    /// The plan for this number of transactions and items, for itemsets of up to `max_len`, with row ids of up to
     /// `longest_row_id` bytes or none.
     ///
     /// # Errors
-    /// Numbers for which there are no parameters.
+    /// No parameters exist for these sizes.
     pub fn new(
         transactions: u64,
         items: usize,
@@ -199,14 +199,14 @@ fn other_ranges() -> RecordError {
     RecordError::Damaged("what is kept of its ranges does not fit".into())
 }
 
-/// The bytes that a dataset has for each row id, given the longest of the first file. Rounded up, so that later ids may
-/// be a little longer and the exact length does not show.
+/// The bytes that a dataset reserves for each row id, given the longest of the first file. Rounded up, so that later
+/// ids may be a little longer and the exact length is hidden.
 fn padded_row_id_bytes(longest: usize) -> u32 {
     let longest = u32::try_from(longest).unwrap_or(MAX_ROW_ID_BYTES);
     longest.next_multiple_of(8).min(MAX_ROW_ID_BYTES)
 }
 
-/// What so many transactions take, encrypted and sealed at once.
+/// The bytes of `transactions` encrypted and sealed at once.
 fn stored_bytes(
     parameters: &Parameters,
     columns: u32,
@@ -229,7 +229,7 @@ fn stored_bytes(
     })
 }
 
-/// Refuses what is more than its file system has room for.
+/// Refuses more bytes than the file system has free.
 fn check_room(directory: &Path, needed: u64, free: Option<u64>) -> Result<(), DatasetError> {
     match free {
         Some(free) if free < needed => Err(DatasetError::NoRoom {
@@ -249,21 +249,21 @@ pub struct Dataset {
     key: DatasetKey,
 }
 
-/// Told of every encrypted block-column, and before the first: how many are done, of how many. A break
-/// ends the encryption.
+/// Called before the first and after every encrypted block-column: with the number done and the total. A break ends the
+/// encryption.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) -> ControlFlow<()> + Sync);
 
-/// Where a new bundle goes.
+/// Where to write a new bundle.
 #[derive(Debug, Clone, Copy)]
 pub enum Target<'a> {
-    /// It will be this directory, which must not exist, and is durable.
+    /// To this directory, which must not exist yet. The bundle is durable.
     New(&'a Path),
-    /// A directory of its own below this one, removed when the dataset and its later versions are dropped.
+    /// To a new directory below this one, removed when the dataset and its later versions are dropped.
     Temporary(&'a Path),
 }
 
 impl Target<'_> {
-    /// The directory, or that in which it will be.
+    /// The directory itself, or the parent of the new one.
     fn path(&self) -> &Path {
         match self {
             Self::New(directory) | Self::Temporary(directory) => directory,
@@ -282,8 +282,7 @@ impl Dataset {
     /// Encrypts `rows` into a new bundle, for itemsets of up to `max_len`.
     ///
     /// # Errors
-    /// An existing directory, parameters that do not exist, a disk without room, an interruption; nothing
-    /// is left behind.
+    /// An existing directory, sizes without parameters, too little disk space, an interruption; nothing is left behind.
     pub fn create(
         rows: Shuffled,
         master: &MasterKey,
@@ -321,7 +320,7 @@ impl Dataset {
         let order = by_support(&items.supports);
         let mut focus: Vec<u32> = focus.iter().map(|&item| columns[item]).collect();
         let paired = order.len().min(MOST_PAIRED);
-        // Where all pairs have fixed parts, those of the focus have them, too.
+        // If all pairs have fixed parts, so have those of the focus.
         if paired == order.len() {
             focus.clear();
         }
@@ -349,7 +348,7 @@ impl Dataset {
     /// Opens the bundle at `directory` with its owner's key.
     ///
     /// # Errors
-    /// Another key, a damaged or foreign bundle.
+    /// The wrong key, a damaged or foreign bundle.
     pub fn open(directory: &Path, master: &MasterKey) -> Result<Self, DatasetError> {
         let bundle = Bundle::open(directory)?;
         let manifest = bundle.manifest();
@@ -371,11 +370,11 @@ impl Dataset {
         })
     }
 
-    /// Encrypts more transactions of the same items into new segments; the dataset with them. Items that
-    /// `rows` do not have are in none of these; in those of a file that is a table, all must be.
+    /// Encrypts more transactions of the same items into new segments; returns the new dataset. Items missing in `rows`
+    /// are in none of these transactions; a table must have them all.
     ///
     /// # Errors
-    /// Items that the dataset does not have, items left out, or as [`Dataset::create`]; the bundle stays as it was.
+    /// Items that the dataset does not have or that were left out, or as [`Dataset::create`]; the bundle is unchanged.
     pub fn append(
         &self,
         rows: Shuffled,
@@ -458,7 +457,7 @@ impl Dataset {
         let strata = new.keep(before, Some(&self.bundle), count, &mut writer)?;
         let items = self.record.items().with(&rows, &columns);
         let record = OwnerRecord::new(&manifest, strata, &order, items, noise, trust);
-        // Whoever reads the version before finds its ranges, too.
+        // Readers of the previous version still find its ranges.
         let ranges = [record.ranges(), self.record.ranges()].concat();
         let bundle = writer.commit(&manifest, &record.seal(&self.key)?, &ranges)?;
         Ok(Self {
@@ -468,10 +467,10 @@ impl Dataset {
         })
     }
 
-    /// The bytes of ciphertext that appending so many transactions adds.
+    /// The bytes of ciphertext that appending `transactions` adds.
     ///
     /// # Errors
-    /// None for a dataset that there is.
+    /// None for a valid dataset.
     pub fn appended_bytes(&self, transactions: u64) -> Result<u64, DatasetError> {
         let manifest = self.bundle.manifest();
         stored_bytes(
@@ -482,7 +481,7 @@ impl Dataset {
         )
     }
 
-    /// What verifies and reads the pairs that a server counts.
+    /// The reader that verifies pairs counted by a server.
     ///
     /// # Errors
     /// A sealed range that is missing or damaged.
@@ -497,7 +496,7 @@ impl Dataset {
         Ok(reader.ok_or_else(other_ranges)?)
     }
 
-    /// What verifies the moments of longer itemsets that a server computes.
+    /// The reader that verifies moments of longer itemsets computed by a server.
     ///
     /// # Errors
     /// A sealed range that is missing or damaged.
@@ -512,7 +511,7 @@ impl Dataset {
         Ok(reader.ok_or_else(other_ranges)?)
     }
 
-    /// What is kept of each range.
+    /// The kept data of each range.
     fn ranges(&self) -> Result<Vec<Vec<RangeLimb>>, DatasetError> {
         let range = |digest| Ok(self.key.open_range(&self.bundle.read_range(digest)?)?);
         self.record.ranges().into_iter().map(range).collect()
@@ -523,17 +522,17 @@ impl Dataset {
         &self.bundle
     }
 
-    /// The public description.
+    /// The public manifest.
     pub fn manifest(&self) -> &Manifest {
         self.bundle.manifest()
     }
 
-    /// What only the owner knows.
+    /// The owner's record.
     pub fn record(&self) -> &OwnerRecord {
         &self.record
     }
 
-    /// The owner's record as the bundle on disk has it now.
+    /// The owner's record as currently stored in the bundle.
     fn present_record(&self) -> Result<OwnerRecord, DatasetError> {
         let present = self.bundle.present()?;
         Ok(OwnerRecord::open(
@@ -543,10 +542,10 @@ impl Dataset {
         )?)
     }
 
-    /// What became of trust in the server that has the dataset, as the bundle on disk says now.
+    /// The state of trust in the server, as currently stored in the bundle.
     ///
     /// # Errors
-    /// A bundle that was changed or is gone.
+    /// A bundle that was changed or removed.
     pub fn trust(&self) -> Result<Trust, DatasetError> {
         let record = self.present_record()?;
         let failure = self.bundle.note()?;
@@ -556,11 +555,11 @@ impl Dataset {
         })
     }
 
-    /// Notes that answers are relied on that nothing verifies. Waits for whoever is at work on the bundle, but not
-    /// for an append, which may take long.
+    /// Records that the owner relies on unverified answers. Waits for other writers of the bundle, but not for an
+    /// append, which may take long.
     ///
     /// # Errors
-    /// A bundle that cannot be written; nothing may be asked then.
+    /// A bundle that cannot be written; nothing may be requested then.
     pub fn rely_on_server(&self) -> Result<(), DatasetError> {
         const ATTEMPTS: u32 = 200;
         const WAIT: Duration = Duration::from_millis(10);
@@ -582,8 +581,8 @@ impl Dataset {
         Ok(())
     }
 
-    /// Notes that an answer was found to be false, in a file of its own: an append under way does not keep it from
-    /// being noted. The first one stays until [`reset_trust`](Self::reset_trust).
+    /// Records a false answer in a file of its own, so that a concurrent append does not prevent it. The first one
+    /// stays until [`reset_trust`](Self::reset_trust).
     ///
     /// # Errors
     /// A bundle that cannot be written.
@@ -599,7 +598,7 @@ impl Dataset {
         Ok(self.bundle.write_note(&failure.seal(&self.key)?)?)
     }
 
-    /// Forgets the answer that was found to be false: the owner has decided to ask again.
+    /// Removes the record of a false answer: the owner has decided to ask again.
     ///
     /// # Errors
     /// A bundle that cannot be written.
@@ -767,7 +766,7 @@ mod tests {
         let made = Dataset::create(some, &master, target, 2, threads(), &go_on).unwrap();
         assert_eq!(made.record().min_item_support, 50);
         let kept = Transactions::from_named([["always", "bit 0"]]).unwrap();
-        // An item that was left out before occurs in nothing that can be appended.
+        // An item that was left out before cannot occur in an append.
         let more = Shuffled::of(&kept).unwrap();
         let after = made.append(more, threads(), &go_on).unwrap();
         let opened = Dataset::open(&path, &master).unwrap();
@@ -804,7 +803,7 @@ mod tests {
         }
     }
 
-    /// A block for each: until noise allows no more of them in a range.
+    /// One block each, until noise limits the blocks of a range.
     #[test]
     fn appends_of_one_transaction_fill_ranges() {
         const APPENDS: usize = 2_000;
@@ -825,7 +824,7 @@ mod tests {
         assert_eq!(strata.ranges().last().unwrap().end as usize, 1 + APPENDS);
         assert_eq!(dataset.record().supports, [1 + APPENDS as u64; 2]);
         dataset.pair_reader().unwrap();
-        // Those of the newest version, and what it replaced last.
+        // Those of the newest version, and of the version before.
         let ranges = std::fs::read_dir(dataset.bundle().directory().join("ranges")).unwrap();
         assert!(ranges.count() <= 5);
     }
@@ -840,9 +839,9 @@ mod tests {
         made.rely_on_server().unwrap();
         made.record_failure("first").unwrap();
         made.record_failure("second").unwrap();
-        // The value in memory is older than the bundle, and appends all the same keep what it says.
+        // The value in memory is older than the bundle; appends nevertheless keep what the bundle says.
         let after = made.append(rows(31), threads(), &go_on).unwrap();
-        // Whoever lied may know the secrets that there were: what comes then has others, and so a stratum of its own.
+        // A liar may have learned the old secrets: later appends use new ones, in a stratum of their own.
         let generations = |dataset: &Dataset| {
             let strata = dataset.record().strata(dataset.manifest()).unwrap();
             strata.secret_generations().to_vec()
@@ -865,8 +864,8 @@ mod tests {
         assert!(trust.relied_on && trust.failure.is_none());
         after.bundle().verify().unwrap();
 
-        // An append does not keep a failure from being noted, a damaged note is one, and whoever notes reliance at
-        // the same time waits for the others.
+        // An append does not prevent recording a failure, a damaged failure file counts as a failure, and a concurrent
+        // record of reliance waits for the lock.
         let writer = after.bundle().append().unwrap();
         after.record_failure("third").unwrap();
         drop(writer);
@@ -919,7 +918,7 @@ mod tests {
     fn two_encryptions_share_no_seed_no_id_and_no_order() {
         let directory = tempfile::tempdir().unwrap();
         let master = MasterKey::generate().unwrap();
-        // 24 items: their columns are in the same order by chance once in 24! times.
+        // 24 items: by chance their columns are in the same order once in 24! times.
         let items: Vec<String> = (0..24).map(|i| format!("item {i}")).collect();
         let transactions = Transactions::from_named(vec![items; 3 * 4096]).unwrap();
         let [a, b] = ["a", "b"].map(|name| {
@@ -1042,7 +1041,7 @@ mod tests {
         ] {
             assert!(message.contains(&part), "{message}");
         }
-        // Far more than any disk has: the check is there.
+        // Far more than any disk has: the check works.
         assert!(
             free_bytes(&directory.path().join("none/below")).is_some_and(|it| it < u64::MAX / 2)
         );

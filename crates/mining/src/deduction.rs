@@ -1,5 +1,5 @@
-//! What the supports of an itemset's subsets say about its own (Calders and
-//! Goethals, "Mining all non-derivable frequent itemsets", PKDD 2002).
+//! What the supports of an itemset's subsets imply about its own (Calders and Goethals, "Mining all
+//! non-derivable frequent itemsets", PKDD 2002).
 //!
 //! For a subset `X` of an itemset `I`, the number of transactions that contain
 //! `X` and no item of `I∖X` is, by inclusion and exclusion,
@@ -17,28 +17,27 @@ use std::fmt;
 
 use oboro_ring::moment::MAX_LENGTH;
 
-/// The subsets that bounds are made from lack none but the last this many items
-/// of an itemset. That is all subsets for whatever an encrypted dataset can be
-/// asked for. Longer itemsets have more than 65,536 subsets, too many to visit
-/// for each; what part of them says holds as well, if less tightly.
+/// Bounds use the subsets that lack only items among the last `MAX_FREE` of an itemset. For lengths
+/// that an encrypted dataset can count these are all subsets. Longer itemsets have more than 65,536
+/// subsets, too many to visit for each; bounds from a part of them are valid, though less tight.
 const MAX_FREE: usize = MAX_LENGTH;
 
-/// The number of subsets that bounds of itemsets of `length` items are made from.
+/// The number of subsets used for bounds of itemsets of `length` items.
 pub(crate) fn subsets_used(length: usize) -> usize {
     1 << length.min(MAX_FREE)
 }
 
-/// The least and the largest support that an itemset can have, given those of
-/// its subsets; both are possible, and `lower` is at most `upper`.
+/// The least and the largest support that an itemset can have, given those of its subsets; both are
+/// attainable, and `lower` is at most `upper`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// The least support possible.
+    /// The least possible support.
     pub lower: u64,
-    /// The largest support possible.
+    /// The largest possible support.
     pub upper: u64,
 }
 
-/// Supports of subsets that leave no support for the itemset.
+/// Supports of subsets that allow no support of the itemset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it would have to be at least {at_least} and at most {at_most}")]
 pub struct Contradiction {
@@ -49,20 +48,19 @@ pub struct Contradiction {
 }
 
 impl Bounds {
-    /// The bounds of an itemset of `m ≥ 1` items from the supports of its proper
-    /// subsets, the number of transactions included: `supports[b]` is that of the
-    /// subset which has the items at the set bits of `b`. The last entry, the
-    /// itemset's own, is not looked at, and `supports` serves as working space.
-    /// It takes `m·2^m` steps.
+    /// The bounds of an itemset of `m ≥ 1` items from the supports of its proper subsets, the
+    /// number of transactions included: `supports[b]` is that of the subset with the items at the
+    /// set bits of `b`. The last entry, the itemset's own, is ignored, and `supports` is used as
+    /// scratch space. Takes `m·2^m` steps.
     ///
-    /// Items that every one of the subsets contains need not be among the `m`:
-    /// the bounds then are those within the transactions that have these items.
+    /// Items contained in every one of the subsets need not be among the `m`: the bounds are then
+    /// those within the transactions that have these items.
     ///
     /// # Errors
-    /// No support is possible, so one of those given is wrong.
+    /// No support is possible, so one of the given ones is wrong.
     ///
     /// # Panics
-    /// If there are not `2^m` supports, or one is not of 64 bits.
+    /// If there are not `2^m` supports, or one does not fit into 64 bits.
     pub(crate) fn from_subsets(supports: &mut [i128]) -> Result<Self, Contradiction> {
         assert!(supports.len() >= 2 && supports.len().is_power_of_two());
         let whole = supports.len() - 1;
@@ -88,7 +86,7 @@ impl Bounds {
         })
     }
 
-    /// Whether `support` lies within.
+    /// Whether `support` is within the bounds.
     pub fn contain(self, support: u64) -> bool {
         (self.lower..=self.upper).contains(&support)
     }
@@ -127,7 +125,7 @@ mod tests {
     use crate::testing::arbitrary_transactions;
     use proptest::prelude::*;
 
-    /// The bounds word by word: every σ_X as a sum over all J.
+    /// The bounds by definition: every σ_X as a sum over all J.
     fn by_definition(supports: &[i128]) -> (i128, i128) {
         let whole = supports.len() - 1;
         let rule = |x: usize| -> i128 {
@@ -160,14 +158,15 @@ mod tests {
 
     #[test]
     fn supports_that_contradict_each_other_are_refused() {
-        // A, B and C fill half each; AB and AC coincide with A, so BC cannot be 1.
+        // A, B and C are in half the transactions each; AB and AC coincide with A, so BC cannot be
+        // 1.
         let mut supports = [10, 5, 5, 5, 5, 5, 1, 0];
         let contradiction = Contradiction {
             at_least: 5,
             at_most: 1,
         };
         assert_eq!(Bounds::from_subsets(&mut supports), Err(contradiction));
-        // Three items that never meet need three transactions.
+        // Three items that never occur together need three transactions.
         let error = Bounds::from_subsets(&mut [2, 1, 1, 0, 1, 0, 0, 0]);
         assert_eq!(error.unwrap_err().at_most, -1);
     }
@@ -213,7 +212,7 @@ mod tests {
                         .collect();
                     let bounds = Bounds::from_subsets(&mut supports).unwrap();
                     prop_assert!(bounds.contain(truth), "{truth} {bounds:?}");
-                    // Each item halves the interval at least.
+                    // Each item at least halves the interval.
                     let transactions = data.len() as u64;
                     prop_assert!(bounds.upper - bounds.lower <= transactions >> (free - 1));
                 }

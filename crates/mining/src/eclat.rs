@@ -1,8 +1,8 @@
 //! Eclat (Zaki, IEEE TKDE 2000): frequent itemsets depth first on bit columns.
 //!
-//! It serves to verify results of [`apriori`](mod@crate::apriori) and of encrypted
-//! counting, and so shares nothing with them but the bit columns: no candidates
-//! are generated, an itemset is extended by intersecting and counting.
+//! It verifies results of [`apriori`](mod@crate::apriori) and of encrypted counting, so it shares
+//! nothing with them but the bit columns: instead of generating candidates, it extends an itemset
+//! by intersecting columns.
 
 use std::num::NonZeroUsize;
 

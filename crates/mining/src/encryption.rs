@@ -1,5 +1,5 @@
-//! From shuffled rows to segments: threads take columns of the segment at hand and begin the next one when
-//! it has none left, so that hashing, writing and syncing one overlaps with encrypting another.
+//! Encrypts shuffled rows into segments. Threads take columns of the current segment and begin the next one when none
+//! is left, so that hashing, writing and syncing one overlaps with encrypting another.
 
 use crate::dataset::{DatasetError, Progress};
 use crate::shuffled::Shuffled;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use zeroize::Zeroizing;
 
-/// Transactions on their way into new blocks of a dataset.
+/// Transactions to encrypt into new blocks of a dataset.
 pub(crate) struct NewRows<'a> {
     pub(crate) rows: &'a Shuffled,
     /// The column of each item.
@@ -25,7 +25,7 @@ pub(crate) struct NewRows<'a> {
 }
 
 impl NewRows<'_> {
-    /// Encrypts all rows into segments behind those of `manifest`; the next version of it.
+    /// Encrypts all rows into segments after those of `manifest`; returns its next version.
     pub(crate) fn encrypt(
         &self,
         key: &DatasetKey,
@@ -35,7 +35,7 @@ impl NewRows<'_> {
         let degree = key.ring().degree();
         let blocks = self.rows.len().div_ceil(degree);
         let words = blocks * degree / 64;
-        // What has no column here: items that are only in older segments.
+        // Items that occur in older segments only have no column here.
         let absent = vec![0; words];
         let mut bits = vec![&absent[..]; manifest.columns as usize];
         let id_bits = 0..8 * manifest.row_id_bytes as usize;
@@ -72,7 +72,7 @@ impl NewRows<'_> {
 /// All new segments of one version.
 struct Encryption<'a> {
     key: &'a DatasetKey,
-    /// The version before.
+    /// The previous version.
     manifest: &'a Manifest,
     writer: &'a BundleWriter,
     /// For each new block the `N` bits of each column that has cells: the mask seed depends on all of them.
@@ -83,23 +83,23 @@ struct Encryption<'a> {
     done: Mutex<Done>,
 }
 
-/// What is next.
+/// The work left.
 #[derive(Default)]
 struct Queue<'a> {
-    /// The segment at hand, if columns of it are left.
+    /// The current segment, if some of its columns are left.
     segment: Option<Arc<Segment<'a>>>,
     column: u32,
     /// The first block of the next segment.
     block: usize,
 }
 
-/// A segment of which columns are being encrypted. Whoever gives it up last finishes it.
+/// A segment being encrypted. The thread that drops the last reference finishes it.
 struct Segment<'a> {
     blocks: Vec<Block<'a>>,
     /// The digest of their seeds.
     seeds: Digest,
     writer: SegmentWriter,
-    /// Columns whose cells are written: not all of them where a thread has failed.
+    /// Columns whose cells are written; fewer than all if a thread failed.
     written: AtomicU32,
 }
 
@@ -180,7 +180,7 @@ impl<'a> Encryption<'a> {
         Ok(Some((segment, column)))
     }
 
-    /// Lets nobody take anything more.
+    /// Stops handing out work.
     fn stop(&self) {
         *self.queue.lock() = Queue {
             block: self.blocks.len(),
@@ -188,7 +188,7 @@ impl<'a> Encryption<'a> {
         };
     }
 
-    /// Begins the segment whose first block is this one of the new ones.
+    /// Begins the segment whose first block has index `first` among the new ones.
     fn begin(&self, first: usize) -> Result<Segment<'a>, DatasetError> {
         let first_block = self.manifest.block_count() + first as u64;
         let blocks = self.blocks[first..]
@@ -238,7 +238,7 @@ impl<'a> Encryption<'a> {
         Ok(noise)
     }
 
-    /// Seals what a column of the segment has in its slots; those behind the items' are the bits of row ids.
+    /// Seals a column's slots in the segment; columns after those of items hold bits of row ids.
     fn seal_cells(&self, segment: &Segment<'_>, column: u32) -> Result<Vec<u8>, DatasetError> {
         let description = segment.writer.description();
         let first = (description.first_block - self.manifest.block_count()) as usize;
@@ -258,7 +258,7 @@ impl<'a> Encryption<'a> {
         Ok(self.key.seal_cells(which, &bits)?)
     }
 
-    /// Says how many block-columns are done.
+    /// Reports the number of block-columns done.
     fn tell(&self, done: u64) -> Result<(), DatasetError> {
         let total = self.blocks.len() as u64 * u64::from(self.manifest.columns);
         if (self.progress)(done, total).is_break() {

@@ -1,9 +1,8 @@
-//! Frequent itemsets and the document they are kept in.
+//! Frequent itemsets and their document format.
 //!
-//! In memory itemsets are item numbers, grouped by length; in a document they
-//! are item names. Both are in a total order: shorter itemsets first, then
-//! lexicographically. A document comes from outside, so reading one checks
-//! everything that later computations rely on.
+//! In memory, itemsets are item numbers grouped by length; in a document, they are item names. Both
+//! have a total order: shorter itemsets first, then lexicographically. Documents are untrusted
+//! input, so reading one checks everything that later computations rely on.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -31,7 +30,7 @@ pub struct FrequentItemset {
 pub struct FrequentItemsets {
     transactions: u64,
     min_support_count: u64,
-    /// The length at which the search ended though longer itemsets may be frequent.
+    /// The length limit of the search, if it may have cut off longer frequent itemsets.
     max_len: Option<usize>,
     /// `levels[k - 1]` holds the itemsets of length `k`, ascending; the last
     /// level is not empty.
@@ -40,7 +39,7 @@ pub struct FrequentItemsets {
 
 impl FrequentItemsets {
     /// Collects itemsets found in any order by a search up to the length `longest`. The caller
-    /// vouches that no itemset is empty or occurs twice.
+    /// guarantees that no itemset is empty or occurs twice.
     pub(crate) fn collect(
         transactions: u64,
         min_support_count: u64,
@@ -79,8 +78,8 @@ impl FrequentItemsets {
         self.min_support_count
     }
 
-    /// The length at which the search ended though longer itemsets may be frequent; `None` if no
-    /// longer one is.
+    /// The length limit of the search, if it may have cut off longer frequent itemsets; `None` if
+    /// no longer one is frequent.
     pub fn max_len(&self) -> Option<usize> {
         self.max_len
     }
@@ -105,7 +104,7 @@ impl FrequentItemsets {
         self.levels.iter().flatten()
     }
 
-    /// The support of `itemset` if it is among the frequent ones.
+    /// The support of `itemset`, if it is frequent.
     pub fn support(&self, itemset: &Itemset) -> Option<u64> {
         let level = self.levels.get(itemset.len().checked_sub(1)?)?;
         let place = level
@@ -114,7 +113,7 @@ impl FrequentItemsets {
         Some(level[place].support)
     }
 
-    /// The document in which names stand for numbers; `names[i]` is item `i`.
+    /// The document with names instead of numbers; `names[i]` is item `i`.
     ///
     /// # Errors
     /// An item without a name, or a name that two items share.
@@ -141,7 +140,7 @@ impl FrequentItemsets {
     }
 }
 
-/// Whether some itemset one longer has no subset of this length but those in `level`, which is
+/// Whether all subsets of this length of some itemset one longer are in `level`, which is
 /// ascending.
 fn have_candidates(level: &[FrequentItemset]) -> bool {
     let is_frequent = |subset: &Itemset| {
@@ -196,23 +195,22 @@ fn compare_name_lists(a: &[String], b: &[String]) -> std::cmp::Ordering {
 /// }
 /// ```
 ///
-/// `min_support` is a number of transactions; `max_len` the length at which the search ended
-/// though longer itemsets may be frequent, or null. Order: itemsets by length, then
-/// name by name, each itemset's names and the comparison in
-/// [name order](compare_names). The text thus depends on the data alone, not on
-/// how items were numbered. Readers accept any order and ignore fields they do
-/// not know.
+/// `min_support` is a number of transactions; `max_len` is the length limit of the search if it may
+/// have cut off longer frequent itemsets, or null. Order: itemsets by length, then name by name,
+/// each itemset's names and the comparison in [name order](compare_names). The text thus depends on
+/// the data alone, not on how items were numbered. Readers accept any order and ignore unknown
+/// fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemsetsDocument {
     /// The number of transactions mined.
     pub transactions: u64,
     /// The least support that counted as frequent, as a number of transactions.
     pub min_support: u64,
-    /// The length at which the search ended though longer itemsets may be frequent; `None` if no
-    /// longer one is. The field must be there.
+    /// The length limit of the search, if it may have cut off longer frequent itemsets; `None` if
+    /// no longer one is frequent. The field is required.
     #[serde(deserialize_with = "Option::deserialize")]
     pub max_len: Option<usize>,
-    /// Whether they rest on a server's answers that nothing verified. Not written if not.
+    /// Whether the itemsets come from unverified answers of a server. Written only if true.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unverified: bool,
     /// The itemsets.
@@ -253,13 +251,12 @@ impl ItemsetsDocument {
     /// Checks the document and turns it into itemsets over the names returned,
     /// which are in [name order](compare_names).
     ///
-    /// Checked are: no itemset is empty, names an item twice or is listed twice;
-    /// each support is at least the minimum support (and 1), at most the number
-    /// of transactions, and at most that of each subset listed. Subsets that are
-    /// missing are not an error here, but they are where rules are made.
+    /// The checks: no itemset is empty, names an item twice or is listed twice; each support is at
+    /// least the minimum support (and 1), at most the number of transactions, and at most that of
+    /// each subset listed. Missing subsets are not an error here, but they are when rules are made.
     ///
     /// # Errors
-    /// The first of these that does not hold.
+    /// The first check that fails.
     pub fn into_itemsets(self) -> Result<(Vec<String>, FrequentItemsets), ItemsetsError> {
         if self.transactions > MAX_TRANSACTIONS {
             let transactions = self.transactions;
@@ -359,7 +356,7 @@ pub enum ItemsetsError {
         /// The names.
         items: Vec<String>,
     },
-    /// A support that cannot be.
+    /// An impossible support.
     #[error(
         "the itemset {} has support {support}, which is not between {least} and the number of transactions, {transactions}; {MINE_AGAIN}",
         Names(items)
@@ -390,7 +387,7 @@ pub enum ItemsetsError {
         /// The subset's support.
         subset_support: u64,
     },
-    /// A length at which the search cannot have ended.
+    /// An impossible length limit.
     #[error(
         "the document says that the search ended at itemsets of {max_len} items, but its itemsets, of up to {found}, are not those of such a search; {MINE_AGAIN}"
     )]
@@ -410,7 +407,7 @@ pub enum ItemsetsError {
         /// The number of names.
         items: usize,
     },
-    /// Two items of one name.
+    /// Two items with the same name.
     #[error("two items share a name; use the names of the dataset that was mined")]
     SharedName,
 }

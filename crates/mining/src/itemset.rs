@@ -1,8 +1,7 @@
 //! An itemset: a strictly ascending list of item numbers.
 //!
-//! The order is established once, in the constructors, and relied upon
-//! everywhere else: equality, hashing, prefixes and subset tests are those of
-//! the sorted list.
+//! The constructors establish the order, and everything else relies on it: equality, hashing,
+//! prefixes and subset tests are those of the sorted list.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -39,7 +38,7 @@ impl Itemset {
         self.0.len()
     }
 
-    /// Whether there is no item.
+    /// Whether the itemset is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -60,12 +59,12 @@ impl Itemset {
         Itemset(items)
     }
 
-    /// The subsets that lack one item each, in the order of the lacking item.
+    /// The subsets that lack one item each, ordered by the missing item.
     pub fn immediate_subsets(&self) -> impl Iterator<Item = Itemset> + '_ {
         (0..self.len()).map(|position| self.without_position(position))
     }
 
-    /// This itemset and one more item, which must be larger than all others.
+    /// This itemset plus one item, which must be larger than all others.
     pub(crate) fn extended_by(&self, item: u32) -> Itemset {
         debug_assert!(self.0.last().is_none_or(|&last| last < item));
         let mut items = Vec::with_capacity(self.0.len() + 1);

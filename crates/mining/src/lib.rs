@@ -1,10 +1,9 @@
 //! The owner's side of mining: transactions in, frequent itemsets and
 //! association rules out.
 //!
-//! Everything here sees plaintext and item names, so it runs at the owner and
-//! never at the server. Item numbers are dense indices into a list of names;
-//! results leave as documents in which names stand instead of numbers. Whatever
-//! comes from outside (files, answers of a support counter) is checked before
+//! Everything here sees plaintext and item names, so it runs on the owner's side, never on the
+//! server. Item numbers are dense indices into a list of names; results are written as documents
+//! with names instead of numbers. All input (files, answers of a support counter) is checked before
 //! it is computed on, and no input makes this crate panic.
 
 pub mod apriori;
@@ -29,7 +28,7 @@ pub mod writers;
 #[cfg(test)]
 mod testing;
 
-/// The example of the README, so that it stays true.
+/// Compiles and runs the README's example.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 pub struct Readme;

@@ -1,9 +1,9 @@
 //! Supports of itemsets in a prefix tree: a node is an itemset, its children are
 //! the itemsets with one more, larger item.
 //!
-//! All subsets of an itemset are visited at one step of the tree each, without
-//! making an itemset of any of them. Itemsets come in level by level and
-//! ascending, so the children of a node lie side by side, ascending too.
+//! Visiting a subset of an itemset takes one step in the tree and builds no itemset. Itemsets are
+//! added level by level in ascending order, so the children of a node are contiguous and ascending
+//! too.
 
 use std::ops::Range;
 
@@ -12,16 +12,16 @@ use crate::frequent::FrequentItemset;
 /// The supports of the empty itemset and of every itemset added so far.
 #[derive(Debug)]
 pub(crate) struct PrefixTree {
-    /// The root, which is the empty itemset, and then level after level.
+    /// The root (the empty itemset), then level after level.
     nodes: Vec<Node>,
 }
 
 #[derive(Debug)]
 struct Node {
-    /// The last item of the itemset; of no meaning at the root.
+    /// The last item of the itemset; unused at the root.
     item: u32,
     support: u64,
-    /// Where the children are.
+    /// The indices of the children.
     children: Range<usize>,
 }
 
@@ -68,10 +68,10 @@ impl PrefixTree {
         self.find(items).is_some()
     }
 
-    /// Writes to `supports`, of length `2^m`, the supports of those subsets of
-    /// `items` that contain all but the last `m` of them. The subset's entry has
-    /// a bit set for each of the `m` that it contains, the highest for the first.
-    /// What is not in the tree, as `items` itself may be, has support 0.
+    /// Writes to `supports`, of length `2^m`, the supports of those subsets of `items` that contain
+    /// all but the last `m` of them. A subset's index has a bit set for each of the `m` items that
+    /// it contains, the highest for the first. Itemsets that are not in the tree, possibly `items`
+    /// itself, have support 0.
     pub(crate) fn subset_supports(&self, items: &[u32], supports: &mut [i128]) {
         let (fixed, free) = items.split_at(items.len() - supports.len().ilog2() as usize);
         match self.find(fixed) {

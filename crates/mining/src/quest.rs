@@ -2,23 +2,23 @@
 //! Mining Association Rules" (VLDB 1994), there under "generation of synthetic
 //! data"; known as IBM Quest data.
 //!
-//! The same parameters give the same transactions everywhere and for ever: the
-//! generator is ChaCha20, and the random variables are made from it by additions,
-//! comparisons, divisions and square roots only, whose results IEEE 754 fixes.
+//! The same parameters always give the same transactions on every machine: the generator is
+//! ChaCha20, and the random variables are computed by additions, comparisons, divisions and square
+//! roots only, whose results IEEE 754 defines exactly.
 
 use rand::rngs::ChaCha20Rng;
 use rand::{Rng, SeedableRng};
 
 use crate::transactions::{Transactions, TransactionsError};
 
-/// What kind of transactions to make. Names in bars are the paper's.
+/// Parameters of the generator. Names in bars are the paper's.
 ///
 /// The default has 30 items and 2,000 transactions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QuestParameters {
     /// The number of transactions, |D|.
     pub transactions: u64,
-    /// The number of items, N. They are called `0` to `N - 1`.
+    /// The number of items, N, named `0` to `N - 1`.
     pub items: u32,
     /// The number of maximal potentially large itemsets ("patterns"), |L|.
     pub patterns: u32,
@@ -26,14 +26,14 @@ pub struct QuestParameters {
     pub transaction_length: f64,
     /// The mean number of items in a pattern, |I|.
     pub pattern_length: f64,
-    /// The mean share of a pattern's items that come from the pattern before.
+    /// The mean fraction of a pattern's items that come from the previous pattern.
     pub correlation: f64,
-    /// The mean of the patterns' corruption levels: how readily items of a
-    /// pattern are left out of a transaction.
+    /// The mean corruption level of patterns: how likely items of a pattern are left out of a
+    /// transaction.
     pub corruption_mean: f64,
     /// The variance of the patterns' corruption levels.
     pub corruption_variance: f64,
-    /// Chooses one of the possible outcomes.
+    /// The seed of the generator.
     pub seed: u64,
 }
 
@@ -53,7 +53,7 @@ impl Default for QuestParameters {
     }
 }
 
-/// Parameters that describe no transactions.
+/// Invalid parameters.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum QuestError {
     /// A parameter out of its range.
@@ -72,7 +72,7 @@ pub enum QuestError {
 }
 
 impl QuestParameters {
-    /// Makes the transactions. None is empty.
+    /// Generates the transactions. None is empty.
     ///
     /// # Errors
     /// A parameter out of its range.
@@ -155,8 +155,8 @@ impl QuestParameters {
         )
     }
 
-    /// One transaction. A pattern that does not fit any more is added anyway in
-    /// half the cases and otherwise `left_over` for the next transaction.
+    /// One transaction. A pattern that no longer fits is added anyway in half the cases and
+    /// otherwise becomes the `left_over` of the next transaction.
     fn basket(
         &self,
         patterns: &Patterns,
@@ -194,7 +194,7 @@ impl QuestParameters {
     }
 }
 
-/// After so many patterns in a row that add nothing, a transaction is complete.
+/// After this many consecutive patterns that add nothing, a transaction is complete.
 const FRUITLESS_PATTERNS: u32 = 32;
 
 /// The maximal potentially large itemsets.
@@ -238,7 +238,7 @@ impl Patterns {
         patterns
     }
 
-    /// A pattern chosen by weight, less the items that corruption takes.
+    /// A pattern chosen by weight, without the items that corruption removes.
     fn corrupted(&self, random: &mut Random) -> Vec<u32> {
         let total = self.cumulated.last().copied().unwrap_or(0.0);
         let mark = random.fraction() * total;
@@ -253,7 +253,7 @@ impl Patterns {
     }
 }
 
-/// Random variables from a stream of 64-bit words, alike on every machine.
+/// Random variables from a stream of 64-bit words, identical on every machine.
 struct Random(ChaCha20Rng);
 
 impl Random {
@@ -268,12 +268,12 @@ impl Random {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Uniform below `bound`, but for a bias below 2^-32. `bound` is not 0.
+    /// Uniform below `bound`, with a bias below 2^-32. `bound` is not 0.
     fn below(&mut self, bound: u32) -> u32 {
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u32
     }
 
-    /// `count` different members of `from`, in random order; all if there are fewer.
+    /// `count` distinct members of `from`, in random order; all if there are fewer.
     fn choose(&mut self, from: &[u32], count: usize) -> Vec<u32> {
         let mut members = from.to_vec();
         let count = count.min(members.len());

@@ -1,6 +1,6 @@
-//! What the owner keeps of each range of its dataset, to verify and read what a server counts there: made of the
-//! segments that it has just written, read back once, and sealed in a file a range (docs/cryptography.md, "Verified
-//! sums").
+//! The data that the owner keeps for each range of its dataset, to verify and read what a server counts there. It is
+//! computed from the segments just written, read back once, and sealed in one file per range (docs/cryptography.md,
+//! "Verified sums").
 
 use crate::dataset::{DatasetError, Progress};
 use crate::record::{RecordError, StratumRecord};
@@ -14,17 +14,17 @@ use parking_lot::Mutex;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-/// The most columns all of whose pairs have fixed parts, and whose longer itemsets a server counts verified: those with
-/// the largest supports. What is kept of a range takes 8 bytes for each of their pairs.
+/// The most columns, by support, that have fixed parts for all their pairs, and whose longer itemsets a server counts
+/// verifiably. Each of their pairs takes 8 bytes per range.
 pub const MOST_PAIRED: usize = 1024;
 /// The most focus columns: each has a fixed part with every column.
 pub const MOST_FOCUS: usize = 64;
-/// What the residues of some blocks may take that are added up at a time.
+/// The memory budget for the residues of blocks that are added up at a time.
 const RUN_BYTES: usize = 32 << 20;
-/// The most blocks of these: more are not faster.
+/// The most blocks at a time: more are not faster.
 const RUN_BLOCKS: usize = 16;
 
-/// Columns in the order of their supports, the largest first.
+/// Columns sorted by support, the largest first.
 pub(crate) fn by_support(supports: &[u64]) -> Vec<u32> {
     let mut columns: Vec<u32> = (0..supports.len() as u32).collect();
     columns.sort_by_key(|&column| std::cmp::Reverse(supports[column as usize]));
@@ -33,9 +33,9 @@ pub(crate) fn by_support(supports: &[u64]) -> Vec<u32> {
 
 /// New segments of a dataset.
 pub(crate) struct NewBlocks<'a> {
-    /// With the secrets that they have.
+    /// The key, with the secrets of the segments.
     pub(crate) key: &'a DatasetKey,
-    /// The version that has them.
+    /// The version with the new segments.
     pub(crate) manifest: &'a Manifest,
     pub(crate) bounds: &'a Bounds,
     pub(crate) order: &'a ColumnOrder,
@@ -46,8 +46,8 @@ pub(crate) struct NewBlocks<'a> {
 }
 
 impl NewBlocks<'_> {
-    /// What is kept of the strata once so many transactions have come to those before, given the bundle that has
-    /// these; writes what is new.
+    /// The kept data of the strata of the new version. `bundle` has those of the previous one; new files are written to
+    /// it.
     pub(crate) fn keep(
         &self,
         before: &[StratumRecord],
@@ -93,7 +93,7 @@ impl NewBlocks<'_> {
             let Some(mut total) = of_plan.pop() else {
                 continue;
             };
-            // What is left are those of the sample.
+            // The rest are those of the sample.
             for sample in &of_plan {
                 total
                     .iter_mut()
@@ -122,12 +122,12 @@ impl NewBlocks<'_> {
         Ok(kept)
     }
 
-    /// The limbs that each length is verified modulo.
+    /// The limbs that verify each length.
     fn verified(&self) -> VerifiedLimbs {
         VerifiedLimbs::of(self.bounds)
     }
 
-    /// Sums over no blocks.
+    /// Sums over zero blocks.
     fn empty(&self, limb: usize) -> RangeSums {
         RangeSums::new(self.key, self.verified(), limb, self.order)
     }
@@ -155,7 +155,7 @@ impl NewBlocks<'_> {
         Ok(sums.into_iter().map(of_piece).collect())
     }
 
-    /// Adds the blocks of one segment modulo one limb to the pieces that have them.
+    /// Adds the blocks of one segment modulo one limb to the pieces that contain them.
     fn add_segment(
         &self,
         writer: &BundleWriter,
@@ -216,7 +216,7 @@ impl NewBlocks<'_> {
         }
     }
 
-    /// What is kept of sums: of each range, each limb.
+    /// The kept data of sums, for each range and limb.
     fn finish(&self, ranges: Vec<Vec<RangeSums>>) -> Vec<Vec<RangeLimb>> {
         let limbs: Vec<usize> = ranges.iter().map(Vec::len).collect();
         let sums: Vec<RangeSums> = ranges.into_iter().flatten().collect();
@@ -226,9 +226,9 @@ impl NewBlocks<'_> {
         limbs.into_iter().map(of_range).collect()
     }
 
-    /// Ends if the encryption was interrupted.
+    /// Fails if the encryption was interrupted.
     fn go_on(&self) -> Result<(), DatasetError> {
-        // All of it is encrypted.
+        // All columns are encrypted by now.
         if (self.progress)(self.encrypted, self.encrypted).is_break() {
             Err(DatasetError::Interrupted)
         } else {
@@ -240,7 +240,7 @@ impl NewBlocks<'_> {
 /// Panels of some columns of a segment, read a few blocks at a time.
 struct Columns<'a> {
     readers: Vec<PanelReader<'a>>,
-    /// Of each column that was read its blocks, one behind the other.
+    /// For each column that was read its blocks, concatenated.
     residues: Vec<Vec<u32>>,
 }
 
@@ -254,7 +254,7 @@ impl<'a> Columns<'a> {
         })
     }
 
-    /// Reads so many blocks of all columns.
+    /// Reads the next `count` blocks of all columns.
     fn read(&mut self, count: usize, degree: usize) -> Result<(), FormatError> {
         self.residues.resize(self.readers.len(), Vec::new());
         for (reader, residues) in self.readers.iter_mut().zip(&mut self.residues) {
@@ -264,7 +264,7 @@ impl<'a> Columns<'a> {
         Ok(())
     }
 
-    /// Reads so many blocks of one column, and keeps no other.
+    /// Reads the next blocks of one column and discards the others.
     fn read_one(
         &mut self,
         column: usize,
@@ -282,7 +282,7 @@ impl<'a> Columns<'a> {
         self.residues[column].chunks_exact(degree).collect()
     }
 
-    /// For each of so many blocks its residues in each column.
+    /// For each of `blocks` blocks its residues in each column.
     fn by_block(&self, blocks: usize, degree: usize) -> Vec<Vec<&[u32]>> {
         let block = |block: usize| {
             let of_block = block * degree..(block + 1) * degree;
@@ -300,18 +300,18 @@ fn add(sums: &mut RangeSums, masks: &[&[u32]], columns: &[Vec<&[u32]>]) {
     sums.add(&blocks.collect::<Vec<_>>());
 }
 
-/// What is to be done for a stratum.
+/// The work for one stratum.
 struct Plan {
-    /// The blocks that came to it: all of a new one.
+    /// The blocks added to it: all of them in a new one.
     new: Range<u64>,
-    /// Where its sample ends, if it has one.
+    /// The end of its sample, if it has one.
     sample: Option<u64>,
-    /// What is kept of those that were there.
+    /// The kept data of the blocks that it had before.
     old: Option<Digest>,
 }
 
 impl Plan {
-    /// Runs of new blocks that are added up each by itself: those of the sample, and the others; none if nothing came.
+    /// The runs of new blocks to add up separately: those of the sample, and the others; empty if nothing was added.
     fn pieces(&self) -> Vec<Range<u64>> {
         let Range { start, end } = self.new;
         let edge = self.sample.map_or(start, |edge| edge.max(start));

@@ -1,8 +1,8 @@
-//! What the owner alone knows of an encrypted dataset: item names, their columns and supports, how many
-//! transactions there are, the root hash of what was encrypted, and what became of trust in the server.
+//! The owner's secret record of an encrypted dataset: item names, their columns and supports, the number of
+//! transactions, the root hash of the ciphertext, and the state of trust in the server.
 //!
-//! Kept sealed under the master key in the bundle's head, so that a copy of the bundle tells
-//! nothing more than the server's.
+//! It is sealed under the master key in the bundle's head, so that a copy of the bundle reveals no more than the
+//! server's copy.
 
 use crate::readers::HowRead;
 use crate::shuffled::Shuffled;
@@ -25,15 +25,15 @@ pub struct OwnerRecord {
     root: String,
     /// The number of transactions; blocks are padded with empty ones.
     pub transactions: u64,
-    /// The item of each column.
+    /// The item names, one per column.
     pub names: Vec<String>,
-    /// The support of each item, in the order of `names`: the server is never asked for them.
+    /// The support of each item, in the order of `names`: never requested from the server.
     pub supports: Vec<u64>,
-    /// The support from which on no item is missing: 1 if none was left out.
+    /// Every item with at least this support is present; 1 if no items were left out.
     pub min_item_support: u64,
-    /// The owner's order of items, as places in `names`: that of the columns that were encrypted.
+    /// The owner's order of items, as indices into `names`: that of the columns that were encrypted.
     pub order: Vec<u32>,
-    /// Whether the owner knows the items by whole numbers, of which the names are the digits.
+    /// Whether the owner's items are integers, with their digits as names.
     pub numbers: bool,
     /// The largest `ρ = ‖φ‖₂/(t·√N)` measured while encrypting.
     pub noise_norm: f64,
@@ -41,32 +41,32 @@ pub struct OwnerRecord {
     pub noise_peak: f64,
     /// The largest `κ_m = ‖m̂‖_∞/(t·√N)` measured while encrypting; 0 if the ring has fewer than four limbs.
     pub noise_plaintext_peak: f64,
-    /// The columns in the order of their supports when they were encrypted, the largest first.
+    /// The columns sorted by their supports when they were encrypted, the largest first.
     by_support: Vec<u32>,
     /// How many of them, from the first on, have fixed parts for all their pairs.
     paired: u32,
     /// The columns whose pairs with all others have fixed parts, if not all pairs do.
     focus: Vec<u32>,
-    /// The transactions that were shuffled together, and what is kept of their ranges.
+    /// The strata (transactions shuffled together), and the kept data of their ranges.
     pub(crate) strata: Vec<StratumRecord>,
-    /// How the file that it was made of was read, so that others are read so; `None` if there was none.
+    /// How the first file was read, so that later ones are read the same way; `None` without a file.
     pub read: Option<HowRead>,
-    /// The generation of secrets of what is appended next: another one after answers were asked for that nothing verifies.
+    /// The generation of secrets for the next append; incremented after unverified answers were requested.
     pub(crate) secret_generation: u32,
-    /// Whether answers that nothing verifies were ever asked for, when this was read; see
+    /// Whether unverified answers were ever requested, as of reading this; see
     /// [`Dataset::trust`](crate::Dataset::trust).
     pub(crate) relied_on: bool,
 }
 
-/// Blocks that are counted together, and what is kept of them.
+/// Blocks that are counted together, and their kept data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StratumRecord {
     pub(crate) blocks: u64,
     pub(crate) transactions: u64,
-    /// The generation of its columns' secrets, by number.
+    /// The number of the generation of its columns' secrets.
     pub(crate) secret_generation: u32,
-    /// The digests of the sealed files of its ranges: of the total, and behind it of the sample if there is one. None
-    /// where pairs are not counted.
+    /// The digests of the sealed files of its ranges: of the total, followed by that of the sample if there is one.
+    /// Empty if pairs are not counted.
     #[serde(with = "hex")]
     pub(crate) ranges: Vec<Digest>,
 }
@@ -81,7 +81,7 @@ impl StratumRecord {
     }
 }
 
-/// Digests in hexadecimal.
+/// Serializes digests in hexadecimal.
 mod hex {
     use super::Digest;
     use serde::de::Error;
@@ -103,20 +103,20 @@ mod hex {
     }
 }
 
-/// What the owner relied on, and what it found out, about the answers of the server that has the dataset.
+/// What the owner relied on, and found out, about the answers of the dataset's server.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Trust {
-    /// Whether answers that nothing verifies were ever asked for: who lied then may have learned something that
-    /// helps with a further lie.
+    /// Whether unverified answers were ever requested: a server that lied then may have learned something that helps it
+    /// to lie again.
     pub relied_on: bool,
-    /// The answer that was found to be false and on which no decision was taken yet.
+    /// The false answer that the owner has not decided about yet.
     pub failure: Option<Failure>,
 }
 
 impl Failure {
     const CONTEXT: &str = "oboro failure";
 
-    /// The sealed bytes of the file beside the head.
+    /// The sealed content of the file next to the head.
     ///
     /// # Errors
     /// No randomness.
@@ -125,7 +125,7 @@ impl Failure {
         key.seal(Self::CONTEXT, &json)
     }
 
-    /// What such a file says; one that cannot be read is a failure all the same.
+    /// Opens such a file; one that cannot be read counts as a failure.
     pub(crate) fn open(key: &DatasetKey, sealed: &[u8]) -> Self {
         let json = key.open(Self::CONTEXT, sealed).ok();
         let failure = json.and_then(|json| serde_json::from_slice(&json).ok());
@@ -136,16 +136,16 @@ impl Failure {
     }
 }
 
-/// An answer that was found to be false.
+/// A false answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// When, in seconds since 1970 (UTC).
+    /// The time, in seconds since 1970 (UTC).
     pub unix_seconds: u64,
     /// What was wrong, in words for the owner.
     pub what: String,
 }
 
-/// The items of a dataset, as [`OwnerRecord`] has them.
+/// The items of a dataset, as stored in [`OwnerRecord`].
 pub(crate) struct Items {
     names: Vec<String>,
     pub(crate) supports: Vec<u64>,
@@ -156,7 +156,7 @@ pub(crate) struct Items {
 }
 
 impl Items {
-    /// Those of `rows`, of which the `i`-th gets the column `columns[i]`.
+    /// The items of `rows`; the `i`-th one gets the column `columns[i]`.
     pub(crate) fn new(rows: &Shuffled, columns: &[u32]) -> Self {
         let mut by_column: Vec<u32> = (0..columns.len() as u32).collect();
         by_column.sort_unstable_by_key(|&item| columns[item as usize]);
@@ -175,7 +175,7 @@ impl Items {
         }
     }
 
-    /// The same with the transactions of `rows`, of which the `i`-th item has the column `columns[i]`.
+    /// Adds the transactions of `rows`, whose `i`-th item has the column `columns[i]`.
     pub(crate) fn with(mut self, rows: &Shuffled, columns: &[u32]) -> Self {
         for (&column, support) in columns.iter().zip(rows.supports()) {
             self.supports[column as usize] += support;
@@ -184,7 +184,7 @@ impl Items {
     }
 }
 
-/// Where in `numbers`, which has each number below its length once, each number is.
+/// The inverse of a permutation: for each number, its index in `numbers`.
 fn places(numbers: &[u32]) -> Vec<u32> {
     let mut places = vec![0; numbers.len()];
     for (&number, place) in numbers.iter().zip(0..) {
@@ -193,7 +193,7 @@ fn places(numbers: &[u32]) -> Vec<u32> {
     places
 }
 
-/// A record that cannot be used.
+/// An unusable record.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum RecordError {
@@ -211,7 +211,7 @@ pub enum RecordError {
     Damaged(String),
 }
 
-/// Without the names: they must not reach a log by way of a `{:?}`.
+/// Omits the names: they must not reach a log through `{:?}`.
 impl fmt::Debug for OwnerRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -259,13 +259,13 @@ impl OwnerRecord {
         }
     }
 
-    /// Notes that answers are relied on that nothing verifies: who lies in them learns of the secrets that there are.
+    /// Notes that the owner relies on unverified answers: a liar may learn the current secrets through them.
     pub(crate) fn rely_on_server(&mut self) {
         self.relied_on = true;
         self.secret_generation = self.next_secret_generation();
     }
 
-    /// Whether that is noted of all secrets that there are.
+    /// Whether that is noted for the current generation of secrets.
     pub(crate) fn relies_on_server(&self) -> bool {
         self.relied_on && self.secret_generation == self.next_secret_generation()
     }
@@ -275,7 +275,7 @@ impl OwnerRecord {
         generations.max().map_or(0, |it| it + 1)
     }
 
-    /// The sealed bytes.
+    /// Encrypts the record.
     ///
     /// # Errors
     /// No randomness.
@@ -289,7 +289,7 @@ impl OwnerRecord {
     }
 
     fn names_bytes(&self) -> usize {
-        // With the comma and the quotes of a name, numbers of both orders and a support.
+        // Each name with its comma and quotes, its numbers in both orders and its support.
         let read = self.read.iter();
         let columns = read.flat_map(|it| it.columns_dropped.iter().chain(&it.options.drop_columns));
         self.names
@@ -299,10 +299,10 @@ impl OwnerRecord {
             .sum()
     }
 
-    /// Opens a record and checks it against the manifest that lies beside it.
+    /// Opens a record and checks it against the manifest stored next to it.
     ///
     /// # Errors
-    /// Another key, an altered record, or a record that belongs to other data.
+    /// The wrong key, an altered record, or a record that belongs to other data.
     pub fn open(key: &DatasetKey, manifest: &Manifest, sealed: &[u8]) -> Result<Self, RecordError> {
         #[derive(Deserialize)]
         struct Version {
@@ -343,10 +343,10 @@ impl OwnerRecord {
         &self.root
     }
 
-    /// The strata of the dataset that `manifest` describes, and what bounds hold for them.
+    /// The strata of the dataset that `manifest` describes, with the bounds that hold for them.
     ///
     /// # Errors
-    /// Strata that are none of it.
+    /// Strata that do not fit the manifest.
     pub fn strata(&self, manifest: &Manifest) -> Result<Strata, RecordError> {
         let extents: Vec<Extent> = self.strata.iter().map(StratumRecord::extent).collect();
         bounds(manifest)
@@ -354,7 +354,7 @@ impl OwnerRecord {
             .ok_or_else(|| RecordError::Damaged("its strata are none that there can be".to_owned()))
     }
 
-    /// In what order columns have fingerprints, and which pairs have fixed parts.
+    /// The order of columns in fingerprints, and which pairs have fixed parts.
     ///
     /// # Errors
     /// None for a record that was opened.
@@ -370,7 +370,7 @@ impl OwnerRecord {
         self.focus.iter().map(name).collect()
     }
 
-    /// The digests of all sealed ranges, in the order of the strata's.
+    /// The digests of all sealed ranges, ordered as the strata.
     pub(crate) fn ranges(&self) -> Vec<Digest> {
         let strata = self.strata.iter();
         strata.flat_map(|it| it.ranges.iter().copied()).collect()
@@ -448,7 +448,7 @@ impl OwnerRecord {
     }
 }
 
-/// What bounds hold for in a dataset; `None` if there are none for its parameters.
+/// The bounds for a dataset; `None` if its parameters allow none.
 pub(crate) fn bounds(manifest: &Manifest) -> Option<Bounds> {
     Bounds::new(
         &manifest.parameters,
@@ -481,7 +481,7 @@ mod tests {
         .unwrap()
     }
 
-    /// The outcome of opening the record with fields changed, and without those changed to null.
+    /// Reopens the record with some fields changed, or removed where the change is null.
     fn reopened(dataset: &Dataset, changes: Value) -> Result<OwnerRecord, RecordError> {
         let mut fields = serde_json::to_value(dataset.record()).unwrap();
         for (name, value) in changes.as_object().unwrap() {

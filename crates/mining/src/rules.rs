@@ -1,7 +1,6 @@
 //! Association rules from frequent itemsets, measured as mlxtend measures them.
 //!
-//! A rule `A → C` comes from a frequent itemset split in two. [`metrics`] has the table of
-//! what rules are measured by.
+//! A rule `A → C` comes from a frequent itemset split in two. [`metrics`] has the table of metrics.
 
 use std::cmp::Ordering;
 
@@ -15,21 +14,20 @@ pub use metrics::{Metric, RuleMetrics, UnknownMetric};
 
 pub mod metrics;
 
-/// Which rules to make.
+/// Which rules to generate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RuleOptions {
-    /// The metric that rules are chosen by.
+    /// The metric that selects rules.
     pub metric: Metric,
-    /// The least value of the metric that is kept.
+    /// The least value of the metric.
     pub min_threshold: f64,
-    /// The largest number of rules. An itemset of `k` items gives 2^k − 2, so a
-    /// low threshold can ask for more than memory holds; then a clear error is
-    /// better.
+    /// The largest number of rules. An itemset of `k` items gives 2^k − 2, so with a low threshold
+    /// rules can exceed memory; an error is better then.
     pub max_rules: usize,
 }
 
 impl RuleOptions {
-    /// Rules unless told otherwise: about 2 GiB of them.
+    /// The default limit of rules: about 2 GiB of them.
     pub const DEFAULT_MAX_RULES: usize = 10_000_000;
 
     /// Rules whose `metric` is at least `min_threshold`.
@@ -56,14 +54,14 @@ pub struct Rule {
     pub antecedent: Itemset,
     /// The items concluded. Not empty, and none of the antecedent's.
     pub consequent: Itemset,
-    /// How good the rule is.
+    /// The rule's metrics.
     pub metrics: RuleMetrics,
 }
 
-/// Why no rules could be made.
+/// Why no rules could be generated.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesError {
-    /// An itemset is there, but not all its subsets.
+    /// An itemset is present, but not all its subsets.
     #[error(
         "the itemsets are incomplete: {} is among them, but its subset {} is not; mine again and keep all itemsets, short ones too",
         Names(itemset),
@@ -117,7 +115,7 @@ pub enum RulesError {
         /// The largest number allowed.
         limit: usize,
     },
-    /// Itemsets that do not go with the names.
+    /// Itemsets that do not match the names.
     #[error(transparent)]
     Itemsets(#[from] ItemsetsError),
 }
@@ -125,9 +123,8 @@ pub enum RulesError {
 /// All rules from `itemsets` whose metric reaches the threshold; `names` are
 /// those of the items, for messages.
 ///
-/// Order: by the metric, best first, then by support, highest first, then by
-/// antecedent and consequent, each shorter first and then lexicographically by
-/// item number.
+/// Order: by the metric, best first, then by support, highest first, then by antecedent and
+/// consequent, in each case shorter first and then lexicographically by item number.
 ///
 /// # Errors
 /// A missing subset, an impossible support, a threshold that is not a number, or
@@ -152,7 +149,7 @@ pub fn association_rules(
     };
     let mut rules = Vec::new();
     for frequent in itemsets.iter() {
-        // With all its subsets in memory an itemset has far fewer than 64 items.
+        // An itemset with all its subsets in memory has far fewer than 64 items.
         let all = (1u64 << frequent.itemset.len()) - 1;
         for mask in 1..all {
             let (antecedent, consequent) = frequent.itemset.split(mask);
@@ -180,14 +177,14 @@ pub fn association_rules(
     Ok(rules)
 }
 
-/// Checks that every itemset's subsets are there with supports at least as high.
-/// Looking at those that lack one item is enough: they in turn were looked at.
+/// Checks that every itemset's subsets are present with supports at least as high. Checking those
+/// that lack one item is enough, by induction.
 fn check_complete(itemsets: &FrequentItemsets, names: &[String]) -> Result<(), RulesError> {
     let transactions = itemsets.transactions();
     for frequent in itemsets.iter() {
         let itemset = &frequent.itemset;
         for subset in itemset.immediate_subsets() {
-            // In each transaction there is at least the empty itemset.
+            // Every transaction contains the empty itemset.
             let subset_support = if subset.is_empty() {
                 Some(transactions)
             } else {
@@ -225,7 +222,7 @@ fn compare_rules(a: &Rule, b: &Rule, metric: Metric) -> Ordering {
 }
 
 impl Rule {
-    /// The rule by item names.
+    /// The rule with item names.
     ///
     /// # Errors
     /// An item without a name.
@@ -254,7 +251,7 @@ pub struct NamedRule {
     pub antecedents: Vec<String>,
     /// The names of the items concluded.
     pub consequents: Vec<String>,
-    /// How good the rule is.
+    /// The rule's metrics.
     #[serde(flatten)]
     pub metrics: RuleMetrics,
 }

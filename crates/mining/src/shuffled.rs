@@ -1,9 +1,7 @@
-//! Transactions on their way to encryption: as bits, column after column, in a random order that nobody
-//! keeps.
+//! Transactions ready to encrypt: as bit columns, in a random order that is not recorded.
 //!
-//! This is the one copy of the data that encryption needs, an eighth of a byte for each item and transaction.
-//! Columns are added in groups of eight: of a row, the bits of a group are one byte, and putting bytes in
-//! order costs an eighth of what putting bits in order does.
+//! This is the only copy of the data that encryption needs, one bit per item and transaction. Columns are added in
+//! groups of eight: a row's bits in a group are one byte, and permuting bytes costs an eighth of permuting bits.
 
 use crate::bitmap::count_ones;
 use crate::readers::HowRead;
@@ -15,36 +13,36 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use zeroize::Zeroizing;
 
-/// The columns that are put in order together: a bit of a byte each.
+/// The columns that are permuted together: one bit of a byte each.
 const GROUP: usize = 8;
-/// The rows whose bytes are gathered before the next column is looked at: they stay in the nearest cache.
+/// The rows whose bytes are gathered before moving on to the next column: they stay in the L1 cache.
 const TILE: usize = 4096;
 
-/// The bits of one item, 64 slots to a word, lowest first, zero from the last transaction on.
+/// The bits of one item, 64 slots per word, least significant first, zero after the last transaction.
 type Bits = Zeroizing<Vec<u64>>;
 
-/// Transactions in random order. Consumed by encryption, so that no two datasets have the same order.
+/// Transactions in random order. Encryption consumes them, so that no two datasets have the same order.
 pub struct Shuffled {
     transactions: usize,
     names: Vec<String>,
     numbers: bool,
     read: Option<HowRead>,
     columns: Vec<Bits>,
-    /// Every item with at least this support is there.
+    /// Every item with at least this support is present.
     min_item_support: u64,
     row_ids: Option<PackedRowIds>,
     focus: Vec<String>,
 }
 
-/// Row ids, in the random order of the transactions: UTF-8, each filled up with zeros.
+/// Row ids, in the random order of the transactions: UTF-8, padded with zeros.
 struct PackedRowIds {
-    /// The bytes of each: those of the longest.
+    /// The width of each in bytes: that of the longest.
     width: usize,
     bytes: Zeroizing<Vec<u8>>,
 }
 
 impl PackedRowIds {
-    /// Those of the rows in `order`; `None` if there are none.
+    /// Packs the ids of the rows in `order`; `None` without ids.
     fn of(ids: &[String], order: &[u32]) -> Option<Self> {
         let width = ids.iter().map(String::len).max()?;
         let mut bytes = Zeroizing::new(vec![0; width * order.len()]);
@@ -56,7 +54,7 @@ impl PackedRowIds {
     }
 }
 
-/// Without names and bits, which must not reach a log by way of a `{:?}`.
+/// Omits names and bits, which must not reach a log through `{:?}`.
 impl fmt::Debug for Shuffled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -73,7 +71,7 @@ impl fmt::Debug for Shuffled {
 }
 
 impl Shuffled {
-    /// Puts transactions in random order. Items stay in theirs.
+    /// Permutes transactions randomly. Items keep their order.
     ///
     /// # Errors
     /// More transactions than can be shuffled, no randomness.
@@ -98,7 +96,7 @@ impl Shuffled {
         })
     }
 
-    /// The same; the names of the items are numbers.
+    /// Marks the names of the items as numbers.
     #[must_use]
     pub fn with_numbers(self) -> Self {
         Self {
@@ -107,7 +105,7 @@ impl Shuffled {
         }
     }
 
-    /// The same; they are those of a file that was read so.
+    /// Records how the transactions' file was read.
     #[must_use]
     pub fn with_how_read(self, how: HowRead) -> Self {
         Self {
@@ -116,7 +114,7 @@ impl Shuffled {
         }
     }
 
-    /// The same; pairs with these items are to be counted one against all.
+    /// Sets the focus: items whose pairs with all other items are to be counted.
     #[must_use]
     pub fn with_focus(self, mut focus: Vec<String>) -> Self {
         focus.sort_unstable();
@@ -124,18 +122,18 @@ impl Shuffled {
         Self { focus, ..self }
     }
 
-    /// The names of items whose pairs with all others are to be counted, each once.
+    /// The names of the focus items, each once.
     pub(crate) fn focus(&self) -> &[String] {
         &self.focus
     }
 
-    /// How the file was read that the transactions are of.
+    /// How the transactions' file was read.
     pub fn how_read(&self) -> Option<&HowRead> {
         self.read.as_ref()
     }
 
-    /// Begins with so many transactions and no items. Columns are put in order on up to `threads` threads, each of
-    /// which needs a byte for each transaction meanwhile.
+    /// Begins with `transactions` transactions and no items. Columns are permuted on up to `threads` threads, each of
+    /// which needs one byte per transaction during that time.
     ///
     /// # Errors
     /// More transactions than can be shuffled, no randomness.
@@ -174,23 +172,23 @@ impl Shuffled {
         &self.names
     }
 
-    /// Whether the owner knows the items by numbers, of which the names are the decimal digits.
+    /// Whether the owner's items are numbers, with their decimal digits as names.
     pub fn are_numbers(&self) -> bool {
         self.numbers
     }
 
-    /// The bits of each item: at least as many words as any ring fills with so many transactions.
+    /// The bits of each item: at least as many words as `transactions` fill in any ring.
     pub(crate) fn columns(&self) -> &[Bits] {
         &self.columns
     }
 
-    /// The bytes of the longest row id; `None` where rows have none.
+    /// The bytes of the longest row id; `None` without row ids.
     pub fn longest_row_id(&self) -> Option<usize> {
         self.row_ids.as_ref().map(|it| it.width)
     }
 
-    /// The bit numbered `bit` of the row ids of so many slots, counted from the lowest of the first byte: 64 slots to a
-    /// word, lowest first. Zero after the end of an id and of the rows.
+    /// Bit `bit` of the row ids of the first `slots` slots, counted from the least significant bit of the first byte:
+    /// 64 slots per word, least significant first. Zero after the end of an id and of the rows.
     pub(crate) fn row_id_bits(&self, bit: usize, slots: usize) -> Zeroizing<Vec<u64>> {
         let mut words = Zeroizing::new(vec![0; slots / 64]);
         if let Some(PackedRowIds { width, bytes }) = &self.row_ids
@@ -209,7 +207,7 @@ impl Shuffled {
         self.columns.iter().map(support).collect()
     }
 
-    /// The support from which on no item is missing: 1, unless they were [restricted](Self::restrict).
+    /// Every item with at least this support is present: 1, unless the items were [restricted](Self::restrict).
     pub fn min_item_support(&self) -> u64 {
         self.min_item_support
     }
@@ -230,12 +228,12 @@ impl Shuffled {
     }
 }
 
-/// The words of a column: whole blocks of the largest ring, so that those of any ring are among them.
+/// The words of a column: whole blocks of the largest ring, which are whole blocks of every ring.
 fn words(transactions: usize) -> usize {
     transactions.next_multiple_of(1 << MAX_LOG_DEGREE) / 64
 }
 
-/// The row that each slot gets.
+/// A random permutation: the row of each slot.
 fn random_order(transactions: usize) -> Result<Zeroizing<Vec<u32>>, TransactionsError> {
     let limit = u32::MAX;
     let count = u32::try_from(transactions)
@@ -245,14 +243,13 @@ fn random_order(transactions: usize) -> Result<Zeroizing<Vec<u32>>, Transactions
     Ok(order)
 }
 
-/// A column of the owner's data, in whatever form that has.
+/// A column of the owner's data, in any representation.
 pub trait Cells: Sync {
-    /// Sets the bit numbered `bit` in the byte of each of these rows that contain the item: `bytes` has one for
-    /// each of `rows`.
+    /// Sets bit `bit` in the byte of each row that contains the item: `bytes` has one byte for each of `rows`.
     fn mark(&self, rows: Range<usize>, bit: u32, bytes: &mut [u8]);
 }
 
-/// Columns being put in order.
+/// Columns being permuted.
 pub struct Shuffling {
     order: Zeroizing<Vec<u32>>,
     threads: NonZeroUsize,
@@ -260,22 +257,22 @@ pub struct Shuffling {
 }
 
 impl Shuffling {
-    /// The number of transactions that each column has.
+    /// The number of transactions in each column.
     pub fn transactions(&self) -> usize {
         self.shuffled.transactions
     }
 
-    /// Gives the transactions row ids, as [`Transactions::with_row_ids`] does.
+    /// Sets the transactions' row ids, as [`Transactions::with_row_ids`] does.
     ///
     /// # Errors
-    /// Ids that cannot be, or not one for each transaction.
+    /// Invalid ids, or not one for each transaction.
     pub fn set_row_ids(&mut self, row_ids: &[String]) -> Result<(), TransactionsError> {
         check_row_ids(self.transactions(), row_ids)?;
         self.shuffled.row_ids = PackedRowIds::of(row_ids, &self.order);
         Ok(())
     }
 
-    /// Adds the columns of these items, as many as there are names, behind those that are there.
+    /// Appends the columns of some items, as many as there are names.
     pub fn push(&mut self, names: Vec<String>, columns: &[&dyn Cells]) {
         assert_eq!(names.len(), columns.len(), "each column has a name");
         let groups: Vec<_> = columns.chunks(GROUP).collect();
@@ -296,10 +293,10 @@ impl Shuffling {
         self.shuffled.names.extend(names);
     }
 
-    /// All that was added, in random order. The order is forgotten.
+    /// Returns everything added, in random order. The order is discarded.
     ///
     /// # Errors
-    /// Two items of one name.
+    /// Two items with the same name.
     pub fn finish(self) -> Result<Shuffled, TransactionsError> {
         let mut seen = HashSet::new();
         match self.shuffled.names.iter().find(|name| !seen.insert(*name)) {
@@ -309,7 +306,7 @@ impl Shuffling {
     }
 }
 
-/// Makes a byte of each row: the bits of up to eight columns.
+/// Packs up to eight columns into one byte per row.
 fn mark_all(group: &[&dyn Cells], marks: &mut [u8]) {
     for (tile, bytes) in marks.chunks_mut(TILE).enumerate() {
         let first = tile * TILE;
@@ -320,7 +317,7 @@ fn mark_all(group: &[&dyn Cells], marks: &mut [u8]) {
     }
 }
 
-/// The first `count` columns of bits of the bytes, the row of each slot in `order`.
+/// Unpacks the first `count` columns from the bytes, with the row of each slot given by `order`.
 fn gather(order: &[u32], marks: &[u8], count: usize) -> Vec<Bits> {
     let mut columns = vec![Zeroizing::new(vec![0; words(order.len())]); count];
     for (at, slots) in order.chunks(64).enumerate() {
@@ -342,8 +339,8 @@ fn gather(order: &[u32], marks: &[u8], count: usize) -> Vec<Bits> {
     columns
 }
 
-/// Turns a square of eight bytes of eight bits on its side: bit `j` of byte `i` becomes bit `i` of byte `j`
-/// (Warren, Hacker's Delight, 7-3).
+/// Transposes a square of eight bytes of eight bits: bit `j` of byte `i` becomes bit `i` of byte `j` (Warren, Hacker's
+/// Delight, 7-3).
 fn turn(square: u64) -> u64 {
     let swap = |x: u64, distance: u32, those: u64| {
         let differing = (x ^ x >> distance) & those;
@@ -370,7 +367,7 @@ mod tests {
         }
     }
 
-    /// The baskets as sets of columns, sorted: what does not depend on the order.
+    /// The baskets as sets of columns, sorted: independent of the order.
     fn baskets(shuffled: &Shuffled) -> Vec<Vec<bool>> {
         let bit = |column: &Bits, slot: usize| column[slot / 64] >> (slot % 64) & 1 == 1;
         let basket = |slot| shuffled.columns.iter().map(|c| bit(c, slot)).collect();
@@ -435,7 +432,7 @@ mod tests {
         }
     }
 
-    /// 5000 rows: beyond a tile, and no multiple of 64.
+    /// 5000 rows: more than a tile, and not a multiple of 64.
     fn numbered() -> Vec<Rows> {
         let bit = |bit: usize| Rows((0..5000).map(|row| row >> bit & 1 == 1).collect());
         (0..13).map(bit).collect()
@@ -464,7 +461,7 @@ mod tests {
         sorted.sort_unstable();
         assert!(sorted.iter().copied().eq(0..5000));
         assert_ne!(first, second);
-        // Of a random order about one row is in its place.
+        // A random permutation has about one fixed point.
         let in_place = first.iter().enumerate().filter(|&(slot, &row)| slot == row);
         assert!(in_place.count() < 20);
     }
@@ -478,7 +475,7 @@ mod tests {
         assert_eq!(restricted.names()[11], "bit 11");
         assert!(restricted.supports().iter().all(|&support| support >= 1000));
         assert_eq!(restricted.min_item_support(), 1000);
-        // Nothing more is left out.
+        // No other item is left out.
         for support in [10, 1001] {
             let again = restricted.supports();
             restricted = restricted.restrict(MinSupport::Count(support));

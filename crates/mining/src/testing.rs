@@ -1,5 +1,5 @@
-//! What several modules' tests share: arbitrary transactions and a miner too
-//! simple to be wrong. Built for tests only.
+//! Shared by the tests of several modules: arbitrary transactions and a brute-force miner. Built
+//! for tests only.
 
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ pub(crate) fn arbitrary_transactions(
         .prop_map(move |baskets| Transactions::from_baskets(names.clone(), baskets).unwrap())
 }
 
-/// The number of transactions that contain `itemset`, by looking at each.
+/// The number of transactions that contain `itemset`, by checking each.
 pub(crate) fn brute_force_support(data: &Transactions, itemset: &Itemset) -> u64 {
     let contains = |basket: &[u32]| itemset.items().iter().all(|item| basket.contains(item));
     data.iter().filter(|basket| contains(basket)).count() as u64

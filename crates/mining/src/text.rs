@@ -1,16 +1,16 @@
-//! Text for people that contains names from data, files or a peer: nothing in a name steers a terminal, ends
-//! a line or passes for what stands around it.
+//! Text for display that contains names from data, files or a peer: a name cannot contain terminal escapes, end a line
+//! or imitate the text around it.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Control characters, line separators, and what has the text around it read in another direction.
+/// Control characters, line separators, and characters that change the direction of text.
 fn is_unsafe(c: char) -> bool {
     let of_direction = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') || of_direction
 }
 
-/// `text` on one line, its unsafe characters written as Rust writes them: `\n`, `\u{1b}`.
+/// `text` on one line, with unsafe characters escaped as in Rust: `\n`, `\u{1b}`.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unsafe) {
         return text.into();
@@ -26,13 +26,13 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
-/// The same for text of several lines, which stay apart.
+/// The same for text of several lines; line breaks are kept.
 pub fn escaped_lines(text: &str) -> String {
     text.split('\n').map(escaped).collect::<Vec<_>>().join("\n")
 }
 
-/// The name of an item: one that could be taken for several, for something else or for nothing is quoted, with `\` before
-/// quotes and backslashes.
+/// An item's name. A name that could be mistaken for several names or for other text, or that is empty, is quoted, with
+/// `\` before quotes and backslashes.
 #[derive(Clone, Copy, Debug)]
 pub struct Name<'a>(pub &'a str);
 
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(shown(&["", " a", "b "]), r#"{"", " a", "b "}"#);
         assert_eq!(shown(&["{", "}", "a => b"]), r#"{"{", "}", "a => b"}"#);
         assert_eq!(shown(&[r#"12" pan"#]), r#"{"12\" pan"}"#);
-        // Only between quotes is a backslash an escape.
+        // A backslash is an escape only within quotes.
         assert_eq!(shown(&[r"C:\new", "C:\new"]), r#"{C:\new, "C:\new"}"#);
         assert_eq!(shown(&["\\,\x1b[31m"]), r#"{"\\,\u{1b}[31m"}"#);
     }

@@ -1,9 +1,8 @@
-//! Transactions in memory, and the minimum support asked of them.
+//! Transactions in memory, and minimum supports.
 //!
-//! Baskets lie one after another in one list of item numbers (compressed sparse
-//! rows). Item numbers are dense, `0..items`, and index the list of names; each
-//! basket is strictly ascending. The number of transactions is a fact of the
-//! data and never changes when items are dropped.
+//! Baskets are stored in one list of item numbers (compressed sparse rows). Item numbers are dense, `0..items`, and
+//! index the list of names; each basket is strictly ascending. The number of transactions never changes when items are
+//! dropped.
 
 use oboro_format::MAX_ROW_ID_BYTES;
 use std::cmp::Ordering;
@@ -18,7 +17,7 @@ pub struct Transactions {
     /// `items[offsets[b]..offsets[b + 1]]` is basket `b`; starts with 0.
     offsets: Vec<usize>,
     items: Vec<u32>,
-    /// Every item with at least this support is there.
+    /// Every item with at least this support is present.
     min_item_support: u64,
     /// The id of each transaction; empty if they have none.
     row_ids: Vec<String>,
@@ -64,11 +63,11 @@ impl Transactions {
         Ok(builder.finish().sorted_by_name())
     }
 
-    /// The same transactions with these row ids, in the order of transactions: the owner's names of them, each
-    /// different, of 1 to 255 bytes and without characters that nobody sees.
+    /// Sets the row ids, in the order of transactions: the owner's unique names of them, of 1 to 255 bytes and without
+    /// invisible characters.
     ///
     /// # Errors
-    /// Other ids, or not one for each transaction.
+    /// Invalid ids, or not one for each transaction.
     pub fn with_row_ids(mut self, row_ids: Vec<String>) -> Result<Self, TransactionsError> {
         check_row_ids(self.len(), &row_ids)?;
         self.row_ids = row_ids;
@@ -95,7 +94,7 @@ impl Transactions {
         self.names.len()
     }
 
-    /// The names of the items; an item's number is its place here.
+    /// The names of the items; an item's number is its index.
     pub fn names(&self) -> &[String] {
         &self.names
     }
@@ -114,7 +113,7 @@ impl Transactions {
             .map(|bounds| &self.items[bounds[0]..bounds[1]])
     }
 
-    /// The support from which on no item is missing: 1, unless they were [restricted](Self::restrict).
+    /// Every item with at least this support is present: 1, unless the items were [restricted](Self::restrict).
     pub fn min_item_support(&self) -> u64 {
         self.min_item_support
     }
@@ -130,9 +129,8 @@ impl Transactions {
 
     /// The same transactions without the items below `min_support`.
     ///
-    /// The remaining items are renumbered in their old order. No transaction is
-    /// dropped, not even one that is empty now: a support stays what it was,
-    /// also as a fraction.
+    /// The remaining items are renumbered in their old order. No transaction is dropped, not even one that became
+    /// empty: supports do not change, also as fractions.
     pub fn restrict(&self, min_support: MinSupport) -> Transactions {
         let threshold = min_support.threshold(self.len() as u64);
         let mut names = Vec::new();
@@ -168,7 +166,7 @@ impl Transactions {
         }
     }
 
-    /// The same transactions with other names of the items, as different as before.
+    /// The same transactions with their items renamed; names must stay distinct.
     pub(crate) fn renamed(mut self, name: impl Fn(&str) -> String) -> Transactions {
         for old in &mut self.names {
             *old = name(old);
@@ -176,13 +174,13 @@ impl Transactions {
         self
     }
 
-    /// The same transactions with items numbered in [name order](compare_names),
-    /// so that numbers do not depend on which transaction came first.
+    /// The same transactions with items numbered in [name order](compare_names), so that numbers do not depend on the
+    /// order of transactions.
     pub fn sorted_by_name(self) -> Transactions {
         self.sorted_by(compare_names)
     }
 
-    /// The same transactions with items numbered in this order of their names.
+    /// The same transactions with items numbered in the order that `compare` gives their names.
     pub fn sorted_by(mut self, compare: impl Fn(&str, &str) -> Ordering) -> Transactions {
         let mut order: Vec<u32> = (0..self.names.len() as u32).collect();
         order.sort_by(|&a, &b| compare(&self.names[a as usize], &self.names[b as usize]));
@@ -205,12 +203,12 @@ impl Transactions {
     }
 }
 
-/// Whether nobody sees a character: a control, but for line feeds and tabs, or one of no width.
+/// Whether a character is invisible: a control character other than line feed and tab, or one of zero width.
 pub(crate) fn is_invisible(c: char) -> bool {
     c.is_control() && !"\n\t".contains(c) || "\u{feff}\u{200b}\u{2060}".contains(c)
 }
 
-/// Checks that there is a row id for each transaction that can be stored, and none twice.
+/// Checks that row ids are valid, distinct, and one for each transaction.
 pub(crate) fn check_row_ids(
     transactions: usize,
     row_ids: &[String],
@@ -256,7 +254,7 @@ pub fn compare_names(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// What transactions cannot be built from.
+/// Why transactions cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransactionsError {
     /// The operating system failed.
@@ -270,7 +268,7 @@ pub enum TransactionsError {
         /// The largest number of items.
         limit: u32,
     },
-    /// More transactions than can be put in random order.
+    /// More transactions than can be shuffled.
     #[error(
         "there are more than {limit} transactions; encrypt a part of them, and append the others"
     )]
@@ -278,7 +276,7 @@ pub enum TransactionsError {
         /// The largest number of transactions.
         limit: u32,
     },
-    /// Not a row id for each transaction.
+    /// The number of row ids differs from the number of transactions.
     #[error("{ids} row ids were given for {transactions} transactions; give one for each")]
     RowIdCount {
         /// The number of ids.
@@ -302,7 +300,7 @@ pub enum TransactionsError {
         /// The bytes of its id.
         bytes: usize,
     },
-    /// A row id with a character that nobody sees.
+    /// A row id with an invisible character.
     #[error(
         "the id of row {row} has a control character or one of no width; remove it, or choose another column"
     )]
@@ -310,7 +308,7 @@ pub enum TransactionsError {
         /// The row, from 1.
         row: usize,
     },
-    /// Two rows of one id.
+    /// Two rows with the same id.
     #[error(
         "rows {first} and {row} both have the id {id:?}; give each row its own, or choose another column"
     )]
@@ -322,7 +320,7 @@ pub enum TransactionsError {
         /// The id.
         id: String,
     },
-    /// Two items of one name.
+    /// Two items with the same name.
     #[error("the item name {name:?} occurs twice; give each item its own name")]
     DuplicateName {
         /// The name.
@@ -359,15 +357,15 @@ impl Default for TransactionsBuilder {
 }
 
 impl TransactionsBuilder {
-    /// The largest number of items; the numbers above stay free for others' use.
+    /// The largest number of items; higher numbers are reserved.
     pub const MAX_ITEMS: u32 = u32::MAX - 1;
 
-    /// A builder without items and transactions.
+    /// A builder without items or transactions.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A builder whose items are known beforehand, numbered as listed.
+    /// A builder whose items are known in advance, numbered as listed.
     ///
     /// # Errors
     /// A name that occurs twice.
@@ -382,10 +380,10 @@ impl TransactionsBuilder {
         Ok(builder)
     }
 
-    /// The number of the item called `name`, a new one if it is new.
+    /// The number of the item called `name`; a new item gets the next number.
     ///
     /// # Errors
-    /// No number is left.
+    /// All numbers are used.
     pub fn item(&mut self, name: &str) -> Result<u32, TransactionsError> {
         if let Some(&number) = self.numbers.get(name) {
             return Ok(number);
@@ -400,11 +398,10 @@ impl TransactionsBuilder {
         Ok(number)
     }
 
-    /// Appends a transaction of item numbers in any order; repeated ones count
-    /// once.
+    /// Appends a transaction of item numbers in any order; repeated ones count once.
     ///
     /// # Errors
-    /// A number without a name; then nothing is appended.
+    /// A number without a name; the transaction is not appended then.
     pub fn push(&mut self, basket: impl IntoIterator<Item = u32>) -> Result<(), TransactionsError> {
         let start = self.items.len();
         self.items.extend(basket);
@@ -451,7 +448,7 @@ impl TransactionsBuilder {
     }
 }
 
-/// How often an itemset must occur to be called frequent.
+/// How often an itemset must occur to be frequent.
 ///
 /// As text, digits alone are a count and anything with a point, an exponent or
 /// a percent sign is a fraction: `250` and `1` are counts, `0.3`, `1.0` and
@@ -468,13 +465,11 @@ impl MinSupport {
     /// The least support that is frequent among `transactions`: for a fraction
     /// `ceil(fraction × transactions)`, and never below 1.
     ///
-    /// The fraction is taken for the shortest decimal that denotes it, and the
-    /// product is exact, so that `0.3` of 1,000 is 300 although the binary
-    /// number nearest to 0.3 is not 3/10.
+    /// The fraction is read as the shortest decimal that denotes it, and the product is exact, so that `0.3` of 1,000
+    /// is 300 although the binary number nearest to 0.3 is not 3/10.
     ///
-    /// Values that [`from_str`](Self::from_str) refuses are harmless here: a
-    /// fraction that is not a number asks for more than there can be, and one
-    /// that is not positive asks for 1.
+    /// Values that [`from_str`](Self::from_str) refuses are harmless here: NaN gives a threshold above any support, and
+    /// a fraction that is not positive gives 1.
     pub fn threshold(&self, transactions: u64) -> u64 {
         match *self {
             MinSupport::Count(count) => count.max(1),
@@ -501,8 +496,7 @@ impl MinSupport {
     }
 }
 
-/// `ceil(fraction × count)` for `0 < fraction ≤ 1`, with the fraction read as its
-/// shortest decimal.
+/// `ceil(fraction × count)` for `0 < fraction ≤ 1`, with the fraction read as its shortest decimal.
 fn ceil_of_product(fraction: f64, count: u64) -> u64 {
     // Rust prints the shortest digits that denote the number, never an exponent.
     let text = fraction.to_string();
@@ -522,7 +516,7 @@ fn ceil_of_product(fraction: f64, count: u64) -> u64 {
 impl fmt::Display for MinSupport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // With a point, so that the text reads back as a fraction.
+            // Print a decimal point, so that the text reads back as a fraction.
             MinSupport::Fraction(fraction) => write!(f, "{fraction:?}"),
             MinSupport::Count(count) => write!(f, "{count}"),
         }
@@ -581,7 +575,7 @@ impl FromStr for MinSupport {
             if !begins_like_a_number(percentage) || percentage.contains(['e', 'E']) {
                 return Err(not_a_number());
             }
-            // Shifted in the text, so that 0.1% is the number nearest to 1/1000.
+            // Shift the exponent in the text, so that 0.1% is the number nearest to 1/1000.
             let fraction = format!("{percentage}e-2")
                 .parse()
                 .map_err(|_| not_a_number())?;

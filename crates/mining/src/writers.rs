@@ -1,22 +1,21 @@
 //! Writing transactions as FIMI text, which every mining tool reads.
 //!
-//! What is written reads back as the same transactions; what the format cannot
-//! express is refused rather than changed.
+//! The output reads back as the same transactions; what the format cannot express is refused rather
+//! than changed.
 
 use std::io::{self, Write};
 
 use crate::transactions::Transactions;
 
-/// Writes `transactions` as FIMI text: one transaction a line, item names
-/// separated by spaces, items in the order of their numbers here.
+/// Writes `transactions` as FIMI text: one transaction per line, item names separated by spaces,
+/// ordered by item number.
 ///
-/// Items that occur in no transaction leave no trace. `output` should be
-/// buffered; it is flushed.
+/// Items that occur in no transaction are lost. `output` should be buffered; it is flushed.
 ///
 /// # Errors
-/// `InvalidInput` if a name is not a number below 2^32 in plain decimal, or if
-/// the last transaction is empty (FIMI text cannot tell it from a blank line);
-/// otherwise what writing to `output` gives.
+/// `InvalidInput` if a name is not a number below 2^32 in plain decimal, or if the last transaction
+/// is empty (FIMI text cannot tell it from a blank line); otherwise the error of writing to
+/// `output`.
 pub fn write_fimi(transactions: &Transactions, mut output: impl Write) -> io::Result<()> {
     let refuse = |reason: String| Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
     let is_item_number = |name: &str| {

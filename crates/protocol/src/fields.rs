@@ -1,11 +1,11 @@
-//! Fields whose bytes mean something: checked on arrival, whoever sent them.
+//! Fields with structured bytes, validated on arrival whoever sent them.
 
 use crate::v1;
 use oboro_format::{Damage, DatasetId, DatasetInfo, Digest, Scrubbed};
 use oboro_ring::{Column, Limb, ParameterError, Parameters};
 use thiserror::Error;
 
-/// A field that does not have the shape that the protocol gives it.
+/// A field that violates the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("malformed message: {field} {problem}; the other side may run another version of Oboro")]
 pub struct FieldError {
@@ -13,7 +13,7 @@ pub struct FieldError {
     pub(crate) problem: &'static str,
 }
 
-/// The dataset id in a field.
+/// Parses a dataset id.
 ///
 /// # Errors
 /// Not 16 bytes.
@@ -25,7 +25,7 @@ pub fn dataset_id(bytes: &[u8]) -> Result<DatasetId, FieldError> {
     bytes.try_into().map(DatasetId).map_err(|_| problem)
 }
 
-/// The root hash in a field.
+/// Parses a root hash.
 ///
 /// # Errors
 /// Not 32 bytes.
@@ -92,7 +92,7 @@ impl TryFrom<v1::DatasetInfo> for DatasetInfo {
 }
 
 impl From<Damage> for v1::Damage {
-    /// Paths stay at home.
+    /// Drops local paths.
     fn from(damage: Damage) -> Self {
         Self {
             name: damage.name,

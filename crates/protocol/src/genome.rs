@@ -1,10 +1,10 @@
-//! Fields of a genome search, checked on arrival.
+//! Fields of a genome search, validated on arrival.
 
 use crate::{FieldError, v1};
 use oboro_genome::{Kind, Plan};
 use oboro_ring::Nonce;
 
-/// The nonce in a field.
+/// Parses a nonce.
 ///
 /// # Errors
 /// Not 32 bytes.
@@ -16,10 +16,10 @@ pub fn nonce(bytes: &[u8]) -> Result<Nonce, FieldError> {
     bytes.try_into().map(Nonce).map_err(|_| problem)
 }
 
-/// How rows are to be compared; whether so many mismatches may be allowed is for the question to say.
+/// Parses the kind of comparison; the caller checks whether the number of mismatches is allowed.
 ///
 /// # Errors
-/// It is missing, or a number of mismatches beyond any.
+/// It is missing, or its number of mismatches is out of range.
 pub fn kind(kind: Option<v1::open_search::Kind>) -> Result<Kind, FieldError> {
     let bad = |problem| FieldError {
         field: "kind",

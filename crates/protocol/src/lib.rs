@@ -1,6 +1,6 @@
-//! The messages between owner and server, and what both must agree on about them.
+//! The messages between owner and server, and the limits that both must agree on.
 //!
-//! The messages are generated from `proto/oboro.proto`; `docs/protocol.md` tells the conversation.
+//! The messages are generated from `proto/oboro.proto`; `docs/protocol.md` describes the protocol.
 
 mod fields;
 mod genome;
@@ -42,42 +42,42 @@ pub mod v1 {
     }
 }
 
-/// The protocol spoken here. Every change that an older peer would misunderstand raises it.
+/// The protocol version. Every change that an older peer would misunderstand increments it.
 pub const PROTOCOL: u32 = 5;
 
-/// The metadata key under which a caller tells its protocol.
+/// The metadata key of a caller's protocol version.
 pub const PROTOCOL_KEY: &str = "oboro-protocol";
 
-/// Bytes of a segment in one message.
+/// Bytes of a segment per message.
 pub const SEGMENT_CHUNK_BYTES: usize = 512 << 10;
 
-/// Bytes of moments in one message, at most or little more: at least one moment travels in each.
+/// Bytes of moments per message, approximately: a message has at least one moment.
 pub const MOMENTS_CHUNK_BYTES: usize = 1 << 20;
 
-/// Bytes of columns in one message, at most.
+/// The most bytes of columns per message.
 pub const COLUMNS_CHUNK_BYTES: usize = 1 << 20;
 
-/// Bytes of an encrypted query in one message, at most.
+/// The most bytes of an encrypted query per message.
 pub const QUERY_CHUNK_BYTES: usize = 512 << 10;
 
-/// Sites in one message, at most.
+/// The most sites per message.
 pub const SITES_PER_MESSAGE: usize = 1 << 16;
 
-/// The most windows of one search.
+/// The most windows per search.
 pub const MAX_WINDOWS: usize = 64;
 
-/// The largest message either side takes: a request of millions of itemsets, a manifest of a
+/// The largest message that either side accepts: a request of millions of itemsets, a manifest of a
 /// million segments.
 pub const MAX_MESSAGE_BYTES: usize = 72 << 20;
 
-/// The most ranges of blocks of one request.
+/// The most ranges of blocks per request.
 pub const MAX_RANGES: usize = 1 << 12;
 
-/// The most uses of moments (itemsets × their subsets, `2^length` each) of one request: bounds what
-/// either side needs to plan it.
+/// The most uses of moments (itemsets × their subsets, `2^length` each) per request: bounds the
+/// cost of planning on either side.
 pub const MAX_USES: usize = 1 << 20;
 
-/// The most itemsets of a length that one request may have.
+/// The most itemsets of a length per request.
 pub const fn max_itemsets(length: usize) -> usize {
     match MAX_USES.checked_shr(length as u32) {
         Some(most) if most > 0 => most,

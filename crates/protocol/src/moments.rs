@@ -1,11 +1,11 @@
-//! Moments in messages and back. Whatever a peer sends gets an answer or an error, never a panic.
+//! Encoding and decoding moments in messages. Invalid messages give errors, never panics.
 
 use crate::{FieldError, MAX_RANGES, MOMENTS_CHUNK_BYTES, v1};
 use prost::bytes::Bytes;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Messages of about a mebibyte for packed moments of a range, all of one size.
+/// Splits the packed moments of a range into messages of about a mebibyte, all of one size.
 pub fn moments_messages(
     range: u64,
     moments: Range<usize>,
@@ -27,8 +27,8 @@ pub fn moments_messages(
     })
 }
 
-/// Which moments a message says that it has; whether they fit the question and its bytes is for the
-/// caller to check.
+/// The indices of the moments in a message; the caller checks them against the query and the number
+/// of bytes.
 ///
 /// # Errors
 /// Numbers that do not fit this machine.
@@ -53,10 +53,10 @@ impl From<Range<u64>> for v1::BlockRange {
     }
 }
 
-/// The ranges of a question about a dataset of so many blocks.
+/// Validates the ranges of a query about a dataset of `blocks` blocks.
 ///
 /// # Errors
-/// None, one that is empty, there twice or beyond the blocks, more than [`MAX_RANGES`].
+/// No ranges; one that is empty, repeated or out of bounds; more than [`MAX_RANGES`].
 pub fn block_ranges(ranges: &[v1::BlockRange], blocks: u64) -> Result<Vec<Range<u64>>, FieldError> {
     let bad = |problem| FieldError {
         field: "ranges",

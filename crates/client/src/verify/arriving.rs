@@ -1,7 +1,7 @@
-//! One query about sums and moments, and its answer as it comes.
+//! A query about sums and moments, and the assembly of its answer.
 //!
-//! What arrives is put in its place. What fits no place changes nothing but the verdict at the end, so that the server
-//! sees the same whatever it sent.
+//! What arrives is copied to its position. Unexpected parts change nothing but the final verdict, so that the server
+//! observes the same behaviour whatever it sends.
 
 use oboro_format::Manifest;
 use oboro_protocol::{moments_range, v1};
@@ -9,16 +9,16 @@ use oboro_ring::pack;
 use oboro_rlwe::{ColumnMoments, PrefixQuestion, Sums};
 use std::ops::Range;
 
-/// The most pairs of one request: their numbers fit any server's messages.
+/// The most pairs of one request: their numbers fit into any server's message limit.
 const MOST_PAIRS: usize = 1 << 16;
 
-/// What is asked for.
+/// The content of a query.
 pub(crate) enum Content {
-    /// The sums of these pairs of columns, ascending: one residue a limb.
+    /// The sums of these pairs of columns, ascending: one residue per limb.
     Sums(Vec<[u32; 2]>),
     /// All moments of the itemsets of a query.
     Moments(Box<PrefixQuestion>),
-    /// Of these pairs, ascending, which have each of so many columns at least once, all moments.
+    /// All moments of these pairs, ascending, in which each of the given number of columns occurs at least once.
     Columns(Vec<[u32; 2]>, usize),
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct SumsQuery {
 }
 
 impl SumsQuery {
-    /// About the dataset that `manifest` describes, modulo its first limbs, over each of some ranges.
+    /// A query about the dataset that `manifest` describes, modulo its first limbs, over each of the ranges.
     pub(crate) fn new(
         content: Content,
         manifest: &Manifest,
@@ -46,32 +46,32 @@ impl SumsQuery {
         }
     }
 
-    /// The limbs that are asked for.
+    /// The number of limbs requested.
     pub(crate) fn limbs(&self) -> usize {
         self.limbs
     }
 
-    /// What is asked for.
+    /// The content requested.
     pub(crate) fn content(&self) -> &Content {
         &self.content
     }
 
-    /// The moments over each range.
+    /// The number of moments over each range.
     fn moments(&self) -> usize {
         match &self.content {
             Content::Sums(pairs) => pairs.len(),
             Content::Moments(query) => query.moments(),
-            // Besides those of pairs and of columns, that of the mask.
+            // In addition to those of pairs and columns, that of the mask.
             Content::Columns(pairs, columns) => pairs.len() + columns + 1,
         }
     }
 
-    /// The bytes of a moment that has so many powers of the mask.
+    /// The bytes of a moment with `power` factors of the mask.
     fn moment_bytes(&self, power: usize) -> usize {
         pack::moment_packed_len(self.manifest.parameters.degree(), self.limbs, power)
     }
 
-    /// Where moments lie in the answer of a range; `None` if there are no such moments.
+    /// The byte range of moments in the answer of a block range; `None` if they do not exist.
     fn bytes_at(&self, moments: Range<usize>) -> Option<Range<usize>> {
         if let Content::Moments(query) = &self.content {
             return query.place(moments);
@@ -89,7 +89,7 @@ impl SumsQuery {
         Some(start(moments.start)..start(moments.end))
     }
 
-    /// The bytes of the answer about some moments.
+    /// The bytes of the answer for some moments.
     pub(crate) fn bytes_of(&self, moments: &Range<usize>) -> u64 {
         let place = self.bytes_at(moments.clone());
         place.map_or(0, |it| it.len() as u64) * self.ranges.len() as u64
@@ -100,7 +100,7 @@ impl SumsQuery {
         self.bytes_of(&(0..self.moments()))
     }
 
-    /// What to ask for, and which moments answer it.
+    /// The requests to send, each with the moments that answer it.
     pub(crate) fn requests(&self, name: &str) -> Vec<(Range<usize>, v1::CountRequest)> {
         let request = |columns: Vec<u32>, length: usize, scalars| v1::CountRequest {
             name: name.to_owned(),
@@ -131,7 +131,7 @@ impl SumsQuery {
         }
     }
 
-    /// Where nothing has arrived.
+    /// An empty buffer for the answer.
     pub(crate) fn arriving(&self) -> Arriving<'_> {
         let whole = self.bytes_at(0..self.moments()).map_or(0, |it| it.end);
         let ranges = self.ranges.len();
@@ -144,28 +144,28 @@ impl SumsQuery {
     }
 }
 
-/// An answer as it comes.
+/// An answer being received.
 pub(crate) struct Arriving<'a> {
     query: &'a SumsQuery,
-    /// For each range the moments as they travel, one after another.
+    /// For each range its moments in the wire encoding, concatenated.
     ranges: Vec<Vec<u8>>,
-    /// For each range and moment whether it has come.
+    /// For each range and moment whether it has arrived.
     come: Vec<bool>,
     is_right: bool,
 }
 
 impl Arriving<'_> {
-    /// Takes a part of the answer to a request for the moments from number `first` on.
+    /// Accepts a part of the answer to a request for the moments from index `first` on.
     pub(crate) fn take(&mut self, first: usize, message: &v1::Moments) {
         self.is_right &= self.put(first, message).is_some();
     }
 
-    /// Notes that more came than there can be.
+    /// Notes that more arrived than was requested.
     pub(crate) fn note_excess(&mut self) {
         self.is_right = false;
     }
 
-    /// Forgets what came of a request for these moments: it is sent again.
+    /// Discards what arrived for a request that will be sent again.
     pub(crate) fn forget(&mut self, moments: Range<usize>) {
         for come in self.come.chunks_exact_mut(self.query.moments()) {
             come[moments.clone()].fill(false);
@@ -189,8 +189,8 @@ impl Arriving<'_> {
         are_new.then_some(())
     }
 
-    /// For each range the moments one after another, once everything has been read; nothing if not all have come, or
-    /// something else has.
+    /// For each range its moments, concatenated, after everything was read; empty if some are missing or anything
+    /// unexpected arrived.
     pub(crate) fn answer(&self) -> &[Vec<u8>] {
         if self.is_right && self.come.iter().all(|&come| come) {
             &self.ranges
@@ -199,8 +199,8 @@ impl Arriving<'_> {
         }
     }
 
-    /// For each range and limb the sums of pairs, of which the one at `i` has the place `order[i]`. `None` if padding is
-    /// not 0, or something is lacking.
+    /// For each range and limb the sums of pairs; the sum at index `i` goes to index `order[i]`. `None` if padding is
+    /// not 0 or something is missing.
     pub(crate) fn sums(&self, order: &[usize]) -> Option<Vec<Sums>> {
         let limbs = self.query.limbs;
         let each = self.query.moment_bytes(0);
@@ -223,8 +223,8 @@ impl Arriving<'_> {
         sums.filter(|_| !answer.is_empty())
     }
 
-    /// The moments `M_{i,1}` of the `column`-th of the columns that were asked for, as they travel, range after range;
-    /// `None` if something is lacking.
+    /// The moments `M_{i,1}` of the `column`-th requested column in the wire encoding, range after range; `None` if
+    /// something is missing.
     pub(crate) fn column(&self, column: usize) -> Option<Vec<u8>> {
         let Content::Columns(pairs, columns) = &self.query.content else {
             return None;
@@ -232,12 +232,12 @@ impl Arriving<'_> {
         (column < *columns).then(|| self.moment(pairs.len() + column))?
     }
 
-    /// The moment `M_{∅,2}` that comes with those of columns, likewise.
+    /// The moment `M_{∅,2}` that accompanies those of columns, in the same encoding.
     pub(crate) fn mask_squared(&self) -> Option<Vec<u8>> {
         self.moment(self.query.moments().checked_sub(1)?)
     }
 
-    /// A moment as it travels, range after range; `None` if something is lacking.
+    /// A moment in the wire encoding, range after range; `None` if something is missing.
     fn moment(&self, moment: usize) -> Option<Vec<u8>> {
         let place = self.query.bytes_at(moment..moment + 1)?;
         let answer = self.answer();
@@ -245,7 +245,7 @@ impl Arriving<'_> {
         (!answer.is_empty()).then(|| all.collect())
     }
 
-    /// Whether the sums that come with moments of columns are those that another answer has of the same pairs.
+    /// Whether the sums that accompany moments of columns equal those of the same pairs in another answer.
     pub(crate) fn repeats_sums(&self, other: &Self) -> bool {
         let (Content::Columns(own, _), Content::Sums(pairs)) =
             (&self.query.content, &other.query.content)
@@ -263,8 +263,8 @@ impl Arriving<'_> {
     }
 }
 
-/// Moments `M_{i,1}` as they travel, range after range, of so many limbs of `degree` residues; `None` if there are not as
-/// many bytes, or padding is not 0.
+/// Decodes moments `M_{i,1}` from the wire encoding, range after range, each of `limbs` times `degree` residues; `None`
+/// if the length is wrong or padding is not 0.
 pub(crate) fn column_moments(
     packed: &[u8],
     ranges: usize,

@@ -1,9 +1,9 @@
-//! Sealed cells: opened as they arrive, given away once all of them were what the owner sealed.
+//! Sealed cells: opened as they arrive, released once all of them proved to be what the owner sealed.
 //!
-//! What arrives is one sequence of bytes whose lengths follow from the owner's manifest. Each part opens only as
-//! the cells of its column in its segment of the version that the manifest names (docs/cryptography.md, "Sealed
-//! cells"). A part that does not open changes nothing but the verdict at the end, so that the server sees the same
-//! whatever it sent.
+//! An answer is one sequence of bytes whose lengths follow from the owner's manifest. Each part opens only as the cells
+//! of its column in its segment of the version that the manifest names (docs/cryptography.md, "Sealed cells"). A part
+//! that does not open changes nothing but the final verdict, so that the server observes the same behaviour whatever it
+//! sends.
 
 use super::Verified;
 use crate::workers::{Pieces, with_workers};
@@ -18,13 +18,13 @@ use zeroize::Zeroizing;
 
 const _: () = assert!(oboro_rlwe::CELL_SEAL_BYTES == CELL_SEAL_BYTES);
 
-/// Cells to be had: of some columns, from a segment on to the last one.
+/// A request for cells: of some columns, from a segment to the last one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// Ascending.
     pub(crate) columns: Vec<u32>,
     pub(crate) first_segment: u32,
-    /// The segment behind the last one.
+    /// One past the last segment.
     pub(crate) end_segment: u32,
 }
 
@@ -39,7 +39,7 @@ impl Wanted {
         one * self.columns.len() as u64
     }
 
-    /// The parts in the order in which they come: segment by segment, those of each column.
+    /// The parts in the order of the answer: by segment, then by column.
     pub(crate) fn parts(&self, manifest: &Manifest) -> impl Iterator<Item = (Part, usize)> + Send {
         let segments = self.first_segment..self.end_segment;
         segments.flat_map(move |segment| {
@@ -68,21 +68,21 @@ pub(crate) struct Part {
     pub(crate) column: u32,
 }
 
-/// Where cells were found to be others than those that the owner sealed.
+/// Cells differ from those that the owner sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NotSealed;
 
-/// A part that has arrived.
+/// A part that was received.
 pub(crate) struct Piece {
     pub(crate) part: Part,
     pub(crate) sealed: Vec<u8>,
 }
 
-/// Puts the parts of one answer together from the bytes in which they come.
+/// Reassembles the parts of one answer from the bytes received.
 pub(crate) struct Arriving<'a> {
     parts: Box<dyn Iterator<Item = (Part, usize)> + Send + 'a>,
     next: Option<(Part, usize)>,
-    /// Of the next part, as far as it has come.
+    /// The bytes of the next part received so far.
     sealed: Vec<u8>,
     pieces: &'a SyncSender<Piece>,
     has_more: bool,
@@ -104,7 +104,7 @@ impl<'a> Arriving<'a> {
         }
     }
 
-    /// Takes what has come; `false` if that is more than there can be.
+    /// Accepts bytes; `false` if there are more than expected.
     pub(crate) fn take(&mut self, mut data: &[u8]) -> bool {
         while !data.is_empty() {
             let Some((part, bytes)) = self.next else {
@@ -116,7 +116,7 @@ impl<'a> Arriving<'a> {
             data = &data[taken..];
             if self.sealed.len() == bytes {
                 let sealed = std::mem::take(&mut self.sealed);
-                // Workers take everything: what does not open is told at the end.
+                // Workers accept every part: failures are reported at the end.
                 let _ = self.pieces.send(Piece { part, sealed });
                 self.next = self.parts.next();
             }
@@ -124,17 +124,17 @@ impl<'a> Arriving<'a> {
         true
     }
 
-    /// Whether exactly the bytes have come that there should be.
+    /// Whether exactly the expected bytes were received.
     pub(crate) fn is_complete(&self) -> bool {
         self.next.is_none() && !self.has_more
     }
 }
 
-/// Opens what `feed` brings, on several threads: `feed` tells at its end whether all came that should, or why that
-/// cannot be said.
+/// Opens the parts that `feed` supplies, on several threads. At its end `feed` returns whether everything arrived, or
+/// an error if that is unknown.
 ///
 /// # Errors
-/// The inner one: something else came than what the owner sealed. Else those of `feed`.
+/// The inner error: cells differ from what the owner sealed. The outer one: that of `feed`.
 pub(crate) fn open<E>(
     dataset: &Dataset,
     threads: NonZeroUsize,
@@ -148,7 +148,7 @@ pub(crate) fn open<E>(
         sound &= worker.sound;
         cells.parts.extend(worker.parts);
     }
-    // What is false stays so, however the answer went on.
+    // A false answer stays false, even if the connection broke later.
     if sound {
         Ok(if fed? {
             Ok(Verified(cells))
@@ -160,13 +160,13 @@ pub(crate) fn open<E>(
     }
 }
 
-/// What one thread has opened.
+/// What one thread opened.
 struct Opened {
     parts: Vec<(Part, Bits)>,
     sound: bool,
 }
 
-/// One thread: opens parts until there are no more, whatever they are.
+/// One thread: opens parts until the channel closes, also after a failure.
 fn open_pieces(dataset: &Dataset, there: &Mutex<HashSet<Part>>, pieces: &Pieces<Piece>) -> Opened {
     let mut opened = Opened {
         parts: Vec::new(),
@@ -180,7 +180,7 @@ fn open_pieces(dataset: &Dataset, there: &Mutex<HashSet<Part>>, pieces: &Pieces<
             column: part.column,
         };
         match dataset.key().open_cells(which, &sealed) {
-            // What came in an attempt before is not kept twice.
+            // Parts received by an earlier attempt are not stored twice.
             Ok(bits) => {
                 if there.lock().insert(part) {
                     opened.parts.push((part, bits));
@@ -192,27 +192,27 @@ fn open_pieces(dataset: &Dataset, there: &Mutex<HashSet<Part>>, pieces: &Pieces<
     opened
 }
 
-/// The bits of a part, 64 slots to a word, lowest first.
+/// The bits of a part, 64 slots per word, least significant first.
 type Bits = Zeroizing<Vec<u64>>;
 
-/// Cells of columns of a dataset.
+/// Opened cells of columns of a dataset.
 #[derive(Default)]
 pub(crate) struct Cells {
     parts: Vec<(Part, Bits)>,
 }
 
 impl Cells {
-    /// No cells: what rests on the owner's record alone.
+    /// No cells: for results that rest on the owner's record alone.
     pub(crate) fn none() -> Verified<Self> {
         Verified(Self::default())
     }
 
-    /// What there is.
+    /// The parts that it has.
     pub(crate) fn parts(&self) -> impl Iterator<Item = Part> {
         self.parts.iter().map(|&(part, _)| part)
     }
 
-    /// As row ids, each with its slot; `None` if one is not UTF-8, which the owner did not seal.
+    /// Decodes row ids, each with its slot; `None` if one is not UTF-8, which the owner cannot have sealed.
     pub(crate) fn into_row_ids(self, dataset: &Dataset) -> Option<Vec<(u64, String)>> {
         let manifest = dataset.manifest();
         let width = manifest.row_id_bytes as usize;
@@ -243,7 +243,7 @@ impl Cells {
         Some(rows)
     }
 
-    /// As a bitmap of all items of the dataset; `items` has the item of each column.
+    /// Builds a bitmap of all items of the dataset; `items` has the item of each column.
     pub(crate) fn into_bitmap(self, dataset: &Dataset, items: &[u32]) -> Bitmap {
         let manifest = dataset.manifest();
         let degree = manifest.parameters.degree();

@@ -1,8 +1,8 @@
-//! What a server computes about all itemsets of a prefix of the owner's columns: given away as supports once all of it
-//! was what the owner's tokens say (docs/cryptography.md, "Fingerprints").
+//! What a server computes about all itemsets of a prefix of the owner's columns: released as supports once all of it
+//! matches the owner's tokens (docs/cryptography.md, "Fingerprints").
 //!
-//! Of pairs that is one residue a limb and range, and beside columns without fixed parts moments `M_{i,1}`; of longer
-//! itemsets it is all moments.
+//! For pairs, an answer has one residue per limb and range, and moments `M_{i,1}` of columns without fixed parts; for
+//! longer itemsets it has all moments.
 
 use super::Verified;
 use super::arriving::{Arriving, Content, SumsQuery, column_moments};
@@ -25,24 +25,25 @@ pub(crate) struct Prefix<'a> {
     limbs: usize,
     ranges: Vec<Range<u64>>,
     itemsets: usize,
-    /// Whether there are pairs without fixed parts.
+    /// Whether some pairs lack fixed parts.
     is_wide: bool,
     kept: KeptMoments,
     bytes: u64,
 }
 
-/// Columns of a prefix.
+/// The columns of a prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Columns {
     /// In the owner's order.
     ordered: Vec<u32>,
-    /// Ascending, each with its place in the owner's order.
+    /// Ascending, each with its index in the owner's order.
     sorted: Vec<(u32, usize)>,
 }
 
 impl<'a> Prefix<'a> {
-    /// The smallest prefix that has these columns, at least as many as an itemset has; `None` if there is none, or
-    /// itemsets of this length are not verified in this dataset. Moments of columns that are kept are not asked for.
+    /// The smallest prefix that contains these columns, with at least as many columns as an itemset; `None` if there is
+    /// none, or if itemsets of this length are not verified in this dataset. Cached moments of columns are not
+    /// requested.
     pub(crate) fn of(
         dataset: &'a Dataset,
         columns: &[u32],
@@ -92,25 +93,25 @@ impl<'a> Prefix<'a> {
         self.itemsets
     }
 
-    /// The limbs that must be asked for.
+    /// The number of limbs to request.
     pub(crate) fn limbs(&self) -> usize {
         self.limbs
     }
 
-    /// The bytes of the whole answer, or the largest number.
+    /// The bytes of the whole answer, saturating.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether one request has room for what must be asked in one.
+    /// Whether the parts that must go into one request fit into it.
     pub(crate) fn has_room(&self) -> bool {
         self.level == 2 || self.itemsets <= max_itemsets(self.level)
     }
 
-    /// Asks for all of it. Only now anything is made that grows with the number of itemsets.
+    /// Builds the queries. Nothing that grows with the number of itemsets is allocated before.
     ///
     /// # Errors
-    /// None for a prefix that there is.
+    /// None for a valid prefix.
     pub(crate) fn asked(&'a self) -> Result<Asked<'a>, ClientError> {
         let content = match self.level {
             2 => Content::Sums(self.columns.pairs()),
@@ -146,8 +147,8 @@ impl<'a> Prefix<'a> {
         SumsQuery::new(content, self.dataset.manifest(), self.limbs, &self.ranges)
     }
 
-    /// The columns whose moments are asked for, ascending, if those of some are here: a query is about pairs, so it
-    /// has none or two at least.
+    /// The columns whose moments must be requested, ascending, given those cached: a query is about pairs, so there are
+    /// none or at least two.
     fn absent(&self, is_here: impl Fn(u32) -> bool) -> Vec<u32> {
         let sorted = || self.columns.sorted.iter().map(|it| it.0);
         let needed = sorted().filter(|_| self.is_wide);
@@ -171,7 +172,7 @@ impl<'a> Prefix<'a> {
         (!columns.is_empty()).then(|| self.query(content))
     }
 
-    /// Moments of columns that are kept and are what the owner's tokens say; others are forgotten.
+    /// Cached moments of columns that match the owner's tokens; others are removed from the cache.
     fn kept_columns(&self, reader: &PairReader) -> HashMap<u32, ColumnMoments> {
         let read = |&(column, place): &(u32, usize)| {
             let moments = self
@@ -199,19 +200,19 @@ impl<'a> Prefix<'a> {
     }
 }
 
-/// What is asked about a prefix.
+/// The queries about a prefix.
 pub(crate) struct Asked<'a> {
     prefix: &'a Prefix<'a>,
-    /// Of pairs.
+    /// Verifies pairs; `None` for longer itemsets.
     reader: Option<PairReader>,
     kept: HashMap<u32, ColumnMoments>,
-    /// The columns whose moments are asked for, ascending.
+    /// The columns whose moments are requested, ascending.
     absent: Vec<u32>,
     questions: Vec<SumsQuery>,
 }
 
 impl Asked<'_> {
-    /// What is sent, one query after another.
+    /// The queries to send, in order.
     pub(crate) fn questions(&self) -> &[SumsQuery] {
         &self.questions
     }
@@ -221,11 +222,11 @@ impl Asked<'_> {
         self.questions.iter().map(SumsQuery::bytes).sum()
     }
 
-    /// The supports of all itemsets, once the answers to all questions have been read.
+    /// The supports of all itemsets, from complete answers to all queries.
     ///
     /// # Errors
-    /// Anything but what follows from the ciphertext that the owner made, which is then in the owner's record; a
-    /// sealed range that is damaged.
+    /// An answer that does not follow from the owner's ciphertext, which is recorded in the owner's record; a damaged
+    /// sealed range.
     pub(crate) fn verify(
         &self,
         answers: &[Arriving<'_>],
@@ -249,7 +250,7 @@ impl Asked<'_> {
         }))
     }
 
-    /// `None` for other numbers than those of the ciphertext.
+    /// `None` if the numbers are not those of the ciphertext.
     fn supports_of_pairs(
         &self,
         answers: &[Arriving<'_>],
@@ -282,9 +283,9 @@ impl Asked<'_> {
         }
     }
 
-    /// The moments of each column in the owner's order: kept, or just come; `None` if one is lacking.
+    /// The moments of each column in the owner's order, cached or received; `None` if one is missing.
     fn moments(&self, answers: &[Arriving<'_>]) -> Option<Vec<ColumnMoments>> {
-        // Whatever came is verified, also of a column that was asked for only to make up a pair.
+        // Everything received is verified, also a column that was requested only to complete a pair.
         let moments = |column: &u32| match self.absent.binary_search(column) {
             Ok(place) => self.prefix.unpacked(&answers.get(1)?.column(place)?),
             Err(_) => self.kept.get(column).cloned(),
@@ -292,8 +293,8 @@ impl Asked<'_> {
         self.prefix.columns.ordered.iter().map(moments).collect()
     }
 
-    /// Whether what comes along with moments is what is known: sums that the first query asked for, and the moment of
-    /// the mask.
+    /// Whether values that accompany moments agree with known ones: the sums of the first query, and the moment of the
+    /// mask.
     fn repeats_are_right(&self, reader: &PairReader, answers: &[Arriving<'_>]) -> bool {
         let [sums, moments] = answers else {
             return true;
@@ -304,7 +305,7 @@ impl Asked<'_> {
         moments.repeats_sums(sums) && mask.is_some_and(|it| reader.is_mask_squared(&it))
     }
 
-    /// Keeps what came and was verified.
+    /// Caches what was received and verified.
     fn keep(&self, answers: &[Arriving<'_>]) {
         let absent = self.absent.iter().enumerate();
         let packed = |(place, &column)| Some((column, answers.get(1)?.column(place)?));
@@ -320,7 +321,7 @@ impl Columns {
         (0..sorted.len()).flat_map(of).collect()
     }
 
-    /// For each pair of columns, ascending and in lexicographic order, its place in that of the owner's order.
+    /// For each pair of columns, ascending and in lexicographic order, its index in the owner's order.
     fn order_of_pairs(&self) -> Vec<usize> {
         let n = self.ordered.len();
         let place = |a: usize, b: usize| {
@@ -333,7 +334,7 @@ impl Columns {
     }
 }
 
-/// The supports of all itemsets of a length of some columns.
+/// The supports of all itemsets of one length of some columns.
 pub(crate) struct Supports {
     /// Ascending.
     columns: Vec<u32>,
@@ -343,7 +344,7 @@ pub(crate) struct Supports {
 }
 
 impl Supports {
-    /// That of an itemset, its columns ascending; `None` if it is none of these.
+    /// The support of an itemset, its columns ascending; `None` for other itemsets.
     pub(crate) fn of(&self, itemset: &[u32]) -> Option<u64> {
         if itemset.len() != self.level {
             return None;
@@ -351,7 +352,7 @@ impl Supports {
         let mut rank = self.supports.len() - 1;
         for (i, column) in itemset.iter().enumerate() {
             let place = self.columns.binary_search(column).ok()?;
-            // Those that agree up to here and go on with a later column.
+            // Itemsets that agree up to here and continue with a later column.
             let behind = (self.columns.len() - 1 - place) as u64;
             rank -= binomial(behind, self.level - i) as usize;
         }

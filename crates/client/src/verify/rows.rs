@@ -1,5 +1,5 @@
-//! What a server computes about the pairs of one column with each other: given away as supports once all of it was what
-//! the owner's token of that row says (docs/cryptography.md, "Fingerprints").
+//! What a server computes about the pairs of one column with each other column: released as supports once all of it
+//! matches the owner's token of that row (docs/cryptography.md, "Fingerprints").
 
 use super::Verified;
 use super::arriving::{Arriving, Content, SumsQuery};
@@ -7,20 +7,21 @@ use crate::error::ClientError;
 use oboro_mining::Dataset;
 use oboro_rlwe::PairsError;
 
-/// A column beside all others.
+/// A column paired with all others.
 pub(crate) struct Row<'a> {
     dataset: &'a Dataset,
-    /// Its place in the owner's order.
+    /// Its index in the owner's order.
     place: usize,
     /// The other columns, ascending.
     others: Vec<u32>,
-    /// Of each its place among the others in the owner's order.
+    /// For each other column its index among them in the owner's order.
     order: Vec<usize>,
     query: SumsQuery,
 }
 
 impl<'a> Row<'a> {
-    /// That of this column; `None` if pairs are not verified in this dataset, or those with this column are not all kept.
+    /// The row of this column; `None` if pairs are not verified in this dataset, or not all pairs of this
+    /// column have kept data.
     pub(crate) fn of(dataset: &'a Dataset, column: u32) -> Option<Self> {
         let (record, manifest) = (dataset.record(), dataset.manifest());
         let strata = record.strata(manifest).ok()?;
@@ -49,21 +50,21 @@ impl<'a> Row<'a> {
         &self.others
     }
 
-    /// The limbs that must be asked for.
+    /// The number of limbs to request.
     pub(crate) fn limbs(&self) -> usize {
         self.query.limbs()
     }
 
-    /// What is sent.
+    /// The query to send.
     pub(crate) fn query(&self) -> &SumsQuery {
         &self.query
     }
 
-    /// The supports of the pairs with the other columns, in their order, once the answer has been read.
+    /// The supports of the pairs with the other columns, in their order, from the complete answer.
     ///
     /// # Errors
-    /// Anything but what follows from the ciphertext that the owner made, which is then in the owner's record; a
-    /// sealed range that is damaged.
+    /// An answer that does not follow from the owner's ciphertext, which is recorded in the owner's record; a damaged
+    /// sealed range.
     pub(crate) fn verify(&self, answer: &Arriving<'_>) -> Result<Verified<Vec<u64>>, ClientError> {
         let reader = self.dataset.pair_reader()?;
         let sums = answer.sums(&self.order).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! A server whose disk wears out while it serves: what is read wrongly, or not at all, is named and never
-//! computed on; what is in memory, and what lies elsewhere, is served on; a scrub finds it.
+//! A server whose disk fails while it serves. Data that is read wrongly, or not at all, is named in errors and never
+//! computed on; data in memory or in other files is still served; a scrub finds the damage.
 #![cfg(target_os = "linux")]
 
 use crate::common::{connect, serve, two};
@@ -69,13 +69,13 @@ fn mine(
     Ok(())
 }
 
-/// The one segment of a dataset on the server, where its panels begin, and how far they are apart.
+/// The one segment of a dataset on the server, the offset of its panels, and the stride between them.
 fn segment(data: &Path, dataset: &Dataset) -> (PathBuf, usize, usize) {
     let id = dataset.bundle().manifest().dataset;
     let path = data.join(format!("segments/{id}/00000000.seg"));
     let bytes = std::fs::read(&path).unwrap();
     let header = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
-    // Behind the panels, in the one block, a page of sealed cells for each column.
+    // In the only block, each column has a page of sealed cells after the panels.
     let cells = COLUMNS * 4096;
     let stride = (bytes.len() - header - cells) / (LIMBS * COLUMNS);
     (path, header, stride)
@@ -105,7 +105,7 @@ fn what_a_disk_reads_wrongly_or_not_at_all_is_named_and_not_computed_on() {
     }
     let (path, header, stride) = segment(&data, &worn);
     for wear in [Wear::Flipped, Wear::Unreadable { errno: EIO }] {
-        // The header, and the first byte and some other one of every panel.
+        // The header, and the first and another byte of every panel.
         let panels = (0..LIMBS * COLUMNS).flat_map(|panel| {
             let place = Some((panel / COLUMNS, panel % COLUMNS));
             [0, 1000].map(|at| (header + panel * stride + at, place))
@@ -128,7 +128,7 @@ fn what_a_disk_reads_wrongly_or_not_at_all_is_named_and_not_computed_on() {
             assert!(found[0].problem.contains(&named), "{found:?}");
             assert_eq!(found[0].name.as_deref(), Some("worn"));
             assert_eq!(found[0].path, None);
-            // The disk thinks better of it: a failed reading is no verdict for ever.
+            // The disk recovers: a failed read is not remembered as damage.
             disk.mend();
             mine(&connection, &worn, "worn", true).unwrap();
             assert_eq!(damage(&connection), []);
@@ -152,7 +152,7 @@ fn what_is_in_memory_outlives_the_disk() {
     let cells = header + LIMBS * COLUMNS * stride;
     disk.wear_out(&path, cells, Wear::Flipped);
     mine(&connection, &dataset, "worn", true).unwrap();
-    // Cells that are fetched are read from the disk.
+    // Fetching cells reads from the disk.
     let refused = mine(&connection, &dataset, "worn", false).unwrap_err();
     assert!(matches!(refused, ClientError::Damaged(_)), "{refused}");
     assert_eq!(damage(&connection).len(), LIMBS * COLUMNS + 1);
@@ -176,7 +176,7 @@ fn a_full_disk_refuses_the_upload_and_serves_on() {
         assert_eq!(connection.datasets().unwrap().datasets.len(), 1);
         assert_eq!(damage(&connection), []);
     }
-    // Somebody makes room: the upload goes on.
+    // Space is freed: the upload resumes.
     disk.mend();
     upload(&connection, more.bundle(), "more", &|_, _| {}).unwrap();
     mine(&connection, &more, "more", true).unwrap();

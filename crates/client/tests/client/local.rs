@@ -1,4 +1,4 @@
-//! A server within the process, and calls that are interrupted.
+//! A server within the process, and interrupted calls.
 
 use oboro_client::{
     ClientError, Connection, GenomeSearch, GenomicPosition, Mining, Symbols, Where, upload,
@@ -60,7 +60,7 @@ fn encrypted(directory: &Path) -> Dataset {
     Dataset::create(rows, &master, Target::New(&path), 2, two(), &go_on).unwrap()
 }
 
-/// Mines with every support counted; `progress` hears of each message.
+/// Mines with every support counted; `progress` is called for each message.
 fn mine(
     connection: &Connection,
     dataset: &Dataset,
@@ -107,7 +107,7 @@ fn a_server_within_the_process_counts_and_leaves_its_data_at_rest() {
     drop(server);
     let cut_off = connection.datasets().unwrap_err();
     assert!(matches!(cut_off, ClientError::Broken { .. }), "{cut_off}");
-    // Nobody holds the directory any more, and all that was published is there.
+    // The lock on the directory is released, and everything published is present.
     let server = start(&data);
     let listing = connect(&server).datasets().unwrap();
     assert_eq!(listing.datasets[0].name, "dataset");
@@ -124,8 +124,8 @@ fn a_stopped_server_is_not_reached() {
     assert!(said.contains("has been stopped"), "{said}");
 }
 
-/// A connection to somebody who takes everything and answers nothing. As soon as a call has arrived there,
-/// `interrupt` is cancelled.
+/// A connection to a peer that reads everything and answers nothing. As soon as a call arrives there, `interrupt` is
+/// cancelled.
 fn silent(interrupt: &CancellationToken) -> Connection {
     let (near, far) = duplex(1 << 20);
     let near = Mutex::new(Some(near));
@@ -138,7 +138,7 @@ fn silent(interrupt: &CancellationToken) -> Connection {
     Connection::through("silence", move || Ok(connect()?)).unwrap()
 }
 
-/// Reads HTTP/2 until the other end is gone, and cancels `interrupt` where a request begins.
+/// Reads HTTP/2 until the peer closes, and cancels `interrupt` when a request begins.
 async fn listen(mut stream: DuplexStream, interrupt: &CancellationToken) {
     const HEADERS: u8 = 1;
     let mut preface = [0; 24];
@@ -206,7 +206,7 @@ fn an_upload_that_waits_to_try_again_is_interrupted() {
     let interrupt = CancellationToken::new();
     let (connector, token) = (server.connector(), interrupt.clone());
     let streams = AtomicUsize::new(0);
-    // The first stream reaches the server, all others are broken, and nobody waits longer than for the third.
+    // The first stream reaches the server, all others are broken; callers wait for three at most.
     let connect = move || {
         let stream = streams.fetch_add(1, Ordering::Relaxed);
         if stream == 2 {

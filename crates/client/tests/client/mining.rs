@@ -1,4 +1,5 @@
-//! Mining over a connection finds what mining plaintext finds, whatever the transactions.
+//! Mining over a connection finds the same itemsets as mining plaintext, for arbitrary
+//! transactions.
 
 use crate::common::{connect, serve, two};
 use oboro_client::{Answers, Connection, Mining, Route, upload};
@@ -68,7 +69,7 @@ fn mine(
         assert_eq!(trace.route, expected);
     }
     if let (Route::Scalars, [pairs]) = (route, &mined.traces[..]) {
-        // Small appends are counted with what was there.
+        // Small appends are counted together with the earlier rows.
         assert_eq!(pairs.received_bytes, pairs.itemsets as u64 * 7);
     }
     if route == Route::Cells {
@@ -107,7 +108,7 @@ fn transactions() -> impl Strategy<Value = Transactions> {
         })
 }
 
-/// All transactions so many times.
+/// All transactions, repeated `times` times.
 fn repeated(transactions: &Transactions, times: usize) -> Transactions {
     let names = transactions.names();
     let named = |basket: &[u32]| -> Vec<String> {
@@ -133,7 +134,7 @@ fn agrees_with_plaintext() {
         prop_assume!(transactions.item_count() > 0);
         let parts = vec![&transactions; 1 + usize::from(appended)];
         let min_support = MinSupport::Fraction(f64::from(percent) / 100.0);
-        // In cells itemsets are counted that the dataset was not encrypted for.
+        // Counting in cells is not limited to the lengths that the dataset was encrypted for.
         let longest = match route {
             Route::Scalars => max_len.min(2),
             Route::Prefix => max_len.min(4),
@@ -154,7 +155,7 @@ fn agrees_with_plaintext() {
     });
 }
 
-/// Moments of several messages, sent by two threads: all of them known, or only a part.
+/// Moments in several messages, sent by two threads: all of them cached, or only some.
 #[test]
 fn what_the_cache_had_and_what_is_counted_make_one_answer() {
     for (moment_cache, all_fit) in [(1 << 26, true), (1 << 20, false)] {

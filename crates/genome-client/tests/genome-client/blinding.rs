@@ -1,4 +1,4 @@
-//! What answers say beyond their meaning: nothing that these tests can tell from chance. All draws are
+//! Answers reveal nothing beyond their meaning, as far as these tests can distinguish from chance. All randomness is
 //! the operating system's, so each bound is chosen to fail about once in 10^6 runs.
 
 use oboro_genome::{Kind, Plan, SearchSpec};
@@ -12,21 +12,21 @@ const LENGTH: u32 = 10;
 const T: usize = 11;
 const NONCE: Nonce = Nonce([5; 32]);
 
-/// The bound that a chi-square of so many degrees of freedom exceeds about once in 10^6: Wilson and
-/// Hilferty's approximation, at 4.9 standard deviations.
+/// The bound that a chi-square with `freedom` degrees of freedom exceeds about once in 10^6: Wilson and Hilferty's
+/// approximation, at 4.9 standard deviations.
 fn bound(freedom: usize) -> f64 {
     let n = freedom as f64;
     n * (1.0 - 2.0 / (9.0 * n) + 4.9 * (2.0 / (9.0 * n)).sqrt()).powi(3)
 }
 
-/// How far counts are from being equal.
+/// The chi-square statistic against a uniform distribution.
 fn chi_square(counts: &[u64]) -> f64 {
     let expected = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
     let square = |&count: &u64| (count as f64 - expected).powi(2) / expected;
     counts.iter().map(square).sum()
 }
 
-/// How far two histograms with equal totals are from being draws of one distribution.
+/// The chi-square statistic of two histograms with equal totals.
 fn two_sample(a: &[u64], b: &[u64]) -> f64 {
     let pairs = a.iter().zip(b).filter(|(a, b)| **a + **b > 0);
     pairs
@@ -34,7 +34,7 @@ fn two_sample(a: &[u64], b: &[u64]) -> f64 {
         .sum()
 }
 
-/// Rows of two alleles, a bit each.
+/// Rows of two alleles, one bit each.
 fn window(rows: &[u64]) -> Arc<Window> {
     Arc::new(Window::new(Rows::new(
         [0; 32],
@@ -48,7 +48,7 @@ fn spec(rows: usize) -> SearchSpec {
     SearchSpec::new(LENGTH, 2, rows as u64, Kind::Match { within: 0 }).unwrap()
 }
 
-/// Encrypts the query of reference alleles only: a row has as many mismatches as it has ones.
+/// Encrypts the query of reference alleles only: a row's mismatches are its ones.
 fn own(plan: &Arc<Plan>) -> OwnQuery {
     let pattern = Pattern::of_alleles(&"0".repeat(LENGTH as usize)).unwrap();
     OwnQuery::encrypt(Arc::clone(plan), &pattern, &NONCE, &[]).unwrap()
@@ -60,7 +60,7 @@ fn evaluation(own: &OwnQuery, window: &Arc<Window>) -> Evaluation {
     Evaluation::new(Arc::new(query), Arc::clone(window), Multiplicity::Each).unwrap()
 }
 
-/// The decrypted tests of so many evaluations of one query.
+/// The decrypted tests of `runs` evaluations of one query.
 fn values(own: &OwnQuery, window: &Arc<Window>, runs: usize) -> Vec<Vec<u32>> {
     let mut workspace = Workspace::default();
     let run = |_| {
@@ -96,12 +96,12 @@ fn what_is_no_match_is_uniform_whatever_the_mismatches() {
 
 #[test]
 fn a_row_beside_the_match_does_not_show() {
-    // One match among others; the panels differ in the last row.
+    // One match among other rows; the panels differ in the last row.
     let mut rows: Vec<u64> = (0..24).collect();
     let plan = Arc::new(Plan::new(spec(24)).unwrap());
     let own = own(&plan);
     let histogram = |rows: &[u64]| {
-        // By place, whether it matches and otherwise its value.
+        // By position, whether it matches and otherwise its value.
         let mut counts = vec![0u64; 24 * T];
         for values in values(&own, &window(rows), 1500) {
             for (place, value) in values.into_iter().enumerate() {
@@ -116,7 +116,7 @@ fn a_row_beside_the_match_does_not_show() {
     });
     let chi = two_sample(&differing[0], &differing[1]);
     assert!(chi < bound(24 * T - 1), "chi-square {chi}");
-    // The test can tell: a second match shows.
+    // The test has power: a second match is detected.
     rows[23] = 0;
     let chi = two_sample(&differing[0], &histogram(&rows));
     assert!(chi > bound(24 * T - 1), "chi-square {chi}");
@@ -124,7 +124,7 @@ fn a_row_beside_the_match_does_not_show() {
 
 #[test]
 fn the_noise_that_is_left_is_the_flood() {
-    // Uncut, so that all of it can be seen, for rows with few and with many mismatches.
+    // Untruncated, so that all of it is visible, for rows with few and with many mismatches.
     let plan = Arc::new(Plan::uncut(spec(512), 11).unwrap());
     let basis = plan.ring().basis();
     let own = own(&plan);

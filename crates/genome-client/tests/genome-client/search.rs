@@ -1,4 +1,4 @@
-//! Every answer is what a search of the plaintext says.
+//! Every answer agrees with a search of the plaintext.
 
 use oboro_genome::{Kind, Plan, SearchSpec};
 use oboro_genome_client::{Found, OwnQuery, Pattern};
@@ -26,7 +26,7 @@ fn pattern(query: &[Option<u8>]) -> Pattern {
     Pattern::of_alleles(&query.iter().map(letter).collect::<String>()).unwrap()
 }
 
-/// What an encrypted search finds, in `extra` more rows than there are.
+/// The result of an encrypted search, in `extra` more rows than there are.
 fn search(
     rows: &[Vec<u8>],
     symbols: u8,
@@ -65,12 +65,12 @@ struct Case {
 }
 
 fn cases() -> impl Strategy<Value = Case> {
-    // The symbol behind those that a query asks for is the unknown one.
+    // The symbol after those that a query can contain is the unknown one.
     (2u8..=10, any::<bool>(), 1usize..30).prop_flat_map(|(asked, unknown, length)| {
         let symbols = asked + u8::from(unknown);
         let row = prop::collection::vec(0..symbols, length);
         let rows = prop::collection::vec(row, 1..60);
-        // Mostly cut from a row, so that there is something to find.
+        // Usually cut from a row, so that there is something to find.
         let query = (
             any::<prop::sample::Index>(),
             prop::collection::vec((0u8..12, 0..asked), length),

@@ -1,5 +1,5 @@
-//! What the names of columns say: which may tell transactions from each other, which hold items, people, dates or
-//! amounts. A name only ever raises or settles a doubt; what is in the column is looked at as well.
+//! What the names of columns suggest: whether they identify transactions, or hold items, people, dates or amounts. A
+//! name only raises or settles a doubt; the cells are examined as well.
 
 /// Names of a transaction, by themselves or before a word like "id".
 const TRANSACTIONS: [&str; 14] = [
@@ -18,9 +18,9 @@ const TRANSACTIONS: [&str; 14] = [
     "admission",
     "hadm",
 ];
-/// Names of a transaction before a word like "id" only.
+/// Names of a transaction only before a word like "id".
 const NUMBERED: [&str; 4] = ["t", "stay", "case", "sample"];
-/// Places whose transactions are numbered each by itself.
+/// Places that number their transactions independently.
 const PLACES: [&str; 3] = ["store", "shop", "branch"];
 const PEOPLE: [&str; 9] = [
     "patient",
@@ -59,18 +59,18 @@ const AMOUNTS: [&str; 10] = [
     "quantity", "qty", "value", "count", "amount", "present", "active", "status", "result", "flag",
 ];
 
-/// A name in small letters, without what separates words.
+/// A name in lower case, without word separators.
 fn plain(name: &str) -> String {
     let letters = name.chars().filter(|c| !" _-.()#".contains(*c));
     letters.flat_map(char::to_lowercase).collect()
 }
 
-/// What stands before the first of these ends.
+/// The part before the first of these suffixes that matches.
 fn before<'a>(name: &'a str, ends: &[&str]) -> Option<&'a str> {
     ends.iter().find_map(|end| name.strip_suffix(end))
 }
 
-/// Whether a column of this name may tell transactions from each other.
+/// Whether a column of this name may identify transactions.
 pub(super) fn is_transaction_name(name: &str) -> bool {
     let plain = plain(name);
     let stem = before(&plain, &["id", "no", "nr", "num", "number", "code"]);
@@ -82,7 +82,7 @@ pub(super) fn is_transaction_name(name: &str) -> bool {
         || ends_in_id(name) && !is_item(&plain)
 }
 
-/// Whether the last word is id: not that of acid.
+/// Whether the last word is "id", unlike in "acid".
 fn ends_in_id(name: &str) -> bool {
     let end = name.len().saturating_sub(2);
     let (Some(stem), Some(end)) = (name.get(..end), name.get(end..)) else {
@@ -93,7 +93,7 @@ fn ends_in_id(name: &str) -> bool {
             || end.starts_with('I') && stem.ends_with(char::is_lowercase))
 }
 
-/// Whether it names people, who may have several transactions.
+/// Whether it refers to people, who may have several transactions.
 pub(super) fn is_person_name(name: &str) -> bool {
     is_person(&plain(name))
 }
@@ -115,7 +115,7 @@ fn is_item(plain: &str) -> bool {
         })
 }
 
-/// Whether it may say how many of the item there are, or whether there are any.
+/// Whether it may hold the amount of an item, or whether there is any.
 pub(super) fn is_amount_name(name: &str) -> bool {
     AMOUNTS.contains(&plain(name).as_str())
 }
@@ -127,7 +127,7 @@ pub(super) fn is_date_name(name: &str) -> bool {
         .any(|it| name.starts_with(it) || name.ends_with(it))
 }
 
-/// Whether it numbers rows or names what they are about.
+/// Whether it numbers rows or identifies their subject.
 pub(super) fn is_id_name(name: &str) -> bool {
     let plain = plain(name);
     ["id", "index", "rowid", "row", "rownames", "nr", "no"].contains(&plain.as_str())

@@ -1,7 +1,7 @@
-//! Telling compression by the first bytes, and unpacking.
+//! Detects compression by the first bytes, and decompresses.
 //!
-//! Several gzip members or zstd frames one after another are one file, as for
-//! the tools of that name. Errors of a decoder are told from errors of the disk.
+//! Concatenated gzip members or zstd frames are one file, as for the tools of that name. Decoder
+//! errors are distinguished from disk errors.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -14,7 +14,7 @@ use super::error::ReadError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
-    /// Not at all.
+    /// Uncompressed.
     Plain,
     /// gzip (RFC 1952).
     Gzip,
@@ -32,7 +32,7 @@ impl fmt::Display for Compression {
     }
 }
 
-/// The unpacked text of a file and how it was packed.
+/// The decompressed text of a file and how it was compressed.
 pub(super) struct Opened<'a> {
     pub(super) text: Box<dyn BufRead + 'a>,
     pub(super) compression: Compression,
@@ -40,7 +40,7 @@ pub(super) struct Opened<'a> {
 
 const BUFFER: usize = 1 << 16;
 
-/// The first bytes of formats that users may try and that are not read.
+/// Magic numbers of formats that users may try and that are not supported.
 const UNSUPPORTED: [(&[u8], &str); 4] = [
     (b"\xfd7zXZ\0", "xz"),
     (b"BZh", "bzip2"),
@@ -92,10 +92,10 @@ fn recognise(start: &[u8]) -> Compression {
     }
 }
 
-/// What an error while reading the unpacked text means.
+/// Translates an error while reading the decompressed text.
 pub(super) fn read_error(error: io::Error, file: &str, compression: Compression) -> ReadError {
     let file = file.to_owned();
-    // Decoders make their own errors, which carry no code of the system.
+    // Decoders create their own errors, which have no OS error code.
     if compression == Compression::Plain || error.raw_os_error().is_some() {
         return ReadError::Io { file, error };
     }

@@ -1,7 +1,7 @@
 //! CSV in four forms: baskets, long form, one-hot and counts.
 //!
-//! How a file is read is settled before ([`detect`](super::detect)); what of that was told by the first
-//! part of the file is verified here on all of it.
+//! The form of a file is settled before ([`detect`](super::detect)); what was inferred from the beginning of the file
+//! is verified here on all of it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -17,10 +17,10 @@ use oboro_format::wording::{
     TRANSACTION_COLUMN,
 };
 
-/// What was read.
+/// The result of reading.
 pub(super) struct Table {
     pub(super) transactions: Transactions,
-    /// How many columns were used, and the names of the others.
+    /// The number of columns used, and the names of the others.
     pub(super) columns: (usize, Vec<String>),
 }
 
@@ -268,8 +268,7 @@ impl Reader<'_, '_, '_> {
         })
     }
 
-    /// The header, and the line of the record behind it, which is in the cells then. `None` if
-    /// there is nothing.
+    /// The header, and the line number of the record after it, which is then in the cells. `None` if the file is empty.
     #[allow(clippy::type_complexity)]
     fn header(&mut self) -> Result<Option<(Header, Option<u64>)>, ReadError> {
         let Some(line) = self.records.next()? else {
@@ -287,7 +286,7 @@ impl Reader<'_, '_, '_> {
         Ok(Some((header, first)))
     }
 
-    /// The name of the item in a cell; `None` if there is none.
+    /// The item's name in a cell; `None` if there is none.
     fn item(&self, place: usize, line: u64) -> Result<Option<&str>, ReadError> {
         let cells = &self.records.cells;
         let raw = cells.raw(place);
@@ -328,7 +327,7 @@ impl Reader<'_, '_, '_> {
             }
         }
         let own = self.options.separator.unwrap_or(Separator::COMMA);
-        // Where each row has one item, a comma is a part of its name.
+        // If each row has one item, a comma is part of its name.
         let settled = |it: Separator| {
             it == own || it == Separator::COMMA && self.options.format == Format::CsvLong
         };
@@ -349,7 +348,7 @@ impl Reader<'_, '_, '_> {
         Ok(Some(name))
     }
 
-    /// Sets `id` to what names the transaction of a row.
+    /// Sets `id` to the transaction's identifier in a row.
     fn id(&self, columns: &BTreeSet<usize>, line: u64, id: &mut String) -> Result<(), ReadError> {
         id.clear();
         for (number, &place) in columns.iter().enumerate() {
@@ -381,7 +380,7 @@ impl Reader<'_, '_, '_> {
         }
     }
 
-    /// Refuses columns of a file in long form that may say of some rows that the item is not there.
+    /// Refuses a file in long form with columns that may say that the item of a row is absent.
     fn check_unused(&self, unused: &[Unused], header: &Header) -> Result<(), ReadError> {
         let mut doubtful = unused.iter().filter_map(|it| Some((it, it.says_no()?)));
         let Some((first, line)) = doubtful.next() else {
@@ -403,7 +402,7 @@ impl Reader<'_, '_, '_> {
         ))
     }
 
-    /// Refuses a cell of a table that is not one of its kind.
+    /// Refuses a table's cell that does not have the table's form.
     fn cell_error(&self, line: u64, place: usize, column: &str) -> ReadError {
         let cell = self.records.cells.cell(place);
         let column_shown = Excerpt::new(column);
@@ -453,7 +452,7 @@ impl Reader<'_, '_, '_> {
         self.doubt(Some(line), what, remedies)
     }
 
-    /// The transactions with names without spaces around them, unless these are to be kept.
+    /// The transactions with names trimmed, unless spaces are to be kept.
     fn trimmed(&self, transactions: Transactions) -> Result<Transactions, ReadError> {
         if self.options.spaces.is_some() {
             return Ok(transactions);
@@ -462,7 +461,7 @@ impl Reader<'_, '_, '_> {
         Ok(transactions.renamed(|name| name.trim().to_owned()))
     }
 
-    /// Refuses names that differ only in the spaces around them, unless it was said what those are.
+    /// Refuses names that differ only in surrounding spaces, unless the options say what those mean.
     fn settle_spaces<'n>(
         &self,
         names: impl Iterator<Item = &'n str> + Clone,
@@ -496,7 +495,7 @@ impl Reader<'_, '_, '_> {
         Ok(())
     }
 
-    /// Refuses a first line that has nothing in common with others, while all of them have.
+    /// Refuses a first line that has nothing in common with the others, if all of them have.
     fn check_first(&self, transactions: &Transactions, line: u64) -> Result<(), ReadError> {
         let supports = transactions.item_supports();
         let alone = |basket: &[u32]| {
@@ -514,7 +513,7 @@ impl Reader<'_, '_, '_> {
         ))
     }
 
-    /// Refuses transactions of which none has two items, of which no itemsets come.
+    /// Refuses transactions none of which has two items: they contain no itemsets.
     fn check_pairs(&self, transactions: &Transactions, when: &str) -> Result<(), ReadError> {
         if transactions.is_empty() || transactions.iter().any(|basket| basket.len() > 1) {
             return Ok(());
@@ -560,9 +559,9 @@ impl Default for Table {
     }
 }
 
-/// The ids of the rows of a file, in the order of transactions.
+/// The row ids of a file, in the order of transactions.
 struct RowIdColumn {
-    /// The column that says so; `None` if it is not to be read.
+    /// The column with the ids; `None` if they are not read.
     place: Option<usize>,
     ids: Vec<String>,
     /// The line of each.
@@ -580,7 +579,7 @@ impl RowIdColumn {
         })
     }
 
-    /// Takes the id of the row at hand, nothing if the cell has no value.
+    /// Adds the id of the current row, nothing if the cell has no value.
     fn push(&mut self, reader: &Reader<'_, '_, '_>, line: u64) {
         let Some(place) = self.place else {
             return;
@@ -619,13 +618,13 @@ impl RowIdColumn {
     }
 }
 
-/// A column in long form that is not used, and what its cells say.
+/// An unused column in long form, and what its cells say.
 struct Unused {
     place: usize,
     is_amount: bool,
     /// Whether all cells with a value are one-hot.
     is_one_hot: bool,
-    /// The first row with a cell that says no.
+    /// The first row whose cell says no.
     no: Option<u64>,
     /// The first row without an amount, or with one that is not above 0.
     nothing: Option<u64>,
@@ -662,7 +661,7 @@ impl Unused {
         }
     }
 
-    /// The first row of which it may say that the item is not there.
+    /// The first row that may say that the item is absent.
     fn says_no(&self) -> Option<u64> {
         self.nothing.or(self.no.filter(|_| self.is_one_hot))
     }
@@ -677,9 +676,9 @@ struct Entry {
 /// The names of columns.
 pub(super) struct Header {
     line: u64,
-    /// As they are written.
+    /// As written in the file.
     raw: Vec<String>,
-    /// As they are called: without spaces around them, and as pandas does where there are none.
+    /// As used: trimmed, and numbered as in pandas if empty.
     pub(super) names: Vec<String>,
 }
 
@@ -733,7 +732,7 @@ impl Header {
             .collect()
     }
 
-    /// How many columns are used, and the names of the others.
+    /// The number of columns used, and the names of the others.
     fn used(&self, is_used: impl Fn(usize) -> bool) -> (usize, Vec<String>) {
         let (used, others): (Vec<usize>, Vec<usize>) =
             (0..self.names.len()).partition(|&it| is_used(it));
@@ -777,11 +776,11 @@ pub(super) fn one_hot(cell: &str) -> Option<(bool, Writing)> {
     })
 }
 
-/// A whole number from 0, with zeros behind a point or comma at most.
+/// A non-negative integer, possibly followed by a point or comma and zeros.
 pub(super) fn count(cell: &str) -> Option<u64> {
     let (whole, decimals) = cell.split_once(['.', ',']).unwrap_or((cell, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
-    // Three zeros behind a comma may be those of a thousand.
+    // Three zeros after a comma may be a thousands group.
     let thousands = cell.contains(',') && decimals.len() > 2;
     if !digits(whole) || !digits(decimals) || decimals.bytes().any(|it| it != b'0') || thousands {
         return None;
@@ -789,7 +788,7 @@ pub(super) fn count(cell: &str) -> Option<u64> {
     Some(whole.parse().unwrap_or(u64::MAX))
 }
 
-/// Whether a cell says that there is no value: what pandas takes for that.
+/// Whether a cell has no value, as pandas defines it.
 pub(super) fn is_missing(cell: &str) -> bool {
     const WORDS: [&str; 18] = [
         "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",

@@ -1,5 +1,5 @@
-//! Telling how a file is read by its first part. What that part says is verified on the rest while it
-//! is read; what it does not say plainly is refused, with the settings that say it.
+//! Detects the form of a file from its beginning. What the beginning suggests is verified on the rest while it is read;
+//! what it leaves open is refused, naming the options that settle it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,18 +16,18 @@ use oboro_format::wording::{
     DROP_COLUMNS, FORMAT, HEADER, ITEM_COLUMN, MISSING, ROW_IDS, SEPARATOR, TRANSACTION_COLUMN,
 };
 
-/// How much is looked at.
+/// The bytes examined.
 const SAMPLE_BYTES: usize = 1 << 20;
-/// The least number of lines that are looked at, if there are as many.
+/// The least number of lines examined, if there are that many.
 const SAMPLE_LINES: usize = 4;
 
-/// How a file is read, and what of that was told by its first part instead of given.
+/// How to read a file, and which of that was detected instead of given.
 pub(super) struct Settled {
     pub(super) options: ReadOptions,
     pub(super) told_format: bool,
     pub(super) told_separator: bool,
     pub(super) told_header: bool,
-    /// The columns of a table that have something else than 0 and 1 in the first part of the file.
+    /// The columns of a table that have values other than 0 and 1 in the beginning of the file.
     pub(super) no_items: Vec<String>,
 }
 
@@ -54,10 +54,10 @@ pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settl
     }
     let first = sample_lines(&sample).find(|line| !line.is_blank());
     let Some(first) = first else {
-        // A file of nothing is no transactions in any format.
+        // An empty file has no transactions in any format.
         return Ok(fimi(false));
     };
-    // Numbers between tabs may be the names of columns.
+    // Numbers between tabs may be column names.
     let numbers = |line: &Line<'_>| line.is_blank() || looks_like_numbers(line.bytes);
     let is_header = || {
         first.bytes.contains(&b'\t') && sample_lines(&sample).filter(|it| !numbers(it)).count() > 1
@@ -144,7 +144,7 @@ fn doubt(
     }
 }
 
-/// Refuses row ids of a file of numbers.
+/// Refuses row ids for a file of numbers.
 fn no_columns(file: &str) -> ReadError {
     let remedies = vec![Remedy::new(
         [
@@ -159,7 +159,7 @@ fn no_columns(file: &str) -> ReadError {
     doubt(file, None, what, remedies)
 }
 
-/// Refuses options that the format has no use for.
+/// Refuses options that do not apply to the format.
 fn check_options(file: &str, given: &ReadOptions) -> Result<(), ReadError> {
     let item = given.item_column.is_some();
     let transaction = !given.transaction_columns.is_empty();
@@ -206,8 +206,8 @@ fn looks_like_numbers(line: &[u8]) -> bool {
     tokens(line).all(|token| token.iter().all(numeric) && has_digit(token))
 }
 
-/// Refuses numbers that may be a table, with as many on every line: tabs between all of them, a line that
-/// does not ascend, or first numbers that are repeated in order. Refuses lines that are numbered or counted.
+/// Refuses numbers that may be a table with the same count on every line: only tabs between them, a line that does not
+/// ascend, or leading numbers that repeat in order. Refuses lines that begin with a number or a count.
 fn check_numbers(file: &str, sample: &[u8], whole: bool) -> Result<(), ReadError> {
     let count = sample_lines(sample).count();
     let complete = sample_lines(sample).take(if whole { count } else { count - 1 });
@@ -273,8 +273,7 @@ fn check_numbers(file: &str, sample: &[u8], whole: bool) -> Result<(), ReadError
     ))
 }
 
-/// The records in the lines, and the number of the line where one begins that is not complete; `None` if
-/// this cannot be what separates cells.
+/// The records in the lines, and the line number of an incomplete one; `None` if this separator is impossible.
 #[allow(clippy::type_complexity)]
 fn records(
     file: &str,
@@ -312,7 +311,7 @@ fn records(
     Ok(Some((records, begun)))
 }
 
-/// The one character that separates cells, or of several the one that gives every record as many.
+/// The character that separates cells; if several occur, the one that gives every record the same number.
 fn separator_of(file: &str, lines: &[String], given: &ReadOptions) -> Result<Separator, ReadError> {
     let mut present = Vec::new();
     let mut regular = Vec::new();
@@ -378,7 +377,7 @@ fn separator_of(file: &str, lines: &[String], given: &ReadOptions) -> Result<Sep
     ))
 }
 
-/// What is settled about the form.
+/// The form that was settled.
 struct Form {
     format: Format,
     header: bool,
@@ -392,7 +391,7 @@ struct Sampled<'g> {
     first_line: u64,
     records: Vec<Cells>,
     given: &'g ReadOptions,
-    /// The columns that hold no items, as was given.
+    /// The columns without items, as given.
     left_out: Vec<String>,
 }
 
@@ -454,7 +453,7 @@ impl Sampled<'_> {
         Header::new(first, self.given.header != Some(false), self.first_line)
     }
 
-    /// The records that are no header.
+    /// The records after the header.
     fn rows(&self) -> &[Cells] {
         let header = usize::from(self.given.header != Some(false));
         self.records.get(header..).unwrap_or_default()
@@ -465,8 +464,7 @@ impl Sampled<'_> {
         self.records.iter().all(|record| record.len() == width)
     }
 
-    /// Whether this is a table of 0 and 1 with nothing doubtful about it. One with something doubtful is
-    /// refused, and what is not like a table at all is not one.
+    /// Whether this is clearly a table of 0 and 1. A doubtful table is refused; anything unlike a table is none.
     fn table(&self) -> Result<bool, ReadError> {
         let (header, rows) = (self.header(), self.rows());
         if rows.is_empty() || !self.is_rectangular() {
@@ -604,12 +602,12 @@ impl Sampled<'_> {
         ))
     }
 
-    /// The columns that were given to be dropped.
+    /// The columns to drop, as given.
     fn dropped(&self) -> impl Iterator<Item = &str> {
         self.given.drop_columns.iter().map(|it| it.trim())
     }
 
-    /// What the columns are that may hold items.
+    /// The kinds of the columns that may hold items.
     fn kinds(&self, header: &Header) -> Vec<Kind> {
         let ids = self.given.transaction_columns.iter().map(|it| it.trim());
         let left_out = self.left_out.iter().map(|it| it.trim());
@@ -620,7 +618,7 @@ impl Sampled<'_> {
             .collect()
     }
 
-    /// The columns of a table with cells that are not of its form.
+    /// The columns of a table with cells that do not have its form.
     fn no_items(&self, format: Format) -> Vec<String> {
         let is_table = [Format::CsvOneHot, Format::CsvCounts].contains(&format);
         if !is_table || !self.is_rectangular() {
@@ -631,7 +629,7 @@ impl Sampled<'_> {
         kinds.map(|it| it.name).collect()
     }
 
-    /// Refuses a first line of a table that may be a transaction.
+    /// Refuses a table's first line that may be a transaction.
     fn check_one_hot_header(&self, format: Format) -> Result<(), ReadError> {
         let Some(first) = self.records.first() else {
             return Ok(());
@@ -656,14 +654,14 @@ impl Sampled<'_> {
         ))
     }
 
-    /// Whether the header names something that transactions are known by, and items.
+    /// Whether the header names an identifier of transactions, and items.
     fn is_long_header(&self) -> bool {
         let header = self.header();
         let named = |names: fn(&str) -> bool| header.names.iter().any(|it| names(it));
         self.given.header != Some(false) && named(is_transaction_name) && named(is_item_name)
     }
 
-    /// The columns of a file with an item of a transaction in each row, as they are given or named.
+    /// The columns of a file in long form, as given or detected by name.
     fn long(&self) -> Result<Form, ReadError> {
         let given = self.given;
         let header = self.header();
@@ -680,7 +678,7 @@ impl Sampled<'_> {
             Some(item) => vec![item.clone()],
             None => named(is_item_name),
         };
-        // A column of row ids has one for each transaction.
+        // Row ids identify the transaction.
         let mut transactions: Vec<Vec<String>> = match &given.transaction_columns[..] {
             [] if given.row_ids.is_some() => vec![given.row_ids.iter().cloned().collect()],
             [] => named(is_transaction_name)
@@ -691,7 +689,7 @@ impl Sampled<'_> {
         };
         transactions.retain(|it| given.item_column.is_none() || *it != items);
         if given.transaction_columns.is_empty() && given.row_ids.is_none() {
-            // Rows of one person, or of one number in a shop or on a day, may be of several transactions.
+            // Rows of one person, or of one number in a shop or on a day, may belong to several transactions.
             let alone = transactions.clone();
             let dates = named(is_date_name);
             if alone.len() > 1 {
@@ -712,7 +710,7 @@ impl Sampled<'_> {
         if let ([transaction], [item]) = (&transactions[..], &items[..]) {
             return Ok(form(transaction, item));
         }
-        // Where nothing has a name that is known, any column may be it.
+        // If no name is known, any column may be it.
         let others = |of: Vec<String>| if of.is_empty() { all(|_| true) } else { of };
         let items = others(items);
         let mut transactions = if transactions.is_empty() {
@@ -764,7 +762,7 @@ impl Sampled<'_> {
         ))
     }
 
-    /// Refuses what may be another table than one of baskets, or baskets with more than items.
+    /// Refuses what may be a table rather than baskets, or baskets with more than items.
     fn check_baskets(&self) -> Result<(), ReadError> {
         let given = self.given;
         if self.records.is_empty() {
@@ -830,8 +828,8 @@ impl Sampled<'_> {
         }
     }
 
-    /// Whether the first line is a header of baskets: it has nothing that other lines have, and words that
-    /// headers have or numbers of columns.
+    /// Whether the first line is a header of baskets: it shares nothing with other lines, and has words that occur in
+    /// headers or column numbers.
     fn is_basket_header(&self) -> bool {
         if let Some(header) = self.given.header {
             return header;
@@ -870,8 +868,8 @@ impl Sampled<'_> {
             || names.len() > 1 && (numbers(0) || numbers(1)) && rest.iter().any(|it| is_name(it))
     }
 
-    /// Whether there are three columns at least, each has a name that another has, too, and no line has one
-    /// twice: sets do, and attributes, of which each column has its own, do not.
+    /// Whether there are at least three columns, each shares a name with another, and no line has a name twice. This
+    /// holds for sets, not for attributes, whose columns have values of their own.
     fn are_sets(&self) -> bool {
         let width = self.records[0].len();
         let mut places: HashMap<&str, HashSet<usize>> = HashMap::new();
@@ -895,7 +893,7 @@ impl Sampled<'_> {
         width > 2 && !shared.is_empty() && (0..width).filter(is_used).all(|it| shared.contains(&it))
     }
 
-    /// For records of as many cells each: that each is one item of a transaction.
+    /// For records with the same number of cells: the option to read each as one item of a transaction.
     fn long_remedies(&self) -> Vec<Remedy> {
         let header = self.header();
         let when = "if each line is one item of a transaction";
@@ -944,16 +942,16 @@ impl Sampled<'_> {
     }
 }
 
-/// Whether it can be nothing but a name: no number, no yes or no, not missing.
+/// Whether it can only be a name: no number, no yes or no, not missing.
 fn is_name(cell: &str) -> bool {
     !is_missing(cell) && cell.parse::<f64>().is_err() && one_hot(cell).is_none()
 }
 
-/// The most columns of a kind that a message names.
+/// The most columns of a kind that a message lists.
 const MOST_COLUMNS: usize = 4;
 
-/// Whether the first cell of all lines is something else than the other cells: a number where those are
-/// none, or has digits where those have none, or the next number, or the number of the others.
+/// Whether the first cell of all lines differs in kind from the other cells: a number where those are not, with digits
+/// where those have none, the next number, or the number of the others.
 fn has_numbered_rows(rows: &[Cells]) -> bool {
     let firsts: Vec<&str> = rows.iter().map(|row| row.cell(0)).collect();
     let others = || {
@@ -974,7 +972,7 @@ fn has_numbered_rows(rows: &[Cells]) -> bool {
         || is_numbering(&numbers, rows.iter().map(items))
 }
 
-/// Whether the first numbers of lines follow each other, or are how many `others` there are.
+/// Whether the first numbers of lines are consecutive, or equal the number of `others`.
 fn is_numbering(firsts: &[Option<usize>], others: impl Iterator<Item = usize>) -> bool {
     let first = firsts.first().copied().flatten();
     let in_order = first.is_some_and(|first| {
@@ -984,12 +982,12 @@ fn is_numbering(firsts: &[Option<usize>], others: impl Iterator<Item = usize>) -
     firsts.len() > 2 && (in_order || firsts.iter().zip(others).all(|it| *it.0 == Some(it.1)))
 }
 
-/// What the cells of a column are.
+/// The cells of a column, classified.
 struct Kind {
     place: usize,
     name: String,
     zeros: usize,
-    /// Whether the name or, in a first column of different numbers, the cells say that it numbers rows.
+    /// Whether it numbers rows, by its name or, for a first column of distinct numbers, by its cells.
     is_id: bool,
     bits: usize,
     /// Whole numbers above 1.
@@ -1033,7 +1031,7 @@ impl Kind {
         kind
     }
 
-    /// Whether it seems to hold no item.
+    /// Whether it seems to hold no items.
     fn is_no_item(&self) -> bool {
         self.others > 0 || self.is_id || self.bits + self.counts == 0
     }

@@ -1,5 +1,5 @@
-//! Everything that can be wrong with a file of transactions. Each message says
-//! where, what and how to mend it; text from the file is quoted, escaped and cut.
+//! All errors of reading a file of transactions. Each message says where, what and how to fix it; text from the file is
+//! quoted, escaped and truncated.
 
 use std::fmt;
 use std::io;
@@ -21,16 +21,16 @@ pub enum ReadError {
     Io {
         /// The file.
         file: String,
-        /// What the system says.
+        /// The operating system's error.
         #[source]
         error: io::Error,
     },
-    /// Compressed in a way that is not supported.
+    /// Compressed in an unsupported way.
     #[error("{file} is {kind} data; unpack it first, or give plain text, gzip or zstd")]
     UnsupportedCompression {
         /// The file.
         file: String,
-        /// What it seems to be.
+        /// The apparent format.
         kind: &'static str,
     },
     /// The compressed data ends too early.
@@ -48,7 +48,7 @@ pub enum ReadError {
         file: String,
         /// How it is compressed.
         compression: Compression,
-        /// What the decoder says.
+        /// The decoder's message.
         reason: String,
     },
     /// A line beyond [`MAX_LINE_BYTES`].
@@ -62,7 +62,7 @@ pub enum ReadError {
         /// The line.
         line: u64,
     },
-    /// No text, or text of another width.
+    /// Binary data, or text in a wider encoding.
     #[error(
         "{file}, line {line}: there is a zero byte, so this is no text; give a file of transactions, and convert UTF-16, for instance with `iconv -f UTF-16 -t UTF-8`"
     )]
@@ -93,7 +93,7 @@ pub enum ReadError {
         /// The line.
         line: u64,
     },
-    /// A byte order mark of UTF-8 where Latin-1 was given.
+    /// A UTF-8 byte order mark although Latin-1 was given.
     #[error("{file} begins with the byte order mark of UTF-8; give `{}`, or none", ENCODING.to("utf-8"))]
     Utf8Mark {
         /// The file.
@@ -105,31 +105,31 @@ pub enum ReadError {
         /// The file.
         file: String,
     },
-    /// Something else than an item number in FIMI text.
+    /// Anything but an item number in FIMI text.
     #[error("{file}, line {line}: {token} is {problem}")]
     InvalidItem {
         /// The file.
         file: String,
         /// The line.
         line: u64,
-        /// What stands there, quoted.
+        /// The token, quoted.
         token: Excerpt,
         /// What is wrong with it.
         problem: ItemProblem,
     },
-    /// What could be read in several ways, or in none without being told how.
+    /// Several possible readings, or none without further options.
     #[error("{file}{}: {what}; {}", place(*.line), sentence(.remedies))]
     Doubtful {
         /// The file.
         file: String,
-        /// The line, if it is about one.
+        /// The line, if the doubt is about one.
         line: Option<u64>,
-        /// What is doubtful.
+        /// What is unclear.
         what: String,
-        /// The settings that settle it, one way or another.
+        /// The options that settle it.
         remedies: Vec<Remedy>,
     },
-    /// A file that is not read as the first of its dataset was.
+    /// A file that differs in form from the first of its dataset.
     #[error(
         "{error} (the dataset's first file was read as {format}; for another form give `{FORMAT}`)"
     )]
@@ -158,7 +158,7 @@ pub enum ReadError {
         /// The line.
         line: u64,
     },
-    /// Text behind a closing quote.
+    /// Text after a closing quote.
     #[error(
         "{file}, line {line}: a quote ends within a cell; double the quotes within quoted cells, and close each quote"
     )]
@@ -168,7 +168,7 @@ pub enum ReadError {
         /// The line.
         line: u64,
     },
-    /// A column that was named and is not there.
+    /// A column that was named but does not exist.
     #[error(
         "{file}, line {line}: {} columns are called {column}, named by `{setting}`; the columns are {header}",
         if *.several { "several" } else { "no" }
@@ -178,16 +178,16 @@ pub enum ReadError {
         file: String,
         /// The line of the header.
         line: u64,
-        /// What was named, quoted.
+        /// The name given, quoted.
         column: Excerpt,
-        /// What named it.
+        /// The option that named it.
         setting: Setting,
-        /// Whether several are called that, or none.
+        /// Whether several columns have the name, or none.
         several: bool,
-        /// All of them.
+        /// All column names.
         header: Excerpt,
     },
-    /// A transaction with two rows in a table of a row for each.
+    /// Two rows of one transaction in a table with a row for each.
     #[error(
         "{file}, line {line}: the transaction {transaction} has two rows; give `{DROP_COLUMNS}` instead of `{TRANSACTION_COLUMN}` if each row is a transaction"
     )]
@@ -207,7 +207,7 @@ pub enum ReadError {
         /// The line.
         line: u64,
     },
-    /// A name with a character that nobody sees.
+    /// A name with an invisible character.
     #[error(
         "{file}, line {line}: {name} has a control character or one of no width in it; take it out of the file"
     )]
@@ -219,7 +219,7 @@ pub enum ReadError {
         /// The name, quoted.
         name: Excerpt,
     },
-    /// The header again, below it.
+    /// The header repeated below it.
     #[error(
         "{file}, line {line}: this is the header again; take it out, and check that one file was not put behind another"
     )]
@@ -286,10 +286,10 @@ pub enum ReadError {
     },
 }
 
-/// Settings that settle a doubt.
+/// Options that settle a doubt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remedy {
-    /// What to set.
+    /// The options.
     pub settings: Choices,
     /// When they are right; may be empty.
     pub when: String,
@@ -328,7 +328,7 @@ pub enum ItemProblem {
     TooLarge,
     /// A number with zeros before it.
     LeadingZero,
-    /// No whole number.
+    /// Not an integer.
     NotANumber,
 }
 
@@ -358,7 +358,7 @@ impl fmt::Display for ItemProblem {
     }
 }
 
-/// A piece of the file in a message: quoted, escaped, and cut where it is long.
+/// Text from the file in a message: quoted, escaped and, if long, truncated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excerpt(String);
 
@@ -366,7 +366,7 @@ impl Excerpt {
     const MAX_CHARS: usize = 60;
 
     pub(super) fn new(text: impl AsRef<[u8]>) -> Self {
-        // Four bytes a character at most; more need not be decoded.
+        // At most four bytes per character; the rest need not be decoded.
         let bytes = text.as_ref();
         let head = &bytes[..bytes.len().min(4 * Self::MAX_CHARS + 4)];
         let text = String::from_utf8_lossy(head);

@@ -1,5 +1,5 @@
-//! FIMI text: one transaction a line, item numbers separated by spaces and tabs.
-//! What a blank line means is told at [`Format::Fimi`](super::Format::Fimi).
+//! FIMI text: one transaction per line, item numbers separated by spaces and tabs.
+//! [`Format::Fimi`](super::Format::Fimi) defines the meaning of blank lines.
 
 use std::collections::HashMap;
 
@@ -45,7 +45,7 @@ pub(super) fn read(lines: &mut Lines<'_>) -> Result<Transactions, ReadError> {
     Ok(builder.finish().sorted_by_name())
 }
 
-/// The pieces of a line between spaces and tabs.
+/// The tokens of a line between spaces and tabs.
 pub(super) fn tokens(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| matches!(byte, b' ' | b'\t'))
         .filter(|token| !token.is_empty())

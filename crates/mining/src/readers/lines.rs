@@ -1,15 +1,15 @@
-//! Lines with their numbers, of bounded length, from unpacked text.
+//! Numbered lines of bounded length, from decompressed text.
 //!
-//! A byte order mark at the start and a carriage return at a line's end are
-//! dropped here, so that no reader sees them.
+//! A byte order mark at the start and carriage returns at line ends are removed here, so that no
+//! other module sees them.
 
 use std::io::{BufRead, Cursor, Read};
 
 use super::compression::{Compression, Opened, read_error};
 use super::error::ReadError;
 
-/// The longest line that is read, line end included. A bound keeps a small
-/// compressed file from filling the memory with one endless line.
+/// The longest line that is read, including its end. The bound keeps a small compressed file from
+/// filling memory with one endless line.
 pub const MAX_LINE_BYTES: usize = 64 << 20;
 
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -64,7 +64,7 @@ impl<'a> Lines<'a> {
         self.has_mark
     }
 
-    /// What messages call the file.
+    /// The file's name for messages.
     pub(super) fn file(&self) -> String {
         self.file.clone()
     }
@@ -98,10 +98,9 @@ impl<'a> Lines<'a> {
         }))
     }
 
-    /// The first `size` bytes of the text, or more: as many as hold `lines`
-    /// lines that are not blank, short of the end of the text and the longest
-    /// lines allowed; and whether that is all of it. They will be read again.
-    /// Only for use before the first line is read.
+    /// The first `size` bytes of the text, or more if that has fewer than `lines` non-blank lines
+    /// (limited by the end of the text and the longest line allowed); and whether that is all of
+    /// it. They will be read again. Call it only before the first line is read.
     pub(super) fn sample(
         &mut self,
         size: usize,
@@ -144,7 +143,7 @@ pub(super) fn sample_lines(sample: &[u8]) -> impl Iterator<Item = Line<'_>> {
         })
 }
 
-/// Appends a line with its end to `line`, but at most one byte beyond the limit.
+/// Appends a line with its end to `line`, stopping one byte beyond the limit.
 fn read_line(text: &mut dyn BufRead, line: &mut Vec<u8>) -> std::io::Result<usize> {
     text.take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', line)
 }

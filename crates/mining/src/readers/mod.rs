@@ -1,9 +1,8 @@
 //! Reading transactions from files: FIMI and four forms of CSV, plain or
 //! compressed.
 //!
-//! A reader streams; what it keeps is the transactions. Nothing in a file makes
-//! it panic or guess: input that is not plainly one thing is an error with the
-//! line, the cause and the settings that settle it. `docs/input.md` has the rules.
+//! Readers stream the file and keep only the transactions. Malformed input causes no panic, and nothing is guessed:
+//! ambiguous input is an error with the line, the cause and the options that settle it. `docs/input.md` has the rules.
 
 mod column_names;
 mod compression;
@@ -31,11 +30,11 @@ use crate::transactions::Transactions;
 use lines::Lines;
 use oboro_format::wording::{FORMAT, ITEM_COLUMN, TRANSACTION_COLUMN};
 
-/// Reads the transactions in the file at `path`, and says how. Compression (gzip, zstd) is
-/// told by the first bytes, whatever the file is called.
+/// Reads the transactions in the file at `path`, and reports how it was read. Compression (gzip, zstd) is detected by
+/// the first bytes, whatever the file's name.
 ///
 /// # Errors
-/// The file cannot be read, is damaged, is not as the options say, or could be read in several ways.
+/// The file cannot be read, is damaged, contradicts the options, or is ambiguous.
 pub fn read_path(path: &Path, options: &ReadOptions) -> Result<(Transactions, HowRead), ReadError> {
     let file = path.display().to_string();
     match File::open(path) {
@@ -44,12 +43,11 @@ pub fn read_path(path: &Path, options: &ReadOptions) -> Result<(Transactions, Ho
     }
 }
 
-/// The same for a file that belongs to a dataset, whose first was read as `before` says: with what was
-/// given for that, and what was told of it by its content must be the same here, unless the options give
-/// another form.
+/// Reads a further file of a dataset whose first file was read as `before` says. Options given for the first file, and
+/// those detected in it, must apply here too, unless the options give another form.
 ///
 /// # Errors
-/// As [`read_path`]; a file of another form than the first.
+/// As [`read_path`]; a file that differs in form from the first.
 pub fn read_next(
     path: &Path,
     options: ReadOptions,
@@ -90,8 +88,7 @@ pub fn read_next(
     })
 }
 
-/// Reads transactions from `input`, which error messages call `file`. The input
-/// need not be buffered.
+/// Reads transactions from `input`, named `file` in error messages. The input need not be buffered.
 ///
 /// # Errors
 /// As [`read_path`].

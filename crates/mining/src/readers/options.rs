@@ -1,4 +1,4 @@
-//! What settles how a file is read, and the account of how one was.
+//! The options that settle how a file is read, and the report of how it was.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,37 +11,31 @@ use crate::transactions::Transactions;
 
 /// The form of a file of transactions.
 ///
-/// Common to all: a byte order mark and carriage returns at line ends are dropped, a line has at
-/// most [`MAX_LINE_BYTES`](super::MAX_LINE_BYTES), a repeated item counts once in its transaction.
-/// Common to all but FIMI: cells are quoted where need be, blank lines are skipped.
+/// For all formats: a byte order mark and carriage returns at line ends are removed, a line has at most
+/// [`MAX_LINE_BYTES`](super::MAX_LINE_BYTES), a repeated item counts once in its transaction. For all but FIMI: cells
+/// may be quoted, blank lines are skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
-    /// Told by the content; what could be read in two ways is refused.
+    /// Detected from the content; ambiguous files are refused.
     #[default]
     Auto,
-    /// One transaction a line: item numbers below 2^32, separated by spaces and
-    /// tabs, as in the FIMI repository. An item's name is its number in decimal;
-    /// items are numbered by value. A blank line is an empty transaction, as it
-    /// is to the FIMI repository's own reader, so that a fraction of all
-    /// transactions stays what it was; but blank lines that end the file are
-    /// taken for an editor's doing and ignored.
+    /// One transaction per line: item numbers below 2^32, separated by spaces and tabs, as in the FIMI repository. An
+    /// item's name is its number in decimal; items are numbered by value. A blank line is an empty transaction, as in
+    /// the FIMI repository's own reader, so that fractions of all transactions do not change; but blank lines at the
+    /// end of the file are ignored, since editors add them.
     Fimi,
-    /// One transaction a line: item names. Empty cells are padding; a line of
-    /// empty cells only is an empty transaction.
+    /// One transaction per line: item names. Empty cells are padding; a line of empty cells only is an empty
+    /// transaction.
     CsvBasket,
-    /// One item of one transaction a row. Other columns are ignored. Rows of a
-    /// transaction need not be together; transactions keep the order in which
-    /// they first occur. A row without an item says only that the transaction
-    /// exists.
+    /// One item of one transaction per row. Other columns are ignored. Rows of a transaction need not be adjacent;
+    /// transactions keep the order of their first rows. A row without an item only says that the transaction exists.
     CsvLong,
-    /// One transaction a row, one item a column: 1, true, t, yes or y where the
-    /// item is in it, 0, false, f, no or n where it is not. Items keep the
-    /// header's order.
+    /// One transaction per row, one item per column: 1, true, t, yes or y if the transaction has the item, 0, false, f,
+    /// no or n if not. Items keep the header's order.
     #[serde(rename = "csv-onehot")]
     CsvOneHot,
-    /// The same with counts: an item is in a transaction where its count is
-    /// above 0.
+    /// The same with counts: a transaction has an item if its count is above 0.
     CsvCounts,
 }
 
@@ -69,7 +63,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// A text that is none of the possible values.
+/// A text that is none of the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?} is not {what}; give {choices}")]
 pub struct UnknownOption {
@@ -91,13 +85,13 @@ impl FromStr for Format {
     }
 }
 
-/// What stands between cells: an ASCII character.
+/// The separator of cells: an ASCII character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "char", try_from = "char")]
 pub struct Separator(u8);
 
 impl Separator {
-    /// Those that are looked for, and their names.
+    /// The supported ones, and their names.
     const NAMES: [(&'static str, u8); 5] = [
         ("comma", b','),
         ("semicolon", b';'),
@@ -106,7 +100,7 @@ impl Separator {
         ("space", b' '),
     ];
     pub(super) const COMMA: Self = Self(b',');
-    /// Those that a file may have without being told to.
+    /// Those that are detected.
     pub(super) const TOLD: [Self; 4] = [Self(b','), Self(b';'), Self(b'\t'), Self(b'|')];
 
     pub(super) fn byte(self) -> u8 {
@@ -164,7 +158,7 @@ impl fmt::Display for Separator {
     }
 }
 
-/// Makes an enumeration of two values with their names.
+/// Defines an enumeration of two named values.
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident, $what:literal, $choices:literal,
      $($(#[$one_doc:meta])* $one:ident = $text:literal),+) => {
@@ -194,7 +188,7 @@ macro_rules! choice {
 }
 
 choice!(
-    /// How text is encoded.
+    /// The text encoding.
     Encoding, "an encoding that is read", "utf-8 or latin-1, or convert the file with iconv",
     /// UTF-8, with a byte order mark or without.
     Utf8 = "utf-8",
@@ -203,52 +197,50 @@ choice!(
 );
 
 choice!(
-    /// What spaces around names are.
+    /// The meaning of spaces around names.
     Spaces, "a treatment of spaces", "trim or keep",
-    /// No part of them.
+    /// Not part of the name.
     Trim = "trim",
-    /// A part of them.
+    /// Part of the name.
     Keep = "keep"
 );
 
 choice!(
-    /// What a blank cell, or one of NA, NaN, None, null and the like, says.
+    /// The meaning of a cell that is blank, NA, NaN, None, null or similar.
     Missing, "a meaning of cells without a value", "absent or item",
-    /// That no item is there.
+    /// The item is absent.
     Absent = "absent",
-    /// That an item of that name is there; blank cells have none.
+    /// An item of that name; blank cells have none.
     Item = "item"
 );
 
-/// What settles how a file is read. What is not given is told by the content, or refused as
-/// doubtful.
+/// Options for reading a file. What is not given is detected from the content, or refused as ambiguous.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadOptions {
-    /// The form.
+    /// The format.
     pub format: Format,
-    /// What stands between cells.
+    /// The separator of cells.
     pub separator: Option<Separator>,
     /// Whether the first line names the columns; otherwise their names are 1, 2 and so on.
     pub header: Option<bool>,
-    /// How text is encoded; UTF-8 unless given.
+    /// The text encoding; UTF-8 by default.
     pub encoding: Option<Encoding>,
-    /// The columns that together name the transaction. In a table of a row for each transaction,
-    /// they are no items.
+    /// The columns that together identify the transaction. In a table with a row per transaction, they are not items.
     pub transaction_columns: Vec<String>,
-    /// The column that names the item.
+    /// The column with the item's name.
     pub item_column: Option<String>,
-    /// Columns that are left out.
+    /// Columns to leave out.
     pub drop_columns: Vec<String>,
-    /// What spaces around names are; where it makes no difference they are dropped.
+    /// The meaning of spaces around names; if it makes no difference they are trimmed.
     pub spaces: Option<Spaces>,
-    /// What cells without a value say.
+    /// The meaning of cells without a value.
     pub missing: Option<Missing>,
     /// The column with a unique id of each transaction. It is not an item.
     pub row_ids: Option<String>,
 }
 
 impl ReadOptions {
-    /// Only a format.
+    /// Options with only a format.
     pub fn of(format: Format) -> Self {
         Self {
             format,
@@ -256,7 +248,7 @@ impl ReadOptions {
         }
     }
 
-    /// These, completed by those that were given for an earlier file.
+    /// These options, completed by those of an earlier file.
     #[must_use]
     pub fn or(self, before: &Self) -> Self {
         let columns = |given: Vec<String>, before: &Vec<String>| {
@@ -283,14 +275,14 @@ impl ReadOptions {
         }
     }
 
-    /// The columns that hold no items: those to be left out, and that of row ids unless it names transactions.
+    /// The columns without items: those to be left out, and that of row ids unless it identifies transactions.
     pub(super) fn non_item_columns(&self) -> Vec<String> {
         let ids = self.row_ids.iter();
         let ids = ids.filter(|&it| !self.transaction_columns.contains(it));
         self.drop_columns.iter().chain(ids).cloned().collect()
     }
 
-    /// Whether something is given that only CSV has.
+    /// Whether an option is given that only CSV has.
     pub(super) fn are_of_csv(&self) -> bool {
         let without = Self {
             format: Format::Auto,
@@ -301,7 +293,7 @@ impl ReadOptions {
     }
 }
 
-/// The names in a list as `--drop-columns` takes it: separated by commas, quoted where need be.
+/// Parses a list as `--drop-columns` takes it: separated by commas, quoted if necessary.
 ///
 /// # Errors
 /// A quote that is not closed, or that ends within a name.
@@ -317,25 +309,25 @@ pub fn columns_in(list: &str) -> Result<Vec<String>, UnknownOption> {
     }
 }
 
-/// How a file was read. It has names of items and columns: for the owner only.
+/// How a file was read. Contains names of items and columns: for the owner only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HowRead {
-    /// What was given, and what was told by the content: the same for the next file of its kind.
+    /// The options given and those detected: the same for the next file of the dataset.
     #[serde(flatten)]
     pub options: ReadOptions,
-    /// What of that was given.
+    /// The options given.
     pub given: ReadOptions,
-    /// How it was compressed.
+    /// Its compression.
     pub compression: Compression,
     /// Whether it began with a byte order mark.
     pub byte_order_mark: bool,
-    /// How many columns were used; in baskets, which have none, 0.
+    /// The number of columns used; 0 in baskets, which have none.
     pub columns_used: usize,
     /// The columns that were not used.
     pub columns_dropped: Vec<String>,
     /// The number of transactions.
     pub transactions: usize,
-    /// How many of them have no item.
+    /// How many of them are empty.
     pub empty_transactions: usize,
     /// The number of items.
     pub items: usize,
@@ -345,7 +337,7 @@ pub struct HowRead {
     pub densest: ItemSupport,
 }
 
-/// An item and in how many transactions it is.
+/// An item and the number of transactions that contain it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemSupport {
     /// Its name.
@@ -355,7 +347,7 @@ pub struct ItemSupport {
 }
 
 impl HowRead {
-    /// The same without row ids: their column is left out, unless it names the transaction.
+    /// Without row ids: their column is left out, unless it identifies the transaction.
     #[must_use]
     pub fn without_row_ids(mut self) -> Self {
         let named = self.options.transaction_columns.clone();
@@ -375,7 +367,7 @@ impl HowRead {
         self
     }
 
-    /// The account of a reading. `transactions` have at least one item.
+    /// The report of a reading. `transactions` have at least one item.
     pub(super) fn new(
         (options, given): (ReadOptions, ReadOptions),
         (compression, byte_order_mark): (Compression, bool),
@@ -404,7 +396,7 @@ impl HowRead {
     }
 }
 
-/// Names for people: the first few, quoted.
+/// The first few names for a message, quoted.
 fn few(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let shown: Vec<String> = names
@@ -418,7 +410,7 @@ fn few(names: &[String]) -> String {
     }
 }
 
-/// Two lines for people.
+/// Two lines of readable text.
 impl fmt::Display for HowRead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let options = &self.options;

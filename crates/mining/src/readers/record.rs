@@ -1,7 +1,7 @@
 //! Records of CSV: lines split into cells.
 //!
-//! A quoted cell may go on over a few lines. What follows a closing quote must be a separator or the
-//! line's end, so that a stray quote is found instead of swallowing the lines after it.
+//! A quoted cell may span a few lines. A closing quote must be followed by a separator or the line's end, so that a
+//! stray quote is found instead of swallowing the lines after it.
 
 use super::error::ReadError;
 use super::lines::{Line, Lines, MAX_LINE_BYTES};
@@ -10,31 +10,31 @@ use super::options::{Encoding, Separator};
 /// The most lines of a record.
 const MAX_RECORD_LINES: usize = 100;
 
-/// The most cells of a record: a small compressed file may have a line of nothing but separators.
+/// The most cells of a record: a small compressed file may have a line consisting of separators only.
 pub(super) const MAX_CELLS: usize = 1 << 22;
 
-/// The cells of one record, unquoted; kept to be filled again without allocating.
+/// The cells of one record, unquoted; reused without allocating.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cells {
     text: String,
-    /// Where each cell ends in `text`, and whether it was quoted.
+    /// The end of each cell in `text`, and whether it was quoted.
     ends: Vec<(usize, bool)>,
 }
 
-/// What came of splitting a record.
+/// The result of splitting a record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Split {
     Whole,
     /// A quoted cell is not closed.
     Open,
-    /// Something stands between a closing quote and the end of its cell.
+    /// There is text between a closing quote and the end of its cell.
     AfterQuote,
     /// There are more than [`MAX_CELLS`].
     TooMany,
 }
 
 impl Cells {
-    /// Takes the cells of a record without its line end.
+    /// Sets the cells to those of a record without its line end.
     pub(super) fn split(&mut self, record: &str, separator: u8) -> Split {
         self.text.clear();
         self.ends.clear();
@@ -80,7 +80,7 @@ impl Cells {
         self.ends.len()
     }
 
-    /// A cell as it stands. `place` is below [`len`](Self::len).
+    /// A cell as written. `place` is below [`len`](Self::len).
     pub(super) fn raw(&self, place: usize) -> &str {
         let start = place.checked_sub(1).map_or(0, |before| self.ends[before].0);
         &self.text[start..self.ends[place].0]
@@ -91,12 +91,12 @@ impl Cells {
         self.ends[place].1
     }
 
-    /// A cell without the spaces around it.
+    /// A cell, trimmed.
     pub(super) fn cell(&self, place: usize) -> &str {
         self.raw(place).trim()
     }
 
-    /// The cells without the spaces around them.
+    /// The cells, trimmed.
     pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
         (0..self.len()).map(|place| self.cell(place))
     }
@@ -122,7 +122,7 @@ impl<'l, 'a> Records<'l, 'a> {
         }
     }
 
-    /// Reads the next record that is not blank into `cells`; the number of its first line.
+    /// Reads the next record that is not blank into `cells`; returns the number of its first line.
     pub(super) fn next(&mut self) -> Result<Option<u64>, ReadError> {
         loop {
             match self.next_or_blank()? {
@@ -132,7 +132,7 @@ impl<'l, 'a> Records<'l, 'a> {
         }
     }
 
-    /// The same for a blank one, too: a cell without anything.
+    /// The same, but a blank record is returned as one empty cell.
     pub(super) fn next_or_blank(&mut self) -> Result<Option<u64>, ReadError> {
         let file = self.lines.file();
         let Some(line) = self.lines.next()? else {
@@ -161,7 +161,7 @@ impl<'l, 'a> Records<'l, 'a> {
     }
 }
 
-/// Whether a line has nothing but spaces, of which none separates cells.
+/// Whether a line consists of spaces that are not separators.
 pub(super) fn is_blank(line: &str, separator: u8) -> bool {
     let blank = |byte: u8| byte == b' ' || byte == b'\t' && separator != b'\t';
     line.bytes().all(blank)
@@ -183,7 +183,7 @@ pub(super) fn decode(
                 line: number,
             })?);
         }
-        // In ISO 8859-1 these are controls, in Windows-1252 letters and quotes.
+        // In ISO 8859-1 these are control characters, in Windows-1252 letters and quotes.
         Encoding::Latin1 if line.bytes.iter().any(|byte| (0x80..0xa0).contains(byte)) => {
             return Err(ReadError::NotLatin1 {
                 file: file(),

@@ -1,5 +1,5 @@
-//! Readers: what each format means, what is refused and with which words, and
-//! that no bytes make them panic.
+//! Readers: the meaning of each format, the refusals and their messages, and that no input makes
+//! them panic.
 
 use std::io::Write as _;
 
@@ -114,7 +114,7 @@ fn what_is_no_item_number_is_named_with_its_line() {
         Format::Fimi,
         &["line 2: the text is not UTF-8"],
     );
-    // Recognised as FIMI in spite of the error, so that the message fits.
+    // Recognised as FIMI despite the error, so that the message fits.
     assert_refused("-5 3\n", Format::Auto, &["\"-5\" is a negative number"]);
 }
 
@@ -359,7 +359,7 @@ fn each_layout_is_read_or_refused_with_its_options() {
             "1 10\n1 11\n2 10\n2 11\n",
             "--format csv-long --separator space",
         ),
-        // Rows that say that the item is not there.
+        // Rows that say that the item is absent.
         (
             "patient_id,item,value\n1,a,1\n1,b,0\n2,a,1\n",
             "--drop-columns value",
@@ -389,7 +389,7 @@ fn each_layout_is_read_or_refused_with_its_options() {
             "P0,0,1\nP1,1,0\n",
             "--format csv-onehot --header no --drop-columns 1",
         ),
-        // Numbers of transactions that begin anew.
+        // Numbers of transactions that restart.
         (
             "store,order_no,sku\n1,1,a\n1,1,b\n2,1,c\n",
             "--transaction-column store --transaction-column order_no --item-column sku",
@@ -469,7 +469,7 @@ fn how_a_file_was_read_is_told_and_reads_another_the_same_way() {
         std::fs::write(&path, text).unwrap();
         read_next(&path, options, Some(&how))
     };
-    // Alone it would be doubtful.
+    // On its own it would be ambiguous.
     let (data, _) = next("id;c;a\n7;1;1\n", ReadOptions::default()).unwrap();
     assert_eq!(baskets(&data), [["c", "a"]]);
     let message = next("a,b\na\n", ReadOptions::default())
@@ -629,7 +629,7 @@ fn following_a_refusal_loses_no_row() {
         baskets(&read_with(text, &options).unwrap()),
         [["flu"], ["gout"]]
     );
-    // What one run names is all there is to name.
+    // A message names all columns at once.
     assert_refused(
         text,
         Format::CsvOneHot,
@@ -672,7 +672,7 @@ fn compression_is_told_by_the_content() {
     assert_refused(b"\xfd7zXZ\0\0\0", Format::Auto, &["data is xz data"]);
 }
 
-/// Text that compresses badly, so that no cut leaves all of it readable.
+/// Text that compresses badly, so that no truncated file can be read completely.
 fn some_text() -> Vec<u8> {
     let data = crate::quest::QuestParameters::default().generate().unwrap();
     let mut text = Vec::new();
@@ -754,8 +754,7 @@ fn an_error_of_the_disk_is_no_damage() {
     assert!(matches!(error, Err(ReadError::Io { .. })), "{error:?}");
 }
 
-/// Names with everything that CSV makes difficult, but no line breaks and no
-/// spaces at the ends.
+/// Names with everything that makes CSV difficult, but without line breaks or spaces at the ends.
 fn names() -> impl Strategy<Value = String> {
     "[a-c,\"'é0-9]([a-c,\"' é0-9]{0,2}[a-c,\"'é0-9])?"
 }
@@ -788,7 +787,7 @@ proptest! {
         for tid in 0..data.len() {
             text += &format!("{tid},\n");
         }
-        // Rows of all transactions in turn, not grouped.
+        // Rows of all transactions interleaved, not grouped.
         for place in 0..5 {
             for (tid, basket) in data.iter().enumerate() {
                 if let Some(name) = basket.get(place) {
@@ -821,7 +820,7 @@ proptest! {
         crate::writers::write_fimi(&expected, &mut text).unwrap();
         match read_as(&text, Format::Auto) {
             Ok(read) => prop_assert_eq!(&read, &expected),
-            // By chance it may be a table, or have no two items on a line.
+            // By chance it may be a table, or have no line with two items.
             Err(error) => {
                 let is_doubtful = matches!(error, ReadError::Doubtful { .. });
                 prop_assert!(is_doubtful);

@@ -1,10 +1,10 @@
 //! The metrics of association rules: one table, from which everything else derives.
 //!
-//! A row names a metric, says what it means and computes it in two ways. From numbers of transactions it is
-//! one quotient of exact integers, so that a confidence of 4/5 passes a threshold of 0.8 whatever the
-//! number of transactions. From supports in floating point it is mlxtend's formula down to the order of
-//! operations, so that results agree to the last bit; the two differ in the last digits only. The options,
-//! help and columns of the command and of the Python package come from here: a new metric is a new row.
+//! A row names a metric, defines it and computes it in two ways. From numbers of transactions it is one quotient of
+//! exact integers, so that a confidence of 4/5 passes a threshold of 0.8 for any number of transactions. From supports
+//! in floating point it is mlxtend's formula down to the order of operations, so that results agree to the last bit;
+//! the two differ in the last digits only. The options, help and columns of the command and of the Python package are
+//! generated from it: a new metric is a new row.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -26,9 +26,9 @@ impl Counts {
     }
 }
 
-/// The supports of a rule `A → C` as fractions, and the numbers of transactions in which an item was not
-/// recorded: these count for no rule with that item, after Ragel and Cremilleux (Treatment of missing values
-/// for association rules, PAKDD 1998).
+/// The supports of a rule `A → C` as fractions, and the numbers of transactions in which an item was not recorded:
+/// these are ignored for rules with that item, after Ragel and Cremilleux (Treatment of missing values for association
+/// rules, PAKDD 1998).
 struct Supports {
     both: f64,
     antecedent: f64,
@@ -44,7 +44,7 @@ struct Supports {
     transactions: f64,
 }
 
-/// The supports of many rules `A → C`, in columns of equal length with an entry for each rule.
+/// The supports of many rules `A → C`, in columns of equal length with one entry per rule.
 #[derive(Clone, Copy, Debug)]
 pub struct SupportColumns<'a> {
     columns: [&'a [f64]; 8],
@@ -64,7 +64,7 @@ impl<'a> SupportColumns<'a> {
         })
     }
 
-    /// `formula` of each rule. Inlined with it, this reads only the columns that it needs.
+    /// Computes `formula` for each rule. When inlined, it reads only the columns that `formula` uses.
     #[inline]
     fn each(&self, formula: impl Fn(&Supports) -> f64) -> Vec<f64> {
         let rules = self.columns[0].len();
@@ -106,12 +106,12 @@ impl Supports {
     }
 }
 
-/// How a metric is printed for people: rules are lines, these are columns.
+/// How a metric is printed as a column of a table of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
     /// The heading.
     pub title: &'static str,
-    /// The characters of heading and values.
+    /// The width of heading and values in characters.
     pub width: usize,
     /// The digits after the point.
     pub decimals: usize,
@@ -135,7 +135,7 @@ struct Row {
     from_supports: fn(&SupportColumns<'_>) -> Vec<f64>,
 }
 
-/// Makes the table, [`Metric`] and [`RuleMetrics`] from the rows. The comment before a row is its meaning.
+/// Generates the table, [`Metric`] and [`RuleMetrics`] from the rows. The comment before a row is its definition.
 macro_rules! metrics {
     ($(
         $(#[doc = $meaning:literal])+
@@ -358,7 +358,7 @@ impl Metric {
         self.row().name
     }
 
-    /// The name that mlxtend has for it; `None` where mlxtend lacks it.
+    /// mlxtend's name for it; `None` if mlxtend lacks it.
     pub fn mlxtend(self) -> Option<&'static str> {
         self.row().mlxtend
     }
@@ -374,23 +374,23 @@ impl Metric {
         format!("{}; {}", meaning.trim(), bounds.replace('-', "−"))
     }
 
-    /// The least value and the largest.
+    /// The least and the largest value.
     pub fn range(self) -> (f64, f64) {
         self.row().range
     }
 
-    /// How it is printed beside a rule, if it is.
+    /// Its column in tables of rules, if it has one.
     pub fn column(self) -> Option<Column> {
         self.row().column
     }
 
-    /// The value of each rule, as mlxtend computes it: NaN or infinite where it divides by 0.
+    /// The value for each rule, computed as in mlxtend: NaN or infinite after division by 0.
     pub fn from_supports(self, supports: &SupportColumns<'_>) -> Vec<f64> {
         (self.row().from_supports)(supports)
     }
 }
 
-/// JSON has no infinity; here it is the string `"Infinity"`.
+/// JSON has no infinity; it is written as the string `"Infinity"`.
 mod infinity_as_text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -422,7 +422,7 @@ impl fmt::Display for Metric {
     }
 }
 
-/// A text that names no [`Metric`].
+/// A text that is not the name of a [`Metric`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not a metric; give one of {known}", name = .0, known = names())]
 pub struct UnknownMetric(pub String);
@@ -435,8 +435,7 @@ fn names() -> String {
 impl FromStr for Metric {
     type Err = UnknownMetric;
 
-    /// Reads a name; spaces and hyphens stand for underscores, `zhang` for
-    /// `zhangs_metric`.
+    /// Parses a name; spaces and hyphens are treated as underscores, and `zhang` means `zhangs_metric`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let name = text.trim().to_ascii_lowercase().replace([' ', '-'], "_");
         let name = if name == "zhang" {

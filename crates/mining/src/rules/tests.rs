@@ -1,5 +1,5 @@
-//! Rules against mlxtend's values, their identities on random data, and the
-//! refusal of itemsets that rules cannot be made from.
+//! Rules against mlxtend's values, their identities on random data, and refusals of unsuitable
+//! itemsets.
 
 use super::metrics::SupportColumns;
 use super::*;
