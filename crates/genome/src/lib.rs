@@ -1,14 +1,13 @@
-//! Private genome search: what both sides know of a query.
+//! Private genome search: the definitions that both sides share.
 //!
-//! The server has *rows* of symbols, all of one length: haplotypes at a window of sites, or the
-//! windows of a reference. How many symbols of a query a row lacks is a linear form of the query
-//! ([`SearchSpec::encode`], [`SearchSpec::form`]), so the server multiplies a matrix by an encrypted
-//! vector. A [`Plan`] says how both lie in polynomials, in which ring, how much noise hides the
-//! server's part, and how few bits the answer needs. It follows from public numbers alone, so both
-//! sides make the same one. The argument for both sides' privacy: `docs/cryptography.md`, "Genome
-//! search".
+//! The server has *rows* of symbols, all of one length: haplotypes at a window of sites, or the windows of a reference.
+//! The number of a query's symbols that a row lacks is a linear form of the query ([`SearchSpec::encode`],
+//! [`SearchSpec::form`]), so the server multiplies a matrix by an encrypted vector. A [`Plan`] defines the layout of
+//! both in polynomials, the ring, how much noise hides the server's data, and how few bits the answer needs. It follows
+//! from public numbers alone, so both sides compute the same one. The privacy argument for both sides:
+//! `docs/cryptography.md`, "Genome search".
 //!
-//! Nothing in this crate is secret, and nothing in it samples or reads anything.
+//! Nothing in this crate is secret; it does no sampling and no I/O.
 
 mod plan;
 mod search_spec;
@@ -21,5 +20,5 @@ pub use search_spec::{
 };
 pub use sites::{MAX_SITES, sites_digest};
 
-/// A row's symbol that matches no symbol of a query, only a wildcard: a base that is not known.
+/// The symbol of a row that matches only a wildcard: an unknown base.
 pub const UNKNOWN: u8 = u8::MAX;

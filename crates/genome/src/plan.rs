@@ -1,30 +1,28 @@
-//! How a query and its answer lie in polynomials, in which ring, and with how much noise.
+//! The layout of a query and its answer in polynomials, the ring, and the noise.
 //!
-//! A query ciphertext holds `width` terms as its first coefficients. A *test* (a row, or a beginning
-//! of one, and the number of mismatches that it is tested for) has `width` coefficients of each
-//! plaintext polynomial, in reverse, so that coefficient `width − 1` of its place in the sum of the
-//! products is its linear form. Narrow places make few answers and many query ciphertexts; a plan
-//! takes the width that makes all of them together fewest bytes.
+//! A query ciphertext holds `width` terms as its first coefficients. A *test* (a row, or a prefix of one, and the
+//! number of mismatches that it is tested for) has `width` coefficients of each plaintext polynomial, in reverse, so
+//! that coefficient `width − 1` of its slot in the sum of the products is its linear form. Narrow slots give few
+//! answers and many query ciphertexts; a plan uses the width that minimises the total bytes.
 
 use crate::{Kind, SearchSpec};
 use oboro_ring::{Basis, MAX_LOG_DEGREE, Scaled, fraction, pack};
 use std::sync::{Arc, OnceLock};
 use thiserror::Error;
 
-/// What an answer tells of the server's data beyond its meaning is within statistical distance
-/// 2^-40 of nothing.
+/// What an answer reveals of the server's data beyond its meaning: statistical distance at most 2^-40.
 pub const STATISTICAL_BITS: i32 = 40;
 
-/// The smallest degree worth trying: noise that hides 40 bits needs more than two limbs.
+/// The smallest degree to try: noise that hides 40 bits needs more than two limbs.
 const MIN_LOG_DEGREE: u32 = 12;
 /// The variance of an error: a centred binomial of 42 coins.
 const ERROR_VARIANCE: f64 = 10.5;
 /// The largest error.
 const MAX_ERROR: f64 = 21.0;
-/// Bits of a fraction beyond which more are of no use.
+/// More fraction bits than this are useless.
 const MAX_BITS: u32 = 40;
 
-/// A search beyond what any ring answers.
+/// A search that no ring supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "no 128-bit secure ring has room for this search: {tests} tests of {terms} terms; search fewer rows or a shorter query"
@@ -58,7 +56,7 @@ impl Plan {
     /// The plan of a search with the fewest bytes, query and answer together.
     ///
     /// # Errors
-    /// A search for which no secure ring has room.
+    /// No secure ring supports the search.
     pub fn new(spec: SearchSpec) -> Result<Self, PlanError> {
         // The narrowest for each number of ciphertexts.
         let terms = spec.terms();
@@ -77,7 +75,7 @@ impl Plan {
         Self::among(spec, &[width])
     }
 
-    /// The same with answers of the most bits there can be, so that their noise can be measured.
+    /// The same with answers of full precision, so that their noise can be measured.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -110,7 +108,7 @@ impl Plan {
                     best = Some((shape, basis));
                 }
             }
-            // Polynomials only grow.
+            // Polynomials only grow from here on.
             if before.is_some() && before == best.as_ref().map(|(shape, _)| shape.bytes) {
                 break;
             }
@@ -126,7 +124,7 @@ impl Plan {
         })
     }
 
-    /// What is asked.
+    /// The search.
     pub fn spec(&self) -> &SearchSpec {
         &self.spec
     }
@@ -137,34 +135,34 @@ impl Plan {
         &self.ring
     }
 
-    /// Terms in a query ciphertext, and coefficients of a test.
+    /// Terms per query ciphertext, and coefficients per test.
     pub fn width(&self) -> usize {
         self.shape.width
     }
 
-    /// Ciphertexts of a query.
+    /// Ciphertexts per query.
     pub fn ciphertexts(&self) -> usize {
         self.spec.terms().div_ceil(self.shape.width)
     }
 
-    /// Zero tests.
+    /// The number of zero tests.
     pub fn tests(&self) -> u64 {
         self.shape.tests
     }
 
-    /// Tests in an answer; the last may have fewer.
+    /// Tests per answer; the last may have fewer.
     pub fn tests_per_answer(&self) -> usize {
         self.shape.tests_per_answer
     }
 
-    /// Answers: each has the masks of a whole polynomial and the values of its tests.
+    /// The number of answers: each has the masks of a whole polynomial and the values of its tests.
     pub fn answers(&self) -> u64 {
         self.shape
             .tests
             .div_ceil(self.shape.tests_per_answer as u64)
     }
 
-    /// The coefficient of the place `place` of an answer that has its value.
+    /// The index of the coefficient that holds the value of slot `place` of an answer.
     pub fn coefficient(&self, place: usize) -> usize {
         (place + 1) * self.shape.width - 1
     }
@@ -184,10 +182,9 @@ impl Plan {
         self.shape.value_bits
     }
 
-    /// All that it says, as bytes that no other plan has: the search's length (4 bytes), symbols (1),
-    /// rows (8) and kind (0 and the mismatches that are allowed, or 1 and 0); `log2 N` (1), `t` (4), the
-    /// number of limbs (1) and the prime of each (4); width, tests and tests of an answer (8 each); bits of
-    /// noise, masks and values (4 each).
+    /// A unique encoding of the plan: the search's length (4 bytes), symbols (1), rows (8) and kind (0 and the allowed
+    /// mismatches, or 1 and 0); `log2 N` (1), `t` (4), the number of limbs (1) and the prime of each (4); width, tests
+    /// and tests per answer (8 each); bits of noise, masks and values (4 each).
     pub fn encode(&self) -> Vec<u8> {
         let (spec, basis) = (&self.spec, self.ring.basis());
         let mut bytes = Vec::new();
@@ -235,7 +232,7 @@ impl Plan {
 }
 
 impl Shape {
-    /// `None` if the noise has no room in the ring.
+    /// `None` if the noise does not fit into the ring.
     fn new(spec: &SearchSpec, tests: u64, t: u32, basis: &Basis, width: usize) -> Option<Self> {
         let tests_per_answer = basis.degree() / width;
         let noise = noise(spec, tests, t, basis, tests_per_answer);
@@ -267,16 +264,16 @@ impl Shape {
     }
 }
 
-/// A seed travels beside the residues of a ciphertext.
+/// A seed accompanies the residues of a ciphertext.
 pub(crate) const SEED_BYTES: usize = 32;
 
 fn polynomial_bytes(basis: &Basis) -> usize {
     pack::packed_len(basis.degree() * basis.limbs().len())
 }
 
-/// The ring of a degree with the most limbs, whose primes are looked for once.
+/// The ring of a degree with the most limbs; its primes are searched once.
 ///
-/// Panics if the degree is none that plans try.
+/// Panics for a degree that plans do not try.
 fn largest(log_degree: u32) -> &'static Basis {
     const DEGREES: usize = (MAX_LOG_DEGREE - MIN_LOG_DEGREE + 1) as usize;
     static LARGEST: [OnceLock<Basis>; DEGREES] = [const { OnceLock::new() }; DEGREES];
@@ -297,36 +294,36 @@ fn plaintext_modulus(spec: &SearchSpec) -> u32 {
         .expect("there is a prime below twice any number")
 }
 
-/// What all values of all answers keep to but with probability 2^-41, in units of 1/Q, before noise is
-/// added: `docs/cryptography.md`, "Genome search".
+/// A bound, in units of 1/Q, that all values of all answers satisfy before noise is added, except with probability
+/// 2^-41: `docs/cryptography.md`, "Genome search".
 fn noise(spec: &SearchSpec, tests: u64, t: u32, basis: &Basis, tests_per_answer: usize) -> f64 {
     let factor = f64::from(t / 2);
     let degree = basis.degree() as f64;
     let terms = spec.terms_of_a_test() as f64;
-    // A sum of independent errors times known numbers of norm 1 exceeds this with probability 2^-43
-    // over all tests, in units of the errors' standard deviation.
+    // A sum of independent errors times known numbers of norm 1 exceeds this with probability 2^-43 over all tests, in
+    // units of the errors' standard deviation.
     let tail = tail(tests, STATISTICAL_BITS + 3);
     let of_query = tail * (ERROR_VARIANCE * terms * tests_per_answer as f64).sqrt() * factor;
-    // Of the query's terms, and of what is added to the value.
+    // Rounding of the query's terms, and of what is added to the value.
     let of_rounding = 0.5 * (terms * factor + 1.0);
     let of_public_key = tail * MAX_ERROR * degree.sqrt();
     let of_secret = tail * (ERROR_VARIANCE * degree).sqrt();
     of_query + of_rounding + of_public_key + of_secret
 }
 
-/// How many standard deviations one of `tests` sub-Gaussian sums exceeds with probability `2^-bits`.
+/// The bound, in standard deviations, that one of `tests` sub-Gaussian sums exceeds with probability `2^-bits`.
 fn tail(tests: u64, bits: i32) -> f64 {
     (2.0 * ((2.0 * tests as f64).ln() + f64::from(bits) * std::f64::consts::LN_2)).sqrt()
 }
 
-/// The bits of masks and of values with the fewest bytes whose rounding stays within `room`.
+/// The bits of masks and values with the fewest bytes whose rounding error stays within `budget`.
 fn fewest_bits(
     room: f64,
     degree: usize,
     tests: u64,
     tests_per_answer: usize,
 ) -> Option<(u32, u32)> {
-    // A rounded mask coefficient is off by a uniform part of a unit, times a ternary secret.
+    // The rounding error of a mask coefficient is uniform within a unit, times a ternary secret.
     let spread = tail(tests, STATISTICAL_BITS) * (degree as f64 / 12.0).sqrt();
     let fixed_point = (degree + 1) as f64 * f64::from(fraction::FIXED_POINT_ERROR) / 64f64.exp2();
     (1..=MAX_BITS)
@@ -351,7 +348,7 @@ mod tests {
 
     #[test]
     fn places_do_not_meet() {
-        // In the product of a query and a test's coefficients every other term lands elsewhere.
+        // In the product of a query and a test's coefficients no other term contributes to that coefficient.
         for plan in [
             plan(38, 2, 2752, Kind::Match { within: 0 }),
             plan(7, 4, 9000, Kind::Longest),
@@ -412,7 +409,7 @@ mod tests {
             let q = basis.log2_q(basis.limbs().len());
             let t = f64::from(plan.ring().plaintext().value());
             assert!(t > f64::from(length));
-            // The flood hides the noise of all tests, and leaves values apart.
+            // The flood hides the noise of all tests, and values stay distinguishable.
             let noise = noise(
                 plan.spec(),
                 plan.tests(),

@@ -1,4 +1,4 @@
-//! What is asked, in public numbers, and the linear forms that answer it.
+//! A search in public numbers, and the linear forms that answer it.
 
 use thiserror::Error;
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 pub const MAX_LENGTH: u32 = 4096;
 /// The most rows that a query is compared with.
 pub const MAX_ROWS: u64 = 1 << 25;
-/// The most different symbols, an unknown one included.
+/// The most distinct symbols, an unknown one included.
 pub const MAX_SYMBOLS: u8 = 11;
 /// The most mismatches that a query may allow.
 pub const MAX_WITHIN: u8 = 2;
@@ -14,16 +14,16 @@ pub const MAX_WITHIN: u8 = 2;
 /// How rows are compared with a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Which rows differ from the query in at most so many symbols.
+    /// Which rows differ from the query in at most `within` symbols.
     Match {
-        /// Mismatches that are allowed.
+        /// Allowed mismatches.
         within: u8,
     },
-    /// How long the longest beginning of the query is that some row begins with.
+    /// The length of the query's longest prefix that some row begins with.
     Longest,
 }
 
-/// What is known to both sides of a query.
+/// The parameters of a search that both sides know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SearchSpec {
     length: u32,
@@ -32,7 +32,7 @@ pub struct SearchSpec {
     kind: Kind,
 }
 
-/// A search that is not answered.
+/// Why a search is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum SearchSpecError {
@@ -51,11 +51,11 @@ pub enum SearchSpecError {
 }
 
 impl SearchSpec {
-    /// A search about `rows` rows of `length` symbols each, of which there are `symbols`: the query
-    /// chooses among those from 0; if rows may have an [unknown](crate::UNKNOWN) symbol, it is the last.
+    /// A search in `rows` rows of `length` symbols each, out of `symbols` distinct ones: the query uses those from 0
+    /// on; if rows may have an [unknown](crate::UNKNOWN) symbol, it is the last.
     ///
     /// # Errors
-    /// Numbers beyond the limits of this module; questions whose answer is known.
+    /// Numbers beyond the limits of this module; searches whose answer is already known.
     pub fn new(length: u32, symbols: u8, rows: u64, kind: Kind) -> Result<Self, SearchSpecError> {
         if !(1..=MAX_LENGTH).contains(&length) {
             return Err(SearchSpecError::Length(length.into()));
@@ -82,12 +82,12 @@ impl SearchSpec {
         })
     }
 
-    /// The symbols of the query.
+    /// The number of symbols of the query.
     pub fn length(&self) -> u32 {
         self.length
     }
 
-    /// How many different symbols rows have.
+    /// The number of distinct symbols in rows.
     pub fn symbols(&self) -> u8 {
         self.symbols
     }
@@ -102,7 +102,7 @@ impl SearchSpec {
         self.kind
     }
 
-    /// The numbers that a query is encoded as.
+    /// The number of terms that a query is encoded as.
     pub fn terms(&self) -> usize {
         let (length, symbols) = (self.length as usize, usize::from(self.symbols));
         match self.kind {
@@ -119,9 +119,8 @@ impl SearchSpec {
         }
     }
 
-    /// How many zero tests there are, by what they say: for [`Kind::Match`] one group of them; for
-    /// [`Kind::Longest`] one for each length of a beginning, from 1, with as many tests as there can
-    /// be different beginnings.
+    /// The number of zero tests, grouped by meaning: one group for [`Kind::Match`]; for [`Kind::Longest`] one for each
+    /// prefix length, from 1, with as many tests as there can be distinct prefixes.
     pub fn groups(&self) -> Vec<u64> {
         match self.kind {
             Kind::Match { within } => vec![self.rows * (u64::from(within) + 1)],
@@ -134,12 +133,11 @@ impl SearchSpec {
         }
     }
 
-    /// A query as the terms of its mismatch counts; `None` is a wildcard. With `m_jc` telling whether
-    /// the query has symbol `c` at `j` and `w_j` whether it has any there: for [`Kind::Match`]
-    /// `Σ_j (w_j − m_j0)`, then `m_j0 − m_jc` for each `j` and `c > 0`; for [`Kind::Longest`] each
-    /// `w_j − m_j0` before the others of `j`.
+    /// Encodes a query as the terms of its mismatch counts; `None` is a wildcard. Let `m_jc` be 1 if the query has
+    /// symbol `c` at `j` and `w_j` be 1 if it has any symbol there: for [`Kind::Match`] `Σ_j (w_j − m_j0)`, then
+    /// `m_j0 − m_jc` for each `j` and `c > 0`; for [`Kind::Longest`] each `w_j − m_j0` before the others of `j`.
     ///
-    /// Panics if the query has another length or symbols that there are not.
+    /// Panics if the query has another length or invalid symbols.
     pub fn encode(&self, query: &[Option<u8>]) -> Vec<i32> {
         assert_eq!(query.len(), self.length as usize);
         let is = |symbol: Option<u8>, c: u8| i32::from(symbol == Some(c));
@@ -159,11 +157,11 @@ impl SearchSpec {
         terms
     }
 
-    /// The factor of each term in `factor` times the number of the query's first `length` symbols that
-    /// a row lacks: `factor` or 0. For [`Kind::Match`] `length` is that of the query. `form` has room
-    /// for all terms. What is done does not depend on the row or on the factor.
+    /// The coefficient of each term in `factor` times the number of the query's first `length` symbols that a row
+    /// lacks: `factor` or 0. For [`Kind::Match`] `length` is that of the query. `form` holds all terms. Runs in time
+    /// independent of the row and the factor.
     ///
-    /// Panics if a symbol is none that rows have, or a length is another.
+    /// Panics on an invalid symbol or length.
     pub fn form(&self, row: &[u8], length: usize, factor: i32, form: &mut [i32]) {
         assert_eq!(row.len(), self.length as usize);
         assert_eq!(form.len(), self.terms());
@@ -210,7 +208,7 @@ mod tests {
             positions in prop::collection::vec((any::<Option<u8>>(), any::<u8>()), 1..40),
             unknown in any::<bool>(),
         ) {
-            // The last symbol may be the unknown one, for which no query asks.
+            // The last symbol may be the unknown one, which a query cannot contain.
             let asked = symbols - u8::from(unknown && symbols > 2);
             let query: Vec<_> = positions.iter().map(|(q, _)| q.map(|q| q % asked)).collect();
             let row: Vec<_> = positions.iter().map(|(_, x)| match x % symbols {

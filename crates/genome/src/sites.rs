@@ -1,4 +1,4 @@
-//! Which sites a panel has, in one number that an operator can publish and a client keep.
+//! A digest of a panel's sites, which an operator can publish and a client can store.
 
 use std::io::{BufWriter, Write};
 
@@ -8,7 +8,7 @@ pub const MAX_SITES: u32 = 1 << 24;
 /// The BLAKE3 digest of `"oboro v1 sites"` and of each site, in order: the length of its chromosome's name
 /// (4 bytes, 0 in an alignment), the name, and the position (8 bytes).
 pub fn sites_digest<'s>(sites: impl IntoIterator<Item = (Option<&'s str>, u64)>) -> [u8; 32] {
-    // The hash is fastest on many bytes at a time.
+    // The hash is fastest on large inputs.
     let mut out = BufWriter::with_capacity(1 << 16, blake3::Hasher::new());
     let mut put = |bytes: &[u8]| out.write_all(bytes).expect("a hash takes any bytes");
     put(b"oboro v1 sites");
@@ -45,7 +45,8 @@ mod tests {
 
     #[test]
     fn golden_vector() {
-        // The beginning of b3sum of "oboro v1 sites", 1, 0, 0, 0, "7", 100 in 8 bytes, 1, 0, 0, 0, "7", 200 in 8 bytes.
+        // The first bytes of b3sum of "oboro v1 sites", 1, 0, 0, 0, "7", 100 in 8 bytes, 1, 0, 0, 0, "7", 200 in 8
+        // bytes.
         let digest = sites_digest([(Some("7"), 100), (Some("7"), 200)]);
         assert_eq!(digest[..4], [51, 24, 144, 17]);
     }

@@ -1,4 +1,4 @@
-//! The bytes of an encrypted query and of its answers.
+//! The wire encoding of an encrypted query and its answers.
 
 use crate::Plan;
 use crate::plan::SEED_BYTES;
@@ -18,13 +18,13 @@ pub struct Ciphertext {
 /// A query that only its owner can read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncryptedQuery {
-    /// Its ciphertexts, as many as the plan says.
+    /// The ciphertexts; the plan fixes their number.
     pub ciphertexts: Vec<Ciphertext>,
     /// An encryption of 0 whose `a` is expanded from the server's nonce, likewise in evaluation form.
     pub public_key: Vec<u32>,
 }
 
-/// Bytes that are no query, or no answer, of the plan.
+/// Bytes that are not a query, or not an answer, of the plan.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum WireError {
@@ -47,7 +47,7 @@ pub enum WireError {
 }
 
 impl EncryptedQuery {
-    /// The length of the bytes of any query of a plan.
+    /// The encoded length of any query of a plan.
     pub fn bytes(plan: &Plan) -> u64 {
         let polynomials = plan.ciphertexts() as u64 + 1;
         polynomials * plan.polynomial_bytes() as u64 + (plan.ciphertexts() * SEED_BYTES) as u64
@@ -64,10 +64,10 @@ impl EncryptedQuery {
         bytes
     }
 
-    /// Checks and takes the bytes of a query of this plan under this nonce.
+    /// Decodes and validates a query of this plan under this nonce.
     ///
     /// # Errors
-    /// Another length, residues that are none, a seed that is there twice.
+    /// A wrong length, invalid residues, a repeated seed.
     pub fn decode(bytes: &[u8], plan: &Plan, nonce: &Nonce) -> Result<Self, WireError> {
         const WHAT: &str = "the encrypted query";
         check_length(WHAT, Self::bytes(plan), bytes)?;
@@ -91,10 +91,10 @@ impl EncryptedQuery {
         Ok(query)
     }
 
-    /// Checks that each mask has a seed of its own.
+    /// Checks that all masks have distinct seeds.
     ///
     /// # Errors
-    /// A seed that is there twice, the nonce counted.
+    /// A repeated seed, or one equal to the nonce.
     pub fn check_seeds(&self, nonce: &Nonce) -> Result<(), WireError> {
         let mut seen = HashSet::from([&nonce.0]);
         let mut seeds = self.ciphertexts.iter().map(|it| &it.seed.0);
@@ -106,12 +106,12 @@ impl EncryptedQuery {
     }
 }
 
-/// An answer: fractions of `Q`, from which the owner of the query reads which tests are zero.
+/// An answer: fractions of `Q`, which tell the owner of the query which tests are zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// All `N` coefficients of the mask, in [`Plan::mask_bits`].
+    /// All `N` coefficients of the mask, of [`Plan::mask_bits`] each.
     pub mask: Vec<u64>,
-    /// The value of each place, in [`Plan::value_bits`].
+    /// The value of each slot, of [`Plan::value_bits`] each.
     pub values: Vec<u64>,
 }
 
@@ -127,10 +127,10 @@ impl Answer {
         bytes
     }
 
-    /// Checks and takes the bytes of an answer.
+    /// Decodes and validates an answer.
     ///
     /// # Errors
-    /// Another length.
+    /// A wrong length.
     pub fn decode(bytes: &[u8], plan: &Plan) -> Result<Self, WireError> {
         check_length("an answer", plan.answer_bytes() as u64, bytes)?;
         let (packed_mask, packed_values) = bytes.split_at(mask_bytes(plan));
@@ -231,7 +231,7 @@ mod tests {
             decode(&bytes[..last]),
             Err(WireError::Length { .. })
         ));
-        // 28 ones are above every limb.
+        // 28 one bits are above every limb.
         bytes[last - 6..].fill(0xff);
         assert!(matches!(decode(&bytes), Err(WireError::Residue { .. })));
         assert!(Answer::decode(&encoded[1..], &plan).is_err());

@@ -1,4 +1,4 @@
-//! Eight words between memory and a register: what the AVX2 kernels share.
+//! Loads and stores of eight words, shared by the AVX2 kernels.
 
 #![allow(unsafe_code)]
 

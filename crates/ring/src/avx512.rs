@@ -1,4 +1,4 @@
-//! Sixteen words between memory and a register: what the AVX-512 kernels share.
+//! Loads and stores of sixteen words, shared by the AVX-512 kernels.
 
 #![allow(unsafe_code)]
 

@@ -1,23 +1,23 @@
-//! Polynomials and sums of slots as fractions of the ciphertext modulus: what is decrypted from, and what an answer about
-//! a genome consists of.
+//! Polynomials and sums of slots as fractions of the ciphertext modulus: the input of decryption, and the content of
+//! answers about genomes.
 //!
-//! The fraction of a polynomial `c` known modulo each of the limbs `q_1 … q_L` is `[t^{-1}·c mod Q]/Q`
-//! modulo 1, coefficient by coefficient. By the Chinese remainder theorem it is `Σ_l y_l/q_l mod 1`
-//! with `y_l = c·t^{-1}·(Q/q_l)^{-1} mod q_l`, so that no number larger than a word is ever needed:
-//! the sum is taken in 64-bit fixed point, which wraps modulo 1 by itself, and is rounded to the bits
-//! asked for. What a fraction is good for: `docs/cryptography.md`, "Fractions".
+//! The fraction of a polynomial `c` known modulo each of the limbs `q_1 … q_L` is `[t^{-1}·c mod Q]/Q` modulo 1,
+//! coefficient by coefficient. By the Chinese remainder theorem it is `Σ_l y_l/q_l mod 1` with
+//! `y_l = c·t^{-1}·(Q/q_l)^{-1} mod q_l`, so no number larger than a word is needed: the sum is computed in 64-bit
+//! fixed point, which wraps modulo 1, and is rounded to the requested bits. What fractions are used for:
+//! `docs/cryptography.md`, "Fractions".
 
 #![allow(unsafe_code)]
 
 use crate::{Ntt, Ring};
 
-/// How far a sum of fractions may be from the true one before it is rounded, in units of 2^-64.
+/// The largest error of a sum of fractions before rounding, in units of 2^-64.
 pub const FIXED_POINT_ERROR: u32 = 3;
 
-/// Coefficients worked on at a time.
+/// Coefficients processed at a time.
 const CHUNK: usize = 16;
 
-/// Turns residues modulo the first limbs of a ring into fractions of their product.
+/// Converts residues modulo the first limbs of a ring to fractions of their product.
 #[derive(Debug, Clone)]
 pub struct Fractions<'r> {
     degree: usize,
@@ -51,9 +51,9 @@ impl Reciprocal {
         }
     }
 
-    /// Adds `y/q`, for a residue `y`: to `sum` in units of 2^-64 modulo 1, to `rest` in units of
-    /// 2^-95. The reciprocal is off by 1/2 at most, so the product by 2^-4 units of 2^-64; 32 rests
-    /// below 2^59 do not overflow.
+    /// Adds `y/q`, for a residue `y`: to `sum` in units of 2^-64 modulo 1, to `rest` in units of 2^-95. The error of
+    /// the reciprocal is at most 1/2, so that of the product is at most 2^-4 units of 2^-64; 32 rests below 2^59 do not
+    /// overflow.
     #[inline(always)]
     fn add_product(&self, y: u32, sum: &mut u64, rest: &mut u64) {
         let y = u64::from(y);
@@ -99,10 +99,9 @@ impl<'r> Fractions<'r> {
         }
     }
 
-    /// The fractions of a polynomial, `bits` bits each (1 to 64), rounded to nearest modulo 1, in
-    /// coefficient form. `residues` is its evaluation form, `N` canonical residues modulo the first
-    /// limb, then the next; afterwards they mean nothing. Before rounding, a fraction is off by at
-    /// most [`FIXED_POINT_ERROR`]·2^-64. Allocates nothing.
+    /// The fractions of a polynomial, `bits` bits each (1 to 64), rounded to nearest modulo 1, in coefficient form.
+    /// `residues` is its evaluation form, `N` canonical residues modulo the first limb, then the next; it is
+    /// overwritten. Before rounding, the error of a fraction is at most [`FIXED_POINT_ERROR`]·2^-64. Allocates nothing.
     ///
     /// Panics if the shapes do not match.
     pub fn of_polynomial(&self, residues: &mut [u32], bits: u32, fractions: &mut [u64]) {
@@ -124,10 +123,10 @@ impl<'r> Fractions<'r> {
         add_up(&self.limbs, residues, bits, fractions);
     }
 
-    /// The fraction of a constant coefficient, given for each limb the sum of the polynomial's
-    /// evaluation form: `bits` bits (1 to 64), precise as [`of_polynomial`](Self::of_polynomial).
+    /// The fraction of a constant coefficient, from the sum of the polynomial's evaluation form for each limb: `bits`
+    /// bits (1 to 64), as precise as [`of_polynomial`](Self::of_polynomial).
     ///
-    /// Panics if there is not a sum for each limb.
+    /// Panics if the number of sums is not the number of limbs.
     pub fn of_slot_sum(&self, sums: &[u32], bits: u32) -> u64 {
         assert!((1..=64).contains(&bits));
         assert_eq!(sums.len(), self.limbs.len());
@@ -141,7 +140,7 @@ impl<'r> Fractions<'r> {
     }
 }
 
-/// Half of 2^-bits in units of 2^-64: added before the lower bits are cut off, it makes that rounding.
+/// Half of 2^-bits in units of 2^-64: adding it before truncation gives rounding.
 fn half_a_unit(bits: u32) -> u64 {
     (1u64 << 63).checked_shr(bits).unwrap_or(0)
 }
@@ -179,7 +178,7 @@ mod tests {
 
     const UNIT: u128 = 1 << 64;
 
-    /// The first 64 bits of `v/q`, cut off, by long division; `q` below 2^127.
+    /// The first 64 bits of `v/q`, truncated, by long division; `q` below 2^127.
     fn quotient(v: u128, q: u128) -> u128 {
         let (mut rest, mut bits) = (v, 0);
         for _ in 0..64 {
@@ -214,7 +213,7 @@ mod tests {
             .collect()
     }
 
-    /// That a fraction of `bits` bits is `exact` (64 bits, cut off) within the error that is promised.
+    /// Asserts that a fraction of `bits` bits is `exact` (64 bits, truncated) within the promised error.
     fn is_near(fraction: u64, bits: u32, exact: u128) -> bool {
         let step = UNIT >> bits;
         let distance = (u128::from(fraction) * step).wrapping_sub(exact) % UNIT;
@@ -232,7 +231,7 @@ mod tests {
         ) {
             let ring = ring(13, limbs);
             let q = product(&ring);
-            // Values near 0, Q and the middle among others, repeated to fill the polynomial.
+            // Includes values near 0, near Q and in the middle, repeated to fill the polynomial.
             let v: Vec<u128> = v.iter().cycle().take(ring.degree()).map(|&(x, kind)| match kind {
                 0 => x % 5,
                 1 => q - 1 - x % 5,
@@ -275,7 +274,7 @@ mod tests {
             let fractions = Fractions::new(&ring, limbs);
             let (mut fast, mut reference) = (vec![0; ring.degree()], vec![0; ring.degree()]);
             fractions.of_polynomial(&mut residues, bits, &mut fast);
-            // The residues were left in the form that is added up.
+            // The residues were left in the form that `add_up` takes.
             add_up(&fractions.limbs, &residues, bits, &mut reference);
             prop_assert_eq!(fast, reference);
         }
@@ -284,7 +283,7 @@ mod tests {
     #[test]
     fn the_most_limbs_that_are_secure_keep_the_promised_error() {
         let ring = ring(15, 31);
-        // Next to 0 and next to Q, where all limbs' parts must cancel.
+        // Next to 0 and next to Q, where the limbs' parts must cancel.
         let mut sums: Vec<u32> = vec![ring.parameters().plaintext_modulus(); 31];
         let fractions = Fractions::new(&ring, 31);
         for (sum, ntt) in sums.iter_mut().zip(ring.limbs()) {

@@ -1,4 +1,4 @@
-//! The public mathematics of Oboro: everything here may be known to anyone.
+//! The public mathematics of Oboro: nothing here is secret.
 //!
 //! The ring is `R_q = Z_q[X]/(X^N + 1)`. A polynomial is a slice of `N` residues,
 //! each a canonical `u32` below its modulus `q < 2^28`, either in *coefficient form*
@@ -6,7 +6,7 @@
 //! of unity, in bit-reversed order; see [`Ntt`]). A ciphertext modulus is a product of
 //! such primes, the *limbs*.
 //!
-//! Nothing that is secret is kept here. What [`sample`] draws is as secret as its seed, and belongs to whoever asked.
+//! No secrets are kept here. What [`sample`] draws is as secret as its seed, and belongs to the caller.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

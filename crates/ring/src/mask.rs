@@ -1,9 +1,9 @@
 //! Public masks from seeds.
 //!
-//! A mask is uniform in `R_Q` and never stored: only its 32-byte seed is. Each limb is expanded
-//! on its own, by SHAKE128 (FIPS 202) with the domain, the seed, the ring and the limb absorbed,
-//! and exact rejection. Seeds of different purposes are different types with domains of their own:
-//! equal bytes do not make equal masks, so nobody can pass one off as the other.
+//! A mask is uniform in `R_Q` and never stored: only its 32-byte seed is. Each limb is expanded separately, by SHAKE128
+//! (FIPS 202) with the domain, the seed, the ring and the limb absorbed, and exact rejection. Seeds of different
+//! purposes have different types with separate domains: equal bytes give different masks, so one kind of seed cannot be
+//! substituted for another.
 
 use crate::Basis;
 use shake::{ExtendableOutput, Shake128, Update, XofReader};
@@ -12,12 +12,12 @@ use zeroize::Zeroizing;
 /// Bytes that one permutation of SHAKE128 yields.
 const RATE: usize = 168;
 
-/// What a mask is expanded from.
+/// A seed that masks are expanded from.
 pub trait MaskSeed {
-    /// What is absorbed first. None is the beginning of another.
+    /// The domain separator, absorbed first. None is a prefix of another.
     const DOMAIN: &'static [u8];
 
-    /// What tells masks of one domain apart.
+    /// The seed itself.
     fn bytes(&self) -> &[u8; 32];
 }
 
@@ -44,22 +44,22 @@ macro_rules! mask_seed {
 }
 
 mask_seed!(
-    /// The seed of one block's mask. Public; used for one block of one dataset, ever.
+    /// The seed of one block's mask. Public; never reused for another block or dataset.
     Seed,
     b"oboro v1 mask"
 );
 mask_seed!(
-    /// The seed of the mask of one ciphertext of a query. Public; used for one query, ever.
+    /// The seed of the mask of one ciphertext of a query. Public; never reused.
     QuerySeed,
     b"oboro v1 query mask"
 );
 mask_seed!(
-    /// What the mask of a query's public key is expanded from. Public; drawn by the server for one query.
+    /// The seed of the mask of a query's public key. Public; drawn by the server for one query.
     Nonce,
     b"oboro v1 query key"
 );
 
-/// What the weights of slots in fingerprints are expanded from. Secret, unlike the seeds of masks.
+/// The seed of the weights of slots in fingerprints. Secret, unlike the seeds of masks.
 pub struct WeightSeed(pub Zeroizing<[u8; 32]>);
 
 impl MaskSeed for WeightSeed {
@@ -72,9 +72,9 @@ impl MaskSeed for WeightSeed {
 
 /// Writes limb `limb` of the mask: `N` uniform residues modulo `q_limb` in evaluation form.
 ///
-/// The stream is `SHAKE128(domain ‖ seed ‖ log2 N (1 byte) ‖ limb (1 byte) ‖
-/// q (4 bytes, little-endian))`; each 4 bytes, little-endian, lose their top bits down to
-/// the bit length of `q` and are taken if below `q`: every residue has equal probability.
+/// The stream is `SHAKE128(domain ‖ seed ‖ log2 N (1 byte) ‖ limb (1 byte) ‖ q (4 bytes, little-endian))`; each 4
+/// bytes, little-endian, are truncated to the bit length of `q` and accepted if below `q`: every residue has equal
+/// probability.
 ///
 /// Panics if `out` does not hold `N` residues or the limb does not exist.
 pub fn expand<S: MaskSeed>(seed: &S, basis: &impl AsRef<Basis>, limb: usize, out: &mut [u32]) {
@@ -127,9 +127,9 @@ mod tests {
 
     #[test]
     fn golden_vectors() {
-        // They pin the streams: a change of the first would orphan every stored dataset, one of the
-        // others has client and server misunderstand each other. Computed with Python's
-        // hashlib.shake_128 from the doc comment above.
+        // They pin the streams: a change of the first would make every stored dataset unreadable, one of the others
+        // would break compatibility of client and server. Computed with Python's hashlib.shake_128 from the doc comment
+        // above.
         assert_eq!(mask(7, 1, 0)[..4], [51975579, 23114242, 22853867, 63562228]);
         let query = expanded(&QuerySeed([7; 32]), 1, 0);
         assert_eq!(query[..4], [122417795, 208887482, 124452908, 249900616]);
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn residues_are_uniform() {
-        // Chi-square over 64 equal cells; 63 degrees of freedom, 150 is beyond 10^-8.
+        // Chi-square over 64 equal cells; with 63 degrees of freedom, 150 is exceeded with probability 10^-8.
         let q = crate::limb_primes(12, 1)[0];
         let mut cells = [0f64; 64];
         let rounds = 64u8;

@@ -6,13 +6,13 @@
 
 use thiserror::Error;
 
-/// Residues must fit 28 bits: the packed form on disk and the lazy sums rest on it.
+/// Residues must fit into 28 bits: the packed format and the lazy sums depend on it.
 pub const MAX_BITS: u32 = 28;
 
-/// A number that cannot serve as a modulus.
+/// A number that cannot be used as a modulus.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ModulusError {
-    /// Not in the range the arithmetic is proved for.
+    /// Outside the range that the arithmetic is proved for.
     #[error("modulus {0} is outside 3..2^28; choose a prime below 2^28")]
     OutOfRange(u32),
     /// Not a prime.
@@ -83,7 +83,7 @@ impl Modulus {
     pub const fn reduce_signed(&self, x: i64) -> u32 {
         let magnitude = self.reduce(x.unsigned_abs());
         let negated = self.neg(magnitude);
-        // All ones if x is negative: a choice without a branch.
+        // All ones if x is negative: a branch-free selection.
         let mask = (x >> 63) as u32;
         (negated & mask) | (magnitude & !mask)
     }
@@ -146,10 +146,10 @@ impl Modulus {
         self.pow(a, self.value as u64 - 2)
     }
 
-    /// The constant `floor(w·2^32/q)` that makes multiplication by the residue `w` cheap
-    /// (Shoup; Harvey, "Faster arithmetic for number-theoretic transforms", 2014).
+    /// The constant `floor(w·2^32/q)` for fast multiplication by the residue `w` (Shoup; Harvey, "Faster arithmetic for
+    /// number-theoretic transforms", 2014).
     ///
-    /// Without a division, whose time could depend on a secret `w`.
+    /// Computed without a division, whose time could depend on a secret `w`.
     #[inline]
     pub const fn shoup(&self, w: u32) -> u32 {
         let dividend = (w as u64) << 32;
@@ -167,9 +167,8 @@ impl Modulus {
             .wrapping_sub(quotient.wrapping_mul(self.value))
     }
 
-    /// The smallest `x ≥ 2` raised to `(q−1)/order` that has exactly the given order,
-    /// a power of two dividing `q − 1`: the root of unity that the formats rest on.
-    /// `None` if the order does not divide `q − 1`.
+    /// The smallest `x ≥ 2` raised to `(q−1)/order` that has exactly the given order, a power of two dividing `q − 1`:
+    /// the root of unity that the formats depend on. `None` if the order does not divide `q − 1`.
     pub fn root_of_unity(&self, order: u32) -> Option<u32> {
         if !order.is_power_of_two() || order < 2 || !(self.value - 1).is_multiple_of(order) {
             return None;

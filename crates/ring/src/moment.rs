@@ -1,18 +1,18 @@
-//! Which moments answer which itemsets: the vocabulary that both sides share.
+//! Which moments determine the supports of which itemsets: shared by both sides.
 //!
-//! To learn the supports of itemsets of length `k` the owner needs, for every subset `T` of one
+//! To compute the supports of itemsets of length `k`, the owner needs, for every subset `T` of one
 //! of them, the moment `M_{T,r} = Σ_b a_b^r Π_{i∈T} c_{b,i}` with `r = k − |T|`. Moments are
 //! numbered in one canonical order, by `r` ascending and then by `T` lexicographically, so that
-//! neither side ever sends a list of them. Moments with `r = 0` are the itemsets themselves and
-//! are scalars (the sum of the evaluation form); those with `r ≥ 1` are polynomials.
+//! neither side sends a list of them. Moments with `r = 0` are the itemsets themselves and are
+//! scalars (the sum of the evaluation form); those with `r ≥ 1` are polynomials.
 
 use std::ops::Range;
 use thiserror::Error;
 
-/// The longest itemset that may be asked for: one of length `k` needs `2^k` moments.
+/// The longest itemset of a request: one of length `k` needs `2^k` moments.
 pub const MAX_LENGTH: usize = 16;
 
-/// A set of requests that is not well-formed.
+/// An ill-formed request.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum RequestError {
@@ -77,13 +77,13 @@ impl Itemsets {
         Ok(Self { length, flat })
     }
 
-    /// All of `length` of these columns.
+    /// All itemsets of `length` of these columns.
     ///
     /// # Errors
-    /// A length that is out of bounds, or of which there are none.
+    /// The length is out of bounds, or exceeds the number of columns.
     ///
     /// # Panics
-    /// If a column is there twice.
+    /// If a column occurs twice.
     pub fn all_of(columns: &[u32], length: usize) -> Result<Self, RequestError> {
         let mut columns = columns.to_vec();
         columns.sort_unstable();
@@ -98,7 +98,7 @@ impl Itemsets {
         let mut flat = Vec::new();
         loop {
             flat.extend(places.iter().map(|&place| columns[place]));
-            // The last place that can go on, and those behind it right after it.
+            // The last index that can advance, with those after it following directly.
             let room = |&i: &usize| places[i] + (length - i) < columns.len();
             let Some(i) = (0..length).rev().find(room) else {
                 return Ok(Self { length, flat });
@@ -121,7 +121,7 @@ impl Itemsets {
         self.flat.len() / self.length
     }
 
-    /// Never true: a request asks for something.
+    /// Always false: a request has at least one itemset.
     pub fn is_empty(&self) -> bool {
         self.flat.is_empty()
     }
@@ -160,7 +160,7 @@ impl MomentIndex {
         let mut length = itemsets.length;
         let mut first = 0;
         loop {
-            // Of length 0 there is exactly one set.
+            // For length 0 there is exactly one set.
             let count = flat.len().checked_div(length).unwrap_or(1);
             ranks.push(Rank {
                 first,
@@ -177,24 +177,24 @@ impl MomentIndex {
         }
     }
 
-    /// The number of all moments.
+    /// The number of moments.
     pub fn len(&self) -> usize {
         let last = &self.ranks[self.ranks.len() - 1];
         last.first + last.count
     }
 
-    /// Never true: there is always the power of the mask.
+    /// Always false: the power of the mask is always included.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// The bytes that it takes in memory.
+    /// Its size in memory, in bytes.
     pub fn bytes(&self) -> usize {
         let columns = self.ranks.iter().map(|rank| rank.flat.capacity());
         self.ranks.capacity() * size_of::<Rank>() + columns.sum::<usize>() * size_of::<u32>()
     }
 
-    /// The length `k` of the itemsets asked for.
+    /// The length `k` of the requested itemsets.
     pub fn level(&self) -> usize {
         self.ranks.len() - 1
     }
@@ -213,7 +213,7 @@ impl MomentIndex {
         (r, &rank.flat[start..start + rank.length])
     }
 
-    /// The number of the moment `(T, k − |T|)`, if it is among them.
+    /// The number of the moment `(T, k − |T|)`, if it is included.
     pub fn find(&self, columns: &[u32]) -> Option<usize> {
         let rank = &self.ranks[self.level().checked_sub(columns.len())?];
         if rank.length == 0 {
@@ -233,7 +233,7 @@ impl MomentIndex {
     }
 }
 
-/// The number of sets of `k` among `n`, or the largest number if there are more.
+/// The number of `k`-subsets of `n` elements, saturating.
 pub fn binomial(n: u64, k: usize) -> u64 {
     let k = k as u64;
     if k > n {
@@ -244,7 +244,7 @@ pub fn binomial(n: u64, k: usize) -> u64 {
     exact.and_then(|it| it.try_into().ok()).unwrap_or(u64::MAX)
 }
 
-/// All distinct sets made by leaving one column out, in order.
+/// All distinct sets that result from removing one column, in order.
 fn subsets_one_shorter(flat: &[u32], length: usize) -> Vec<u32> {
     if length == 1 {
         return Vec::new();
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn all_itemsets_of_some_columns_are_in_order() {
         for (count, length) in [(5u32, 1), (5, 2), (6, 3), (4, 4), (7, 5)] {
-            // Not in order.
+            // Unsorted.
             let columns: Vec<u32> = (0..count).map(|it| 3 * (it * 5 % 7)).collect();
             let all = Itemsets::all_of(&columns, length).unwrap();
             assert_eq!(all.len() as u64, binomial(count.into(), length));

@@ -5,7 +5,7 @@
 //! `log2 N` bits. Products of polynomials become products entry by entry. The loops are
 //! Cooley–Tukey forward and Gentleman–Sande back with merged twists (Longa and Naehrig, 2016)
 //! on Harvey's lazy butterflies (2014): values stay below `4q < 2^30` forward, `2q` back.
-//! The AVX2 and AVX-512 twins compute the same canonical result; all are constant-time in the data.
+//! The AVX2 and AVX-512 kernels compute the same canonical result; all are constant-time in the data.
 
 #![allow(unsafe_code)]
 
@@ -18,7 +18,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
-/// The vector code works on two registers of eight residues, twice.
+/// The vector code processes two registers of eight residues, twice.
 const MIN_DEGREE: usize = 32;
 
 /// A ring for which no transform exists.
@@ -31,7 +31,7 @@ pub struct NttError {
     modulus: u32,
 }
 
-/// Tables for one degree and one modulus: 16 bytes a coefficient.
+/// Tables for one degree and one modulus: 16 bytes per coefficient.
 #[derive(Debug, Clone)]
 pub struct Ntt {
     modulus: Modulus,
@@ -86,7 +86,7 @@ impl Ntt {
         self.degree
     }
 
-    /// `N^{-1} mod q`: a constant coefficient is this times the sum of the evaluation form.
+    /// `N^{-1} mod q`: times the sum of the evaluation form, it gives the constant coefficient.
     pub fn degree_inverse(&self) -> u32 {
         self.degree_inverse
     }
@@ -94,7 +94,7 @@ impl Ntt {
     /// Coefficients to evaluation form, in place. Input: any values below `4q`
     /// (canonical residues in particular); output canonical.
     ///
-    /// Panics if `values` does not hold `N` of them.
+    /// Panics if the length of `values` is not `N`.
     pub fn forward(&self, values: &mut [u32]) {
         assert_eq!(values.len(), self.degree);
         self.forward_by(Kernels::current(), values);
@@ -102,14 +102,14 @@ impl Ntt {
 
     /// Evaluation form to coefficients, in place. Input and output canonical.
     ///
-    /// Panics if `values` does not hold `N` of them.
+    /// Panics if the length of `values` is not `N`.
     pub fn inverse(&self, values: &mut [u32]) {
         self.inverse_times(values, 1);
     }
 
     /// As [`inverse`](Self::inverse), each coefficient times the residue `factor`, at no extra cost.
     ///
-    /// Panics if `values` does not hold `N` of them.
+    /// Panics if the length of `values` is not `N`.
     pub fn inverse_times(&self, values: &mut [u32], factor: u32) {
         assert_eq!(values.len(), self.degree);
         let scale = self.modulus.mul(self.degree_inverse, factor);
@@ -140,7 +140,7 @@ impl Ntt {
         }
     }
 
-    /// The reference of [`forward`](Self::forward).
+    /// The reference implementation of [`forward`](Self::forward).
     #[doc(hidden)]
     pub fn forward_scalar(&self, values: &mut [u32]) {
         let (q, two_q) = (self.modulus.value(), 2 * self.modulus.value());
@@ -165,7 +165,7 @@ impl Ntt {
         }
     }
 
-    /// The reference of [`inverse_times`](Self::inverse_times); `scale` is `N^{-1}` times the factor.
+    /// The reference implementation of [`inverse_times`](Self::inverse_times); `scale` is `N^{-1}` times the factor.
     fn inverse_scalar(&self, values: &mut [u32], scale: u32) {
         let (q, two_q) = (self.modulus.value(), 2 * self.modulus.value());
         let mut stride = 1;
@@ -190,7 +190,7 @@ impl Ntt {
     }
 }
 
-/// `x − bound` if that is not negative, else `x`; without a branch.
+/// `x − bound` if that is not negative, else `x`; branch-free.
 #[inline]
 fn subtract_if_reached(x: u32, bound: u32) -> u32 {
     x.min(x.wrapping_sub(bound))
@@ -297,7 +297,7 @@ mod tests {
         fn vector_and_scalar_transforms_agree_and_invert(log_degree in 5u32..=15, limb in 0usize..3, seed: u64, lazy: bool) {
             let q = Modulus::new(limb_primes(15, 3)[limb]).unwrap();
             let ntt = Ntt::new(q, 1 << log_degree).unwrap();
-            // Forward promises to take anything below 4q.
+            // Forward accepts any values below 4q.
             let a = residues(if lazy { 4 * q.value() } else { q.value() }, 1 << log_degree, seed);
             let factor = seed as u32 % q.value();
             let scale = q.mul(ntt.degree_inverse, factor);
@@ -320,7 +320,7 @@ mod tests {
             let q = Modulus::new(t).unwrap();
             prop_assume!((t - 1).is_multiple_of(2 << log_degree));
             let ntt = Ntt::new(q, 1 << log_degree).unwrap();
-            // The largest and the smallest values that are allowed, in any mixture.
+            // The largest and the smallest allowed values, in any mixture.
             let mixed = |largest: u32| (0..1u32 << log_degree).map(|i| if pattern.rotate_left(i * 7) & 1 == 1 { largest } else { 0 }).collect::<Vec<_>>();
             for kernels in Kernels::available() {
                 let (mut fast, mut reference) = (mixed(4 * t - 1), mixed(4 * t - 1));

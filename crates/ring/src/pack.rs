@@ -1,8 +1,7 @@
-//! Numbers of a fixed width as bytes, in little-endian bit order (`docs/formats.md`).
+//! Packs numbers of a fixed width into bytes, in little-endian bit order (`docs/formats.md`).
 //!
-//! Residues take 28 bits each, two in seven bytes, on disk and wire; fractions take as many bits as
-//! were asked for. Unpacking always yields values below 2^width, whatever the bytes: kernels rely
-//! on that and on nothing else.
+//! Residues take 28 bits each, two in seven bytes, on disk and on the wire; fractions have any width. Unpacking always
+//! yields values below 2^width, whatever the bytes: kernels rely on that and on nothing else.
 
 const PAIR_BYTES: usize = 7;
 const MASK: u32 = (1 << 28) - 1;
@@ -13,8 +12,8 @@ pub const fn packed_len(count: usize) -> usize {
     count / 2 * PAIR_BYTES
 }
 
-/// The bytes of a moment with `power` factors of the mask modulo so many limbs: a residue for each limb, and one more
-/// that is 0 if that is an odd number, or `degree` for each.
+/// The bytes of a moment with `power` factors of the mask modulo `limbs` limbs. For power 0: one residue per limb,
+/// padded with a 0 to an even number; otherwise `degree` residues per limb.
 pub const fn moment_packed_len(degree: usize, limbs: usize, power: usize) -> usize {
     match power {
         0 => packed_len(limbs.next_multiple_of(2)),
@@ -22,7 +21,7 @@ pub const fn moment_packed_len(degree: usize, limbs: usize, power: usize) -> usi
     }
 }
 
-/// The number of residues that so many bytes hold.
+/// The number of residues in `bytes` bytes.
 pub const fn unpacked_len(bytes: usize) -> usize {
     bytes / PAIR_BYTES * 2
 }
@@ -54,16 +53,15 @@ pub fn unpack(bytes: &[u8], residues: &mut [u32]) {
     }
 }
 
-/// The number of bytes that `count` numbers of `bits` bits take; together they must fill whole bytes.
+/// The bytes of `count` numbers of `bits` bits; together they must fill whole bytes.
 pub const fn bits_packed_len(count: usize, bits: u32) -> usize {
     let all = count * bits as usize;
     assert!(all.is_multiple_of(8), "packed numbers fill whole bytes");
     all / 8
 }
 
-/// Packs numbers below `2^bits`, 1 to 64 bits each: bit `j` of number `i` becomes bit `i·bits + j`
-/// of the bytes, counted from the lowest bit of the first. Panics if the lengths do not match (see
-/// [`bits_packed_len`]).
+/// Packs numbers below `2^bits`, 1 to 64 bits each: bit `j` of number `i` becomes bit `i·bits + j` of the bytes,
+/// counted from the least significant bit of the first. Panics if the lengths do not match (see [`bits_packed_len`]).
 pub fn pack_bits(numbers: &[u64], bits: u32, bytes: &mut [u8]) {
     assert!((1..=64).contains(&bits));
     assert_eq!(bytes.len(), bits_packed_len(numbers.len(), bits));
@@ -76,7 +74,7 @@ pub fn pack_bits(numbers: &[u64], bits: u32, bytes: &mut [u8]) {
             let out = words.next().expect("no more words than were counted");
             out.copy_from_slice(&word.to_le_bytes());
             filled -= 64;
-            // What did not fit; nothing if that is a shift by all 64 bits.
+            // The remaining bits; 0 if the shift is by all 64 bits.
             word = number.checked_shr(bits - filled).unwrap_or(0);
         }
     }
@@ -89,7 +87,7 @@ pub fn unpack_bits(bytes: &[u8], bits: u32, numbers: &mut [u64]) {
     assert!((1..=64).contains(&bits));
     assert_eq!(bytes.len(), bits_packed_len(numbers.len(), bits));
     let (width, mask) = (bits as usize, u64::MAX >> (64 - bits));
-    // Eight numbers begin and end with a byte; reading the last goes up to nine bytes further.
+    // Eight numbers fill whole bytes; reading the last one reads up to nine bytes ahead.
     let run = |bytes: &[u8], numbers: &mut [u64]| {
         for (i, number) in numbers.iter_mut().enumerate() {
             let (at, shift) = (i * width / 8, i * width % 8);
@@ -128,7 +126,7 @@ mod tests {
         assert_eq!(bytes[8..], [[1, 0, 0, 0, 0, 0, 0, 0], [0xff; 8]].concat());
     }
 
-    /// Numbers of some width, as many as fill whole bytes.
+    /// Numbers of one width that together fill whole bytes.
     fn numbers() -> impl Strategy<Value = (u32, Vec<u64>)> {
         (1u32..=64).prop_flat_map(|bits| {
             let number =
@@ -148,7 +146,7 @@ mod tests {
     }
 
     proptest! {
-        /// Bit by bit, as the format says it.
+        /// Bit by bit, as the format defines it.
         #[test]
         fn packed_bits_are_where_they_belong((bits, numbers) in numbers()) {
             let mut bytes = vec![0xaa; bits_packed_len(numbers.len(), bits)];

@@ -1,9 +1,8 @@
-//! Which rings Oboro computes in, and the refusal of any that is not 128-bit secure.
+//! The supported rings; parameters below 128-bit security are refused.
 //!
-//! Limb primes follow from the degree and their number: the largest primes below 2^28 that are
-//! 1 modulo 2N, in descending order. Where so many would exceed the standard's bound, the last two
-//! share what the others leave: N = 2048 has two below 2^27, N = 4096 four with two below 2^26.5.
-//! Equal numbers therefore mean equal rings on both sides.
+//! Limb primes follow from the degree and their number: the largest primes below 2^28 that are 1 modulo 2N, in
+//! descending order. If that many would exceed the standard's bound, the last two share the remaining bits: N = 2048
+//! has two below 2^27, N = 4096 four with two below 2^26.5. Equal numbers therefore mean equal rings on both sides.
 
 use crate::Ntt;
 use crate::modulus::{MAX_BITS, Modulus, is_prime};
@@ -14,10 +13,10 @@ pub const MIN_LOG_DEGREE: u32 = 10;
 /// The largest ring degree is `2^MAX_LOG_DEGREE` = 32768.
 pub const MAX_LOG_DEGREE: u32 = 15;
 
-/// No limb has room for less.
+/// The least size of a limb.
 const LEAST_LIMB_BITS: f64 = 26.0;
 
-/// Parameters that Oboro refuses, and why.
+/// Parameters that Oboro refuses.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum ParameterError {
@@ -41,7 +40,7 @@ pub enum ParameterError {
     PlaintextModulus { t: u32, order: u32 },
 }
 
-/// Bits with one decimal, as shown in errors.
+/// Bits formatted with one decimal, for errors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bits(pub f64);
 impl Eq for Bits {}
@@ -65,25 +64,25 @@ pub const fn security_bound(log_degree: u32) -> Option<u32> {
     }
 }
 
-/// The most limbs that a degree has room for; `None` for a degree that is not supported.
+/// The most limbs of a degree; `None` for an unsupported degree.
 pub fn most_limbs(log_degree: u32) -> Option<usize> {
     let bound = security_bound(log_degree)?;
     let wide = (bound / MAX_BITS) as usize;
     Some(wide + usize::from(last_limb_bits(bound, wide + 1) >= LEAST_LIMB_BITS))
 }
 
-/// The bits of the last two of so many limbs, or of the only one, if all others have [`MAX_BITS`].
+/// The bits of the last two of `count` limbs, or of the only one, if all others have [`MAX_BITS`].
 fn last_limb_bits(bound: u32, count: usize) -> f64 {
     let others = count.saturating_sub(2) as f64 * f64::from(MAX_BITS);
     (f64::from(bound) - others) / count.clamp(1, 2) as f64
 }
 
-/// The first `count` limb primes of a degree, each 1 modulo 2N and above 2^25: descending from 2^28, but the last two
-/// from what the others leave of the bound, where so many have room in no other way.
+/// The first `count` limb primes of a degree, each 1 modulo 2N and above 2^25. They descend from 2^28, but if `count`
+/// would not fit otherwise, the last two have the bits of the bound that the others leave.
 pub fn limb_primes(log_degree: u32, count: usize) -> Vec<u32> {
     let order = 2u32 << log_degree;
     let below = |top: u32| {
-        // Multiples of the order and 1.
+        // 1 modulo the order.
         (1..=top.saturating_sub(2) / order)
             .rev()
             .map(move |k| k * order + 1)
@@ -102,8 +101,8 @@ pub fn limb_primes(log_degree: u32, count: usize) -> Vec<u32> {
     primes
 }
 
-/// All primes `t` with `t ≡ 1 mod 2N` and `t < limit`, ascending: the plaintext moduli
-/// that allow batching (one 0/1 value in each of `N` slots).
+/// All primes `t` with `t ≡ 1 mod 2N` and `t < limit`, ascending: the plaintext moduli that allow batching (one 0/1
+/// value in each of `N` slots).
 pub fn plaintext_moduli(log_degree: u32, limit: u32) -> impl Iterator<Item = u32> {
     let order = 2u32 << log_degree;
     (1..)
@@ -112,7 +111,7 @@ pub fn plaintext_moduli(log_degree: u32, limit: u32) -> impl Iterator<Item = u32
         .filter(|&t| is_prime(t))
 }
 
-/// The ring that ciphertexts are in: degree `N` and limbs `q_1 > q_2 > …`, 128-bit secure.
+/// The ring of ciphertexts: degree `N` and limbs `q_1 > q_2 > …`, 128-bit secure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Basis {
     log_degree: u32,
@@ -120,14 +119,14 @@ pub struct Basis {
 }
 
 impl Basis {
-    /// Degree `2^log_degree` and its first `limbs` primes; refused unless 128-bit secure, where
-    /// all limbs ever published count.
+    /// Degree `2^log_degree` and its first `limbs` primes; refused unless 128-bit secure with all published limbs
+    /// counted.
     pub fn new(log_degree: u32, limbs: usize) -> Result<Self, ParameterError> {
         let bound = security_bound(log_degree).ok_or(ParameterError::Degree(log_degree))?;
         if limbs == 0 {
             return Err(ParameterError::NoLimbs);
         }
-        // More limbs than bits of the bound cannot be secure; asking for no more keeps this cheap.
+        // More limbs than bits of the bound cannot be secure; capping the number keeps this cheap.
         let primes = limb_primes(log_degree, limbs.min(bound as usize));
         let bits: f64 = primes.iter().map(|&q| f64::from(q).log2()).sum();
         if primes.len() < limbs || bits > f64::from(bound) {
@@ -147,11 +146,10 @@ impl Basis {
         })
     }
 
-    /// The one of this degree with the most limbs of equal size: those of 28 bits, or 27 where that is all there is
-    /// room for.
+    /// The basis of this degree with the most limbs of equal size: 28 bits, or 27 if only those fit.
     ///
     /// # Errors
-    /// A degree that is not supported.
+    /// An unsupported degree.
     pub fn largest(log_degree: u32) -> Result<Self, ParameterError> {
         let bound = security_bound(log_degree).ok_or(ParameterError::Degree(log_degree))?;
         let bits = if bound < 2 * MAX_BITS {
@@ -164,7 +162,7 @@ impl Basis {
 
     /// The same with only the first `limbs` limbs.
     ///
-    /// Panics if there are fewer, or none are left.
+    /// Panics if there are fewer, or if `limbs` is 0.
     pub fn first(&self, limbs: usize) -> Self {
         assert!(limbs > 0);
         Self {
@@ -196,7 +194,7 @@ impl Basis {
         self.limbs.iter().map(transform).collect()
     }
 
-    /// `log2 (q_1 … q_limbs)`, a little too small rather than too large.
+    /// `log2 (q_1 … q_limbs)`, rounded down slightly.
     pub fn log2_q(&self, limbs: usize) -> f64 {
         self.limbs[..limbs]
             .iter()
@@ -226,8 +224,8 @@ impl AsRef<Basis> for Parameters {
 }
 
 impl Parameters {
-    /// Degree `2^log_degree`, its first `limbs` primes, plaintext modulus `t`; refused
-    /// unless 128-bit secure, where all limbs ever published count.
+    /// Degree `2^log_degree`, its first `limbs` primes, plaintext modulus `t`; refused unless 128-bit secure with all
+    /// published limbs counted.
     pub fn new(
         log_degree: u32,
         limbs: usize,
@@ -239,8 +237,8 @@ impl Parameters {
             t: plaintext_modulus,
             order,
         };
-        // A phase factor m + t·e has coefficients up to 21.5·t, errors being at most 21: below q/2,
-        // one limb alone holds it. So t is also none of the limbs, and gcd(t, Q) = 1.
+        // A phase factor m + t·e has coefficients up to 21.5·t, since errors are at most 21. Below q/2, a single limb
+        // represents it. This also makes t different from all limbs, so gcd(t, Q) = 1.
         let smallest = u64::from(basis.limbs[limbs - 1].value());
         if plaintext_modulus % order != 1 || 43 * u64::from(plaintext_modulus) >= smallest {
             return Err(wrong);
@@ -281,7 +279,7 @@ impl Parameters {
         &self.plaintext
     }
 
-    /// `log2 (q_1 … q_limbs)`, a little too small rather than too large.
+    /// `log2 (q_1 … q_limbs)`, rounded down slightly.
     pub fn log2_q(&self, limbs: usize) -> f64 {
         self.basis.log2_q(limbs)
     }
@@ -291,7 +289,7 @@ impl Parameters {
         u64::from(self.plaintext.value() - 1) >> self.basis.log_degree
     }
 
-    /// The most blocks that a task reads: those of a sample, up to 28 of degree 4096.
+    /// The most blocks per task: those of a sample, up to 28 of degree 4096.
     pub fn shard_blocks(&self) -> u64 {
         const SLOTS: u64 = 28 << 12;
         self.sample_blocks().min(SLOTS >> self.basis.log_degree)
@@ -321,7 +319,7 @@ mod tests {
 
     #[test]
     fn the_standard_bound_is_the_limit() {
-        // The most limbs each degree may publish: log2 Q ≤ 27/54/109/218/438/881.
+        // The most limbs of each degree: log2 Q ≤ 27/54/109/218/438/881.
         for (log_degree, most, equal) in [
             (10, 1, 1),
             (11, 2, 2),
@@ -356,7 +354,7 @@ mod tests {
         ));
     }
 
-    /// The figures of docs/cryptography.md: two limbs of 28 bits for pairs, and two that leave room for quadruples.
+    /// The figures of docs/cryptography.md: two limbs of 28 bits for pairs, and two more for quadruples.
     #[test]
     fn four_limbs_of_degree_4096_fill_the_bound() {
         let four = Basis::new(12, 4).unwrap();
@@ -379,7 +377,7 @@ mod tests {
                 "t = {t}"
             );
         }
-        // The largest that a limb holds together with its error.
+        // The largest that fits into a limb together with its error.
         let limit = limb_primes(12, 2)[1] / 43;
         let (fits, too_large): (Vec<u32>, Vec<u32>) =
             plaintext_moduli(12, 2 * limit).partition(|&t| t < limit);

@@ -1,4 +1,4 @@
-//! The field of `q²` elements over a prime `q`: where sums of residues are fingerprinted (docs/cryptography.md,
+//! The field of `q²` elements over a prime `q`, in which sums of residues are fingerprinted (docs/cryptography.md,
 //! "Fingerprints").
 //!
 //! `F_{q²} = F_q(√d)` with the smallest quadratic non-residue `d ≥ 2` modulo `q`.
@@ -10,20 +10,20 @@ use zeroize::DefaultIsZeroes;
 /// `a + b·√d`, both residues canonical.
 #[derive(Clone, Copy, Default)]
 pub struct Element {
-    /// The part in the prime field.
+    /// The coefficient of 1.
     pub a: u32,
-    /// The multiple of `√d`.
+    /// The coefficient of `√d`.
     pub b: u32,
 }
 
-/// Without the residues, which may be secret.
+/// Omits the residues, which may be secret.
 impl fmt::Debug for Element {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Element")
     }
 }
 
-/// In the same time for all elements.
+/// Constant-time.
 impl PartialEq for Element {
     fn eq(&self, other: &Self) -> bool {
         (self.a ^ other.a) | (self.b ^ other.b) == 0
@@ -35,11 +35,11 @@ impl Eq for Element {}
 /// Secret elements are wiped.
 impl DefaultIsZeroes for Element {}
 
-/// Arithmetic in `F_{q²}`. No operation takes longer for some elements than for others.
+/// Constant-time arithmetic in `F_{q²}`.
 #[derive(Debug, Clone, Copy)]
 pub struct QuadraticField {
     modulus: Modulus,
-    /// The smallest quadratic non-residue from 2 on.
+    /// The smallest quadratic non-residue, at least 2.
     d: u32,
 }
 
@@ -79,8 +79,8 @@ impl QuadraticField {
         }
     }
 
-    /// `d·x` for residues `x`: what the second halves of two elements give to the first half of their product, but for
-    /// the other factor.
+    /// `d·x` for residues `x`: the product of the `√d` coefficients of two elements enters the coefficient of 1 times
+    /// `d`.
     pub fn twist(&self, x: &[u32], out: &mut [u32]) {
         out.fill(0);
         vector::subtract_multiple(&self.modulus, out, x, self.modulus.neg(self.d));
@@ -142,7 +142,7 @@ mod tests {
             prop_assert!(twisted.iter().all(|&it| it < q.value()));
         }
 
-        /// Only 0 has the norm 0, so all other elements have inverses, and a polynomial of degree k has at most k roots.
+        /// Only 0 has norm 0, so all other elements have inverses, and a polynomial of degree k has at most k roots.
         #[test]
         fn the_norm_of_an_element_is_0_only_at_0((field, x) in elements(1)) {
             let (x, q) = (x[0], field.modulus());

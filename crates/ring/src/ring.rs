@@ -1,8 +1,8 @@
-//! A ring with its tables: parameters and one transform for each modulus.
+//! A ring with its tables: parameters and one transform per modulus.
 
 use crate::{Ntt, Parameters};
 
-/// `R_Q` and `R_t` ready to compute in.
+/// `R_Q` and `R_t` with all tables.
 #[derive(Debug, Clone)]
 pub struct Ring {
     parameters: Parameters,

@@ -1,9 +1,9 @@
-//! The distributions of the scheme: ternary secrets and small errors from 32-byte seeds, uniform numbers
-//! and orders from a generator.
+//! The distributions of the scheme: ternary secrets and small errors from 32-byte seeds, uniform numbers and
+//! permutations from a generator.
 //!
-//! Owner and server both draw, each for itself, and what is drawn is as secret as its seed. No function
-//! branches on what it keeps: those that reject branch on what they reject, which is not used. Numbers
-//! and orders are exactly uniform if the generator's words are.
+//! Owner and server each sample for themselves, and a sample is as secret as its seed. No function branches on values
+//! that it returns: rejection sampling branches on rejected values only. Numbers and permutations are exactly uniform
+//! if the generator's words are.
 
 #![allow(unsafe_code)]
 
@@ -44,8 +44,8 @@ pub fn ternary(seed: &[u8; 32], out: &mut [i8]) {
     }
 }
 
-/// Fills `out` with centred binomial errors: 42 coins each, from the stream of ChaCha20 (of 64-bit nonce and
-/// counter, both from 0) keyed by the seed.
+/// Fills `out` with centred binomial errors: 42 coins each, from the ChaCha20 stream (64-bit nonce and counter, both 0
+/// at first) keyed by the seed.
 pub fn centred_binomial(seed: &[u8; 32], out: &mut [i32]) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("popcnt") {
@@ -66,26 +66,25 @@ fn count_coins(seed: &[u8; 32], out: &mut [i32]) {
     const BYTES: usize = 6;
     const HEADS: u64 = (1 << ETA) - 1;
     const TAILS: u64 = HEADS << ETA;
-    /// Errors at a time: whole blocks of the cipher, as many as its widest code makes at once, thrice.
+    /// Errors at a time: three times the widest batch of cipher blocks.
     const AT_ONCE: usize = 512;
     let mut stream = ChaCha20Legacy::new(seed.into(), &[0; 8].into());
-    // A word is read where coins begin, and so beyond the last of them.
+    // The last word read extends beyond the last coins.
     let mut buffer = Zeroizing::new([0u8; AT_ONCE * BYTES + (size_of::<u64>() - BYTES)]);
     for errors in out.chunks_mut(AT_ONCE) {
         stream.write_keystream(&mut buffer[..AT_ONCE * BYTES]);
         let words = buffer.windows(size_of::<u64>()).step_by(BYTES);
         for (error, coins) in errors.iter_mut().zip(words) {
             let word = u64::from_le_bytes(coins.try_into().expect("eight bytes"));
-            // Ones of the lower half less ones of the upper: less `ETA`, plus zeros of the upper.
+            // Ones of the lower half minus ones of the upper, plus `ETA`, since upper bits are inverted.
             let coins = (word ^ TAILS) & (HEADS | TAILS);
             *error = coins.count_ones() as i32 - MAX_ERROR;
         }
     }
 }
 
-/// The seed of what is drawn for one `purpose`: `SHAKE256("oboro v1 seed" ‖ randomness ‖ purpose)`. A
-/// generator that repeats its randomness, as after a rolled-back virtual machine, repeats a seed only
-/// together with the purpose.
+/// The seed for one `purpose`: `SHAKE256("oboro v1 seed" ‖ randomness ‖ purpose)`. A generator that repeats its
+/// randomness, as after a virtual machine was rolled back, repeats a seed only for the same purpose.
 pub fn seed(randomness: &[u8; 32], purpose: &[&[u8; 32]]) -> Zeroizing<[u8; 32]> {
     let mut xof = Shake256::default();
     xof.update(b"oboro v1 seed");
@@ -98,19 +97,19 @@ pub fn seed(randomness: &[u8; 32], purpose: &[&[u8; 32]]) -> Zeroizing<[u8; 32]>
     seed
 }
 
-/// A generator for one purpose, seeded by the operating system. One that stayed in the process, as a thread's
-/// does in `rand`, would repeat itself in every fork.
+/// A generator for one purpose, seeded by the operating system. A long-lived generator, such as the thread-local one of
+/// `rand`, would repeat its stream in every fork.
 ///
 /// # Errors
-/// The operating system gives no randomness.
+/// The operating system provides no randomness.
 pub fn fresh_generator() -> Result<ChaCha20Rng, getrandom::Error> {
     let mut seed = Zeroizing::new([0; 32]);
     getrandom::fill(&mut *seed)?;
     Ok(ChaCha20Rng::from_seed(*seed))
 }
 
-/// A uniform number below `bound`: the high word of a product with a random word, but for the words
-/// that would make some numbers likelier (Lemire, ACM TOMACS 29, 2019).
+/// A uniform number below `bound`: the high word of the product with a random word, rejecting the words that would
+/// cause a bias (Lemire, ACM TOMACS 29, 2019).
 ///
 /// Panics if the bound is 0.
 pub fn below(random: &mut impl Rng, bound: u64) -> u64 {
@@ -123,7 +122,7 @@ pub fn below(random: &mut impl Rng, bound: u64) -> u64 {
     }
 }
 
-/// Puts items into uniform order (Fisher and Yates).
+/// Permutes items uniformly (Fisher and Yates).
 pub fn shuffle<T>(random: &mut impl Rng, items: &mut [T]) {
     for last in (1..items.len()).rev() {
         items.swap(last, below(random, last as u64 + 1) as usize);
@@ -137,7 +136,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::convert::Infallible;
 
-    /// A generator of these words.
+    /// A generator that returns given words.
     struct Words(Vec<u64>);
 
     impl TryRng for Words {
@@ -177,7 +176,7 @@ mod tests {
             *counts.entry(items).or_insert(0u32) += 1;
         }
         assert_eq!(counts.len(), 24);
-        // 23 degrees of freedom: above 65 once in 10^5.
+        // 23 degrees of freedom: above 65 with probability 10^-5.
         let chi: f64 = counts
             .values()
             .map(|&n| (f64::from(n) - 1000.0).powi(2) / 1000.0)
@@ -202,7 +201,7 @@ mod tests {
     fn errors_are_centred_binomial() {
         let mut all = vec![0i32; 1 << 18];
         centred_binomial(&[5; 32], &mut all);
-        // From an independent ChaCha20 (RFC 8439): pins the errors that identical retries rest on.
+        // From an independent ChaCha20 (RFC 8439): pins the errors, so that retries stay identical.
         assert_eq!(all[..8], [-8, 0, -1, 4, -4, -4, 3, -2]);
         let n = all.len() as f64;
         let mean = all.iter().map(|&x| f64::from(x)).sum::<f64>() / n;
@@ -216,7 +215,7 @@ mod tests {
         let mut portable = vec![0i32; all.len()];
         count_coins(&[5; 32], &mut portable);
         assert!(portable == all);
-        // All of them, and any number of them, are coins of the generator of the same name.
+        // Any prefix has the coins of the generator of the same name.
         let mut coins = vec![0; 5000 * 6];
         ChaCha20Rng::from_seed([5; 32]).fill_bytes(&mut coins);
         let ones = |word: u64| (word % (1 << ETA)).count_ones() as i32;

@@ -1,4 +1,4 @@
-//! Plaintexts in the most significant part of a ciphertext: `m` modulo `t` as the multiple `Q·m/t`.
+//! Plaintexts in the most significant bits of a ciphertext: `m` modulo `t` as the multiple `Q·m/t`.
 //!
 //! This is the encoding of Brakerski (CRYPTO 2012) and of Fan and Vercauteren (2012), here for small
 //! prime `t` and linear computations only.
@@ -20,7 +20,7 @@ pub struct Scaled {
 impl Scaled {
     /// The ring of `basis` with plaintexts modulo `t`, an odd prime below every limb.
     ///
-    /// Panics if `t` is no such number.
+    /// Panics on any other `t`.
     pub fn new(basis: Basis, t: u32) -> Self {
         let t = Modulus::new(t).expect("plaintexts are modulo a prime below 2^28");
         assert!(t.value() > 2 && basis.limbs().iter().all(|q| q.value() > t.value()));
@@ -54,7 +54,7 @@ impl Scaled {
     /// `Q·m/t`, rounded to the nearest integer, modulo the limb: `(Q·m − [Q·m]_t)/t`, in which `Q`
     /// vanishes.
     ///
-    /// Panics if there is no such limb; `m` is below `t`.
+    /// Panics if the limb does not exist; `m` is below `t`.
     pub fn residue(&self, m: u32, limb: usize) -> u32 {
         let q = &self.basis.limbs()[limb];
         let rest = self.t.centre(self.t.mul(self.q_mod_t, m));

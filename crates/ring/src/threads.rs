@@ -1,4 +1,4 @@
-//! Work that is spread over threads for as long as it takes. A panic on any of them is passed on to the caller.
+//! Scoped parallel loops. A panic on any thread is propagated to the caller.
 
 use parking_lot::Mutex;
 use std::num::NonZeroUsize;
@@ -6,7 +6,7 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// Runs `work` on this many threads, the caller's among them: what each of them returns.
+/// Runs `work` on this many threads, including the caller's; returns all results.
 pub fn run<R: Send>(threads: NonZeroUsize, work: impl Fn() -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let others: Vec<_> = (1..threads.get()).map(|_| scope.spawn(&work)).collect();
@@ -17,7 +17,8 @@ pub fn run<R: Send>(threads: NonZeroUsize, work: impl Fn() -> R + Sync) -> Vec<R
     })
 }
 
-/// Does all jobs, each once. Every thread folds its share into a state of its own; there are no more threads than jobs.
+/// Processes each job once. Every thread folds its jobs into a state of its own; there are at most as many threads as
+/// jobs.
 pub fn fold<J, S: Send>(
     threads: NonZeroUsize,
     jobs: impl IntoIterator<Item = J, IntoIter: ExactSizeIterator + Send>,
@@ -37,10 +38,10 @@ pub fn fold<J, S: Send>(
     })
 }
 
-/// What `work` makes of each job, in the order of the jobs.
+/// Maps jobs with `work`; results keep the order of the jobs.
 ///
 /// # Errors
-/// The first that was met. No job is begun after it.
+/// The first error encountered. No job is started after it.
 pub fn try_map<J, R: Send, E: Send>(
     threads: NonZeroUsize,
     jobs: impl IntoIterator<Item = J, IntoIter: ExactSizeIterator + Send>,
@@ -72,7 +73,7 @@ pub fn try_map<J, R: Send, E: Send>(
     Ok(all.into_iter().map(|(_, result)| result).collect())
 }
 
-/// What `work` makes of each job, in the order of the jobs.
+/// Maps jobs with `work`; results keep the order of the jobs.
 pub fn map<J, R: Send>(
     threads: NonZeroUsize,
     jobs: impl IntoIterator<Item = J, IntoIter: ExactSizeIterator + Send>,

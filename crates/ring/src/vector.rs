@@ -1,9 +1,8 @@
 //! Residue vectors: products, sums and dot products over slices of equal length.
 //!
-//! Operands are canonical residues modulo the given prime unless said otherwise; results are
-//! canonical. Every operation has a scalar reference and a twin for each instruction set with
-//! the same results, chosen at run time, and takes the same time whatever the residues are.
-//! Slices of unequal length are a programming error and panic.
+//! Operands are canonical residues modulo the given prime unless stated otherwise; results are canonical. Every
+//! operation has a scalar reference and a kernel per instruction set with the same results, selected at run time, and
+//! is constant-time in the residues. Slices of unequal length are a programming error and panic.
 
 #![allow(unsafe_code)]
 
@@ -19,26 +18,26 @@ mod kernels;
 mod neon;
 mod scalar;
 
-/// Products below `2^56` that fit a 64-bit sum: how many an accumulator of
-/// [`accumulate_products`] takes between two reductions.
+/// How many products below `2^56` fit into a 64-bit sum: the most that an accumulator of [`accumulate_products`] takes
+/// between two reductions.
 pub const LAZY_SUMS: usize = 256;
 
 /// The most prefixes of one call of [`dots`].
 pub const PREFIXES: usize = 4;
-/// The leaves that a register tile has at most.
+/// The most leaves of a register tile.
 pub const LEAVES: usize = 4;
-/// The pairs of as many operands.
+/// The number of pairs among that many operands.
 pub const PAIRS: usize = LEAVES * (LEAVES - 1) / 2;
-/// The slices that are asked for while a register tile computes.
+/// The slices prefetched while a register tile computes.
 pub const AHEAD: usize = 2;
 
 /// Residues in a cache line.
 const LINE: usize = 16;
 
-/// From this size on a modulus has room for sums reduced in registers.
+/// From this size on a modulus allows sums to be reduced in registers.
 const WIDE_REDUCTION_BITS: u32 = 27;
 
-/// A sum of many products, unreduced: `low + high·2^32`. Room for `2^32` products of each slot.
+/// An unreduced sum of products: `low + high·2^32`. Holds up to `2^32` products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sum {
     low: u64,
@@ -63,7 +62,7 @@ impl std::ops::AddAssign for Sum {
     }
 }
 
-/// The instruction sets that have kernels.
+/// The instruction sets with kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernels {
     /// The reference, for any machine.
@@ -74,13 +73,13 @@ pub enum Kernels {
     /// Sixteen residues at a time.
     #[cfg(target_arch = "x86_64")]
     Avx512,
-    /// Four residues at a time; in tests on other machines, emulated.
+    /// Four residues at a time; emulated in tests on other machines.
     #[cfg(any(target_arch = "aarch64", test))]
     Neon,
 }
 
 impl Kernels {
-    /// What this machine runs, the fastest last.
+    /// Those that this machine supports, the fastest last.
     pub fn available() -> Vec<Self> {
         let mut all = vec![Self::Scalar];
         #[cfg(target_arch = "aarch64")]
@@ -101,7 +100,7 @@ impl Kernels {
         all
     }
 
-    /// The ones in use: the fastest available, or, to compare, those that the environment variable
+    /// The kernels in use: the fastest available, or, for comparisons, those that the environment variable
     /// `OBORO_KERNELS` names if they are available.
     pub fn current() -> Self {
         static CURRENT: OnceLock<Kernels> = OnceLock::new();
@@ -127,7 +126,7 @@ impl Kernels {
     }
 }
 
-/// Runs the twin for some kernels, else the scalar reference.
+/// Calls the kernel for an instruction set, or the scalar reference.
 macro_rules! dispatch {
     ($kernels:expr, $name:ident($($argument:expr),*)) => {
         match $kernels {
@@ -159,7 +158,7 @@ pub fn multiply_add(q: &Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
     dispatch!(Kernels::current(), multiply_add(q, a, b, out))
 }
 
-/// `out[j] = (a[j] − b[j]·c[j]) mod q`, in place of `a`.
+/// `a[j] = (a[j] − b[j]·c[j]) mod q`.
 pub fn subtract_product(q: &Modulus, a: &mut [u32], b: &[u32], c: &[u32]) {
     assert!(a.len() == b.len() && a.len() == c.len());
     dispatch!(Kernels::current(), subtract_product(q, a, b, c))
@@ -190,7 +189,7 @@ pub fn sum(q: &Modulus, a: &[u32]) -> u32 {
     q.reduce(a.iter().map(|&x| u64::from(x)).sum())
 }
 
-/// The largest of any 32-bit values, 0 of none.
+/// The largest of any 32-bit values; 0 if there are none.
 pub fn largest(a: &[u32]) -> u32 {
     a.iter().fold(0, |largest, &x| largest.max(x))
 }
@@ -202,9 +201,9 @@ pub fn dot(q: &Modulus, a: &[u32], b: &[u32]) -> u32 {
     sum.residue(q)
 }
 
-/// `sums[p·L + l] += Σ_j prefixes[p][j]·leaves[l][j]` for `L` leaves, at least one, and up to
-/// [`PREFIXES`] prefixes; operands may be any values below `2^28`. Slices that come `ahead` and are as
-/// long are asked for meanwhile, [`AHEAD`] of them for every four leaves: only speed depends on it.
+/// `sums[p·L + l] += Σ_j prefixes[p][j]·leaves[l][j]` for `L` leaves, at least one, and up to [`PREFIXES`] prefixes;
+/// operands may be any values below `2^28`. Slices in `ahead`, of the same length, are prefetched, [`AHEAD`] of them
+/// for every four leaves: they affect speed only.
 pub fn dots(prefixes: &[&[u32]], leaves: &[&[u32]], sums: &mut [Sum], ahead: &[&[u32]]) {
     assert!((1..=PREFIXES).contains(&prefixes.len()) && !leaves.is_empty());
     assert_eq!(sums.len(), prefixes.len() * leaves.len());
@@ -213,17 +212,16 @@ pub fn dots(prefixes: &[&[u32]], leaves: &[&[u32]], sums: &mut [Sum], ahead: &[&
     dispatch!(Kernels::current(), dots(prefixes, leaves, sums, ahead))
 }
 
-/// Adds to `sums` the dot products of each operand with those after it, in lexicographic order;
-/// operands may be any values below `2^28`. [`AHEAD`] slices that come are asked for as by [`dots`].
+/// Adds to `sums` the dot products of each operand with those after it, in lexicographic order; operands may be any
+/// values below `2^28`. [`AHEAD`] slices are prefetched as in [`dots`].
 pub fn pairs(operands: [&[u32]; LEAVES], sums: &mut [Sum; PAIRS], ahead: &[&[u32]]) {
     assert!(operands.iter().all(|x| x.len() == operands[0].len()));
     dispatch!(Kernels::current(), pairs(operands, sums, ahead))
 }
 
-/// Adds `Σ_i a_i[j]·b_i[j]` over the pairs to every entry `j` of the accumulator, unreduced, in one
-/// pass for every four pairs; operands may be any values below `2^28`. At most [`LAZY_SUMS`]
-/// products an entry between reductions. The order of the entries is this module's own until
-/// [`reduce_into`].
+/// Adds `Σ_i a_i[j]·b_i[j]` over the pairs to every entry `j` of the accumulator, unreduced, in one pass for every four
+/// pairs; operands may be any values below `2^28`. At most [`LAZY_SUMS`] products per entry between reductions. The
+/// order of the entries is internal to this module until [`reduce_into`].
 pub fn accumulate_products(pairs: &[(&[u32], &[u32])], accumulator: &mut [u64]) {
     let length = accumulator.len();
     assert!(
@@ -234,13 +232,13 @@ pub fn accumulate_products(pairs: &[(&[u32], &[u32])], accumulator: &mut [u64]) 
     dispatch!(Kernels::current(), accumulate_products(pairs, accumulator))
 }
 
-/// Asks for residues that will be read soon. Only speed depends on it.
+/// Prefetches residues that will be read soon. Affects speed only.
 #[inline]
 pub fn prefetch(a: &[u32]) {
     a.chunks(LINE).for_each(prefetch_line);
 }
 
-/// Asks for the line of the first residue.
+/// Prefetches the cache line of the first residue.
 #[inline]
 fn prefetch_line(a: &[u32]) {
     #[cfg(target_arch = "x86_64")]
@@ -253,7 +251,7 @@ fn prefetch_line(a: &[u32]) {
     let _ = a;
 }
 
-/// Each entry modulo `q`, in place: makes room for another [`LAZY_SUMS`] − 1 products.
+/// Reduces each entry modulo `q` in place, after which [`LAZY_SUMS`] − 1 more products fit.
 pub fn fold(q: &Modulus, accumulator: &mut [u64]) {
     for sum in accumulator {
         *sum = u64::from(q.reduce(*sum));
@@ -283,7 +281,7 @@ mod tests {
         .prop_map(|q| Modulus::new(q).unwrap())
     }
 
-    /// Vectors whose length is no multiple of a register, with the largest residues mixed in.
+    /// Vectors whose length is not a multiple of a register's, with the largest residues mixed in.
     fn vectors(count: usize) -> impl Strategy<Value = (Modulus, Vec<Vec<u32>>)> {
         (moduli(), 0..70usize).prop_flat_map(move |(q, length)| {
             let residue = prop_oneof![3 => 0..q.value(), 1 => Just(q.value() - 1), 1 => Just(0)];
@@ -363,7 +361,7 @@ mod tests {
             let of = |range: std::ops::Range<usize>| range.map(|i| &v[i][..]).collect::<Vec<_>>();
             let (prefixes, leaves) = (of(0..prefixes), of(4..4 + leaves));
             for kernels in Kernels::available() {
-                // What is there already stays in the sum, what comes after the tile as it is.
+                // Previous sums are kept, and sums outside the tile are unchanged.
                 let start = Sum { low: 5, high: 7 };
                 let mut sums = vec![start; prefixes.len() * leaves.len() + 1];
                 let tile = sums.len() - 1;
@@ -394,14 +392,14 @@ mod tests {
             }
         }
 
-        /// Any accumulator, not only one that products made.
+        /// Arbitrary accumulators, not only those that products can give.
         #[test]
         fn all_kernels_reduce_any_sums(q in moduli(), mut sums in prop::collection::vec(any::<u64>(), 0..70)) {
             sums.extend([u64::MAX; 16]);
             for kernels in Kernels::available() {
                 let mut out = vec![0; sums.len()];
                 dispatch!(kernels, reduce_into(&q, &sums, &mut out));
-                // The order is the kernels' own.
+                // The order is internal to the kernels.
                 out.sort_unstable();
                 let mut expected: Vec<u32> = sums.iter().map(|&x| q.reduce(x)).collect();
                 expected.sort_unstable();

@@ -1,8 +1,8 @@
-//! Sealed cells: the bits of a column a second time, under an AEAD (docs/cryptography.md, "Sealed cells").
+//! Sealed cells: a second copy of a column's bits, under an AEAD (docs/cryptography.md, "Sealed cells").
 //!
-//! The server sends them back where the owner counts at home. The associated data name one column of one segment by
-//! the digest of the segment's mask seeds, which are drawn anew for every segment. So for each place there is one
-//! sealed text that opens, and an older one, or that of another column, does not.
+//! The server returns them when the owner counts locally. The associated data names one column of one segment by the
+//! digest of the segment's mask seeds, which are drawn anew for every segment. So exactly one ciphertext opens in each
+//! position: an older one, or that of another column, does not.
 
 use crate::key::DatasetKey;
 use crate::seal::{NONCE_BYTES, SealError, TAG_BYTES};
@@ -14,20 +14,20 @@ const CONTEXT: &[u8] = b"oboro cells";
 /// Bits of a cell.
 const CELL_BITS: u32 = 1;
 
-/// Which cells are meant: those of one column in one segment.
+/// Identifies the cells of one column in one segment.
 #[derive(Debug, Clone, Copy)]
 pub struct CellsOf<'a> {
-    /// The number of the segment.
+    /// The segment's number.
     pub segment: u32,
     /// The digest of the segment's mask seeds.
     pub seeds: &'a [u8; 32],
-    /// The number of the column.
+    /// The column's number.
     pub column: u32,
 }
 
 impl DatasetKey {
-    /// Seals the bits of a column in a segment, 64 slots to a word, lowest first: 8 bytes for each word, and
-    /// [`CELL_SEAL_BYTES`].
+    /// Seals the bits of a column in a segment, 64 slots per word, least significant first. The result has 8 bytes per
+    /// word, and [`CELL_SEAL_BYTES`].
     ///
     /// # Errors
     /// No randomness.
@@ -37,7 +37,7 @@ impl DatasetKey {
         self.master().seal(&self.cells_context(which), &bytes)
     }
 
-    /// Opens what [`seal_cells`](Self::seal_cells) made for the same place.
+    /// Opens cells sealed by [`seal_cells`](Self::seal_cells) for the same column and segment.
     ///
     /// # Errors
     /// Any other bytes.

@@ -1,10 +1,9 @@
-//! From moments to supports.
+//! Computes supports from moments.
 //!
 //! For itemset `S` the sum of the evaluation points of `Σ_{T⊆S} (Π_{i∈S∖T} s_i)·M_{T,|S|−|T|}` modulo every limb is
-//! turned into a fraction of `Q`, `w/t + Φ_0/(tQ)` modulo 1 with the support in `w` (docs/cryptography.md,
-//! "Fractions"); so a phase is one 64-bit word, wrapping. A scalar moment is added as it comes, every other by a dot
-//! product with a product of secrets. Moments come in any order, on any thread, and are forgotten as soon as they are
-//! added.
+//! converted to a fraction of `Q`, `w/t + Φ_0/(tQ)` modulo 1 with the support in `w` (docs/cryptography.md,
+//! "Fractions"); so a phase is one wrapping 64-bit word. A scalar moment is added directly, every other one by a dot
+//! product with a product of secrets. Moments may arrive in any order, on any thread, and are discarded once added.
 
 use crate::key::DatasetKey;
 use crate::secrets::SecretProducts;
@@ -17,16 +16,16 @@ use std::ops::Range;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// Products of secrets that meet whole moments at a time.
+/// Products of secrets that a block of moments is multiplied with at a time.
 const SECRETS_AT_ONCE: usize = 16;
 
 const TWICE: &str = "the same moment of a range twice";
 const NO_RESIDUE: &str = "a residue that is not below its modulus";
 
-/// Moments that do not fit the question, or an answer that cannot be true.
+/// Moments that do not match the query, or an answer that cannot be true.
 ///
-/// Not every wrong answer is [`Impossible`](CombineError::Impossible): the more blocks a range has and
-/// the closer its bound is to `Q/2`, the more random phases pass for possible ones.
+/// Not every wrong answer is [`Impossible`](CombineError::Impossible): the more blocks a range has and the closer its
+/// bound is to `Q/2`, the more random phases are within the bound.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum CombineError {
@@ -48,25 +47,25 @@ pub enum CombineError {
     Impossible { itemset: usize },
 }
 
-/// A part of the moments of a query, as the server sends it.
+/// A part of the moments of a query, as received from the server.
 #[derive(Debug, Clone)]
 pub struct Partial<'a> {
-    /// The place of the range that was summed over.
+    /// The index of the range that was summed over.
     pub range: u64,
     /// Which moments, in canonical order; all with the same power of the mask.
     pub moments: Range<usize>,
-    /// The moments as they travel, one after another, each [`pack::moment_packed_len`] bytes.
+    /// The moments in the wire encoding, concatenated, each [`pack::moment_packed_len`] bytes.
     pub residues: &'a [u8],
 }
 
-/// Supports, in the order of the itemsets asked for.
+/// Supports, in the order of the requested itemsets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// The number of transactions that hold each itemset.
+    /// The number of transactions that contain each itemset.
     pub supports: Vec<u64>,
-    /// `log2` of the largest phase met, to compare with the bound.
+    /// `log2` of the largest phase, to compare with the bound.
     pub log2_largest_phase: f64,
-    /// `log2` of what the phase of the largest range may be.
+    /// `log2` of the bound on the phase of the largest range.
     pub log2_phase_bound: f64,
 }
 
@@ -78,11 +77,11 @@ pub struct Combiner {
     strata: Strata,
     limbs: usize,
     uses: Uses,
-    /// Of each generation that ranges have, by number.
+    /// For each generation of secrets that ranges have, by its number.
     secrets: Vec<(u32, SecretProducts)>,
-    /// Whether the power of the mask is multiplied by the first secret of an itemset before it meets
-    /// the product of the others, which other moments meet, too: fewer multiplications where many
-    /// itemsets begin with the same column.
+    /// Whether the power of the mask is multiplied by the first secret of an itemset before it is multiplied by the
+    /// product of the others, which is also used for other moments: this saves multiplications if many itemsets begin
+    /// with the same column.
     first_secret_early: bool,
 }
 
@@ -99,13 +98,13 @@ fn products(key: &DatasetKey, strata: &Strata, longest: usize) -> Vec<(u32, Secr
     generations.into_iter().map(of).collect()
 }
 
-/// For each moment with a power of the mask: the itemsets that it helps to answer.
+/// For each moment with a power of the mask: the itemsets that use it.
 struct Uses {
     starts: Vec<usize>,
     entries: Vec<Use>,
 }
 
-/// Moment `T` helps to answer itemset `S`.
+/// Itemset `S` uses moment `T`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Use {
     /// The number of the moment whose columns are `S ∖ T`: their secrets are multiplied.
@@ -113,19 +112,19 @@ struct Use {
     itemset: u32,
 }
 
-/// One thread's share of the phases, and its buffers.
+/// One thread's share of the phases, with its buffers.
 pub struct Phases {
     /// For each range and itemset: a fraction of 1 in units of 2^-64.
     sums: Zeroizing<Vec<u64>>,
-    /// A bit for each range and moment: whether it is in.
+    /// A bit for each range and moment: whether it was added.
     covered: Vec<u64>,
 }
 
 impl Combiner {
-    /// Prepares for the moments of `itemsets` over the ranges of a dataset.
+    /// Prepares to combine the moments of `itemsets` over the ranges of a dataset.
     ///
     /// # Errors
-    /// A length that its bounds do not hold for.
+    /// A length outside the dataset's bounds.
     pub fn new(key: DatasetKey, itemsets: Itemsets, strata: Strata) -> Result<Self, CombineError> {
         let level = itemsets.length();
         let limbs = |level| strata.bounds().limbs(level);
@@ -136,7 +135,7 @@ impl Combiner {
         let index = MomentIndex::new(&itemsets);
         let mut firsts: Vec<u32> = itemsets.iter().map(|columns| columns[0]).collect();
         firsts.dedup();
-        // Either is one multiplication of polynomials; products of all secrets serve every range.
+        // Either is one multiplication of polynomials; products of all secrets are shared by all ranges.
         let first_secret_early =
             level >= 2 && firsts.len() * strata.ranges().len() < itemsets.len();
         let longest = if first_secret_early { level - 1 } else { level };
@@ -152,29 +151,29 @@ impl Combiner {
         })
     }
 
-    /// The products of the secrets of a range.
+    /// The products of secrets for a range.
     fn secrets(&self, range: u64) -> &SecretProducts {
         let generation = self.strata.secret_generations()[range as usize];
         let found = self.secrets.iter().find(|it| it.0 == generation);
         &found.expect("each generation of a range is there").1
     }
 
-    /// The limbs that must be asked for.
+    /// The number of limbs to request.
     pub fn limbs(&self) -> usize {
         self.limbs
     }
 
-    /// The itemsets asked for.
+    /// The requested itemsets.
     pub fn itemsets(&self) -> &Itemsets {
         &self.itemsets
     }
 
-    /// The bytes of a moment as it travels.
+    /// The bytes of a moment in the wire encoding.
     fn moment_bytes(&self, power: usize) -> usize {
         pack::moment_packed_len(self.key.ring().degree(), self.limbs, power)
     }
 
-    /// The bytes of moments that a whole answer has.
+    /// The bytes of moments in a whole answer.
     pub fn answer_bytes(&self) -> u64 {
         let range = self.place(0..self.index.len());
         range.map_or(0, |it| it.end as u64) * self.ranges() as u64
@@ -190,8 +189,7 @@ impl Combiner {
         self.index.get(moment)
     }
 
-    /// Where moments lie among all of a range that are one after another as they travel; `None` if there are not as
-    /// many.
+    /// The byte range of moments within all moments of a range in the wire encoding; `None` if they do not exist.
     pub(crate) fn place(&self, moments: Range<usize>) -> Option<Range<usize>> {
         let before = |moment: usize| -> usize {
             let of_power = |power| {
@@ -204,7 +202,7 @@ impl Combiner {
         fits.then(|| before(moments.start)..before(moments.end))
     }
 
-    /// All moments of a range in runs of up to so many with the same power of the mask.
+    /// All moments of a range, in runs of at most `most` with the same power of the mask.
     pub(crate) fn runs(&self, most: usize) -> impl Iterator<Item = Range<usize>> {
         (0..=self.itemsets.length()).flat_map(move |power| {
             let rank = self.index.rank(power);
@@ -214,7 +212,7 @@ impl Combiner {
         })
     }
 
-    /// An empty share.
+    /// An empty share of the phases.
     pub fn phases(&self) -> Phases {
         Phases {
             sums: Zeroizing::new(vec![0; self.ranges() * self.itemsets.len()]),
@@ -225,7 +223,7 @@ impl Combiner {
     /// Adds a part of the moments to one thread's share.
     ///
     /// # Errors
-    /// Moments that were not asked for, or came before, or are no residues.
+    /// Moments that were not requested, were received before, or are not canonical residues.
     pub fn absorb(&self, phases: &mut Phases, partial: &Partial<'_>) -> Result<(), CombineError> {
         let power = self.check(partial)?;
         self.cover(&mut phases.covered, partial)?;
@@ -259,7 +257,7 @@ impl Combiner {
         Ok(())
     }
 
-    /// A few moments at a time meet their secrets.
+    /// Multiplies a few moments at a time by their secrets.
     fn absorb_polynomials(
         &self,
         phases: &mut Phases,
@@ -303,7 +301,7 @@ impl Combiner {
     /// Adds another thread's share.
     ///
     /// # Errors
-    /// Both hold the same moment of a range.
+    /// Both contain the same moment of a range.
     pub fn merge(&self, phases: &mut Phases, other: &Phases) -> Result<(), CombineError> {
         for (bits, more) in phases.covered.iter_mut().zip(&other.covered) {
             if *bits & more != 0 {
@@ -317,10 +315,10 @@ impl Combiner {
         Ok(())
     }
 
-    /// Decrypts, once all parts are in.
+    /// Decrypts, after all parts were added.
     ///
     /// # Errors
-    /// Moments that are missing; phases or supports that no right answer has.
+    /// Missing moments; phases or supports that no correct answer has.
     pub fn finish(&self, phases: &Phases) -> Result<Answer, CombineError> {
         self.is_complete(&phases.covered)?;
         let parameters = self.key.ring().parameters();
@@ -354,7 +352,7 @@ impl Combiner {
         })
     }
 
-    /// What a phase over so many blocks may be at most, in parts of `Q`, with the errors of fixed point.
+    /// The bound on a phase over `blocks` blocks as a fraction of `Q`, fixed-point errors included.
     fn relative_bound(&self, blocks: u64) -> f64 {
         let parameters = self.key.ring().parameters();
         let level = self.itemsets.length();
@@ -364,12 +362,12 @@ impl Combiner {
         phase.exp2() + f64::from(parameters.plaintext_modulus()) * uses * each
     }
 
-    /// Where the phase of an itemset over a range is kept.
+    /// The index of an itemset's phase over a range.
     fn at(&self, range: u64, itemset: usize) -> usize {
         range as usize * self.itemsets.len() + itemset
     }
 
-    /// Marks the moments of a part, each of which may come once.
+    /// Marks the moments of a part as received; each may arrive once.
     fn cover(&self, covered: &mut [u64], partial: &Partial<'_>) -> Result<(), CombineError> {
         let row = partial.range as usize * self.index.len();
         for moment in partial.moments.clone() {
@@ -383,7 +381,7 @@ impl Combiner {
         Ok(())
     }
 
-    /// That every moment of every range is in.
+    /// Checks that every moment of every range was received.
     fn is_complete(&self, covered: &[u64]) -> Result<(), CombineError> {
         let moments = self.index.len();
         let lacking = |&at: &usize| covered[at / 64] >> (at % 64) & 1 == 0;
@@ -400,7 +398,7 @@ impl Combiner {
         self.strata.ranges().len()
     }
 
-    /// That a part fits the question; its power of the mask.
+    /// Checks a part against the query; returns its power of the mask.
     fn check(&self, partial: &Partial<'_>) -> Result<usize, CombineError> {
         let unexpected = |what| Err(CombineError::Unexpected(what));
         let Partial {
@@ -425,20 +423,19 @@ impl Combiner {
     }
 }
 
-/// Sums of the slots of polynomials times secrets, in evaluation form modulo every limb: what whole
-/// moments add to phases.
+/// Sums of the slots of polynomials times secrets, in evaluation form modulo every limb: the contribution of polynomial
+/// moments to phases.
 struct SlotSums<'c> {
     combiner: &'c Combiner,
     fractions: Fractions<'c>,
     range: u64,
-    /// What the polynomials that come next are for.
+    /// The uses of the next polynomials.
     wanted: Vec<Wanted<'c>>,
     /// For each of them the sum modulo each limb.
     slots: Zeroizing<Vec<u32>>,
 }
 
-/// The sum of the slots of a polynomial, by number, times some columns' secrets is a part of an itemset's
-/// phase.
+/// The sum of the slots of a polynomial, given by number, times some columns' secrets is a term of an itemset's phase.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Wanted<'c> {
     secrets: &'c [u32],
@@ -457,8 +454,8 @@ impl<'c> SlotSums<'c> {
         }
     }
 
-    /// The one moment that every itemset needs, with the product of all its secrets, of which the first is multiplied
-    /// in once for all itemsets that begin with the same column. A few first secrets at a time.
+    /// Adds the power of the mask, which every itemset needs multiplied by all its secrets. Multiplies it by the first
+    /// secret once for all itemsets that begin with the same column, a few first secrets at a time.
     fn add_power_of_mask(&mut self, phases: &mut Phases, power: &[u32]) {
         let ring = self.combiner.key.ring();
         let mut times = Zeroizing::new(vec![0; PREFIXES * power.len()]);
@@ -488,7 +485,7 @@ impl<'c> SlotSums<'c> {
         }
     }
 
-    /// Adds to phases what is wanted of up to [`PREFIXES`] polynomials, each limb after limb.
+    /// Adds the wanted sums of up to [`PREFIXES`] polynomials to phases, limb by limb.
     fn add(&mut self, phases: &mut Phases, polynomials: &[u32]) {
         let ring = self.combiner.key.ring();
         let limbs = &ring.limbs()[..self.combiner.limbs()];
@@ -582,7 +579,7 @@ impl Uses {
     }
 }
 
-/// From phases to sums of slots.
+/// Decodes phases to sums of slots.
 struct Decoder {
     plaintext: Modulus,
     /// `−N·Q mod t`.
@@ -601,11 +598,10 @@ impl Decoder {
         }
     }
 
-    /// From `w/t + Φ_0/(tQ)` modulo 1, in units of 2^-64, to the sum of the slots `−w·N·Q mod t`,
-    /// and `|Φ_0|/Q`.
+    /// Decodes `w/t + Φ_0/(tQ)` modulo 1, in units of 2^-64, to the sum of the slots `−w·N·Q mod t`, and `|Φ_0|/Q`.
     fn slot_sum(&self, sum: u64) -> (u32, f64) {
         let scaled = u128::from(sum) * u128::from(self.plaintext.value());
-        // The nearest integer, and how far it is.
+        // The nearest integer and the distance to it.
         let w = ((scaled + (1 << 63)) >> 64) as u64;
         let distance = (scaled as u64).cast_signed().unsigned_abs();
         (
@@ -623,7 +619,7 @@ pub(crate) mod tests {
     use oboro_ring::{Ring, mask};
     use proptest::prelude::*;
 
-    /// A server in a few lines: every moment by its definition.
+    /// A minimal server: every moment by its definition.
     pub(crate) struct Server<'a> {
         ring: &'a Ring,
         /// `[block][column][limb]`.
@@ -662,7 +658,7 @@ pub(crate) mod tests {
             residues
         }
 
-        /// A moment over a range of blocks as it travels.
+        /// A moment over a range of blocks in the wire encoding.
         pub(crate) fn packed(
             &self,
             combiner: &Combiner,
@@ -753,7 +749,7 @@ pub(crate) mod tests {
             .collect()
     }
 
-    /// Columns with every structure that a bound on random data would miss.
+    /// Columns with all the structure that a bound for random data would not cover.
     fn structured_columns(words_a_block: usize) -> impl Strategy<Value = Vec<Vec<u64>>> {
         #[derive(Debug, Clone)]
         enum Kind {
@@ -827,8 +823,8 @@ pub(crate) mod tests {
         combiner.finish(&phases(server, &combiner)).unwrap()
     }
 
-    /// All moments of the server's, absorbed by two threads' shares, runs of three at a time, the
-    /// last range first: order must not matter.
+    /// All moments of the server, absorbed by two threads' shares, in runs of three, the last range first: order must
+    /// not matter.
     fn phases(server: &Server<'_>, combiner: &Combiner) -> Phases {
         let index = MomentIndex::new(combiner.itemsets());
         let mut shares = [combiner.phases(), combiner.phases()];
@@ -861,7 +857,7 @@ pub(crate) mod tests {
     #[test]
     fn supports_are_exact_at_every_level_and_noise_stays_below_its_bound() {
         let key = key(13, 5, 65537);
-        // So many that at each level the largest phase is none of the small ones.
+        // So many that at each level the largest phase is not a small one.
         let columns = pseudo_random_columns(7, 2 * 128);
         let server = dataset(&key, &columns);
         for level in 1..=5 {
@@ -871,7 +867,7 @@ pub(crate) mod tests {
                 assert_eq!(support, plain_support(&columns, set), "{set:?}");
             }
             assert!(answer.log2_largest_phase <= answer.log2_phase_bound);
-            // A bound that is nowhere near what happens would be a wrong formula.
+            // A bound far from the measured values would indicate a wrong formula.
             assert!(
                 answer.log2_largest_phase > answer.log2_phase_bound - 16.0,
                 "{answer:?}"
@@ -882,8 +878,8 @@ pub(crate) mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(12))]
 
-        /// Identical, reversed and constant columns add up coherently; nothing may depend on that
-        /// not happening, so they are encrypted here without the shuffle.
+        /// Identical, reversed and constant columns add up coherently. Nothing may depend on the shuffle preventing
+        /// that, so they are encrypted without it here.
         #[test]
         fn supports_of_structured_columns_are_exact(columns in structured_columns(128)) {
             let key = key(13, 5, 65537);
@@ -929,7 +925,7 @@ pub(crate) mod tests {
     fn a_wrong_key_shows_in_a_small_range() {
         let key = key(12, 2, 65537);
         let server = dataset(&key, &pseudo_random_columns(6, 64));
-        // Random supports of 15 pairs: all within one block once in 16^15 times.
+        // Random supports of 15 pairs: all within one block with probability 16^-15.
         let wrong = key_in(5, key.ring().parameters());
         let strata = strata(&key, 6, 2, 1);
         let combiner = Combiner::new(wrong, all_itemsets(6, 2), strata).unwrap();
@@ -1017,7 +1013,7 @@ pub(crate) mod tests {
             assert!(refused(moment, power, [0xff; 7], 0));
             assert!(!refused(moment, power, [1, 0, 0, 0, 0, 0, 0], 7));
         }
-        // What stands where there is no limb.
+        // The padding after the last limb.
         assert!(refused(0, 0, [0, 0, 0, 0x10, 0, 0, 0], 7));
     }
 

@@ -1,37 +1,37 @@
-//! From the sums over evaluation points of a pair, one modulo each limb, to its sum of slots modulo `t`
-//! (docs/cryptography.md, "Verified sums"). Residues are put together in mixed radix (Garner 1959).
+//! Decodes a pair's sums over evaluation points, one per limb, to its sum of slots modulo `t` (docs/cryptography.md,
+//! "Verified sums"). Residues are combined in mixed radix (Garner 1959).
 
 use crate::noise::log2_phase_bound;
 use oboro_ring::{Modulus, Parameters};
 use zeroize::Zeroizing;
 
-/// The most limbs that pairs are read modulo: a phase and its modulus fit 128 bits.
+/// The most limbs of pairs: a phase and its modulus fit into 128 bits.
 const MAX_LIMBS: usize = 4;
 
-/// From sums over evaluation points to sums of slots.
+/// Decodes sums over evaluation points to sums of slots.
 pub(crate) struct Decoder {
     limbs: Vec<Limb>,
     /// The product of all limbs.
     product: i128,
-    /// What a phase may be at most.
+    /// The bound on a phase.
     bound: i128,
     plaintext: Modulus,
     degree: i64,
 }
 
-/// What a limb needs to put a phase together from its residues (Garner 1959).
+/// The constants of a limb for combining residues (Garner 1959).
 struct Limb {
     modulus: Modulus,
     /// `N^{-1}` modulo the limb.
     degree_inverse: u32,
-    /// The product of the limbs before it.
+    /// The product of the previous limbs.
     before: i128,
     /// Its inverse modulo the limb.
     before_inverse: u32,
 }
 
 impl Decoder {
-    /// For phases of pairs over this many blocks; `None` where that many limbs do not hold their bound.
+    /// For phases of pairs over this many blocks; `None` if this many limbs cannot represent them.
     pub(crate) fn new(
         parameters: &Parameters,
         limbs: usize,
@@ -66,8 +66,8 @@ impl Decoder {
         })
     }
 
-    /// The sum of the slots modulo `t`, given for each limb the sum of the evaluation points of the pair's product
-    /// and its fixed part. `None` if the phase is beyond its bound.
+    /// The sum of the slots modulo `t`, given for each limb the sum of the evaluation points of the pair's product and
+    /// its fixed part. `None` if the phase exceeds its bound.
     pub(crate) fn slot_sum(&self, sums: impl Iterator<Item = (u32, u32)>) -> Option<u32> {
         let phase = Zeroizing::new(self.phase(sums));
         (phase.abs() <= self.bound).then(|| {
@@ -77,7 +77,7 @@ impl Decoder {
         })
     }
 
-    /// What a phase may be at most.
+    /// The bound on a phase.
     #[cfg(test)]
     pub(crate) fn bound(&self) -> i128 {
         self.bound
@@ -115,7 +115,7 @@ mod tests {
                 let sums = decoder.limbs.iter().map(|limb| {
                     let q = i128::from(limb.modulus.value());
                     let sum = (phase * 8192).rem_euclid(q) as u32;
-                    // Split between both parts.
+                    // Split into two parts.
                     let fixed = limb.modulus.value() - 1;
                     (limb.modulus.sub(sum, fixed), fixed)
                 });
@@ -143,7 +143,7 @@ mod tests {
             (sums(decoder.bound + 1), sums(-decoder.bound - 1)),
             (None, None)
         );
-        // One limb does not carry pairs.
+        // One limb is too small for pairs.
         assert!(Decoder::new(&parameters, 1, 20, LOG2_SUPPORTS).is_none());
         assert!(Decoder::new(&parameters, 3, 20, LOG2_SUPPORTS).is_none());
         assert!(Decoder::new(&parameters, 2, 1 << 30, LOG2_SUPPORTS).is_none());

@@ -1,8 +1,8 @@
-//! Encryption of blocks: `c = m + t·e − a·s`, once for each block seed and column secret.
+//! Encryption of blocks: `c = m + t·e − a·s`, once per block seed and column secret.
 //!
-//! A [`Block`] draws its own fresh seed when it is made and takes all its columns then; secrets,
-//! errors and the ring come from the key it was made with. So there is no way to use a seed for a
-//! second plaintext or a second error: encrypting a column again yields the same bytes.
+//! A [`Block`] draws a fresh seed when it is created, together with all its columns; secrets, errors and the ring come
+//! from the key it was created with. So a seed cannot be used for a second plaintext or a second error: encrypting a
+//! column again yields the same bytes.
 
 use crate::key::DatasetKey;
 use crate::noise::{BlockNoise, Limits, NoiseMeter, measures_plaintexts};
@@ -23,8 +23,7 @@ pub enum EncryptError {
     Unlucky { block: u64, column: u32 },
 }
 
-/// Encrypts columns of one dataset on one thread: a column's secret in evaluation form and the
-/// buffers that everything happens in.
+/// Encrypts columns of one dataset on one thread: holds a column's secret in evaluation form and all buffers.
 pub struct Encryptor<'a> {
     key: &'a DatasetKey,
     column: Option<u32>,
@@ -46,13 +45,14 @@ pub struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Block `number` of the dataset, with a seed never used before. `columns[i]` holds the
-    /// `N` slots of column `i` as bits, 64 to a word, lowest first; also those of columns that are
-    /// sealed under the block's seed and not encrypted.
+    /// Block `number` of the dataset, with a seed never used before. `columns[i]` holds the `N` slots of column `i` as
+    /// bits, 64 per word, least significant first; this includes columns that are only sealed under the block's seed
+    /// and not encrypted.
     ///
-    /// The seed is hedged: `PRF(master, "mask seed", dataset, generation, ring, randomness, block,
-    /// hash of the plaintext)`. Even a generator that repeats itself, as after a rolled-back
-    /// virtual machine, repeats a seed only together with the plaintext, the ring and the generation of secrets.
+    /// The seed is hedged:
+    /// `PRF(master, "mask seed", dataset, generation, ring, randomness, block, hash of the plaintext)`. Even a
+    /// generator that repeats its output, as after a virtual machine was rolled back, repeats a seed only for the same
+    /// plaintext, ring and generation of secrets.
     ///
     /// Panics if a column does not have `N` bits.
     pub fn new(
@@ -108,7 +108,7 @@ impl<'a> Block<'a> {
 }
 
 impl<'a> Encryptor<'a> {
-    /// Buffers for one thread.
+    /// Allocates the buffers of one thread.
     pub fn new(key: &'a DatasetKey) -> Self {
         let degree = key.ring().degree();
         Self {
@@ -123,7 +123,7 @@ impl<'a> Encryptor<'a> {
         }
     }
 
-    /// Takes up a column: its secret is transformed once for all blocks.
+    /// Selects a column: its secret is transformed once for all blocks.
     pub fn begin_column(&mut self, column: u32) {
         let (secret, ring) = (self.key.column_secret(column), self.key.ring());
         self.column = Some(column);
@@ -132,13 +132,13 @@ impl<'a> Encryptor<'a> {
             .collect();
     }
 
-    /// Encrypts the present column of `block` into `limbs`: for each limb, `N` residues in
-    /// evaluation form. Returns what was measured of the phase factor.
+    /// Encrypts the selected column of `block` into `limbs`: for each limb, `N` residues in evaluation form. Returns
+    /// the measured noise of the phase factor.
     ///
-    /// Panics if no column was taken up, the block is of another dataset or the shapes do not match.
+    /// Panics if no column was selected, the block is of another dataset or the shapes do not match.
     ///
     /// # Errors
-    /// Noise above the limits that the bound counts on; see [`EncryptError::Unlucky`].
+    /// Noise above the limits that the bound relies on; see [`EncryptError::Unlucky`].
     pub fn encrypt(
         &mut self,
         block: &Block<'_>,
@@ -176,7 +176,7 @@ impl<'a> Encryptor<'a> {
             .zip(&self.secret)
         {
             let q = ntt.modulus();
-            // Parameters see to |φ| < q/2; φ + q is below 2q, which the transform takes.
+            // Parameters guarantee |φ| < q/2; φ + q is below 2q, which the transform accepts.
             for (r, &x) in out.iter_mut().zip(self.phase.iter()) {
                 *r = q.value().wrapping_add_signed(x);
             }
@@ -200,7 +200,7 @@ impl<'a> Encryptor<'a> {
         }
     }
 
-    /// From `m` to `φ = m + t·e`, with `e` a function of mask seed and column.
+    /// Adds `t·e` to `m`, giving `φ`, with `e` a function of mask seed and column.
     fn add_errors(&mut self, mask_seed: Seed, column: u32) {
         let t = self.key.ring().slots().modulus().value() as i32;
         let seed = self
@@ -273,7 +273,7 @@ mod tests {
         }
     }
 
-    /// Sparse, dense, periodic, constant, half of a block: what rows that nobody shuffled can look like.
+    /// Sparse, dense, periodic, constant, half of a block: plaintexts as unshuffled rows would give.
     #[test]
     fn peaks_of_plaintexts_are_measured_and_small() {
         let bits: [&dyn Fn(usize) -> bool; 9] = [
@@ -302,7 +302,7 @@ mod tests {
             assert!(peaks.iter().all(|&it| it < 1.5), "{peaks:?}");
             assert!(peaks[6] > 0.5 && peaks[8] == 0.0, "{peaks:?}");
         }
-        // Three limbs carry no itemset of four.
+        // Three limbs are too few for itemsets of four.
         let key = key_in(9, &Parameters::new(12, 3, 114_689).unwrap());
         let block = Block::new(&key, 0, &columns).unwrap();
         assert_eq!(encrypt(&block, 6).1.plaintext_peak, 0.0);
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(encrypt(&block, 0).0, encrypt(&block, 0).0);
         let again = Block::new(&key, 0, &columns).unwrap();
         assert_ne!(block.seed(), again.seed());
-        // Equal columns of one block differ by their secrets and their errors.
+        // Equal columns of one block have different secrets and errors.
         assert_ne!(encrypt(&block, 0).0, encrypt(&block, 1).0);
     }
 
@@ -356,8 +356,8 @@ mod tests {
 
     #[test]
     fn another_ring_has_other_seeds_and_errors() {
-        // The same id, generation, randomness and plaintext, as after a rolled-back machine, but
-        // another max_len: related ciphertexts would show (t − t')·e.
+        // The same id, generation, randomness and plaintext, as after a rolled-back machine, but another max_len:
+        // related ciphertexts would reveal (t − t')·e.
         let bits = vec![7u64; 64];
         let columns: [&[u64]; 1] = [&bits];
         let keys = [(2, 65537), (3, 65537), (2, 40961)]
@@ -366,7 +366,7 @@ mod tests {
             .each_ref()
             .map(|key| Block::with_randomness(key, 0, &columns, [3; 32]));
         let errors = |i: usize| {
-            // With equal seeds, even: only the ring tells them apart then.
+            // With equal seeds, too: only the ring distinguishes them then.
             let mut encryptor = Encryptor::new(&keys[i]);
             encryptor.encode(&[0; 64]);
             encryptor.add_errors(Seed([5; 32]), 0);
@@ -379,8 +379,8 @@ mod tests {
         }
     }
 
-    /// Whoever knows the secrets of one generation must not see a difference of two: with one mask and one error it would
-    /// be that of the secrets, times the mask.
+    /// A party that knows the secrets of one generation must not see the difference of two ciphertexts: with the same
+    /// mask and error, it would be that of the secrets, times the mask.
     #[test]
     fn another_generation_of_secrets_has_other_seeds_and_errors() {
         let bits = vec![7u64; 64];

@@ -1,11 +1,12 @@
-//! Fingerprints: sums of products of columns, weighted with secret points, by which wrong sums are told from right ones
+//! Fingerprints: sums of products of columns, weighted with secret points, that distinguish wrong sums from right ones
 //! (docs/cryptography.md, "Fingerprints").
 //!
-//! For each limb the owner's key gives a secret point `x_i ∈ F_{q²}` for each column and a weight `z_s ∈ F_{q²}` for each
-//! slot. While it has the ciphertext at hand, the owner adds up `token(m, 2) = Σ_w Σ_{i<j≤m} x_i x_j c_i(w) c_j(w)` over
-//! all points `w` of a range, for every prefix of its columns, and `gram_row(i) = Σ_w c_i(w)·Σ_{j≠i} x_j c_j(w)`. Later
-//! the server answers with the sums `M_ij = Σ_w c_i(w) c_j(w)`, and these, weighted with the points, must give the token.
-//! Those of longer itemsets are in [`crate::prefixes`], those of many columns in [`crate::wide`].
+//! For each limb the owner's key derives a secret point `x_i ∈ F_{q²}` for each column and a weight `z_s ∈ F_{q²}` for
+//! each slot. When it has the ciphertext in memory, the owner computes
+//! `token(m, 2) = Σ_w Σ_{i<j≤m} x_i x_j c_i(w) c_j(w)` over all points `w` of a range, for every prefix of its columns,
+//! and `gram_row(i) = Σ_w c_i(w)·Σ_{j≠i} x_j c_j(w)`. Later the server answers with the sums
+//! `M_ij = Σ_w c_i(w) c_j(w)`, and these, weighted with the points, must equal the token. Those of longer itemsets are
+//! in [`crate::prefixes`], those of many columns in [`crate::wide`].
 
 use crate::key::DatasetKey;
 use oboro_ring::mask::{self, WeightSeed};
@@ -16,8 +17,9 @@ use std::fmt;
 use zeroize::Zeroizing;
 
 impl DatasetKey {
-    /// The secret point of a column modulo a limb: `PRF(master, "fingerprint", dataset, generation, ring, limb,
-    /// column)`, the first sixteen bytes modulo `q` and the others. Within 2^-99 of uniform.
+    /// The secret point of a column modulo a limb:
+    /// `PRF(master, "fingerprint", dataset, generation, ring, limb, column)`, its first and second sixteen bytes modulo
+    /// `q`. Within 2^-99 of uniform.
     fn point(&self, limb: usize, column: u32) -> Element {
         let output = self.derive("fingerprint", &[&[limb as u8], &column.to_le_bytes()]);
         let q = &self.ring().parameters().limb_moduli()[limb];
@@ -28,7 +30,7 @@ impl DatasetKey {
         }
     }
 
-    /// The secret weights of all slots modulo a limb, uniform: for either half of an element expanded from
+    /// The secret weights of all slots modulo a limb, uniform: each half of the elements is expanded from
     /// `PRF(master, "slot weights", dataset, generation, ring, half)`.
     pub(crate) fn slot_weights(&self, limb: usize) -> Elements {
         let half = |half: u8| {
@@ -44,7 +46,7 @@ impl DatasetKey {
     }
 }
 
-/// A number of sixteen bytes modulo `q`.
+/// Reduces a 16-byte number modulo `q`.
 fn reduce(q: &Modulus, bytes: &[u8; 16]) -> u32 {
     let (low, high) = bytes.split_at(8);
     let word = |half: &[u8]| u64::from_le_bytes(half.try_into().expect("eight bytes"));
@@ -52,7 +54,7 @@ fn reduce(q: &Modulus, bytes: &[u8; 16]) -> u32 {
     q.add(q.mul(q.reduce(word(high)), two_to_64), q.reduce(word(low)))
 }
 
-/// The secret points of some columns, in an order of the owner's, modulo one limb.
+/// The secret points of some columns, in the owner's order, modulo one limb.
 #[derive(Clone)]
 pub(crate) struct Points {
     field: QuadraticField,
@@ -66,10 +68,10 @@ impl fmt::Debug for Points {
 }
 
 impl Points {
-    /// Those of these columns, which are different.
+    /// The points of these columns, which must be distinct.
     ///
     /// # Panics
-    /// If a column is there twice: its points would not be independent. If the ring has no such limb.
+    /// If a column is repeated: its points would not be independent. If the ring has no such limb.
     pub(crate) fn new(key: &DatasetKey, limb: usize, columns: &[u32]) -> Self {
         let distinct: HashSet<u32> = columns.iter().copied().collect();
         assert_eq!(distinct.len(), columns.len(), "columns are different");
@@ -80,7 +82,7 @@ impl Points {
         }
     }
 
-    /// The field that they are in.
+    /// The field of the points.
     pub(crate) fn field(&self) -> &QuadraticField {
         &self.field
     }
@@ -90,7 +92,7 @@ impl Points {
         &self.points
     }
 
-    /// `Σ x_i·sums_i` over the columns from place `first` on.
+    /// `Σ x_i·sums_i` over the columns from index `first` on.
     fn weighted(&self, first: usize, sums: &[u32]) -> Element {
         let terms = self.points[first..].iter().zip(sums);
         terms.fold(Element::default(), |total, (&point, &sum)| {
@@ -99,8 +101,8 @@ impl Points {
         })
     }
 
-    /// Whether these are `M_ij` of the column at `place` with each other column, given the token of its row. A wrong
-    /// answer is taken for right with probability at most `1/q²`, however it was chosen.
+    /// Whether these are `M_ij` of the column at index `place` with each other column, given the token of its row. A
+    /// wrong answer is accepted with probability at most `1/q²`, however it was chosen.
     ///
     /// # Panics
     /// If there is no such column.
@@ -114,16 +116,16 @@ impl Points {
         self.are_residues(sums) && *found == token
     }
 
-    /// Another representative of a residue is another answer.
+    /// Requires canonical residues: any other representative counts as a different answer.
     pub(crate) fn are_residues(&self, sums: &[u32]) -> bool {
         vector::largest(sums) < self.field.modulus().value()
     }
 }
 
-/// The tokens of the pairs of some columns over some blocks modulo one limb. Whoever knows one can forge answers.
+/// The tokens of the pairs of some columns over some blocks modulo one limb. A party that knows one can forge answers.
 #[derive(Clone, Default)]
 pub(crate) struct PairTokens {
-    /// What each column adds to the token of the prefix that ends with it.
+    /// The contribution of each column to the token of the prefix that ends with it.
     increments: Zeroizing<Vec<Element>>,
     rows: Zeroizing<Vec<Element>>,
 }
@@ -135,7 +137,7 @@ impl fmt::Debug for PairTokens {
 }
 
 impl PairTokens {
-    /// Those of so many columns over no blocks, and of so many rows: of each column, or none.
+    /// Tokens of `columns` columns over zero blocks, with `rows` rows: one per column, or none.
     pub(crate) fn new(columns: usize, rows: usize) -> Self {
         let zero = |count| Zeroizing::new(vec![Element::default(); count]);
         Self {
@@ -144,8 +146,8 @@ impl PairTokens {
         }
     }
 
-    /// Those that were kept: for each column what it adds to a prefix, then each row. `None` if there are not as many, or
-    /// one has no residues.
+    /// Decodes stored tokens: the increment of each column, then each row. `None` if the number is wrong, or one is not
+    /// canonical.
     pub(crate) fn kept(q: &Modulus, columns: usize, rows: usize, tokens: &[u32]) -> Option<Self> {
         let (increments, others) = tokens.split_at_checked(2 * columns)?;
         Some(Self {
@@ -154,7 +156,7 @@ impl PairTokens {
         })
     }
 
-    /// All of them, to be kept.
+    /// All tokens, in storage order.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = u32> {
         let all = self.increments.iter().chain(self.rows.iter());
         all.flat_map(|it| [it.a, it.b])
@@ -162,7 +164,7 @@ impl PairTokens {
 
     /// Adds a block: the residues of each column.
     ///
-    /// # Panics
+    /// If there is not one slice per column, all of one length.
     /// If there is not one slice a column, all of one length.
     pub(crate) fn add(&mut self, points: &Points, columns: &[&[u32]]) {
         assert_eq!(columns.len(), self.rows.len(), "each column has residues");
@@ -171,7 +173,7 @@ impl PairTokens {
         let mut sum = Elements::zero(columns.first().map_or(0, |it| it.len()));
         for (place, column) in columns.iter().enumerate() {
             let point = points.points[place];
-            // The columns before this one.
+            // The previous columns.
             let increment = field.mul(point, sum.dot(field, column));
             self.increments[place] = field.add(self.increments[place], increment);
             sum.add_multiple(field, point, column);
@@ -189,26 +191,26 @@ impl PairTokens {
                 .zip(a.iter().zip(b))
             {
                 let [a, b] = [a, b].map(|it| it.residue(q));
-                // A column is no pair with itself.
+                // A column is not a pair with itself.
                 let own = field.scale(*point, q.neg(vector::dot(q, column, column)));
                 *row = field.add(*row, field.add(Element { a, b }, own));
             }
         }
     }
 
-    /// Adds to what the column at a place adds to the prefix that ends with it.
+    /// Adds to the increment of the column at index `place`.
     pub(crate) fn add_increment(&mut self, field: &QuadraticField, place: usize, more: Element) {
         self.increments[place] = field.add(self.increments[place], more);
     }
 
-    /// Adds the blocks that another has of the same columns and limb.
+    /// Adds the tokens of other blocks of the same columns and limb.
     pub(crate) fn merge(&mut self, field: &QuadraticField, other: &Self) {
         add_each(field, &mut self.increments, &other.increments);
         add_each(field, &mut self.rows, &other.rows);
     }
 
     /// Whether these are `M_ij` of all pairs of the first `columns` columns, `i < j` in lexicographic order. A wrong
-    /// answer is taken for right with probability at most `2/q²`, however it was chosen.
+    /// answer is accepted with probability at most `2/q²`, however it was chosen.
     ///
     /// # Panics
     /// If there are fewer columns.
@@ -231,16 +233,16 @@ impl PairTokens {
         points.are_residues(sums) && *found == *token
     }
 
-    /// Whether these are `M_ij` of the column at `place` with each other column.
+    /// Whether these are `M_ij` of the column at index `place` with each other column.
     ///
     /// # Panics
-    /// If there is no row of it.
+    /// If the column has no row.
     pub(crate) fn verify_row(&self, points: &Points, place: usize, sums: &[u32]) -> bool {
         points.verify_row(self.rows[place], place, sums)
     }
 }
 
-/// So many elements, of their halves; `None` if there are not as many, or one has no residues.
+/// Decodes `count` elements from their halves; `None` if the number is wrong, or one is not canonical.
 pub(crate) fn elements(
     q: &Modulus,
     count: usize,
@@ -252,10 +254,10 @@ pub(crate) fn elements(
     fits.then(|| Zeroizing::new(pairs.iter().map(element).collect()))
 }
 
-/// Adds to each of some elements another.
+/// Adds elements componentwise.
 ///
 /// # Panics
-/// If there are not as many.
+/// If the lengths differ.
 pub(crate) fn add_each(field: &QuadraticField, sums: &mut [Element], others: &[Element]) {
     assert_eq!(
         sums.len(),
@@ -267,7 +269,7 @@ pub(crate) fn add_each(field: &QuadraticField, sums: &mut [Element], others: &[E
     }
 }
 
-/// An element at each of some points `w`.
+/// One element per evaluation point `w`.
 pub(crate) struct Elements {
     pub(crate) a: Zeroizing<Vec<u32>>,
     pub(crate) b: Zeroizing<Vec<u32>>,
@@ -292,7 +294,7 @@ impl Elements {
         vector::subtract_multiple(q, &mut self.b, column, q.neg(x.b));
     }
 
-    /// The sum over all points of this times `c(w)`.
+    /// The sum over all points of these elements times `c(w)`.
     pub(crate) fn dot(&self, field: &QuadraticField, column: &[u32]) -> Element {
         let mut sums = Zeroizing::new([Sum::default(); 2]);
         vector::dots(&[&self.a, &self.b], &[column], &mut *sums, &[]);
@@ -345,7 +347,7 @@ mod tests {
         [&gram[place][..place], &gram[place][place + 1..]].concat()
     }
 
-    /// Tokens over all points, and the sums of all pairs, the diagonal included, by place.
+    /// Tokens over all points, and the sums of all pairs, the diagonal included, by index.
     fn scene(seed: u64) -> (Kept, Vec<Vec<u32>>, Modulus) {
         let key = key(1, &Parameters::new(11, 2, 12_289).unwrap());
         let q = key.ring().parameters().limb_moduli()[1];
@@ -440,8 +442,8 @@ mod tests {
         Points::new(&key, 0, &[3, 5, 3]);
     }
 
-    /// What is accepted is the kernel of two equations, one for each half: lies that solve one are refused, and a lie
-    /// that solves both is not told from the truth, which is why points are secret.
+    /// The accepted answers are the kernel of two equations, one for each half: lies that solve one are refused, and a
+    /// lie that solves both cannot be detected, which is why points are secret.
     #[test]
     fn answers_are_verified_in_both_halves_of_the_field() {
         let (tokens, gram, q) = scene(4);
@@ -497,8 +499,8 @@ mod tests {
     }
 
     proptest! {
-        /// Single values, values that cancel in the plain sum, swaps, another representative, answers to another
-        /// question: whatever is not the right answer is no answer.
+        /// Single values, values that cancel in the plain sum, swaps, another representative, answers to another query:
+        /// anything but the right answer is refused.
         #[test]
         fn other_answers_are_refused(
             seed: u64, columns in 2usize..=5, at in 0usize..10, to in 0usize..10, delta in 1u32..1 << 26, kind in 0u8..7,

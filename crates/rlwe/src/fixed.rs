@@ -1,9 +1,9 @@
-//! Fixed parts: what of a pair's phase does not depend on the question, so that its answer is one residue a limb
-//! (docs/cryptography.md, "Verified sums").
+//! Fixed parts: the part of a pair's phase that does not depend on the query, so that the answer is one residue per
+//! limb (docs/cryptography.md, "Verified sums").
 //!
-//! In `Φ_ij = M_ij + s_i·M_{j,1} + s_j·M_{i,1} + s_i s_j·M_{∅,2}` only `M_ij` depends on both columns' ciphertext.
-//! While it has the ciphertext at hand, the owner adds up `M_{i,1} = Σ_b a_b c_{b,i}` and `M_{∅,2} = Σ_b a_b²`, and
-//! makes of them with its secrets one number for each pair: the sum over all evaluation points of the last three terms.
+//! In `Φ_ij = M_ij + s_i·M_{j,1} + s_j·M_{i,1} + s_i s_j·M_{∅,2}` only `M_ij` depends on both columns' ciphertext. When
+//! it has the ciphertext in memory, the owner computes `M_{i,1} = Σ_b a_b c_{b,i}` and `M_{∅,2} = Σ_b a_b²`, and from
+//! them with its secrets one number for each pair: the sum over all evaluation points of the last three terms.
 
 use crate::key::DatasetKey;
 use crate::range::BlockResidues;
@@ -22,7 +22,7 @@ pub(crate) struct MaskMoments {
 }
 
 impl MaskMoments {
-    /// Those of `columns` columns over no blocks.
+    /// The moments of `columns` columns over zero blocks.
     ///
     /// # Panics
     /// If there is no such limb.
@@ -35,7 +35,7 @@ impl MaskMoments {
         }
     }
 
-    /// Those of columns of which each has `N` residues.
+    /// From the moments of columns, `N` residues each.
     ///
     /// # Panics
     /// If there is no such limb.
@@ -57,10 +57,10 @@ impl MaskMoments {
         &self.square
     }
 
-    /// Adds some blocks: of each the mask and the ciphertext of each column, `N` residues.
+    /// Adds blocks: for each one the mask and the ciphertext of each column, `N` residues.
     ///
     /// # Panics
-    /// If a block has other columns, or a slice another length.
+    /// If the columns of a block do not match, or a slice has the wrong length.
     pub(crate) fn add(&mut self, blocks: &[BlockResidues<'_>]) {
         let masks: Vec<_> = blocks
             .iter()
@@ -76,10 +76,10 @@ impl MaskMoments {
         }
     }
 
-    /// Adds the blocks that another has.
+    /// Adds the moments of other blocks.
     ///
     /// # Panics
-    /// If it has other columns, or is of another limb.
+    /// If the columns or the limb differ.
     pub(crate) fn merge(&mut self, other: &Self) {
         assert_eq!(
             (self.modulus.value(), self.columns.len()),
@@ -105,13 +105,13 @@ fn add_products(q: &Modulus, pairs: &[(&[u32], &[u32])], sum: &mut [u32]) {
     }
 }
 
-/// The fixed parts of all pairs of some columns, in an order of the owner's, over some blocks modulo one limb. They
-/// tell of the secrets.
+/// The fixed parts of all pairs of some columns, in the owner's order, over some blocks modulo one limb. They depend on
+/// the secrets.
 #[derive(Clone)]
 pub(crate) struct FixedParts {
     modulus: Modulus,
     columns: usize,
-    /// Of the pairs `i < j` in lexicographic order.
+    /// For the pairs `i < j` in lexicographic order.
     parts: Zeroizing<Vec<u32>>,
 }
 
@@ -126,7 +126,7 @@ impl FixedParts {
     /// as `P_ij + P_ji`: the product of a matrix of secrets with one of moments, and its transpose.
     ///
     /// # Panics
-    /// If the moments are of another limb or number of columns.
+    /// If the limb or the number of columns of the moments differs.
     pub(crate) fn new(
         key: &DatasetKey,
         limb: usize,
@@ -161,7 +161,7 @@ impl FixedParts {
             products.extend(sums.iter().map(|sum| sum.residue(&q)));
         }
         let n = columns.len();
-        // Room for all: growing would leave copies behind.
+        // Allocated at once: growing would leave copies in freed memory.
         let mut parts = Zeroizing::new(Vec::with_capacity(n * n.saturating_sub(1) / 2));
         for i in 0..n {
             parts.extend((i + 1..n).map(|j| q.add(products[i * n + j], products[j * n + i])));
@@ -173,7 +173,7 @@ impl FixedParts {
         }
     }
 
-    /// Those of so many columns that were kept; `None` if there are not as many, or one is no residue.
+    /// Decodes stored fixed parts of `columns` columns; `None` if the number is wrong, or one is not a residue.
     pub(crate) fn kept(
         modulus: Modulus,
         columns: usize,
@@ -188,27 +188,27 @@ impl FixedParts {
         })
     }
 
-    /// All of them, to be kept.
+    /// All fixed parts, in storage order.
     pub(crate) fn parts(&self) -> &[u32] {
         &self.parts
     }
 
-    /// Adds those over other blocks: they are linear in the moments.
+    /// Adds fixed parts over other blocks: they are linear in the moments.
     ///
     /// # Panics
-    /// If it has other columns, or is of another limb.
+    /// If the columns or the limb differ.
     pub(crate) fn merge(&mut self, other: &Self) {
         assert_eq!(self.modulus.value(), other.modulus.value());
         vector::add_assign(&self.modulus, &other.parts, &mut self.parts);
     }
 
-    /// That of the pair of two places, the first before the second.
+    /// The fixed part of the pair at two indices, in ascending order.
     ///
     /// # Panics
     /// If there is no such pair.
     pub(crate) fn of(&self, first: usize, second: usize) -> u32 {
         assert!(first < second && second < self.columns, "a pair");
-        // Before this row there are those of `first` columns, one shorter each.
+        // The previous rows: `first` of them, each one shorter than the one before.
         let row = first * (2 * self.columns - first - 1) / 2;
         self.parts[row + second - first - 1]
     }
@@ -226,7 +226,7 @@ mod tests {
         Parameters::new(11, 2, 12_289).unwrap()
     }
 
-    /// `N` residues that depend on their place.
+    /// `N` residues that depend on their index.
     fn residues(seed: usize) -> Vec<u32> {
         let q = parameters().limb_moduli()[LIMB].value();
         (0..2048u32)
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn moments_are_sums_of_products_and_add_up() {
-        // More blocks than a sum takes between two reductions.
+        // More blocks than a sum accumulates between two reductions.
         let whole = moments(0..300);
         let mut parts = moments(0..7);
         parts.merge(&moments(7..300));

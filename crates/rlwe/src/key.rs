@@ -1,7 +1,7 @@
-//! The master key, and what is derived from it for one dataset.
+//! The master key, and the keys derived from it for one dataset.
 //!
-//! A master key never leaves the owner. A column's secret is a function of the master key, the
-//! dataset, its generation and the column, so nothing else needs to be kept.
+//! A master key never leaves the owner. A column's secret is a function of the master key, the dataset, its generation
+//! and the column, so nothing else needs to be stored.
 
 use crate::prf::{Output, prf};
 use crate::seal::SealError;
@@ -10,8 +10,8 @@ use std::fmt;
 use std::sync::Arc;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-/// Identifies a master key without revealing it: the owner's files carry it so that a key that
-/// does not match is noticed before anything is computed.
+/// Identifies a master key without revealing it. The owner's files contain it, so that a wrong key is detected before
+/// anything is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyCheck(pub [u8; 16]);
 
@@ -27,7 +27,7 @@ impl fmt::Debug for KeyCheck {
     }
 }
 
-/// The owner's 32-byte secret, from which all others come.
+/// The owner's 32-byte secret, from which all others are derived.
 #[derive(Clone, ZeroizeOnDrop)]
 pub struct MasterKey {
     bytes: [u8; 32],
@@ -47,7 +47,7 @@ impl MasterKey {
         Ok(Self::take(&mut bytes))
     }
 
-    /// A key from its bytes, which are wiped.
+    /// Creates a key from its bytes, which are wiped.
     pub(crate) fn take(bytes: &mut [u8; 32]) -> Self {
         let key = Self { bytes: *bytes };
         bytes.zeroize();
@@ -69,10 +69,10 @@ impl MasterKey {
     }
 }
 
-/// A master key at work on one generation of one dataset, in one ring.
+/// A master key for one generation of one dataset, in one ring.
 ///
-/// The ring is part of every derivation: the same dataset in another ring would have other
-/// secrets, masks and errors, so that nothing is ever encrypted twice under related randomness.
+/// The ring is an input of every derivation: the same dataset in another ring has other secrets, masks and errors, so
+/// nothing is ever encrypted twice under related randomness.
 #[derive(Debug, Clone)]
 pub struct DatasetKey {
     master: MasterKey,
@@ -101,8 +101,8 @@ impl DatasetKey {
         }
     }
 
-    /// The same with the column secrets of another generation, by number: what is learned of those of one tells nothing
-    /// of those of another. All else that is derived stays the same.
+    /// The same key with another generation of column secrets: learning those of one generation reveals nothing about
+    /// those of another. Everything else that is derived stays the same.
     #[must_use]
     pub fn with_secret_generation(&self, generation: u32) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl DatasetKey {
         }
     }
 
-    /// The key of a new dataset, with an id and a generation that were never used before.
+    /// The key of a new dataset, with a fresh id and generation.
     pub fn fresh(master: &MasterKey, parameters: Parameters) -> Result<Self, getrandom::Error> {
         let (mut dataset, mut generation) = ([0; 16], [0; 16]);
         getrandom::fill(&mut dataset)?;
@@ -129,12 +129,12 @@ impl DatasetKey {
         self.dataset
     }
 
-    /// The random part of what the columns' secrets are derived from.
+    /// The random input of the derivation of column secrets.
     pub fn generation(&self) -> [u8; 16] {
         self.generation
     }
 
-    /// The generation of column secrets, by number.
+    /// The number of the generation of column secrets.
     pub fn secret_generation(&self) -> u32 {
         self.secret_generation
     }
@@ -143,7 +143,7 @@ impl DatasetKey {
         &self.master
     }
 
-    /// Whether both are the key of the same dataset, ring and owner.
+    /// Whether both are keys of the same dataset, ring and owner.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         (self.dataset, self.generation, self.secret_generation)
             == (other.dataset, other.generation, other.secret_generation)
@@ -159,7 +159,7 @@ impl DatasetKey {
         self.master.seal(&self.context(what), plaintext)
     }
 
-    /// Opens what [`DatasetKey::seal`] made for the same dataset and purpose.
+    /// Opens a record that [`DatasetKey::seal`] sealed for the same dataset and purpose.
     ///
     /// # Errors
     /// Altered, or sealed by another key, for another dataset or purpose.
@@ -171,8 +171,8 @@ impl DatasetKey {
         [what.as_bytes(), &self.dataset].concat()
     }
 
-    /// `PRF(master, label, dataset, generation, ring, fields…)`, the ring as `log2 N` and `L` (a
-    /// byte each) and `t` (four bytes).
+    /// `PRF(master, label, dataset, generation, ring, fields…)`, with the ring as `log2 N` and `L` (a byte each) and
+    /// `t` (four bytes).
     pub(crate) fn derive(&self, label: &str, fields: &[&[u8]]) -> Output {
         let parameters = self.ring.parameters();
         let mut ring = [
@@ -189,7 +189,7 @@ impl DatasetKey {
         self.master.derive(label, &all)
     }
 
-    /// What is derived for one generation of secrets: from the second on with its number as a further field.
+    /// Derives for one generation of secrets: from the second on with its number as a further field.
     pub(crate) fn derive_in_generation(&self, label: &str, fields: &[&[u8]]) -> Output {
         let number = self.secret_generation.to_le_bytes();
         match self.secret_generation {
@@ -228,7 +228,7 @@ impl ColumnSecret {
     pub(crate) fn evaluate(&self, ring: &Ring, limb: usize) -> Zeroizing<Vec<u32>> {
         let ntt = &ring.limbs()[limb];
         let q = ntt.modulus().value();
-        // −1 becomes q − 1, 0 becomes q: both below 4q, which the transform takes.
+        // −1 becomes q − 1, 0 becomes q: both below 4q, which the transform accepts.
         let lifted = self
             .coefficients
             .iter()

@@ -1,7 +1,7 @@
 //! The master key on disk: 120 bytes, readable by its owner only, optionally under a passphrase.
 //!
-//! Layout in `docs/formats.md`. A file is written under a temporary name, synced and linked to
-//! its place, so that an existing key is never replaced and a crash leaves no half of one.
+//! Layout in `docs/formats.md`. A file is written under a temporary name, synced and hard-linked to its final name, so
+//! that an existing key is never replaced and a crash leaves no partial file.
 
 use crate::key::MasterKey;
 use crate::private_file::{PrivateFileError, open_private};
@@ -23,14 +23,14 @@ const NONCE: std::ops::Range<usize> = 48..48 + NONCE_BYTES;
 const SECRET: std::ops::Range<usize> = 72..72 + 32 + TAG_BYTES;
 const LENGTH: usize = SECRET.end;
 
-/// Argon2id costs of new files: the memory and passes of RFC 9106's second recommendation, on one
-/// lane, since the implementation computes lanes one after another.
+/// Argon2id costs of new files: the memory and passes of RFC 9106's second recommendation, on one lane, since the
+/// implementation computes lanes sequentially.
 const COST: Cost = Cost {
     memory_kib: 64 << 10,
     passes: 3,
     lanes: 1,
 };
-/// Costs above these are refused: an altered file must not exhaust the machine.
+/// Costs above these are refused: an altered file must not exhaust memory or time.
 const COST_LIMIT: Cost = Cost {
     memory_kib: 1 << 20,
     passes: 64,
@@ -88,7 +88,7 @@ impl MasterKey {
         write_new(path, &bytes[..])
     }
 
-    /// Reads a key file; `passphrase` is asked only if the file needs one.
+    /// Reads a key file; `passphrase` is called only if the file needs one.
     pub fn load(
         path: &Path,
         passphrase: impl FnOnce() -> Option<Passphrase>,
@@ -221,7 +221,7 @@ fn wrapping_key(passphrase: &Passphrase, salt: &[u8], cost: Cost) -> Option<Zero
     Some(key)
 }
 
-/// Writes `bytes` to `path` if nothing is there: temporary name, sync, link, sync of the directory.
+/// Writes `bytes` to `path` unless it exists: temporary name, sync, link, sync of the directory.
 fn write_new(path: &Path, bytes: &[u8]) -> Result<(), KeyFileError> {
     let failed = |source: io::Error| KeyFileError::Write {
         path: path.to_owned(),
@@ -248,14 +248,14 @@ fn write_new(path: &Path, bytes: &[u8]) -> Result<(), KeyFileError> {
             .open(&temporary)?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        // A link, unlike a rename, refuses to replace what is there.
+        // A link, unlike a rename, refuses to replace an existing file.
         fs::hard_link(&temporary, path)?;
-        // What may not survive a crash must not look as if it did.
+        // Sync the directory, so that success means durability.
         File::open(directory)?
             .sync_all()
             .inspect_err(|_| drop(fs::remove_file(path)))
     })();
-    // The temporary name goes in any case; the key, if linked, stays under its own.
+    // The temporary name is always removed; the key, if linked, keeps its own.
     let _ = fs::remove_file(&temporary);
     suffix.zeroize();
     written.map_err(|error| match error.kind() {
@@ -384,7 +384,7 @@ mod tests {
         }
         let longer = [&plain[..], &[0]].concat();
         assert!(decode(&longer, None).is_err());
-        // Costs first: an altered file must not take the machine's memory.
+        // Costs first: an altered file must not exhaust memory.
         let mut greedy = sealed.clone();
         greedy[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(matches!(

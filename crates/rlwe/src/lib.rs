@@ -1,8 +1,8 @@
 //! Shared-mask BGV: the only code in Oboro that touches secrets.
 //!
-//! Column `i` of a dataset has one ternary secret `s_i`; block `b` has one public mask `a_b`
-//! shared by its columns; a ciphertext is `c = m + t·e − a_b·s_i` in evaluation form. A server
-//! sums products of ciphertexts and masks into moments; [`Combiner`] turns moments into supports.
+//! Column `i` of a dataset has one ternary secret `s_i`; block `b` has one public mask `a_b` shared
+//! by its columns; a ciphertext is `c = m + t·e − a_b·s_i` in evaluation form. A server sums
+//! products of ciphertexts and masks to moments; [`Combiner`] computes supports from moments.
 //! Scheme, proofs and bounds: `docs/cryptography.md`.
 //!
 //! No value of this crate that holds a secret implements a revealing `Debug`, and every buffer

@@ -1,7 +1,7 @@
-//! How large a phase can get (docs/cryptography.md, "Noise of totals").
+//! Bounds on phases (docs/cryptography.md, "Noise of totals").
 //!
-//! Norms are not assumed: every block-column is measured while it is encrypted and refused above the limits below, so
-//! bounds hold for any data, except with a probability that the owner's errors alone decide.
+//! Norms are not assumed: every block-column is measured when it is encrypted and refused above the limits below, so
+//! bounds hold for any data, except with a probability over the owner's errors alone.
 
 use crate::totals::FAILURE_BITS;
 use oboro_ring::Parameters;
@@ -18,26 +18,26 @@ pub const NORM_LIMIT: f64 = 4.0;
 /// probability below 2^-40 (docs/cryptography.md, "How often does a draw fail?").
 pub const PEAK_LIMIT: f64 = 24.0;
 
-/// The largest allowed `κ_m = ‖m̂‖_∞ / (t·√N)`; 0.7 to 1.1 is typical. Counted on, and so measured, where a ring has
-/// limbs for itemsets of four.
+/// The largest allowed `κ_m = ‖m̂‖_∞ / (t·√N)`; 0.7 to 1.1 is typical. Used in the bound, and so measured, if a ring
+/// has limbs for itemsets of four.
 pub const PLAINTEXT_PEAK_LIMIT: f64 = 4.0;
 
-/// Room for the rounding of floating-point measurements and logarithms.
+/// Allows for rounding in floating-point measurements and logarithms.
 const MARGIN: f64 = 1e-6;
 
-/// What was measured of a phase factor `φ = m + t·e`: numbers in units of `t·√N`.
+/// The measured noise of a phase factor `φ = m + t·e`, in units of `t·√N`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct BlockNoise {
     /// `ρ = ‖φ‖₂ / (t·√N)`.
     pub norm: f64,
     /// `κ = ‖φ̂‖_∞ / (t·√N)` over the canonical embedding.
     pub peak: f64,
-    /// `κ_m = ‖m̂‖_∞ / (t·√N)`; 0 where it is not measured.
+    /// `κ_m = ‖m̂‖_∞ / (t·√N)`; 0 if it is not measured.
     pub plaintext_peak: f64,
 }
 
-/// Whether the bounds of a ring count on the peaks of plaintexts. They are not measured where that gains nothing:
-/// fewer limbs carry no itemset of four.
+/// Whether the bounds of a ring use the peaks of plaintexts. They are measured only if that tightens a bound: with
+/// fewer limbs there are no itemsets of four.
 pub(crate) fn measures_plaintexts(parameters: &Parameters) -> bool {
     parameters.limb_count() >= 4
 }
@@ -54,7 +54,7 @@ impl BlockNoise {
     }
 }
 
-/// What a block-column may have at most for the bound to count on it.
+/// The limits on a block-column that the bound relies on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) norm: f64,
@@ -80,14 +80,14 @@ impl Limits {
     }
 }
 
-/// `log2` of what no `|Φ_0|` of an itemset of `level` different columns exceeds over `blocks` blocks, except with
-/// probability `2^-64` for `2^log2_supports` itemsets and ranges together.
+/// `log2` of a bound that no `|Φ_0|` of an itemset of `level` distinct columns over `blocks` blocks exceeds, except
+/// with probability `2^-64` for `2^log2_supports` itemsets and ranges together.
 ///
-/// Of `φ_1 ⋯ φ_k = m_1 ⋯ m_k + Σ_j (m_1 ⋯ m_{j−1})·t·e_j·(φ_{j+1} ⋯ φ_k)` the first term is bounded by
-/// Cauchy–Schwarz, whatever the data, and every other has a sub-Gaussian tail in the errors of one column.
+/// In `φ_1 ⋯ φ_k = m_1 ⋯ m_k + Σ_j (m_1 ⋯ m_{j−1})·t·e_j·(φ_{j+1} ⋯ φ_k)` the first term is bounded by Cauchy–Schwarz,
+/// whatever the data, and every other one has a sub-Gaussian tail in the errors of one column.
 ///
 /// # Panics
-/// If `log2_supports` is no number from 0 on, or the level 0.
+/// If `log2_supports` is negative or NaN, or the level is 0.
 pub fn log2_phase_bound(
     parameters: &Parameters,
     level: usize,
@@ -97,16 +97,16 @@ pub fn log2_phase_bound(
     assert!(log2_supports >= 0.0 && log2_supports.is_finite() && level > 0);
     let t = f64::from(parameters.plaintext_modulus());
     let (blocks, degree) = (blocks.max(1) as f64, parameters.degree() as f64);
-    // A tail of two sides for each column, and what conditioning on accepted draws costs.
+    // A two-sided tail for each column, and the cost of conditioning on accepted draws.
     let tails = (level.max(2) as f64).log2() + 2.0;
     let lambda = (tails + FAILURE_BITS + log2_supports) * LN_2;
     let tail = (2.0 * lambda * ERROR_VARIANCE * blocks).sqrt();
     if level == 1 {
         return t.log2() + (blocks / 2.0 + tail).log2() + MARGIN;
     }
-    // Everything in units of (t√N)^k, as powers of two.
+    // In units of (t√N)^k, as powers of two.
     let unit = (t * degree.sqrt()).log2();
-    // What is not measured is bounded by the peaks of phases, in a sum that goes no further than the second term.
+    // If plaintexts are not measured, they are bounded by the peaks of phases, in a sum that ends with the second term.
     let plaintext_peak = if measures_plaintexts(parameters) {
         PLAINTEXT_PEAK_LIMIT
     } else {
@@ -121,8 +121,8 @@ pub fn log2_phase_bound(
     level as f64 * unit + (plaintexts + errors).log2() + MARGIN
 }
 
-/// The number of limbs that itemsets of length `level` are read modulo over ranges of up to `blocks` blocks: the fewest
-/// of which `Q/2` is above the bound. `None` if the parameters do not carry it.
+/// The number of limbs for itemsets of length `level` over ranges of up to `blocks` blocks: the fewest whose `Q/2` is
+/// above the bound. `None` if the parameters have too few.
 pub(crate) fn limbs_for(
     parameters: &Parameters,
     level: usize,
@@ -133,7 +133,7 @@ pub(crate) fn limbs_for(
     (1..=parameters.limb_count()).find(|&limbs| parameters.log2_q(limbs) > needed)
 }
 
-/// Sums that go on side by side.
+/// Independent accumulators.
 const LANES: usize = 8;
 
 /// Measures phase factors of one degree.
@@ -158,11 +158,11 @@ impl NoiseMeter {
         }
     }
 
-    /// `φ` in coefficient form, units of 1; `t` the plaintext modulus.
+    /// Measures `φ`, in coefficient form in units of 1; `t` is the plaintext modulus.
     ///
-    /// The canonical embedding takes real polynomials to values at the odd powers of `e^{iπ/N}`,
-    /// half of them conjugates of the others. The powers `4k + 1` and their conjugates are all of
-    /// them: with `z_j = (φ_j − i·φ_{j+N/2})·e^{−iπj/N}` they are the discrete Fourier transform of `z`.
+    /// The canonical embedding maps real polynomials to values at the odd powers of `e^{iπ/N}`, half of them conjugates
+    /// of the others. The powers `4k + 1` and their conjugates are all of them: with
+    /// `z_j = (φ_j − i·φ_{j+N/2})·e^{−iπj/N}` they are the discrete Fourier transform of `z`.
     pub(crate) fn measure(&mut self, phase: &[i32], t: u32) -> BlockNoise {
         let half = self.values.len();
         let (low, high) = phase.split_at(half);
@@ -176,7 +176,7 @@ impl NoiseMeter {
         }
         self.fft
             .process_with_scratch(&mut self.values, &mut self.scratch);
-        // Lanes do not wait for each other.
+        // Independent lanes avoid a serial dependency.
         let mut peaks = [0.0; LANES];
         for values in self.values.chunks(LANES) {
             for (peak, value) in peaks.iter_mut().zip(values) {
@@ -296,8 +296,8 @@ mod tests {
     }
 
     proptest! {
-        /// `|(φ_1 … φ_k)_0| ≤ ‖φ_1‖₂‖φ_2‖₂·Π‖φ̂_i‖_∞`, on whatever adds up coherently: equal
-        /// factors, conjugates, constant sequences.
+        /// `|(φ_1 … φ_k)_0| ≤ ‖φ_1‖₂‖φ_2‖₂·Π‖φ̂_i‖_∞`, on inputs that add up coherently: equal factors, conjugates,
+        /// constant sequences.
         #[test]
         fn the_inequality_of_the_bound_holds(
             base in prop::collection::vec(-50i32..=50, 32),

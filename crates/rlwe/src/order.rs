@@ -1,20 +1,21 @@
-//! In what order an owner keeps fingerprints and fixed parts of its columns, and of which.
+//! The owner's order of columns, and which of them have fingerprints and fixed parts.
 
 use std::fmt;
 use std::ops::Range;
 use thiserror::Error;
 
-/// Columns in the owner's order. All pairs of the first `paired` have fixed parts. If there are more columns, so has each
-/// pair with a focus column; of other pairs the fixed parts are made from moments `M_{i,1}` that the server sends.
+/// Columns in the owner's order. All pairs of the first `paired` have fixed parts. If there are more columns, so has
+/// each pair with a focus column; the fixed parts of other pairs are computed from moments `M_{i,1}` that the server
+/// sends.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ColumnOrder {
     columns: Vec<u32>,
     paired: usize,
-    /// Places, ascending.
+    /// Indices, ascending.
     focus: Vec<usize>,
 }
 
-/// Without the order, which is that of supports.
+/// Omits the order, which is that of supports.
 impl fmt::Debug for ColumnOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (columns, paired, focus) = (self.columns.len(), self.paired, self.focus.len());
@@ -25,7 +26,7 @@ impl fmt::Debug for ColumnOrder {
     }
 }
 
-/// Columns, pairs and focus columns that are no such order.
+/// Columns, pairs and focus columns that do not form a valid order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "an order has each column once, pairs of its first ones, and focus columns only beside others"
@@ -33,11 +34,11 @@ impl fmt::Debug for ColumnOrder {
 pub struct OrderError;
 
 impl ColumnOrder {
-    /// That of these columns; `focus` are numbers of columns, in the same order.
+    /// The order of these columns; `focus` are numbers of columns, in the same order.
     ///
     /// # Errors
-    /// A column that is there twice, more columns with pairs than there are, a focus column that is none of them or not
-    /// needed since all pairs have fixed parts.
+    /// A repeated column, more columns with pairs than there are, a focus column that is unknown or not needed since
+    /// all pairs have fixed parts.
     pub fn new(columns: Vec<u32>, paired: usize, focus: &[u32]) -> Result<Self, OrderError> {
         let mut sorted: Vec<(u32, usize)> = columns.iter().copied().zip(0..).collect();
         sorted.sort_unstable();
@@ -50,7 +51,7 @@ impl ColumnOrder {
             .map(place)
             .collect::<Option<_>>()
             .ok_or(OrderError)?;
-        // In no other order: what is kept of them comes in this one.
+        // In column order, which is the storage order of their data.
         let is_valid = (1..=columns.len()).contains(&paired)
             && sorted.is_sorted_by(|a, b| a.0 < b.0)
             && places.is_sorted_by(|a, b| a < b)
@@ -74,17 +75,17 @@ impl ColumnOrder {
         &self.columns[..self.paired]
     }
 
-    /// The places of the columns whose pairs with all others have fixed parts, if not all pairs do.
+    /// The indices of the columns whose pairs with all others have fixed parts; empty if all pairs do.
     pub fn focus(&self) -> &[usize] {
         &self.focus
     }
 
-    /// Whether there are pairs without fixed parts.
+    /// Whether some pairs lack fixed parts.
     pub fn is_wide(&self) -> bool {
         self.paired < self.columns.len()
     }
 
-    /// Whether the row of the column at a place can be asked for: all pairs with it have fixed parts.
+    /// Whether the row of the column at an index can be requested: all pairs with it have fixed parts.
     pub fn has_row(&self, place: usize) -> bool {
         if self.is_wide() {
             self.focus.binary_search(&place).is_ok()
@@ -93,7 +94,7 @@ impl ColumnOrder {
         }
     }
 
-    /// The places of columns behind those all of whose pairs have fixed parts.
+    /// The indices of columns after those that have fixed parts for all their pairs.
     pub fn tail(&self) -> Range<usize> {
         self.paired..self.columns.len()
     }

@@ -1,5 +1,5 @@
-//! Supports of pairs from one residue a limb and range, verified before they meet a secret (docs/cryptography.md,
-//! "Verified sums").
+//! Supports of pairs from one residue per limb and range, verified before they are combined with secrets
+//! (docs/cryptography.md, "Verified sums").
 
 use crate::decoder::Decoder;
 use crate::fingerprint::{Elements, Points};
@@ -15,7 +15,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use thiserror::Error;
 
-/// An answer that is not shown.
+/// Why an answer is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum PairsError {
@@ -27,41 +27,41 @@ pub enum PairsError {
     Impossible,
 }
 
-/// The sums of one question over a range: for each limb `M_ij = Σ_w c_i(w) c_j(w)`.
+/// The sums of one query over a range: for each limb `M_ij = Σ_w c_i(w) c_j(w)`.
 pub type Sums = Vec<Vec<u32>>;
 
 /// `M_{i,1} = Σ_b a_b c_{b,i}` of one column: for each range and limb `N` residues in evaluation form.
 pub type ColumnMoments = Vec<Vec<Vec<u32>>>;
 
-/// What the owner keeps of the ranges of a dataset, to read the pairs that a server counts there.
+/// The kept data of the ranges of a dataset, which verifies and decodes the pairs that a server counts there.
 pub struct PairReader {
     key: DatasetKey,
     strata: Strata,
     order: ColumnOrder,
-    /// Modulo each limb.
+    /// For each limb.
     points: Vec<Points>,
-    /// The weights of slots, if there are pairs without fixed parts.
+    /// The weights of slots, if some pairs lack fixed parts.
     weights: Vec<Elements>,
-    /// In the order of the strata's.
+    /// Ordered as the strata's ranges.
     ranges: Vec<RangeReader>,
 }
 
-/// Sums that were verified, all of them, and what they are of.
+/// A complete set of verified sums, with their pairs.
 pub struct VerifiedPairs<'a> {
     reader: &'a PairReader,
-    /// For each sum the places of its pair, the first before the second.
+    /// For each sum the indices of its pair, in ascending order.
     pairs: Vec<(usize, usize)>,
     fixed: Fixed,
     sums: &'a [Sums],
 }
 
-/// Where fixed parts come from.
+/// The source of fixed parts.
 enum Fixed {
-    /// All pairs of the first columns are kept.
+    /// Those of all pairs of the first columns are kept.
     Pairs,
-    /// The row of this focus column is kept.
+    /// Those in the row of this focus column are kept.
     Row { place: usize, focus: usize },
-    /// They were made of verified moments, for each range and limb.
+    /// Computed from verified moments, for each range and limb.
     Made(Vec<Vec<FixedParts>>),
 }
 
@@ -73,8 +73,8 @@ impl fmt::Debug for PairReader {
 }
 
 impl PairReader {
-    /// Of a dataset, with what is kept of each of its ranges. `None` if there are other ranges than the strata's, or
-    /// they have other columns, blocks or limbs.
+    /// The reader of a dataset, with the kept data of each of its ranges. `None` if the ranges, or their columns,
+    /// blocks or limbs, are not those of the strata.
     pub fn new(
         key: &DatasetKey,
         strata: Strata,
@@ -117,7 +117,7 @@ impl PairReader {
     /// Any other sums, in any limb of any range.
     ///
     /// # Panics
-    /// If there are fewer columns with fixed parts.
+    /// If fewer columns have fixed parts.
     pub fn verify_prefix<'a>(
         &'a self,
         columns: usize,
@@ -134,13 +134,13 @@ impl PairReader {
         }
     }
 
-    /// Verifies the sums of the column at `place` with each other column, of each range.
+    /// Verifies the sums of the column at index `place` with each other column, of each range.
     ///
     /// # Errors
     /// Any other sums, in any limb of any range.
     ///
     /// # Panics
-    /// If there is no row of the column.
+    /// If the column has no row.
     pub fn verify_row<'a>(
         &'a self,
         place: usize,
@@ -163,8 +163,8 @@ impl PairReader {
         Ok(self.verified(pairs.collect(), fixed, sums))
     }
 
-    /// Whether these are the moments `M_{i,1}` of the column at `place`, in each range and limb. Others are taken for them
-    /// with probability at most `1/q²`, however they were chosen.
+    /// Whether these are the moments `M_{i,1}` of the column at index `place`, in each range and limb. Others are
+    /// accepted with probability at most `1/q²`, however they were chosen.
     ///
     /// # Panics
     /// If there is no such column, or all pairs have fixed parts.
@@ -199,7 +199,7 @@ impl PairReader {
     }
 
     /// Verifies the sums of all pairs of the first `columns` columns, in lexicographic order, of each range, and the
-    /// moments `M_{i,1}` of each of these columns; makes fixed parts of them.
+    /// moments `M_{i,1}` of each of these columns; computes fixed parts from them.
     ///
     /// # Errors
     /// Any other sums or moments, in any limb of any range.
@@ -267,7 +267,7 @@ impl PairReader {
         })
     }
 
-    /// All limbs of all ranges are verified, each by itself: the time that this takes depends on public lengths only.
+    /// Verifies all limbs of all ranges, each separately: the time depends on public lengths only.
     fn all_are_right(
         &self,
         sums: &[Sums],
@@ -279,7 +279,7 @@ impl PairReader {
     }
 }
 
-/// All pairs of so many places, in lexicographic order.
+/// All pairs of indices below `places`, in lexicographic order.
 fn pairs_of(places: usize) -> Vec<(usize, usize)> {
     let of = |i| (i + 1..places).map(move |j| (i, j));
     (0..places).flat_map(of).collect()
@@ -289,7 +289,7 @@ impl VerifiedPairs<'_> {
     /// The supports, in the order of the sums.
     ///
     /// # Errors
-    /// Sums of another dataset than the owner's record is of.
+    /// Sums that do not belong to the dataset of the owner's record.
     pub fn supports(&self) -> Result<Vec<u64>, PairsError> {
         let PairReader { strata, ranges, .. } = self.reader;
         let support = |(at, &pair): (usize, &(usize, usize))| {
@@ -307,7 +307,7 @@ impl VerifiedPairs<'_> {
             .collect()
     }
 
-    /// That of a pair of places in a range, modulo a limb.
+    /// The fixed part of a pair of indices in a range, modulo a limb.
     fn fixed_part(&self, range: usize, limb: usize, (i, j): (usize, usize)) -> u32 {
         let kept = &self.reader.ranges[range].limbs[limb];
         match (&self.fixed, &kept.wide) {
@@ -321,7 +321,7 @@ impl VerifiedPairs<'_> {
     }
 }
 
-/// What is kept of a range, for each limb.
+/// The kept data of a range, for each limb.
 struct RangeReader {
     limbs: Vec<KeptPairs>,
     decoder: Decoder,
@@ -349,8 +349,8 @@ impl RangeReader {
         are_right.fold(sums.len() == self.limbs.len(), |all, it| all & it)
     }
 
-    /// The support modulo `t` of the pair whose sums are at `at`, given its fixed part modulo each limb; `None` if the
-    /// phase is beyond its bound.
+    /// The support modulo `t` of the pair whose sums are at index `at`, given its fixed part modulo each limb; `None`
+    /// if the phase exceeds its bound.
     fn residue(&self, at: usize, sums: &Sums, fixed: impl Fn(usize) -> u32) -> Option<u32> {
         let limbs = sums.iter().enumerate();
         self.decoder

@@ -4,12 +4,12 @@ use crate::totals::{Bounds, Strata};
 use oboro_ring::{MAX_LOG_DEGREE, Parameters, most_limbs, plaintext_moduli};
 use thiserror::Error;
 
-/// The smallest degree the planner considers: below it fixed costs dominate.
+/// The smallest degree the planner considers: below it, fixed costs dominate.
 const MIN_LOG_DEGREE: u32 = 12;
-/// Plaintext moduli above this make level 2 read a third limb without saving anything.
+/// Plaintext moduli above this make level 2 read a third limb and save nothing.
 const MAX_PLAINTEXT_MODULUS: u32 = 1 << 20;
 
-/// A dataset that no parameters carry.
+/// No parameters support the dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum PlanError {
@@ -32,36 +32,36 @@ pub struct Alternative {
     pub log_degree: u32,
     /// `t`.
     pub plaintext_modulus: u32,
-    /// With the fewest limbs that carry the itemsets; `None` if no secure number of limbs does.
+    /// With the fewest limbs for the itemsets; `None` if no secure number of limbs is enough.
     pub parameters: Option<Parameters>,
-    /// What the planner thinks of it.
+    /// The planner's verdict.
     pub verdict: Verdict,
 }
 
-/// Why a ring was chosen, or what made another one better.
+/// Why a ring was chosen or rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It is the best.
     Chosen,
-    /// The itemsets need more limbs than the 128-bit bound of its degree allows.
+    /// The itemsets need more limbs than the 128-bit security bound of its degree allows.
     NotSecure {
-        /// What the bound allows.
+        /// The most limbs that the bound allows.
         most_limbs: usize,
     },
-    /// The dataset takes more bytes in it.
+    /// The dataset needs more bytes in it.
     MoreBytes,
-    /// As many bytes, but more ranges of blocks, hence larger answers.
+    /// Equally many bytes, but more ranges of blocks, hence larger answers.
     MoreRanges,
-    /// As good, but of a larger degree.
+    /// Equally good, but of a larger degree.
     LargerDegree,
-    /// As good, but with a larger plaintext modulus.
+    /// Equally good, but with a larger plaintext modulus.
     LargerModulus,
 }
 
-/// What a ring costs for some transactions; the first difference decides.
+/// The cost of a ring for some transactions; compared lexicographically.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Cost {
-    /// Residues of a column.
+    /// Residues per column.
     stored: u128,
     ranges: usize,
     log_degree: u32,
@@ -69,7 +69,7 @@ struct Cost {
 }
 
 impl Cost {
-    /// Of a ring with these bounds.
+    /// The cost of a ring with these bounds.
     fn new((parameters, bounds): &(Parameters, Bounds), transactions: u64) -> Self {
         let strata = bounds.extended(&[], transactions, 0);
         let strata = strata.and_then(|it| Strata::new(bounds.clone(), &it));
@@ -84,7 +84,7 @@ impl Cost {
         }
     }
 
-    /// What speaks against it where `best` is there.
+    /// The reason to reject it in favour of `best`.
     fn verdict(&self, best: &Self) -> Verdict {
         if self.stored > best.stored {
             Verdict::MoreBytes
@@ -100,7 +100,7 @@ impl Cost {
     }
 }
 
-/// Every ring that [`plan`] looks at, and why it takes it or not.
+/// Every ring that [`plan`] considers, and why it is chosen or rejected.
 ///
 /// # Errors
 /// As [`plan`].
@@ -131,9 +131,9 @@ pub fn alternatives(
     Ok(rings().map(alternative).collect())
 }
 
-/// The parameters under which `transactions` take the fewest bytes of ciphertext and supports of
-/// itemsets up to `max_len` still decrypt; among equals the fewest ranges (hence the smallest
-/// answers), then the smallest degree, then the smallest plaintext modulus.
+/// The parameters that need the fewest bytes of ciphertext for `transactions` transactions and
+/// still decrypt supports of itemsets up to `max_len`; ties are broken by the fewest ranges (hence
+/// the smallest answers), then the smallest degree, then the smallest plaintext modulus.
 pub fn plan(transactions: u64, columns: u64, max_len: usize) -> Result<Parameters, PlanError> {
     if transactions == 0 || columns == 0 {
         return Err(PlanError::Empty {
@@ -165,9 +165,9 @@ struct Ring {
 }
 
 impl Ring {
-    /// With the fewest limbs that carry `max_len`.
+    /// With the fewest limbs for `max_len`.
     fn parameters(self, columns: u64, max_len: usize) -> Option<(Parameters, Bounds)> {
-        // Each factor takes most of a limb.
+        // Each factor needs most of a limb.
         let least = max_len.div_ceil(2);
         (least..=self.most_limbs).find_map(|limbs| {
             let with = Parameters::new(self.log_degree, limbs, self.plaintext_modulus).ok()?;
@@ -189,7 +189,7 @@ fn rings() -> impl Iterator<Item = Ring> {
         })
 }
 
-/// All rings that carry `max_len`.
+/// All rings that support `max_len`.
 fn candidates(columns: u64, max_len: usize) -> impl Iterator<Item = (Parameters, Bounds)> {
     rings().filter_map(move |ring| ring.parameters(columns, max_len))
 }

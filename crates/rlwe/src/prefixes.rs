@@ -1,8 +1,8 @@
-//! Supports of itemsets of three and four from moments, verified before they meet a secret (docs/cryptography.md,
-//! "Longer itemsets").
+//! Supports of itemsets of three and four from moments, verified before they are combined with secrets
+//! (docs/cryptography.md, "Longer itemsets").
 //!
-//! A question is all itemsets of length `k` of the first `m` columns in the owner's order; its answer has for each range
-//! the moments `M_{S,r}`, `|S| = k − r`. All of them, weighted with points and slots, must give
+//! A query is for all itemsets of length `k` of the first `m` columns in the owner's order; its answer has for each
+//! range the moments `M_{S,r}`, `|S| = k − r`. All of them, weighted with points and slots, must equal
 //! `token(m, k) = Σ_w Σ_r p_r(w)·e_{k−r}(x_1 c_1(w), …, x_m c_m(w))`, where `p_0 = 1` and `p_r = z_{s(w)} a(w)^r`.
 
 use crate::combine::{Answer, CombineError, Combiner, Partial, Phases};
@@ -23,17 +23,18 @@ use zeroize::Zeroizing;
 /// The longest itemsets whose moments are verified.
 pub const LONGEST_VERIFIED: usize = 4;
 
-/// For itemsets of two to [`LONGEST_VERIFIED`] the limbs that answers are verified modulo; 0 for those that are not.
+/// The number of limbs that verify answers, for itemsets of two to [`LONGEST_VERIFIED`]; 0 for lengths that are not
+/// verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct VerifiedLimbs(pub(crate) [usize; LONGEST_VERIFIED - 1]);
 
 impl VerifiedLimbs {
-    /// Those of all lengths that bounds hold for.
+    /// Those of all lengths within the bounds.
     pub fn of(bounds: &Bounds) -> Self {
         Self([2, 3, 4].map(|length| bounds.limbs(length).unwrap_or(0)))
     }
 
-    /// Those of a range whose parts these are.
+    /// Those of a range with these parts.
     pub(crate) fn of_parts(limbs: &[RangeLimb]) -> Self {
         let longer = |length| {
             let has = |it: &&RangeLimb| it.prefixes.tokens.iter().any(|(it, _)| *it == length);
@@ -43,7 +44,7 @@ impl VerifiedLimbs {
         Self([pairs, longer(3), longer(4)])
     }
 
-    /// The limbs that any length is verified modulo.
+    /// The most limbs that any length is verified modulo.
     pub fn limbs(self) -> usize {
         self.0.into_iter().max().unwrap_or(0)
     }
@@ -59,10 +60,11 @@ impl VerifiedLimbs {
     }
 }
 
-/// The tokens of itemsets of three and more over some blocks modulo one limb. Whoever knows one can forge answers.
+/// The tokens of itemsets of three and more over some blocks modulo one limb. A party that knows one can forge answers.
 #[derive(Clone)]
 pub(crate) struct PrefixTokens {
-    /// For each length, ascending, the token of no columns and what each column adds to the prefix that ends with it.
+    /// For each length, ascending, the token of no columns and the increment of each column to the prefix that ends
+    /// with it.
     tokens: Vec<(usize, Zeroizing<Vec<Element>>)>,
 }
 
@@ -73,7 +75,7 @@ impl fmt::Debug for PrefixTokens {
 }
 
 impl PrefixTokens {
-    /// Those of so many columns for these lengths, over no blocks.
+    /// Tokens of `columns` columns for these lengths, over zero blocks.
     pub(crate) fn new(lengths: impl Iterator<Item = usize>, columns: usize) -> Self {
         let zero = || Zeroizing::new(vec![Element::default(); columns + 1]);
         Self {
@@ -81,7 +83,7 @@ impl PrefixTokens {
         }
     }
 
-    /// Those that were kept. `None` if there are not as many, or one has no residues.
+    /// Decodes stored tokens. `None` if the number is wrong, or one is not canonical.
     pub(crate) fn kept(
         q: &Modulus,
         lengths: impl Iterator<Item = usize>,
@@ -96,7 +98,7 @@ impl PrefixTokens {
         Some(Self { tokens: tokens? }).filter(|_| is_all)
     }
 
-    /// All of them, to be kept.
+    /// All tokens, in storage order.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = u32> {
         let all = self.tokens.iter().flat_map(|(_, tokens)| tokens.iter());
         all.flat_map(|it| [it.a, it.b])
@@ -116,7 +118,7 @@ impl PrefixTokens {
         let field = points.field();
         let degree = weights.a.len();
         let zero = || Elements::zero(degree);
-        // p_1 to p_k, which V_2 to V_{k+1} begin with.
+        // p_1 to p_k, the initial values of V_2 to V_{k+1}.
         let mut sums: Vec<Elements> = (0..longest).map(|_| zero()).collect();
         let (mut product, mut twisted) = (zero(), Zeroizing::new(vec![0; degree]));
         for block in blocks {
@@ -146,7 +148,7 @@ impl PrefixTokens {
         }
     }
 
-    /// Adds the blocks that another has of the same columns and limb.
+    /// Adds the tokens of other blocks of the same columns and limb.
     pub(crate) fn merge(&mut self, field: &QuadraticField, other: &Self) {
         for ((length, tokens), (other_length, others)) in self.tokens.iter_mut().zip(&other.tokens)
         {
@@ -155,7 +157,7 @@ impl PrefixTokens {
         }
     }
 
-    /// That of a prefix; `None` if there are none of the length.
+    /// The token of a prefix; `None` if there are none of the length.
     ///
     /// # Panics
     /// If there are fewer columns.
@@ -174,7 +176,7 @@ impl PrefixTokens {
 }
 
 impl Elements {
-    /// Sets this to another times a residue at each point.
+    /// Sets this to another one times a residue at each point.
     pub(crate) fn set_multiple(&mut self, field: &QuadraticField, other: &Self, factors: &[u32]) {
         let q = field.modulus();
         vector::multiply(q, &other.a, factors, &mut self.a);
@@ -190,14 +192,14 @@ impl Elements {
         vector::multiply_add(q, &x.b, &y.a, &mut self.b);
     }
 
-    /// Adds another.
+    /// Adds another one.
     fn add(&mut self, field: &QuadraticField, other: &Self) {
         vector::add_assign(field.modulus(), &other.a, &mut self.a);
         vector::add_assign(field.modulus(), &other.b, &mut self.b);
     }
 }
 
-/// The bytes of the answer about all itemsets of `length` of so many columns: of pairs the sums alone. `None` for lengths
+/// The bytes of the answer about all itemsets of `length` of some columns: for pairs the sums alone. `None` for lengths
 /// that are not verified.
 pub fn prefix_bytes(
     parameters: &Parameters,
@@ -222,11 +224,11 @@ pub fn prefix_bytes(
 /// All itemsets of a length of the first columns in the owner's order.
 pub struct PrefixQuestion {
     combiner: Combiner,
-    /// The place of each column in the owner's order.
+    /// The index of each column in the owner's order.
     places: HashMap<u32, usize>,
 }
 
-/// No question.
+/// An invalid query.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum PrefixError {
@@ -237,13 +239,13 @@ pub enum PrefixError {
 }
 
 impl PrefixQuestion {
-    /// That about these columns, in the owner's order.
+    /// The query about these columns, in the owner's order.
     ///
     /// # Errors
-    /// A length that bounds do not hold for, or of which there are no itemsets.
+    /// A length outside the bounds, or without itemsets.
     ///
     /// # Panics
-    /// If a column is there twice.
+    /// If a column is repeated.
     pub fn new(
         key: &DatasetKey,
         strata: Strata,
@@ -262,18 +264,17 @@ impl PrefixQuestion {
         self.combiner.itemsets()
     }
 
-    /// The limbs that must be asked for.
+    /// The number of limbs to request.
     pub fn limbs(&self) -> usize {
         self.combiner.limbs()
     }
 
-    /// The moments of the answer, over each range.
+    /// The number of moments in the answer, over each range.
     pub fn moments(&self) -> usize {
         self.combiner.moments()
     }
 
-    /// Where moments lie in the answer of a range, one after another as they travel; `None` if there are no such
-    /// moments.
+    /// The byte range of moments in the answer of a range, in the wire encoding; `None` if they do not exist.
     pub fn place(&self, moments: Range<usize>) -> Option<Range<usize>> {
         self.combiner.place(moments)
     }
@@ -285,7 +286,7 @@ impl PrefixQuestion {
     }
 }
 
-/// What the owner keeps of the ranges of a dataset, to verify the moments that a server computes there.
+/// The kept data of the ranges of a dataset, which verifies the moments that a server computes there.
 pub struct PrefixReader {
     columns: Vec<u32>,
     limbs: Vec<(Points, Elements)>,
@@ -303,23 +304,23 @@ impl fmt::Debug for PrefixReader {
     }
 }
 
-/// Moments that were verified, all of them, and what they answer.
+/// A complete set of verified moments, with their query.
 pub struct VerifiedMoments<'a> {
     question: &'a PrefixQuestion,
     answer: &'a [Vec<u8>],
 }
 
-/// Moments that are not shown.
+/// Moments that failed verification.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the server sent other numbers than those of the ciphertext that was encrypted")]
 pub struct NotVerified;
 
-/// Moments that a thread works on at a time.
+/// Moments that a thread processes at a time.
 const AT_ONCE: usize = 16;
 
 impl PrefixReader {
-    /// Of a dataset, with what is kept of each of its ranges. `None` if there are other ranges than the strata's, or
-    /// they have other columns, blocks or limbs.
+    /// The reader of a dataset, with the kept data of each of its ranges. `None` if the ranges, or their columns,
+    /// blocks or limbs, are not those of the strata.
     pub fn new(
         key: &DatasetKey,
         strata: &Strata,
@@ -339,13 +340,13 @@ impl PrefixReader {
         })
     }
 
-    /// Verifies the moments of each range, one after another as they travel.
+    /// Verifies the moments of each range, concatenated in the wire encoding.
     ///
     /// # Errors
     /// Any others.
     ///
     /// # Panics
-    /// If the question is about other columns than the first, or another length than was kept.
+    /// If the query is about columns other than the first, or a length without kept data.
     pub fn verify<'a>(
         &self,
         question: &'a PrefixQuestion,
@@ -363,7 +364,7 @@ impl PrefixReader {
         let whole = question.range_bytes();
         let fits = answer.len() == self.ranges.len() && answer.iter().all(|it| it.len() == whole);
         let limbs = &self.limbs[..question.limbs()];
-        // In any case all of it is looked at: the time depends on lengths only.
+        // Always checks everything: the time depends on lengths only.
         let are_right = self.ranges.iter().zip(answer).map(|(tokens, answer)| {
             let Some(found) = fits.then(|| self.weighted(question, answer, threads)) else {
                 return false;
@@ -446,11 +447,11 @@ impl PrefixReader {
     }
 }
 
-/// What moments give that are weighted with points and slots.
+/// The sums of moments weighted with points and slots.
 struct Weighted {
-    /// Modulo each limb.
+    /// For each limb.
     sums: Zeroizing<Vec<Element>>,
-    /// Another representative of a residue is another answer.
+    /// Whether all are canonical: any other representative counts as a different answer.
     are_residues: bool,
 }
 
@@ -467,7 +468,7 @@ impl VerifiedMoments<'_> {
     /// The supports, in the order of the itemsets.
     ///
     /// # Errors
-    /// Moments of another dataset than the owner's record is of.
+    /// Moments that do not belong to the dataset of the owner's record.
     pub fn supports(&self, threads: NonZeroUsize) -> Result<Answer, CombineError> {
         let combiner = &self.question.combiner;
         let runs: Vec<(u64, Range<usize>)> = (0..self.answer.len() as u64)

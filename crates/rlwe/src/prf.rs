@@ -1,7 +1,7 @@
-//! The pseudo-random function under everything that is derived from a master key.
+//! The pseudo-random function behind everything that is derived from a master key.
 //!
-//! `PRF(key, label, fields) = HMAC-SHA-256(key, "oboro v1 " ‖ label ‖ 0x00 ‖ fields)`, each field
-//! preceded by its length (4 bytes, little-endian): no two inputs of different meaning are equal.
+//! `PRF(key, label, fields) = HMAC-SHA-256(key, "oboro v1 " ‖ label ‖ 0x00 ‖ fields)`, each field preceded by its
+//! length (4 bytes, little-endian): the encoding of inputs is injective.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;

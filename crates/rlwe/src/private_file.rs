@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// A file with a secret that could not be opened, or is open to others.
+/// A file with a secret that cannot be opened, or is accessible to others.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum PrivateFileError {
@@ -25,8 +25,8 @@ pub enum PrivateFileError {
     },
 }
 
-/// Opens a file that belongs to this process's effective user, and that nobody else can read or write. Devices,
-/// such as a terminal, are taken as they are.
+/// Opens a file that belongs to this process's effective user and that nobody else can read or write. Devices, such as
+/// a terminal, are not checked.
 ///
 /// # Errors
 /// No such file, or one that others can read, write or replace.

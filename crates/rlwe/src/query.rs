@@ -1,11 +1,10 @@
-//! Queries: small numbers encrypted for one question, under a key that lives no longer.
+//! Queries: small numbers encrypted for one search, under an ephemeral key.
 //!
-//! Everything secret about a query (its key, its errors) and its public seeds come from one root: the
-//! PRF of fresh randomness and of all that the query is about. So even a generator that repeats itself,
-//! as after a rolled-back virtual machine, repeats a seed only together with the whole query: the same
-//! numbers, laid out in the same way in the same ring. A key encrypts one query, when it is made.
-//! Encoding in the most significant part, see [`Scaled`]; the argument is in `docs/cryptography.md`,
-//! "Genome search".
+//! Everything secret about a query (its key, its errors) and its public seeds are derived from one root: the PRF of
+//! fresh randomness and of everything that the query is about. So even a generator that repeats its output, as after a
+//! virtual machine was rolled back, repeats a seed only for an identical query: the same numbers, in the same layout
+//! and ring. A key encrypts one query, when it is created. Encoding in the most significant bits: [`Scaled`]; the
+//! security argument: `docs/cryptography.md`, "Genome search".
 
 use crate::prf::{Output, prf};
 use oboro_ring::mask::{self, MaskSeed};
@@ -17,7 +16,7 @@ use zeroize::Zeroizing;
 /// The key of one query.
 pub struct QueryKey {
     ring: Arc<Scaled>,
-    /// In evaluation form, limb after limb.
+    /// In evaluation form, limb by limb.
     secret: Zeroizing<Vec<u32>>,
 }
 
@@ -27,7 +26,7 @@ impl fmt::Debug for QueryKey {
     }
 }
 
-/// A query as a server may see it, in evaluation form, limb after limb.
+/// A query as sent to the server, in evaluation form, limb by limb.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryCiphertexts {
     /// For each run of terms the seed of `a` and the residues of `b = round(Q·m/t) + e − a·s`.
@@ -37,9 +36,9 @@ pub struct QueryCiphertexts {
 }
 
 impl QueryKey {
-    /// Encrypts terms, `width` to a ciphertext as its first coefficients, under the nonce that the server
-    /// drew for the query and a key of their own. `asked` is all else that the query is about: no two
-    /// different questions may have the same bytes.
+    /// Encrypts terms, `width` per ciphertext as its first coefficients, under the nonce that the server drew for the
+    /// query and a fresh key. `asked` encodes everything else that the query is about; distinct queries must have
+    /// distinct bytes.
     ///
     /// # Errors
     /// No randomness.
@@ -117,8 +116,8 @@ impl QueryKey {
         &self.secret[limb * degree..][..degree]
     }
 
-    /// What coefficients of a ciphertext hold modulo `t`, given as fractions of `Q`: all `N` of the mask
-    /// in `mask_bits` bits, and for each coefficient asked for its value in `value_bits` bits.
+    /// The values of coefficients of a ciphertext modulo `t`, given as fractions of `Q`: all `N` of the mask in
+    /// `mask_bits` bits, and for each requested coefficient its value in `value_bits` bits.
     ///
     /// Panics if the mask has another length, a coefficient does not exist, the ring has one limb, or
     /// more than 40 bits are given.
@@ -153,8 +152,8 @@ impl QueryKey {
         values.into_iter().map(phase).collect()
     }
 
-    /// The product of a mask and the secret over the integers. Centred, the mask is below `2^39`, so
-    /// the product is at most `N·2^39 ≤ 2^54`: two limbs tell it apart.
+    /// The product of a mask and the secret over the integers. The centred mask is below `2^39`, so the product is at
+    /// most `N·2^39 ≤ 2^54`, which two limbs represent.
     fn times_secret(&self, mask: &[u64], mask_bits: u32) -> Zeroizing<Vec<i64>> {
         let degree = self.ring.basis().degree();
         assert_eq!(mask.len(), degree);
@@ -182,9 +181,8 @@ impl QueryKey {
     }
 }
 
-/// What all of a query is derived from: `PRF(randomness, "query root", ring, nonce, width, terms, asked…)`,
-/// where the ring is `log2 N` (1 byte), `t` (4) and the prime of each limb (4), and the width has 8 bytes and
-/// a term 4.
+/// The root of all derivations of a query: `PRF(randomness, "query root", ring, nonce, width, terms, asked…)`, where
+/// the ring is `log2 N` (1 byte), `t` (4) and the prime of each limb (4), the width has 8 bytes and a term 4.
 fn root(
     randomness: &[u8; 32],
     ring: &Scaled,
@@ -205,18 +203,18 @@ fn root(
     prf(randomness, "query root", &[&own, asked].concat())
 }
 
-/// Residues of signed coefficients in evaluation form, limb after limb.
+/// Residues of signed coefficients in evaluation form, limb by limb.
 fn evaluate(ring: &Scaled, coefficients: &[i8]) -> Vec<u32> {
     evaluate_with(ring, |limb, values| {
         let q = ring.limbs()[limb].modulus().value();
-        // −1 becomes q − 1, 0 becomes q: both below 4q, which the transform takes.
+        // −1 becomes q − 1, 0 becomes q: both below 4q, which the transform accepts.
         for (value, &x) in values.iter_mut().zip(coefficients) {
             *value = q.wrapping_add_signed(x.into());
         }
     })
 }
 
-/// A polynomial in evaluation form, limb after limb, of the coefficients that are filled in for each.
+/// The evaluation form, limb by limb, of the polynomial whose coefficients `fill` writes for each limb.
 fn evaluate_with(ring: &Scaled, mut fill: impl FnMut(usize, &mut [u32])) -> Vec<u32> {
     let degree = ring.basis().degree();
     let mut residues = vec![0; degree * ring.limbs().len()];
@@ -287,7 +285,7 @@ mod tests {
         assert!(values.into_iter().all(|value| value == 0));
     }
 
-    /// All that a query depends on.
+    /// Everything that a query depends on.
     #[derive(Clone)]
     struct Asked {
         ring: Arc<Scaled>,
@@ -322,8 +320,8 @@ mod tests {
         }
     }
 
-    /// What a server sees in the first ciphertexts of two queries if they have the same secret, mask and
-    /// error: how many of the terms from number `from` on, which one of them has and the other has not.
+    /// What a server learns from the first ciphertexts of two queries with the same secret, mask and error: the number
+    /// of terms, from index `from` on, in which only one of them has a value.
     fn read(ring: &Scaled, a: &[u32], b: &[u32], terms: &[i32], from: usize) -> usize {
         let degree = ring.basis().degree();
         let limbs = a.chunks(degree).zip(b.chunks(degree)).zip(ring.limbs());
@@ -344,8 +342,7 @@ mod tests {
         known.count()
     }
 
-    /// A machine that was rolled back asks the same again, and a server that replays its nonce has it
-    /// lay the query out in another way.
+    /// A rolled-back machine repeats a query, and a server that replays its nonce makes it use another layout.
     #[test]
     fn a_rolled_back_client_shows_a_replaying_server_nothing() {
         let wide = asked();
@@ -356,8 +353,8 @@ mod tests {
         let read_of = |[a, b]: [QueryCiphertexts; 2]| {
             read(&wide.ring, &a.terms[0].1, &b.terms[0].1, &wide.terms, 3)
         };
-        // The attack reads all that one ciphertext has beyond the other where the root does not depend
-        // on the layout, as it once did not.
+        // If the root did not depend on the layout, as in an earlier version, the attack would read all terms that one
+        // ciphertext has beyond the other.
         let without_layout = |asked: &Asked| {
             let bytes: Vec<u8> = asked.terms.iter().flat_map(|it| it.to_le_bytes()).collect();
             let fields: [&[u8]; 2] = [&asked.nonce.0, &bytes];
@@ -366,7 +363,7 @@ mod tests {
         };
         assert_eq!(read_of([&wide, &narrow].map(without_layout)), 36);
         let read = read_of([&wide, &narrow].map(|asked| asked.encrypted(asked.root()).1));
-        // One in 41 by chance.
+        // By chance one in 41.
         assert!(read < 8, "{read} terms of 36");
     }
 

@@ -1,5 +1,5 @@
-//! Ranges of blocks: what the owner adds up over their ciphertext while encrypting, and what it keeps of that, tokens
-//! and fixed parts (docs/cryptography.md, "Verified sums").
+//! Ranges of blocks: the sums that the owner computes over their ciphertext when encrypting, and the data that it keeps
+//! of them, tokens and fixed parts (docs/cryptography.md, "Verified sums").
 
 use crate::fingerprint::{Elements, PairTokens, Points};
 use crate::fixed::{FixedParts, MaskMoments};
@@ -16,11 +16,11 @@ use std::ops::Range;
 pub struct BlockResidues<'a> {
     /// The mask.
     pub mask: &'a [u32],
-    /// The ciphertext of the columns all of whose pairs have fixed parts, in the owner's order.
+    /// The ciphertext of the columns that have fixed parts for all their pairs, in the owner's order.
     pub columns: &'a [&'a [u32]],
 }
 
-/// What the owner adds up over blocks of a range, modulo one limb, while it has their ciphertext at hand.
+/// The sums over blocks of a range, modulo one limb, computed when the owner has their ciphertext in memory.
 pub struct RangeSums {
     limb: usize,
     order: ColumnOrder,
@@ -31,7 +31,7 @@ pub struct RangeSums {
     prefixes: PrefixTokens,
 }
 
-/// What is added up for pairs.
+/// The sums for pairs.
 struct PairSums {
     tokens: PairTokens,
     moments: MaskMoments,
@@ -39,7 +39,7 @@ struct PairSums {
 }
 
 impl RangeSums {
-    /// Those of these columns, over no blocks.
+    /// Sums of these columns over zero blocks.
     ///
     /// # Panics
     /// If there is no such limb.
@@ -67,10 +67,10 @@ impl RangeSums {
         }
     }
 
-    /// Adds blocks, several at a time where that is possible: it takes less time. If there are columns without fixed
-    /// parts, all columns [pass](Self::pass) as well.
+    /// Adds blocks, which is faster with several at a time. If some columns lack fixed parts, all columns must
+    /// [pass](Self::pass) as well.
     ///
-    /// # Panics
+    /// If the columns of a block do not match, or a slice does not have `N` residues.
     /// If a block has other columns, or a slice other than `N` residues.
     pub fn add(&mut self, blocks: &[BlockResidues<'_>]) {
         if let Some(pairs) = &mut self.pairs {
@@ -86,11 +86,11 @@ impl RangeSums {
         self.blocks += blocks.len() as u64;
     }
 
-    /// A pass of all columns of blocks that are [added](Self::add) as well, given for each its mask and the residues of
-    /// the focus columns; `None` where nothing is kept of pairs without fixed parts.
+    /// A pass over all columns of blocks that are [added](Self::add) as well, given for each block its mask and the
+    /// residues of the focus columns; `None` if all pairs have fixed parts, or pairs are not kept modulo this limb.
     ///
     /// # Panics
-    /// If a block has other focus columns, or a slice other than `N` residues.
+    /// If the focus columns of a block do not match, or a slice does not have `N` residues.
     pub fn pass<'a>(
         &'a mut self,
         masks: &[&'a [u32]],
@@ -101,10 +101,10 @@ impl RangeSums {
         Some(Pass::new(&self.points, &self.weights, sums, masks, focus))
     }
 
-    /// Adds the blocks that another thread has.
+    /// Adds the sums of another thread.
     ///
     /// # Panics
-    /// If it has other columns, or is of another limb.
+    /// If the columns or the limb differ.
     pub fn merge(&mut self, other: &Self) {
         assert_eq!((self.limb, &self.order), (other.limb, &other.order));
         let field = self.points.field();
@@ -119,7 +119,7 @@ impl RangeSums {
         self.blocks += other.blocks;
     }
 
-    /// What is kept of them.
+    /// Computes the data to keep.
     pub fn finish(self, key: &DatasetKey) -> RangeLimb {
         let (limb, order) = (self.limb, &self.order);
         let kept = |sums: PairSums| {
@@ -141,7 +141,7 @@ impl RangeSums {
     }
 }
 
-/// What the owner keeps of a range modulo one limb: tokens, and fixed parts where pairs are read modulo it.
+/// The kept data of a range modulo one limb: tokens, and fixed parts if pairs are read modulo it.
 #[derive(Debug, Clone)]
 pub struct RangeLimb {
     pub(crate) limb: usize,
@@ -152,12 +152,12 @@ pub struct RangeLimb {
     pub(crate) prefixes: PrefixTokens,
 }
 
-/// What is kept of pairs.
+/// The kept data for pairs.
 #[derive(Debug, Clone)]
 pub(crate) struct KeptPairs {
     pub(crate) tokens: PairTokens,
     pub(crate) fixed: FixedParts,
-    /// If there are pairs without fixed parts.
+    /// Present if some pairs lack fixed parts.
     pub(crate) wide: Option<Wide>,
 }
 
@@ -167,10 +167,10 @@ impl RangeLimb {
         &self.order
     }
 
-    /// Adds what is kept of other blocks.
+    /// Adds the kept data of other blocks.
     ///
     /// # Panics
-    /// If it has other columns, or is of another limb.
+    /// If the columns or the limb differ.
     pub fn merge(&mut self, other: &Self) {
         assert_eq!((self.limb, &self.order), (other.limb, &other.order));
         if let (Some(pairs), Some(more)) = (&mut self.pairs, &other.pairs) {
@@ -185,7 +185,7 @@ impl RangeLimb {
     }
 }
 
-/// Whether ranges are those of strata: each of columns in this order and so many limbs.
+/// Whether ranges match strata: each of columns in this order and of `limbs` limbs.
 pub(crate) fn fit(
     strata: &Strata,
     order: &ColumnOrder,

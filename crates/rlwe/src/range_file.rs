@@ -1,4 +1,4 @@
-//! What the owner keeps of a range of blocks, sealed: tokens and fixed parts (docs/formats.md, "Range").
+//! The sealed file of the kept data of a range: tokens and fixed parts (docs/formats.md, "Range").
 
 use crate::fingerprint::PairTokens;
 use crate::fixed::FixedParts;
@@ -17,7 +17,7 @@ const VERSION: u32 = 1;
 /// Version, columns, those with fixed parts, focus columns, the limbs of each length, and blocks.
 const HEADER_BYTES: usize = 4 * (4 + LONGEST_VERIFIED - 1) + 8;
 
-/// What cannot be read of a range.
+/// Why a range file cannot be read.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum RangeError {
@@ -30,19 +30,19 @@ pub enum RangeError {
 }
 
 impl DatasetKey {
-    /// Seals what is kept of a range: a part for each of the first limbs, at least one.
+    /// Seals the kept data of a range: a part for each of the first limbs, at least one.
     ///
     /// # Errors
     /// No randomness.
     ///
     /// # Panics
-    /// If parts are of other limbs, columns, blocks or lengths.
+    /// If the limbs, columns, blocks or lengths of the parts do not match.
     pub fn seal_range(&self, limbs: &[RangeLimb]) -> Result<Vec<u8>, SealError> {
         let RangeLimb { order, blocks, .. } = &limbs[0];
         let verified = VerifiedLimbs::of_parts(limbs);
         let shape = self.shape(verified, order).words();
         let words = shape.expect("what there is can be counted");
-        // Room for all: growing would leave copies behind.
+        // Allocated at once: growing would leave copies in freed memory.
         let mut bytes = Zeroizing::new(Vec::with_capacity(HEADER_BYTES + 4 * words));
         let focus = order.focus().iter().map(|&it| order.columns()[it]);
         let counts = [order.columns().len(), order.paired().len(), focus.len()];
@@ -79,7 +79,7 @@ impl DatasetKey {
         self.seal(CONTEXT, &bytes)
     }
 
-    /// Opens what [`seal_range`](Self::seal_range) made.
+    /// Opens data sealed by [`seal_range`](Self::seal_range).
     ///
     /// # Errors
     /// Any other bytes.
@@ -163,7 +163,7 @@ impl DatasetKey {
     }
 }
 
-/// How many numbers of four bytes there are.
+/// The numbers of 4-byte words.
 struct Shape {
     verified: VerifiedLimbs,
     columns: usize,
@@ -173,7 +173,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Rows of the columns themselves, where all pairs have fixed parts.
+    /// Rows of the columns themselves, if all pairs have fixed parts.
     fn rows(&self) -> usize {
         if self.paired == self.columns {
             self.columns
@@ -182,17 +182,17 @@ impl Shape {
         }
     }
 
-    /// Tokens of pairs, of a limb.
+    /// Tokens of pairs, per limb.
     fn pair_tokens(&self) -> usize {
         2 * (self.columns + self.rows())
     }
 
-    /// Fixed parts of a limb.
+    /// Fixed parts per limb.
     fn pairs(&self) -> usize {
         self.paired * self.paired.saturating_sub(1) / 2
     }
 
-    /// What there is of a limb if there are pairs without fixed parts; `None` if it cannot be counted.
+    /// Words per limb if some pairs lack fixed parts; `None` on overflow.
     fn wide(&self) -> Option<usize> {
         if self.paired == self.columns {
             Some(0)
@@ -201,18 +201,18 @@ impl Shape {
         }
     }
 
-    /// Tokens of a limb and length from three on.
+    /// Tokens per limb and length from three on.
     fn tokens(&self) -> usize {
         2 * (self.paired + 1)
     }
 
-    /// All behind the header; `None` if there are more than a file has.
+    /// All words after the header; `None` if a file cannot have that many.
     fn words(&self) -> Option<usize> {
         const MOST: usize = 1 << 31;
         let Self {
             columns, paired, ..
         } = *self;
-        // Products of what is no larger can be counted.
+        // Products of values within these limits do not overflow.
         if columns > MOST || paired > columns.min(1 << 16) || self.verified.limbs() > 1 << 16 {
             return None;
         }
@@ -223,7 +223,7 @@ impl Shape {
     }
 }
 
-/// Numbers of four bytes; `None` if there are others left over.
+/// Splits into 4-byte words; `None` if bytes are left over.
 fn words(bytes: &[u8]) -> Option<Zeroizing<Vec<u32>>> {
     let (words, rest) = bytes.as_chunks();
     let words = words.iter().map(|it| u32::from_le_bytes(*it)).collect();
@@ -292,8 +292,8 @@ mod tests {
     #[test]
     fn a_range_opens_as_it_was_sealed_and_adds_up() {
         let key = in_ring();
-        // Of columns their numbers; of pairs 16 bytes a column and limb, and 4 a pair; of longer ones 8 a column.
-        // Of many columns tokens of 8 bytes twice, a focus column, that beside each of them and M_{∅,2}.
+        // For columns their numbers; for pairs 16 bytes per column and limb, and 4 per pair; for longer ones 8 per
+        // column. For many columns tokens of 8 bytes twice, a focus column, that beside each of them and M_{∅,2}.
         let wide_pairs = 2 * (24 + 4 + 24 + 8 + 12 + 4 * 4096);
         for (verified, order, bytes) in [
             (PAIRS, narrow(), 12 + 2 * (48 + 12)),
@@ -334,8 +334,8 @@ mod tests {
         }
         let (tokens, fixed) = (HEADER_BYTES + 12, HEADER_BYTES + 12 + 48);
         let longer = fixed + 12;
-        // Version, columns, those with fixed parts, focus, limbs, a column twice, tokens and fixed parts that are no
-        // residues.
+        // Version, columns, those with fixed parts, focus, limbs, a repeated column, tokens and fixed parts that are
+        // not residues.
         for (at, byte) in [
             (0, 2),
             (4, 4),
@@ -365,7 +365,7 @@ mod tests {
         let focus = HEADER_BYTES + 12;
         let columns = focus + 4 + 24 + 4;
         let row = columns + 24;
-        // A focus column that is none, tokens of columns and rows, a row's fixed parts and moments that are no residues.
+        // An invalid focus column; tokens of columns and rows, a row's fixed parts and moments that are not residues.
         for (at, byte) in [
             (focus, 7),
             (columns + 3, 0xff),

@@ -1,4 +1,4 @@
-//! Sealing of the owner's own records: XChaCha20-Poly1305 under keys derived from the master key.
+//! Seals the owner's own records: XChaCha20-Poly1305 under keys derived from the master key.
 
 use crate::key::MasterKey;
 use chacha20poly1305::{
@@ -8,7 +8,7 @@ use chacha20poly1305::{
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// Bytes that sealing adds: the nonce in front, the tag behind.
+/// Bytes that sealing adds: the nonce before the ciphertext, the tag after it.
 pub(crate) const NONCE_BYTES: usize = 24;
 pub(crate) const TAG_BYTES: usize = 16;
 
@@ -26,8 +26,8 @@ pub enum SealError {
 
 impl MasterKey {
     /// Encrypts and authenticates `plaintext`, binding it to `context`. The nonce is hedged:
-    /// `PRF(master, "seal nonce", randomness ‖ context ‖ SHA-256-sized PRF of the plaintext)`,
-    /// so a generator that repeats itself repeats a nonce only for the same bytes.
+    /// `PRF(master, "seal nonce", randomness ‖ context ‖ SHA-256-sized PRF of the plaintext)`, so a
+    /// generator that repeats its output repeats a nonce only for the same bytes.
     pub fn seal(&self, context: &[u8], plaintext: &[u8]) -> Result<Vec<u8>, SealError> {
         let mut randomness = [0; 32];
         getrandom::fill(&mut randomness)?;
@@ -44,7 +44,7 @@ impl MasterKey {
         Ok(sealed)
     }
 
-    /// Opens what [`MasterKey::seal`] made with the same context.
+    /// Opens data that [`MasterKey::seal`] sealed with the same context.
     pub fn open(&self, context: &[u8], sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
         let (nonce, ciphertext) = sealed
             .split_at_checked(NONCE_BYTES)

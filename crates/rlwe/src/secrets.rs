@@ -1,4 +1,4 @@
-//! Products of column secrets: made when first needed, kept for reuse, wiped when dropped.
+//! Products of column secrets: computed on first use, cached, wiped when dropped.
 
 use crate::key::DatasetKey;
 use oboro_ring::{Ring, vector};
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// Products are kept for reuse up to this many bytes.
+/// The limit of the cache, in bytes.
 const CACHE_BYTES: usize = 512 << 20;
 
 /// A product of secrets in evaluation form modulo one limb.
@@ -16,9 +16,9 @@ type Evaluation = Arc<Zeroizing<Vec<u32>>>;
 /// The products of one dataset's secrets. Shared by threads.
 pub(crate) struct SecretProducts {
     key: DatasetKey,
-    /// Products of more secrets are not kept.
+    /// Products of more secrets are not cached.
     longest: usize,
-    /// Nor are more bytes.
+    /// The capacity of the cache, in bytes.
     limit: usize,
     kept: RwLock<Kept>,
 }
@@ -30,7 +30,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// Makes room for as many more bytes, if need be by starting anew.
+    /// Ensures capacity for more bytes, clearing the cache if necessary.
     fn reserve(&mut self, bytes: usize, limit: usize) {
         if self.bytes + bytes > limit {
             *self = Self::default();
@@ -40,7 +40,7 @@ impl Kept {
 }
 
 impl SecretProducts {
-    /// No products yet; those of up to `longest` secrets will be kept, beside those of `generations` in all.
+    /// An empty cache; products of up to `longest` secrets are cached. The limit is shared by `generations` caches.
     pub(crate) fn new(key: DatasetKey, longest: usize, generations: usize) -> Self {
         Self {
             key,
@@ -73,7 +73,7 @@ impl SecretProducts {
         product
     }
 
-    /// One multiplication from the product of all but the last column.
+    /// Multiplies the product of all but the last column by the last secret.
     fn multiply(&self, limb: usize, columns: &[u32]) -> Zeroizing<Vec<u32>> {
         let (&last, others) = columns
             .split_last()

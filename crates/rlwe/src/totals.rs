@@ -1,21 +1,21 @@
-//! Totals: supports over more transactions than the plaintext modulus has room for (docs/cryptography.md, "Totals").
+//! Totals: supports over more transactions than the plaintext modulus can represent (docs/cryptography.md, "Totals").
 //!
-//! What decrypts of a sum over all blocks is the support modulo `t`. The first blocks, few enough that their supports
-//! stay below `t`, are a sample of the transactions, which were shuffled: its exact support says which multiple of `t`
-//! is lacking.
+//! A sum over all blocks decrypts to the support modulo `t`. The first blocks, few enough that their supports stay
+//! below `t`, are a random sample, since the transactions were shuffled: its exact support determines the missing
+//! multiple of `t`.
 
 use crate::noise::{limbs_for, log2_phase_bound};
 use oboro_ring::Parameters;
 use std::ops::Range;
 
-/// `−log2` of the probability that an honest answer is lifted wrongly, and that its phase is beyond its bound, each over
-/// all supports together.
+/// `−log2` of the probability that an honest answer is lifted wrongly, and of the probability that its phase exceeds
+/// its bound, each over all supports together.
 pub(crate) const FAILURE_BITS: f64 = 64.0;
 
-/// What conditioning on draws that are accepted costs in bits (docs/cryptography.md, "Totals").
+/// The cost of conditioning on accepted draws, in bits (docs/cryptography.md, "Totals").
 const ACCEPTANCE_BITS: f64 = 0.01;
 
-/// How many ranges the bounds of a dataset allow for.
+/// The number of ranges that the bounds of a dataset allow for.
 const MOST_RANGES: u64 = 1 << 10;
 
 /// The blocks of a stratum, and the transactions in them.
@@ -23,29 +23,29 @@ const MOST_RANGES: u64 = 1 << 10;
 pub struct Extent {
     /// The number of blocks.
     pub blocks: u64,
-    /// The number of transactions: no more than the blocks have slots.
+    /// The number of transactions: at most the slots of the blocks.
     pub transactions: u64,
-    /// The generation of its columns' secrets, by number.
+    /// The number of the generation of its columns' secrets.
     pub secret_generation: u32,
 }
 
-/// What bounds hold for: public numbers of a dataset.
+/// Bounds that follow from the public numbers of a dataset.
 #[derive(Debug, Clone)]
 pub struct Bounds {
     parameters: Parameters,
     max_len: usize,
     log2_supports: f64,
-    /// For each length from 1 the limbs that its itemsets are read modulo.
+    /// For each length from 1 the number of limbs of its itemsets.
     limbs: Vec<usize>,
     /// The most blocks of a stratum.
     most_blocks: u64,
-    /// The most blocks of one without a sample: noise allows for no more with these limbs.
+    /// The most blocks of a stratum without a sample: noise allows no more with these limbs.
     most_exact_blocks: u64,
 }
 
 impl Bounds {
-    /// Those of a dataset of `columns` columns and itemsets of up to `max_len`. `None` if the parameters do not carry
-    /// so much as the transactions of a sample.
+    /// The bounds of a dataset of `columns` columns and itemsets of up to `max_len`. `None` if the parameters do not
+    /// even support the transactions of a sample.
     pub fn new(parameters: &Parameters, columns: u64, max_len: usize) -> Option<Self> {
         let mut bounds = Self {
             parameters: parameters.clone(),
@@ -74,13 +74,13 @@ impl Bounds {
         Some(bounds)
     }
 
-    /// For each length the limbs that carry it over so many blocks.
+    /// For each length the number of limbs over this many blocks.
     fn limbs_for(&self, blocks: u64) -> Option<Vec<usize>> {
         let limbs = |level| limbs_for(&self.parameters, level, blocks, self.log2_supports);
         (1..=self.max_len).map(limbs).collect()
     }
 
-    /// The limbs that itemsets of this length are read modulo; `None` beyond the longest.
+    /// The number of limbs of itemsets of this length; `None` beyond the longest.
     pub fn limbs(&self, level: usize) -> Option<usize> {
         self.limbs.get(level.checked_sub(1)?).copied()
     }
@@ -90,19 +90,19 @@ impl Bounds {
         self.parameters.sample_blocks() * self.parameters.degree() as u64
     }
 
-    /// `log2` of what a phase of itemsets of this length may be over so many blocks.
+    /// `log2` of the bound on a phase of itemsets of this length over this many blocks.
     pub fn log2_phase(&self, level: usize, blocks: u64) -> f64 {
         log2_phase_bound(&self.parameters, level, blocks, self.log2_supports)
     }
 
-    /// `log2` of the supports, times ranges, that may ever be asked for.
+    /// `log2` of the number of supports, times ranges, that may ever be requested.
     pub fn log2_supports(&self) -> f64 {
         self.log2_supports
     }
 
-    /// The strata of a dataset with those of an encryption of so many more transactions, which were shuffled, under
-    /// secrets of this generation: in the last one, where that has the same and stays small enough to have no sample, or
-    /// else in new ones, as few as there can be. `None` if there are more then than can be asked for.
+    /// The strata of a dataset after `transactions` more transactions, shuffled together, under secrets of this
+    /// generation. They join the last stratum if it has the same generation and still needs no sample; otherwise they
+    /// get as few new strata as possible. `None` if the ranges would exceed the limit.
     pub fn extended(
         &self,
         strata: &[Extent],
@@ -140,7 +140,7 @@ impl Bounds {
     }
 }
 
-/// The largest number for which something holds that holds for `least` and for all up to that one.
+/// The largest number for which a property holds, which must hold for `least` and for all numbers up to that one.
 fn largest(least: u64, holds: impl Fn(u64) -> bool) -> u64 {
     // One for which it holds, and one for which it does not.
     let (mut low, mut high) = (least, least << 24);
@@ -155,7 +155,7 @@ fn largest(least: u64, holds: impl Fn(u64) -> bool) -> u64 {
     low
 }
 
-/// `log2` of the number of itemsets of one to `longest` of so many columns.
+/// `log2` of the number of itemsets of length one to `longest` of this many columns.
 fn log2_itemsets(columns: u64, longest: usize) -> f64 {
     let mut of_length = 1.0;
     let mut all = 0.0;
@@ -166,19 +166,19 @@ fn log2_itemsets(columns: u64, longest: usize) -> f64 {
     all.max(1.0).log2()
 }
 
-/// The strata of a dataset, and the ranges of blocks that its supports are read from.
+/// The strata of a dataset, and the ranges of blocks that give its supports.
 #[derive(Debug, Clone)]
 pub struct Strata {
     bounds: Bounds,
     strata: Vec<Stratum>,
     ranges: Vec<Range<u64>>,
-    /// For each range the generation of secrets.
+    /// For each range the generation of its secrets.
     secret_generations: Vec<u32>,
 }
 
 impl Strata {
-    /// Those of these extents, one behind the other. `None` if a bound does not hold for them: there are more than can
-    /// be asked for, or one is larger than it may be, or empty.
+    /// The strata of consecutive extents. `None` if they violate a bound: there are too many, or one is too large or
+    /// empty.
     pub fn new(bounds: Bounds, extents: &[Extent]) -> Option<Self> {
         let degree = bounds.parameters.degree() as u64;
         let (mut strata, mut ranges, mut first) = (Vec::new(), Vec::new(), 0u64);
@@ -213,7 +213,7 @@ impl Strata {
         })
     }
 
-    /// What bounds hold for.
+    /// The bounds.
     pub fn bounds(&self) -> &Bounds {
         &self.bounds
     }
@@ -223,7 +223,7 @@ impl Strata {
         &self.strata
     }
 
-    /// For each stratum the blocks of its total, and behind them those of its sample if it has one.
+    /// For each stratum the blocks of its total, followed by those of its sample if it has one.
     pub fn ranges(&self) -> &[Range<u64>] {
         &self.ranges
     }
@@ -233,7 +233,8 @@ impl Strata {
         &self.secret_generations
     }
 
-    /// The support of an itemset, given its support modulo `t` in each range; `None` if there is none that these allow.
+    /// The support of an itemset, given its support modulo `t` in each range; `None` if no support is consistent with
+    /// them.
     pub(crate) fn support(&self, mut residues: impl Iterator<Item = u32>) -> Option<u64> {
         let mut support = 0;
         for stratum in &self.strata {
@@ -248,24 +249,24 @@ impl Strata {
     }
 }
 
-/// Transactions that were shuffled together and that are counted together.
+/// Transactions that were shuffled together and are counted together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stratum {
     transactions: u64,
     plaintext_modulus: u64,
-    /// The transactions of the sample; all of them if `t` has room.
+    /// The transactions of the sample; all of them if the total fits into `t`.
     sample: u64,
     sample_blocks: u64,
-    /// How far the total and what the sample says of it may be apart.
+    /// The largest deviation of the total from its estimate by the sample.
     deviation: f64,
 }
 
 impl Stratum {
-    /// Those of an encryption, of which up to `2^log2_supports` supports, times their ranges, may ever be asked for.
-    /// `None` if a sample does not tell the multiples of `t` apart.
+    /// The stratum of an encryption, of which up to `2^log2_supports` supports, times their ranges, may ever be
+    /// requested. `None` if a sample cannot distinguish the multiples of `t`.
     ///
     /// # Panics
-    /// If that is no number from 0 on.
+    /// If `log2_supports` is negative or NaN.
     pub fn new(parameters: &Parameters, transactions: u64, log2_supports: f64) -> Option<Self> {
         assert!(log2_supports >= 0.0 && log2_supports.is_finite());
         let t = u64::from(parameters.plaintext_modulus());
@@ -274,12 +275,12 @@ impl Stratum {
         let deviation = if sample == transactions {
             0.0
         } else {
-            // 2·exp(−λ) is the failure of one support.
+                // One support fails with probability 2·exp(−λ).
             let bits = 1.0 + FAILURE_BITS + ACCEPTANCE_BITS + log2_supports;
             let lambda = bits * std::f64::consts::LN_2;
             transactions as f64 * (lambda / (2.0 * sample as f64)).sqrt()
         };
-        // A multiple of t apart, no two totals are within the deviation of one number.
+        // No two totals that differ by a multiple of t are within the deviation of one number.
         (2.0 * deviation < t as f64).then_some(Self {
             transactions,
             plaintext_modulus: t,
@@ -289,16 +290,16 @@ impl Stratum {
         })
     }
 
-    /// The number of its first blocks whose supports are counted apart; `None` if `t` has room for all.
+    /// The number of its first blocks, whose supports are counted separately; `None` if the total fits into `t`.
     pub fn sample_blocks(&self) -> Option<u64> {
         (self.sample < self.transactions).then_some(self.sample_blocks)
     }
 
-    /// The support of which `total` is the residue modulo `t`, given that of the sample, which is exact; `None` if
-    /// there is none that the two allow. Without a sample that is `total` itself.
+    /// The support with residue `total` modulo `t`, given the exact support of the sample; `None` if no support is
+    /// consistent with both. Without a sample it is `total` itself.
     ///
     /// # Panics
-    /// If there is a sample and none is given, or the other way round.
+    /// If there is a sample and none is given, or vice versa.
     pub(crate) fn lift(&self, total: u32, sample: Option<u32>) -> Option<u64> {
         assert_eq!(sample.is_some(), self.sample_blocks().is_some());
         let (total, t) = (u64::from(total), self.plaintext_modulus);
@@ -327,7 +328,7 @@ mod tests {
         Parameters::new(12, 2, 114_689).unwrap()
     }
 
-    /// The extents after so many transactions more.
+    /// The extents after appending `transactions` transactions.
     fn extended(bounds: &Bounds, strata: &[Extent], transactions: u64) -> Vec<Extent> {
         bounds.extended(strata, transactions, 0).unwrap()
     }
@@ -339,9 +340,9 @@ mod tests {
         assert_eq!(bounds.most_blocks, 813);
         assert_eq!((bounds.limbs(1), bounds.limbs(2)), (Some(2), Some(2)));
         assert_eq!(bounds.limbs(3), None);
-        // With as many limbs, noise alone allows for more.
+        // With this many limbs, noise alone allows more.
         assert_eq!(bounds.most_exact_blocks, 2173);
-        // Triples take a third limb.
+        // Triples need a third limb.
         assert!(Bounds::new(&parameters(), 18, 3).is_none());
     }
 
@@ -368,10 +369,10 @@ mod tests {
         let first = extended(&bounds, &[], 100_000);
         assert_eq!(first, [extent(25, 100_000)]);
         assert_eq!(extended(&bounds, &first, 20), [extent(26, 100_020)]);
-        // One more than an exact stratum has room for.
+        // One more than an exact stratum allows.
         let next = extended(&bounds, &first, 14_689);
         assert_eq!(next, [extent(25, 100_000), extent(4, 14_689)]);
-        // Behind one with a sample comes another; large ones are as even as blocks allow.
+        // A stratum with a sample is followed by a new one; large ones are as even as blocks allow.
         let large = extended(&bounds, &[], 8_000_000);
         assert_eq!(large.len(), 3);
         assert_eq!(
@@ -468,10 +469,10 @@ mod tests {
     #[test]
     fn what_the_sample_excludes_is_refused() {
         let stratum = Stratum::new(&parameters(), 1_943_424, 17.3).unwrap();
-        // Nothing in the sample: at most 30,000 or so in all.
+        // None in the sample: at most 30,000 or so in total.
         assert_eq!(stratum.lift(20_000, Some(0)), Some(20_000));
         assert_eq!(stratum.lift(60_000, Some(0)), None);
-        // All of the sample: nearly all.
+        // All of the sample: nearly all transactions.
         assert_eq!(
             stratum.lift((1_943_424u64 % 114_689) as u32, Some(114_688)),
             Some(1_943_424)
@@ -480,15 +481,15 @@ mod tests {
             stratum.lift((1_943_425u64 % 114_689) as u32, Some(114_688)),
             None
         );
-        // No residue, no support.
+        // Not a residue.
         assert_eq!(stratum.lift(114_689, Some(0)), None);
         assert_eq!(stratum.lift(0, Some(114_689)), None);
-        // Fewer than the sample has.
+        // Fewer than in the sample.
         assert_eq!(stratum.lift(4, Some(5)), None);
     }
 
     proptest! {
-        /// Whatever the support is, a sample that is as far from it as the proof allows lifts it.
+        /// For any support, a sample within the deviation that the proof allows lifts it.
         #[test]
         fn supports_are_lifted_from_any_likely_sample(support in 0u64..=1_943_424, off in -1.0f64..=1.0) {
             let stratum = Stratum::new(&parameters(), 1_943_424, 17.3).unwrap();
@@ -500,7 +501,7 @@ mod tests {
             prop_assert_eq!(stratum.lift(residue, Some(sample as u32)), Some(support));
         }
 
-        /// No sample has the lift of another support.
+        /// No sample is consistent with two supports.
         #[test]
         fn no_two_supports_are_taken_for_each_other(residue in 0u32..114_689, sample in 0u32..=114_688) {
             let stratum = Stratum::new(&parameters(), 1_943_424, 17.3).unwrap();

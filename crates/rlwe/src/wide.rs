@@ -1,9 +1,9 @@
-//! Datasets of more columns than have fixed parts for all their pairs (docs/cryptography.md, "Many columns").
+//! Datasets with more columns than have fixed parts for all their pairs (docs/cryptography.md, "Many columns").
 //!
-//! Of each column the owner keeps `column(i) = Σ_w z_{s(w)} a(w) c_i(w)`, by which moments `M_{i,1}` are verified that
-//! the server sends, and of each range `M_{∅,2}`: of these and its secrets it makes the fixed parts of a question's
-//! pairs when it is asked. Of a focus column `f` it keeps the fixed parts with all others and `Σ_{j≠f} x_j M_{fj}`.
-//! Columns pass one at a time, so that memory holds only the blocks of one.
+//! For each column the owner keeps `column(i) = Σ_w z_{s(w)} a(w) c_i(w)`, which verifies moments `M_{i,1}` that the
+//! server sends, and for each range `M_{∅,2}`: from these and its secrets it computes the fixed parts of the pairs of a
+//! query. For a focus column `f` it keeps the fixed parts with all others and `Σ_{j≠f} x_j M_{fj}`. Columns pass one at
+//! a time, so that only the blocks of one are in memory.
 
 use crate::fingerprint::{Elements, PairTokens, Points, add_each, elements};
 use crate::key::DatasetKey;
@@ -13,26 +13,26 @@ use oboro_ring::{Element, Modulus, QuadraticField};
 use std::fmt;
 use zeroize::Zeroizing;
 
-/// What is added up of many columns, over some blocks modulo one limb.
+/// The sums for many columns, over some blocks modulo one limb.
 pub(crate) struct WideSums {
     columns: Zeroizing<Vec<Element>>,
     rows: Vec<RowSums>,
 }
 
-/// Of a focus column `f`.
+/// The sums for a focus column `f`.
 struct RowSums {
     place: usize,
     /// `s_f` at each point.
     secret: Zeroizing<Vec<u32>>,
     token: Element,
-    /// Of each column `j` `Σ_w s_f(w)·M_{j,1}(w)`, the first term of the fixed part; of its own 0.
+    /// For each column `j` `Σ_w s_f(w)·M_{j,1}(w)`, the first term of the fixed part; 0 for `f` itself.
     parts: Zeroizing<Vec<u32>>,
     /// `M_{f,1}`.
     moment: Vec<u32>,
 }
 
 impl WideSums {
-    /// Those over no blocks.
+    /// Sums over zero blocks.
     pub(crate) fn new(key: &DatasetKey, limb: usize, order: &ColumnOrder) -> Self {
         let count = order.columns().len();
         let row = |&place: &usize| RowSums {
@@ -60,7 +60,7 @@ impl WideSums {
         }
     }
 
-    /// Adds the blocks that another has of the same columns and limb.
+    /// Adds the sums of other blocks of the same columns and limb.
     pub(crate) fn merge(&mut self, field: &QuadraticField, other: &Self) {
         add_each(field, &mut self.columns, &other.columns);
         for (row, more) in self.rows.iter_mut().zip(&other.rows) {
@@ -70,7 +70,7 @@ impl WideSums {
         }
     }
 
-    /// What is kept of them, given `M_{∅,2}`: `u_fj = Σ_w (s_f·M_{j,1} + s_j·(M_{f,1} + s_f·M_{∅,2}))(w)`.
+    /// Computes the data to keep, given `M_{∅,2}`: `u_fj = Σ_w (s_f·M_{j,1} + s_j·(M_{f,1} + s_f·M_{∅,2}))(w)`.
     pub(crate) fn finish(
         mut self,
         key: &DatasetKey,
@@ -80,7 +80,7 @@ impl WideSums {
     ) -> Wide {
         let q = &key.ring().parameters().limb_moduli()[limb];
         for row in &mut self.rows {
-            // From here on M_{f,1} + s_f·M_{∅,2}.
+            // From here on `moment` is M_{f,1} + s_f·M_{∅,2}.
             vector::multiply_add(q, &row.secret, mask_squared, &mut row.moment);
         }
         if !self.rows.is_empty() {
@@ -104,7 +104,8 @@ impl WideSums {
     }
 }
 
-/// One pass over all columns of some blocks, in the owner's order: what each column adds is added to the sums.
+/// One pass over all columns of some blocks, in the owner's order, which adds the contribution of each column to the
+/// sums.
 pub struct Pass<'a> {
     points: &'a Points,
     tokens: &'a mut PairTokens,
@@ -113,19 +114,19 @@ pub struct Pass<'a> {
 }
 
 struct PassBlock<'a> {
-    /// `Σ_j x_j c_j(w)` over the columns that have passed.
+    /// `Σ_j x_j c_j(w)` over the columns so far.
     running: Elements,
     /// `z_{s(w)} a(w)`.
     weighted_mask: Elements,
-    /// Of each focus column `f` its residues and `s_f(w) a(w)`.
+    /// For each focus column `f` its residues and `s_f(w) a(w)`.
     focus: Vec<(&'a [u32], Zeroizing<Vec<u32>>)>,
 }
 
 impl<'a> Pass<'a> {
-    /// Over blocks with these masks, and for each the residues of the focus columns.
+    /// A pass over blocks with these masks, and for each block the residues of the focus columns.
     ///
     /// # Panics
-    /// If a block has other focus columns, or a slice another length than `N`.
+    /// If the focus columns of a block do not match, or the length of a slice is not `N`.
     pub(crate) fn new(
         points: &'a Points,
         weights: &Elements,
@@ -161,7 +162,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Adds the column at `place`, given its residues in each block. Each column comes once, in the owner's order.
+    /// Adds the column at index `place`, given its residues in each block. Each column must be added once, in the
+    /// owner's order.
     ///
     /// # Panics
     /// If there is no such column, or not a slice of `N` residues for each block.
@@ -193,28 +195,28 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// What is kept of many columns, over a range modulo one limb. It tells of the secrets.
+/// The kept data of many columns, over a range modulo one limb. It depends on the secrets.
 #[derive(Clone)]
 pub(crate) struct Wide {
-    /// `column(i)` of each.
+    /// `column(i)` for each column.
     pub(crate) columns: Zeroizing<Vec<Element>>,
-    /// Of each focus column.
+    /// For each focus column.
     pub(crate) rows: Vec<Row>,
     /// `M_{∅,2}`.
     pub(crate) mask_squared: Vec<u32>,
 }
 
-/// A focus column beside all others.
+/// A focus column paired with all others.
 #[derive(Clone)]
 pub(crate) struct Row {
     /// `Σ_{j≠f} x_j M_{fj}`.
     pub(crate) token: Element,
-    /// The fixed part of its pair with each column; 0 of its own.
+    /// The fixed part of its pair with each column; 0 for itself.
     pub(crate) parts: Zeroizing<Vec<u32>>,
 }
 
 impl Row {
-    /// All numbers, to be kept.
+    /// All words, in storage order.
     fn all(&self) -> impl Iterator<Item = u32> {
         let token = [self.token.a, self.token.b];
         token.into_iter().chain(self.parts.iter().copied())
@@ -229,14 +231,14 @@ impl fmt::Debug for Wide {
 }
 
 impl Wide {
-    /// The numbers that are kept of so many columns and focus columns in a ring of this degree; `None` if they cannot be
-    /// counted.
+    /// The number of words for this many columns and focus columns in a ring of this degree; `None` on overflow.
     pub(crate) fn words(columns: usize, focus: usize, degree: usize) -> Option<usize> {
         let rows = focus.checked_mul(columns.checked_add(2)?)?;
         rows.checked_add(2 * columns)?.checked_add(degree)
     }
 
-    /// Those that were kept, in the order of [`all`](Self::all). `None` if there are not as many, or one is no residue.
+    /// Decodes stored words, in the order of [`all`](Self::all). `None` if the number is wrong, or one is not
+    /// canonical.
     pub(crate) fn kept(q: &Modulus, columns: usize, focus: usize, words: &[u32]) -> Option<Self> {
         let (tokens, rest) = words.split_at_checked(2 * columns)?;
         let (rows, mask_squared) = rest.split_at_checked(focus * (2 + columns))?;
@@ -257,14 +259,14 @@ impl Wide {
         })
     }
 
-    /// All numbers, to be kept.
+    /// All words, in storage order.
     pub(crate) fn all(&self) -> impl Iterator<Item = u32> {
         let columns = self.columns.iter().flat_map(|it| [it.a, it.b]);
         let rows = self.rows.iter().flat_map(Row::all);
         columns.chain(rows).chain(self.mask_squared.iter().copied())
     }
 
-    /// Adds the blocks that another has of the same columns and limb.
+    /// Adds the kept data of other blocks of the same columns and limb.
     pub(crate) fn merge(&mut self, field: &QuadraticField, other: &Self) {
         add_each(field, &mut self.columns, &other.columns);
         for (row, more) in self.rows.iter_mut().zip(&other.rows) {

@@ -1,15 +1,15 @@
 //! The transform on AVX2: eight butterflies at a time.
 //!
-//! Strides of eight and more read one broadcast factor; strides four, two and one move the
-//! halves of their butterflies into two registers by shuffles, with factors laid out to match.
-//! Bounds on values are those of the scalar reference, and so are the results.
+//! Strides of eight and more use one broadcast factor; strides four, two and one shuffle the halves
+//! of their butterflies into two registers, with factors laid out to match. Values have the bounds
+//! of the scalar reference, and results are equal.
 
 use super::{Ntt, Twiddles};
 use crate::avx2::{load, store};
 use std::arch::x86_64::*;
 
-/// Factors of the three stages narrower than a register, eight for each pair of registers,
-/// in the order the shuffles leave the butterflies in.
+/// Factors of the three stages narrower than a register, eight for each pair of registers, in the
+/// order in which the shuffles leave the butterflies.
 #[derive(Debug, Clone)]
 pub(super) struct NarrowTwiddles {
     forward: [Twiddles; 3],
@@ -181,7 +181,7 @@ pub(super) fn forward(ntt: &Ntt, values: &mut [u32]) {
     forward_from(ntt, values, ntt.degree / 2);
 }
 
-/// The stages of [`forward`] from that of a stride, at least 8, on.
+/// The stages of [`forward`] from the given stride (at least 8) on.
 #[target_feature(enable = "avx2")]
 pub(super) fn forward_from(ntt: &Ntt, values: &mut [u32], mut stride: usize) {
     let lanes = Lanes::new(ntt.modulus.value());
@@ -234,7 +234,7 @@ pub(super) fn inverse(ntt: &Ntt, values: &mut [u32], scale: u32) {
     }
 }
 
-/// The stages of [`inverse`] before that of a stride, at least 8, without the scale.
+/// The stages of [`inverse`] before the given stride (at least 8), without the scale.
 #[target_feature(enable = "avx2")]
 pub(super) fn inverse_to(ntt: &Ntt, values: &mut [u32], end: usize) {
     let lanes = Lanes::new(ntt.modulus.value());

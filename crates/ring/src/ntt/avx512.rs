@@ -1,5 +1,5 @@
-//! The transform on AVX-512: sixteen butterflies at a time where strides are sixteen and more; the other
-//! stages are those of the AVX2 twin. Bounds on values and results are the same. Needs AVX-512 F and AVX2.
+//! The transform on AVX-512: sixteen butterflies at a time for strides of sixteen and more; the other stages are those
+//! of the AVX2 kernel, with the same bounds and results. Needs AVX-512 F and AVX2.
 
 use super::{Ntt, Twiddles, avx2};
 use crate::avx512::{WORDS, load, store};

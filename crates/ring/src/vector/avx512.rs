@@ -1,4 +1,4 @@
-//! Sixteen residues at a time, halved like in the AVX2 twin; needs no more than AVX-512 F.
+//! Sixteen residues at a time, halved as in the AVX2 kernels; needs AVX-512 F only.
 
 #![allow(unsafe_code)]
 

@@ -1,13 +1,12 @@
 //! The kernels, written once for every instruction set.
 //!
 //! `kernels!`, given the attribute that enables an instruction set, expands in a module that defines `Words` (`WORDS`
-//! residues), `Half` (half of them, ready to be multiplied), `Wide` (as many 64-bit lanes) and
-//! a handful of operations between them. Whole registers are worked on here; what remains
-//! goes to the scalar reference. Operand slices have equal lengths, which the callers in
-//! [`super`] check.
+//! residues), `Half` (half of them, ready to be multiplied), `Wide` (as many 64-bit lanes) and a few operations between
+//! them. The kernels process whole registers; the scalar reference handles the rest. Operand slices have equal lengths,
+//! which the callers in [`super`] check.
 //!
-//! Closures would be compiled without the instruction set where library code calls them, and
-//! then called, not inlined: hence the plain loops.
+//! Plain loops instead of closures: where library code calls a closure, it would be compiled without the instruction
+//! set and not inlined.
 
 macro_rules! kernels {
     ($instructions:meta) => {
@@ -65,7 +64,7 @@ macro_rules! kernels {
             }
         }
 
-        /// The length of the part that whole registers cover.
+        /// The length of the part that fills whole registers.
         fn whole(length: usize) -> usize {
             length / WORDS * WORDS
         }
@@ -128,8 +127,7 @@ macro_rules! kernels {
             }
         }
 
-        /// One pass of the accumulator for all pairs. Within a register its order is that of
-        /// `split`.
+        /// One pass over the accumulator for all pairs. Within a register its order is that of `split`.
         #[$instructions]
         #[inline]
         fn products_of<const PAIRS: usize>(
@@ -188,8 +186,8 @@ macro_rules! kernels {
             scalar::reduce_into(q, &accumulator[whole..], &mut out[whole..]);
         }
 
-        /// Any sums to values below 2^53 of the same residue, given `2^32 mod q` below 2^28:
-        /// bounds are 2^60 + 2^32, 2^56 + 2^32 and 2^52 + 2^32 after each line.
+        /// Reduces any sums to values below 2^53 of the same residue, given `2^32 mod q` below 2^28: the bounds after
+        /// each line are 2^60 + 2^32, 2^56 + 2^32 and 2^52 + 2^32.
         #[$instructions]
         #[inline]
         fn fold(x: Wide, base: Half) -> Wide {
@@ -198,8 +196,8 @@ macro_rules! kernels {
             add_wide(multiply_halves(high(x), base), low_words(x))
         }
 
-        /// The register tile: every prefix with every leaf, each loaded once. The sums of a prefix are
-        /// `stride` after those of the one before.
+        /// The register tile: every prefix with every leaf, each loaded once. The sums of consecutive prefixes are
+        /// `stride` apart.
         #[$instructions]
         #[inline]
         fn tile<const PREFIXES: usize, const LEAVES: usize>(
@@ -213,8 +211,8 @@ macro_rules! kernels {
             let ahead = in_bounds(ahead, prefixes[0]);
             let mut i = 0;
             while i + WORDS <= length {
-                // Both halves of a register go to the same lanes, unless there are so few of them
-                // that one addition would wait for the other.
+                // Both halves of a register are added to the same lanes, unless there are so few lanes that consecutive
+                // additions would stall.
                 let mut lanes = [[zero(); PREFIXES]; LEAVES];
                 let mut more_lanes = lanes;
                 let few = PREFIXES * LEAVES <= 2;
@@ -225,8 +223,8 @@ macro_rules! kernels {
                     for p in 1..PREFIXES {
                         halves[p] = split(load(&prefixes[p][i..i + WORDS]));
                     }
-                    // Written out: the compiler leaves a loop of four rolled up, and then keeps all
-                    // lanes in memory.
+                    // Unrolled by hand: the compiler does not unroll a loop of four, and then spills all lanes to
+                    // memory.
                     if few {
                         for l in 0..LEAVES {
                             let y = split(load(&leaves[l][i..i + WORDS]));
@@ -306,8 +304,7 @@ macro_rules! kernels {
             slices.map(|slice| &slice[..length])
         }
 
-        /// As many residues of each slice that comes, or those of `here` where there are fewer; nothing
-        /// if no slice does.
+        /// As many residues of each slice to prefetch; those of `here` if there are fewer; nothing without slices.
         #[inline]
         fn in_bounds<'a>(
             ahead: Option<[&'a [u32]; AHEAD]>,
@@ -324,7 +321,7 @@ macro_rules! kernels {
             }
         }
 
-        /// The slices to ask for next.
+        /// The next slices to prefetch.
         #[inline]
         fn take_ahead<'a>(ahead: &mut &[&'a [u32]]) -> Option<[&'a [u32]; AHEAD]> {
             let (now, later) = ahead.split_at(AHEAD.min(ahead.len()));
@@ -333,7 +330,7 @@ macro_rules! kernels {
             (!now.is_empty()).then_some(slices)
         }
 
-        /// Tiles of as many prefixes and leaves as registers hold.
+        /// Splits the work into tiles of as many prefixes and leaves as fit into registers.
         #[$instructions]
         pub(super) fn dots(
             prefixes: &[&[u32]],

@@ -1,6 +1,6 @@
 //! Four residues at a time: the halves of a register are its first and its last two words.
 //!
-//! On other processors it is compiled for tests, over intrinsics written out in plain code.
+//! On other processors it is compiled for tests only, over emulated intrinsics.
 
 #![allow(unsafe_code)]
 
@@ -33,7 +33,7 @@ fn half(x: u32) -> Half {
     vdup_n_u32(x)
 }
 
-/// NEON shifts left by a variable; to the right is a negative number.
+/// NEON shifts left by a variable amount; a negative one shifts right.
 #[cfg_attr(target_arch = "aarch64", target_feature(enable = "neon"))]
 #[inline]
 fn shift(bits: u32) -> Shift {
@@ -189,7 +189,7 @@ kernels!(cfg_attr(
     target_feature(enable = "neon")
 ));
 
-/// What the intrinsics used here do, by Arm's Instruction Set Reference for Intrinsics.
+/// The semantics of the intrinsics used here, by Arm's Instruction Set Reference for Intrinsics.
 #[cfg(not(target_arch = "aarch64"))]
 #[allow(non_camel_case_types)]
 mod emulated {
@@ -238,7 +238,7 @@ mod emulated {
         x.map(|x| x >> BITS)
     }
 
-    /// To the left by a positive number of bits, to the right by a negative one.
+    /// Shifts left by a positive number of bits, right by a negative one.
     pub fn vshlq_u64(x: uint64x2_t, bits: int64x2_t) -> uint64x2_t {
         std::array::from_fn(|i| match bits[i] {
             0.. => x[i] << bits[i],

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 const LIMBS: usize = 2;
 
-/// Of so many transactions that were encrypted together.
+/// The strata of `transactions` transactions encrypted together.
 fn strata(transactions: u64) -> Strata {
     let bounds = Bounds::new(&parameters(), COLUMNS as u64, 2).unwrap();
     let extents = bounds.extended(&[], transactions, 0).unwrap();
@@ -25,12 +25,12 @@ fn parameters() -> Parameters {
     Parameters::new(11, LIMBS, 12_289).unwrap()
 }
 
-/// A dataset of a few columns: ciphertext as a server has it, and what the owner kept of it.
+/// A dataset of a few columns: the server's ciphertext and the owner's kept data.
 struct Scene {
     reader: PairReader,
-    /// What an honest server counts in each block: by limb, row and column.
+    /// The honest server's counts in each block: by limb, row and column.
     blocks: Vec<Gram>,
-    /// In each block and limb, of each column its residues times the mask.
+    /// For each block, limb and column its residues times the mask.
     twisted: Vec<Vec<Vec<Vec<u32>>>>,
     /// The supports of all pairs.
     truth: Vec<Vec<u64>>,
@@ -38,11 +38,11 @@ struct Scene {
 
 type Gram = Vec<Vec<Vec<u32>>>;
 
-/// The bits of a column: shuffled data look random, and these do not; pairs of them add up coherently.
+/// The bits of a column. Shuffled data look random, but these do not; pairs of them add up coherently.
 fn bit(column: usize, row: u64) -> bool {
     let degree = 2048;
     match column {
-        // The same twice, and reversed within each block.
+        // Two equal columns, and reversed ones within each block.
         0 | 1 => row.is_multiple_of(3),
         2 => (row - row % degree + degree - 1 - row % degree).is_multiple_of(3),
         3 => true,
@@ -55,7 +55,7 @@ fn bit(column: usize, row: u64) -> bool {
 const COLUMNS: usize = 7;
 
 impl Scene {
-    /// Encrypts so many rows, in the order in which they are; all pairs have fixed parts.
+    /// Encrypts `transactions` rows without shuffling; all pairs have fixed parts.
     fn new(owner: u8, transactions: u64) -> Self {
         let columns = (0..COLUMNS as u32).collect();
         Self::in_order(
@@ -65,7 +65,7 @@ impl Scene {
         )
     }
 
-    /// The same if only pairs of the first three columns have fixed parts, and those of the second and the sixth.
+    /// The same, but only pairs of the first three columns have fixed parts, and those of the second and the sixth.
     fn wide(owner: u8, transactions: u64) -> Self {
         let columns = (0..COLUMNS as u32).collect();
         Self::in_order(
@@ -104,7 +104,7 @@ impl Scene {
             let (mut gram, mut products) = (Vec::new(), Vec::new());
             for (limb, (mask, columns)) in encrypt(&key, block, &bits).into_iter().enumerate() {
                 let columns: Vec<&[u32]> = columns.iter().map(Vec::as_slice).collect();
-                // As threads do: a share each, added up.
+                // As with threads: separate shares, then merged.
                 let mut share = RangeSums::new(&key, verified, limb, &order);
                 add(&mut share, &order, &mask, &columns);
                 total[limb].merge(&share);
@@ -137,7 +137,7 @@ impl Scene {
         }
     }
 
-    /// What an honest server has for `M_{i,1}` of the first columns.
+    /// The honest server's `M_{i,1}` of the first columns.
     fn moments(&self, columns: usize) -> Vec<ColumnMoments> {
         let of = |column: usize, range: &Range<u64>, limb: usize| {
             let q = parameters().limb_moduli()[limb];
@@ -167,7 +167,7 @@ impl Scene {
         sum
     }
 
-    /// The honest answer to a question that takes some sums of each limb.
+    /// The honest answer to a query for some sums of each limb.
     fn answer(&self, take: impl Fn(&[Vec<u32>]) -> Vec<u32>) -> Vec<Sums> {
         let of = |gram: Gram| gram.iter().map(|rows| take(rows)).collect();
         let ranges = self.reader.strata.ranges().iter();
@@ -184,7 +184,7 @@ impl Scene {
         self.answer(|rows| [&rows[place][..place], &rows[place][place + 1..]].concat())
     }
 
-    /// What is kept of the mask alone, by range and limb.
+    /// The kept moment of the mask alone, by range and limb.
     fn mask_squared(&self) -> Vec<Vec<Vec<u32>>> {
         let limb = |kept: &KeptPairs| kept.wide.as_ref().unwrap().mask_squared.clone();
         let ranges = self.reader.ranges.iter();
@@ -193,7 +193,7 @@ impl Scene {
             .collect()
     }
 
-    /// What the owner reads of an answer about a prefix if moments come with it.
+    /// The owner's result for an answer about a prefix with moments.
     fn read_wide(&self, sums: &[Sums], moments: &[ColumnMoments]) -> Result<Vec<u64>, PairsError> {
         let threads = NonZeroUsize::new(2).unwrap();
         let reader = &self.reader;
@@ -201,7 +201,7 @@ impl Scene {
         verified?.supports()
     }
 
-    /// What the owner reads of an answer about a prefix.
+    /// The owner's result for an answer about a prefix.
     fn read(&self, columns: usize, sums: &[Sums]) -> Result<Vec<u64>, PairsError> {
         self.reader.verify_prefix(columns, sums)?.supports()
     }
@@ -228,7 +228,7 @@ fn sums_of(rows: &[Vec<u32>], columns: usize) -> Vec<u32> {
     pairs.map(|(i, j)| rows[i][j]).collect()
 }
 
-/// A column of a block, 64 slots to a word.
+/// A column of a block, 64 slots per word.
 fn bits(column: usize, block: u64, transactions: u64) -> Vec<u64> {
     let word = |word: u64| {
         (0..64).fold(0, |bits, slot| {
@@ -260,7 +260,7 @@ fn encrypt(key: &DatasetKey, block: u64, bits: &[Vec<u64>]) -> Vec<(Vec<u32>, Ve
     all
 }
 
-/// 20 blocks, 8 blocks: more than t has room for.
+/// 20 blocks, 8 blocks: more than fit into t.
 const MANY: u64 = 20 * 2048 - 5;
 const EIGHT_BLOCKS: u64 = 8 * 2048 - 5;
 
@@ -284,7 +284,7 @@ fn supports_of_structured_columns_are_exact() {
     }
 }
 
-/// The pairs of columns without fixed parts: by rows that are kept, and by moments that come.
+/// The pairs of columns without fixed parts: by kept rows, and by received moments.
 #[test]
 fn pairs_of_many_columns_are_exact() {
     for transactions in [MANY, 5_000] {
@@ -328,7 +328,7 @@ fn lies_about_many_columns_are_refused() {
     for limb in 0..LIMBS {
         let q = parameters().limb_moduli()[limb];
         for range in 0..2 {
-            // One slot of a moment, and in another representative.
+            // Wrong in one slot of a moment, or another representative.
             refused(&|_, moments| {
                 let slot = &mut moments[3][range][limb][77];
                 *slot = q.add(*slot, 1);
@@ -336,7 +336,7 @@ fn lies_about_many_columns_are_refused() {
             refused(&|_, moments| moments[3][range][limb][2047] += q.value());
             refused(&|sums, _| sums[range][limb][9] = q.add(sums[range][limb][9], 12_289));
         }
-        // More in one slot and less in another, in one range and in the other, in one column and in the other.
+        // More in one slot and less in another, in two ranges, and in two columns.
         for [a, b] in [
             [(3, 0, 5), (3, 0, 6)],
             [(3, 0, 5), (3, 1, 5)],
@@ -351,7 +351,7 @@ fn lies_about_many_columns_are_refused() {
         }
     }
     refused(&|_, moments| moments.swap(0, 1));
-    // What the owner has itself.
+    // The owner's own value.
     let squared = scene.mask_squared();
     assert!(scene.reader.is_mask_squared(&squared));
     let mut other = squared.clone();
@@ -382,7 +382,7 @@ fn few_transactions_need_no_sample() {
     assert_eq!(scene.read(3, &superfluous), Err(PairsError::NotVerified));
 }
 
-/// What is wrong in one range or limb is not mended by what is right, or wrong the other way, in another.
+/// An error in one range or limb is not compensated by correct values, or the opposite error, in another.
 #[test]
 fn ranges_and_limbs_are_verified_each_by_itself() {
     let scene = Scene::new(2, EIGHT_BLOCKS);
@@ -408,7 +408,7 @@ fn ranges_and_limbs_are_verified_each_by_itself() {
         // The same support, in another representative.
         refused(&|total, _| total[limb][2] += q.value());
     }
-    // By a multiple of t in every limb: the support would be the same.
+    // Off by a multiple of t in every limb: the support would be the same.
     refused(&|total, _| {
         for (limb, sums) in total.iter_mut().enumerate() {
             let q = parameters().limb_moduli()[limb];
@@ -424,7 +424,7 @@ fn ranges_and_limbs_are_verified_each_by_itself() {
     refused(&|total, _| total[1].truncate(2));
     refused(&|total, _| total[1].push(0));
     assert_eq!(scene.read(3, &right[..1]), Err(PairsError::NotVerified));
-    // Another question's, another dataset's, another encryption of the same.
+    // Those of another query, of another dataset, of another encryption of the same data.
     let [four, other, again] = [
         scene.prefix(4),
         Scene::new(3, EIGHT_BLOCKS).prefix(3),
@@ -439,7 +439,7 @@ fn ranges_and_limbs_are_verified_each_by_itself() {
     }
 }
 
-/// Of the ciphertext that was encrypted, but not of all of it, or of some of it twice.
+/// Sums of the right ciphertext, but with blocks missing or counted twice.
 #[test]
 fn sums_over_other_blocks_are_refused() {
     let scene = Scene::new(6, EIGHT_BLOCKS);
@@ -452,7 +452,7 @@ fn sums_over_other_blocks_are_refused() {
     assert_eq!(total(&[0, 1, 2, 3, 4, 5, 6, 7]), right);
     assert_eq!(total(&[7, 6, 5, 4, 3, 2, 1, 0]), right);
     for blocks in [
-        // The last one held back, as of an append; another for it; one twice.
+        // The last block missing, as before an append; replaced by another; one block twice.
         &[0, 1, 2, 3, 4, 5, 6][..],
         &[0, 1, 2, 3, 4, 5, 6, 6],
         &[0, 1, 2, 3, 4, 5, 6, 7, 7],
@@ -496,7 +496,7 @@ fn a_question_about_more_columns_is_the_owners_mistake() {
     let _ = scene.read(COLUMNS + 1, &scene.prefix(COLUMNS));
 }
 
-/// Phases of honest sums, as parts of their bound: below it, and not nothing.
+/// Phases of honest sums, relative to their bound: below it, and not negligible.
 #[test]
 fn phases_stay_within_their_bound() {
     let scene = Scene::new(7, MANY);
@@ -538,19 +538,19 @@ fn nothing_secret_is_printed() {
     );
 }
 
-/// How many honest questions are asked: OBORO_QUESTIONS, or a hundredth of what `make nightly` asks.
+/// The number of honest queries: OBORO_QUESTIONS, or a hundredth of the number in `make nightly`.
 fn questions() -> usize {
     let given = std::env::var("OBORO_QUESTIONS").ok();
     given.map_or(1_000, |given| given.parse().unwrap())
 }
 
-/// Whatever is asked of an honest server, of datasets encrypted anew: no false alarm, and the supports are right.
+/// Random queries to an honest server, for freshly encrypted datasets: no false alarm, and the supports are right.
 #[test]
 fn honest_questions_raise_no_alarm() {
     let mut asked = 0;
     while asked < questions() {
         let scene = Scene::new((asked % 251) as u8, EIGHT_BLOCKS);
-        // Many questions of each: rows, and prefixes of every length.
+        // Many queries each: rows, and prefixes of every length.
         for columns in 0..=COLUMNS {
             let supports = scene.read(columns, &scene.prefix(columns)).unwrap();
             let pairs = (0..columns).flat_map(|i| (i + 1..columns).map(move |j| (i, j)));

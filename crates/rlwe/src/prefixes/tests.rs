@@ -15,11 +15,11 @@ fn parameters() -> Parameters {
 }
 
 const COLUMNS: u32 = 6;
-/// More than t has room for.
+/// More than fit into t.
 const BLOCKS: u64 = 12;
 const TWO: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 
-/// A dataset of a few columns: ciphertext as a server has it, and what the owner kept of it.
+/// A dataset of a few columns: the server's ciphertext and the owner's kept data.
 struct Scene {
     key: DatasetKey,
     strata: Strata,
@@ -31,7 +31,7 @@ struct Scene {
     answers: HashMap<(usize, usize), Vec<Vec<u8>>>,
 }
 
-/// The questions that are asked.
+/// The queries under test.
 const QUESTIONS: [(usize, usize); 5] = [(3, 3), (3, 5), (3, 6), (4, 4), (4, 6)];
 
 fn scene(owner: u8) -> Scene {
@@ -43,7 +43,7 @@ fn scene(owner: u8) -> Scene {
     let strata = Strata::new(bounds, &extents).unwrap();
     assert_eq!(strata.ranges(), [0..BLOCKS, 0..10]);
     let mut columns = pseudo_random_columns(COLUMNS as usize, 64 * BLOCKS as usize);
-    // Alike, and constant.
+    // Equal, and constant.
     columns[1] = columns[0].clone();
     columns[2].fill(u64::MAX);
     let server = dataset(&key, &columns);
@@ -56,7 +56,7 @@ fn scene(owner: u8) -> Scene {
                     .iter()
                     .map(|&column| &server.blocks[block][column as usize][limb][..])
                     .collect();
-                // As threads do: a share each, added up.
+                // As with threads: separate shares, then merged.
                 let mut share = RangeSums::new(&key, verified, limb, &kept);
                 share.add(&[BlockResidues {
                     mask: &server.masks[block][limb],
@@ -127,7 +127,7 @@ fn every_prefix_of_either_length_is_verified_and_read() {
     }
 }
 
-/// A residue of an answer: its moment, limb and slot.
+/// Alters a residue of an answer, given by its moment, limb and slot.
 fn alter(question: &PrefixQuestion, range: &mut [u8], at: (usize, usize, usize), delta: u32) {
     let (moment, limb, slot) = at;
     let bytes = &mut range[question.place(moment..moment + 1).unwrap()];
@@ -141,7 +141,7 @@ fn alter(question: &PrefixQuestion, range: &mut [u8], at: (usize, usize, usize),
         limb * 4096 + slot
     };
     residues[at] = match delta {
-        // The same in another representative, where there is room for one.
+        // Another representative of the same residue, if it fits.
         u32::MAX => residues[at] + q.value(),
         delta => q.add(residues[at], q.reduce(delta.into())),
     };
@@ -201,14 +201,14 @@ fn lies_are_refused() {
                     q(limb).value() - 9,
                 );
             });
-            // 28 bits have room for a second one of small limbs' residues only.
+            // Only residues of small limbs have a second representative in 28 bits.
             if limb >= 2 {
                 refused("another representative", &|it| {
                     alter(&question, &mut it[0], (polynomial, limb, 3), u32::MAX);
                 });
             }
         }
-        // Of a limb that is not there: padding.
+        // Beyond the last limb: padding.
         if length == 3 {
             refused("padding", &|it| {
                 let place = question.place(0..1).unwrap();
@@ -242,7 +242,7 @@ fn lies_are_refused() {
 
 #[test]
 fn answers_about_another_encryption_are_refused() {
-    // The same data under the same key: other masks.
+    // The same data under the same key, with other masks.
     let again = scene(1);
     for question in QUESTIONS {
         let asked = SCENE.question(question.0, question.1);
