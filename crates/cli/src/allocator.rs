@@ -1,4 +1,4 @@
-//! The allocator of the process: fcmalloc, or without the feature of that name the system's.
+//! The process's allocator: fcmalloc, or the system's without the feature of that name.
 
 #[cfg(feature = "fcmalloc")]
 #[global_allocator]

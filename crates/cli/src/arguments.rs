@@ -1,4 +1,4 @@
-//! Arguments that several commands share.
+//! Arguments shared by several commands.
 
 use crate::output::Failure;
 use clap::{Args, ValueEnum};
@@ -28,7 +28,7 @@ pub struct KeyArguments {
     pub passphrase: PassphraseArguments,
 }
 
-/// Where a passphrase comes from if one is needed.
+/// Where to get a passphrase if one is needed.
 #[derive(Args)]
 pub struct PassphraseArguments {
     /// Read the key's passphrase from the first line of this file, which only you may read.
@@ -37,7 +37,7 @@ pub struct PassphraseArguments {
     pub passphrase_file: Option<PathBuf>,
 }
 
-/// The server to talk to.
+/// The server to connect to.
 #[derive(Args)]
 pub struct ServerArguments {
     /// The server's address; https:// beyond this machine.
@@ -49,7 +49,7 @@ pub struct ServerArguments {
         default_value = "http://127.0.0.1:7171"
     )]
     pub server: String,
-    /// The first line of this file is the token that the server wants.
+    /// The first line of this file is the server's access token.
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Trust servers with certificates from this PEM file.
@@ -67,11 +67,10 @@ pub struct InputArguments {
     pub reading: ReadArguments,
 }
 
-/// The heading of the options by which a file is read.
+/// The heading of the options for reading files.
 const READING: &str = "How the file is read";
 
-/// What settles how a file of transactions is read; what is not given is told by the file, or the
-/// file is refused.
+/// How to read a file of transactions; what is not given is detected from the file, or the file is refused.
 #[derive(Args)]
 pub struct ReadArguments {
     /// The form: auto, fimi, csv-basket, csv-long, csv-onehot or csv-counts (counts of items).
@@ -122,7 +121,7 @@ pub fn names(list: &str) -> Result<NameList, String> {
 }
 
 impl ReadArguments {
-    /// Refuses options where there is no file, which `file` would name.
+    /// Refuses reading options without a file, which `file` would name.
     pub fn need(&self, file: &str, given: bool) -> Result<(), Failure> {
         if given || self.options() == ReadOptions::default() {
             Ok(())
@@ -150,7 +149,7 @@ impl ReadArguments {
     }
 }
 
-/// How many threads compute.
+/// The number of threads.
 #[derive(Args)]
 pub struct ThreadArguments {
     /// Threads to compute with, up to 1024 [default: as many as there are processors].
@@ -168,14 +167,14 @@ impl ThreadArguments {
 }
 
 impl KeyArguments {
-    /// Reads the key file, asking for its passphrase if it has one.
+    /// Reads the key file, prompting for its passphrase if it has one.
     pub fn load(&self) -> Result<MasterKey, Failure> {
         self.passphrase.open(&self.key)
     }
 }
 
 impl PassphraseArguments {
-    /// Reads a key file, asking for its passphrase if it has one.
+    /// Reads a key file, prompting for its passphrase if it has one.
     pub fn open(&self, key: &Path) -> Result<MasterKey, Failure> {
         let given = self.given()?;
         let loaded = MasterKey::load(key, || given.or_else(|| prompt("Passphrase: ")));
@@ -188,7 +187,7 @@ impl PassphraseArguments {
         })
     }
 
-    /// From the file or the environment, if either is there.
+    /// From the file or the environment, if either is set.
     pub fn given(&self) -> Result<Option<Passphrase>, Failure> {
         if let Some(path) = &self.passphrase_file {
             let opened = match open_private(path) {
@@ -215,7 +214,7 @@ impl ServerArguments {
         Ok(Connection::open(&self.options()?)?)
     }
 
-    /// What it takes to connect.
+    /// The connection options.
     pub fn options(&self) -> Result<Options, Failure> {
         let token = self
             .token_file
@@ -234,7 +233,7 @@ impl ServerArguments {
     }
 }
 
-/// Asks at the terminal, if there is one.
+/// Prompts on the terminal, if there is one.
 pub fn prompt(question: &str) -> Option<Passphrase> {
     if !std::io::stdin().is_terminal() {
         return None;
@@ -251,7 +250,7 @@ fn first_line(file: io::Result<File>, path: &Path, what: &str) -> Result<Passphr
             path.display()
         ))
     };
-    // At once, so that growing leaves no copies behind.
+    // Allocated at once, so that growing leaves no copies in freed memory.
     let mut text = Passphrase::new(String::with_capacity(MOST as usize));
     file.and_then(|file| file.take(MOST).read_to_string(&mut text))
         .map_err(|error| failed(error.to_string()))?;
@@ -261,7 +260,7 @@ fn first_line(file: io::Result<File>, path: &Path, what: &str) -> Result<Passphr
     }
 }
 
-/// A whole file.
+/// Reads a whole file.
 pub fn read(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|error| {
         format!(
@@ -272,7 +271,7 @@ pub fn read(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
     })
 }
 
-/// A dataset directory that was uploaded, with its key, and where it was uploaded to.
+/// An uploaded dataset directory, with its key and its server.
 #[derive(Args)]
 pub struct UploadedArguments {
     /// The dataset directory that was uploaded.
@@ -296,13 +295,13 @@ impl UploadedArguments {
         dataset_name(self.name.as_ref(), &self.directory)
     }
 
-    /// What it takes to connect.
+    /// The connection options.
     pub fn server(&self) -> Result<Options, Failure> {
         self.server.options()
     }
 }
 
-/// The name a dataset has on a server unless another is given: that of its directory.
+/// A dataset's name on a server; by default that of its directory.
 pub fn dataset_name(name: Option<&String>, bundle: &Path) -> Result<String, Failure> {
     let stem = || {
         bundle

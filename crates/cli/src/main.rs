@@ -27,11 +27,11 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make the master key that everything is encrypted under.
+    /// Create the master key that everything is encrypted under.
     Keygen(commands::keygen::Arguments),
-    /// Make synthetic transactions in the manner of IBM's Quest generator.
+    /// Generate synthetic transactions in the manner of IBM's Quest generator.
     Generate(commands::generate::Arguments),
-    /// Show what encrypting and mining would take, and why.
+    /// Show what encrypting and mining would cost, and why.
     Plan(commands::plan::Arguments),
     /// Encrypt transactions into a dataset directory, or append to one.
     Encrypt(commands::encrypt::Arguments),
@@ -46,15 +46,16 @@ enum Command {
     Trust(commands::trust::Command),
     /// List the row ids of an uploaded dataset, and the slots in which the rows are stored.
     RowIds(commands::row_ids::Arguments),
-    /// Make association rules from mined itemsets.
+    /// Generate association rules from mined itemsets.
     Rules(commands::rules::Arguments),
     /// Store and count encrypted datasets for others.
     Serve(commands::serve::Arguments),
     /// List the datasets on a server.
     Datasets(commands::datasets::Arguments),
-    /// Delete a dataset from a server, for good.
+    /// Delete a dataset from a server permanently.
     Delete(commands::datasets::DeleteArguments),
-    /// Show what a key file, dataset directory or segment holds, or where a server has a dataset.
+    /// Show what a key file, dataset directory or segment holds, or where a server holds a dataset
+    /// in memory.
     Inspect(commands::inspect::Arguments),
     /// Check what a store or a server holds against its digests.
     Scrub(commands::scrub::Arguments),
@@ -89,7 +90,7 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        // A reader that has seen enough (`oboro rules … | head`) is no failure.
+        // A reader that stops early (`oboro rules … | head`) is no failure.
         Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             output.failure(&failure);

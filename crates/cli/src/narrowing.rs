@@ -1,8 +1,8 @@
-//! What a result does not contain: every option, stored field and rule of the program by which less is counted,
-//! read or shown than there is, with what the result says of it and the test that shows so.
+//! What a result omits: every option, stored field and rule of the program by which less is counted, read or shown than
+//! there is, with what the result says about it and the test that shows it.
 //!
-//! `docs/results.md` is made from these tables; with `OBORO_BLESS=1` the test writes it anew. An option of the
-//! command line or a stored field without a line fails the test, and so does a line without an option or a test.
+//! `docs/results.md` is generated from these tables; with `OBORO_BLESS=1` the test rewrites it. A command-line option
+//! or a stored field that is missing here fails the test, and so does an entry without an option or a test.
 
 use clap::{Arg, Command, CommandFactory};
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What an option or field may do to a result.
+/// The effect of an option or field on a result.
 enum Effect {
     /// Something is left out.
     Narrows {
@@ -19,7 +19,7 @@ enum Effect {
         /// `FILE::NAME`, the file in the workspace.
         test: &'static str,
     },
-    /// What goes beyond is refused or ended with an error; no part of a result is returned.
+    /// Input beyond it is refused or fails; no partial result is returned.
     Refuses {
         what: &'static str,
         test: &'static str,
@@ -29,14 +29,14 @@ enum Effect {
 }
 use Effect::{Narrows, Nothing, Refuses};
 
-/// An option that is a part of the question that a search answers.
+/// An option that is part of the question of a search.
 const QUESTION: Effect = Narrows {
     left_out: "whatever else the collection holds",
     said: "`question` says it again",
     test: "crates/cli/tests/cli/genome.rs::a_result_says_what_was_asked",
 };
 
-/// An option by which a file is read.
+/// An option for reading a file.
 const READING: Effect = Narrows {
     left_out: "what the file would say if read in another way",
     said: "`read`: the form, separator, header, encoding, columns used and dropped, transactions (those that are empty, too), items",
@@ -257,7 +257,7 @@ const OPTIONS: &[(&str, Effect)] = &[
             test: "crates/cli/tests/cli/genome.rs::what_is_not_there_or_not_allowed_is_refused_with_the_reason",
         },
     ),
-    // What is asked about; the result says it again.
+    // Part of the question; the result repeats it.
     ("genome query --position", QUESTION),
     ("genome query --within", QUESTION),
     ("genome query --longest", QUESTION),
@@ -267,8 +267,7 @@ const OPTIONS: &[(&str, Effect)] = &[
     ("* TARGET", Nothing),
 ];
 
-/// Options by which nothing is left out, by command: where things are, who asks, what is asked about, and how the
-/// work is done.
+/// Options that omit nothing, by command: locations, identity, the subject of the question, and how the work is done.
 const HARMLESS: &[(&str, &[&str])] = &[
     ("backup", &["DIR", "TARGET"]),
     ("datasets", &["--ca", "--server", "--token-file"]),
@@ -455,7 +454,7 @@ const HARMLESS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What is stored about a dataset, and what a file of itemsets holds, by field.
+/// Fields stored about a dataset.
 const OWNER_RECORD: &[(&str, Effect)] = &[
     (
         "version",
@@ -502,7 +501,7 @@ const OWNER_RECORD: &[(&str, Effect)] = &[
     ("relied_on", Nothing),
 ];
 
-/// A file of frequent itemsets, by field.
+/// Fields of a file of frequent itemsets.
 const ITEMSETS: &[(&str, Effect)] = &[
     ("transactions", Nothing),
     ("itemsets", Nothing),
@@ -524,7 +523,7 @@ const ITEMSETS: &[(&str, Effect)] = &[
     ),
 ];
 
-/// What no option or field stands for.
+/// Effects that no option or field represents.
 const OTHERS: &[(&str, Effect)] = &[
     (
         "transactions appended and not uploaded yet",
@@ -599,7 +598,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// As the tables name an argument.
+/// The name of an argument in the tables.
 fn name(command: &str, argument: &Arg) -> String {
     match argument.get_long() {
         Some(long) => format!("{command} --{long}"),
@@ -610,7 +609,7 @@ fn name(command: &str, argument: &Arg) -> String {
     }
 }
 
-/// The options of a command and of those below it.
+/// The options of a command and its subcommands.
 fn options_of(command: &Command, path: &str, all: &mut BTreeSet<String>) {
     for argument in command.get_arguments() {
         if !matches!(argument.get_id().as_str(), "help" | "version" | "json") {
@@ -633,7 +632,7 @@ fn options() -> BTreeSet<String> {
     all
 }
 
-/// The line of the table that an option has.
+/// The table's entry for an option.
 fn line_of(option: &str) -> Option<&'static str> {
     let (command, last) = option.rsplit_once(' ')?;
     let any = format!("* {last}");
@@ -697,7 +696,7 @@ fn every_line_has_its_test() {
     }
 }
 
-/// Neighbours of which the same is said are one row.
+/// Neighbours with the same effect share a row.
 fn rows(text: &mut String, table: &[(&str, Effect)]) {
     text.push_str("| | what is left out | what the result says | test |\n| -- | -- | -- | -- |\n");
     let said = |(_, effect): &(&str, Effect)| match effect {
@@ -721,7 +720,7 @@ fn rows(text: &mut String, table: &[(&str, Effect)]) {
     text.push('\n');
 }
 
-/// Options and fields as code, sentences as they are.
+/// Options and fields as code, sentences unchanged.
 fn code(name: &str) -> String {
     if name.contains("--") || !name.contains(' ') {
         format!("`{}`", name.trim_start_matches("* "))

@@ -1,4 +1,4 @@
-//! How results, progress and failures reach a person or a program.
+//! Output of results, progress and failures, for people or programs.
 
 use clap::error::ContextKind;
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Work that ends sooner shows no bar.
+/// Shorter work shows no progress bar.
 const SILENT: Duration = Duration::from_secs(1);
 
 /// Text or JSON.
@@ -24,7 +24,7 @@ pub struct Output {
     json: bool,
 }
 
-/// Why a command failed: one sentence of cause and remedy.
+/// Why a command failed: one sentence with cause and remedy.
 #[derive(Debug)]
 pub struct Failure(Box<dyn Error + Send + Sync>);
 
@@ -54,8 +54,8 @@ impl Output {
         Self { json }
     }
 
-    /// Prints a result: `value` for programs, `text` for people. In the text the caller escapes what must
-    /// not end a line; nothing of it steers the terminal.
+    /// Prints a result: `value` as JSON, or `text`. In the text the caller escapes what must not end a line; control
+    /// characters are escaped here.
     pub fn result(
         self,
         value: &impl Serialize,
@@ -78,7 +78,7 @@ impl Output {
         }
     }
 
-    /// Prints for people what is known before the result.
+    /// Prints, in text output only, what is known before the result.
     pub fn note(self, text: impl FnOnce() -> String) -> Result<(), Failure> {
         if self.json {
             Ok(())
@@ -89,7 +89,7 @@ impl Output {
 
     /// Prints a failure to standard error.
     pub fn failure(self, failure: &Failure) {
-        // Nothing can be done if standard error is closed.
+        // A closed standard error cannot be reported.
         let _ = if self.json {
             writeln!(
                 io::stderr(),
@@ -101,7 +101,7 @@ impl Output {
         };
     }
 
-    /// A bar on standard error for work counted in `unit`; it appears after a second.
+    /// A progress bar on standard error for work counted in `unit`; it appears after a second.
     pub fn bar(self, what: &str, unit: Unit) -> Bar {
         let template = match unit {
             Unit::Bytes => "{msg} [{bar:30}] {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left",
@@ -125,8 +125,8 @@ impl Output {
     }
 }
 
-/// Prints what clap says of the arguments, and ends the program. Clap shows them as they are, and takes what
-/// steers a terminal for styles of its own: with such an argument only the problem is told.
+/// Prints clap's error about the arguments, and exits. Clap prints arguments unescaped and treats control sequences as
+/// styles of its own: if an argument has any, only the kind of error is printed.
 pub fn misuse(error: &clap::Error) -> ! {
     let steers = |argument: OsString| {
         let argument = argument.to_string_lossy();
@@ -141,7 +141,7 @@ pub fn misuse(error: &clap::Error) -> ! {
         .map(|what| format!(" '{}'", escaped(&what.to_string())));
     let about: String = about.collect();
     let kind = error.kind();
-    // Nothing can be done if standard error is closed.
+    // A closed standard error cannot be reported.
     let _ = writeln!(
         io::stderr(),
         "error: {kind}:{about}\n\nFor more information, try '--help'."
@@ -149,14 +149,14 @@ pub fn misuse(error: &clap::Error) -> ! {
     std::process::exit(error.exit_code());
 }
 
-/// What a bar counts.
+/// The unit of a bar.
 pub enum Unit {
     Bytes,
     BlockColumns,
     Answers,
 }
 
-/// Progress with rate and time left.
+/// A progress bar with rate and remaining time.
 pub struct Bar {
     bar: ProgressBar,
     begun: Instant,
@@ -171,12 +171,12 @@ impl Bar {
         }
         self.bar.set_position(done);
         if self.begun.elapsed() > SILENT && !self.shown.swap(true, Ordering::Relaxed) {
-            // Draws nothing where standard error is no terminal.
+            // Draws nothing unless standard error is a terminal.
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
     }
 
-    /// Renames what is being done.
+    /// Changes the bar's label.
     pub fn rename(&self, what: String) {
         self.bar.set_message(what);
     }
@@ -202,28 +202,27 @@ pub fn seconds(duration: Duration) -> String {
     }
 }
 
-/// A file that will be written whole or not at all. Prepared before the work whose result it takes,
-/// so that a mistake shows early.
+/// A file that is written atomically. Prepared before the work whose result it receives, so that mistakes show early.
 pub struct OutputFile {
-    /// Links followed, so that they stay links.
+    /// With symbolic links resolved, so that they are kept.
     path: PathBuf,
     kind: Kind,
-    /// Who may use a new file, less what the umask takes away.
+    /// The mode of a new file, before the umask.
     mode: u32,
 }
 
-/// Everybody, unless more is said.
+/// The default mode.
 const MODE: u32 = 0o666;
 
 enum Kind {
     /// New, or a regular file to replace.
     Regular,
-    /// A pipe or device: written to as it is.
+    /// A pipe or device: written directly.
     Special,
 }
 
 impl OutputFile {
-    /// Checks the place. Keys and encrypted datasets are never replaced by a result.
+    /// Checks the path. Keys and encrypted datasets are never replaced by a result.
     pub fn prepare(path: &Path) -> Result<Self, Failure> {
         let failed =
             |problem: String| Failure::from(format!("cannot write {}: {problem}", path.display()));
@@ -279,7 +278,7 @@ impl OutputFile {
         })
     }
 
-    /// The same, for a file that must not be there yet.
+    /// The same, for a file that must not exist yet.
     pub fn prepare_new(path: &Path) -> Result<Self, Failure> {
         let file = Self::prepare(path)?;
         match file.kind {
@@ -292,7 +291,7 @@ impl OutputFile {
         }
     }
 
-    /// The same; nobody else may read it.
+    /// The same, readable by the owner only.
     #[must_use]
     pub fn private(self) -> Self {
         Self {
@@ -322,7 +321,7 @@ impl OutputFile {
     fn replace(&self, content: &[u8]) -> io::Result<()> {
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        // Removed unless it gets its name.
+        // Removed unless it is renamed.
         let mut file = tempfile::Builder::new()
             .prefix(&format!(".{name}."))
             .permissions(Permissions::from_mode(self.mode))

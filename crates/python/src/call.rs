@@ -1,5 +1,4 @@
-//! Calls that take long: Python's other threads go on meanwhile, Ctrl-C ends them, and a function of the
-//! caller's hears how far they are.
+//! Long-running calls: they release Python's lock, end with Ctrl-C, and report progress to a callback.
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -10,10 +9,10 @@ use std::thread;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// How often the caller's thread looks for signals and tells of progress.
+/// How often the caller's thread checks for signals and reports progress.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Ends the calls that it was given to, from any thread.
+/// Cancels the calls that it was passed to, from any thread.
 #[pyclass(frozen, module = "oboro._oboro")]
 #[derive(Clone, Default)]
 pub struct Interrupt(CancellationToken);
@@ -25,13 +24,13 @@ impl Interrupt {
         Self::default()
     }
 
-    /// Ends them, and those that it will be given to.
+    /// Cancels its calls, including future ones.
     fn set(&self) {
         self.0.cancel();
     }
 }
 
-/// A call under way, for those who do its work.
+/// A call in progress, as seen by its worker thread.
 #[derive(Default)]
 pub struct Call {
     interrupt: Interrupt,
@@ -40,7 +39,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Says that so much of the total is done; break off if nobody waits for the rest any more.
+    /// Reports progress; breaks if the call was cancelled.
     pub fn advance(&self, done: u64, total: u64) -> ControlFlow<()> {
         self.done.fetch_max(done, Ordering::Relaxed);
         self.total.store(total, Ordering::Relaxed);
@@ -51,7 +50,7 @@ impl Call {
         }
     }
 
-    /// Is cancelled when nobody waits any more.
+    /// Cancelled with the call.
     pub fn interrupt(&self) -> CancellationToken {
         self.interrupt.0.clone()
     }
@@ -63,12 +62,11 @@ impl Call {
     }
 }
 
-/// Does `work` on a thread of its own while this one waits without Python's lock. `progress(done, total)`
-/// is called now and then, and at the end; what it raises, and what a signal raises, ends the work, and so
-/// does `interrupt`.
+/// Runs `work` on a separate thread while this one waits without Python's lock. `progress(done, total)` is called
+/// regularly, and at the end. An exception that it raises, a signal, or `interrupt` cancels the work.
 ///
 /// # Errors
-/// What `work` returns, unless it was ended: then what ended it.
+/// The error of `work`, or what cancelled it.
 pub fn run<T: Send, E: Send + Into<PyErr>>(
     py: Python<'_>,
     progress: Option<Bound<'_, PyAny>>,
@@ -95,7 +93,7 @@ pub fn run<T: Send, E: Send + Into<PyErr>>(
             let (ended, end) = channel();
             let worker = thread::Builder::new().spawn_scoped(scope, move || {
                 let outcome = work(call);
-                // Nobody listens any more if the caller was interrupted.
+                // The receiver is gone if the caller was interrupted.
                 let _ = ended.send(());
                 outcome
             })?;
@@ -115,7 +113,7 @@ pub fn run<T: Send, E: Send + Into<PyErr>>(
                     Ok(outcome)
                 }),
                 (Ok(outcome), Ok(())) => {
-                    // Signals from here on are Python's own business.
+                    // Python handles signals itself from here on.
                     Python::attach(|py| match &progress {
                         Some(progress) => call.tell(progress.bind(py)),
                         None => Ok(()),
@@ -129,7 +127,7 @@ pub fn run<T: Send, E: Send + Into<PyErr>>(
     })
 }
 
-/// What came too late to end work that is done: Ctrl-C is raised once its result has been returned.
+/// Handles a cancellation that came after the work was done: Ctrl-C is raised once the result has been returned.
 fn keep_for_later(py: Python<'_>, ended: PyErr) -> PyResult<()> {
     if ended.is_instance_of::<PyKeyboardInterrupt>(py) {
         py.import("_thread")?

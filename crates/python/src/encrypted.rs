@@ -1,4 +1,4 @@
-//! Encrypted datasets, as their owner has them.
+//! Encrypted datasets on the owner's side.
 
 use crate::call::{self, Interrupt};
 use crate::errors::Failure;
@@ -13,17 +13,17 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// An encrypted dataset with the key to it, which is why it is neither pickled nor printed.
+/// An encrypted dataset with its key; therefore not pickled or printed.
 #[pyclass(frozen, module = "oboro._oboro")]
 pub struct Encrypted(Mutex<Arc<Dataset>>);
 
 impl Encrypted {
-    /// Whether its directory goes away with it.
+    /// Whether its directory is deleted with it.
     pub fn is_temporary(&self) -> bool {
         self.dataset().bundle().is_temporary()
     }
 
-    /// Its newest version, for work on another thread.
+    /// Its newest version, for use on another thread.
     pub fn dataset(&self) -> Arc<Dataset> {
         let newest = self.0.lock();
         Arc::clone(&newest)
@@ -71,14 +71,14 @@ impl Encrypted {
         Ok(dataset.into())
     }
 
-    /// Opens a directory that `create` made at a path, with the key that it was encrypted with.
+    /// Opens a directory that `create` made, with the key that it was encrypted with.
     #[staticmethod]
     fn open(py: Python<'_>, path: PathBuf, keys: &Keys) -> Result<Self, Failure> {
         let master = keys.master();
         Ok(py.detach(|| Dataset::open(&path, &master))?.into())
     }
 
-    /// Encrypts more transactions of the same items into it.
+    /// Encrypts more transactions of the same items into the dataset.
     #[pyo3(signature = (rows, *, threads = None, progress = None, interrupt = None))]
     fn append(
         &self,
@@ -98,7 +98,7 @@ impl Encrypted {
         })
     }
 
-    /// The items as their owner knows them, in the owner's order.
+    /// The items as the owner names them, in the owner's order.
     #[getter]
     fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let dataset = self.dataset();
@@ -116,7 +116,7 @@ impl Encrypted {
         self.dataset().record().transactions
     }
 
-    /// How the file was read that it was made of, in JSON; `None` if there was none.
+    /// How its first file was read, in JSON; `None` without a file.
     #[getter]
     fn how_read(&self) -> Option<String> {
         self.dataset().record().read.as_ref().map(json)
@@ -132,7 +132,7 @@ impl Encrypted {
         self.dataset().record().min_item_support
     }
 
-    /// What became of trust in the server, in JSON.
+    /// The state of trust in the server, in JSON.
     fn trust(&self) -> Result<String, Failure> {
         let trust = self.dataset().trust()?;
         let failure = trust
@@ -142,7 +142,7 @@ impl Encrypted {
         Ok(trust.to_string())
     }
 
-    /// Has the server asked again after an answer was found to be false.
+    /// Allows requests again after a false answer.
     fn reset_trust(&self) -> Result<(), Failure> {
         Ok(self.dataset().reset_trust()?)
     }

@@ -1,4 +1,4 @@
-//! The exceptions of `oboro.errors`, with the sentences of the crates below.
+//! The exceptions of `oboro.errors`, with the messages of the underlying crates.
 
 use oboro_client::ClientError;
 use oboro_format::{ErrorKind, FormatError};
@@ -27,16 +27,16 @@ mod python {
     import_exception!(oboro.errors, Interrupted);
 }
 
-/// An error on its way to Python, in the class that says what kind it is.
+/// An error for Python, of the exception class that fits it.
 pub struct Failure(PyErr);
 
 impl Failure {
-    /// Arguments or data that cannot be used.
+    /// Unusable arguments or data.
     pub fn input(error: impl ToString) -> Self {
         Self(python::InputError::new_err(error.to_string()))
     }
 
-    /// Trouble with files here.
+    /// A local file error.
     fn of_kind(kind: ErrorKind, sentence: String) -> Self {
         Self(match kind {
             ErrorKind::DataLoss => python::DamagedError::new_err(sentence),
@@ -52,19 +52,19 @@ impl Failure {
         })
     }
 
-    /// What a function of the caller's has raised.
+    /// An exception raised by the caller's function.
     pub fn raised(error: PyErr) -> Self {
         Self(error)
     }
 
-    /// A disk that gives no room for temporary files.
+    /// No disk space for temporary files.
     pub fn storage(error: io::Error) -> Self {
         Self(python::StorageError::new_err(format!(
             "cannot keep temporary files: {error}; make room, or name another directory in TMPDIR"
         )))
     }
 
-    /// What a local server would not do, in the class that it has with others.
+    /// A refusal by a local server, of the class that a remote one would give.
     pub fn refused(error: StoreError) -> Self {
         match error.kind() {
             ErrorKind::NotFound
@@ -76,14 +76,14 @@ impl Failure {
         }
     }
 
-    /// A server that is used in a fork of the process that opened it.
+    /// Use of a server in a fork of the process that opened it.
     pub fn forked() -> Self {
         Self(python::ConnectionFailed::new_err(
             "this server was opened before a fork, and works in the process that opened it; open one in this process",
         ))
     }
 
-    /// A server that is used after it was closed.
+    /// Use of a closed server.
     pub fn closed() -> Self {
         Self(python::ConnectionFailed::new_err(
             "this server has been closed; open another with oboro.connect() or oboro.local()",

@@ -1,4 +1,4 @@
-//! Searching the genomes of a server, and loading those of a local one.
+//! Searching the genomes of a server, and loading those of a local server.
 
 use crate::call::{Interrupt, run};
 use crate::errors::Failure;
@@ -16,7 +16,7 @@ use pyo3::types::PyDict;
 use std::path::PathBuf;
 use zeroize::Zeroizing;
 
-/// The panels and references of a server, a dictionary each, and what it says of damaged ones.
+/// The panels and references of a server, one dictionary each, and its messages about damaged ones.
 #[pyfunction]
 #[pyo3(signature = (server, *, interrupt = None))]
 pub fn genomes<'py>(
@@ -55,7 +55,7 @@ pub fn genomes<'py>(
     Ok((described.collect::<PyResult<_>>()?, listing.damaged))
 }
 
-/// Searches a panel at a place.
+/// Searches a panel at a position.
 #[pyfunction]
 #[pyo3(signature = (server, name, symbols, *, bases, position, chromosome, within, longest, count, decoys,
                     sites_digest, progress = None, interrupt = None))]
@@ -148,7 +148,7 @@ fn run_search<'py>(
     let outcome: Outcome = run(py, progress, interrupt, |call| {
         let connection = connection.interrupted_by(call.interrupt());
         let advance = |done, total| {
-            // The connection hears of the interrupt itself.
+            // The connection observes the interrupt itself.
             let _ = call.advance(done, total);
         };
         connection.search(search, advance).map_err(Failure::from)
@@ -174,8 +174,8 @@ fn run_search<'py>(
     Ok(found)
 }
 
-/// Loads a panel from phased VCF or aligned FASTA into the data of a local server. Returns how many lines were
-/// left out because they are outside the region, and how many as duplicates.
+/// Loads a panel from phased VCF or aligned FASTA into a local server. Returns how many lines were skipped as outside
+/// the region, and how many as duplicates.
 #[pyfunction]
 #[pyo3(signature = (server, name, file, *, region, skip_duplicates, replace))]
 pub fn load_panel(
@@ -210,7 +210,7 @@ pub fn load_panel(
     Ok((outside_region, duplicates))
 }
 
-/// Loads a reference from FASTA into the data of a local server.
+/// Loads a reference from FASTA into a local server.
 #[pyfunction]
 #[pyo3(signature = (server, name, file, *, replace))]
 pub fn load_reference(

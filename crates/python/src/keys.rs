@@ -6,12 +6,12 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A master key. It can be saved to a file of its own and nothing else: it is not pickled or printed.
+/// A master key. It can only be saved to a file: it is not pickled or printed.
 #[pyclass(frozen, module = "oboro")]
 pub struct Keys(Arc<MasterKey>);
 
 impl Keys {
-    /// The key itself, for work on another thread.
+    /// The key itself, for use on another thread.
     pub fn master(&self) -> Arc<MasterKey> {
         Arc::clone(&self.0)
     }
@@ -25,7 +25,7 @@ impl Keys {
         Ok(Self(Arc::new(MasterKey::generate()?)))
     }
 
-    /// Reads a key file, which `passphrase` opens if it has one.
+    /// Reads a key file; `passphrase` decrypts it if it has one.
     #[staticmethod]
     #[pyo3(signature = (path, *, passphrase = None))]
     fn load(py: Python<'_>, path: PathBuf, passphrase: Option<String>) -> Result<Self, Failure> {
@@ -46,7 +46,7 @@ impl Keys {
         Ok(py.detach(|| self.0.save(&path, passphrase.as_ref()))?)
     }
 
-    /// What tells this key from others, and nothing about it.
+    /// A fingerprint that identifies the key without revealing it.
     #[getter]
     fn check(&self) -> String {
         self.0.check().to_string()

@@ -1,8 +1,8 @@
-//! `oboro._oboro`: what of the Python package `oboro` is Rust.
+//! `oboro._oboro`: the Rust part of the Python package `oboro`.
 //!
-//! Thin: each class holds what the owner's crates make and says it in Python's terms. Names, defaults and
-//! data frames are the business of the Python files in `python/oboro`, which are the only ones to call
-//! this module; `_oboro.pyi` there says what they find. Long calls go through `call::run`.
+//! A thin layer: each class wraps a type of the owner's crates in Python's terms. Names, defaults and data frames are
+//! handled by the Python files in `python/oboro`, the only callers of this module; `_oboro.pyi` there declares it.
+//! Long-running calls go through `call::run`.
 
 mod call;
 mod encrypted;

@@ -13,9 +13,9 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use std::num::NonZeroUsize;
 
-/// The number of itemsets of each length from 1; the items of all of them in a row, by number, shorter
-/// itemsets first and then in order; their supports; the length at which the search ended though longer
-/// itemsets may be frequent; what they rest on and what they took, in JSON.
+/// The number of itemsets of each length from 1; the items of all itemsets, concatenated, by number, shorter itemsets
+/// first and then in order; their supports; the length limit of the search if it may have cut off longer frequent
+/// itemsets; the trust level and the cost, in JSON.
 type Mined<'py> = (
     Vec<usize>,
     Bound<'py, PyArray1<u32>>,
@@ -24,12 +24,12 @@ type Mined<'py> = (
     String,
 );
 
-/// Finds the itemsets that at least `min_support` transactions have, of up to `max_len` items, in the dataset
-/// that was uploaded under `name`, by the `answers` that are given, of which up to `keep_cells` bytes of sealed cells are
-/// kept, or as a server counts that is trusted; `progress` hears bytes received.
+/// Finds the itemsets that at least `min_support` transactions have, of up to `max_len` items, in the dataset uploaded
+/// under `name`. Uses verified `answers`, with up to `keep_cells` bytes of sealed cells cached, or trusts the server;
+/// `progress` receives the bytes received.
 #[pyfunction]
 #[pyo3(signature = (server, encrypted, keys, name, *, min_support, max_len, answers = "auto", trust_server = false, keep_cells = KEPT_BYTES, threads = None, progress = None, interrupt = None))]
-// What a caller may say has names in Python.
+// Options have names in Python.
 #[allow(clippy::too_many_arguments)]
 pub fn mine<'py>(
     py: Python<'py>,
@@ -67,7 +67,7 @@ pub fn mine<'py>(
     let (frequent, took) = call::run(py, progress, interrupt, |call| {
         let connection = connection.interrupted_by(call.interrupt());
         let received = Received::default();
-        // What goes away with the dataset is not worth keeping.
+        // A cache that is deleted with the dataset is useless.
         let keep_cells = if encrypted.is_temporary() {
             0
         } else {
@@ -81,7 +81,7 @@ pub fn mine<'py>(
             .keeping(keep_cells)
             .with_progress(|level, done, expected| {
                 let (done, expected) = received.add(level, done, expected);
-                // What is interrupted hears of it from the connection.
+                // The connection observes the interrupt itself.
                 let _ = call.advance(done, expected);
             })
             .interrupted_by(call.interrupt())
@@ -110,8 +110,8 @@ fn answers(name: &str) -> Result<Answers, Failure> {
     }
 }
 
-/// How many more columns the server learns to be frequent at `min_support` than when the cells that are kept were fetched;
-/// 0 if none are.
+/// How many more columns the server learns to be frequent at `min_support` than when the cell cache was filled; 0 if it
+/// is empty.
 #[pyfunction]
 #[pyo3(signature = (encrypted, *, min_support, max_len, answers, keep_cells))]
 pub fn more_columns(
@@ -130,8 +130,8 @@ pub fn more_columns(
     Ok(py.detach(|| mining.reveals(options).0))
 }
 
-/// In how many transactions the item `name` occurs together with each other one, by its place in the owner's order, and
-/// what that took, as JSON.
+/// The number of transactions with both the item `name` and each other one, by the other's index in the owner's order,
+/// and the cost, as JSON.
 #[pyfunction]
 #[pyo3(signature = (server, encrypted, name, item, *, progress = None, interrupt = None))]
 pub fn pairs_with(
@@ -151,7 +151,7 @@ pub fn pairs_with(
         let mining = Mining::new(&dataset, name, threads)
             .in_owners_order()
             .with_progress(|_, done, expected| {
-                // What is interrupted hears of it from the connection.
+                // The connection observes the interrupt itself.
                 let _ = call.advance(done, expected);
             });
         let (pairs, trace) = mining.pairs_with(item, || Ok(connection))?;
@@ -167,7 +167,7 @@ pub fn pairs_with(
     Ok((pairs, took.to_string()))
 }
 
-/// The slot and the id of each row of the dataset that was uploaded under `name`; `progress` hears bytes received.
+/// The slot and the id of each row of the dataset uploaded under `name`; `progress` receives the bytes received.
 #[pyfunction]
 #[pyo3(signature = (server, encrypted, name, *, progress = None, interrupt = None))]
 pub fn row_ids(
@@ -184,7 +184,7 @@ pub fn row_ids(
     let rows = call::run(py, progress, interrupt, |call| {
         let connection = connection.interrupted_by(call.interrupt());
         let told = |done, expected| {
-            // What is interrupted hears of it from the connection.
+            // The connection observes the interrupt itself.
             let _ = call.advance(done, expected);
         };
         let rows = oboro_client::row_ids(&dataset, name, threads, || Ok(connection), told)?;
@@ -209,15 +209,15 @@ fn arrays<'py>(py: Python<'py>, frequent: &FrequentItemsets, took: String) -> Mi
     )
 }
 
-/// Bytes received over all questions, of those expected as far as questions were asked.
+/// Bytes received and expected, over all requests so far.
 #[derive(Default)]
 struct Received(Mutex<Expected>);
 
 #[derive(Default)]
 struct Expected {
-    /// Of questions that were answered.
+    /// Of earlier requests.
     before: u64,
-    /// The present one: level, bytes received, bytes expected.
+    /// The current request: level, bytes received, bytes expected.
     present: (usize, u64, u64),
 }
 

@@ -1,4 +1,4 @@
-//! The owner's data on its way to encryption: columns in whatever form they have, baskets, files.
+//! The owner's data before encryption: columns in any representation, baskets, files.
 
 use crate::encrypted::Encrypted;
 use crate::errors::Failure;
@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::thread;
 
-/// Transactions in random order, as bits: columns are added, then they are encrypted, once.
+/// Transactions in random order, as bits: columns are added, then encrypted, once.
 #[pyclass(frozen, module = "oboro._oboro")]
 pub struct Rows {
     state: Mutex<State>,
@@ -33,8 +33,7 @@ enum State {
     Encrypted,
 }
 
-/// As many threads as were asked for, else as many as there are processors for this process.
-/// Never more than the command takes.
+/// The requested number of threads, by default one per processor of this process. Limited as in the command.
 pub fn threads(asked: Option<NonZeroUsize>) -> NonZeroUsize {
     const MOST: NonZeroUsize = NonZeroUsize::new(1024).expect("it is not 0");
     let there = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
@@ -53,7 +52,7 @@ impl Rows {
         self.state.lock()
     }
 
-    /// What is to be encrypted; these rows have it no more.
+    /// Takes the rows out for encryption.
     pub fn take(&self) -> Result<Shuffled, Failure> {
         let rows = match std::mem::replace(&mut *self.state(), State::Encrypted) {
             State::Open(rows) => rows.finish()?,
@@ -108,7 +107,7 @@ impl Rows {
     }
 }
 
-/// A byte for each transaction, not 0 if it contains the item.
+/// One byte per transaction, not 0 if it contains the item.
 struct Bytes<'a>(ArrayView1<'a, u8>);
 
 impl Cells for Bytes<'_> {
@@ -121,7 +120,7 @@ impl Cells for Bytes<'_> {
     }
 }
 
-/// A bit for each transaction, lowest first, from a bit on.
+/// One bit per transaction, least significant first, from a bit offset.
 struct Bits<'a> {
     bytes: ArrayView1<'a, u8>,
     first: usize,
@@ -150,7 +149,7 @@ impl Cells for Holders<'_> {
 
 #[pymethods]
 impl Rows {
-    /// So many transactions; `numbers` if the names of items will be the digits of whole numbers.
+    /// For `transactions` transactions; `numbers` if the names of items will be the digits of integers.
     #[new]
     #[pyo3(signature = (transactions, *, numbers = false, threads = None))]
     fn new(
@@ -167,7 +166,7 @@ impl Rows {
         })
     }
 
-    /// Adds columns of a byte for each transaction, not 0 if it contains the item; any strides.
+    /// Adds columns of one byte per transaction, not 0 if it contains the item; any strides.
     fn push_bytes(
         &self,
         py: Python<'_>,
@@ -182,7 +181,7 @@ impl Rows {
         py.detach(|| self.push(names, &columns))
     }
 
-    /// Adds columns of a bit for each transaction, lowest first: each in an array of bytes, from a bit on.
+    /// Adds columns of one bit per transaction, least significant first: each in an array of bytes, from a bit offset.
     fn push_bits(
         &self,
         py: Python<'_>,
@@ -203,7 +202,7 @@ impl Rows {
         py.detach(|| self.push(names, &columns))
     }
 
-    /// Adds columns by the transactions that contain the item, strictly ascending, numbered from 0.
+    /// Adds columns given by the transactions that contain the item, strictly ascending, numbered from 0.
     fn push_holders(
         &self,
         py: Python<'_>,
@@ -233,7 +232,7 @@ impl Rows {
         py.detach(|| self.push(names, &columns))
     }
 
-    /// Gives each row an id.
+    /// Sets the row ids.
     fn set_row_ids(&self, row_ids: Vec<String>) -> Result<(), Failure> {
         match &mut *self.state() {
             State::Open(rows) => Ok(rows.set_row_ids(&row_ids)?),
@@ -243,8 +242,8 @@ impl Rows {
         }
     }
 
-    /// Baskets of items that are all text or all whole numbers, which are the columns in ascending order; `row_ids`
-    /// has the id of each basket.
+    /// Baskets of items that are all text or all integers, which become the columns in ascending order; `row_ids` has
+    /// the id of each basket.
     #[staticmethod]
     #[pyo3(signature = (baskets, *, row_ids = None))]
     fn from_baskets(
@@ -275,8 +274,8 @@ impl Rows {
         Ok(rows.map_err(Failure::from)?)
     }
 
-    /// Reads a file of transactions, plain or packed with gzip or zstd; as the first of a dataset, `like`,
-    /// was read.
+    /// Reads a file of transactions, plain or compressed with gzip or zstd; in the same way as the first file of the
+    /// dataset `like`.
     #[staticmethod]
     #[pyo3(signature = (
         path, *, like = None, format = "auto", separator = None, header = None, encoding = None,
@@ -323,7 +322,7 @@ impl Rows {
         })
     }
 
-    /// How the file was read that they are of, in JSON.
+    /// How their file was read, in JSON.
     #[getter]
     fn how_read(&self) -> Option<String> {
         match &*self.state() {
@@ -373,19 +372,19 @@ pub fn json(how: &HowRead) -> String {
     serde_json::to_string(how).expect("names and numbers always have a JSON form")
 }
 
-/// An option, if it is given.
+/// Parses an option, if it is given.
 fn parsed<T: FromStr<Err = UnknownOption>>(given: Option<&str>) -> Result<Option<T>, Failure> {
     given.map(str::parse).transpose().map_err(Failure::input)
 }
 
-/// What the items of all baskets are.
+/// The type of the items of all baskets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
     Number,
 }
 
-/// The numbers of a basket's items, which are all of one kind, that of the first of all.
+/// The numbers of a basket's items, which must all have the type of the first item of all.
 fn basket_items(
     basket: &Bound<'_, PyAny>,
     number: usize,
@@ -432,7 +431,7 @@ fn compare_numbers(a: &str, b: &str) -> Ordering {
     value(a).cmp(&value(b))
 }
 
-/// A minimum support as Python gives it: a float is a fraction, an int a number of transactions.
+/// Converts a minimum support from Python: a float is a fraction, an int a number of transactions.
 fn min_support_of(given: &Bound<'_, PyAny>) -> PyResult<MinSupport> {
     let min_support = match given.extract::<u64>() {
         Ok(count) if !given.is_instance_of::<PyBool>() => MinSupport::Count(count),

@@ -1,4 +1,4 @@
-//! The metrics of association rules, for many rules at a time.
+//! The metrics of association rules, computed for many rules at a time.
 
 use crate::errors::Failure;
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
@@ -6,7 +6,7 @@ use oboro_mining::Metric;
 use oboro_mining::rules::metrics::SupportColumns;
 use pyo3::prelude::*;
 
-/// All metrics: name, meaning, and whether mlxtend has it. Those of mlxtend have its names.
+/// All metrics: name, meaning, and whether mlxtend has it. Metrics of mlxtend use its names.
 #[pyfunction]
 pub fn rule_metrics() -> Vec<(&'static str, String, bool)> {
     let described = |metric: Metric| {

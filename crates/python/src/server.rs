@@ -1,4 +1,4 @@
-//! A server, reached over the network or running within this process.
+//! A server, remote or in this process.
 
 use crate::call::{self, Call, Interrupt};
 use crate::encrypted::Encrypted;
@@ -19,34 +19,33 @@ use std::path::{Path, PathBuf};
 use std::{mem, process};
 use tempfile::TempDir;
 
-/// What messages call a server that has no address.
+/// The name in messages of a server without an address.
 const LOCAL: &str = "local";
-/// What a local server keeps of moments, like one on the network that was told nothing.
+/// The default moment cache of a local server, equal to that of `oboro serve`.
 pub const MOMENT_CACHE: u64 = 256 << 20;
 
-/// A connection to a server, which is within this process or elsewhere.
+/// A connection to a server, in this process or remote.
 #[pyclass(frozen, module = "oboro._oboro")]
 pub struct Server {
     url: String,
     link: Mutex<Option<Link>>,
-    /// The process that it works in: a fork of that has no threads to answer.
+    /// The process that opened it: in a fork of it the threads are missing.
     process: u32,
 }
 
-/// What there is until the server is closed, dropped in this order.
+/// The open connection, dropped in this order.
 struct Link {
     connection: Connection,
     local: Option<(Local, TempDir)>,
 }
 
-/// A published dataset: name, version, root hash, columns check columns included, blocks, bytes, longest
-/// itemsets.
+/// A published dataset: name, version, root hash, columns including check columns, blocks, bytes, longest itemsets.
 type Listed = (String, u64, String, u32, u64, u64, u8);
 
 #[pymethods]
 impl Server {
-    /// Connects to the server at `url`, bearing a token if there is one; certificates in PEM at `tls` vouch for
-    /// the server, instead of those that the system trusts.
+    /// Connects to the server at `url`, with a token if there is one; `tls` are CA certificates in PEM to trust instead
+    /// of the system's.
     #[staticmethod]
     #[pyo3(signature = (url, *, token = None, tls = None, interrupt = None))]
     fn connect(
@@ -67,8 +66,8 @@ impl Server {
         Ok(Self::new(url, connection, None))
     }
 
-    /// Starts a server within this process, which counts on so many threads and holds so many bytes in memory,
-    /// of them so many of moments for later questions.
+    /// Starts a server in this process with the given number of threads and memory limits, in total and for cached
+    /// moments.
     #[staticmethod]
     #[pyo3(signature = (*, threads = None, memory = None, moment_cache = None))]
     fn local(
@@ -94,13 +93,13 @@ impl Server {
         })
     }
 
-    /// The address as it was given.
+    /// The address as given.
     #[getter]
     fn url(&self) -> &str {
         &self.url
     }
 
-    /// Uploads a dataset under a name; the published version and the bytes sent.
+    /// Uploads a dataset under a name; returns the published version and the bytes sent.
     #[pyo3(signature = (encrypted, name, *, progress = None, interrupt = None))]
     fn upload(
         &self,
@@ -118,7 +117,7 @@ impl Server {
         })
     }
 
-    /// The published datasets, and a sentence about each that is damaged.
+    /// The published datasets, and a message about each damaged one.
     #[pyo3(signature = (*, interrupt = None))]
     fn datasets(
         &self,
@@ -146,7 +145,7 @@ impl Server {
         Ok((listed.collect(), listing.damaged))
     }
 
-    /// Deletes a dataset for good.
+    /// Deletes a dataset permanently.
     #[pyo3(signature = (name, *, interrupt = None))]
     fn delete(&self, py: Python<'_>, name: &str, interrupt: Option<&Interrupt>) -> PyResult<()> {
         let connection = self.connection()?;
@@ -156,7 +155,7 @@ impl Server {
         })
     }
 
-    /// Closes the connection once no call needs it. A local server stops at once, and its data go away.
+    /// Closes the connection once no call uses it. A local server stops at once, and its data are deleted.
     fn close(&self, py: Python<'_>) {
         match self.check_process() {
             Ok(()) => py.detach(|| drop(self.link.lock().take())),
@@ -201,7 +200,7 @@ impl Server {
         }
     }
 
-    /// The same, and the way to the datasets of a local server.
+    /// The same, with direct access to the datasets of a local server.
     fn connection_and_access(&self) -> Result<(Connection, Option<Access>), Failure> {
         self.check_process()?;
         match &*self.link.lock() {
@@ -213,14 +212,14 @@ impl Server {
         }
     }
 
-    /// Leaves everything to the process that opened it. The lock may be held by a thread that only that has.
+    /// Leaves everything to the process that opened it. The lock may be held by a thread that exists only there.
     fn forget(&self) {
         if let Some(mut link) = self.link.try_lock() {
             mem::forget(link.take());
         }
     }
 
-    /// Where a local server has its data.
+    /// The data directory of a local server.
     pub fn data(&self) -> Result<PathBuf, Failure> {
         match &*self.link.lock() {
             Some(Link {
@@ -235,7 +234,7 @@ impl Server {
     }
 }
 
-/// Publishes a bundle in the store of a local server, where nothing has to be sent.
+/// Publishes a bundle in the store of a local server, without a transfer.
 fn import(
     access: &Access,
     name: &str,
@@ -244,12 +243,12 @@ fn import(
 ) -> Result<(u64, u64), Failure> {
     let published = access.import(name, bundle).map_err(Failure::refused)?;
     let bytes = bundle.manifest().segment_bytes();
-    // It is done, whoever waits.
+    // The work is done; a late cancellation changes nothing.
     let _ = call.advance(bytes, bytes);
     Ok((published.version, 0))
 }
 
-/// Publishes a bundle at the server; the version and the bytes that went there.
+/// Publishes a bundle on the server; returns the version and the bytes sent.
 fn send(
     connection: &Connection,
     name: &str,
@@ -257,7 +256,7 @@ fn send(
     call: &Call,
 ) -> Result<(u64, u64), Failure> {
     let connection = connection.interrupted_by(call.interrupt());
-    // What is interrupted hears of it from the connection.
+    // The connection observes the interrupt itself.
     let progress = |done, total| {
         let _ = call.advance(done, total);
     };
@@ -265,7 +264,7 @@ fn send(
     Ok((uploaded.version, uploaded.sent_bytes))
 }
 
-/// A directory that only this user can look into; names of datasets are there in the clear.
+/// A directory private to this user; it contains names of datasets in the clear.
 fn private_directory() -> io::Result<TempDir> {
     tempfile::Builder::new()
         .prefix("oboro-")

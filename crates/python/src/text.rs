@@ -1,17 +1,17 @@
-//! Names and messages as they are shown to people, and sizes as people write them.
+//! Names and messages, formatted for display.
 
 use crate::errors::Failure;
 use bytesize::ByteSize;
 use oboro_mining::Names;
 use pyo3::prelude::*;
 
-/// `text` on one line, with escapes for what would steer a terminal.
+/// `text` on one line, with control sequences escaped.
 #[pyfunction]
 pub fn escaped(text: &str) -> String {
     oboro_mining::escaped(text).into_owned()
 }
 
-/// An itemset of these names, as `oboro mine` prints it.
+/// An itemset of these names, formatted as in `oboro mine`.
 #[pyfunction]
 pub fn itemset(names: Vec<String>) -> String {
     Names(&names).to_string()

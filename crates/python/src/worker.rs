@@ -1,5 +1,4 @@
-//! Servers whose counting is done by others: the server's side, to which Python dispatches, and the
-//! workers' side.
+//! Servers that count on remote workers: the server's side, whose work Python dispatches, and the workers' side.
 
 use crate::call::{Interrupt, run};
 use crate::errors::Failure;
@@ -20,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where a store is: a directory, or object storage and the directory for its cache.
+/// The location of a store: a directory, or object storage and the directory of its cache.
 fn location(data: String, cache: Option<PathBuf>) -> Result<Location, Failure> {
     match (data.contains("://"), cache) {
         (true, Some(cache)) => Ok(Location::Objects {
@@ -64,7 +63,7 @@ impl Worker {
         Ok(Self(worker))
     }
 
-    /// What `Work.deliver` takes: the moments of `shards` shards from `first` on, or why there are none.
+    /// The argument of `Work.deliver`: the moments of `shards` shards from `first` on, or an error.
     fn count<'py>(
         &self,
         py: Python<'py>,
@@ -79,68 +78,67 @@ impl Worker {
     }
 }
 
-/// A question that a server wants to have counted.
+/// A query whose shards a server wants counted.
 #[pyclass(frozen, module = "oboro._oboro")]
 pub struct Work(oboro_server::RemoteJob);
 
 #[pymethods]
 impl Work {
-    /// The version of the dataset, for workers.
+    /// The manifest of the dataset version, for workers.
     #[getter]
     fn manifest<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.0.manifest())
     }
 
-    /// What to compute, for workers.
+    /// The task, for workers.
     #[getter]
     fn task<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.0.task())
     }
 
-    /// The number of shards, all of which are to be counted.
+    /// The number of shards to count.
     #[getter]
     fn shards(&self) -> u64 {
         self.0.shards()
     }
 
-    /// The bytes of a result that one of them takes.
+    /// The bytes of a result per shard.
     #[getter]
     fn shard_bytes(&self) -> u64 {
         self.0.shard_bytes()
     }
 
-    /// Takes what a worker has counted of the `shards` shards from `first` on that it was given. Those that another
-    /// has delivered are left out; anything but these, each once, ends the query.
+    /// Accepts a worker's result; shards delivered before are ignored.
     fn deliver(&self, py: Python<'_>, worker: &str, first: u64, shards: u64, partial: &[u8]) {
         let given = first..first.saturating_add(shards);
         py.detach(|| self.0.deliver(worker, given, partial.to_vec().into()));
     }
 
-    /// Ends the query with an error: `told` is for the owner, `detail` for the log.
+    /// Fails the query: `told` is for the owner, `detail` for the log.
     fn fail(&self, told: &str, detail: &str) {
         self.0.fail(told, detail);
     }
 
-    /// Whether shards are missing and somebody waits for them.
+    /// Whether shards are missing and the caller still waits.
     #[getter]
     fn is_wanted(&self) -> bool {
         self.0.is_wanted()
     }
 
-    /// Whether results have room here.
+    /// Whether the memory budget allows more results.
     #[getter]
     fn has_room(&self) -> bool {
         self.0.has_room()
     }
 }
 
-/// A Python function that is given [`Work`] and must not wait.
+/// A Python function that is called with [`Work`] and must not block.
 struct Function(Py<PyAny>);
 
 impl Dispatch for Function {
     fn start(&self, work: oboro_server::RemoteJob) {
         Python::attach(|py| {
-            // Work that nobody keeps ends its query.
+            // A query whose work was dropped ends.
             if let Err(error) = self.0.call1(py, (Work(work),)) {
                 error.print(py);
             }
@@ -148,7 +146,7 @@ impl Dispatch for Function {
     }
 }
 
-/// What callers may ask of a server, where it is not the usual: keys of a dictionary.
+/// Limits on callers' requests that differ from the defaults: keys of a dictionary.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct LimitArguments {
@@ -162,7 +160,7 @@ pub struct LimitArguments {
 }
 
 impl LimitArguments {
-    /// The limits, within the bounds that `oboro serve` has for them.
+    /// The limits, checked against the bounds of `oboro serve`.
     fn limits(&self) -> Result<Limits, Failure> {
         let size = |setting, given, usual| number(setting, given, 0..=u64::MAX, usual);
         let count = |setting, given, usual: usize| {
@@ -252,7 +250,7 @@ pub fn speak_as_command() {
     Vocabulary::Command.set();
 }
 
-/// Runs a server that has `start` count until the interrupt is set; `listening` is told its URL.
+/// Runs a server that calls `start` to count until the interrupt is set; `listening` is called with its URL.
 #[pyfunction]
 #[pyo3(signature = (
     data, start, listening, *, listen, limits, cache = None, tls_cert = None, tls_key = None, token_file = None,
@@ -318,10 +316,10 @@ pub fn serve(
     })
 }
 
-/// Writes the log to standard error, as `oboro serve` does; OBORO_LOG chooses what.
+/// Writes the log to standard error, as `oboro serve` does; OBORO_LOG sets the level.
 fn log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("OBORO_LOG");
-    // Where somebody else writes a log already, it is theirs.
+    // Keep an existing logger.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter.unwrap_or_else(|_| "info".into()))
         .with_writer(std::io::stderr)

@@ -10,7 +10,7 @@ pub struct Arguments {
     /// The directory of a store, as given to `oboro serve --data`, or an earlier backup.
     #[arg(value_name = "DIR")]
     store: PathBuf,
-    /// Where the copy is made. Nothing may be there.
+    /// Where to write the copy; must not exist yet.
     #[arg(value_name = "TARGET")]
     target: PathBuf,
 }

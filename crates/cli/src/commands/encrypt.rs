@@ -18,7 +18,7 @@ pub struct Arguments {
     input: InputArguments,
     #[command(flatten)]
     key: KeyArguments,
-    /// The dataset directory to make [default: INPUT's name, .oboro for .dat, .csv and the like].
+    /// The dataset directory to create [default: INPUT's name, .oboro for .dat, .csv and the like].
     #[arg(long, value_name = "DIR", conflicts_with = "append_to")]
     out: Option<PathBuf>,
     /// Append to this dataset directory instead: the same items, new transactions.
@@ -84,7 +84,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let bar = output.bar("encrypting", Unit::BlockColumns);
     let progress = |done, total| {
         if done == 0 {
-            // The result after it fails if this cannot be printed.
+            // If this cannot be printed, the result will fail as well.
             let _ = output.note(announcement);
         }
         bar.set(done, total);

@@ -6,10 +6,10 @@ use oboro_mining::{QuestParameters, writers::write_fimi};
 use serde_json::json;
 use std::path::PathBuf;
 
-/// The defaults are the setting of the papers.
+/// The defaults are the papers' setting.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The file to write, in FIMI form; an existing one is never replaced.
+    /// The file to write, in FIMI format; an existing one is never replaced.
     #[arg(value_name = "OUTPUT")]
     output: PathBuf,
     /// The number of transactions.
@@ -18,7 +18,7 @@ pub struct Arguments {
     /// The number of items.
     #[arg(long, default_value_t = QuestParameters::default().items)]
     items: u32,
-    /// The number of patterns that transactions are made of.
+    /// The number of patterns that transactions are built from.
     #[arg(long, default_value_t = QuestParameters::default().patterns)]
     patterns: u32,
     /// The mean number of items in a transaction.
@@ -27,7 +27,7 @@ pub struct Arguments {
     /// The mean number of items in a pattern.
     #[arg(long, default_value_t = QuestParameters::default().pattern_length)]
     pattern_length: f64,
-    /// Chooses one of the possible outcomes: the same seed gives the same file.
+    /// Seed of the generator: the same seed gives the same file.
     #[arg(long, default_value_t = QuestParameters::default().seed)]
     seed: u64,
 }

@@ -141,7 +141,7 @@ fn bundle(arguments: &Arguments, path: &Path) -> Result<Value, Failure> {
     Ok(value)
 }
 
-/// The same facts, a line each.
+/// The same information, one line each.
 fn text(value: &Value) -> String {
     let mut text = String::new();
     for (key, fact) in value.as_object().into_iter().flatten() {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The key file to make; an existing one is never replaced.
+    /// The key file to create; an existing one is never replaced.
     #[arg(
         long,
         value_name = "FILE",

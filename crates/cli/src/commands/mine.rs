@@ -17,7 +17,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Itemsets that are printed for people; all are in the file and in JSON.
+/// The most itemsets in text output; the file and JSON have all.
 const SHOWN: usize = 20;
 
 /// [`Answers`] on the command line.
@@ -92,7 +92,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         .verify
         .as_deref()
         .map(|path| {
-            // Transactions are compared, not what they are called.
+            // Transactions are compared, not their ids.
             let before = dataset.record().read.clone();
             let before = before.map(HowRead::without_row_ids);
             read_next(path, arguments.reading.options(), before.as_ref())
@@ -179,7 +179,7 @@ impl Arguments {
         let possible = NonZeroUsize::new(dataset.manifest().max_len.into())
             .ok_or("the dataset allows no itemsets; encrypt it again")?;
         match self.max_len {
-            // Cells are counted at any length; itemsets cannot be longer than there are items, whatever was asked.
+            // Cells count itemsets of any length; none is longer than the number of items.
             Some(wanted) if !self.trust_server => Ok(wanted),
             Some(wanted) if wanted > possible && possible.get() < dataset.record().names.len() => Err(format!(
                 "the server can count itemsets of up to {possible}, for which the dataset was encrypted, not {wanted}; choose --max-len {possible}, leave --trust-server out, or encrypt it again with --max-len {wanted}"
@@ -191,7 +191,7 @@ impl Arguments {
     }
 }
 
-/// The itemsets by name, and whether they rest on answers that nothing verified.
+/// The itemsets by name, and whether they come from unverified answers.
 fn document(mined: &Mined) -> Result<ItemsetsDocument, Failure> {
     Ok(ItemsetsDocument {
         unverified: matches!(mined.found, Found::Unverified(_)),
@@ -199,7 +199,7 @@ fn document(mined: &Mined) -> Result<ItemsetsDocument, Failure> {
     })
 }
 
-/// Says that nothing was verified, where nothing was.
+/// A warning if answers were not verified.
 pub fn unverified(unverified: bool) -> &'static str {
     if unverified {
         "UNVERIFIED: this is what the server answered (--trust-server); if it lied, it is wrong\n"
@@ -208,7 +208,7 @@ pub fn unverified(unverified: bool) -> &'static str {
     }
 }
 
-/// Mines the plaintext by another algorithm; the time it took.
+/// Mines the plaintext with another algorithm; returns the time it took.
 fn verify(
     transactions: &Transactions,
     how: &HowRead,
@@ -265,7 +265,7 @@ fn table(levels: &[Level<'_>]) -> String {
     table
 }
 
-/// Says where the search ended, if longer itemsets may be frequent.
+/// The length limit of the search, if it may have cut off longer frequent itemsets.
 pub fn beyond(max_len: Option<usize>) -> String {
     max_len.map_or_else(String::new, |max_len| {
         format!("itemsets of more than {max_len} items were not looked for (--max-len)\n")

@@ -1,4 +1,4 @@
-//! One module a command: its arguments, what it does, what it prints.
+//! One module per command: its arguments, its work, its output.
 
 pub mod backup;
 pub mod datasets;

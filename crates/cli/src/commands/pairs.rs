@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// Pairs that are printed for people; all are in the file and in JSON.
+/// The most pairs in text output; the file and JSON have all.
 const SHOWN: usize = 20;
 
 #[derive(clap::Args)]
@@ -28,7 +28,7 @@ pub struct Arguments {
     threads: ThreadArguments,
 }
 
-/// An item beside the one that was asked about.
+/// The requested item paired with another one.
 struct Pair<'a> {
     item: &'a str,
     support: u64,
@@ -75,7 +75,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     output.result(&value, || counted.text(&trace, arguments.out.as_deref()))
 }
 
-/// The item that was asked about, beside every other one, the most frequent pairs first.
+/// The pairs of the requested item with every other one, the most frequent first.
 struct Counted<'a> {
     with: &'a str,
     support: u64,

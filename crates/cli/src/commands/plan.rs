@@ -102,7 +102,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
 }
 
 impl Arguments {
-    /// Transactions, items and the bytes of the longest row id, and how they were read.
+    /// Transactions, items, the bytes of the longest row id, and how the file was read.
     fn size(&self) -> Result<(u64, u32, Option<usize>, Option<HowRead>), Failure> {
         self.reading.need("INPUT", self.input.is_some())?;
         let Some(input) = &self.input else {
@@ -126,7 +126,7 @@ impl Arguments {
     }
 }
 
-/// A dataset that is not there yet.
+/// A dataset that does not exist yet.
 struct Planned {
     prospect: Prospect,
 }

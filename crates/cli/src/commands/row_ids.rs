@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Rows that are printed for people; all are in the file and in JSON.
+/// The most rows in text output; the file and JSON have all.
 const SHOWN: usize = 20;
 
 #[derive(clap::Args)]
@@ -61,7 +61,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     output.result(&value, || text(&rows, repeated, arguments))
 }
 
-/// The number of rows whose id another has, too: appends do not know the ids before them.
+/// The number of rows whose id occurs more than once: appends do not know earlier ids.
 fn repeated(rows: &[StoredRow]) -> usize {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for row in rows {

@@ -28,7 +28,7 @@ pub struct Arguments {
     top: usize,
 }
 
-/// The metrics, a line for each, for the help.
+/// The metrics for the help, one line each.
 fn metrics() -> String {
     let mut help = String::from("The metric that rules A → C are chosen by:");
     for metric in Metric::ALL {

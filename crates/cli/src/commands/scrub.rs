@@ -14,9 +14,9 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::thread;
 
-/// What is read of a server's disk in a second unless told otherwise.
+/// The default read rate on a server, in bytes a second.
 const SERVER_RATE: NonZero<u64> = NonZero::new(64 << 20).unwrap();
-/// Damaged parts that are printed; a disk that is gone has one for each panel.
+/// The most damaged parts to print; a failed disk has one per panel.
 const MOST_LISTED: usize = 1000;
 
 #[derive(clap::Args)]

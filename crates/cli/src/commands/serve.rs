@@ -21,10 +21,10 @@ pub struct Arguments {
     /// variables) or file:///DIRECTORY.
     #[arg(long, value_name = "DIR|URL")]
     data: PathBuf,
-    /// With object storage, the directory for uploads under way and for a copy of what was needed.
+    /// With object storage, the directory for uploads in progress and for a cache of what was fetched.
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// What that copy may take there [default: as much as there is].
+    /// The size limit of that cache [default: none].
     #[arg(long, value_name = "SIZE", requires = "cache")]
     cache_size: Option<ByteSize>,
     /// The address to listen on. Beyond loopback, TLS and a token are required.
@@ -36,29 +36,29 @@ pub struct Arguments {
     /// The certificate's private key, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Callers must bear a token of this file, which has TOKEN or NAME TOKEN on each line. Callers
-    /// whose tokens have the same name share as one client; others do so by connection.
+    /// Callers must present a token from this file, which has TOKEN or NAME TOKEN on each line. Callers whose tokens
+    /// have the same name share as one client; others do so by connection.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     #[command(flatten)]
     threads: ThreadArguments,
-    /// Memory for moments that were computed, in case they are asked for again; 0 for none.
+    /// Memory for cached moments, in case they are requested again; 0 for none.
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     moment_cache: ByteSize,
-    /// What the process may hold in memory, the cache of moments included: of larger datasets it keeps
-    /// what pays most and reads the rest from disk [default: all that was used stays in memory].
+    /// Memory limit of the process, the cache of moments included: of larger datasets it keeps what saves most reads
+    /// and reads the rest from disk [default: everything used stays in memory].
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
-    /// Keep each thread that computes on a core, or on a NUMA node [default: core if there are several
-    /// nodes and a thread for each core, else node]. Servers side by side choose the same cores: allow
-    /// each others of its own (taskset), or keep to nodes.
+    /// Pin each compute thread to a core, or to a NUMA node [default: core if there are several nodes and a thread for
+    /// each core, else node]. Several servers on one machine choose the same cores: restrict each to its own (taskset),
+    /// or pin to nodes.
     #[arg(long, value_enum)]
     pin: Option<PinArgument>,
     #[command(flatten)]
     limits: LimitArguments,
     #[command(flatten)]
     genome: GenomeArguments,
-    /// How the log on standard error is written; OBORO_LOG chooses what (error, warn, info, debug).
+    /// The format of the log on standard error; OBORO_LOG sets the level (error, warn, info, debug).
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
 }
@@ -78,22 +78,22 @@ impl From<PinArgument> for Pin {
     }
 }
 
-/// What callers may ask.
+/// Limits on requests.
 #[derive(clap::Args)]
 struct LimitArguments {
-    /// The largest message that is taken, 1MiB to 72MiB.
+    /// The largest message that is accepted, 1MiB to 72MiB.
     #[arg(long, value_name = "SIZE", default_value = "72MiB", value_parser = message_size)]
     max_message: ByteSize,
-    /// What one dataset may take in the store.
+    /// The largest size of one dataset in the store.
     #[arg(long, value_name = "SIZE", default_value = "1TiB")]
     max_dataset: ByteSize,
-    /// Itemsets of one query; 2^(20 - length) at most, whatever is given here.
+    /// Itemsets of one query; never more than 2^(20 - length).
     #[arg(long, value_name = "N", default_value_t = 524_288, value_parser = value_parser!(u32).range(1..))]
     max_itemsets: u32,
-    /// Queries under way at a time.
+    /// Queries in progress at a time.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = value_parser!(u32).range(1..))]
     max_queries: u32,
-    /// Queries of one client under way at a time.
+    /// Queries of one client in progress at a time.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = value_parser!(u32).range(1..))]
     max_queries_per_client: u32,
     /// Seconds after which a query is ended, counted from its admission.
@@ -104,21 +104,21 @@ struct LimitArguments {
     max_search: ByteSize,
 }
 
-/// What callers may ask about genomes.
+/// Limits on genome searches.
 #[derive(clap::Args)]
 struct GenomeArguments {
-    /// Let callers learn how many haplotypes or offsets match, which says more than whether one does.
+    /// Let callers learn how many haplotypes or offsets match, which reveals more than whether one does.
     #[arg(long)]
     genome_counts: bool,
     /// Searches that each client may make in each panel or reference, decoys included, until `oboro
     /// genome reset` [default: any number].
     #[arg(long, value_name = "N")]
     genome_budget: Option<u64>,
-    /// The largest reference that is searched, a byte a base: the bytes of an answer grow with it.
+    /// The largest reference to search, at one byte per base: the bytes of an answer grow with it.
     #[arg(long, value_name = "SIZE", default_value = "1MB")]
     genome_reference_limit: ByteSize,
-    /// Memory for prepared genomes, in case they are searched again; searches under way take as much
-    /// again, and one that needs more takes both alone.
+    /// Memory for prepared genomes, in case they are searched again; searches in progress take as much again, and one
+    /// that needs more takes both alone.
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     genome_cache: ByteSize,
 }
@@ -255,7 +255,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
                         _ = terminate.recv() => {}
                         _ = interrupt.recv() => {}
                     }
-                    // What is on disk is complete or resumes: nothing needs a farewell.
+                    // Everything on disk is complete or can be resumed: no cleanup is needed.
                     std::process::exit(1);
                 });
             })

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Show whether the server was taken at its word, and whether it was found to answer falsely.
+    /// Show whether unverified answers of the server were used, and whether one was found to be
+    /// false.
     Show(Arguments),
     /// Decide to ask again after an answer was found to be false.
     Reset(Arguments),

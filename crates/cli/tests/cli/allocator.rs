@@ -1,4 +1,4 @@
-//! The command allocates with fcmalloc, whose options reach it through the environment.
+//! The command allocates with fcmalloc; its options are passed in the environment.
 
 use crate::common::Home;
 use crate::common::plaintext::random_baskets;
@@ -26,7 +26,7 @@ fn the_server_gives_the_memory_of_an_upload_back() {
     assert!(figure(&operator, "released") > 0);
 }
 
-/// A figure that the process of `home` left when it ended.
+/// A figure that the process of `home` wrote when it ended.
 fn figure(home: &Home, name: &str) -> u64 {
     let stats: Value = serde_json::from_slice(&home.read("stats")).unwrap();
     stats[name].as_u64().unwrap()

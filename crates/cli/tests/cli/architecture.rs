@@ -1,11 +1,10 @@
-//! What the documents promise about the build, checked on the build itself: which crate may
-//! see a secret, that dependencies point downward, that every dependency is explained, and
-//! how many packages the command is built from; and that libraries leave naming options to
-//! the programs.
+//! The documents' claims about the build, checked on the build itself: which crates may see a secret, that dependencies
+//! point downward, that every dependency is explained, how many packages the command is built from, and that libraries
+//! do not name options of the programs.
 //!
-//! The facts come from `cargo metadata` and `cargo tree` for the host's platform, never from
-//! a copy kept here. Licences and sources of packages are checked by cargo-deny (`deny.toml`),
-//! `unsafe` and generators of random numbers by lints (`Cargo.toml`, `clippy.toml`).
+//! The facts come from `cargo metadata` and `cargo tree` for the host's platform, never from a copy kept here. Licences
+//! and sources of packages are checked by cargo-deny (`deny.toml`), `unsafe` and random number generators by lints
+//! (`Cargo.toml`, `clippy.toml`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-/// The crates from lowest to highest; those of one row do not know each other.
+/// The crates from lowest to highest; those of one row do not depend on each other.
 const LAYERS: &[&[&str]] = &[
     &["fcmalloc", "oboro-arena", "oboro-ring", "oboro-faults"],
     &["oboro-rlwe", "oboro-genome", "oboro-format"],
@@ -27,19 +26,19 @@ const LAYERS: &[&[&str]] = &[
     &["oboro", "oboro-python", "oboro-fuzz"],
 ];
 
-/// The allocator's binding, and the only crate that may link it: the allocator is the program's choice, and a Python
-/// module is no program.
+/// The allocator's binding, and the only crate that may link it: the program chooses its allocator, and a Python module
+/// is not a program.
 const ALLOCATOR: &str = "fcmalloc";
 const WITH_ALLOCATOR: &str = "oboro";
 
-/// The most packages that the command is built from, our crates included. A change that needs
-/// more adds a term, in a line that names its packages: `+ 2 // foo and bar: what they are for`.
+/// The most packages that the command is built from, our crates included. A change that needs more adds a term, in a
+/// line that names its packages: `+ 2 // foo and bar: what they are for`.
 const MOST_PACKAGES: usize = 270;
 
 /// The only crate whose code touches secrets.
 const SECRETS: &str = "oboro-rlwe";
 
-/// Crates that run on the server or describe what it is sent.
+/// Crates of the server, or of the data that is sent to it.
 const WITHOUT_SECRETS: &[&str] = &[
     "fcmalloc",
     "oboro-arena",
@@ -53,7 +52,7 @@ const WITHOUT_SECRETS: &[&str] = &[
     "oboro-server",
 ];
 
-/// Crates of the owner's side, which could not work without secrets.
+/// Crates of the owner's side, which need secrets.
 const WITH_SECRETS: &[&str] = &[
     "oboro-mining",
     "oboro-genome-client",
@@ -62,7 +61,7 @@ const WITH_SECRETS: &[&str] = &[
     "oboro-python",
 ];
 
-/// Crates of the owner's side that know nothing of how a server keeps data.
+/// Crates of the owner's side, which must not depend on the server's storage.
 const WITHOUT_A_STORE: &[&str] = &[
     "oboro-format",
     "oboro-mining",
@@ -71,16 +70,16 @@ const WITHOUT_A_STORE: &[&str] = &[
     "oboro-genome-client",
 ];
 
-/// How a server keeps data.
+/// The server's storage.
 const STORE: &[&str] = &["oboro-store", "rusqlite", "object_store", "io-uring"];
 
 /// Crates whose messages may name options and subcommands of the command.
 const IN_THE_COMMANDS_WORDS: &[&str] = &["cli", "python", "testing"];
 
-/// Where all other crates have their names from.
+/// Where all other crates get option names from.
 const WORDING: &str = "crates/format/src/wording.rs";
 
-/// Workspaces of their own, for what must not be part of what is built for use.
+/// Separate workspaces, for code that is not part of the product.
 const WORKSPACES_BESIDE: &[&str] = &["fuzz", "lab/alloc/fhe", "lab/alloc/peers"];
 
 #[test]
@@ -96,7 +95,7 @@ fn no_crate_of_the_server_reaches_a_secret() {
     }
 }
 
-/// Keeps the test above honest: a search that finds nothing would pass it.
+/// Guards the test above: a search that finds nothing would pass it.
 #[test]
 fn the_owners_crates_reach_the_secrets() {
     let graph = Graph::of_workspace();
@@ -125,7 +124,7 @@ fn the_allocator_is_known_to_the_command_alone() {
     }
 }
 
-/// An owner does not carry a server: neither its store nor what that is made of.
+/// An owner's build contains neither a server's store nor its dependencies.
 #[test]
 fn the_owners_side_builds_without_a_store() {
     let graph = Graph::of_workspace();
@@ -173,7 +172,7 @@ fn dependencies_between_our_crates_point_downward() {
     }
 }
 
-/// A feature that only one of them has would compile everything above that crate twice.
+/// A feature that only one of them enables would compile everything above that crate twice.
 #[test]
 fn the_command_and_the_python_package_share_a_build() {
     let features = |package| {
@@ -239,7 +238,7 @@ fn every_direct_dependency_is_explained_and_nothing_else() {
     );
 }
 
-/// A library's messages are read by users of the command and of Python, who set the same in other words.
+/// A library's messages are read by users of the command and of Python, whose options have different names.
 #[test]
 fn no_library_names_an_option_of_the_command() {
     let mut named = Vec::new();
@@ -259,7 +258,7 @@ fn no_library_names_an_option_of_the_command() {
     );
 }
 
-/// Keeps the test above honest: a search that finds nothing would pass it.
+/// Guards the test above: a search that finds nothing would pass it.
 #[test]
 fn an_option_of_the_command_is_found() {
     assert!(names_an_option("    \"choose a smaller --max-len\""));
@@ -270,7 +269,7 @@ fn an_option_of_the_command_is_found() {
     assert!(!sources.contains(&PathBuf::from(WORDING)));
 }
 
-/// Whether a line has `--option` or "`oboro …`" in it.
+/// Whether a line contains `--option` or "`oboro …`".
 fn names_an_option(line: &str) -> bool {
     let option = |(at, _): (usize, &str)| {
         let is_begun = !line[..at].ends_with(|it: char| it == '-' || it.is_alphanumeric());
@@ -279,7 +278,7 @@ fn names_an_option(line: &str) -> bool {
     line.contains("`oboro ") || line.match_indices("--").any(option)
 }
 
-/// The sources of libraries, without those of their tests.
+/// The sources of libraries, without their tests.
 fn library_sources() -> Vec<PathBuf> {
     let mut sources = Vec::new();
     for member in entries(Path::new("crates")) {
@@ -301,7 +300,7 @@ fn add_sources(path: &Path, sources: &mut Vec<PathBuf>) {
     }
 }
 
-/// What is in a folder of the workspace.
+/// The entries of a folder of the workspace.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(root().join(folder))
         .unwrap_or_else(|error| panic!("cannot list {}: {error}", folder.display()));
@@ -327,7 +326,7 @@ struct Package {
     dependencies: Vec<Declared>,
 }
 
-/// A dependency as a manifest declares it; one without a source lies in this workspace.
+/// A dependency as declared in a manifest; one without a source is in this workspace.
 #[derive(Deserialize)]
 struct Declared {
     name: String,
@@ -365,7 +364,7 @@ struct Graph {
 }
 
 impl Graph {
-    /// The graph of this workspace, asked of Cargo once for all tests.
+    /// The graph of this workspace, read once for all tests.
     fn of_workspace() -> &'static Self {
         static GRAPH: OnceLock<Graph> = OnceLock::new();
         GRAPH.get_or_init(|| Self::new(cargo_metadata()))
@@ -417,7 +416,7 @@ impl Graph {
         self.edges[id].iter().map(|id| &self.packages[id])
     }
 
-    /// The names along a shortest chain of dependencies from one crate of ours to another package.
+    /// The names along a shortest chain of dependencies from one of our crates to another package.
     fn path(&self, from: &str, to: &str) -> Option<Vec<&str>> {
         let is_known = self.packages.values().any(|package| package.name == to);
         assert!(is_known, "nothing depends on {to}");
@@ -438,8 +437,7 @@ impl Graph {
     }
 }
 
-/// Asks Cargo for the graph on the host's platform, for which alone a build has fetched the
-/// packages.
+/// Runs `cargo metadata` for the host's platform, the only one whose packages a build has fetched.
 fn cargo_metadata() -> Metadata {
     let version = cargo(&["--version", "--verbose"]);
     let host = version
@@ -472,7 +470,7 @@ fn tree(package: &str, format: &str) -> String {
     ])
 }
 
-/// The packages of a workspace of its own, which stands in a folder of the repository.
+/// The packages of a separate workspace in a folder of the repository.
 fn packages_in(folder: &str) -> Vec<Package> {
     #[derive(Deserialize)]
     struct Manifests {
@@ -490,7 +488,7 @@ fn packages_in(folder: &str) -> Vec<Package> {
     packages
 }
 
-/// Runs the Cargo that built this test in the root of the workspace and returns what it prints.
+/// Runs the Cargo that built this test in the root of the workspace; returns its output.
 fn cargo(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO"))
         .args(arguments)
@@ -508,7 +506,7 @@ fn cargo(arguments: &[&str]) -> String {
 
 // Documents.
 
-/// The crates that stand between backticks in the first cell of a row of a Markdown table.
+/// The crates in backticks in the first cell of a row of a Markdown table.
 fn crates_in_tables(markdown: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for line in markdown.lines() {

@@ -1,5 +1,5 @@
-//! Several clients at one server: fair shares, limits, what they are told of each, other protocols
-//! and the health service. Raw calls stand in for clients that do what `oboro` does not.
+//! Several clients of one server: fair sharing, limits, privacy from each other, other protocol
+//! versions and the health service. Raw calls play clients that behave differently from `oboro`.
 
 use crate::common::plaintext::random_baskets;
 use crate::common::{Home, Server, says};
@@ -37,7 +37,7 @@ impl tonic::service::Interceptor for Headers {
 
 type Raw = MiningClient<InterceptedService<Channel, Headers>>;
 
-/// A connection of its own.
+/// A separate connection.
 fn channel(runtime: &Runtime, server: &Server) -> Channel {
     let channel = Channel::from_shared(server.url().to_owned()).unwrap();
     runtime.block_on(channel.connect()).unwrap()
@@ -52,7 +52,7 @@ fn raw(runtime: &Runtime, server: &Server, headers: &[(&'static str, &str)]) -> 
         .max_decoding_message_size(1 << 28)
 }
 
-/// A caller of this protocol with a token.
+/// A caller of the current protocol with a token.
 fn bearer(runtime: &Runtime, server: &Server, token: &str) -> Raw {
     let (protocol, token) = (PROTOCOL.to_string(), format!("Bearer {token}"));
     raw(
@@ -62,7 +62,7 @@ fn bearer(runtime: &Runtime, server: &Server, token: &str) -> Raw {
     )
 }
 
-/// A question about all itemsets of a length in a dataset.
+/// A query for all itemsets of a length in a dataset.
 async fn question(client: &mut Raw, name: &str, length: usize) -> v1::CountRequest {
     let listed = client.list_datasets(v1::ListDatasetsRequest {}).await;
     let datasets = listed.unwrap().into_inner().datasets;
@@ -86,7 +86,7 @@ async fn question(client: &mut Raw, name: &str, length: usize) -> v1::CountReque
     }
 }
 
-/// Reads to the end; whether that was the proper one.
+/// Reads to the end; returns whether the end marker came.
 async fn drain(mut replies: Streaming<v1::CountReply>) -> Result<bool, Status> {
     let mut done = false;
     while let Some(reply) = replies.message().await? {
@@ -108,7 +108,7 @@ fn a_small_query_ends_before_any_of_a_flood() {
         owner.json(&format!("encrypt {name}.dat --max-len 3"));
         owner.json(&format!("upload {name}.oboro --token-file token"));
     }
-    // All triples of eighty items among forty thousand transactions, asked for many times.
+    // All triples of eighty items among forty thousand transactions, requested repeatedly.
     let runtime = Runtime::new().unwrap();
     let mut client = bearer(&runtime, &server, "flood-token");
     let large = runtime.block_on(question(&mut client, "large", 3));
@@ -151,7 +151,7 @@ fn what_goes_beyond_a_limit_is_refused_with_the_limit() {
             "--max-dataset",
         ],
     );
-    // The client asks in parts that the server takes: fifteen pairs in three questions.
+    // The client splits its queries to fit the server's limit: fifteen pairs in three queries.
     let mined = owner.json("mine rows.oboro --min-support 1 --verify rows.dat --trust-server");
     let of_levels = |field: &str| -> Vec<_> {
         let levels = mined["levels"].as_array().unwrap().iter();
@@ -300,7 +300,7 @@ fn servers_of_another_protocol_are_told_from_broken_ones() {
             );
         }
     }
-    // The first release says it in words only.
+    // The first release reports it in its message only.
     let words = "this server speaks protocol 1, the caller speaks 2; update the older of the two";
     refusing(Status::failed_precondition(words));
     for command in commands {

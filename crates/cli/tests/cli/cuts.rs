@@ -1,11 +1,11 @@
-//! Connections that are cut after so many bytes, from the first one to the last, in both directions: an
-//! upload goes on or can be run again, a question ends with a plain error, and the server serves the next.
+//! Connections that are cut after a given number of bytes, from the first one to the last, in both directions: an
+//! upload resumes or can be run again, a query ends with a plain error, and the server serves the next.
 
 use crate::common::plaintext::random_baskets;
 use crate::common::proxy::{Direction, Proxy};
 use crate::common::{Ended, Home, Server, until};
 
-/// What a cut may look like to the owner: an answer was never there, or is missing its end.
+/// What the owner may be told after a cut: an answer was missing or incomplete.
 const EXCUSES: [&str; 2] = [
     "the connection to the server broke",
     "does not answer as an Oboro server",
@@ -30,7 +30,7 @@ impl Parties {
         }
     }
 
-    /// A dataset that the server does not know, in `rows.oboro`.
+    /// Encrypts a dataset that the server does not have, in `rows.oboro`.
     fn encrypt_anew(&self) {
         if self.owner.path("rows.oboro").exists() {
             std::fs::remove_dir_all(self.owner.path("rows.oboro")).unwrap();
@@ -42,7 +42,7 @@ impl Parties {
         self.owner.json("datasets").as_array().unwrap().len()
     }
 
-    /// Runs `line` over connections of which the first one is cut after `bytes`; whether that many passed.
+    /// Runs `line` over connections, the first of which is cut after `bytes`; returns whether that many were forwarded.
     fn cut_after(&self, direction: Direction, bytes: u64, line: &str) -> (bool, Ended) {
         let proxy = Proxy::to(self.server.address());
         proxy.stall_after(direction, bytes);
@@ -61,7 +61,7 @@ impl Parties {
     }
 }
 
-/// Numbers of bytes: each of the first few, then ever fewer. `OBORO_FAULTS=all` takes many more.
+/// Offsets: each of the first few, then ever sparser. `OBORO_FAULTS=all` tests many more.
 fn offsets() -> impl Iterator<Item = u64> {
     let part = match std::env::var_os("OBORO_FAULTS") {
         Some(_) => 16,
@@ -70,7 +70,7 @@ fn offsets() -> impl Iterator<Item = u64> {
     std::iter::successors(Some(1u64), move |bytes| Some(bytes + 1 + bytes / part))
 }
 
-/// Cuts `line` after every number of bytes until it gets through; `check` sees how it ended.
+/// Cuts `line` at every offset until it succeeds; `check` examines each end.
 fn cut_everywhere(parties: &Parties, line: &str, mut check: impl FnMut(&Ended)) {
     for direction in [Direction::Up, Direction::Down] {
         let mut cuts = 0;

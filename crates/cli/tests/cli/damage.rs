@@ -1,5 +1,5 @@
-//! Files that were truncated, altered, exchanged or written by a newer Oboro are noticed before
-//! anything is computed on them, at the owner and at the server.
+//! Files that were truncated, altered, exchanged or written by a newer Oboro are detected before anything is computed
+//! on them, on the owner's side and on the server.
 
 use crate::common::plaintext::random_baskets;
 use crate::common::{Home, flip, says};
@@ -7,10 +7,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const MINE: &str = "mine rows.oboro --min-support 10% --verify rows.dat --trust-server";
-/// Where the length of a segment's header is written (docs/formats.md, "Segment").
+/// The position of the header length in a segment (docs/formats.md, "Segment").
 const HEADER_LENGTH: std::ops::Range<usize> = 12..16;
 
-/// A file that gets damaged and mended.
+/// A file that is damaged and restored.
 struct Original {
     path: PathBuf,
     bytes: Vec<u8>,
@@ -24,7 +24,7 @@ impl Original {
         }
     }
 
-    /// Writes the bytes as `change` leaves them.
+    /// Writes the bytes after applying `change`.
     fn damage(&self, change: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = self.bytes.clone();
         change(&mut bytes);
@@ -36,10 +36,10 @@ impl Original {
     }
 }
 
-/// A change to a file and what the message about it says.
+/// A change to a file and phrases of the message about it.
 type Damage = (fn(&mut Vec<u8>), &'static [&'static str]);
 
-/// What can happen to a file with an eight-byte magic and a version behind it.
+/// Possible damage of a file that begins with an eight-byte magic and a version.
 const DAMAGES: &[Damage] = &[
     (|bytes| bytes.truncate(0), &["does not begin with"]),
     (|bytes| bytes.truncate(7), &["does not begin with"]),
@@ -57,7 +57,7 @@ const DAMAGES: &[Damage] = &[
     (|bytes| bytes[300] ^= 1, &["altered"]),
 ];
 
-/// What is told of a file whose length is known from its beginning.
+/// Possible damage of a file whose length follows from its header.
 const LENGTHS: &[Damage] = &[
     (
         |bytes| bytes.truncate(300),
@@ -109,7 +109,7 @@ fn heads_of_bundles() {
         head.damage(|bytes| bytes[at] ^= 1);
         owner.refused("inspect rows.oboro");
     }
-    // The whole head of another dataset: it names other segments.
+    // The complete head of another dataset: it names other segments.
     owner.json("encrypt rows.dat --out others.oboro --max-len 3");
     fs::copy(owner.path("others.oboro/head"), &head.path).unwrap();
     for command in ["inspect rows.oboro --verify", "upload rows.oboro"] {
@@ -147,7 +147,7 @@ fn segments_at_the_owner() {
         says(&message, phrases);
     }
 
-    // A panel: found by whoever reads it, and by the server before it publishes.
+    // A panel: detected when it is read, and by the server before it publishes.
     for (at, part) in [
         (header_length(&segment.bytes), "panel (limb 0, column 0)"),
         (segment.bytes.len() - 1, "sealed cells (column 7)"),
@@ -173,7 +173,7 @@ fn segments_at_the_owner() {
         assert_eq!(owner.json("datasets").as_array().unwrap().len(), 0);
     }
 
-    // Another dataset's, and none at all.
+    // Another dataset's, and none.
     owner.json("encrypt rows.dat --out others.oboro --max-len 3");
     fs::copy(
         owner.path("others.oboro/segments/00000000.seg"),
@@ -194,7 +194,7 @@ fn segments_at_the_owner() {
         says(&message, &["segment 0 of dataset", path, "is missing"]);
     }
 
-    // Nothing of all that stands in the way of the whole file.
+    // None of that prevents resuming with the whole file.
     segment.mend();
     let uploaded = owner.json("upload rows.oboro");
     assert_eq!(uploaded["sent_bytes"], segment.bytes.len());
@@ -209,7 +209,7 @@ fn published() -> (Home, Home, Original) {
     owner.json("encrypt rows.dat --out others.oboro --max-len 3");
     owner.json("upload others.oboro");
     let uploaded = owner.json("upload rows.oboro");
-    // Notes the trust in the server, and asks nothing: later runs leave the owner's record as it is.
+    // Records the use of unverified answers without a request: later runs leave the owner's record unchanged.
     owner.json(&format!("{MINE} --max-len 1"));
     server.kill();
     let dataset = uploaded["dataset"].as_str().unwrap();
@@ -218,7 +218,7 @@ fn published() -> (Home, Home, Original) {
     (owner, operator, segment)
 }
 
-/// Mining `rows` is refused with these phrases; `others` is as good as ever.
+/// Mining `rows` is refused with these phrases; `others` still works.
 fn assert_not_mined(owner: &Home, operator: &Home, phrases: &[&str]) {
     let server = operator.serve("");
     owner.talk_to(server.url());
@@ -243,10 +243,10 @@ fn segments_at_the_server() {
         );
     }
     let header = header_length(&segment.bytes);
-    // The first panel is wanted for the first question, the last one for the last question only.
+    // The first query reads the first panel, only the last one reads the last panel.
     for (at, panel) in [
         (header, "panel (limb 0, column 0)"),
-        // In front of the sealed cells of eight columns.
+        // Before the sealed cells of eight columns.
         (
             segment.bytes.len() - 8 * 4096 - 1,
             "panel (limb 2, column 7)",
@@ -264,11 +264,11 @@ fn segments_at_the_server() {
             ],
         );
     }
-    // Panels exchanged: each is whole, but not where it belongs.
+    // Panels exchanged: each is intact, but in the wrong position.
     let stride = (segment.bytes.len() - header - 8 * 4096) / (3 * 8);
     segment.damage(|bytes| bytes[header..header + 2 * stride].rotate_left(stride));
     assert_not_mined(&owner, &operator, &["panel (limb 0, column", "altered"]);
-    // Another dataset's segment, and none at all.
+    // Another dataset's segment, and none.
     fs::copy(
         owner.path("others.oboro/segments/00000000.seg"),
         &segment.path,
@@ -296,17 +296,17 @@ fn a_segment_damaged_while_it_is_served() {
     let (owner, operator, segment) = published();
     let server = operator.serve("");
     owner.talk_to(server.url());
-    // The first question reads the first two limbs only; what is read later is checked then.
+    // The first query reads the first two limbs only; other limbs are checked when they are read.
     owner.json(&format!("{MINE} --max-len 2"));
-    // The last byte in front of the sealed cells of eight columns.
+    // The last byte before the sealed cells of eight columns.
     flip(&segment.path, segment.bytes.len() - 8 * 4096 - 1);
     let message = owner.refused(MINE);
     says(&message, &["panel (limb 2, column 7)", "altered"]);
-    // Restored in place, it is good again without a restart.
+    // Restored in place, it is usable without a restart.
     segment.mend();
     owner.json(MINE);
 
-    // Cells that are fetched are read, and checked, each time.
+    // Fetched cells are read, and checked, each time.
     let columns = "mine rows.oboro --min-support 10% --verify rows.dat --keep-cells 0";
     owner.json(columns);
     flip(&segment.path, segment.bytes.len() - 8 * 4096);
@@ -329,7 +329,7 @@ fn catalogues() {
         says(&message, phrases);
         assert!(segment.path.exists());
     };
-    // Where SQLite keeps user_version and application_id (its file format, section 1.3).
+    // The offsets of user_version and application_id in SQLite's file format (section 1.3).
     catalogue.damage(|bytes| bytes[63] = 2);
     refused(&["catalogue.sqlite", "several directories", "oboro backup"]);
     catalogue.damage(|bytes| bytes[63] = 3);
@@ -354,7 +354,7 @@ fn catalogues() {
     fs::remove_file(&catalogue.path).unwrap();
     refused(&["its catalogue is gone", "move the directory away"]);
 
-    // A manifest inside it: only its own dataset suffers.
+    // A manifest inside it: only its own dataset is affected.
     let manifest = manifest_of(&catalogue.bytes, &owner.path("rows.oboro/head"));
     catalogue.damage(|bytes| bytes[manifest + 90] ^= 1);
     assert_not_mined(
@@ -362,7 +362,7 @@ fn catalogues() {
         &operator,
         &["the catalogue's manifest of dataset", "altered"],
     );
-    // Nor does it hide the others, and it can be deleted.
+    // It does not hide the others, and it can be deleted.
     let server = operator.serve("");
     owner.talk_to(server.url());
     let listed = owner.json("datasets");
@@ -386,7 +386,7 @@ fn catalogues() {
     owner.json(MINE);
 }
 
-/// Where in a catalogue the manifest lies that a bundle's head has.
+/// The offset in a catalogue of the manifest in a bundle's head.
 fn manifest_of(catalogue: &[u8], head: &Path) -> usize {
     let head = fs::read(head).unwrap();
     let manifest = &head[28..28 + 92];

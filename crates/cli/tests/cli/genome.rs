@@ -1,5 +1,5 @@
-//! Private genome search through the real command and a real server: every answer is what the plaintext
-//! says, and nobody learns more than they may.
+//! Private genome search with the real command and a real server: every answer agrees with the plaintext, and no party
+//! learns more than it may.
 
 use crate::common::proxy::Proxy;
 use crate::common::{Home, Server, says, until};
@@ -24,7 +24,7 @@ use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-/// Numbers that look random and are the same every time.
+/// Pseudo-random numbers, the same every time.
 struct Dice(u64);
 
 impl Dice {
@@ -36,7 +36,7 @@ impl Dice {
     }
 }
 
-/// Rows of letters, and what a search of them finds.
+/// Rows of letters, and a plaintext search of them.
 struct Rows(Vec<Vec<u8>>);
 
 impl Rows {
@@ -48,7 +48,7 @@ impl Rows {
         self.0.iter().map(|row| &row[from..from + length]).collect()
     }
 
-    /// How many rows match.
+    /// The number of matching rows.
     fn count(&self, pattern: &str, from: usize, within: usize) -> u64 {
         let windows = self.windows(from, pattern.len());
         let matching = windows
@@ -64,13 +64,13 @@ impl Rows {
     }
 }
 
-/// Where a row differs from a pattern.
+/// The positions at which a row differs from a pattern.
 fn differences(pattern: &str, row: &[u8]) -> impl Iterator<Item = usize> {
     let pairs = pattern.bytes().zip(row).enumerate();
     pairs.filter_map(|(at, (x, &y))| (x != b'?' && x != y).then_some(at))
 }
 
-/// Another letter at some places, wildcards at others.
+/// Other letters at some positions, wildcards at others.
 fn mutate(
     pattern: &str,
     letters: &[u8],
@@ -133,7 +133,7 @@ fn write_vcf(home: &Home, name: &str, rows: &Rows) {
     home.write(name, text);
 }
 
-/// An operator with the small panel, and somebody who asks.
+/// An operator with the small panel, and a client.
 struct Scene {
     operator: Home,
     client: Home,
@@ -166,7 +166,7 @@ impl Scene {
     }
 }
 
-/// A file that this machine may have; tests on it are skipped where it has not.
+/// A file that this machine may have; tests that need it are skipped otherwise.
 fn shared(name: &str) -> Option<PathBuf> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../../shared/data")
@@ -241,7 +241,7 @@ fn a_place_among_decoys_has_its_own_answer() {
         options.replace("500", "501")
     ));
     says(&message, &["no site 7:501", "choose another"]);
-    // Debugging shows places, of which one is the true one, and nothing else does.
+    // Only the debug log has positions, one of which is the real one.
     assert!(!server.log().contains("position"));
 }
 
@@ -265,7 +265,7 @@ fn sites_that_are_not_the_pinned_ones_are_refused_before_anything_of_the_query_i
         let found = scene.client.json(&format!("{query} {options}"));
         found["question"]["sites_digest"] == digest
     };
-    // Told wherever the list was looked at, in text until it is pinned.
+    // Printed whenever the list was fetched, in text until it is pinned.
     assert!(says_digest("--decoys 3") && says_digest(&pinned));
     assert!(says_digest(&format!("--decoys 3 {pinned}")) && !says_digest(""));
     let text = scene.client.done(&format!("{query} --decoys 3"));
@@ -273,7 +273,7 @@ fn sites_that_are_not_the_pinned_ones_are_refused_before_anything_of_the_query_i
     let text = scene.client.done(&format!("{query} --decoys 3 {pinned}"));
     assert!(!text.contains(digest), "{text}");
 
-    // A list with a site that nobody would ask about.
+    // A list with a site that nobody would query.
     let mut lines = String::from_utf8(scene.operator.read("panel.vcf")).unwrap();
     let last = lines.lines().last().unwrap().replacen("2400", "2401", 1);
     lines += &(last + "\n");
@@ -293,7 +293,7 @@ fn sites_that_are_not_the_pinned_ones_are_refused_before_anything_of_the_query_i
     assert_eq!(searches(), before);
     scene.client.json(&format!("{query} --sites-digest {junk}"));
     assert_eq!(searches(), before + 1);
-    // One that is replaced after it was listed is refused by the server.
+    // A panel replaced after it was listed is refused by the server.
     let caller = Caller::to(&server);
     let listed = |digest: &str| caller.open_listed(Some(digest.parse::<Digest>().unwrap()));
     assert!(listed(junk).is_ok());
@@ -341,7 +341,7 @@ fn a_result_says_what_was_asked() {
 fn what_a_file_has_and_its_panel_has_not_is_told() {
     let scene = Scene::new();
     let text = String::from_utf8(scene.operator.read("panel.vcf")).unwrap();
-    // The fifth site twice, and the first behind all others.
+    // The fifth site twice, and the first after all others.
     let mut lines: Vec<&str> = text.lines().collect();
     let sites = lines.len() - SITES;
     lines.insert(sites + 5, lines[sites + 4]);
@@ -519,7 +519,7 @@ fn alignments_and_references_with_unknown_bases_are_searched() {
             "{pattern} at {from}"
         );
     }
-    // No row goes from one sequence into the next; the other strand of x is GTNACGT.
+    // No row spans two sequences; the other strand of x is GTNACGT.
     for (pattern, count) in [
         ("ACGT", 2),
         ("ACG", 2),
@@ -642,7 +642,7 @@ fn searches_keep_to_the_memory_that_they_have() {
     );
     let other = Scene::new();
     let _server = other.serve("--genome-cache 4MiB --max-queries 9");
-    // More at once than there is memory for wait for one another.
+    // More at once than fit into memory: they wait for each other.
     let searches: Vec<_> = (0..6)
         .map(|_| other.client.start(&format!("{query} --json")))
         .collect();
@@ -712,7 +712,7 @@ fn budgets_are_counted_through_a_power_cut_until_they_are_reset() {
         .json("genome reset --data data --client alice");
     scene.client.json(&query("alice", ""));
     says(&scene.client.refused(&query("bob", "")), &["5 of 5"]);
-    // Counts that cannot be read allow nothing.
+    // Unreadable counters allow no searches.
     scene.operator.write("data/genome/budgets", "OBOROBUD");
     says(
         &scene.client.refused(&query("alice", "")),
@@ -746,7 +746,7 @@ fn a_pattern_shows_nowhere_but_in_the_command() {
             assert!(!contains(bytes, part), "{what} has the pattern");
         }
     }
-    // So that the search above is one that finds: the name is in the clear.
+    // Checks that the search above can find something: the name is in the clear.
     assert!(contains(&seen[1].1, b"small") && contains(&seen[0].1, b"small"));
 }
 
@@ -767,7 +767,7 @@ fn a_pattern_may_come_from_standard_input() {
     says(&asked("").stderr, &["query is empty"]);
 }
 
-/// Somebody who speaks the protocol by hand.
+/// A client that speaks the protocol directly.
 struct Caller {
     runtime: Runtime,
     client: GenomeClient<Channel>,
@@ -796,7 +796,7 @@ impl Caller {
         self.open_listed(None)
     }
 
-    /// The same in a panel whose sites have this digest.
+    /// The same in a panel with this digest of its sites.
     fn open_listed(
         &self,
         sites: Option<Digest>,
@@ -834,7 +834,7 @@ impl Caller {
         })
     }
 
-    /// What becomes of a search whose query is these messages.
+    /// The outcome of a search whose query consists of these messages.
     fn send(&self, messages: impl Fn(&Plan, &v1::Opened) -> Vec<Asked>) -> Result<usize, Status> {
         let (sender, mut replies, opened) = self.open()?;
         for message in messages(&plan(&opened), &opened) {
@@ -878,7 +878,7 @@ fn malformed_queries_are_refused_and_the_server_stays() {
             .send(|plan, opened| vec![query(encrypted(plan, opened))])
             .is_ok()
     );
-    // In parts of any size.
+    // In chunks of any size.
     let parts = caller.send(|plan, opened| {
         let bytes = encrypted(plan, opened);
         bytes
@@ -890,7 +890,7 @@ fn malformed_queries_are_refused_and_the_server_stays() {
     type Messages = fn(&Plan, &v1::Opened) -> Vec<Asked>;
     let malformed: [(Messages, &str); 7] = [
         (
-            // The nonce in place of the seed of the first ciphertext.
+            // The nonce instead of the seed of the first ciphertext.
             |plan, opened| {
                 let mut query = own_query(plan, opened).encrypted().clone();
                 query.ciphertexts[0].seed = QuerySeed(nonce(&opened.nonce).unwrap().0);
@@ -952,7 +952,7 @@ fn a_caller_that_goes_away_leaves_its_place() {
     }
 }
 
-/// Stands between client and server and alters replies.
+/// Alters replies between server and client.
 struct Liar {
     server: GenomeClient<Channel>,
     lie: Lie,
@@ -960,7 +960,7 @@ struct Liar {
     sites: Listing,
 }
 
-/// What passes honestly.
+/// No lies.
 const TRUTH: (Lie, Opening, Listing) = (|_| {}, |_| {}, |reply| vec![reply]);
 
 type Lie = fn(&mut Vec<Result<v1::SearchReply, Status>>);
@@ -1030,7 +1030,7 @@ impl Genome for Liar {
             }
             lie(&mut all);
             for reply in all {
-                // A client that has found the lie out takes no more.
+                // A client that detected the lie reads no more.
                 let _ = telling.send(reply).await;
             }
         });
@@ -1048,7 +1048,7 @@ fn answers(replies: &mut [Result<v1::SearchReply, Status>]) -> Vec<&mut v1::Sear
     replies.iter_mut().filter_map(answer).collect()
 }
 
-/// The address of a liar before this server.
+/// The address of a liar in front of this server.
 fn deceive(
     runtime: &Runtime,
     server: &Server,
@@ -1123,10 +1123,10 @@ fn a_server_that_lies_about_a_search_is_found_out() {
     }
 }
 
-/// Sites in the order of the operator's list have its digest, wherever messages end.
+/// Sites in the order of the operator's list have its digest, however they are split into messages.
 #[test]
 fn a_server_cannot_choose_decoys_under_a_pinned_digest() {
-    // Queries of 8 sites could begin at the first site of each part only.
+    // Queries of 8 sites could begin only at the first site of each part.
     fn parts(reply: v1::SitesReply, chromosome: Option<&str>) -> Vec<v1::SitesReply> {
         let mut before = 0;
         let positions = reply.gaps.iter().map(|gap| {
@@ -1175,7 +1175,7 @@ fn a_server_cannot_choose_decoys_under_a_pinned_digest() {
     assert_eq!(ask(bases, aligned, TRUTH.2).code, Some(0));
     let lies: [(&str, &str, Listing); 2] = [
         (alleles, small, |reply| parts(reply, Some("8"))),
-        // No chromosome and one without a name have the same digest.
+        // No chromosome and one with an empty name have the same digest.
         (bases, aligned, |reply| {
             let mut parts = parts(reply, None);
             parts.retain(|part| !part.gaps.is_empty());
@@ -1191,7 +1191,7 @@ fn a_server_cannot_choose_decoys_under_a_pinned_digest() {
     }
 }
 
-/// What the answers to a query say is no more than its pattern asks: another key reads nothing.
+/// The answers to a query reveal nothing to another key.
 #[test]
 fn an_answer_says_nothing_to_whom_it_is_not_for() {
     let scene = Scene::new();

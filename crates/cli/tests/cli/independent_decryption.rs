@@ -1,4 +1,4 @@
-//! What `oboro encrypt` writes is decrypted by `tests/independent_decrypt.py`, which was written
+//! The output of `oboro encrypt` is decrypted by `tests/independent_decrypt.py`, which was written
 //! from `docs/cryptography.md` and `docs/formats.md` alone, and compared with the plaintext.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use serde_json::Value;
 /// One transaction, by item names.
 type Row = BTreeSet<String>;
 
-/// The standard output of a command that must succeed.
+/// Runs a command that must succeed; returns its standard output.
 fn run(command: &mut Command) -> String {
     let output = match command.output() {
         Ok(output) => output,
@@ -36,7 +36,7 @@ fn oboro(directory: &Path, arguments: &[&str]) -> Value {
     serde_json::from_str(&run(&mut command)).unwrap()
 }
 
-/// What the independent program reads in `data.oboro` with the key `key`.
+/// The independent program's result for `data.oboro` with the key `key`.
 fn decrypt(directory: &Path) -> Value {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/independent_decrypt.py");
     let mut command = Command::new("python3");
@@ -127,7 +127,7 @@ fn check(items: usize, transactions: usize, length: usize, blocks: u64) {
         assert_eq!(counted["support"], expected, "{itemset:?}");
     }
 
-    // Blocks are filled up with empty transactions, which look like those of the file.
+    // Blocks are padded with empty transactions, which look like those of the file.
     plaintext.retain(|row| !row.is_empty());
     plaintext.sort();
     let mut rows: Vec<Row> = decrypted["transactions"]
@@ -143,7 +143,7 @@ fn check(items: usize, transactions: usize, length: usize, blocks: u64) {
         blocks * 4096 - plaintext.len() as u64
     );
 
-    // Of 24,576 errors or more; chance goes as far astray once in 10^14 runs.
+    // Of 24,576 errors or more; by chance a deviation this large occurs once in 10^14 runs.
     let variance = decrypted["error_variance"].as_f64().unwrap();
     assert!((variance - 10.5).abs() < 0.75, "variance {variance}");
 }

@@ -1,6 +1,6 @@
-//! What the owner verifies of sums and moments is verified by `tests/independent_verify.py`, too, which was written from
-//! `docs/cryptography.md` and `docs/formats.md` alone: it counts on ciphertext what a server is asked for, accepts
-//! that, reads the supports, and refuses what was altered.
+//! The owner's verification of sums and moments is repeated by `tests/independent_verify.py`, which was written from
+//! `docs/cryptography.md` and `docs/formats.md` alone: it counts on ciphertext as a server would, accepts the result,
+//! reads the supports, and refuses altered answers.
 
 use crate::common::Home;
 use crate::common::plaintext::{Plaintext, random_baskets};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Rows of so many items.
+/// Items per row.
 const ITEMS: u32 = 4;
 
 fn python(owner: &Home, arguments: &[&str]) -> Output {
@@ -23,7 +23,7 @@ fn python(owner: &Home, arguments: &[&str]) -> Output {
         .expect("this test needs Python 3.10 or newer as python3")
 }
 
-/// What the program makes of an answer: its exit status, and what it says.
+/// The program's verdict on an answer: its exit status, and its output.
 fn verify(owner: &Home, answer: &Value) -> (Option<i32>, Value) {
     owner.write("answer.json", answer.to_string());
     let output = python(owner, &["verify", "answer.json"]);
@@ -40,7 +40,7 @@ fn sums_are_verified_and_read_as_the_documents_say() {
     owner.write_fimi("few.dat", &few);
     owner.write_fimi("many.dat", &many);
     owner.write_fimi("all.dat", &[&few[..], &many, &few].concat());
-    // A range, a total with its sample, and one more that was appended behind them.
+    // A range, a total with its sample, and one more range appended after them.
     owner.json("encrypt few.dat --max-len 2 --out rows.oboro");
     owner.json("encrypt many.dat --append-to rows.oboro");
     owner.json("encrypt few.dat --append-to rows.oboro");
@@ -110,7 +110,7 @@ fn sums_are_verified_and_read_as_the_documents_say() {
     }
 }
 
-/// A program's answer to a question about a dataset, which it accepts, and the supports that it reads in it.
+/// The program's own answer to a query about a dataset, which it accepts, and its supports.
 fn accepted(owner: &Home, question: &[&str]) -> (Value, Value) {
     let counted = python(owner, &[&["count"], question].concat());
     let honest: Value = serde_json::from_slice(&counted.stdout)
@@ -120,7 +120,7 @@ fn accepted(owner: &Home, question: &[&str]) -> (Value, Value) {
     (honest, said["supports"].clone())
 }
 
-/// The numbers of an answer, each by where it is.
+/// The numbers of an answer, each by its path.
 fn numbers(value: &Value, at: &str, found: &mut Vec<String>) {
     match value {
         Value::Array(values) => {
@@ -132,7 +132,7 @@ fn numbers(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// One number more by one, the first and the last two exchanged, all a place further on, nothing of the last limb.
+/// One number increased by one, the first and the last two exchanged, all shifted by one, the last limb zeroed.
 fn lies_are_refused(owner: &Home, honest: &Value) {
     let mut places = Vec::new();
     for (range, of_range) in honest["ranges"].as_array().unwrap().iter().enumerate() {
@@ -208,7 +208,7 @@ fn many_columns_are_verified_as_the_documents_say() {
     let owner = Home::with_key();
     let mut rows = random_baskets(20, MANY, 40);
     rows[0] = (0..MANY).collect();
-    // The focus, in all of them, is the first in the order of supports.
+    // The focus item, in all of them, is the first in the order of supports.
     for row in &mut rows {
         row.retain(|&it| it != MANY - 1);
         row.push(MANY - 1);

@@ -1,5 +1,5 @@
-//! With `--json` every command speaks to programs: one value on standard output, or one error on
-//! standard error.
+//! With `--json` every command prints JSON: one value on standard output, or one error on standard
+//! error.
 
 use crate::common::plaintext::random_baskets;
 use crate::common::{Home, says};
@@ -22,7 +22,7 @@ fn every_command_prints_one_value() {
     let server = operator.serve("");
     owner.talk_to(server.url());
 
-    // `Home::json` insists on exactly one value and a silent standard error.
+    // `Home::json` requires exactly one value and an empty standard error.
     let made = owner.json("keygen");
     has_fields(&made, &["key", "key_check", "passphrase"]);
     let generated = owner.json("generate quest.dat");
@@ -282,7 +282,7 @@ fn every_error_is_one_value() {
         ("scrub nowhere", "not the directory of a store"),
         ("backup nowhere copy", "not the directory of a store"),
     ] {
-        // The option may stand before or behind the command.
+        // The option may stand before or after the command.
         for line in [format!("{command} --json"), format!("--json {command}")] {
             let ended = owner.run(&line);
             ended.without_panic();
@@ -291,7 +291,7 @@ fn every_error_is_one_value() {
                 .unwrap_or_else(|error| panic!("{error}: {ended:?}"));
             has_fields(&error, &["error"]);
             says(error["error"].as_str().unwrap(), &[phrase]);
-            // For people, the same sentence.
+            // Text output has the same sentence.
             assert_eq!(owner.refused(command), error["error"].as_str().unwrap());
         }
     }

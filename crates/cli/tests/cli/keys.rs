@@ -1,4 +1,5 @@
-//! The master key: who may read it, what protects it, and where it and the item names never show.
+//! The master key: who may read it, how it is protected, and that neither it nor the item names
+//! ever leak.
 
 use crate::common::proxy::Proxy;
 use crate::common::{Home, flip, says};
@@ -8,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
-/// Where a key file has the key (docs/formats.md, "Key file").
+/// The position of the key in a key file (docs/formats.md, "Key file").
 const SECRET: std::ops::Range<usize> = 72..104;
 
 fn mode(path: &Path) -> u32 {
@@ -37,7 +38,7 @@ const WITH_KEY: [&str; 4] = [
 
 #[test]
 fn only_the_owner_can_read_what_is_the_owners() {
-    // However careless the surroundings.
+    // Whatever the umask.
     let owner = Home::new();
     let ended = owner
         .start_shell("umask 0; \"$oboro\" keygen --json")
@@ -162,7 +163,7 @@ fn keys_that_are_not_there_or_not_the_right_ones() {
         let message = owner.refused(&with(command, "rows.oboro"));
         says(&message, &["rows.oboro"]);
     }
-    // By the environment as well.
+    // Also through the environment.
     owner.set("OBORO_KEY", "other.key");
     let message = owner.refused("mine rows.oboro --min-support 1");
     says(&message, &["is not the one that dataset"]);
@@ -224,7 +225,7 @@ fn passphrases() {
     }
     let encrypt = "encrypt rows.dat";
 
-    // There is no terminal to ask at.
+    // There is no terminal for a prompt.
     let message = owner.refused("keygen --passphrase");
     says(
         &message,
@@ -255,7 +256,7 @@ fn passphrases() {
     let message = owner.refused(encrypt);
     says(&message, &["the passphrase does not open oboro.key"]);
     assert!(!message.contains("barley"));
-    // The file counts more than the environment; only its first line counts.
+    // The file takes precedence over the environment; only its first line is used.
     owner.json(&format!("{encrypt} --passphrase-file passphrase"));
     owner.set("OBORO_PASSPHRASE", "open sesame");
     let inspected = owner.json("inspect rows.oboro --key oboro.key");
@@ -263,7 +264,7 @@ fn passphrases() {
     let inspected = owner.json("inspect oboro.key");
     assert_eq!(inspected["key_check"], made["key_check"]);
 
-    // Nonce, salt and cost are protected as the key itself is.
+    // Nonce, salt and cost are authenticated like the key itself.
     let whole = owner.read("oboro.key");
     for at in [16, 20, 24, 28, 32, 47, 48, 71, 72, 103, 104, 119] {
         let mut damaged = whole.clone();
@@ -272,7 +273,7 @@ fn passphrases() {
         let message = owner.refused("inspect oboro.key");
         says(&message, &["oboro.key", "from your backup"]);
     }
-    // Costs that would exhaust the machine are not paid.
+    // Costs that would exhaust the machine are refused.
     let mut damaged = whole.clone();
     damaged[16..28].fill(0xff);
     owner.write("oboro.key", damaged);
@@ -280,7 +281,7 @@ fn passphrases() {
     says(&message, &["oboro.key is damaged", "Argon2id costs"]);
     owner.write("oboro.key", &whole);
 
-    // Given in the environment, a passphrase protects new keys, too.
+    // A passphrase in the environment protects new keys, too.
     let made = owner.json("keygen --key second.key");
     assert_eq!(made["passphrase"], true);
     owner.unset("OBORO_PASSPHRASE");
@@ -330,7 +331,7 @@ fn no_secret_shows_anywhere_but_where_it_belongs() {
         ("rules found.json --min 0", true),
         ("encrypt rows.csv --append-to rows.oboro", true),
         ("upload rows.oboro --token-file token", false),
-        // Failures are no reason to say more.
+        // Failures reveal no more.
         (
             "mine rows.oboro --min-support 1 --key other.key --token-file token",
             false,
@@ -384,7 +385,7 @@ fn no_secret_shows_anywhere_but_where_it_belongs() {
         for form in spellings(&key) {
             assert!(!has(content, &form), "the key in {place}");
         }
-        // The token passes in the open on loopback only, as HTTP/2 compresses it or not.
+        // The token is sent in the clear on loopback only, with or without HTTP/2 compression.
         if place != "the traffic" {
             assert!(!has(content, TOKEN.as_bytes()), "the token in {place}");
         }
@@ -469,7 +470,7 @@ fn the_log_tells_calls_by_numbers() {
     }
 }
 
-/// The ways in which a slip of the pen could show a key; half of it would be enough.
+/// The encodings in which a bug could leak a key; half of it would be enough.
 fn spellings(key: &[u8]) -> Vec<Vec<u8>> {
     let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let decimal = |bytes: &[u8]| {
@@ -501,7 +502,7 @@ fn the_search_for_secrets_finds_them() {
         assert!(has(&[b"before", &form[..], b"after"].concat(), &form));
     }
     assert!(has(&file, &key));
-    // It is the key: without it, or with a bit of it changed, the file is refused.
+    // This is the key: with a bit of it changed, the file is refused.
     flip(&owner.path("oboro.key"), SECRET.start);
     let message = owner.refused("inspect oboro.key");
     says(&message, &["damaged", "check value"]);

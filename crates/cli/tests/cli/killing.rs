@@ -1,7 +1,7 @@
-//! Processes killed (SIGKILL) at random moments, again and again: a server during every kind of call, and
-//! an owner's `encrypt`. What was promised is there afterwards, and the same command run again succeeds.
+//! Processes killed (SIGKILL) at random moments, repeatedly: a server during every kind of call, and an owner's
+//! `encrypt`. Whatever was acknowledged is present afterwards, and the same command succeeds when run again.
 //!
-//! The moments are drawn from a fixed seed, but a clock decides what they hit: here alone a test sleeps.
+//! The moments are drawn from a fixed seed, but their effect depends on timing: only this test sleeps.
 
 use crate::common::plaintext::random_baskets;
 use crate::common::{Home, Server};
@@ -17,7 +17,7 @@ fn rounds() -> u64 {
     }
 }
 
-/// Moments after a beginning, up to some time.
+/// Random delays up to a maximum.
 struct Moments(u64);
 
 impl Moments {
@@ -30,7 +30,7 @@ impl Moments {
     }
 }
 
-/// A server that is killed and started again on the same data.
+/// A server that is killed and restarted on the same data.
 struct Mortal<'a> {
     owner: &'a Home,
     operator: &'a Home,
@@ -56,12 +56,12 @@ impl<'a> Mortal<'a> {
         self.server = Some(server);
     }
 
-    /// Kills the server some time after `line` has begun, and starts it again.
+    /// Kills the server some time after `line` has begun, and restarts it.
     fn killed_during(&mut self, line: &str) {
         let mut process = self.owner.start(line);
         self.moments.wait(Duration::from_millis(50));
         self.server.take().unwrap().kill();
-        // It would try for as long as a server takes to come back, and at the old address.
+        // It would retry for as long as a server takes to restart, and at the old address.
         process.kill();
         self.start();
     }
@@ -117,7 +117,7 @@ fn a_server_killed_at_any_moment_keeps_its_promises() {
         }
         assert_eq!(mortal.versions(), [0; 0]);
     }
-    // Nothing is left of all that, and nothing was put aside.
+    // Nothing of that is left, and nothing was quarantined.
     let left = operator.contents("data");
     assert!(
         !left
@@ -143,7 +143,7 @@ fn a_backup_taken_at_any_moment_can_be_restored() {
         owner.copy(&format!("{rows}.oboro"), &format!("{rows}-1.oboro"));
         owner.json(&format!("encrypt rows.dat --append-to {rows}.oboro"));
 
-        // An append, an upload and a deletion are under way when it is taken.
+        // An append, an upload and a deletion are in progress during the backup.
         let busy = ["upload rows", "upload late", "delete gone"].map(|call| {
             let end = if call.starts_with("upload") {
                 ".oboro"
@@ -157,7 +157,7 @@ fn a_backup_taken_at_any_moment_can_be_restored() {
         mortal.server.take().unwrap().kill();
         drop(busy);
 
-        // The original is lost; a backup is restored by making one of it.
+        // The original is lost; a backup is restored by copying it back.
         std::fs::remove_dir_all(operator.path("data")).unwrap();
         operator.json(&format!("backup copy{round} data"));
         let scrubbed = operator.json("scrub data");
@@ -177,7 +177,7 @@ fn a_backup_taken_at_any_moment_can_be_restored() {
                 _ => mine(name, name, "twice.dat"),
             };
         }
-        // Owners send again what is missing.
+        // Owners send what is missing again.
         assert_eq!(owner.json(&format!("upload {rows}.oboro"))["version"], 2);
         mine(&rows, &rows, "twice.dat");
         owner.json(&format!("upload {late}.oboro"));

@@ -1,7 +1,7 @@
 //! A server that lies learns nothing and changes nothing: whatever it answers, it sees the requests of an honest run,
-//! or the run ends with an error, and no support is reported that was not verified.
+//! or the run ends with an error, and no unverified support is reported.
 //!
-//! The liar stands between the real client and a real server, writes down what is asked and alters the answers.
+//! The liar sits between the real client and a real server, records requests and alters answers.
 
 use crate::common::plaintext::random_baskets;
 use crate::common::{Ended, Home, Server, says};
@@ -24,12 +24,12 @@ use tonic::{Code, Request, Response, Status, Streaming};
 type Cells = Vec<Result<v1::FetchColumnsReply, Status>>;
 /// An answer of moments, in messages.
 type Replies = Vec<Result<v1::CountReply, Status>>;
-/// What a liar makes of an answer of moments.
+/// Alters an answer of moments.
 type AboutMoments = Arc<dyn Fn(&mut Replies) + Send + Sync>;
-/// What a liar makes of an answer of cells, by its request.
+/// Alters an answer of cells, given its request.
 type AboutCells = Arc<dyn Fn(&v1::FetchColumnsRequest, &mut Cells) + Send + Sync>;
 
-/// What the liar does to the answers that pass it.
+/// The alterations of a liar.
 #[derive(Clone)]
 struct Lies {
     info: fn(v1::ServerInfoReply) -> Result<v1::ServerInfoReply, Status>,
@@ -68,7 +68,7 @@ fn about_moments(lie: impl Fn(&mut Replies) + Send + Sync + 'static) -> Lies {
     }
 }
 
-/// What was asked, in order: the name of the call and its bytes.
+/// The requests in order: the name of the call and its bytes.
 type Asked = Arc<Mutex<Vec<(&'static str, Vec<u8>)>>>;
 
 struct Liar {
@@ -84,7 +84,7 @@ impl Liar {
     }
 }
 
-/// Passes a call on with everything that came with it.
+/// Forwards a call with its metadata.
 macro_rules! pass {
     ($self:ident, $call:ident, $request:ident) => {
         $self.server.clone().$call($request).await?.into_inner()
@@ -176,7 +176,7 @@ impl Mining for Liar {
         while let Some(reply) = replies.message().await? {
             all.push(Ok(reply));
         }
-        // A lie may take its time.
+        // A lie may take some time.
         let lie = Arc::clone(&self.lies.count);
         let told = tokio::task::spawn_blocking(move || {
             lie(&mut all);
@@ -199,7 +199,7 @@ impl Mining for Liar {
         while let Some(reply) = replies.message().await? {
             all.push(Ok(reply));
         }
-        // A lie may take its time.
+        // A lie may take some time.
         let lie = Arc::clone(&self.lies.columns);
         let told = tokio::task::spawn_blocking(move || {
             lie(&question, &mut all);
@@ -226,7 +226,7 @@ struct Scene {
     _operator: Home,
     runtime: tokio::runtime::Runtime,
     asked: Asked,
-    /// The liar at work.
+    /// The running liar.
     lying: Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
 
@@ -247,7 +247,7 @@ impl Scene {
         }
     }
 
-    /// The owner talks to this liar from now on; the one before is gone.
+    /// Connects the owner to this liar from now on; the previous one is stopped.
     fn lie(&self, lies: Lies) {
         let _context = self.runtime.enter();
         let channel = Channel::from_shared(self.server.url().to_owned()).unwrap();
@@ -271,17 +271,17 @@ impl Scene {
         self.owner.talk_to(&url);
     }
 
-    /// What was asked since the last time.
+    /// The requests since the last call.
     fn asked(&self) -> Vec<(&'static str, Vec<u8>)> {
         std::mem::take(&mut self.asked.lock().unwrap())
     }
 
-    /// Runs a command that must be refused in one sentence, which may be noted in the owner's record.
+    /// Runs a command that must be refused with one sentence; it may write the owner's record.
     fn ends(&self, line: &str) -> String {
         self.owner.run(line).refusal()
     }
 
-    /// Has the owner ask again if a false answer was found.
+    /// Lets the owner ask again if a false answer was found.
     fn forgive(&self) {
         self.owner.json("trust reset rows.oboro");
     }
@@ -300,7 +300,7 @@ fn moments(replies: &mut [Result<v1::CountReply, Status>]) -> Vec<&mut v1::Momen
         .collect()
 }
 
-/// Replaces the residues of a message by as many bytes of this value.
+/// Replaces the residues of a message by bytes of this value.
 fn fill(moments: &mut v1::Moments, byte: u8) {
     moments.residues = vec![byte; moments.residues.len()].into();
 }
@@ -395,7 +395,7 @@ fn answers_that_cannot_be_are_refused() {
             println!("{what}: {message}");
         }
     }
-    // Whoever says nothing at all, again and again, says nothing wrong.
+    // A server that repeatedly answers nothing has not lied.
     scene.lie(about_moments(|replies| {
         for _ in 0..100 {
             replies.insert(1, Ok(v1::CountReply { reply: None }));
@@ -433,7 +433,7 @@ fn bytes(replies: &Cells) -> Vec<u8> {
     told.flat_map(|reply| reply.data.to_vec()).collect()
 }
 
-/// An answer of these bytes.
+/// An answer with these bytes.
 fn answer(bytes: &[u8]) -> Cells {
     let reply = |data: &[u8]| {
         Ok(v1::FetchColumnsReply {
@@ -443,7 +443,7 @@ fn answer(bytes: &[u8]) -> Cells {
     bytes.chunks(1013).map(reply).collect()
 }
 
-/// The sealed cells of a column in the one block that `rows.dat` has: a bit for each of 4096 slots, and the seal.
+/// The bytes of the sealed cells of a column in the only block of `rows.dat`: one bit per slot, and the seal.
 const PART: usize = 4096 / 8 + 40;
 /// The items of `rows.dat`.
 const ITEMS: usize = 6;
@@ -501,7 +501,7 @@ fn cells_that_were_not_sealed_end_the_run() {
             scene.forgive();
         }
     }
-    // In other pieces they are the same.
+    // Split differently they are the same.
     scene.lie(about_cells(|_, replies| {
         let all = bytes(replies);
         *replies = vec![Ok(v1::FetchColumnsReply::default())];
@@ -524,7 +524,7 @@ fn a_false_answer_is_remembered_until_the_owner_decides() {
     scene.lie(about_cells(|_, replies| *replies = answer(&[0; PART])));
     says(&scene.ends(mine), &[ALTERED]);
     scene.asked();
-    // Nothing is asked from then on, not of an honest server either, nor by moments, nor after an append.
+    // Nothing is requested from then on, not even from an honest server, nor by moments, nor after an append.
     scene.lie(truth());
     for command in [mine, &format!("{mine} --trust-server")] {
         let message = scene.ends(command);
@@ -551,7 +551,7 @@ fn a_false_answer_is_remembered_until_the_owner_decides() {
         scene.owner.json("trust show rows.oboro")["failure"],
         Value::Null
     );
-    // False it stays, however the answer went on.
+    // A false answer stays false, even if the connection breaks later.
     for ending in [Status::unavailable(""), Status::internal("out of luck")] {
         scene.lie(about_cells(move |_, replies| {
             *replies = answer(&vec![0; ITEMS * PART]);
@@ -561,7 +561,7 @@ fn a_false_answer_is_remembered_until_the_owner_decides() {
         scene.forgive();
     }
     scene.lie(truth());
-    // What was false was not kept.
+    // False answers are not cached.
     let mined = scene.owner.json(mine);
     assert_eq!(mined["new_columns"], ITEMS);
 }
@@ -586,13 +586,13 @@ fn trust_in_the_server_is_noted_before_it_is_asked_and_said_of_results() {
     says(&scene.owner.done(mine), &["UNVERIFIED"]);
     assert_eq!(scene.owner.json("rules found.json")["unverified"], true);
     says(&scene.owner.done("rules found.json"), &["UNVERIFIED"]);
-    // Whoever appends is told what that means.
+    // An append warns about it.
     says(
         &scene.owner.done("encrypt rows.dat --append-to rows.oboro"),
         &["taken at its word", "other secrets"],
     );
     scene.owner.json("upload rows.oboro");
-    // Verified results say so, too, and the dataset can still be mined so.
+    // Verified results mention it, too, and the dataset can still be mined with verification.
     let verified = scene
         .owner
         .done("mine rows.oboro --min-support 1 --out found.json");
@@ -617,17 +617,17 @@ fn no_answer_has_another_call_made_instead() {
         }));
         let message = scene.ends(MINE);
         println!("{code}: {message}");
-        // What may be a broken connection is asked again, with the same bytes, three times in all.
+        // What may be a broken connection is retried with the same bytes, three attempts in total.
         let is_broken = [Code::Unavailable, Code::Cancelled, Code::Unknown].contains(&code.into());
         let times = if is_broken { 3 } else { 1 };
         assert_eq!(scene.asked(), vec![honest[0].clone(); times], "{code}");
-        // Whatever a server says of itself, it is no false answer.
+        // Errors reported by a server are not false answers.
         assert_eq!(
             scene.owner.json("trust show rows.oboro")["failure"],
             Value::Null
         );
     }
-    // Nor do limits decide what is asked.
+    // Nor do limits affect what is requested.
     scene.lie(Lies {
         info: |_| Err(Status::internal("out of luck")),
         count: Arc::new(|replies| replies.clear()),
@@ -703,7 +703,7 @@ fn row_ids_that_were_not_sealed_end_the_run() {
         }));
         says(&scene.ends(read), &[ALTERED]);
         assert_eq!(scene.asked().len(), 1);
-        // Nothing is asked from then on.
+        // Nothing is requested from then on.
         says(&scene.ends(read), &["nothing was asked"]);
         says(
             &scene.ends("mine rows.oboro.named --name named --min-support 1"),
@@ -716,8 +716,8 @@ fn row_ids_that_were_not_sealed_end_the_run() {
     assert_eq!(owner.json(read), rows);
 }
 
-/// The lies that read plaintext while a client asked by moments whatever it was told (SECURITY.md, "A server that
-/// lies"): about moments, and about columns so that moments are asked for. None of them is heard any more.
+/// The lies that read plaintext when a client requested moments whatever it was told (SECURITY.md, "A server that
+/// lies"): about moments, and about columns so that moments are requested. None of them has an effect any more.
 #[test]
 fn lies_about_moments_reach_nobody_who_did_not_ask_for_them() {
     let scene = Scene::new();
@@ -764,13 +764,13 @@ const SUM: usize = 7;
 /// The pairs of `sums.dat`.
 const PAIRS: usize = 10;
 
-/// The ranges of what [`Scene::with_sums`] appends.
+/// The range index of what [`Scene::with_sums`] appends.
 const TOTAL: u64 = 1;
 const SAMPLE: u64 = 2;
 
 impl Scene {
-    /// With a dataset on the server to which more transactions were appended than t has room for: after the first range
-    /// come a total and its sample.
+    /// With a dataset on the server to which more transactions were appended than fit into t: the first range is
+    /// followed by a total and its sample.
     fn with_sums() -> Self {
         let scene = Self::new();
         let owner = &scene.owner;
@@ -796,14 +796,14 @@ fn residues(moments: &v1::Moments) -> Vec<u32> {
     residues
 }
 
-/// Has a message say these residues.
+/// Sets the residues of a message.
 fn say(moments: &mut v1::Moments, residues: &[u32]) {
     let mut bytes = vec![0; pack::packed_len(residues.len())];
     pack::pack(residues, &mut bytes);
     moments.residues = bytes.into();
 }
 
-/// Changes the sum of a pair modulo a limb by something, up or down, in the answer about a range.
+/// Changes the sum of a pair modulo a limb by `by`, up or down, in the answer for a range.
 fn change(replies: &mut Replies, range: u64, limb: usize, pair: usize, by: u32, up: bool) {
     let parameters = Parameters::new(12, 2, 40_961).unwrap();
     let q = parameters.limb_moduli()[limb];
@@ -932,7 +932,7 @@ fn sums_that_are_not_those_of_the_ciphertext_end_the_run() {
         let message = scene.ends(SUMS);
         println!("{what}: {message}");
         says(&message, &[ALTERED_SUMS]);
-        // The server saw what it sees of an honest run, and nothing is asked from then on.
+        // The server saw the requests of an honest run, and nothing is requested from then on.
         assert_eq!(scene.asked(), honest, "{what}");
         says(&scene.ends(SUMS), &["nothing was asked"]);
         assert_eq!(scene.asked(), []);
@@ -942,8 +942,8 @@ fn sums_that_are_not_those_of_the_ciphertext_end_the_run() {
     owner.json(&format!("{SUMS} --verify sums.dat"));
 }
 
-/// Nothing is used up by asking: a copy of the directory from before a lie, and two clients at once, tell lies from the
-/// truth as well.
+/// Verification consumes nothing: a copy of the directory from before a lie, and two clients at once, detect lies as
+/// well.
 #[test]
 fn tokens_serve_a_restored_copy_and_two_clients_at_once() {
     let scene = Scene::with_sums();
@@ -953,7 +953,7 @@ fn tokens_serve_a_restored_copy_and_two_clients_at_once() {
     let both =
         |options: &str| [SUMS, &of_copy].map(|line| owner.start(&format!("{line} {options}")));
     for by in 1..4 {
-        // The same lie to both, and again to a copy that was restored after it was found out.
+        // The same lie to both, and again to a copy restored after it was detected.
         scene.lie(about_moments(move |replies| {
             change(replies, TOTAL, 0, 3, by, true)
         }));
@@ -975,7 +975,7 @@ fn tokens_serve_a_restored_copy_and_two_clients_at_once() {
     owner.json(&format!("{SUMS} --verify sums.dat"));
 }
 
-/// The pairs of one item with each other one: a row is verified as prefixes are.
+/// The pairs of one item with each other one: a row is verified like a prefix.
 const ROW: &str = "pairs sums.oboro --with 3";
 
 #[test]
@@ -1041,7 +1041,7 @@ fn rows_that_are_not_those_of_the_ciphertext_end_the_run() {
     assert_eq!(again["pairs"], honest_result["pairs"]);
 }
 
-/// Moments of columns, of which the owner makes fixed parts: kept only if they were verified.
+/// Moments of columns, from which the owner computes fixed parts: cached only after verification.
 #[test]
 fn moments_of_columns_that_are_not_those_of_the_ciphertext_end_the_run() {
     const ITEMS: usize = 1_030;
@@ -1055,7 +1055,7 @@ fn moments_of_columns_that_are_not_those_of_the_ciphertext_end_the_run() {
     owner.json("encrypt wide.dat --max-len 2");
     owner.json("upload wide.oboro");
     scene.asked();
-    // Of the answer with moments, which comes last, something of one of them.
+    // Alterations of a moment in the answer with moments, which comes last.
     type Lie = (&'static str, fn(&mut v1::Moments));
     let lies: [Lie; 4] = [
         ("one slot", |message| {
@@ -1081,7 +1081,7 @@ fn moments_of_columns_that_are_not_those_of_the_ciphertext_end_the_run() {
     let mut honest: Option<Vec<(&'static str, Vec<u8>)>> = None;
     for (what, lie) in lies {
         scene.lie(about_moments(move |replies| {
-            // Moments of columns come behind the sums of their pairs.
+            // Moments of columns follow the sums of their pairs.
             let are_of_columns = |it: &&mut v1::Moments| {
                 it.first_moment > ITEMS as u64 / 2 && it.residues.len().is_multiple_of(4096 * 7)
             };
@@ -1091,7 +1091,7 @@ fn moments_of_columns_that_are_not_those_of_the_ciphertext_end_the_run() {
         }));
         says(&scene.ends(MINE), &[ALTERED_SUMS]);
         let asked = scene.asked();
-        // The same each time: nothing of a false answer was kept.
+        // The same each time: nothing of a false answer was cached.
         assert_eq!(
             *honest.get_or_insert_with(|| asked.clone()),
             asked,
@@ -1103,8 +1103,8 @@ fn moments_of_columns_that_are_not_those_of_the_ciphertext_end_the_run() {
     owner.json(&format!("{MINE} --verify wide.dat"));
     assert_eq!(Some(scene.asked()), honest);
 
-    // If those of one column are lacking, another is asked for with it: whatever comes of either, of their pair or of
-    // the mask is verified, and nothing of a lie is kept.
+    // If the moments of one column are missing, another column is requested with it: both, their pair and the mask are
+    // verified, and nothing false is cached.
     let kept = owner.find("wide.oboro/moments", "700");
     std::fs::remove_file(&kept).unwrap();
     let contents = || owner.contents("wide.oboro/moments");
@@ -1134,7 +1134,7 @@ fn moments_of_columns_that_are_not_those_of_the_ciphertext_end_the_run() {
     assert!(kept.exists());
 }
 
-/// Whatever is answered about a row: as about sums.
+/// Random answers about a row, as about sums.
 #[test]
 fn a_liar_about_rows_sees_the_honest_request_or_a_failed_run() {
     let scene = Scene::with_sums();
@@ -1155,7 +1155,7 @@ fn a_liar_about_rows_sees_the_honest_request_or_a_failed_run() {
     }
 }
 
-/// Answers that were right once, or elsewhere.
+/// Answers that were right for an earlier version, or for another dataset.
 #[test]
 fn sums_of_another_version_or_dataset_are_refused() {
     let scene = Scene::with_sums();
@@ -1211,7 +1211,7 @@ fn sums_of_another_version_or_dataset_are_refused() {
     owner.json(&format!("{SUMS} --verify all.dat"));
 }
 
-/// Whatever is answered about sums: as about cells.
+/// Random answers about sums, as about cells.
 #[test]
 fn a_liar_about_sums_sees_the_honest_request_or_a_failed_run() {
     let scene = Scene::with_sums();
@@ -1233,7 +1233,7 @@ fn a_liar_about_sums_sees_the_honest_request_or_a_failed_run() {
     }
 }
 
-/// Makes another answer of the honest one, which is about so many pairs.
+/// Randomly alters an honest answer about `pairs` pairs.
 fn random_sums(rng: &mut ChaCha20Rng, pairs: usize, replies: &mut Replies, old: &mut Replies) {
     let truth = replies.clone();
     match rng.random_range(0..10) {
@@ -1252,7 +1252,7 @@ fn random_sums(rng: &mut ChaCha20Rng, pairs: usize, replies: &mut Replies, old: 
             }
         }
         2 => {
-            // The same in both limbs, and taken from another pair.
+            // The same change in both limbs, with the opposite one for another pair.
             let (range, by) = (rng.random_range(0..3), rng.random_range(1..1 << 27));
             let (from, to) = (rng.random_range(0..pairs), rng.random_range(0..pairs));
             for limb in 0..2 {
@@ -1285,17 +1285,18 @@ fn random_sums(rng: &mut ChaCha20Rng, pairs: usize, replies: &mut Replies, old: 
         8 => std::thread::sleep(Duration::from_millis(rng.random_range(0..60))),
         _ => {}
     }
-    // The right one now and then.
+    // Occasionally the right one.
     *old = if rng.random() { replies.clone() } else { truth };
 }
 
 const LONGER: &str = "mine longer.oboro --min-support 1 --max-len 4 --answers moments";
 
-/// What [`LONGER`] asks at each length: of 5 items the pairs, then the moments of all triples and of all quadruples.
+/// The number of moments that [`LONGER`] requests at each length: of 5 items the pairs, then the moments of all triples
+/// and of all quadruples.
 const MOMENTS: [(usize, u64); 3] = [(2, 10), (3, 26), (4, 31)];
 
 impl Scene {
-    /// With a dataset on the server for itemsets of four: ranges as [`Scene::with_sums`].
+    /// With a dataset on the server for itemsets of four: ranges as in [`Scene::with_sums`].
     fn with_moments() -> Self {
         let scene = Self::with_sums();
         let owner = &scene.owner;
@@ -1307,7 +1308,7 @@ impl Scene {
     }
 }
 
-/// The length that an answer is about, by how many moments it has.
+/// The itemset length of an answer, by its number of moments.
 fn length(replies: &mut Replies) -> usize {
     let ends = moments(replies)
         .into_iter()
@@ -1317,10 +1318,10 @@ fn length(replies: &mut Replies) -> usize {
     found.map_or(0, |it| it.0)
 }
 
-/// Where a residue is in an answer about itemsets of some length: range, moment, limb and slot.
+/// The position of a residue in an answer about itemsets of some length: range, moment, limb and slot.
 type At = (u64, u64, usize, usize);
 
-/// Changes a residue by something, up or down; by `None` to another representative, which a small limb has room for.
+/// Changes a residue by `by`, up or down; with `None` to another representative, which fits only for small limbs.
 fn alter(replies: &mut Replies, (range, moment, limb, slot): At, by: Option<u32>, up: bool) {
     let limbs = length(replies);
     let q = Parameters::new(12, 4, 40_961).unwrap().limb_moduli()[limb];
@@ -1340,7 +1341,7 @@ fn alter(replies: &mut Replies, (range, moment, limb, slot): At, by: Option<u32>
     say(message, &all);
 }
 
-/// Lies about triples and quadruples: their sums are 10 or 5 single numbers, the other moments polynomials.
+/// Lies about triples and quadruples: their sums are 10 or 5 scalars, the other moments polynomials.
 #[test]
 fn moments_that_are_not_those_of_the_ciphertext_end_the_run() {
     let scene = Scene::with_moments();
@@ -1375,7 +1376,7 @@ fn moments_that_are_not_those_of_the_ciphertext_end_the_run() {
     assert_eq!(lengths, [2, 3, 4]);
 
     type Lie = (&'static str, fn(&mut Replies, u64));
-    // The number of a length's single sums, which is that of the first polynomial.
+    // The number of scalars of a length, which is the index of the first polynomial.
     let lies: &[Lie] = &[
         ("one single sum", |it, _| {
             alter(it, (0, 0, 0, 0), Some(1), true)
@@ -1441,7 +1442,7 @@ fn moments_that_are_not_those_of_the_ciphertext_end_the_run() {
         let message = scene.ends(LONGER);
         println!("{what}, length {at}: {message}");
         says(&message, &[ALTERED_SUMS]);
-        // The server saw what it sees of an honest run up to there, and nothing is asked from then on.
+        // The server saw the requests of an honest run up to there, and nothing is requested from then on.
         assert_eq!(scene.asked(), honest[..at - 1], "{what}");
         says(&scene.ends(LONGER), &["nothing was asked"]);
         assert_eq!(scene.asked(), []);
@@ -1456,7 +1457,7 @@ fn moments_that_are_not_those_of_the_ciphertext_end_the_run() {
             }));
             refused(what, at);
         }
-        // The other length's answer, and that of the fourth limb in another representative.
+        // The other length's answer, and that of the fourth limb with another representative.
         let other = heard[5 - at].clone();
         scene.lie(about_moments(move |replies| {
             if length(replies) == at {
@@ -1475,7 +1476,7 @@ fn moments_that_are_not_those_of_the_ciphertext_end_the_run() {
     owner.json(&format!("{LONGER} --verify sums.dat"));
 }
 
-/// Whatever is answered about any length.
+/// Random answers about any length.
 #[test]
 fn a_liar_about_moments_sees_honest_requests_or_a_failed_run() {
     let scene = Scene::with_moments();
@@ -1496,7 +1497,7 @@ fn a_liar_about_moments_sees_honest_requests_or_a_failed_run() {
     }
 }
 
-/// Makes another answer of the honest one, one time in three.
+/// Randomly alters an honest answer, one time in three.
 fn random_moments(rng: &mut ChaCha20Rng, replies: &mut Replies, old: &mut Replies) {
     let truth = replies.clone();
     let length = length(replies);
@@ -1528,7 +1529,7 @@ fn random_moments(rng: &mut ChaCha20Rng, replies: &mut Replies, old: &mut Replie
             }
         }
         2 => {
-            // The same from one residue to another, of any kind.
+            // The same change with opposite signs in two residues of any kind.
             let (from, to, by) = (at(rng), at(rng), rng.random_range(1..1 << 26));
             alter(replies, from, Some(by), true);
             alter(replies, to, Some(by), false);
@@ -1547,11 +1548,11 @@ fn random_moments(rng: &mut ChaCha20Rng, replies: &mut Replies, old: &mut Replie
         5 if !old.is_empty() => replies.clone_from(old),
         _ => {}
     }
-    // The right one now and then.
+    // Occasionally the right one.
     *old = if rng.random() { replies.clone() } else { truth };
 }
 
-/// The honest result, or an error, which says whether the answer was false.
+/// Either the honest result, or an error, which says whether the answer was false.
 fn check_end(scene: &Scene, name: &str, ended: &Ended, honest: &Value, trial: u64) {
     if ended.code == Some(0) {
         let mined: Value = serde_json::from_str(&ended.stdout).unwrap();
@@ -1573,14 +1574,14 @@ fn check_end(scene: &Scene, name: &str, ended: &Ended, honest: &Value, trial: u6
     scene.owner.json(&format!("trust reset {name}.oboro"));
 }
 
-/// How many random answers are tried: OBORO_TRIALS, or a hundredth of what `make nightly` tries.
+/// The number of random answers: OBORO_TRIALS, or a hundredth of the number in `make nightly`.
 fn trials() -> u64 {
     let given = std::env::var("OBORO_TRIALS").ok();
     given.map_or(100, |given| given.parse().unwrap())
 }
 
-/// Whatever is answered: the server sees the requests of the honest run, some of them again if it says that the
-/// connection broke, and the owner gets the honest result or an error.
+/// For random answers, the server sees the requests of the honest run, some of them repeated if it reports a broken
+/// connection, and the owner gets the honest result or an error.
 #[test]
 fn a_liar_sees_the_honest_requests_or_a_failed_run() {
     let scene = Scene::new();
@@ -1624,7 +1625,7 @@ fn a_liar_sees_the_honest_requests_or_a_failed_run() {
     }
 }
 
-/// Each request is the next one of the honest run, or the one before once more; never a fourth time.
+/// Each request is the next one of the honest run, or a retry of the previous one; at most three attempts.
 fn check_requests(
     asked: &[(&'static str, Vec<u8>)],
     honest: &[(&'static str, Vec<u8>)],
@@ -1642,7 +1643,7 @@ fn check_requests(
     }
 }
 
-/// An answer made of the honest one.
+/// Randomly alters an honest answer.
 fn random_answer(rng: &mut ChaCha20Rng, honest: &Cells, old: &mut Vec<u8>) -> Cells {
     let truth = bytes(honest);
     let mut cells = truth.clone();
@@ -1667,7 +1668,7 @@ fn random_answer(rng: &mut ChaCha20Rng, honest: &Cells, old: &mut Vec<u8>) -> Ce
         4 => cells.truncate(rng.random_range(0..cells.len())),
         5 => cells.extend_from_slice(&truth[..rng.random_range(1..truth.len())]),
         6 => cells.rotate_left(rng.random_range(0..truth.len())),
-        // A replay of some earlier answer.
+        // A replay of an earlier answer.
         7 if !old.is_empty() => cells.clone_from(old),
         8 => {
             let code = Code::from(rng.random_range(0..17));

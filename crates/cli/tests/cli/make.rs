@@ -1,4 +1,4 @@
-//! What `make` does where a machine lacks something.
+//! `make` on a machine that lacks something.
 
 use crate::common::Home;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::{env, fs};
 
-/// Runs `make test-numa` where cargo's tests fail and all other programs are as here, but for QEMU,
-/// which is not installed.
+/// Runs `make test-numa` where cargo's tests fail and all other programs are those of this machine,
+/// except for QEMU, which is missing.
 fn test_numa(home: &Home, options: &[&str]) -> Output {
     let programs = home.path("programs");
     fs::create_dir(&programs).unwrap();

@@ -1,4 +1,4 @@
-//! A server with less memory than its datasets take: the same answers, within what it was given.
+//! A server with less memory than its datasets take: the same answers, within its limit.
 
 use crate::common::cgroup::MemoryGroup;
 use crate::common::plaintext::random_baskets;
@@ -13,7 +13,7 @@ const MIB: u64 = 1 << 20;
 /// Blocks of a segment times slots of a block.
 const SEGMENT: u64 = 64 * 4096;
 
-/// What the server is told and does not need for ciphertext: the program, buffers, one thread, one query.
+/// What the server needs in addition to ciphertext, in MiB: the program, buffers, one thread, one query.
 const BESIDES: u64 = 88;
 
 fn options(ciphertext_mib: u64) -> String {
@@ -21,14 +21,14 @@ fn options(ciphertext_mib: u64) -> String {
     format!("--memory {memory}MiB --moment-cache 0 --threads 1 --max-queries 1 --log-format json")
 }
 
-/// An owner with a dataset of some full segments of so many items on a server of its own.
+/// An owner with a dataset of `segments` full segments of `items` items on a new server.
 fn uploaded(segments: u64, items: u32, options: &str) -> (Home, Home, Server) {
     let operator = Home::new();
     let server = operator.serve(options);
     (owner_of(&server, segments, items), operator, server)
 }
 
-/// An owner with a dataset of some full segments of so many items on this server.
+/// An owner with a dataset of `segments` full segments of `items` items on this server.
 fn owner_of(server: &Server, segments: u64, items: u32) -> Home {
     let owner = Home::with_key();
     owner.talk_to(server.url());
@@ -38,13 +38,13 @@ fn owner_of(server: &Server, segments: u64, items: u32) -> Home {
     owner
 }
 
-/// Mines pairs, compares them with the plaintext, and gives what the server's log says of each query.
+/// Mines pairs, compares them with the plaintext, and returns the server's log line about each query.
 fn mine(owner: &Home, server: &Server, min_support: &str) -> Vec<Value> {
     let before = ended(server).len();
     owner.json(&format!(
         "mine rows.oboro --min-support {min_support} --verify rows.dat --trust-server"
     ));
-    // The line about a call may come after its answer.
+    // The log line of a call may come after its answer.
     let levels = until("all queries are logged", || {
         let ended = ended(server);
         (ended.len() > before).then_some(ended)
@@ -52,7 +52,7 @@ fn mine(owner: &Home, server: &Server, min_support: &str) -> Vec<Value> {
     levels[before..].to_vec()
 }
 
-/// The lines about queries that have ended.
+/// The log lines of completed queries.
 fn ended(server: &Server) -> Vec<Value> {
     let log = server.log();
     let lines = log
@@ -70,7 +70,7 @@ fn number(line: &Value, field: &str) -> u64 {
         .unwrap_or_else(|| panic!("{field} of {line}"))
 }
 
-/// A server that must read for every question takes no more than so many mebibytes, and a tenth.
+/// A server that must read from disk for every query takes at most `given` mebibytes, and a tenth.
 fn streams_within(given: u64, owner: &Home, server: &Server) {
     let levels = mine(owner, server, "1%");
     assert!(levels.iter().all(|level| number(level, "read_panels") > 0));
@@ -81,7 +81,7 @@ fn streams_within(given: u64, owner: &Home, server: &Server) {
 
 #[test]
 fn a_server_stays_within_its_memory() {
-    // Twice sixteen segments of eight panels of a mebibyte are 256 MiB, two segments of them 32.
+    // Twice sixteen segments of eight panels of a mebibyte are 256 MiB; two such segments are 32.
     let given = BESIDES + 36;
     let (owner, _operator, server) = uploaded(16, 7, &options(36));
     streams_within(given, &owner, &server);
@@ -89,8 +89,8 @@ fn a_server_stays_within_its_memory() {
 
 #[test]
 fn a_server_of_object_storage_stays_within_its_memory() {
-    // More is for what is on its way to and from the objects, which have eight segments of 14 panels of a
-    // mebibyte: two chunks or more each. Nothing stays on disk here.
+    // More is for chunks in transfer to and from the objects, which have eight segments of 14 panels of a mebibyte: two
+    // chunks or more each. Nothing stays on disk here.
     let ciphertext = 36;
     let given = BESIDES + 96 + ciphertext;
     let operator = Home::new();
@@ -114,7 +114,7 @@ fn a_container_with_no_more_memory_is_enough() {
     let operator = Home::new();
     let server = operator.serve_in(&group, &options(24));
     assert!(group.holds(server.id()));
-    // Six segments of ten panels of a mebibyte, two segments of them 20.
+    // Six segments of ten panels of a mebibyte; two such segments are 20.
     let owner = owner_of(&server, 6, 4);
     for _ in 0..2 {
         let levels = mine(&owner, &server, "1%");
@@ -124,8 +124,8 @@ fn a_container_with_no_more_memory_is_enough() {
     drop(server);
 }
 
-/// Flips the last bit of the last panel of a full segment of three columns, as it lies on the disk: sealed cells come
-/// behind it, a bit for each of 64 × 4096 slots and a seal, padded to 36 KiB.
+/// Flips the last bit of the last panel of a full segment of three columns. Sealed cells follow it on disk: one bit for
+/// each of 64 × 4096 slots and a seal, padded to 36 KiB.
 fn flip_last(path: &Path) {
     let file = File::options().read(true).write(true).open(path).unwrap();
     let last = file.metadata().unwrap().len() - 3 * (36 << 10) - 1;
@@ -146,7 +146,7 @@ fn damage_to_what_streams_ends_its_questions_and_no_others() {
     let of_rows = |dataset: &&Value| dataset["name"] == "rows";
     let rows = listed.as_array().unwrap().iter().find(of_rows).unwrap();
     let dataset = rows["dataset"].as_str().unwrap();
-    // Some of these panels are in memory, and good.
+    // Some of these panels are resident and intact.
     let segments: Vec<_> = (0..6)
         .map(|index| operator.path(&format!("data/segments/{dataset}/{index:08}.seg")))
         .collect();
@@ -201,7 +201,7 @@ fn a_question_wider_than_the_memory_is_answered_in_runs() {
     owner.json("upload rows.oboro");
     let levels = mine(&owner, &server, "0.1%");
     let pairs = levels.last().expect("pairs were asked for");
-    // Rows of three quarters of the room, and what comes after each.
+    // Reads for rows of three quarters of the budget, and for what follows each.
     let panels = number(pairs, "read_panels");
     assert!((200..1000).contains(&panels), "{pairs}");
     assert!(server.peak_bytes() <= (BESIDES + 5) * MIB * 11 / 10);
@@ -211,7 +211,7 @@ fn a_question_wider_than_the_memory_is_answered_in_runs() {
 fn searches_of_genomes_stay_within_their_memory() {
     let operator = Home::new();
     operator.json("genome generate --data data --panel p --haplotypes 100000 --sites 256");
-    // A search takes 12 MB: more than half of what genomes have, so both run alone and keep nothing.
+    // A search takes 12 MB: more than half of the budget for genomes, so both run alone and nothing is cached.
     let cache = 8;
     let given = BESIDES + 4 + 2 * cache + 16 + 1;
     let server = operator.serve(&format!(
@@ -236,7 +236,7 @@ fn searches_of_genomes_stay_within_their_memory() {
             assert_eq!(search.json()["exists"], true);
         }
     }
-    // Besides: replies on their way to two callers, and the buffers of a thread.
+    // In addition: replies in flight to two callers, and the buffers of a thread.
     let (taken, most) = (server.peak_bytes() - before, 2 * cache + 16 + 2 * 4 + 4);
     println!("{} KiB taken of {most} MiB", taken >> 10);
     assert!(taken <= most * MIB, "{taken} bytes of {most} MiB");
@@ -278,7 +278,7 @@ fn two_clients_share_what_is_too_little_for_both() {
 #[test]
 fn a_client_that_goes_away_gives_its_memory_to_the_next() {
     let (owner, operator) = (Home::with_key(), Home::new());
-    // 51 panels of 20 KiB modulo three limbs are 3.1 MB: triples have room once, not twice.
+    // 51 panels of 20 KiB modulo three limbs are 3.1 MB: one query for triples fits, not two.
     let server = operator.serve(&options(12).replace("--max-queries 1", "--max-queries 3"));
     owner.talk_to(server.url());
     owner.write_fimi("rows.dat", &random_baskets(2_000, 50, 160));

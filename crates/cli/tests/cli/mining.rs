@@ -1,5 +1,4 @@
-//! Mining on ciphertext finds exactly what plaintext has: known data, structured data, every form
-//! of input.
+//! Mining on ciphertext finds exactly what is in the plaintext: known data, structured data, every input format.
 
 use crate::common::plaintext::{Plaintext, by_length, known_data, random_baskets, supports};
 use crate::common::{Home, says};
@@ -8,12 +7,12 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// With this the server counts, and what could be deduced, too.
+/// With this the server counts everything, including what could be deduced.
 const ASK_ALL: &str = "--no-deduction --trust-server";
 const MOMENTS: &str = "--trust-server";
 const CELLS: &str = "--keep-cells 0";
 
-/// Encrypts `input`, uploads it to a server process, mines it there; what `oboro mine` printed.
+/// Encrypts `input`, uploads it to a server process, mines it there; returns the output of `oboro mine`.
 fn mine(
     input: &Path,
     min_support: &str,
@@ -34,7 +33,7 @@ fn mine(
     ))
 }
 
-/// A number that `oboro mine` printed for each level.
+/// A number in the output of `oboro mine` for each level.
 fn by_level(mined: &Value, name: &str) -> Vec<u64> {
     let levels = mined["levels"].as_array().unwrap().iter();
     levels.map(|level| level[name].as_u64().unwrap()).collect()
@@ -48,7 +47,7 @@ fn routes(mined: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// Compares with supports counted by the test, and looks at the noise.
+/// Compares with supports counted by the test, and checks the noise.
 fn assert_right(mined: &Value, truth: &Plaintext, min_support: u64, max_len: usize) {
     assert_eq!(mined["matches_plaintext"], true);
     assert_eq!(mined["transactions"], truth.transactions());
@@ -64,8 +63,8 @@ fn assert_right(mined: &Value, truth: &Plaintext, min_support: u64, max_len: usi
     }
 }
 
-/// A row of the table in the README of the known data: a minimum support in percent, frequent
-/// itemsets by length. What `oboro mine` printed, if the data are there.
+/// A row of the table in the README of the known data: a minimum support in percent, frequent itemsets by length.
+/// Returns the output of `oboro mine`, if the data are present.
 fn assert_known(
     file: &str,
     percent: u64,
@@ -84,7 +83,7 @@ fn assert_known(
     Some(mined)
 }
 
-/// A bit and a tenth a transaction and frequent column, beside padding to whole blocks and tags.
+/// At most 1.1 bits per transaction and frequent column, plus padding to whole blocks and tags.
 fn assert_few_bytes(mined: &Value, columns: u64) {
     assert_eq!(mined["answers"], "verified");
     assert_eq!(mined["columns"], columns);
@@ -167,7 +166,7 @@ fn longer_itemsets_of_real_data_by_moments() {
             &[70, 58, 25],
             &all[..3],
         ),
-        // No pair is frequent, so that nothing longer is asked.
+        // No pair is frequent, so nothing longer is requested.
         (
             "T10I4D100K.dat.gz",
             3,
@@ -182,7 +181,7 @@ fn longer_itemsets_of_real_data_by_moments() {
             assert_eq!(routes(&mined), expected_routes);
         }
     }
-    // What is too large is refused, with what is smaller.
+    // A request that is too large is refused, with a smaller alternative.
     let Some(input) = known_data("T10I4D100K.dat.gz") else {
         return;
     };
@@ -207,7 +206,7 @@ fn longer_itemsets_of_real_data_by_moments() {
     owner.json(&format!("mine t.oboro --min-support 1% --verify {data}"));
 }
 
-/// How many transactions of baskets have an item together with each other one that there is.
+/// The number of transactions with both an item and each other one that occurs.
 fn together(baskets: &[Vec<u32>], item: u32, items: u32) -> BTreeMap<String, u64> {
     let others = (0..items).filter(|&it| it != item);
     let count = |other: u32| {
@@ -220,7 +219,7 @@ fn together(baskets: &[Vec<u32>], item: u32, items: u32) -> BTreeMap<String, u64
     others.map(count).collect()
 }
 
-/// What `oboro pairs` printed.
+/// The counts in the output of `oboro pairs`.
 fn counted(printed: &Value) -> BTreeMap<String, u64> {
     let pairs = printed["pairs"].as_array().unwrap().iter();
     let pair = |it: &Value| {
@@ -236,7 +235,7 @@ fn pairs_with_one_item() {
     let (owner, operator) = (Home::with_key(), Home::new());
     let server = operator.serve("");
     owner.talk_to(server.url());
-    // A group that is counted exactly, then a stratum with its sample.
+    // A stratum that is counted exactly, then one with its sample.
     let (few, many) = (
         random_baskets(300, ITEMS, 40),
         random_baskets(45_000, ITEMS, 60),
@@ -289,7 +288,7 @@ fn pairs_with_one_item() {
         &owner.refused("pairs rows.oboro --with milk"),
         &["\"milk\" is no item of this dataset"],
     );
-    // Where the server counts no pairs, and where an item was left out.
+    // The server counts no pairs here; an item was left out there.
     owner.json("encrypt few.dat --max-len 1 --out single.oboro");
     owner.json("upload single.oboro");
     says(
@@ -302,14 +301,14 @@ fn pairs_with_one_item() {
     says(&refused, &["\"milk\" is to be a focus item", "spelling"]);
 }
 
-/// More items than all have fixed parts for their pairs.
+/// More items than have fixed parts for all their pairs.
 #[test]
 fn pairs_of_many_columns() {
     const ITEMS: u32 = 1_030;
     let (owner, operator) = (Home::with_key(), Home::new());
     let server = operator.serve("");
     owner.talk_to(server.url());
-    // Each item is there; the rarest come last in the owner's order.
+    // Each item occurs; the rarest come last in the owner's order.
     let mut rows = random_baskets(400, ITEMS, 6);
     rows[0] = (0..ITEMS).collect();
     owner.write_fimi("rows.dat", &rows);
@@ -332,7 +331,7 @@ fn pairs_of_many_columns() {
     }
     let refused = owner.refused(&format!("pairs rows.oboro --with {rare}"));
     says(&refused, &["focus", "--max-len 2"]);
-    // All pairs: a sum each, and of each column a moment with the mask, which is kept for the next time.
+    // All pairs: a sum each, and for each column a moment with the mask, which is cached for the next run.
     let sums = "mine rows.oboro --min-support 1 --max-len 2 --answers moments --verify rows.dat";
     let pairs = 7 * u64::from(ITEMS) * u64::from(ITEMS - 1) / 2;
     let moment = 4096 * 7;
@@ -343,13 +342,13 @@ fn pairs_of_many_columns() {
         (&"verified".into(), "scalars")
     );
     let columns = u64::from(ITEMS);
-    // Beside them come the sums of a pair for every two columns, and the moment of the mask alone.
+    // In addition the sums of a pair for every two columns, and the moment of the mask alone.
     assert_eq!(
         of_pairs(&mined),
         columns * moment + columns / 2 * 7 + moment
     );
     assert_eq!(of_pairs(&owner.json(sums)), 0);
-    // What is damaged or gone comes again: a question is about two columns at least.
+    // Damaged or missing moments are fetched again; a query has at least two columns.
     let kept = |at: usize| {
         let version = owner
             .path("rows.oboro/moments")
@@ -378,14 +377,14 @@ fn pairs_of_many_columns() {
         columns * moment + columns / 2 * 7 + moment
     );
     assert_eq!(owner.json("trust show rows.oboro")["failure"], Value::Null);
-    // Longer itemsets of so many are counted in cells; at a higher support fewer are frequent.
+    // Longer itemsets of this many columns are counted in cells; at a higher support fewer are frequent.
     let longer = "mine rows.oboro --max-len 3 --answers moments --min-support";
     says(
         &owner.refused(&format!("{longer} 2")),
         &["1024 with the largest supports", "--answers cells"],
     );
     owner.json(&format!("{longer} 12 --verify rows.dat"));
-    // What is appended is counted as well: moments are those of one version.
+    // Appended rows are counted as well: moments belong to one version.
     let more = [vec![5, 7, 1029], vec![5]];
     owner.write_fimi("more.dat", &more);
     owner.json("encrypt more.dat --append-to rows.oboro");
@@ -401,7 +400,7 @@ fn pairs_of_many_columns() {
     );
 }
 
-/// How many transactions are appended one by one: OBORO_APPENDS, or a fraction of what `make nightly` appends.
+/// The number of transactions appended one by one: OBORO_APPENDS, or a fraction of the number in `make nightly`.
 fn appends() -> u64 {
     let given = std::env::var("OBORO_APPENDS").ok();
     given.map_or(40, |given| given.parse().unwrap())
@@ -420,7 +419,7 @@ fn many_appends_are_counted_with_few_ranges() {
     owner.json("encrypt rows.dat --max-len 3");
     let mut all = first;
     for (number, basket) in more.into_iter().enumerate() {
-        // What has no item leaves no line.
+        // An empty basket would leave no line.
         let basket = [&basket[..], &[number as u32 % 4]].concat();
         let basket: Vec<u32> = std::collections::BTreeSet::from_iter(basket)
             .into_iter()
@@ -435,7 +434,7 @@ fn many_appends_are_counted_with_few_ranges() {
     let mined = owner.json(sums);
     // All of them are one range.
     assert_eq!(mined["received_bytes"], 6 * 7);
-    // The same data, trusted, deeper, and appended to then.
+    // The same data with a trusted server, deeper, then with an append.
     owner.json("mine rows.oboro --min-support 1 --max-len 3 --trust-server --verify all.dat");
     owner.json("encrypt rows.dat --append-to rows.oboro");
     owner.json("upload rows.oboro");
@@ -455,7 +454,7 @@ fn many_appends_are_counted_with_few_ranges() {
     }
 }
 
-/// Two who append to copies of one dataset: the server takes one history, and the other is told so.
+/// Two owners append to copies of one dataset: the server accepts one history, and the other owner gets an error.
 #[test]
 fn two_writers_of_one_dataset_do_not_mix() {
     let (owner, operator) = (Home::with_key(), Home::new());
@@ -496,7 +495,7 @@ fn two_writers_of_one_dataset_do_not_mix() {
         let trust = owner.json(&format!("trust show {name}.oboro"));
         assert_eq!(trust["failure"], Value::Null);
     }
-    // Two who append to one directory at the same time: one after the other, or one is refused.
+    // Two appends to one directory at the same time: one after the other, or one is refused.
     let append = "encrypt one.dat --append-to copy.oboro --json";
     let ended = [owner.start(append), owner.start(append)].map(|it| it.ended());
     let done = ended.iter().filter(|it| it.code == Some(0)).count();
@@ -505,7 +504,7 @@ fn two_writers_of_one_dataset_do_not_mix() {
     assert_eq!(dataset["transactions"], 350 + 40 * done);
 }
 
-/// A record that does not know of the newest version: nothing is counted, and nobody is accused.
+/// A record older than the newest version: nothing is counted, and no false answer is recorded.
 #[test]
 fn a_record_behind_the_server_is_told_so() {
     let (owner, operator) = (Home::with_key(), Home::new());
@@ -517,13 +516,13 @@ fn a_record_behind_the_server_is_told_so() {
     // A copy of the directory, as from a backup.
     owner.copy("rows.oboro", "older.oboro");
     owner.json("encrypt rows.dat --append-to rows.oboro");
-    // One that the server does not have yet is not counted either.
+    // A version that the server does not have yet is not counted either.
     let sums = "--min-support 1 --max-len 2 --answers moments";
     let ahead = owner.run(&format!("mine rows.oboro {sums}")).refusal();
     says(&ahead, &["version"]);
     owner.json("upload rows.oboro");
     owner.json(&format!("mine rows.oboro {sums}"));
-    // Whoever asked for the older version lately may still have it; a server that was restarted has the newest only.
+    // A recently used older version may still be cached; a restarted server has the newest only.
     drop(server);
     let server = operator.serve("");
     owner.talk_to(server.url());
@@ -566,8 +565,8 @@ fn retail_at_1_percent() {
     }
 }
 
-/// Columns that add up coherently, and more transactions than the plaintext modulus, so that the
-/// counts of several groups of blocks are added.
+/// Columns that add up coherently, and more transactions than the plaintext modulus, so that the counts of several
+/// groups of blocks are added.
 fn structured_baskets() -> Vec<Vec<u32>> {
     const TRANSACTIONS: u32 = 125_000;
     const HALF: u32 = 1;
@@ -599,7 +598,7 @@ fn structured_columns_in_a_total_and_its_sample() {
     let server = operator.serve("");
     owner.talk_to(server.url());
     let baskets = structured_baskets();
-    // The plaintext modulus is chosen for the first, and has no room for the others.
+    // The plaintext modulus is chosen for the first, and is too small for the others.
     let (first, others) = baskets.split_at(1_000);
     owner.write_fimi("rows.dat", &baskets);
     owner.write_fimi("first.dat", first);
@@ -615,7 +614,7 @@ fn structured_columns_in_a_total_and_its_sample() {
             "encrypt others.dat --append-to rows-{max_len}.oboro"
         ));
         owner.json(&format!("upload rows-{max_len}.oboro"));
-        // A support of 1 asks for the transaction that is the only one with its item, too.
+        // A support of 1 includes the only transaction with its item.
         for min_support in [1, 60_000] {
             let mined = owner.json(&format!(
                 "mine rows-{max_len}.oboro --min-support {min_support} --verify rows.dat {ASK_ALL}"
@@ -636,7 +635,7 @@ fn blocks_full_to_the_last_slot_and_just_beyond() {
             &format!("{name}.dat"),
             &random_baskets(transactions, 5, 128),
         );
-        // The one transaction of the smallest file has an item, whatever the generator says.
+        // The one transaction of the smallest file must have an item, whatever the generator gives.
         if transactions == 1 {
             owner.write(&format!("{name}.dat"), "3 1 4\n");
         }
@@ -655,7 +654,7 @@ fn itemsets_as_long_as_parameters_allow() {
     let (owner, operator) = (Home::with_key(), Home::new());
     let server = operator.serve("");
     owner.talk_to(server.url());
-    // Nine items that always come together, and one that does not: all of it could be deduced.
+    // Nine items that always occur together, and one that does not: everything could be deduced.
     let baskets: Vec<Vec<u32>> = (0..300)
         .map(|row| (0..if row % 3 == 0 { 10 } else { 9 }).collect())
         .collect();
@@ -674,7 +673,7 @@ fn what_follows_from_known_supports_is_not_asked() {
     let (owner, operator) = (Home::with_key(), Home::new());
     let server = operator.serve("");
     owner.talk_to(server.url());
-    // 0 is everywhere, 1 and 2 sometimes meet, 3 is rare.
+    // 0 is in all, 1 and 2 sometimes occur together, 3 is rare.
     let baskets: Vec<Vec<u32>> = (0..300)
         .map(|row| match row {
             0..10 => vec![0, 1, 3],
@@ -706,7 +705,7 @@ fn what_follows_from_known_supports_is_not_asked() {
     assert_right(&mined, &truth, 100, 3);
     assert_eq!(by_level(&mined, "asked"), [0, 3, 1]);
 
-    // More than all transactions: nothing has to be asked.
+    // More than all transactions: nothing has to be requested.
     let mined = owner.json("mine rows.oboro --min-support 301 --verify rows.dat");
     assert_eq!(by_level(&mined, "asked"), [0]);
     assert_eq!(by_level(&mined, "excluded"), [4]);
@@ -735,19 +734,19 @@ fn cells_give_what_moments_give() {
     let (moments, cells) = (mine(MOMENTS), mine(CELLS));
     assert_eq!(moments["itemsets"], cells["itemsets"]);
     assert_eq!(routes(&cells), ["-", "cells", "cells", "cells"]);
-    // Every column once: the server never hears of an itemset.
+    // Every column once: the server never sees an itemset.
     assert_eq!(by_level(&cells, "received_bytes")[2..], [0; 2]);
     assert_eq!(by_level(&cells, "moments"), [0; 4]);
     let log = server.log();
     let fetches = log.lines().filter(|line| line.contains("FetchColumns"));
     assert_eq!(fetches.filter(|line| line.contains("columns=9")).count(), 1);
     assert_eq!(log.matches("itemsets=").count(), 3);
-    // In cells, itemsets are counted that the dataset was not encrypted for.
+    // Cells count itemsets longer than the dataset was encrypted for.
     let longer = owner.json("mine rows.oboro --min-support 1 --max-len 5");
     assert_eq!(longer["levels"].as_array().unwrap().len(), 5);
 }
 
-/// A mined dataset of 5000 transactions of items with different supports, and the options that it is mined with.
+/// A mined dataset of 5000 transactions of items with different supports, and the options of the mining.
 fn parties_with_kept_cells() -> (Home, Home, crate::common::Server) {
     let (owner, operator) = (Home::with_key(), Home::new());
     let server = operator.serve("");
@@ -784,10 +783,10 @@ fn cells_that_are_kept_are_not_fetched_again() {
     );
     assert_eq!(mine(&format!("--min-support 20% {verify}")), (5, 0, 0));
     assert_eq!(mine(&format!("--min-support 30% {verify}")), (3, 0, 0));
-    // Nobody is called then: the server does not see for how long something is counted.
+    // No connection is made: the server cannot see how long counting takes.
     let away = "mine rows.oboro --max-len 3 --min-support 20% --server http://127.0.0.1:9";
     assert_eq!(owner.json(away)["answers"], "verified");
-    // A lower one says what it reveals, before it asks.
+    // A lower one says what it reveals, before the request.
     let told = owner.done("mine rows.oboro --max-len 2 --min-support 15% --answers cells");
     assert!(
         told.starts_with("the server learns that one more column is wanted"),
@@ -797,9 +796,9 @@ fn cells_that_are_kept_are_not_fetched_again() {
         mine(&format!("--min-support 12% {verify}")),
         (8, 2, 2 * COLUMN)
     );
-    // Nothing is used or kept where that is not wanted.
+    // The cache is neither used nor filled if disabled.
     assert_eq!(mine("--min-support 20% --keep-cells 0"), (5, 5, 5 * COLUMN));
-    // Of appended transactions only the new segment comes.
+    // After an append only the new segment is fetched.
     owner.json("encrypt rows.dat --append-to rows.oboro");
     owner.json("upload rows.oboro");
     let all = [owner.read("rows.dat"), owner.read("rows.dat")].concat();
@@ -813,7 +812,7 @@ fn cells_that_are_kept_are_not_fetched_again() {
         mine("--min-support 12% --verify twice.dat"),
         (8, 0, 3 * COLUMN)
     );
-    // What was kept and is damaged is fetched again.
+    // Damaged cache files are fetched again.
     let cells = owner.path("rows.oboro/cells");
     let kept: Vec<_> = std::fs::read_dir(&cells)
         .unwrap()
@@ -831,14 +830,14 @@ fn cells_that_are_kept_are_not_fetched_again() {
     let (columns, _, bytes) = mine("--min-support 12% --verify twice.dat");
     assert!(columns == 8 && bytes > 0, "{bytes}");
     assert_eq!(mine("--min-support 12% --verify twice.dat"), (8, 0, 0));
-    // No more is kept than there may be.
+    // The cache stays within its limit.
     std::fs::remove_dir_all(&cells).unwrap();
     let few = "--min-support 12% --keep-cells 4KiB";
     assert_eq!(mine(few), (8, 8, 16 * COLUMN));
     assert_eq!(mine(few), (8, 8, 16 * COLUMN));
 }
 
-/// What the owner calls rows: `patient 0` and so on, of which every third has tea and every fifth gout.
+/// The owner's row ids: `patient 0` and so on; every third row has tea and every fifth gout.
 fn named_rows(numbers: std::ops::Range<usize>) -> String {
     let row = |number: usize| {
         format!(
@@ -884,16 +883,16 @@ fn row_ids_are_sealed_and_come_back() {
     let first = ids();
     assert!(first.iter().map(|(slot, _)| *slot).eq(0..5_000));
     assert_eq!(sorted(&first), expected(0..5_000));
-    // The order of rows is not that of the file.
+    // Rows are not in the file's order.
     let in_place = first
         .iter()
         .filter(|(slot, id)| *id == format!("patient {slot}"));
     assert!(in_place.count() < 20);
-    // They are no items, and what is mined is what the file has.
+    // Row ids are not items, and mining finds what the file has.
     let mined = owner.json("mine rows.oboro --min-support 1% --verify rows.csv");
     assert_eq!(mined["matches_plaintext"], true);
     assert_eq!(mined["itemsets"].as_array().unwrap().len(), 3);
-    // Appends are read alike; their blocks begin at the next block.
+    // Appends are read the same way; their blocks begin at the next block.
     owner.json("encrypt more.csv --append-to rows.oboro");
     owner.json("upload rows.oboro");
     let both = ids();
@@ -912,7 +911,7 @@ fn row_ids_are_sealed_and_come_back() {
             .count(),
         5_101
     );
-    // Nothing that is stored or sent has one in clear.
+    // Nothing that is stored or sent has an id in the clear.
     for (home, directory) in [(&owner, "rows.oboro"), (&operator, "data")] {
         for (file, bytes) in home.contents(directory) {
             let in_clear = bytes.windows(7).any(|it| it == b"patient");
@@ -976,7 +975,7 @@ fn row_ids_that_cannot_be_are_refused() {
         "encrypt shops.csv --transaction-column order --item-column product --row-ids shop --out x.oboro",
         &["the column that names the transaction"],
     );
-    // Which column has ids does not hide that another numbers the lines.
+    // A column of ids does not hide that another one numbers the lines.
     let numbered = "1,anna,tea,milk\n2,bo,tea\n3,cy,milk,egg,tea\n4,di,egg\n5,ed,tea,milk\n";
     owner.write("numbered.csv", numbered);
     refused(
@@ -1070,7 +1069,7 @@ fn rows_of_a_dataset_all_have_ids_or_none_has() {
         "row-ids plain.oboro",
         &["rows of this dataset have no ids", "--row-ids"],
     );
-    // What is appended twice is there twice, and that is said.
+    // Rows appended twice are present twice, and the output says so.
     owner.json("encrypt rows.csv --append-to rows.oboro");
     owner.json("upload rows.oboro");
     assert_eq!(owner.json("row-ids rows.oboro")["repeated"], 40);
@@ -1079,7 +1078,7 @@ fn rows_of_a_dataset_all_have_ids_or_none_has() {
         text.starts_with("40 rows\n  40 of them have an id that another row has"),
         "{text}"
     );
-    // Transactions are compared, whatever they are called.
+    // Transactions are compared, not their ids.
     let twice = named_rows(0..20) + named_rows(0..20).split_once('\n').unwrap().1;
     owner.write("twice.csv", twice);
     let mined = owner.json("mine rows.oboro --min-support 1 --verify twice.csv");
@@ -1228,7 +1227,7 @@ fn a_minimum_support_below_that_of_items_left_out_is_refused() {
     let (owner, operator) = (Home::with_key(), Home::new());
     let server = operator.serve("");
     owner.talk_to(server.url());
-    // Item 0 everywhere, 1 in every other transaction, 2 in 10.
+    // Item 0 in all transactions, 1 in every other one, 2 in 10.
     let baskets: Vec<Vec<u32>> = (0..300)
         .map(|row| match row {
             0..10 => vec![0, 2],
@@ -1257,7 +1256,7 @@ fn a_minimum_support_below_that_of_items_left_out_is_refused() {
         }
         owner.done(&format!("mine rows.oboro --min-support 10% {options}"));
     }
-    // What is appended does not lower it.
+    // An append does not lower it.
     owner.write_fimi("more.dat", &vec![vec![0, 1]; 300]);
     owner.json("encrypt more.dat --append-to rows.oboro --format fimi");
     owner.json("upload rows.oboro");
@@ -1286,7 +1285,7 @@ fn a_result_says_where_longer_itemsets_were_not_looked_for() {
         crate::common::says(&owner.done("rules found.json"), &[&told]);
         assert_eq!(owner.json("rules found.json")["max_len"], max_len);
     }
-    // The dataset's own limit narrows what is looked for just as well.
+    // The dataset's own limit has the same effect.
     owner.json("encrypt rows.dat --format fimi --out short.oboro --max-len 2");
     owner.json("upload short.oboro");
     let mined = owner.json("mine short.oboro --min-support 50 --verify rows.dat");

@@ -1,5 +1,5 @@
-//! Servers whose datasets are in object storage: in a directory, and in S3 where there is a server for it
-//! (make test-s3).
+//! Servers whose datasets are in object storage: in a directory, and in S3 if a server for it is installed (make
+//! test-s3).
 
 use crate::common::plaintext::random_baskets;
 use crate::common::s3::S3;
@@ -23,7 +23,7 @@ impl Setting {
         owner.write("twice.dat", owner.read("rows.dat").repeat(2));
         if let Some(s3) = &s3 {
             s3.known_to(&operator);
-            // Not each attempt to reach it.
+            // Not every connection attempt.
             operator.set("OBORO_LOG", "warn");
         }
         Self {
@@ -33,7 +33,7 @@ impl Setting {
         }
     }
 
-    /// In a directory, and in S3 if that can be had.
+    /// In a directory, and in S3 if available.
     fn all() -> impl Iterator<Item = Self> {
         let s3 = S3::start().map(Some);
         [None].into_iter().chain(s3).map(Self::new)
@@ -53,7 +53,7 @@ impl Setting {
         }
     }
 
-    /// A server that the owner talks to from now on.
+    /// Starts a server that the owner uses from now on.
     fn serve(&self, cache: &str, options: &str) -> Server {
         let server = self
             .operator
@@ -67,7 +67,7 @@ impl Setting {
         self.owner.json("upload rows.oboro");
     }
 
-    /// The names of all objects, without what a write that was cut short left in a directory.
+    /// The names of all objects, without temporary files of interrupted writes in a directory.
     fn names(&self) -> Vec<String> {
         let mut open = vec![self.objects()];
         let mut names = Vec::new();
@@ -107,7 +107,7 @@ fn what_was_uploaded_is_mined_whatever_the_server_has_here() {
         setting.encrypt_and_upload();
         owner.json(&format!("{MINE} rows.dat"));
         drop(server);
-        // Nothing, less than there is, and what another server left.
+        // None, smaller than the data, and one left by another server.
         for (cache, options) in [
             ("empty", "--moment-cache 0"),
             ("small", "--moment-cache 0 --cache-size 1MiB"),
@@ -154,7 +154,7 @@ fn segments_of_several_chunks_are_stored_and_fetched() {
     }
 }
 
-/// The operator hears which object it is.
+/// The operator's log names the object.
 fn names_the_object(server: &Server) {
     let is_named = || server.log().contains("00000000.seg").then_some(());
     until("the log names the object", is_named);
@@ -197,7 +197,7 @@ fn damaged_and_missing_objects_are_named() {
         let said = owner.refused(&format!("{MINE} rows.dat"));
         says(&said, &["segment 0", "is missing"]);
         names_the_object(&server);
-        // What the first server has here is right, and so enough.
+        // The first server's cache is intact, which is enough.
         drop(server);
         let _server = setting.serve("cache", "");
         owner.json(&format!("{MINE} rows.dat"));
@@ -264,7 +264,7 @@ fn a_server_out_of_reach_is_told_and_comes_back() {
     assert_eq!(setting.names(), ["catalogue.sqlite"]);
 }
 
-/// Moments are what it is about: it may sleep.
+/// This test is about timing: it may sleep.
 #[test]
 fn a_server_killed_while_it_publishes_leaves_the_old_state_or_the_new_one() {
     for setting in Setting::all() {

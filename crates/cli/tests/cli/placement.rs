@@ -1,5 +1,5 @@
-//! Where a server keeps ciphertext on a machine with several NUMA nodes. `make test-numa` runs this on
-//! four; what needs several is skipped on a machine with one.
+//! Placement of ciphertext on a machine with several NUMA nodes. `make test-numa` runs this on four; tests that need
+//! several are skipped on a machine with one.
 
 use crate::common::plaintext::random_baskets;
 use crate::common::{Home, Server, says, until};
@@ -11,10 +11,10 @@ use std::thread;
 
 const MINE: &str = "mine rows.oboro --min-support 10% --verify rows.dat --trust-server";
 
-/// The rows of a group of blocks: at most so many supports are summed before they would wrap.
+/// The rows of a group of blocks: the most supports that can be summed without wrapping.
 const GROUP: u64 = 1 << 17;
 
-/// An owner with a dataset of so many rows on a server of its own.
+/// An owner with a dataset of `rows` rows on a new server.
 fn uploaded(rows: u64, options: &str) -> (Home, Home, Server) {
     let (owner, operator) = (Home::with_key(), Home::new());
     let server = operator.serve(options);
@@ -29,7 +29,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap()
 }
 
-/// The machine has several nodes; otherwise a sentence says that the test is skipped.
+/// Whether the machine has several nodes; prints a message if not.
 fn has_several_nodes() -> bool {
     let nodes = Topology::of_this_machine().nodes().len();
     if nodes < 2 {
@@ -56,14 +56,14 @@ fn an_operator_is_told_where_a_dataset_lies() {
     says(&told, &["resident panels", "misplaced share", "node "]);
 }
 
-/// The cores of this machine that these tests may use, one a node before the second of any.
+/// The cores of this machine that these tests may use, ordered round-robin over the nodes.
 fn cores() -> Vec<CpuAssignment> {
     let topology = Topology::of_this_machine();
     let cores = topology.nodes().iter().map(|node| node.cores.len()).sum();
     topology.workers(NonZero::new(cores).unwrap())
 }
 
-/// Waits until the threads of a server that count may run on these processors, each on its own.
+/// Waits until the affinity of a server's counting threads is these sets of processors, one per thread.
 fn are_kept(server: &Server, mut expected: Vec<Vec<u32>>) {
     expected.sort();
     let tasks = format!("/proc/{}/task", server.id());
@@ -109,7 +109,7 @@ fn each_thread_has_a_core_of_its_own_as_long_as_there_are_any() {
 fn a_server_that_is_allowed_one_core_counts_there_and_places_nothing() {
     let core = cores().pop().unwrap();
     let allowed = thread::spawn(move || {
-        // What is started from here may run where this thread may.
+        // Child processes inherit this thread's affinity.
         core.apply().unwrap();
         for options in ["--threads 2", "--threads 2 --pin core"] {
             let (owner, _operator, server) = uploaded(100, options);
@@ -141,7 +141,7 @@ fn panels_lie_where_they_belong_and_results_are_right() {
         return;
     }
     let nodes = Topology::of_this_machine().nodes().len();
-    // The second streams, with room for all of it.
+    // The second one streams, with memory for everything.
     for options in ["", "--memory 400MiB --moment-cache 0 --max-queries 1"] {
         let (owner, _operator, _server) = uploaded((nodes as u64 + 1) * GROUP, options);
         owner.json(MINE);

@@ -1,4 +1,4 @@
-//! What `oboro plan` promises is what encrypting makes and mining takes.
+//! The estimates of `oboro plan` match what encrypting and mining take.
 
 use crate::common::plaintext::random_baskets;
 use crate::common::{Home, says};
@@ -25,7 +25,7 @@ fn what_is_planned_is_what_comes() {
         assert_eq!(planned[field], encrypted[field], "{field}");
     }
     owner.json("upload rows.oboro");
-    // Everything is frequent and nothing deduced: exactly the itemsets that were planned for.
+    // Everything is frequent and nothing deduced: exactly the planned itemsets.
     let pairs = owner.json("mine rows.oboro --min-support 1 --max-len 2 --answers moments");
     let sums = &planned["levels"][0]["verified_bytes"];
     assert_eq!(
@@ -33,7 +33,7 @@ fn what_is_planned_is_what_comes() {
         (sums, Some(28 * 7))
     );
     let mined = owner.json("mine rows.oboro --min-support 1 --no-deduction --verify rows.dat");
-    // Items are known from encryption on; everything longer is counted in the cells.
+    // Supports of items are known from encryption; everything longer is counted in the cells.
     let levels = |of: &Value| of["levels"].as_array().unwrap().clone();
     let counted = |of: &Value| levels(of)[1..].to_vec();
     assert_eq!((levels(&mined).len(), levels(&planned).len()), (3, 2));
@@ -132,7 +132,7 @@ fn what_cannot_be_planned_is_refused() {
     for sizes in ["", "--transactions 3", "--items 3", "rows.dat --items 3"] {
         owner.misused(&format!("plan {sizes}"));
     }
-    // As large as numbers get: nothing overflows.
+    // The largest possible numbers: nothing overflows.
     let huge = |transactions: u64| {
         format!("plan --transactions {transactions} --items 100000 --max-len 16")
     };

@@ -1,10 +1,9 @@
-//! Bad input and bad arguments: one sentence that says what is wrong and what to do, and nothing
-//! left behind.
+//! Bad input and bad arguments: one sentence with cause and remedy, and no files left behind.
 
 use crate::common::plaintext::random_baskets;
 use crate::common::{Home, says};
 
-/// Input, what its refusal must say.
+/// Input, and phrases of its refusal.
 type Refusal<'a> = (&'a str, &'a [u8], &'a [&'a str]);
 
 const INPUTS: &[Refusal] = &[
@@ -230,7 +229,7 @@ fn lengths_and_supports_that_make_no_sense() {
     }
     owner.misused("mine rows.oboro --min-support 1 --max-len 0");
     owner.misused("mine rows.oboro");
-    // More than there are transactions is no mistake: nothing is that frequent.
+    // More than the number of transactions is valid: nothing is that frequent.
     let mined = owner.json("mine rows.oboro --min-support 201");
     assert_eq!(mined["itemsets"].as_array().unwrap().len(), 0);
 
@@ -411,19 +410,19 @@ fn results_that_cannot_be_saved() {
         let message = owner.refused(&format!("mine rows.oboro --min-support 1 --out {target}"));
         says(&message, &["cannot write", target, "directory"]);
     }
-    // What differs from plaintext is not saved.
+    // A result that differs from plaintext is not saved.
     owner.write("others.dat", "1 2 3\n1 3\n");
     owner.refused(
         "mine rows.oboro --min-support 1 --verify others.dat --out found.json --keep-cells 0",
     );
-    // A reader of standard output that has no room.
+    // Standard output on a full device.
     if std::path::Path::new("/dev/full").exists() {
         let ended = owner
             .start_shell("\"$oboro\" mine rows.oboro --min-support 1 >/dev/full")
             .ended();
         says(&ended.refusal(), &["standard output", "No space left"]);
     }
-    // A reader that has seen enough is no failure.
+    // A reader that stops early is no failure.
     let ended = owner
         .start_shell("{ \"$oboro\" mine rows.oboro --min-support 1 --json; echo $? >status; } | :")
         .ended();
@@ -435,7 +434,7 @@ fn results_that_cannot_be_saved() {
 fn a_full_disk_loses_nothing() {
     let owner = Home::with_key();
     owner.write_fimi("rows.dat", &random_baskets(9_000, 40, 60));
-    // A file system of its own with little room; only some systems let anybody mount one.
+    // A small file system; only some systems allow mounting one without privileges.
     let small = |script: &str| {
         let mount = "mkdir small && mount -t tmpfs -o size=3m tmpfs small";
         format!(

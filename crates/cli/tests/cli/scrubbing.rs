@@ -1,12 +1,12 @@
-//! Scrubs find and name what is damaged, stand in nobody's way, and end with their callers.
+//! Scrubs find and name damage, do not block others, and end with their callers.
 
 use crate::common::plaintext::random_baskets;
 use crate::common::{Home, Process, Server, flip, says, until};
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// An owner and an operator whose server has `rows` and `others`, of so many transactions; the segment of
-/// `rows` there.
+/// An owner and an operator whose server has `rows` and `others`, of `transactions` transactions each; and the segment
+/// of `rows` there.
 fn published(transactions: u64) -> (Home, Home, Server, PathBuf) {
     let (owner, operator) = (Home::with_key(), Home::new());
     operator.set("OBORO_LOG", "debug");
@@ -25,7 +25,7 @@ fn published(transactions: u64) -> (Home, Home, Server, PathBuf) {
 
 const MINE: &str = "mine rows.oboro --min-support 10% --verify rows.dat --trust-server";
 
-/// Runs a scrub that must find damage; what it prints for programs.
+/// Runs a scrub that must find damage; returns its JSON.
 fn finds(home: &Home, line: &str) -> Value {
     let ended = home.run(&format!("{line} --json"));
     ended.without_panic();
@@ -49,7 +49,7 @@ fn damage_is_named_and_only_what_touches_it_is_refused() {
 
     operator.json("backup data copy");
     owner.json(&format!("{MINE} --max-len 2"));
-    // The last panel, in front of the sealed cells of eight columns: no question has asked for it yet.
+    // The last panel, before the sealed cells of eight columns: no query has read it yet.
     flip(
         &segment,
         std::fs::read(&segment).unwrap().len() - 8 * 4096 - 1,
@@ -71,7 +71,7 @@ fn damage_is_named_and_only_what_touches_it_is_refused() {
             "Restore it from a copy",
         ],
     );
-    // Where the server keeps its files is not the caller's business, but its operator's.
+    // File locations on the server are shown to its operator, not to callers.
     let place = segment.to_str().unwrap().split("segments").next().unwrap();
     assert!(!found.to_string().contains(place), "{found}");
     until("the server has logged where", || {
@@ -98,7 +98,7 @@ fn damage_is_named_and_only_what_touches_it_is_refused() {
     owner.json("mine others.oboro --min-support 10% --verify rows.dat");
     says(&owner.refused(MINE), &["panel (limb 2, column 7)"]);
 
-    // Segments never change: a backup mends what is damaged, even while it is served.
+    // Segments never change: copying one from a backup repairs it, even during serving.
     let within = segment.strip_prefix(operator.path("data")).unwrap();
     std::fs::copy(operator.path("copy").join(within), &segment).unwrap();
     owner.json(&scrub);
@@ -108,7 +108,7 @@ fn damage_is_named_and_only_what_touches_it_is_refused() {
         std::fs::read(&segment).unwrap().len() - 8 * 4096 - 1,
     );
 
-    // The operator's own scrub names the file, and mends nothing.
+    // The operator's own scrub names the file, and repairs nothing.
     let message = operator.refused("scrub data");
     says(&message, &["in use by another process", "scrub --server"]);
     server.kill();
@@ -126,7 +126,7 @@ fn damage_is_named_and_only_what_touches_it_is_refused() {
 /// Blocks of a segment times slots of a block: a dataset takes 21 MiB.
 const SEGMENT: u64 = 64 * 4096;
 
-/// Starts a scrub that takes three quarters of a minute, and waits until it is under way.
+/// Starts a scrub that takes three quarters of a minute, and waits until it is in progress.
 fn slow_scrub(owner: &Home, server: &Server) -> Process {
     let scrub = owner.start(&format!("scrub --server {} --rate 1MiB", server.url()));
     until("the scrub is under way", || {
@@ -142,7 +142,7 @@ fn serving_goes_on_beside_a_slow_scrub() {
     let quick = format!("scrub --server {} --rate 1GiB", server.url());
     let message = owner.refused(&quick);
     says(&message, &["one at a time", "try again when it has ended"]);
-    // Nobody may have it for as long as they like.
+    // Its rate has a lower limit, so that nobody occupies it indefinitely.
     let message = owner.refused(&quick.replace("1GiB", "1B"));
     says(&message, &["1 MiB a second or more"]);
     owner.json(MINE);
@@ -152,7 +152,7 @@ fn serving_goes_on_beside_a_slow_scrub() {
     until("its turn is given back", || {
         (owner.run(&quick).code == Some(0)).then_some(())
     });
-    // Who hears of the end of one may begin the next.
+    // Once one has ended for its caller, the next may begin.
     for _ in 0..20 {
         assert_eq!(owner.json(&quick)["datasets"], 1);
     }
@@ -163,7 +163,7 @@ fn a_scrub_ends_with_its_server() {
     let (owner, _operator, server, _segment) = published(SEGMENT);
     let slow = slow_scrub(&owner, &server);
     server.kill();
-    // The first words of the server may not have arrived.
+    // The server's first message may not have arrived.
     let message = slow.ended().refusal();
     let ends = [
         "broke while scrubbing",

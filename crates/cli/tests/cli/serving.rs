@@ -1,5 +1,5 @@
-//! The server as an operator sees it: connections that break, processes that are killed, who may
-//! call, and where it refuses to run.
+//! The operator's view of a server: connections that break, processes that are killed,
+//! authentication, and refused configurations.
 
 use crate::common::plaintext::random_baskets;
 use crate::common::proxy::{Direction, Proxy};
@@ -10,7 +10,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 const IN_THE_ANSWER: u64 = 8 << 20;
 const MINE: &str = "mine rows.oboro --min-support 10% --verify rows.dat --trust-server";
 
-/// An owner whose dataset takes an answer of many mebibytes to mine, uploaded to a server.
+/// An owner whose dataset needs an answer of many mebibytes to mine, uploaded to a server.
 fn uploaded() -> (Home, Home, Server) {
     let (owner, operator) = (Home::with_key(), Home::new());
     let server = operator.serve("");
@@ -25,7 +25,7 @@ fn upload(owner: &Home, server: &Server, options: &str) {
     owner.json(&format!("upload rows.oboro {options}"));
 }
 
-/// The owner's words for a query that ended early: what happened, and that it may be asked again.
+/// The message about a query that ended early: the cause, and that it may be retried.
 fn assert_broken(ended: &Ended) {
     let message = ended.refusal();
     says(
@@ -48,11 +48,11 @@ fn a_query_ends_when_its_client_goes_away() {
     for _ in 0..2 {
         let mut stalled = vec![owner.start(&through_proxy), owner.start(&through_proxy)];
         proxy.wait_until_stalled(2);
-        // They do not hold the only thread.
+        // They do not occupy the only thread.
         owner.json(MINE);
         stalled.push(owner.start(&through_proxy));
         proxy.wait_until_stalled(3);
-        // They hold their places, which are free again when their connections are gone.
+        // They occupy their slots, which are released when their connections close.
         let message = owner.refused(MINE);
         says(
             &message,
@@ -156,7 +156,7 @@ fn a_server_asked_to_end_answers_first() {
     let (owner, operator, server) = uploaded();
     let proxy = Proxy::to(server.address());
     proxy.stall_after(Direction::Down, IN_THE_ANSWER);
-    // The third question is the last one.
+    // The third query is the last one.
     let query = owner.start(&format!("{MINE} --json --server {}", proxy.url()));
     proxy.wait_until_stalled(1);
     server.terminate();
@@ -195,7 +195,7 @@ fn a_store_and_a_port_belong_to_one_server() {
         &message,
         &["cannot listen on", "in use", "choose another port"],
     );
-    // A killed server holds neither.
+    // A killed server holds no locks.
     server.kill();
     operator.serve("");
 }
@@ -255,7 +255,7 @@ fn beyond_loopback_takes_tls_and_a_token() {
         }
     }
     let owner = Home::with_key();
-    // Names that no resolver knows (RFC 2606): the refusal comes before any question about them.
+    // Names that no resolver knows (RFC 2606): the refusal comes before any lookup.
     for url in ["http://server.invalid:7171", "http://192.0.2.1:7171"] {
         let message = owner.refused(&format!("datasets --server {url}"));
         says(&message, &["refusing to send", "without TLS", "https://"]);
@@ -322,7 +322,8 @@ fn a_token_is_wanted_and_checked() {
     );
 }
 
-/// Writes `NAME-ca.pem`, and `NAME.crt` and `NAME.key` for this machine that it vouches for.
+/// Writes the CA certificate `NAME-ca.pem`, and `NAME.crt` and `NAME.key` for this machine, signed
+/// by it.
 fn certificates(home: &Home, name: &str) {
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -358,7 +359,7 @@ fn tls_from_end_to_end() {
     let by_name = server.url().replace("127.0.0.1", "localhost");
     owner.json(&format!("datasets --server {by_name} {trust}"));
 
-    // A server that nobody the owner trusts has vouched for.
+    // A server whose certificate the owner does not trust.
     certificates(&owner, "other");
     for untrusted in ["--ca other-ca.pem", ""] {
         let message = owner.refused(&format!("datasets {untrusted} --token-file token"));
@@ -439,7 +440,7 @@ fn a_stranger_at_the_port_is_no_server() {
             &["is not a server address", "http://127.0.0.1:7171"],
         );
     }
-    // Somebody who closes every connection.
+    // A peer that closes every connection.
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = Proxy::to(nobody.local_addr().unwrap());
     drop(nobody);
@@ -449,7 +450,7 @@ fn a_stranger_at_the_port_is_no_server() {
         &message,
         &["does not answer as an Oboro server", "check the address"],
     );
-    // Nobody at all.
+    // No listener.
     let url = proxy.url();
     drop(proxy);
     let message = owner.refused(&format!("datasets --server {url}"));

@@ -1,4 +1,4 @@
-//! What is printed for people: itemsets show where names begin and end, and no name steers the terminal.
+//! Text output: itemsets show where names begin and end, and names cannot inject terminal escapes.
 
 use crate::common::{Home, Server, says};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ fn itemsets_show_where_names_begin_and_end() {
     says(&text, &["      2  {Butter, Käse}\n"]);
     let rules = owner.done("rules found.json");
     says(&rules, &["  {Käse, \"Milch, 3,5%\"} => {Butter}\n"]);
-    // For programs names are as they were.
+    // In JSON, names are unchanged.
     let rules = owner.json("rules found.json");
     let sides = |rule: &Value| (rule["antecedents"].clone(), rule["consequents"].clone());
     let sought = (json!(["Käse", "Milch, 3,5%"]), json!(["Butter"]));
@@ -63,12 +63,12 @@ fn names_do_not_steer_the_terminal() {
     let mut rules = found["rules"].as_array().unwrap().iter();
     assert!(rules.any(|it| it["antecedents"] == json!([NAME])));
 
-    // Of the environment, which help would show.
+    // From the environment, which help would show.
     owner.set("OBORO_SERVER", NAME);
     assert!(!owner.done("mine --help").contains('\u{9b}'));
     owner.unset("OBORO_SERVER");
 
-    // Of files, in failures, in wrong usage and in results.
+    // File names, in failures, in usage errors and in results.
     let message = owner.refused(&format!("encrypt {NAME}.dat"));
     says(&message, &[&format!("{SHOWN}.dat")]);
     let message = owner.misused(&format!("encrypt rows.csv {NAME}"));

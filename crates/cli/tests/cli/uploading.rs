@@ -1,4 +1,4 @@
-//! Uploads that break off resume, versions appear all at once, and appends send only what is new.
+//! Interrupted uploads resume, versions appear atomically, and appends send only what is new.
 
 use crate::common::plaintext::{Plaintext, random_baskets, supports};
 use crate::common::proxy::{Direction, Proxy};
@@ -27,7 +27,7 @@ impl Parties {
         }
     }
 
-    /// Mining finds what plaintext has.
+    /// Mining finds what is in the plaintext.
     fn assert_mines(&self, bundle: &str, input: &str) {
         let mined = self
             .owner
@@ -52,8 +52,8 @@ impl Parties {
             .collect()
     }
 
-    /// Begins to upload, and kills the client once so many bytes have passed; the proxy still holds
-    /// the connection to the server, which has written some of them.
+    /// Begins an upload, and kills the client after `bytes` bytes; the proxy still holds the
+    /// connection to the server, which has written some of them.
     fn kill_upload_after(&self, server: &Server, bytes: u64) -> Proxy {
         let proxy = Proxy::to(server.address());
         proxy.stall_after(Direction::Up, bytes);
@@ -67,7 +67,7 @@ impl Parties {
         proxy
     }
 
-    /// How much of the upload under way has reached the server's disk.
+    /// The bytes of the current upload on the server's disk.
     fn received(&self) -> u64 {
         let partial = self.operator.contents("data/segments").into_iter();
         partial
@@ -129,7 +129,7 @@ fn an_upload_begun_again_sends_only_the_rest() {
     assert_eq!(uploaded["sent_bytes"], parties.total - received);
     parties.assert_mines("rows.oboro", "rows.dat");
 
-    // And once more: there is nothing to send.
+    // And again: there is nothing to send.
     let uploaded = owner.json("upload rows.oboro");
     assert_eq!(uploaded["sent_bytes"], 0);
     assert_eq!(uploaded["version"], 1);
@@ -144,7 +144,7 @@ fn what_a_power_cut_damaged_is_sent_again() {
     let server = operator.serve("");
     let _proxy = parties.kill_upload_after(&server, parties.total / 2);
     server.kill();
-    // The length of the file got to the disk, its last bytes did not.
+    // The length of the file reached the disk, its last bytes did not.
     let partial = operator.find("data/segments", "00000000.seg.partial");
     let mut bytes = std::fs::read(&partial).unwrap();
     let half = bytes.len() / 2;
@@ -188,7 +188,7 @@ fn two_uploads_of_one_dataset_do_not_mix() {
     ));
     proxy.wait_until_stalled(1);
     owner.talk_to(server.url());
-    // The server gives up the connection that does not answer, and the other one goes on.
+    // The server drops the connection that does not answer, and the other one continues.
     assert_eq!(owner.json("upload rows.oboro")["version"], 1);
     proxy.release();
     assert_eq!(upload.json()["version"], 1);
@@ -254,7 +254,7 @@ fn an_append_sends_only_what_is_new() {
     let appended = owner.json("encrypt more.dat --append-to rows.oboro");
     assert_eq!(appended["version"], 2);
     assert_eq!(appended["transactions"], 14_000);
-    // The bundle is ahead of the server now.
+    // The bundle is now newer than the server's version.
     let message = owner.refused("mine rows.oboro --min-support 15%");
     says(&message, &["version 1", "Upload the newer version"]);
 
@@ -267,10 +267,10 @@ fn an_append_sends_only_what_is_new() {
     owner.write("both.dat", both);
     parties.assert_mines("rows.oboro", "both.dat");
 
-    // A run that began before the append can end.
+    // A run that began before the append can finish.
     let mined = owner.json("mine old.oboro --name rows --min-support 15% --verify rows.dat");
     assert_eq!(mined["transactions"], 9_000);
-    // After that the old bundle is behind, and may neither ask nor take the new one's place.
+    // After that the old bundle is outdated: it may neither query nor replace the new one.
     drop(server);
     let server = operator.serve("");
     owner.talk_to(server.url());
@@ -278,7 +278,7 @@ fn an_append_sends_only_what_is_new() {
     says(&message, &["version 2", "use the bundle that was uploaded"]);
     let message = owner.refused("upload old.oboro --name rows");
     says(&message, &["does not extend version 2"]);
-    // Nor may a version that went another way.
+    // Nor may a version with a different history.
     owner.json("encrypt rows.dat --append-to old.oboro");
     let message = owner.refused("upload old.oboro --name rows");
     says(&message, &["does not extend version 2"]);
@@ -336,7 +336,7 @@ fn a_name_belongs_to_one_dataset() {
         let message = owner.refused(&format!("upload others.oboro --name {name}"));
         says(&message, &["is not a dataset name", "A-Z"]);
     }
-    // Each bundle has its own id, so mining one under the other's name is noticed.
+    // Each bundle has its own id, so mining one under another's name is detected.
     let message = owner.refused("mine others.oboro --name rows --min-support 15%");
     says(&message, &["root", "use the bundle that was uploaded"]);
     assert_eq!(parties.listed(server.url()), [("rows".to_owned(), 1)]);
@@ -366,7 +366,7 @@ fn what_is_deleted_never_comes_back() {
             .iter()
             .any(|(path, _)| path.ends_with("00000000.seg"))
     );
-    // Not even after a restart.
+    // Also after a restart.
     server.kill();
     let server = parties.operator.serve("");
     owner.talk_to(server.url());
@@ -412,7 +412,7 @@ fn encryption_killed_in_the_middle_leaves_nothing_or_all() {
     owner.json("inspect rows.oboro --verify --key oboro.key");
     assert!(!owner.path(".rows.oboro.partial").exists());
 
-    // An append that is killed leaves the old version, ready to be appended to again.
+    // A killed append leaves the old version, which can be appended to again.
     let mut appending = owner.start("encrypt rows.dat --append-to rows.oboro");
     until("the append has begun", || {
         let segments = fs::read_dir(owner.path("rows.oboro/segments")).unwrap();

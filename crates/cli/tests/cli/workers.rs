@@ -1,5 +1,5 @@
-//! Queries that workers count in the server's place: owners get the same answers, and the same words where
-//! something is damaged or missing.
+//! Queries that workers count instead of the server: owners get the same answers, and the same messages if something is
+//! damaged or missing.
 
 use crate::common::plaintext::random_baskets;
 use crate::common::{Home, flip, says};
@@ -38,7 +38,7 @@ impl Dispatch for Workers {
     }
 }
 
-/// A server in this process whose data are in a directory.
+/// A server in this process with its data in a directory.
 struct Serving {
     _runtime: Runtime,
     url: String,
@@ -98,7 +98,7 @@ fn answers_are_those_of_plaintext_and_known_moments_are_not_counted_again() {
     assert!(counted >= 3, "{counted} shards");
     assert_eq!(owner.json(MINE)["matches_plaintext"], true);
     assert_eq!(serving.counted.load(Ordering::Relaxed), counted);
-    // More is asked than was known.
+    // Requests more than is cached.
     let more = MINE.replace("1%", "1");
     assert_eq!(owner.json(&more)["matches_plaintext"], true);
     assert!(serving.counted.load(Ordering::Relaxed) > counted);

@@ -1,8 +1,8 @@
-//! The calls of the C library that change files, put before its own: the linker takes a symbol of the
-//! program first, for Rust's standard library and for C code in the program alike.
+//! The C library's calls that change files, interposed: the linker prefers a symbol of the program, for Rust's standard
+//! library and for C code in the program alike.
 //!
-//! Each forwards to the kernel. On 64-bit Linux, for which alone this is built, a call and its variant
-//! with 64 in the name take the same arguments, and a variable argument is passed like a fixed one.
+//! Each forwards to the kernel. On 64-bit Linux, the only target, a call and its variant with 64 in the name take the
+//! same arguments, and a variadic argument is passed like a fixed one.
 
 #![allow(unsafe_code)]
 
@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Names every symbol here, so that no linker leaves them out of a test program.
+/// References every symbol here, so that the linker keeps them in a test program.
 pub(crate) fn link() {
     let symbols = [
         open as *const (),
@@ -42,8 +42,8 @@ pub(crate) fn link() {
     std::hint::black_box(symbols);
 }
 
-/// Refuses rings of requests (io_uring) to this thread and to those that it starts, as a kernel without them does: what
-/// goes through a ring passes by the calls here. It lasts as long as the thread.
+/// Blocks io_uring for this thread and the threads that it starts, as a kernel without it would: requests through a
+/// ring bypass the calls here. Lasts as long as the thread.
 pub(crate) fn refuse_rings() {
     use libc::{
         BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, PR_SET_NO_NEW_PRIVS,
@@ -56,7 +56,7 @@ pub(crate) fn refuse_rings() {
         jf,
         k,
     };
-    // The number of the call is the first field that a filter sees.
+    // The system call number is the first field that a filter sees.
     let mut filter = [
         step(BPF_LD | BPF_W | BPF_ABS, 0, 0),
         step(
@@ -83,13 +83,13 @@ pub(crate) fn refuse_rings() {
     );
 }
 
-/// Who a path leads to.
+/// The identity of the file at a path.
 pub(crate) fn identity_at(path: &Path) -> Option<Identity> {
     let metadata = path.symlink_metadata().ok()?;
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// Who a descriptor is.
+/// The identity of the file behind a descriptor.
 pub(crate) fn identity(file: c_int) -> Option<Identity> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: `status` has the size that the kernel fills; it is read only if the call succeeded.
@@ -102,18 +102,18 @@ pub(crate) fn identity(file: c_int) -> Option<Identity> {
     Some((status.st_dev, status.st_ino))
 }
 
-/// Where a descriptor leads: the name that the file has now or had last.
+/// The file's current or last path, by its descriptor.
 pub(crate) fn path(file: c_int) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{file}")).ok()
 }
 
 /// # Safety
-/// `path` is null or ends with a zero byte and stays as it is while the result lives.
+/// `path` is null or zero-terminated, and unchanged during the lifetime of the result.
 unsafe fn at<'a>(directory: c_int, path: *const c_char) -> At<'a> {
     let bytes = if path.is_null() {
         &[]
     } else {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         unsafe { CStr::from_ptr(path) }.to_bytes()
     };
     At {
@@ -122,7 +122,7 @@ unsafe fn at<'a>(directory: c_int, path: *const c_char) -> At<'a> {
     }
 }
 
-/// The kernel's answer to a call whose result says `-1` for an error.
+/// Converts a result where `-1` means an error.
 fn answer(result: c_long) -> Answer<c_long> {
     match result {
         0.. => Ok(result),
@@ -132,7 +132,7 @@ fn answer(result: c_long) -> Answer<c_long> {
     }
 }
 
-/// The answer as the C library gives it.
+/// Converts the answer back to the C library's convention.
 fn give(answer: Answer<c_long>) -> c_long {
     answer.unwrap_or_else(|errno| {
         // SAFETY: the pointer is to this thread's own `errno`.
@@ -149,8 +149,8 @@ macro_rules! kernel {
     };
 }
 
-// SAFETY (of every symbol below): its name and arguments are those of the C library, whose contract the
-// caller keeps: paths end with a zero byte, buffers have the length that is said.
+// SAFETY (of every symbol below): its name and signature are those of the C library, whose contract the caller keeps:
+// paths are zero-terminated, buffers have the stated length.
 
 /// # Safety
 /// That of `openat`.
@@ -310,10 +310,10 @@ unsafe extern "C" fn pread(file: c_int, to: *mut c_void, count: size_t, offset: 
     unsafe { pread64(file, to, count, offset) }
 }
 
-/// Gives what was read, with a bit flipped where the disk says so.
+/// Returns what was read, with a bit flipped if the disk says so.
 ///
 /// # Safety
-/// What was read lies at `to`.
+/// `to` points to the bytes read.
 unsafe fn give_read(read: Answer<Read>, to: *mut c_void) -> ssize_t {
     let read = read.map(|read| {
         if let Some(at) = read.flipped {
@@ -325,7 +325,7 @@ unsafe fn give_read(read: Answer<Read>, to: *mut c_void) -> ssize_t {
     give(read) as ssize_t
 }
 
-/// Where a `read` will read, or a `write` write.
+/// The current offset of a file.
 fn position(file: c_int) -> usize {
     // SAFETY: neither call touches memory.
     let place = unsafe {
@@ -388,11 +388,11 @@ unsafe extern "C" fn pwrite(
 }
 
 /// # Safety
-/// `count` bytes can be read at `from` while the result lives, unless there are none.
+/// `from` is valid for reads of `count` bytes during the lifetime of the result, unless `count` is 0.
 unsafe fn bytes<'a>(from: *const c_void, count: size_t) -> &'a [u8] {
     match count {
         0 => &[],
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         _ => unsafe { std::slice::from_raw_parts(from.cast(), count) },
     }
 }

@@ -1,10 +1,9 @@
-//! What a disk may hold after its power was cut.
+//! The states that a disk may have after a power cut.
 //!
-//! An operation is sure once every file or directory that it changed was synced after it. Of the rest
-//! anything may be there: a name without its file's bytes, a length without bytes, some sectors of a
-//! write, the later of two operations and not the earlier. After a sync that failed, the bytes that it
-//! should have written are lost: systems take them for written, and the next sync succeeds without them.
-//! Names are kept in journals, which the next sync writes.
+//! An operation is durable once every file or directory that it changed was synced after it. Any subset of the others
+//! may have happened: a name without its file's bytes, a length without bytes, some sectors of a write, the later of
+//! two operations and not the earlier. After a failed sync, the bytes that it should have written are lost: systems
+//! mark them as written, and the next sync succeeds without them. Names are journalled, and the next sync writes them.
 
 use crate::tree::{Image, Operation, Tree};
 use crate::{Extent, scratch};
@@ -18,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use tempfile::TempDir;
 
-/// What a disk writes whole or not at all.
+/// The unit that a disk writes atomically.
 const SECTOR: usize = 512;
 
 /// Everything that happened to a [`Disk`](crate::Disk), in order.
@@ -29,30 +28,30 @@ pub struct Record {
     acknowledged: Vec<usize>,
 }
 
-/// What becomes of the operations that are not sure.
+/// What happens to operations that are not durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// They are lost.
+    /// All are lost.
     All,
     /// None is lost.
     Nothing,
-    /// None is lost but the second half of the last write.
+    /// None is lost, except the second half of the last write.
     TornWrite,
-    /// A random choice of them is lost, of writes a random choice of sectors.
+    /// A random subset is lost; of writes, random sectors.
     Some {
-        /// Determines the choice.
+        /// The seed of the choice.
         seed: u64,
     },
 }
 
-/// The moment at which the power was cut.
+/// The moment of a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cut {
-    /// So many operations came before.
+    /// The number of operations before it.
     pub operations: usize,
-    /// So many calls had returned.
+    /// The number of calls that had returned.
     pub acknowledged: usize,
-    /// Another call had begun to change something.
+    /// Whether another call had already changed something.
     pub under_way: bool,
 }
 
@@ -70,7 +69,7 @@ impl Record {
         self.operations.len()
     }
 
-    /// The moment after so many operations.
+    /// The moment after the given number of operations.
     pub fn cut(&self, operations: usize) -> Cut {
         let acknowledged = self.acknowledged.partition_point(|&end| end <= operations);
         let begun = match acknowledged {
@@ -84,7 +83,7 @@ impl Record {
         }
     }
 
-    /// What is on the disk when the power is cut after so many operations.
+    /// The content of the disk after a power cut at this moment.
     pub fn image(&self, operations: usize, loss: Loss) -> Image {
         let operations = &self.operations[..operations];
         let sure = sure(operations);
@@ -120,9 +119,9 @@ impl Record {
     }
 }
 
-/// For each operation, whether it is sure at the end.
+/// For each operation, whether it is durable at the end.
 fn sure(operations: &[Operation]) -> Vec<bool> {
-    // From the end on: what is synced later, names and bytes.
+    // Backwards: the names and bytes that are synced later.
     let (mut names, mut bytes) = (HashSet::new(), HashSet::new());
     let mut sure: Vec<bool> = operations
         .iter()
@@ -148,10 +147,10 @@ fn sure(operations: &[Operation]) -> Vec<bool> {
     sure
 }
 
-/// Decides what is kept.
+/// Chooses what is kept.
 struct Chance {
     random: ChaCha20Rng,
-    /// Of 100.
+    /// Percentage.
     kept: u64,
 }
 
@@ -173,7 +172,7 @@ impl Chance {
             }
             return;
         };
-        // The length of a file may get to the disk before the bytes do.
+        // The length of a file may reach the disk before its bytes do.
         if self.keeps() {
             tree.grow(*node, offset + data.len());
         }
@@ -191,11 +190,11 @@ impl Chance {
     }
 }
 
-/// Calls `check` with a directory for the states that a power cut may leave behind: after every operation,
-/// in several ways, as [`Extent`] says. States that are the same are checked once.
+/// Calls `check` with a directory for each state that a power cut may leave: after every operation, in several
+/// variants, as set by [`Extent`]. Equal states are checked once.
 ///
 /// # Panics
-/// If `check` does. Then the state is kept, and a line on standard error says where.
+/// If `check` panics. The state is then kept, and a line on standard error names its directory.
 pub fn replay(record: &Record, check: impl Fn(&Path, &Cut) + Sync) {
     let extent = Extent::wanted();
     let steps = extent.steps(record.operations() + 1, 1);
@@ -242,7 +241,7 @@ fn hash(image: &Image) -> u64 {
     hasher.finish()
 }
 
-/// A state on the real disk, kept if its check fails.
+/// A state in a real directory, kept if its check fails.
 struct State {
     directory: TempDir,
     step: usize,

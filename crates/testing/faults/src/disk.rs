@@ -1,7 +1,7 @@
-//! Watched directories: what happens to them is recorded, and fails when told.
+//! Watched directories: operations on them are recorded, and fail on demand.
 //!
-//! `calls.rs` brings every call here. The lock is held while a call on a watched directory runs, so
-//! the record has the order of the kernel; a call on anything else runs without it.
+//! `calls.rs` routes every call here. A lock is held during a call on a watched directory, so the record has the
+//! kernel's order; other calls run without it.
 
 use crate::cut::Record;
 use crate::tree::{DirectoryEntry, Kind, Node, Operation, ROOT, Tree};
@@ -13,47 +13,47 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
-/// Files take their space in blocks of so many bytes.
+/// The block size of files in bytes.
 const BLOCK: usize = 4096;
 
-/// How operations fail, counted from the [`Disk::fail`] that asked for it.
+/// How operations fail, counted from the call of [`Disk::fail`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// The operation with this number fails once, with this error number.
+    /// One operation fails once, with this error number.
     Once {
         /// The number, from 0.
         at: usize,
-        /// What the caller finds in `errno`.
+        /// The value of `errno`.
         errno: i32,
     },
-    /// From the operation with this number on there is no more space.
+    /// From this operation on the disk is full.
     Full {
         /// The number, from 0.
         at: usize,
     },
 }
 
-/// How a place of a file is read.
+/// How reading a byte of a file fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wear {
-    /// Not at all: with this error number.
+    /// With this error number.
     Unreadable {
-        /// What the caller finds in `errno`.
+        /// The value of `errno`.
         errno: i32,
     },
-    /// With a bit flipped, as by a device that does not notice.
+    /// With a bit flipped, as by a device that does not detect it.
     Flipped,
 }
 
-/// A directory that is watched until this is dropped, with all that is in it.
+/// A directory that is watched, with everything in it, until this is dropped.
 pub struct Disk {
     directory: TempDir,
     number: usize,
 }
 
 impl Disk {
-    /// An empty one. From now on this thread, and those that it starts, have no rings of requests (io_uring): the disk
-    /// would not see what they do.
+    /// An empty directory. From now on this thread, and those that it starts, cannot use io_uring, which the disk could
+    /// not observe.
     pub fn new() -> Self {
         calls::link();
         calls::refuse_rings();
@@ -73,7 +73,7 @@ impl Disk {
             record: Record::default(),
             failure: None,
             attempts: 0,
-            room: None,
+            capacity: None,
             worn: Vec::new(),
         });
         Self { directory, number }
@@ -84,7 +84,7 @@ impl Disk {
         self.directory.path()
     }
 
-    /// Notes that a call has returned: what it promised must hold from here on.
+    /// Records that a call has returned: what it promised must hold from here on.
     pub fn acknowledge(&self) {
         self.with(|disk| disk.record.acknowledge());
     }
@@ -94,7 +94,7 @@ impl Disk {
         self.with(|disk| disk.record.clone())
     }
 
-    /// Lets operations fail from now on, as `failure` says.
+    /// Makes operations fail from now on, as `failure` says.
     pub fn fail(&self, failure: Failure) {
         self.with(|disk| {
             disk.failure = Some(failure);
@@ -102,20 +102,20 @@ impl Disk {
         });
     }
 
-    /// Lets every reading of this byte of a file come out like this from now on.
+    /// Makes every read of this byte of a file fail as `wear` says from now on.
     ///
     /// # Panics
-    /// If there is no such file on the disk.
+    /// If the disk has no such file.
     pub fn wear_out(&self, file: &Path, at: usize, wear: Wear) {
         let identity = calls::identity_at(file).expect("the file is there");
         self.with(|disk| disk.worn.push((disk.nodes[&identity], at, wear)));
         WORN.store(true, Ordering::SeqCst);
     }
 
-    /// Nothing fails any more.
+    /// Ends all failures.
     pub fn mend(&self) {
         self.with(|disk| {
-            (disk.failure, disk.room) = (None, None);
+            (disk.failure, disk.capacity) = (None, None);
             disk.worn.clear();
         });
     }
@@ -144,23 +144,23 @@ impl Drop for Disk {
     }
 }
 
-/// A file as the kernel knows it: device and inode.
+/// A file's identity to the kernel: device and inode.
 pub(crate) type Identity = (u64, u64);
 
 struct Watched {
     number: usize,
     root: PathBuf,
-    /// What is there now.
+    /// The current content.
     tree: Tree,
-    /// An inode may be used again: the newest node counts.
+    /// An inode may be reused: the newest node counts.
     nodes: HashMap<Identity, Node>,
     made: Node,
     record: Record,
     failure: Option<Failure>,
     attempts: usize,
-    /// Bytes that all files may take together.
-    room: Option<usize>,
-    /// Bytes that are not read as they were written.
+    /// The capacity for all files together, in bytes.
+    capacity: Option<usize>,
+    /// Bytes that read differently from what was written.
     worn: Vec<(Node, usize, Wear)>,
 }
 
@@ -169,7 +169,7 @@ struct Disks {
     made: usize,
 }
 
-/// Whether any disk ever had a worn byte: readings of programs without one pass by.
+/// Whether any disk ever had a worn byte: without one, reads skip the check.
 static WORN: AtomicBool = AtomicBool::new(false);
 
 static DISKS: Mutex<Disks> = Mutex::new(Disks {
@@ -188,7 +188,7 @@ pub(crate) struct At<'a> {
     pub(crate) path: &'a Path,
 }
 
-/// What a system call gives: a number that is not negative, or an error number.
+/// The result of a system call: a non-negative number, or an error number.
 pub(crate) type Answer<T> = Result<T, i32>;
 
 impl Disks {
@@ -212,7 +212,7 @@ impl Disks {
         let identity = calls::identity(file)?;
         self.watched.iter_mut().find_map(|disk| {
             let node = *disk.nodes.get(&identity)?;
-            // Elsewhere the inode of a file that was removed here may be used again.
+            // Outside, the inode of a file that was removed here may be reused.
             let here = calls::path(file)?.starts_with(&disk.root);
             here.then_some((disk, node))
         })
@@ -262,7 +262,7 @@ pub(crate) fn make_directory(at: At<'_>, call: impl FnOnce() -> Answer<()>) -> A
     Ok(())
 }
 
-/// Gives a file a further name.
+/// Links a file under another name.
 pub(crate) fn link(from: At<'_>, to: At<'_>, call: impl FnOnce() -> Answer<()>) -> Answer<()> {
     let mut disks = disks();
     let source = disks.by_path(from).map(|(_, place)| place);
@@ -310,14 +310,14 @@ pub(crate) fn remove(at: At<'_>, call: impl FnOnce() -> Answer<()>) -> Answer<()
     Ok(())
 }
 
-/// What a reading brought.
+/// The result of a read.
 pub(crate) struct Read {
     pub(crate) bytes: usize,
-    /// Which of them has a bit flipped.
+    /// The index of a byte with a flipped bit.
     pub(crate) flipped: Option<usize>,
 }
 
-/// Reads from `offset` on, which is asked for only if the file is watched.
+/// Reads from `offset` on, which is evaluated only for watched files.
 pub(crate) fn read(
     file: RawFd,
     offset: impl FnOnce() -> usize,
@@ -350,8 +350,8 @@ pub(crate) fn read(
     }
 }
 
-/// Writes at most `data` at `offset`, which is asked for only if the file is watched; `call` is told how
-/// many bytes to write.
+/// Writes at most `data` at `offset`, which is evaluated only for watched files; `call` receives the number of bytes to
+/// write.
 pub(crate) fn write(
     file: RawFd,
     data: &[u8],
@@ -375,7 +375,7 @@ pub(crate) fn write(
     Ok(written)
 }
 
-/// Cuts a file off or extends it by zeros.
+/// Truncates a file, or extends it with zeros.
 pub(crate) fn truncate(
     file: RawFd,
     length: usize,
@@ -395,7 +395,7 @@ pub(crate) fn truncate(
     Ok(())
 }
 
-/// Promises that all changes of a file or directory will last.
+/// Makes all changes of a file or directory durable.
 pub(crate) fn sync(file: RawFd) -> Answer<()> {
     let mut disks = disks();
     let Some((disk, node)) = disks.by_file(file) else {
@@ -414,9 +414,9 @@ impl Watched {
         self.attempts += 1;
         if let Some(Failure::Full { at }) = self.failure
             && self.attempts > at
-            && self.room.is_none()
+            && self.capacity.is_none()
         {
-            self.room = Some(self.used());
+            self.capacity = Some(self.used());
         }
         self.last_attempt()
     }
@@ -436,8 +436,9 @@ impl Watched {
     /// The length to which a file can grow.
     fn longest(&self, node: Node) -> usize {
         let own = self.tree.length(node).next_multiple_of(BLOCK);
-        self.room
-            .map_or(usize::MAX, |room| own + room.saturating_sub(self.used()))
+        self.capacity.map_or(usize::MAX, |capacity| {
+            own + capacity.saturating_sub(self.used())
+        })
     }
 
     fn make(&mut self, place: DirectoryEntry, kind: Kind, identity: Option<Identity>) {

@@ -1,11 +1,10 @@
-//! A disk for tests that remembers every operation, loses what was not synced, and fails when told.
+//! A test disk that records every operation, loses what was not synced, and fails on demand.
 //!
-//! A [`Disk`] is a directory. Linking this crate puts its own `open`, `write`, `fsync`, `rename` and the
-//! like before those of the C library for the whole test program, so that the operations of Rust's
-//! standard library and of the SQLite inside the program are both seen. [`replay`] then visits the
-//! states that a power cut after each operation may leave behind.
+//! A [`Disk`] is a directory. Linking this crate interposes its own `open`, `write`, `fsync`, `rename` and so on for
+//! the whole test program, so that the operations of Rust's standard library and of the SQLite inside the program are
+//! both observed. [`replay`] then visits the states that a power cut after each operation may leave.
 //!
-//! In a program with this crate nothing is ever synced to the real disk, whose power nobody cuts.
+//! A program with this crate never syncs the real disk, whose power is not cut.
 #![cfg(target_os = "linux")]
 
 mod calls;
@@ -20,24 +19,24 @@ pub use tree::Image;
 
 use tempfile::TempDir;
 
-/// An empty directory for what a test writes thousands of times: in memory where Linux offers that.
+/// An empty directory for tests that write thousands of times: in memory if Linux offers that.
 pub fn scratch() -> TempDir {
     TempDir::new_in("/dev/shm").unwrap_or_else(|_| TempDir::new().unwrap())
 }
 
-/// How much is tested: `OBORO_FAULTS` in the environment.
+/// How thorough tests are: `OBORO_FAULTS` in the environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// Unset: every step, a fixed sample of what may go wrong there.
+    /// Unset: every step, with a fixed sample of failures.
     Sample,
-    /// `all`: many more ways at every step.
+    /// `all`: many more variants at every step.
     All,
-    /// A number: this step only, in even more ways.
+    /// A number: this step only, with even more variants.
     Only(usize),
 }
 
 impl Extent {
-    /// What the environment asks for.
+    /// Reads the environment variable.
     ///
     /// # Panics
     /// If `OBORO_FAULTS` is neither `all` nor a number.
@@ -49,7 +48,7 @@ impl Extent {
         }
     }
 
-    /// Those of `steps` that are to be tested, every `stride`-th of them in a sample.
+    /// The steps of `steps` to test, every `stride`-th of them in a sample.
     pub fn steps(self, steps: usize, stride: usize) -> Vec<usize> {
         match self {
             Self::Sample => (0..steps).step_by(stride).collect(),

@@ -1,4 +1,4 @@
-//! What is on a disk: directories, files, and the operations that change them.
+//! The content of a disk: directories, files, and the operations that change them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A file or directory, whatever names it has. Never used again for another one.
+/// A file or directory, independent of its names. Never reused.
 pub(crate) type Node = usize;
 
 /// The directory that is watched.
@@ -25,10 +25,10 @@ pub(crate) enum Kind {
     Directory,
 }
 
-/// One change, or a promise that changes will last.
+/// A change, or a sync.
 #[derive(Debug, Clone)]
 pub(crate) enum Operation {
-    /// A new file or directory, or a further name of a file.
+    /// A new file or directory, or another name of a file.
     Enter {
         place: DirectoryEntry,
         node: Node,
@@ -55,7 +55,7 @@ pub(crate) enum Operation {
     Sync {
         node: Node,
     },
-    /// The bytes that were pending will not get to the disk any more, whatever later syncs say.
+    /// The pending bytes will never reach the disk, even if later syncs succeed.
     SyncFailed {
         node: Node,
     },
@@ -99,7 +99,7 @@ impl Tree {
         }
     }
 
-    /// Directories and files may be known here before an operation that makes them took effect.
+    /// A directory or file may be known here before the operation that creates it took effect.
     fn enter(&mut self, place: &DirectoryEntry, node: Node) {
         if !self.directories.contains_key(&node) {
             self.file(node);
@@ -119,7 +119,7 @@ impl Tree {
         self.files.entry(node).or_default()
     }
 
-    /// Makes a file as long as this, with zeros, unless it is already.
+    /// Extends a file to this length with zeros, unless it is longer.
     pub(crate) fn grow(&mut self, node: Node, length: usize) {
         let file = self.file(node);
         if file.len() < length {
@@ -127,7 +127,7 @@ impl Tree {
         }
     }
 
-    /// Writes as much of `data` as lies within the file.
+    /// Writes the part of `data` within the file.
     pub(crate) fn overwrite(&mut self, node: Node, offset: usize, data: &[u8]) {
         let file = self.file(node);
         let end = file.len().min(offset + data.len());
@@ -143,7 +143,7 @@ impl Tree {
             .copied()
     }
 
-    /// The place that a relative path names, seen from a directory.
+    /// Resolves a relative path, starting from a directory.
     pub(crate) fn resolve(&self, from: Node, path: &Path) -> Option<DirectoryEntry> {
         let mut names = path.iter().filter(|name| *name != OsStr::new("."));
         let mut place = DirectoryEntry {
@@ -171,7 +171,7 @@ impl Tree {
             .filter_map(|node| self.files.get(node).map(Vec::len))
     }
 
-    /// Everything that can be reached from the root.
+    /// Everything reachable from the root.
     pub(crate) fn image(&self) -> Image {
         let mut found = BTreeMap::new();
         let mut open = vec![(PathBuf::new(), ROOT)];
@@ -195,7 +195,7 @@ impl Tree {
 pub struct Image(BTreeMap<PathBuf, Option<Vec<u8>>>);
 
 impl Image {
-    /// What is really there.
+    /// Reads a real directory.
     pub fn read(directory: &Path) -> Self {
         let mut found = BTreeMap::new();
         let mut open = vec![PathBuf::new()];
@@ -216,7 +216,7 @@ impl Image {
 
     /// Writes it into an empty directory.
     pub fn write(&self, directory: &Path) {
-        // Parents come before what they hold.
+        // Parents come before their entries.
         for (path, content) in &self.0 {
             match content {
                 None => fs::create_dir(directory.join(path)).unwrap(),

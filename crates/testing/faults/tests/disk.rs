@@ -1,4 +1,4 @@
-//! The disk itself: it sees everything, keeps what was synced, loses what was not, and fails when told.
+//! The disk itself: it observes everything, keeps what was synced, loses what was not, and fails on demand.
 #![cfg(target_os = "linux")]
 
 use oboro_faults::{Disk, EIO, Failure, Image, Loss, Wear};
@@ -18,7 +18,7 @@ fn paths(image: &Image) -> Vec<String> {
         .collect()
 }
 
-/// What is there if the power is cut now.
+/// The content after a power cut now.
 fn after_cut(disk: &Disk, loss: Loss) -> Image {
     let record = disk.record();
     record.image(record.operations(), loss)
@@ -75,7 +75,7 @@ fn what_was_not_synced_is_lost() {
     let mut file = File::create(&path).unwrap();
     file.write_all(b"first").unwrap();
     file.sync_all().unwrap();
-    // The bytes are sure, the name is not.
+    // The bytes are durable, the name is not.
     assert_eq!(paths(&after_cut(&disk, Loss::All)), [""; 0]);
     sync(disk.path());
     file.write_all(b" second").unwrap();
@@ -87,7 +87,7 @@ fn what_was_not_synced_is_lost() {
     assert_eq!(paths(&after_cut(&disk, Loss::Nothing)), ["renamed"]);
     sync(disk.path());
     assert_eq!(paths(&after_cut(&disk, Loss::All)), ["renamed"]);
-    // All of a directory is lost with its name.
+    // A directory's content is lost with its name.
     fs::create_dir(disk.path().join("a")).unwrap();
     fs::write(disk.path().join("a/file"), b"x").unwrap();
     sync(&disk.path().join("a/file"));
@@ -186,7 +186,7 @@ fn a_full_disk_takes_no_more_and_shrinks() {
     disk.fail(Failure::Full { at: 0 });
     let error = fs::write(&new, [2; 100]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StorageFull);
-    // The rest of the last block, and what is there already.
+    // The rest of the last block, and existing data.
     let mut file = OpenOptions::new().write(true).open(&old).unwrap();
     file.write_all(&[3; 8192]).unwrap();
     let error = file.write_all(&[3; 1]).unwrap_err();
@@ -216,7 +216,7 @@ fn worn_bytes_are_read_wrongly_or_not_at_all_until_mended() {
     let flipped = [40, 41, 43, 43, 44, 45, 46, 47, 48, 49];
     assert_eq!(read_at(40).unwrap(), flipped);
     assert_eq!(read_at(43).unwrap(), bytes[43..53]);
-    // By any descriptor, and at a position, too.
+    // Through any descriptor, and at an offset, too.
     let mut other = File::open(&path).unwrap();
     other.seek(SeekFrom::Start(40)).unwrap();
     let mut buffer = [0; 10];

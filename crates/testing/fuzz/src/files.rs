@@ -1,4 +1,4 @@
-//! Files: of the owner, of the store.
+//! Files of the owner and of the store.
 
 use crate::decoded;
 use oboro_client::decode_kept;
@@ -12,7 +12,7 @@ use std::io::Write;
 use std::sync::LazyLock;
 use tempfile::{NamedTempFile, TempDir};
 
-/// Costs of Argon2id up to which key files are opened, in the file's units.
+/// The highest Argon2id costs of key files to open, in the file's units.
 const CHEAP: [u32; 3] = [64, 2, 4];
 
 static MANIFEST: LazyLock<Manifest> = LazyLock::new(|| {
@@ -20,7 +20,7 @@ static MANIFEST: LazyLock<Manifest> = LazyLock::new(|| {
     Manifest::decode(golden).expect("the golden file is a manifest")
 });
 
-/// The same for single items, which its one limb carries: bounds hold for it.
+/// The same for single items, which fit into its one limb: its bounds are valid.
 static SINGLE_ITEMS: LazyLock<Manifest> = LazyLock::new(|| Manifest {
     max_len: 1,
     ..MANIFEST.clone()
@@ -37,7 +37,7 @@ pub(crate) static KEY: LazyLock<DatasetKey> = LazyLock::new(|| {
     DatasetKey::new(&master(), parameters.clone(), dataset.0, *generation)
 });
 
-/// A key whose ring carries itemsets of four.
+/// A key whose ring supports itemsets of four.
 static RANGE_KEY: LazyLock<DatasetKey> = LazyLock::new(|| {
     let parameters = Parameters::new(12, 4, 40961).expect("they are secure");
     DatasetKey::new(&master(), parameters, [1; 16], [2; 16])
@@ -62,13 +62,12 @@ fn directory() -> TempDir {
     tempfile::tempdir().expect("a temporary directory can be made")
 }
 
-/// With the digest that the store's formats end with.
+/// Appends the digest of the store's formats.
 fn sealed(body: &[u8]) -> Vec<u8> {
     [body, &Digest::of(body).0].concat()
 }
 
-/// A key file. One without a passphrase is saved as it was; a passphrase is given where
-/// trying it is cheap.
+/// A key file. One without a passphrase must save to the same bytes; a passphrase is tried if its cost is low.
 pub fn key_file(bytes: &[u8]) -> Option<()> {
     let word = |i: usize| u32::from_le_bytes(bytes[16 + 4 * i..][..4].try_into().expect("four"));
     let is_cheap = bytes.len() >= 28 && (0..3).all(|i| word(i) <= CHEAP[i]);
@@ -103,7 +102,7 @@ pub fn owner_record(json: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// What is sealed of a range of blocks.
+/// The sealed content of a range file.
 pub fn range(plain: &[u8]) -> Option<()> {
     let seal = RANGE_KEY.seal("oboro range", plain);
     let range = decoded(RANGE_KEY.open_range(&seal.expect("there is randomness")))?;
@@ -114,8 +113,7 @@ pub fn range(plain: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// A segment file: the number of its pages of 4 KiB, and its header up to the digest. Parts are
-/// zero.
+/// A segment file: the number of its pages of 4 KiB, and its header up to the digest. Panels are zero.
 pub fn segment(bytes: &[u8]) -> Option<()> {
     let (&pages, header) = bytes.split_first()?;
     let length = u64::from(pages) << 12;
@@ -130,7 +128,7 @@ pub fn segment(bytes: &[u8]) -> Option<()> {
     decoded(segment.verify())
 }
 
-/// The beginning of a file of sealed cells that are kept. Whatever it claims, no more is read than the dataset has.
+/// The header of a cell cache file. Whatever it claims, no more is read than the dataset has.
 pub fn kept_cells(bytes: &[u8]) -> Option<()> {
     let (columns, segments, length) = decoded(decode_kept(bytes, &MANIFEST))?;
     assert!(columns.is_sorted() && columns.iter().all(|&it| it < MANIFEST.sealed_columns()));

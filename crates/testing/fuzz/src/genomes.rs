@@ -1,4 +1,4 @@
-//! Genomes: files that an operator gives, and files of collections.
+//! Genomes: files to import, and files of collections.
 
 use crate::decoded;
 use oboro_format::Digest;
@@ -10,10 +10,10 @@ use oboro_genome_server::{
 use std::fs;
 use tempfile::TempDir;
 
-/// Sites of a panel that are looked at.
+/// Sites of a panel to read.
 const SITES: usize = 100;
 
-/// A file to be imported: as a panel, and as a reference. What is accepted reads back.
+/// A file to import: as a panel, and as a reference. Accepted files read back equal.
 pub fn genomes(bytes: &[u8]) -> Option<()> {
     let (directory, collections) = empty();
     let file = directory.path().join("genomes");

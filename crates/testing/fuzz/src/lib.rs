@@ -1,11 +1,11 @@
-//! For tests: what must hold for any bytes given to the decoders, whoever made them.
+//! For tests: properties of the decoders that must hold for any bytes.
 //!
-//! One function for each decoder. It panics where a promise is broken; `Some` says that the bytes
-//! were accepted, `None` that they were refused. The programs in `fuzz/` call these functions with
-//! bytes that libFuzzer makes, the test here with those in `fuzz/corpus`.
+//! One function per decoder. It panics if a property is violated; `Some` means that the bytes were
+//! accepted, `None` that they were refused. The programs in `fuzz/` call these functions with bytes
+//! from libFuzzer, the test here with those in `fuzz/corpus`.
 //!
-//! Where a digest, a seal or a file's length would refuse nearly everything, the function makes it
-//! fit, so that what lies behind is reached.
+//! If a digest, a seal or a file's length would reject nearly all inputs, the function computes a
+//! valid one, so that the code behind it is reached.
 
 mod files;
 mod genomes;
@@ -19,10 +19,10 @@ pub use search::{search, search_answer, search_query};
 pub use text::{itemsets, tokens, transactions, words};
 pub use wire::{answer, messages, packing, question};
 
-/// What is done with bytes.
+/// A function to fuzz.
 pub type Target = fn(&[u8]) -> Option<()>;
 
-/// Every function by its name, which is that of its program and of its corpus.
+/// Every function by the name of its program and corpus.
 pub const TARGETS: [(&str, Target); 21] = [
     ("answer", answer),
     ("bundle", bundle),
@@ -47,8 +47,8 @@ pub const TARGETS: [(&str, Target); 21] = [
     ("words", words),
 ];
 
-/// What was decoded, or nothing if it was refused: with words, and none that reach the terminal as
-/// commands.
+/// The decoded value, or nothing if it was refused; checks that the error message is not empty and
+/// has no control characters.
 fn decoded<T, E: std::fmt::Display>(result: Result<T, E>) -> Option<T> {
     result
         .inspect_err(|error| {
@@ -67,7 +67,7 @@ mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
 
-    /// The files of a folder below `fuzz/`, in order.
+    /// The files in a folder below `fuzz/`, sorted.
     fn files(folder: &str) -> Vec<PathBuf> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../../fuzz")
@@ -84,7 +84,7 @@ mod tests {
             let accepted = files(&format!("corpus/{name}"))
                 .into_iter()
                 .filter(|path| {
-                    // The last line of a failed test's output is the file to look at.
+                    // The last line of a failed test's output names the file.
                     println!("{}", path.display());
                     target(&fs::read(path).unwrap()).is_some()
                 })

@@ -1,4 +1,4 @@
-//! What travels in a search in genomes.
+//! Messages of a genome search.
 
 use crate::decoded;
 use crate::wire::message;
@@ -10,9 +10,9 @@ use oboro_protocol::{kind, nonce, v1};
 use oboro_ring::Nonce;
 use std::sync::{Arc, LazyLock};
 
-/// Rows of the collection that is searched.
+/// Rows of the searched collection.
 const ROWS: u64 = 3;
-/// Symbols of a query up to which it is planned.
+/// The longest query to plan, in symbols.
 const PLANNED: u32 = 64;
 const NONCE: Nonce = Nonce([5; 32]);
 
@@ -34,8 +34,7 @@ static WINDOW: LazyLock<Arc<Window>> = LazyLock::new(|| {
     )))
 });
 
-/// The pattern again and again, as many bytes as belong somewhere, or a few more or less: as many as the
-/// first byte says.
+/// Repeats the pattern to the expected length, or a few bytes more or less, as the first byte says.
 fn filled(bytes: &[u8], length: u64) -> Option<Vec<u8>> {
     let (&difference, pattern) = bytes.split_first()?;
     let length = length.checked_add_signed((difference as i8).into())? as usize;
@@ -43,7 +42,7 @@ fn filled(bytes: &[u8], length: u64) -> Option<Vec<u8>> {
     Some(pattern.iter().copied().cycle().take(length).collect())
 }
 
-/// What a search begins with, its kind in the first byte, and what the fields mean.
+/// The first message of a search, its kind in the first byte, with all fields decoded.
 pub fn search(bytes: &[u8]) -> Option<()> {
     let (&which, bytes) = bytes.split_first()?;
     match which {
@@ -78,7 +77,7 @@ pub fn search(bytes: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// An encrypted query, its bytes repeated to its length. A server evaluates whatever it accepts.
+/// An encrypted query, its bytes repeated to its length. A server evaluates every accepted one.
 pub fn search_query(bytes: &[u8]) -> Option<()> {
     let plan = OWN.plan();
     let bytes = filled(bytes, EncryptedQuery::bytes(plan))?;
@@ -91,7 +90,7 @@ pub fn search_query(bytes: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// An answer, its bytes repeated to its length, read as its owner does.
+/// An answer, its bytes repeated to its length, decoded as the owner would.
 pub fn search_answer(bytes: &[u8]) -> Option<()> {
     let plan = OWN.plan();
     let bytes = filled(bytes, plan.answer_bytes() as u64)?;

@@ -1,4 +1,4 @@
-//! Text that people and other programs write.
+//! Text written by people and other programs.
 
 use crate::decoded;
 use oboro_format::{DatasetId, Digest};
@@ -11,10 +11,11 @@ use oboro_server::Tokens;
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-/// Rules up to which they are made.
+/// The most rules to generate.
 const RULES: usize = 1 << 10;
 
-/// A file of transactions, its format in the first byte. What FIMI can express reads back.
+/// A file of transactions, its format in the first byte. If FIMI can express it, it reads back
+/// equal.
 pub fn transactions(bytes: &[u8]) -> Option<()> {
     let (&format, bytes) = bytes.split_first()?;
     let (_, format) = Format::NAMES[usize::from(format) % Format::NAMES.len()];
@@ -67,7 +68,7 @@ pub fn tokens(bytes: &[u8]) -> Option<()> {
     decoded(Tokens::parse(str::from_utf8(bytes).ok()?)).map(drop)
 }
 
-/// A word on a command line or in a document that stands for a value.
+/// A value on a command line or in a document.
 pub fn words(bytes: &[u8]) -> Option<()> {
     let text = str::from_utf8(bytes).ok()?;
     let minimum = word::<MinSupport>(text).inspect(|minimum| {
@@ -84,7 +85,7 @@ pub fn words(bytes: &[u8]) -> Option<()> {
     is_known.then_some(())
 }
 
-/// A value, which is written as it is read.
+/// A value, which must format as it was parsed.
 fn word<T: FromStr<Err: Display> + Display + Debug + PartialEq>(text: &str) -> Option<T> {
     let value: T = decoded(text.parse())?;
     assert_eq!(value.to_string().parse().ok().as_ref(), Some(&value));

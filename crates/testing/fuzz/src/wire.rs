@@ -1,4 +1,4 @@
-//! What travels between owner and server.
+//! Messages between owner and server.
 
 use crate::decoded;
 use crate::files::master;
@@ -10,11 +10,11 @@ use oboro_rlwe::{Bounds, Combiner, DatasetKey, Partial, Strata};
 use prost::Message;
 use std::sync::LazyLock;
 
-/// Blocks of the dataset that [`answer`] is about.
+/// Blocks of the dataset of [`answer`].
 const BLOCKS: u64 = 8;
-/// Columns of the dataset that [`question`] is about.
+/// Columns of the dataset of [`question`].
 const COLUMNS: u32 = 64;
-/// Uses of moments up to which a question is planned.
+/// The most uses of moments of a query to plan.
 const USES: usize = 1 << 12;
 
 static COMBINER: LazyLock<Combiner> = LazyLock::new(combiner);
@@ -24,13 +24,13 @@ fn combiner() -> Combiner {
     let key = DatasetKey::new(&master(), parameters, [1; 16], [2; 16]);
     let itemsets = Itemsets::new(2, vec![0, 1, 1, 2], 3).expect("they are in order");
     let bounds = Bounds::new(key.ring().parameters(), 3, 2).expect("the parameters carry pairs");
-    // A total of more than t has room for, and its sample.
+    // A total too large for t, and its sample.
     let extents = bounds.extended(&[], BLOCKS << 11, 0).expect("they are few");
     let strata = Strata::new(bounds, &extents).expect("they are what bounds hold for");
     Combiner::new(key, itemsets, strata).expect("the parameters carry pairs")
 }
 
-/// A message, which says the same when it is sent on.
+/// A message, which must re-encode to an equal one.
 pub(crate) fn message<M: Message + Default + PartialEq>(bytes: &[u8]) -> Option<M> {
     let message: M = decoded(M::decode(bytes))?;
     let again = M::decode(&message.encode_to_vec()[..]);
@@ -38,7 +38,7 @@ pub(crate) fn message<M: Message + Default + PartialEq>(bytes: &[u8]) -> Option<
     Some(message)
 }
 
-/// A message, its kind in the first byte, and what its fields mean.
+/// A message, its kind in the first byte, with its fields decoded.
 pub fn messages(bytes: &[u8]) -> Option<()> {
     let (&kind, bytes) = bytes.split_first()?;
     match kind {
@@ -113,7 +113,7 @@ pub fn question(bytes: &[u8]) -> Option<()> {
 }
 
 /// The parts of an answer, six bytes each: range, first moment, moments, bytes of residues (two),
-/// and a byte that these are made from. Every other part goes to a second share.
+/// and a seed byte for these. Every other part goes to a second share.
 pub fn answer(bytes: &[u8]) -> Option<()> {
     let parts = bytes.chunks_exact(6);
     let combiner = &COMBINER;

@@ -1,4 +1,4 @@
-//! What an operator does with panels and references.
+//! Operator commands for panels and references.
 
 use super::search::{GenomicPosition, place};
 use crate::Outcome;
@@ -56,7 +56,7 @@ pub struct LoadArguments {
     /// Where a VCF file has a position twice, keep the first line.
     #[arg(long, conflicts_with = "reference")]
     skip_duplicates: bool,
-    /// Take the place of the collection that has the name; searches under way stay with that.
+    /// Replace an existing collection of that name; searches in progress continue on the old one.
     #[arg(long)]
     replace: bool,
 }
@@ -75,10 +75,10 @@ pub struct GenerateArguments {
     /// Columns.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     sites: u32,
-    /// Chooses one of the possible outcomes: the same seed gives the same panel.
+    /// Seed of the generator: the same seed gives the same panel.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Take the place of the panel that has the name.
+    /// Replace an existing panel of that name.
     #[arg(long)]
     replace: bool,
 }
@@ -103,10 +103,10 @@ pub struct ShowArguments {
     /// The number of the haplotype, from 0.
     #[arg(long, value_name = "N")]
     haplotype: usize,
-    /// The site to begin at [default: the first].
+    /// The first site to show [default: the first of the panel].
     #[arg(long, value_name = "[CHR:]POSITION", value_parser = place)]
     position: Option<GenomicPosition>,
-    /// How many sites.
+    /// The number of sites.
     #[arg(long, value_name = "N", default_value_t = 32)]
     length: usize,
 }
@@ -172,7 +172,8 @@ pub fn generate(arguments: &GenerateArguments, output: Output) -> Outcome {
     loaded_panel(&collections, info, LeftOut::default(), output)
 }
 
-/// Says what was loaded and what was not, and the digest by which clients may know the panel.
+/// Reports what was loaded and what was skipped, and the digest by which clients can identify the
+/// panel.
 fn loaded_panel(
     collections: &Collections,
     info: Info,
@@ -201,7 +202,7 @@ fn loaded_panel(
     })
 }
 
-/// As a server would list it.
+/// Formatted as in a server's listing.
 fn listed(info: Info) -> GenomeInfo {
     let shape = match info.shape {
         Shape::Panel {

@@ -1,4 +1,4 @@
-//! `oboro genome`: what an operator has of genomes, and what a client asks about them.
+//! `oboro genome`: managing an operator's genomes, and a client's searches in them.
 
 mod collections;
 mod search;
@@ -11,7 +11,7 @@ use clap::Subcommand;
 pub enum Command {
     /// Load a panel from phased VCF or aligned FASTA, or a reference from FASTA; a server may be running.
     Load(collections::LoadArguments),
-    /// Make a synthetic panel and load it.
+    /// Generate a synthetic panel and load it.
     Generate(collections::GenerateArguments),
     /// List the panels and references of a server or a data directory.
     List(collections::ListArguments),
@@ -23,7 +23,7 @@ pub enum Command {
     Reset(collections::ResetArguments),
     /// Ask whether some haplotype of a panel matches a query that the server cannot read.
     Query(search::QueryArguments),
-    /// Ask whether a pattern that the server cannot read is somewhere in a reference, on either strand.
+    /// Ask whether a pattern that the server cannot read occurs in a reference, on either strand.
     Find(search::FindArguments),
 }
 

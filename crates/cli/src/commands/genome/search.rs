@@ -1,4 +1,4 @@
-//! Questions about genomes, and what is said of the answers.
+//! Genome searches, and how their results are printed.
 
 use crate::Outcome;
 use crate::arguments::ServerArguments;
@@ -87,7 +87,7 @@ struct AskingArguments {
     server: ServerArguments,
 }
 
-/// A place as a user writes it. A chromosome may have colons.
+/// Parses a position. A chromosome may contain colons.
 pub fn place(given: &str) -> Result<GenomicPosition, String> {
     let (chromosome, position) = match given.rsplit_once(':') {
         Some((chromosome, position)) => (Some(chromosome.to_owned()), position),
@@ -144,7 +144,7 @@ pub fn find(arguments: &FindArguments, output: Output) -> Outcome {
     ask(&search, &arguments.asking, output)
 }
 
-/// The letters of a query as they were given, or the first line of standard input.
+/// The letters of a query as given, or from the first line of standard input.
 fn letters(given: &str) -> Result<Zeroizing<String>, Failure> {
     let mut letters = Zeroizing::new(given.to_owned());
     if given == "-" {
@@ -231,7 +231,7 @@ fn ask(search: &GenomeSearch, asking: &AskingArguments, output: Output) -> Outco
     })
 }
 
-/// What was asked, but for the pattern, so that an answer that was kept says to what.
+/// The search without its pattern, so that a saved result says what was searched.
 fn search_of(search: &GenomeSearch, sites_digest: Option<Digest>) -> Value {
     let (within, kind) = match search.kind {
         Kind::Match { within } => (Some(within), "match"),
@@ -265,7 +265,7 @@ fn search_of(search: &GenomeSearch, sites_digest: Option<Digest>) -> Value {
     value
 }
 
-/// What a search of the plaintext finds.
+/// The result of a search of the plaintext.
 fn search_plaintext(collections: &Collections, search: &GenomeSearch) -> Result<Found, Failure> {
     let symbols = search.pattern.symbols();
     let rows = match &search.r#where {
@@ -303,7 +303,7 @@ fn unpack(rows: &Rows) -> Vec<Vec<u8>> {
     (0..rows.len()).map(read).collect()
 }
 
-/// Where a row differs from a pattern.
+/// The positions at which a row differs from a pattern.
 fn mismatches(pattern: &[Option<u8>], row: &[u8]) -> impl Iterator<Item = usize> {
     let pairs = pattern.iter().zip(row).enumerate();
     pairs.filter_map(|(place, (symbol, other))| {

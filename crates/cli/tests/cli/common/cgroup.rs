@@ -1,18 +1,18 @@
-//! Control groups, of either version, whose processes may have so much memory and no more.
+//! Control groups, version 1 or 2, with a memory limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A group below that of this process; removed when dropped, when no process may be in it any more.
+/// A child of this process's group; removed when dropped, when it must have no processes left.
 pub struct MemoryGroup {
     directory: PathBuf,
 }
 
 impl MemoryGroup {
-    /// One with so many bytes, those of the system's cache for its files included; `None`, said aloud, if
-    /// this process may not make any.
+    /// A group limited to `bytes`, page cache of its files included; `None`, with a message, if this process may not
+    /// create any.
     pub fn of(bytes: u64) -> Option<Self> {
         let group = Self::make(bytes);
         if group.is_none() {
@@ -33,7 +33,7 @@ impl MemoryGroup {
         Some(group)
     }
 
-    /// What a shell does to be in it, with all that it starts.
+    /// The shell command that enters it, with all processes started afterwards.
     pub fn entering(&self) -> String {
         format!(
             "echo $$ > '{}'",
@@ -47,7 +47,7 @@ impl MemoryGroup {
         processes.lines().any(|line| line == process.to_string())
     }
 
-    /// How many of its processes the kernel has killed for want of memory.
+    /// The number of its processes that the kernel's OOM killer ended.
     pub fn kills(&self) -> u64 {
         let events = ["memory.oom_control", "memory.events"];
         let events = events.map(|name| fs::read_to_string(self.directory.join(name)));
@@ -59,7 +59,7 @@ impl MemoryGroup {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // Best effort: a group that stays is empty.
+        // Best effort: a group that remains is empty.
         let _ = fs::remove_dir(&self.directory);
     }
 }
@@ -73,6 +73,6 @@ fn own_group() -> Option<PathBuf> {
         None => ("/sys/fs/cgroup", of("0::")?.1),
     };
     let path = Path::new(mount).join(group.trim_start_matches('/'));
-    // A namespace may hide where it is.
+    // A namespace may hide its path.
     path.is_dir().then_some(path)
 }

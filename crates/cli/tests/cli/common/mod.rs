@@ -1,8 +1,8 @@
-//! What the end-to-end tests share: directories in which the real `oboro` command runs, and servers
-//! as processes of their own.
+//! Shared by the end-to-end tests: directories in which the real `oboro` command runs, and servers
+//! as separate processes.
 //!
-//! A process dies with the value that stands for it. Nothing waits for time to pass, only for a
-//! condition, and every wait has a deadline that fails the test.
+//! A process is killed when its handle is dropped. Tests wait for conditions only, never for a
+//! fixed time, and every wait has a deadline that fails the test.
 
 pub mod cgroup;
 pub mod plaintext;
@@ -23,7 +23,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 
-/// No wait is longer, however busy the machine.
+/// The longest wait, however busy the machine.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Waits until `condition` gives something.
@@ -38,20 +38,20 @@ pub fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The command of a server with its data in this directory, or at this URL.
+/// The command line of a server with its data in this directory, or at this URL.
 fn serve(data: &str) -> String {
     format!("serve --data {data} --listen 127.0.0.1:0 --json")
 }
 
-/// A directory in which somebody works: an owner, or the operator of a server. Commands run in it,
-/// so their arguments can be plain names.
+/// The working directory of an owner or of a server's operator. Commands run in it, so their
+/// arguments can be plain names.
 pub struct Home {
     directory: TempDir,
     environment: RefCell<BTreeMap<String, String>>,
 }
 
 impl Home {
-    /// An empty one.
+    /// An empty directory.
     pub fn new() -> Self {
         Self {
             directory: tempfile::tempdir().unwrap(),
@@ -59,14 +59,14 @@ impl Home {
         }
     }
 
-    /// One with a master key in `oboro.key`, where commands look for it.
+    /// A directory with a master key in `oboro.key`, the default path.
     pub fn with_key() -> Self {
         let home = Self::new();
         home.done("keygen");
         home
     }
 
-    /// Commands talk to this server from now on.
+    /// Makes commands use this server from now on.
     pub fn talk_to(&self, url: &str) {
         self.set("OBORO_SERVER", url);
     }
@@ -78,7 +78,7 @@ impl Home {
             .insert(name.to_owned(), value.to_owned());
     }
 
-    /// Takes an environment variable back.
+    /// Unsets an environment variable.
     pub fn unset(&self, name: &str) {
         self.environment.borrow_mut().remove(name);
     }
@@ -95,7 +95,7 @@ impl Home {
         fs::read(self.path(name)).unwrap()
     }
 
-    /// Writes transactions in FIMI form.
+    /// Writes transactions in FIMI format.
     pub fn write_fimi(&self, name: &str, baskets: &[Vec<u32>]) {
         let line = |basket: &Vec<u32>| {
             let items: Vec<String> = basket.iter().map(u32::to_string).collect();
@@ -134,9 +134,9 @@ impl Home {
         self.spawn(command)
     }
 
-    /// The one place where processes begin.
+    /// Starts all processes.
     fn spawn(&self, mut command: Command) -> Process {
-        // What the caller's surroundings must not decide.
+        // Unset variables of the caller's environment that would affect the test.
         for name in [
             "CLICOLOR_FORCE",
             "COLUMNS",
@@ -168,12 +168,12 @@ impl Home {
         self.start(line).ended()
     }
 
-    /// Runs a command that must succeed without a word on standard error; its JSON.
+    /// Runs a command that must succeed without output on standard error; returns its JSON.
     pub fn json(&self, line: &str) -> Value {
         self.start(&format!("{line} --json")).json()
     }
 
-    /// Runs a command that must succeed; what it prints for people.
+    /// Runs a command that must succeed; returns its text output.
     pub fn done(&self, line: &str) -> String {
         let ended = self.run(line);
         assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -181,7 +181,8 @@ impl Home {
         ended.stdout
     }
 
-    /// Runs a command that must be refused in one sentence and change nothing here; the sentence.
+    /// Runs a command that must be refused with one sentence and change no file; returns the
+    /// sentence.
     pub fn refused(&self, line: &str) -> String {
         let before = self.listing();
         let message = self.run(line).refusal();
@@ -189,7 +190,7 @@ impl Home {
         message
     }
 
-    /// Runs a command that must be refused because its arguments make no sense.
+    /// Runs a command that must be refused because of its arguments.
     pub fn misused(&self, line: &str) -> String {
         let before = self.listing();
         let ended = self.run(line);
@@ -210,13 +211,13 @@ impl Home {
         Server::new(self.start(&format!("{} {options}", serve(data))))
     }
 
-    /// A server in a control group.
+    /// Starts a server in a control group.
     pub fn serve_in(&self, group: &MemoryGroup, options: &str) -> Server {
         let (enter, serve) = (group.entering(), serve("data"));
         Server::new(self.start_shell(&format!("{enter} && exec \"$oboro\" {serve} {options}")))
     }
 
-    /// All files and directories here, with what tells that they were changed.
+    /// All files and directories here, with size and modification time.
     pub fn listing(&self) -> Vec<(PathBuf, u64, Option<SystemTime>)> {
         entries(self.directory.path())
             .into_iter()
@@ -247,7 +248,7 @@ impl Home {
     }
 }
 
-/// What is at or below a path: files and directories, sorted.
+/// Everything at or below a path: files and directories, sorted.
 fn entries(path: &Path) -> Vec<(PathBuf, fs::Metadata)> {
     let metadata = fs::symlink_metadata(path).unwrap();
     let mut within = Vec::new();
@@ -287,7 +288,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Waits until it ends by itself.
+    /// Waits until it exits.
     pub fn ended(mut self) -> Ended {
         let what = self.what.clone();
         let status = until(&format!("{what} has ended"), || {
@@ -301,7 +302,7 @@ impl Process {
         }
     }
 
-    /// Waits for its success; the JSON it printed.
+    /// Waits until it succeeds; returns its JSON.
     pub fn json(self) -> Value {
         let ended = self.ended();
         assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -374,7 +375,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// It must have failed with one sentence, written for the person who can mend it.
+    /// It must have failed with one sentence, which names a remedy.
     pub fn refusal(&self) -> String {
         self.without_panic();
         assert_eq!(self.code, Some(1), "{self:?}");
@@ -399,7 +400,7 @@ impl Ended {
     }
 }
 
-/// Asserts that a message says all of these.
+/// Asserts that a message contains all of these phrases.
 #[track_caller]
 pub fn says(message: &str, phrases: &[&str]) {
     for phrase in phrases {
@@ -440,7 +441,7 @@ impl Server {
         address.parse().unwrap()
     }
 
-    /// The number of its process.
+    /// Its process id.
     pub fn id(&self) -> u32 {
         self.process.child.id()
     }
@@ -450,12 +451,12 @@ impl Server {
         self.process.stderr.so_far()
     }
 
-    /// The largest resident set it has had.
+    /// Its peak resident set size.
     pub fn peak_bytes(&self) -> u64 {
         self.status_bytes("VmHWM:")
     }
 
-    /// What of it the kernel has swapped out.
+    /// The bytes of it that are swapped out.
     pub fn swapped_bytes(&self) -> u64 {
         self.status_bytes("VmSwap:")
     }
@@ -473,7 +474,7 @@ impl Server {
         self.process.kill();
     }
 
-    /// Asks it to end (SIGTERM).
+    /// Asks it to exit (SIGTERM).
     pub fn terminate(&self) {
         let status = Command::new("sh")
             .args(["-c", &format!("kill -TERM {}", self.id())])
@@ -482,7 +483,7 @@ impl Server {
         assert!(status.success());
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it exits.
     pub fn ended(self) -> Ended {
         self.process.ended()
     }

@@ -1,15 +1,15 @@
-//! The truth to compare with: supports counted here, on bitmaps, by code that shares nothing with
-//! the product but the reader of files.
+//! The reference: supports counted here, on bitmaps, by code that shares nothing with the product but the reader of
+//! files.
 
 use oboro_mining::{ReadOptions, Transactions, read_path};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Supports by itemset; the names of an itemset ascending as strings.
+/// Supports by itemset; the names of an itemset are sorted as strings.
 pub type Supports = BTreeMap<Vec<String>, u64>;
 
-/// Transactions as one bitmap an item.
+/// Transactions as one bitmap per item.
 pub struct Plaintext {
     transactions: usize,
     items: Vec<(String, Vec<u64>)>,
@@ -50,7 +50,7 @@ impl Plaintext {
         found
     }
 
-    /// Adds to `found` what `itemset`, whose transactions are `rows`, becomes with items from `next` on.
+    /// Adds to `found` all extensions of `itemset`, whose transactions are `rows`, by items from `next` on.
     fn extend(
         &self,
         itemset: &mut Vec<String>,
@@ -79,7 +79,7 @@ impl Plaintext {
     }
 }
 
-/// The supports in what `oboro mine --json` printed; none may occur twice.
+/// The supports in the output of `oboro mine --json`; none may occur twice.
 pub fn supports(mined: &Value) -> Supports {
     let mut found = Supports::new();
     for itemset in mined["itemsets"].as_array().unwrap() {
@@ -105,7 +105,7 @@ pub fn by_length(supports: &Supports, max_len: usize) -> Vec<usize> {
     counts
 }
 
-/// A file of known data, if this checkout has it; says so where it has not.
+/// A file of known data, if this checkout has it; otherwise prints that it is missing.
 pub fn known_data(file: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../../shared/data")
@@ -117,8 +117,7 @@ pub fn known_data(file: &str) -> Option<PathBuf> {
     None
 }
 
-/// Transactions that look random but are the same each time: item `i` of `items` is in about
-/// `density` of 256 transactions.
+/// Pseudo-random transactions, the same each time: item `i` of `items` is in about `density` of 256 transactions.
 pub fn random_baskets(transactions: u64, items: u32, density: u64) -> Vec<Vec<u32>> {
     let basket = |row: u64| {
         (0..items)

@@ -1,7 +1,7 @@
-//! A TCP proxy between client and server that stops passing bytes when a test wants it to.
+//! A TCP proxy between client and server that stalls on demand.
 //!
-//! It makes broken connections deterministic: after so many bytes a connection stalls, the test
-//! sees that, does what it came for (kills a process, cuts, looks around), and goes on.
+//! It makes broken connections deterministic: after a given number of bytes a connection stalls,
+//! the test waits for that, acts (kills a process, cuts, inspects), and lets it continue.
 
 use super::DEADLINE;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 
-/// Which bytes count.
+/// The direction whose bytes are counted.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Direction {
     /// From client to server.
@@ -30,11 +30,11 @@ struct Shared {
 
 struct State {
     target: SocketAddr,
-    /// Bytes of one direction after which a connection stalls.
+    /// The direction and number of bytes after which a connection stalls.
     limit: Option<(Direction, u64)>,
     connections: Vec<[TcpStream; 2]>,
     stalled: usize,
-    /// Rises with every cut; a connection of an earlier age is over.
+    /// Incremented by every cut; connections of an earlier age are closed.
     age: u64,
     recorded: Vec<u8>,
     closed: bool,
@@ -42,14 +42,14 @@ struct State {
 
 /// How one direction of a connection ends.
 enum Ending {
-    /// The sender has closed it.
+    /// The sender closed it.
     Said,
     /// An end is gone, or the connection was cut.
     Broken,
 }
 
 impl Proxy {
-    /// A proxy before `target` that passes everything.
+    /// A proxy for `target` that forwards everything.
     pub fn to(target: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -101,7 +101,7 @@ impl Proxy {
         self.shared.lock().stalled > 0
     }
 
-    /// Passes everything from now on; what has stalled goes on.
+    /// Forwards everything from now on; stalled connections continue.
     pub fn release(&self) {
         self.shared.lock().limit = None;
         self.shared.changed.notify_all();
@@ -118,7 +118,7 @@ impl Proxy {
         self.shared.lock().target = target;
     }
 
-    /// Every byte that has passed, in the order of passing.
+    /// Every byte that was forwarded, in order.
     pub fn recorded(&self) -> Vec<u8> {
         self.shared.lock().recorded.clone()
     }
@@ -131,7 +131,7 @@ impl Drop for Proxy {
         state.cut();
         drop(state);
         self.shared.changed.notify_all();
-        // Wakes the listener, which then sees that it is over.
+        // Wakes the listener, which then exits.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -151,13 +151,14 @@ impl Shared {
         self.state.lock().unwrap()
     }
 
-    /// Begins to pass bytes between `client` and the target, if there is one; whether to go on.
+    /// Begins to forward between `client` and the target, if there is one; returns whether to
+    /// continue.
     fn connect(self: &Arc<Self>, client: TcpStream) -> bool {
         let mut state = self.lock();
         if state.closed {
             return false;
         }
-        // Without a server behind it the client finds its connection closed.
+        // Without a server the client's connection is closed.
         let Ok(server) = TcpStream::connect(state.target) else {
             return true;
         };
@@ -172,7 +173,7 @@ impl Shared {
         ] {
             let shared = Arc::clone(self);
             thread::spawn(move || {
-                // One side may have said all it has to say and still listen.
+                // Half-close: one side may have finished sending and still receive.
                 let close = match shared.pass(&from, &to, direction, age) {
                     Ending::Said => [Shutdown::Read, Shutdown::Write],
                     Ending::Broken => [Shutdown::Both; 2],
@@ -184,7 +185,7 @@ impl Shared {
         true
     }
 
-    /// Passes bytes in one direction until an end closes or the connection is cut.
+    /// Forwards bytes in one direction until an end closes or the connection is cut.
     fn pass(
         &self,
         mut from: &TcpStream,
@@ -210,7 +211,7 @@ impl Shared {
         Ending::Broken
     }
 
-    /// How many bytes may pass, waiting until some may; `None` once the connection is cut.
+    /// How many bytes may be forwarded, waiting until some may; `None` once the connection is cut.
     fn allowance(&self, direction: Direction, passed: u64, age: u64) -> Option<u64> {
         let mut state = self.lock();
         let mut counted = false;

@@ -1,4 +1,4 @@
-//! An S3 server on this machine, as a process of its own.
+//! An S3 server on this machine, as a separate process.
 
 use super::{Home, until};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -20,7 +20,7 @@ pub struct S3 {
 }
 
 impl S3 {
-    /// One with an empty bucket; `None`, said aloud, where there is no such program.
+    /// Starts it with an empty bucket; `None`, with a message, if the program is not installed.
     pub fn start() -> Option<Self> {
         let Some(program) = env::var_os("OBORO_S3_SERVER") else {
             println!("skipped: there is no S3 server here; make test-s3 builds one, with Go");
@@ -41,7 +41,7 @@ impl S3 {
         Some(server)
     }
 
-    /// Starts it again, with all that it had and at the same address.
+    /// Restarts it with the same data and address.
     pub fn resume(&mut self) {
         let process = Command::new(&self.program)
             .args(["--access", KEY, "--secret", SECRET, "--quiet"])
@@ -66,7 +66,7 @@ impl S3 {
         }
     }
 
-    /// Commands run here from now on know the server.
+    /// Configures commands run here to use the server.
     pub fn known_to(&self, home: &Home) {
         home.set("AWS_ENDPOINT_URL", &format!("http://{}", self.address));
         home.set("AWS_ALLOW_HTTP", "true");
@@ -80,7 +80,7 @@ impl S3 {
         format!("s3://{BUCKET}/some/prefix")
     }
 
-    /// The directory that has the objects of that prefix as files.
+    /// The directory that has the objects of the prefix as files.
     pub fn objects(&self) -> PathBuf {
         let objects = self.directory.path().join("objects");
         objects.join(BUCKET).join("some/prefix")
