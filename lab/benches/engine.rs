@@ -17,12 +17,12 @@ use std::time::Instant;
 const SEGMENT_BLOCKS: u64 = 64;
 const RUNS: usize = 7;
 
-/// Random residues in place of a dataset.
+/// Random residues instead of a dataset.
 struct Memory {
     parameters: Parameters,
     columns: u32,
     segments: Vec<Segment>,
-    /// Segment after segment, limb after limb: the columns, then the mask.
+    /// For each segment and limb: the columns, then the mask.
     panels: Vec<Arc<Panel>>,
 }
 
@@ -97,7 +97,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let number = |i: usize, default| numbers.get(i).copied().unwrap_or(default);
     let (columns, transactions) = (number(0, 18) as u32, number(1, 1_943_424));
     let (length, threads) = (number(2, 2) as usize, number(3, 2) as usize);
-    // As the planner chooses for large data: one limb for each item.
+    // The planner's choice for large data: one limb per item.
     let log_degree = if length <= 4 { 12 } else { 13 };
     let parameters = Parameters::new(log_degree, length.max(1), 114_689)?;
     let blocks = transactions.div_ceil(parameters.degree() as u64);
@@ -105,7 +105,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let itemsets = Itemsets::new(length, combinations(columns, length), columns)?;
     let index = Arc::new(MomentIndex::new(&itemsets));
     let slots = blocks * source.parameters.degree() as u64;
-    // Of pairs the sums alone, which is all that an owner asks for; of other lengths all moments.
+    // For pairs only the sums, which is all that an owner requests; for other lengths all moments.
     let moments = match length {
         2 => index.rank(0),
         _ => 0..index.len(),
@@ -161,7 +161,8 @@ fn median(mut seconds: Vec<f64>) -> f64 {
     seconds[seconds.len() / 2]
 }
 
-/// Seconds for reading every residue once, each thread its share of the panels: no count is faster.
+/// Seconds for reading every residue once, the panels divided among the threads: a lower bound for
+/// counting.
 fn median_of_reading(source: &Memory, threads: usize) -> f64 {
     let read = |panels: &[Arc<Panel>]| {
         for panel in panels {
@@ -182,7 +183,7 @@ fn median_of_reading(source: &Memory, threads: usize) -> f64 {
     median(seconds.collect())
 }
 
-/// The most multiply-adds a second of a tile of registers, with operands in the first-level cache.
+/// The highest rate of multiply-adds of a register tile, with operands in the L1 cache.
 fn best_rate_of_issuing(threads: usize) -> f64 {
     const SLOTS: usize = 1024;
     const ROUNDS: usize = 20_000;

@@ -1,5 +1,5 @@
-//! How fast the ring computes: `cargo bench --features fhe-math --bench ring`. One JSON object a line, the summary
-//! last; times are medians of interleaved repetitions, in microseconds.
+//! The speed of the ring's kernels: `cargo bench --features fhe-math --bench ring`. One JSON object per line, the
+//! summary last; times are medians of interleaved repetitions, in microseconds.
 
 use oboro_ring::pack::{bits_packed_len, pack_bits, unpack_bits};
 use oboro_ring::{Fractions, Modulus, Ntt, Parameters, Ring, Seed, limb_primes, mask, vector};
@@ -40,7 +40,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Slots of a register tile's operands: eight of them fit the first-level cache.
+/// Slots of a register tile's operands: eight operands fit into the L1 cache.
 const TILE: usize = 512;
 
 fn main() {
@@ -67,7 +67,7 @@ fn main() {
     let (prefixes, leaves) = ([0, 1, 2, 3].map(operand), [4, 5, 6, 7].map(operand));
     let ring = Ring::new(parameters.clone());
     let fractions = Fractions::new(&ring, 2);
-    // Any residues below the smaller limb; what a call leaves of them will do for the next.
+    // Any residues below the smaller limb; the output of one call is the input of the next.
     let mut residues: Vec<u32> = a.iter().chain(&a).map(|x| x / 2).collect();
     let mut fraction = vec![0u64; degree];
     let numbers: Vec<u64> = a.iter().map(|&x| u64::from(x) << 7).collect();

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// The shapes of the data that the published figures are of.
+/// The shapes of the data in the published figures.
 const PANEL: Generated = Generated {
     haplotypes: 2752,
     sites: 38,
@@ -30,12 +30,12 @@ const LAMBDA_BASES: usize = 48_502;
 const ECOLI_BASES: usize = 4_938_920;
 /// The bases of a pattern.
 const PATTERN: usize = 32;
-/// How panels of many haplotypes are searched.
+/// Pattern lengths for panels of many haplotypes.
 const SCALING_LENGTHS: [usize; 4] = [10, 38, 100, 500];
 const SCALING_HAPLOTYPES: [u32; 3] = [10_000, 100_000, 1_000_000];
-/// Of large collections.
+/// For large collections.
 const FEW_RUNS: u16 = 3;
-/// What a server needs for all collections here.
+/// Server options that all collections here need.
 const SERVER_OPTIONS: [&str; 5] = [
     "--genome-counts",
     "--genome-cache",
@@ -68,22 +68,21 @@ const ASKINGS: [(&str, Asking); 4] = [
     ),
 ];
 
-/// Search panels and references that a server holds, with queries that it cannot read.
+/// Search panels and references on a server, with queries that it cannot read.
 ///
-/// A panel is searched at all its sites (whether a haplotype matches, how many do, within 2 mismatches,
-/// and for the longest beginning), then two references for patterns of 32 bases on both strands, then
-/// made-up panels of more and more haplotypes and sites. Each collection has a server process of this command
-/// over loopback. Queries take turns: one cut from the collection, and the same with a third of its
-/// symbols changed. Every answer is compared with a search of the plaintext.
+/// A panel is searched at all its sites (whether a haplotype matches, how many do, within 2 mismatches, and for the
+/// longest prefix), then two references for patterns of 32 bases on both strands, then synthetic panels of increasing
+/// numbers of haplotypes and sites. Each collection has a server process of its own over loopback. Queries alternate:
+/// one cut from the collection, and the same with a third of its symbols changed. Every answer is compared with a
+/// search of the plaintext.
 ///
-/// Without files the collections are made up, in the shape of those that the published figures are of.
-/// Files lie in the system's temporary directory, which TMPDIR changes.
+/// Without files the collections are synthetic, in the shape of those of the published figures. Files are in the
+/// system's temporary directory, which TMPDIR changes.
 ///
-/// With --json every kind of search is one line and the summary the last; docs/performance.md explains
-/// the fields.
+/// With --json every kind of search is one line and the summary the last; docs/performance.md explains the fields.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The panel: VCF with phased genotypes [default: 2,752 made-up haplotypes of 38 sites].
+    /// The panel: VCF with phased genotypes [default: 2,752 synthetic haplotypes of 38 sites].
     #[arg(long, value_name = "FILE")]
     omni: Option<PathBuf>,
     /// The first reference, in FASTA [default: 48,502 random bases].
@@ -95,15 +94,15 @@ pub struct Arguments {
     /// At most 100,000 haplotypes, and fewer runs: less than two minutes.
     #[arg(long)]
     quick: bool,
-    /// Measured searches of each kind after the one that warms up; large collections have 3 at most
-    /// [default: 20, or 6 with --quick]
+    /// Measured searches of each kind after the warm-up; large collections have 3 at most [default: 20, or 6 with
+    /// --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     runs: Option<u16>,
-    /// Leave panels of more haplotypes than this out.
+    /// Skip panels of more haplotypes than this.
     #[arg(long, value_name = "N")]
     max_haplotypes: Option<u32>,
-    /// Write the panel to this directory for others to search: haplotypes.u8, its symbols, a byte each,
-    /// row after row, and query.u8, those that were searched for.
+    /// Write the panel to this directory for other programs: haplotypes.u8, its symbols, one byte each, row after row,
+    /// and query.u8, the symbols searched for.
     #[arg(long, value_name = "DIR")]
     export: Option<PathBuf>,
     #[command(flatten)]
@@ -132,7 +131,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         data: directory.path().join("data"),
         output,
     };
-    // A mistake shows before anything is measured.
+    // Errors in the input show before anything is measured.
     let lambda = bench.load("lambda", arguments.lambda.as_deref(), LAMBDA_BASES)?;
     let ecoli = bench.load("ecoli", arguments.ecoli.as_deref(), ECOLI_BASES)?;
     let runs = arguments.runs();
@@ -158,29 +157,29 @@ struct Searches {
     collection: String,
     source: Source,
     question: &'static str,
-    /// With what the query was compared, padding included.
+    /// The rows compared with the query, padding included.
     rows: u64,
     length: usize,
     runs: u16,
     verified: bool,
-    /// Of the first search, for which the server reads and sorts the rows.
+    /// The first search, in which the server reads and sorts the rows.
     first_call_ms: f64,
     first_server_ms: f64,
-    /// From question to answer.
+    /// From query to answer.
     call_ms: f64,
-    /// What the server says it spent.
+    /// The server's time as it reports it.
     server_ms: f64,
     /// Planning, encrypting and reading.
     client_ms: f64,
     sent_bytes: u64,
     received_bytes: u64,
-    /// Both.
+    /// Query and answers.
     bytes: u64,
-    /// The largest resident set that the server has had.
+    /// The peak resident set size of the server.
     peak_server_bytes: u64,
 }
 
-/// Where the server's processors spend their time.
+/// Where the server spends its CPU time.
 #[derive(Serialize)]
 struct Profiled<'s> {
     bench: &'static str,
@@ -189,7 +188,7 @@ struct Profiled<'s> {
     profile: Profile,
 }
 
-/// No profile, and why.
+/// Why there is no profile.
 #[derive(Serialize)]
 struct Unprofiled {
     bench: &'static str,
@@ -201,12 +200,12 @@ struct Bench<'b> {
     arguments: &'b Arguments,
     /// The temporary directory.
     scratch: &'b Path,
-    /// In it, that of the servers.
+    /// The servers' data directory, in `scratch`.
     data: PathBuf,
     output: Output,
 }
 
-/// What is searched for in a reference.
+/// A pattern for a reference.
 struct Pattern {
     name: &'static str,
     source: Source,
@@ -241,7 +240,7 @@ impl Bench<'_> {
         })
     }
 
-    /// At all its sites, in all ways.
+    /// At all its sites, with all kinds of search.
     fn panel(&self, export: Option<Export>) -> Result<Vec<Searches>, Failure> {
         const NAME: &str = "panel";
         let collections = self.collections();
@@ -274,7 +273,7 @@ impl Bench<'_> {
         Ok(searches)
     }
 
-    /// Questions for a pattern from the middle of a reference.
+    /// Builds the queries for a pattern from the middle of a reference.
     fn load(
         &self,
         name: &'static str,
@@ -306,7 +305,7 @@ impl Bench<'_> {
         Ok(searches)
     }
 
-    /// Made-up haplotypes, by the number of sites.
+    /// Synthetic haplotypes, by the number of sites.
     fn scaling(&self, haplotypes: u32) -> Result<Vec<Searches>, Failure> {
         let collections = self.collections();
         let longest = SCALING_LENGTHS.into_iter().max().unwrap_or(1);
@@ -323,7 +322,7 @@ impl Bench<'_> {
                 Known::in_panel(&collections, &name, 0..length, row, change, Asking::EXACT)
             };
             let questions = [known(Change::Nothing)?, known(Change::EveryThird)?];
-            // The peak of its memory is that of this length.
+            // The peak memory of this length alone.
             let served = self.serve(&name, source)?;
             let runs = self.arguments.runs().min(FEW_RUNS);
             let searches = served.measure("exact", &questions, runs)?;
@@ -335,7 +334,7 @@ impl Bench<'_> {
 }
 
 impl Served<'_> {
-    /// Asks the questions in turn, once to warm up and `runs` times more.
+    /// Runs the queries in turn, once to warm up and `runs` more times.
     fn measure(
         &self,
         question: &'static str,
@@ -375,7 +374,7 @@ impl Served<'_> {
         Ok(searches)
     }
 
-    /// Asks on for the profiler.
+    /// Continues searching for the profiler.
     fn profile(&self, question: &Known) -> Outcome {
         let process = self.server.id().as_raw_nonzero().get() as u32;
         let asked = || question.ask(&self.connection).map(|_| ());
@@ -427,7 +426,7 @@ impl Searches {
     }
 }
 
-/// What is reported at the end: exact searches of the three collections, then all that was measured.
+/// The final report: exact searches of the three collections, then all measurements.
 #[derive(Serialize)]
 struct Summary {
     bench: &'static str,
@@ -493,14 +492,14 @@ impl Summary {
     }
 }
 
-/// The files by which others get the panel and the query.
+/// The files that give other programs the panel and the query.
 struct Export {
     haplotypes: NewFile,
     query: NewFile,
 }
 
 impl Export {
-    /// In a directory that exists and has none of them yet.
+    /// The directory must exist and have none of the files yet.
     fn prepare(directory: &Path) -> Result<Self, Failure> {
         Ok(Self {
             haplotypes: NewFile::prepare(&directory.join("haplotypes.u8"))?,

@@ -1,9 +1,9 @@
-//! All itemsets of one length, and how much work their moments are.
+//! All itemsets of one length, and the work for their moments.
 
 use oboro_mining::Itemset;
 use oboro_ring::moment::{Itemsets, MomentIndex, RequestError};
 
-/// The sets of `length` of the numbers below `items`, in lexicographic order.
+/// The sets of `length` numbers below `items`, in lexicographic order.
 pub struct Combinations {
     items: u32,
     next: Option<Vec<u32>>,
@@ -36,8 +36,8 @@ impl Iterator for Combinations {
     }
 }
 
-/// The multiply-adds that all moments take per slot and limb: one for each node of two or more
-/// factors in their trie, where the mask is one more item; sums of single items count as one.
+/// The multiply-adds per slot and limb for all moments: one for each node of two or more factors in
+/// their trie, where the mask is one more item; sums of single items count as one.
 pub fn trie_nodes(itemsets: &[Itemset], items: u32) -> Result<u64, RequestError> {
     let level = itemsets[0].len();
     let flat = itemsets.iter().flat_map(|itemset| itemset.items()).copied();

@@ -1,11 +1,11 @@
-//! What Linux tells about the machine, a process and a directory.
+//! What Linux reports about the machine, a process and a directory.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The processor's name, or its architecture where it has none.
+/// The processor's name, or its architecture if unnamed.
 pub fn processor() -> String {
     fs::read_to_string("/proc/cpuinfo")
         .ok()
@@ -13,26 +13,26 @@ pub fn processor() -> String {
         .unwrap_or_else(|| std::env::consts::ARCH.to_owned())
 }
 
-/// The largest resident set, in bytes, that a running process has had.
+/// The peak resident set size of a running process, in bytes.
 pub fn peak_bytes(process: u32) -> io::Result<u64> {
     process_bytes(process, "VmHWM")
 }
 
-/// The bytes of a running process by a name of `/proc/PID/status`, such as `VmRSS`.
+/// A byte count of a running process from `/proc/PID/status`, such as `VmRSS`.
 pub fn process_bytes(process: u32, name: &str) -> io::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
     memory(&status, name).ok_or_else(|| io::Error::other(format!("/proc tells no {name} of it")))
 }
 
-/// The bytes that a running process has had read from disks, swapped ones among them.
+/// The bytes that a running process has read from disks, swapped pages included.
 pub fn read_bytes(process: u32) -> io::Result<u64> {
     let account = fs::read_to_string(format!("/proc/{process}/io"))?;
     let bytes = field(&account, "read_bytes").and_then(|bytes| bytes.parse().ok());
     bytes.ok_or_else(|| io::Error::other("/proc tells not what it has read"))
 }
 
-/// The bytes of a NUMA node that hold nothing, or files that the kernel can read again; `None` if it
-/// tells neither those of the node nor those of the machine.
+/// The bytes of a NUMA node that are free or reclaimable page cache; `None` if the kernel reports neither those of the
+/// node nor those of the machine.
 pub fn free_bytes(node: u32) -> Option<u64> {
     match fs::read_to_string(format!("/sys/devices/system/node/node{node}/meminfo")) {
         Ok(text) => free_bytes_in(&text, node),
@@ -61,7 +61,7 @@ pub fn bytes_below(directory: &Path) -> io::Result<u64> {
     })
 }
 
-/// Whether there is a program of this name that tells its version.
+/// Whether a program of this name runs and prints its version.
 pub fn runs(program: &str) -> bool {
     let mut command = Command::new(program);
     let quiet = command.arg("--version").stdout(Stdio::null());

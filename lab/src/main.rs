@@ -1,7 +1,7 @@
-//! `oboro-lab`: what Oboro takes on this machine, measured on the paths that users take, and the papers' tables.
+//! `oboro-lab`: measures Oboro on this machine on the paths that users take, and reproduces the papers' tables.
 //!
-//! Data are made from a seed, the server is the product's program as a process of its own over loopback, and everything
-//! lies in a temporary directory that goes away with the measurement.
+//! Data are generated from a seed, the server is the product's program in a separate process over loopback, and all
+//! files are in a temporary directory that is deleted afterwards.
 
 mod genome;
 mod itemsets;
@@ -33,7 +33,7 @@ type Outcome = Result<(), Failure>;
 #[derive(Parser)]
 #[command(version, about, long_about = None, propagate_version = true, max_term_width = 100)]
 struct Cli {
-    /// Print results as JSON, a line each, for programs.
+    /// Print results as JSON, one value per line.
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// How many threads compute.
+/// The number of threads.
 #[derive(clap::Args)]
 pub struct ThreadArguments {
     /// Threads to compute with, up to 1024 [default: as many as there are processors].
@@ -77,7 +77,7 @@ pub struct ThreadArguments {
 }
 
 impl ThreadArguments {
-    /// The number that was asked for.
+    /// The number given.
     pub fn given(&self) -> Option<u16> {
         self.threads
     }
@@ -91,7 +91,7 @@ impl ThreadArguments {
     }
 }
 
-/// What `work` returns and how long it took.
+/// Runs `work` and returns its result and duration.
 fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let begun = Instant::now();
     let done = work();
@@ -108,7 +108,7 @@ fn trimmed_mean(mut figures: Vec<f64>) -> f64 {
     kept.iter().sum::<f64>() / kept.len().max(1) as f64
 }
 
-/// The middle of what several runs took; the lower one of two.
+/// The median; the lower one of two.
 fn median(runs: impl IntoIterator<Item = Duration>) -> Duration {
     let mut runs: Vec<Duration> = runs.into_iter().collect();
     runs.sort_unstable();
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(trimmed_mean(vec![90.0, 4.0, 1.0, 8.0]), 6.0);
         assert_eq!(trimmed_mean(vec![5.0, 1.0, 2.0]), 2.0);
         assert_eq!(trimmed_mean(vec![7.0; 8]), 7.0);
-        // Only one of equal ones.
+        // Only one of equal ones is dropped.
         assert_eq!(trimmed_mean(vec![9.0, 9.0, 1.0, 1.0]), 5.0);
     }
 

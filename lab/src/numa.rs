@@ -23,17 +23,18 @@ use std::time::Duration;
 
 /// Measure what the distance between cores and memory costs on this machine.
 ///
-/// Algorithm 1 of the paper on NUMA, add_array, adds two arrays of 64-bit integers into a third, with
-/// strides and caches emptied, in three cases: the third array near the core that runs and the others
-/// on other nodes (OCR, the owner-computes rule), all on other nodes (worst), and all near (best). Its
-/// Tables 3-1 to 3-3 are printed beside the paper's own figures. On a machine with one node the three
-/// cases coincide, which is said, and what differs between them is chance.
+/// Algorithm 1 of the paper on NUMA, add_array, adds two arrays of 64-bit integers into a third, with strides and
+/// flushed caches, in three cases: the third array near the running core and the others on other nodes (OCR, the
+/// owner-computes rule), all on other nodes (worst), and all near (best). Its Tables 3-1 to 3-3 are printed next to the
+/// paper's own figures. On a machine with one node the three cases coincide, which is noted, and differences between
+/// them are noise.
 ///
-/// Table 6-3 is what counting all pairs of 18 items in 1,943,424 transactions takes if ciphertext is
-/// placed by item, by transaction or at random: with Oboro's engine, encrypted anew each time, and with an ordinary library for homomorphic encryption, if --library names its program.
+/// Table 6-3 is the time for counting all pairs of 18 items in 1,943,424 transactions with ciphertext placed by item,
+/// by transaction or at random: with Oboro's engine, encrypted anew each time, and, if --library names its program,
+/// with an ordinary library for homomorphic encryption.
 ///
-/// Before that the engine counts made-up residues on --nodes nodes, which need not be there, and the bytes
-/// are told that each node reads from each.
+/// Before that, the engine counts synthetic residues on --nodes nodes, which may be simulated, and the bytes that each
+/// node reads from each are reported.
 ///
 /// With --json every row is one line and the summary the last; docs/performance.md explains the fields.
 #[derive(clap::Args)]
@@ -41,21 +42,20 @@ pub struct Arguments {
     /// Small arrays and data and three runs of everything: seconds instead of minutes.
     #[arg(long)]
     quick: bool,
-    /// The loops that a figure of add_array is the mean of, if --seconds leaves time for them [default:
-    /// 10, or 3 with --quick]
+    /// The loops averaged for a figure of add_array, if --seconds allows [default: 10, or 3 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     loops: Option<u16>,
-    /// No figure of add_array begins another loop after so many seconds.
+    /// The time after which no figure of add_array begins another loop, in seconds.
     #[arg(long, value_name = "N", default_value_t = 5)]
     seconds: u16,
-    /// The runs that a figure of Table 6-3 is the mean of, without the shortest and the longest [default:
-    /// 8, or 3 with --quick]
+    /// The runs averaged for a figure of Table 6-3, without the shortest and the longest [default: 8, or 3 with
+    /// --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(3..))]
     runs: Option<u16>,
     /// The program in lab/alloc/fhe, for the ordinary library's rows of Table 6-3.
     #[arg(long, value_name = "PROGRAM")]
     library: Option<PathBuf>,
-    /// The nodes that traffic is counted between [default: those of this machine, or 4 if it has one].
+    /// The nodes between which traffic is counted [default: those of this machine, or 4 if it has one].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=64))]
     nodes: Option<u16>,
     #[command(flatten)]
@@ -85,7 +85,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     }
 }
 
-/// What is reported at the end.
+/// The final report.
 #[derive(Serialize)]
 struct Summary {
     bench: &'static str,
@@ -118,7 +118,7 @@ impl Summary {
 }
 
 impl Arguments {
-    /// The elements of the largest arrays.
+    /// The number of elements of the largest arrays.
     fn most_elements(&self) -> usize {
         if self.quick { 1_000_000 } else { 100_000_000 }
     }
@@ -133,7 +133,7 @@ impl Arguments {
         self.runs.unwrap_or(default)
     }
 
-    /// What Table 6-3 counts.
+    /// The workload of Table 6-3.
     fn workload(&self) -> Workload {
         let (items, transactions) = if self.quick {
             (6, 20_000)
@@ -149,7 +149,7 @@ impl Arguments {
         }
     }
 
-    /// To count a few blocks, since each takes half a second on two cores.
+    /// It counts few blocks, since each takes half a second on two cores.
     fn library(&self) -> Result<Option<Library>, Failure> {
         let rounds = if self.quick { 1 } else { 4 };
         let program = self.library.as_deref();

@@ -1,4 +1,4 @@
-//! How results and failures reach a person or a program, and files of results the disk.
+//! Output of results and failures, for people or programs, and result files.
 
 use indicatif::HumanBytes;
 use oboro_mining::{escaped, escaped_lines};
@@ -16,7 +16,7 @@ pub struct Output {
     json: bool,
 }
 
-/// Why a bench failed: one sentence of cause and remedy.
+/// Why a bench failed: one sentence with cause and remedy.
 #[derive(Debug)]
 pub struct Failure(Box<dyn Error + Send + Sync>);
 
@@ -33,7 +33,7 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// Whether this error is what it was made of.
+    /// Whether the underlying error has this type.
     pub fn is<E: Error + 'static>(&self) -> bool {
         self.0.is::<E>()
     }
@@ -44,7 +44,7 @@ impl Output {
         Self { json }
     }
 
-    /// Prints a result: `value` as a line of JSON for programs, `text` for people.
+    /// Prints a result: `value` as a line of JSON, or `text`.
     pub fn result(
         self,
         value: &impl Serialize,
@@ -65,7 +65,7 @@ impl Output {
 
     /// Prints a failure to standard error.
     pub fn failure(self, failure: &Failure) {
-        // Nothing can be done if standard error is closed.
+        // A closed standard error cannot be reported.
         let _ = if self.json {
             writeln!(
                 io::stderr(),
@@ -93,14 +93,14 @@ pub fn seconds(duration: Duration) -> String {
     }
 }
 
-/// A file for others that must not be there yet. Prepared before the work whose result it takes, so that a mistake
-/// shows early.
+/// An output file that must not exist yet. Prepared before the work whose result it receives, so that mistakes show
+/// early.
 pub struct NewFile {
     path: PathBuf,
 }
 
 impl NewFile {
-    /// Checks the place.
+    /// Checks the path.
     pub fn prepare(path: &Path) -> Result<Self, Failure> {
         let directory = path.parent().unwrap_or(Path::new("."));
         if !directory.is_dir() {
@@ -121,7 +121,7 @@ impl NewFile {
         }
     }
 
-    /// Writes all of it.
+    /// Writes the whole content.
     pub fn write(&self, content: &[u8]) -> Result<(), Failure> {
         let create = || -> io::Result<File> {
             OpenOptions::new()

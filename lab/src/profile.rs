@@ -1,4 +1,4 @@
-//! Where a process spends its processors' time, as `perf` tells.
+//! A process's CPU profile, recorded by `perf`.
 
 use super::machine::runs;
 use crate::Outcome;
@@ -9,25 +9,25 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long a process is watched at least: `perf` takes a moment to begin and wants some samples.
+/// The least recording time: `perf` takes a moment to start and needs some samples.
 const WATCHED: Duration = Duration::from_secs(2);
 
-/// Samples a second and processor.
+/// Samples per second and processor.
 const FREQUENCY: &str = "499";
-/// Functions with less of the time are left out, in percent.
+/// Functions below this share are omitted, in percent.
 const LEAST: f64 = 0.5;
 
-/// `perf`, watching a process.
+/// `perf`, recording a process.
 struct Profiler {
     directory: TempDir,
     recording: Child,
     counting: Child,
 }
 
-/// Shares of the time, the largest first.
+/// Shares of the CPU time, the largest first.
 #[derive(Serialize)]
 pub struct Profile {
-    /// `None` where the processor does not count.
+    /// `None` if the processor has no counters.
     instructions_per_cycle: Option<f64>,
     libraries: Vec<Share>,
     functions: Vec<Share>,
@@ -42,7 +42,7 @@ struct Share {
 }
 
 impl Profile {
-    /// Watches a process while `work` is done again and again, or says why it cannot.
+    /// Profiles a process while `work` is repeated, or says why it cannot.
     pub fn of(process: u32, mut work: impl FnMut() -> Outcome) -> Result<Self, String> {
         let profiler = Profiler::start(process)?;
         let begun = Instant::now();
@@ -123,9 +123,9 @@ fn counts(directory: &TempDir) -> PathBuf {
     directory.path().join("counts")
 }
 
-/// perf writes what it has when it is interrupted.
+/// Interrupts perf, which then writes its data.
 fn end(perf: Child) -> Option<Output> {
-    // It may have ended by itself, and is not waited for yet.
+    // It may have exited already; it has not been waited for.
     let _ = kill_process(Pid::from_child(&perf), Signal::INT);
     perf.wait_with_output().ok()
 }
@@ -165,13 +165,13 @@ fn by_library(functions: &[Share]) -> Vec<Share> {
     libraries
 }
 
-/// From lines `count,unit,event,…`.
+/// Parses lines `count,unit,event,…`.
 fn instructions_per_cycle(counts: &str) -> Option<f64> {
     let count = |event: &str| {
         let mut lines = counts.lines().map(|line| line.split(','));
         lines.find_map(|mut fields| {
             let count: f64 = fields.next()?.parse().ok()?;
-            // With the privilege levels that perf may see: cycles, or cycles:u.
+            // The event may carry the privilege level: cycles, or cycles:u.
             let name = fields.nth(1)?.split(':').next()?;
             (name == event).then_some(count)
         })
@@ -180,7 +180,7 @@ fn instructions_per_cycle(counts: &str) -> Option<f64> {
 }
 
 impl Profile {
-    /// Of what `whose` did.
+    /// Formats the shares of `whose` time.
     pub fn text(&self, whose: &str) -> String {
         let ratio = self.instructions_per_cycle;
         let ratio = ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));

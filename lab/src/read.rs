@@ -14,21 +14,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What one request asks for.
+/// The size of one request.
 const PIECE: u64 = 1 << 20;
-/// The page size of the largest kernels; direct input and output want no more.
+/// The largest page size of Linux; direct I/O needs no larger alignment.
 const ALIGNMENT: usize = 1 << 16;
 
-/// Read files past the page cache, as fast as their device gives them.
+/// Read files past the page cache at the full speed of their device.
 ///
-/// One file after the other, again from the first until --seconds are over, a mebibyte at a time with
-/// --depth requests under way: what streaming from the device is measured against.
+/// Reads one file after the other, from the first again until --seconds are over, a mebibyte at a time with --depth
+/// requests in flight: the reference for streaming from the device.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Files of a mebibyte at least; less than that at the end of a larger one is not read.
+    /// Files of at least a mebibyte; a shorter rest at the end of a larger one is not read.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Requests under way at a time.
+    /// Requests in flight.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
     depth: u16,
     /// How long to read.
@@ -36,7 +36,7 @@ pub struct Arguments {
     seconds: u16,
 }
 
-/// What is reported.
+/// The report.
 #[derive(Serialize)]
 struct Summary {
     bench: &'static str,
@@ -65,7 +65,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     })
 }
 
-/// A mebibyte of a file, from this offset on.
+/// A mebibyte of a file, at this offset.
 type Piece = (Arc<File>, u64);
 
 /// The whole pieces of all files, in order.
@@ -95,7 +95,7 @@ fn open(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// The bytes that were read, by as many threads as there may be requests, each of which reads a piece at least.
+/// Reads with as many threads as requests in flight, each at least one piece; returns the bytes read.
 fn read(pieces: &[Piece], depth: u16, until: Instant) -> io::Result<u64> {
     let next = AtomicU64::new(0);
     let reader = || {
@@ -137,7 +137,7 @@ mod tests {
         let files = [file("a", 2 * PIECE + 5), file("b", PIECE)];
         let offsets = pieces(&files)
             .map(|pieces| -> Vec<u64> { pieces.iter().map(|(_, offset)| *offset).collect() });
-        // A file system without direct input and output, such as an old tmpfs, has its say.
+        // A file system without direct I/O, such as an old tmpfs, returns its error.
         match offsets {
             Ok(offsets) => assert_eq!(offsets, [0, PIECE, 0]),
             Err(failure) => assert!(failure.to_string().contains("on a disk"), "{failure}"),

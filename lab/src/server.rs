@@ -1,4 +1,4 @@
-//! A server as a process of its own, on loopback: the product's program.
+//! A server in a separate process on loopback: the product's program.
 
 use crate::output::Failure;
 use crate::{machine, timed};
@@ -19,8 +19,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one on a free port, its datasets in `data`, within so much memory if it is to stream. What it says goes
-    /// to standard error.
+    /// Starts a server on a free port, with its datasets in `data`, and with a memory limit if it should stream. Its
+    /// messages go to standard error.
     pub fn start(
         data: &Path,
         threads: NonZeroUsize,
@@ -31,7 +31,7 @@ impl Server {
         Self::start_by(Command::new(oboro()?), data, threads, &options)
     }
 
-    /// One with these `options`, by way of a `command` that runs [`oboro`].
+    /// Starts a server with these `options`, through a `command` that runs [`oboro`].
     pub fn start_by(
         mut command: Command,
         data: &Path,
@@ -68,7 +68,7 @@ impl Server {
         Ok(server)
     }
 
-    /// A connection to it.
+    /// Opens a connection to it.
     pub fn connect(&self) -> Result<Connection, Failure> {
         Ok(Connection::open(&Options {
             url: self.url.clone(),
@@ -76,19 +76,19 @@ impl Server {
         })?)
     }
 
-    /// Its process.
+    /// Its process id.
     pub fn id(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
-    /// The largest resident set it has had, in bytes.
+    /// Its peak resident set size, in bytes.
     pub fn peak_bytes(&self) -> Result<u64, Failure> {
         let peak = machine::peak_bytes(self.child.id())
             .map_err(|error| format!("cannot tell the server's memory: {error}; run on Linux"))?;
         Ok(peak)
     }
 
-    /// Asks it to end and waits until it has; how long that took.
+    /// Asks it to exit and waits; returns how long that took.
     pub fn stop(mut self) -> Result<Duration, Failure> {
         let (ended, took) = timed(|| {
             kill_process(self.id(), Signal::TERM)?;
@@ -102,7 +102,7 @@ impl Server {
     }
 }
 
-/// The product's program: that of OBORO_BIN, or the one beside this one, from the same build.
+/// The product's program: OBORO_BIN, or the one next to this one, from the same build.
 pub fn oboro() -> Result<PathBuf, Failure> {
     if let Some(given) = std::env::var_os("OBORO_BIN") {
         return Ok(given.into());
@@ -129,7 +129,7 @@ fn failed(problem: String) -> Failure {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // One that has ended by itself is all the better.
+        // Fails if it has exited already, which is fine.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

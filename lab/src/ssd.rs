@@ -28,55 +28,52 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use swap::{PageCluster, Swap};
 
-/// What the papers limit memory to.
+/// The papers' memory limits.
 const PAPER_LIMITS: [Amount; 3] = [
     Amount::Bytes(200_000_000),
     Amount::Bytes(400_000_000),
     Amount::Bytes(600_000_000),
 ];
 const QUARTER: Amount = Amount::Percent(25.0);
-/// Linux's default, and no reading ahead.
+/// Linux's default, and no swap readahead.
 const PAGE_CLUSTERS: [u8; 2] = [3, 0];
 
 /// Mine or search data larger than memory: all of it in memory, swapped by the kernel, and streamed by Oboro.
 ///
-/// Transactions in the manner of Quest are encrypted and uploaded to a server process of this command, as
-/// many as make about 1 GB of ciphertext, in the shape of the papers' experiment. Then servers are mined
-/// one after the other, each from a cold start: one with all memory there is; for each --device and
-/// --limit one in a control group with so much memory and swap on that device, with page-cluster 3 and
-/// again with 0; and one in such a group with --memory, which reads from that device. Every second the
-/// disk's queue and the server's memory, faults and processor time are sampled. Every support is compared
+/// Quest transactions that give about 1 GB of ciphertext, in the shape of the papers' experiment, are encrypted and
+/// uploaded to a server process of this command. Then servers are mined one after the other, each from a cold start:
+/// one with unlimited memory; for each --device and --limit one in a control group with that limit and swap on that
+/// device, with page-cluster 3 and again with 0; and one in such a group with --memory, which reads from that device.
+/// Every second the disk's queue and the server's memory, faults and CPU time are sampled. Every support is compared
 /// with plaintext.
 ///
-/// With --workload genome a made-up panel of about 1 GB is searched at random sites instead, with patterns of 16,
-/// 64 and 256 symbols. In memory and with swap all these windows of the panel are kept prepared; a server that
-/// streams reads them from the device as they are needed.
+/// With --workload genome a synthetic panel of about 1 GB is searched at random sites instead, with patterns of 16, 64
+/// and 256 symbols. In memory and with swap all these windows of the panel are kept prepared; a server that streams
+/// reads them from the device on demand.
 ///
-/// Swap and control groups need root. What is not possible here is left out, which is said. Ctrl-C
-/// undoes everything first. Files lie in the system's temporary directory, which TMPDIR changes, and in
-/// --device: twice the ciphertext, and on each device, in turn, two and a half times as much for swap and
-/// once more for data.
+/// Swap and control groups need root. What is not possible here is skipped, and reported. Ctrl-C undoes everything
+/// first. Files are in the system's temporary directory, which TMPDIR changes, and in --device: twice the ciphertext,
+/// and on each device, in turn, two and a half times as much for swap and once more for data.
 ///
-/// With --json every sample and figure is one line and the summary the last; docs/performance.md explains
-/// the fields.
+/// With --json every sample and figure is one line and the summary the last; docs/performance.md explains the fields.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// What is computed.
+    /// The computation.
     #[arg(long, value_enum, default_value_t = Kind::Mining)]
     workload: Kind,
-    /// A quarter of the needed memory as the only limit, and two passes: minutes.
+    /// A quarter of the needed memory as the only limit, and two passes: takes minutes.
     #[arg(long)]
     quick: bool,
-    /// A directory on the disk to measure, or a block device that mkswap has prepared, for swap alone. With
-    /// =SIZE, no more than so many bytes are read from the disk a second. May be given again, to be measured
-    /// next [default: the temporary directory].
+    /// A directory on the disk to measure, or a block device that mkswap has prepared, for swap only. With =SIZE, at
+    /// most that many bytes are read from the disk per second. May be repeated to measure several [default: the
+    /// temporary directory].
     #[arg(long, value_name = "PATH[=SIZE]")]
     device: Vec<Device>,
-    /// The memory that a server may have, or a share of what all in memory needs; may be given again, the
-    /// last one is for the summary [default: 0.2, 0.4 and 0.6 GB and 25%, for genomes 25%].
+    /// A server's memory limit, or a share of what the in-memory server needs; may be repeated, the last one is for the
+    /// summary [default: 0.2, 0.4 and 0.6 GB and 25%, for genomes 25%].
     #[arg(long, value_name = "SIZE|N%")]
     limit: Vec<Amount>,
-    /// What is measured besides all in memory; may be given again [default: both].
+    /// What to measure in addition to memory; may be repeated [default: both].
     #[arg(long, value_enum)]
     mode: Vec<Mode>,
     #[command(flatten)]
@@ -87,7 +84,7 @@ pub struct Arguments {
     /// Columns of the panel [default: 40000, or 10000 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     sites: Option<u32>,
-    /// Patterns of each length.
+    /// The number of patterns of each length.
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..))]
     positions: u16,
     /// Passes over the data after the first one [default: 3, or 2 with --quick]
@@ -104,7 +101,7 @@ enum Kind {
     Genome,
 }
 
-/// The data that are larger than memory.
+/// The data larger than memory.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Data {
@@ -144,7 +141,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     match arguments.workload {
         Kind::Mining => {
             let workload = arguments.shape.workload();
-            // Whether there are itemsets of that length, before the work.
+            // Check the number of itemsets of that length before the work.
             workload.itemsets()?;
             let transactions = workload.generate()?;
             let levels = Level::all(&workload, &transactions)?;
@@ -187,7 +184,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     }
 }
 
-/// In all settings, with files in the directory `base`.
+/// Measures all settings, with files in the directory `base`.
 fn measure(
     arguments: &Arguments,
     workload: &dyn Workload,
@@ -209,7 +206,7 @@ fn measure(
         store: base.join("store"),
     };
     let measured = experiment.measure();
-    // Not that some connection broke.
+    // Report the interrupt rather than a broken connection.
     interrupt.check()?;
     let summary = Summary::new(data, &experiment, measured?)?;
     output.result(&summary, || summary.text())?;
@@ -220,13 +217,13 @@ fn measure(
     }
 }
 
-/// What one server is allowed and where it keeps what it cannot have in memory.
+/// The limits of one server, and where data beyond its memory are.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Setting {
     mode: Mode,
     #[serde(skip_serializing_if = "String::is_empty")]
     device: String,
-    /// Of an emulated slower device.
+    /// The read limit of an emulated slower device.
     #[serde(skip_serializing_if = "Option::is_none")]
     device_reads_per_second: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -238,17 +235,17 @@ struct Setting {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 enum Mode {
-    /// All that is needed.
+    /// Unlimited memory.
     #[value(skip)]
     Memory,
-    /// The kernel moves pages to a disk and back.
+    /// The kernel swaps pages to a disk and back.
     Swap,
     /// `oboro serve --memory`
     Streaming,
 }
 
 impl Setting {
-    /// All in memory, wherever it was loaded from.
+    /// All in memory, whatever it was loaded from.
     fn memory() -> Self {
         Self {
             mode: Mode::Memory,
@@ -293,7 +290,7 @@ impl fmt::Display for Setting {
     }
 }
 
-/// What could not be measured here.
+/// A measurement that is not possible here.
 #[derive(Clone, Serialize)]
 struct LeftOut {
     bench: &'static str,
@@ -308,7 +305,7 @@ struct LeftOut {
 struct WithoutFigures {
     #[serde(flatten)]
     setting: Setting,
-    /// By the kernel, for want of memory.
+    /// By the kernel, out of memory.
     killed: bool,
 }
 
@@ -338,20 +335,20 @@ impl LeftOut {
     }
 }
 
-/// The data on a server, to be asked about in all settings.
+/// The data on a server, to be queried in all settings.
 struct Experiment<'e> {
     arguments: &'e Arguments,
     sessions: Sessions<'e>,
     /// The temporary directory.
     base: &'e Path,
-    /// In it.
+    /// The store, in `base`.
     store: PathBuf,
 }
 
-/// All figures, and why others are missing.
+/// All figures, and reasons for missing ones.
 struct Measured {
     needed_bytes: u64,
-    /// The last is that of the summary.
+    /// The last one is for the summary.
     limits: Vec<u64>,
     modes: Vec<Figures>,
     left_out: Vec<LeftOut>,
@@ -392,12 +389,12 @@ impl Experiment<'_> {
         Ok(measured)
     }
 
-    /// With each limit, as the kernel does it.
+    /// With each limit, swapped by the kernel.
     fn swap(&self, device: &Device, measured: &mut Measured) -> Outcome {
         let setting = Setting::on(device, Mode::Swap, None);
-        // Pages that are in memory again keep their places for a while.
-        let room = 2 * measured.needed_bytes;
-        let swap = match Swap::on(device, room, self.sessions.interrupt) {
+        // Resident pages may keep their swap slots for a while.
+        let bytes = 2 * measured.needed_bytes;
+        let swap = match Swap::on(device, bytes, self.sessions.interrupt) {
             Ok(swap) => swap,
             Err(because) => return self.leave_out(setting.to_string(), because, measured),
         };
@@ -475,8 +472,7 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    /// What a streaming server may use. It keeps to its memory by itself where nothing else holds it to
-    /// that.
+    /// The limits of a streaming server. It must stay within its memory by itself if no control group limits it.
     fn limits(
         &self,
         device: &Device,
@@ -497,7 +493,7 @@ impl Experiment<'_> {
         }
     }
 
-    /// Takes figures, or a note that they are missing.
+    /// Records figures, or a note that they are missing.
     fn keep(
         &self,
         figures: Result<Figures, Failure>,
@@ -543,7 +539,7 @@ impl Arguments {
         }
     }
 
-    /// In bytes, that of the summary last.
+    /// In bytes, the one for the summary last.
     fn limits(&self, needed_bytes: u64) -> Vec<u64> {
         let papers = self.workload == Kind::Mining && !self.quick;
         let amounts = match (self.limit.as_slice(), papers) {
@@ -565,7 +561,7 @@ impl Measured {
         self.limits.last() == Some(&limit)
     }
 
-    /// Those of the first device with the last limit; of swap, the faster ones.
+    /// Those of the first device with the last limit; for swap, the faster ones.
     fn for_summary(&self, mode: Mode) -> Option<&Figures> {
         let figures = |figures: &&Figures| {
             let limit = figures.setting.limit_bytes;
@@ -587,7 +583,7 @@ impl Setting {
     }
 }
 
-/// What is reported at the end: the first device with the last limit, then all that was measured.
+/// The final report: the first device with the last limit, then all measurements.
 #[derive(Serialize)]
 struct Summary {
     bench: &'static str,
@@ -600,22 +596,22 @@ struct Summary {
     cpu: String,
     /// All files of a server.
     stored_bytes: u64,
-    /// The peak of the server that has all in memory.
+    /// The peak memory of the in-memory server.
     needed_bytes: u64,
     /// Whether all answers of all passes equal the plaintext's.
     verified: bool,
     budget_bytes: u64,
-    /// Of the streaming server.
+    /// For the streaming server.
     peak_resident_bytes: Option<u64>,
-    /// What streaming reads, over what the device reads directly.
+    /// The rate of streaming, relative to direct reads of the device.
     bandwidth_share: Option<f64>,
     direct_read_bytes_per_second: Option<f64>,
     direct_read_source: Option<Source>,
-    /// A pass with swap over one with streaming.
+    /// The duration of a pass with swap over that with streaming.
     speedup_over_swap: Option<f64>,
-    /// A pass with swap over one in memory.
+    /// The duration of a pass with swap over that in memory.
     swap_over_memory: Option<f64>,
-    /// A pass with streaming over one in memory.
+    /// The duration of a pass with streaming over that in memory.
     streaming_over_memory: Option<f64>,
     modes: Vec<Figures>,
     left_out: Vec<LeftOut>,

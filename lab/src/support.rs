@@ -16,30 +16,28 @@ use std::time::Duration;
 
 /// Count all itemsets of one length in synthetic data, encrypted and in plaintext.
 ///
-/// Transactions in the manner of Quest are made in memory, encrypted into a bundle and uploaded to
-/// a server process of this command over loopback. Then all itemsets of the given length are asked
-/// for: once to warm up, which loads the panels into the server's memory, and --runs times more, of
-/// which medians are reported. Every support is compared with plaintext. The defaults are the shape
-/// of the papers.
+/// Quest transactions are generated in memory, encrypted into a bundle and uploaded to a server process of this command
+/// over loopback. Then all itemsets of the given length are counted: once to warm up, which loads the panels into the
+/// server's memory, and --runs more times, of which medians are reported. Every support is compared with plaintext. The
+/// defaults are the shape of the papers.
 ///
-/// Files lie in the system's temporary directory, which TMPDIR changes: a little more than twice
-/// the encrypted data, once at the owner and once at the server.
+/// Files are in the system's temporary directory, which TMPDIR changes: a little more than twice the encrypted data,
+/// once for the owner and once for the server.
 ///
-/// With --json every run is one line and the summary the last; docs/performance.md explains the
-/// fields.
+/// With --json every run is one line and the summary the last; docs/performance.md explains the fields.
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
     shape: Shape<18, 1_943_424>,
-    /// Measured runs after the one that warms up.
+    /// Measured runs after the warm-up.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
-    /// Write the data to this directory for others to count: columns.u64, for each item its
-    /// transactions as bits of little-endian 64-bit words, lowest first, and supports.u64, the
-    /// decrypted supports of the itemsets in lexicographic order.
+    /// Write the data to this directory for other programs: columns.u64, for each item its transactions as bits of
+    /// little-endian 64-bit words, least significant first, and supports.u64, the decrypted supports of the itemsets in
+    /// lexicographic order.
     #[arg(long, value_name = "DIR")]
     export: Option<PathBuf>,
-    /// What the server's process may hold in memory, as its own --memory says.
+    /// The server's memory limit, passed as its own --memory.
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
 }
@@ -83,7 +81,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     }
 }
 
-/// What is reported at the end. Seconds of runs are medians.
+/// The final report. Seconds of runs are medians.
 #[derive(Serialize)]
 struct Summary {
     bench: &'static str,
@@ -96,7 +94,7 @@ struct Summary {
     threads: usize,
     cpu: String,
     degree: usize,
-    /// Limbs that the question reads.
+    /// Limbs that the query reads.
     limbs: u64,
     plaintext_modulus: u32,
     /// Whether all supports of all runs equal the plaintext's.
@@ -107,37 +105,37 @@ struct Summary {
     upload_seconds: f64,
     /// The warm-up, which reads and checks the panels.
     first_query_seconds: f64,
-    /// From question to supports.
+    /// From query to supports.
     query_seconds: f64,
-    /// What the server says it spent.
+    /// The server's time as it reports it.
     server_seconds: f64,
-    /// What the owner computed on the answer: see [`oboro_client::LevelTrace::combining`].
+    /// The owner's computation on the answer: see [`oboro_client::LevelTrace::combining`].
     client_decrypt_seconds: f64,
     /// From the signal to the end of the process.
     server_exit_seconds: f64,
-    /// AND and popcount on packed bits, the same itemsets on the same number of threads.
+    /// AND and popcount on packed bits, for the same itemsets on the same number of threads.
     native_bitmap_seconds: f64,
     /// Moments received in one run.
     response_bytes: u64,
-    /// What verified them: "scalars", or "trusted" if nothing did.
+    /// How they were verified: "scalars", or "trusted" if they were not.
     verified_by: &'static str,
-    /// What the owner keeps of them beside ciphertext: its record and sealed ranges.
+    /// What the owner stores in addition to ciphertext: its record and sealed ranges.
     owner_bytes: u64,
-    /// A bit for each item and transaction.
+    /// One bit per item and transaction.
     bit_matrix_bytes: u64,
     /// All files of the server.
     stored_bytes: u64,
-    /// The limbs that the question reads, as the 32-bit words that they are in memory.
+    /// The limbs that the query reads, as 32-bit words in memory.
     expanded_bytes: u64,
-    /// The peak of the server's resident set.
+    /// The peak resident set size of the server.
     peak_server_bytes: u64,
-    /// One for each slot, limb and node of [`trie_nodes`]; of pairs by sums one for each slot, limb and pair.
+    /// One for each slot, limb and node of [`trie_nodes`]; for pairs by sums one for each slot, limb and pair.
     multiply_adds: u64,
     /// Multiply-adds over server_seconds.
     gmacs_per_second: f64,
 }
 
-/// What was measured outside the server.
+/// Measurements outside the server.
 struct Times {
     generating: Duration,
     encrypting: Duration,
@@ -145,7 +143,7 @@ struct Times {
 }
 
 impl Summary {
-    /// All but the verdict.
+    /// Everything except the verdict.
     fn new(
         arguments: &Arguments,
         itemsets: &[Itemset],
@@ -259,7 +257,7 @@ fn owner_bytes(dataset: &Dataset) -> Result<u64, Failure> {
     Ok(bytes.map_err(|error| format!("cannot tell the size of the bundle: {error}; try again"))?)
 }
 
-/// What a server did from its start to its end.
+/// A server's measurements from start to exit.
 struct Served {
     uploading: Duration,
     /// That of the warm-up first.
@@ -270,7 +268,7 @@ struct Served {
 }
 
 impl Served {
-    /// Starts a server over `store`, uploads, asks for all itemsets again and again, and ends it.
+    /// Starts a server over `store`, uploads, queries all itemsets repeatedly, and stops it.
     fn measure(
         arguments: &Arguments,
         dataset: &Dataset,
@@ -328,14 +326,14 @@ fn run_text(run: &Run, number: u16) -> String {
     )
 }
 
-/// The files by which others get the data and the result.
+/// The files that give other programs the data and the result.
 struct Export {
     columns: NewFile,
     supports: NewFile,
 }
 
 impl Export {
-    /// In a directory that exists and has none of them yet.
+    /// The directory must exist and have none of the files yet.
     fn prepare(directory: &Path) -> Result<Self, Failure> {
         Ok(Self {
             columns: NewFile::prepare(&directory.join("columns.u64"))?,

@@ -1,4 +1,4 @@
-//! Transactions, and the question for all their itemsets of one length: what several benches measure.
+//! Transactions, and the query for all their itemsets of one length: shared by several benches.
 
 use super::itemsets::Combinations;
 use crate::ThreadArguments;
@@ -14,25 +14,25 @@ use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// The most itemsets that are asked for: what a minute or two of plaintext counting verifies.
+/// The most itemsets to count: plaintext counting verifies them within a minute or two.
 const MOST_ITEMSETS: usize = 1_000_000;
 /// The name of the dataset on a server.
 pub const NAME: &str = "bench";
 
-/// What is counted, by default so many items in so many transactions.
+/// The size of the data, with defaults for items and transactions.
 #[derive(clap::Args)]
 pub struct Shape<const ITEMS: u32, const TRANSACTIONS: u64> {
     /// The number of items.
-    // Not `default_value_t`: its text is made once for all shapes.
+    // Not `default_value_t`: its text is created once for all shapes.
     #[arg(long, default_value = ITEMS.to_string(), value_parser = clap::value_parser!(u32).range(1..=100_000))]
     items: u32,
     /// The number of transactions.
     #[arg(long, default_value = TRANSACTIONS.to_string())]
     transactions: u64,
-    /// The length, or the greatest length, of the itemsets that are counted.
+    /// The length, or the greatest length, of the itemsets to count.
     #[arg(long, value_name = "N", default_value_t = 2)]
     max_len: usize,
-    /// Chooses one of the possible datasets.
+    /// The seed of the generator.
     #[arg(long, default_value_t = QuestParameters::default().seed)]
     seed: u64,
     #[command(flatten)]
@@ -51,7 +51,7 @@ impl<const ITEMS: u32, const TRANSACTIONS: u64> Shape<ITEMS, TRANSACTIONS> {
     }
 }
 
-/// What is counted, and by how many threads of each side.
+/// The data and itemsets, and the threads of each side.
 pub struct Workload {
     pub items: u32,
     pub transactions: u64,
@@ -62,8 +62,8 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// In the manner of Quest, as dense as the papers' setting, a third of the items in a transaction, up
-    /// to its ten.
+    /// Quest transactions as dense as in the papers' setting: a third of the items per transaction, at most the papers'
+    /// ten.
     pub fn generate(&self) -> Result<Transactions, Failure> {
         let papers = QuestParameters::default();
         let share = (f64::from(self.items) / f64::from(papers.items)).min(1.0);
@@ -78,7 +78,7 @@ impl Workload {
         Ok(quest.generate()?)
     }
 
-    /// All itemsets of the length asked for, in lexicographic order.
+    /// All itemsets of the requested length, in lexicographic order.
     pub fn itemsets(&self) -> Result<Vec<Itemset>, Failure> {
         self.itemsets_of_length(self.max_len)
     }
@@ -105,7 +105,7 @@ impl Workload {
         Ok(itemsets)
     }
 
-    /// From transactions in memory to a finished bundle on disk, with a key of its own.
+    /// From transactions in memory to a finished bundle on disk, with a new key.
     pub fn encrypt(&self, transactions: &Transactions, bundle: &Path) -> Result<Dataset, Failure> {
         let key = MasterKey::generate().map_err(|error| {
             format!("the operating system gave no randomness ({error}); try again")
@@ -122,15 +122,16 @@ impl Workload {
     }
 }
 
-/// A directory for the files of a bench, which goes away with it.
+/// A directory for the files of a bench, deleted afterwards.
 pub fn temporary_directory() -> Result<TempDir, Failure> {
     let made = tempfile::Builder::new().prefix("oboro-bench-").tempdir();
     made.map_err(|error| {
-        format!("cannot make a temporary directory: {error}; set TMPDIR to one with room").into()
+        format!("cannot make a temporary directory: {error}; set TMPDIR to one with free space")
+            .into()
     })
 }
 
-/// What one count of all itemsets gave and cost; it takes several questions if they are very many.
+/// The result and cost of one count of all itemsets; it takes several requests if there are very many.
 pub struct Run {
     pub supports: Vec<u64>,
     questions: Vec<LevelTrace>,

@@ -1,4 +1,4 @@
-//! `oboro-lab` end to end on shapes that take no time.
+//! `oboro-lab` end to end on small shapes.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn home() -> Home {
     home
 }
 
-/// The JSON values of a run that must succeed, one a line.
+/// The JSON values of a run that must succeed, one per line.
 fn lines(home: &Home, line: &str) -> Vec<Value> {
     let text = home.done(&format!("{line} --json"));
     text.lines()
@@ -167,7 +167,7 @@ fn support_refuses_what_it_cannot_measure() {
     says(&home.refused(SHAPE), &["set TMPDIR"]);
 }
 
-/// The lines and the summary of the bench on NUMA, as quick as it can be.
+/// The lines and the summary of the NUMA bench, as quick as possible.
 fn numa(options: &str) -> (Vec<Value>, Value) {
     let home = home();
     let mut printed = lines(
@@ -226,7 +226,7 @@ fn numa_adds_arrays_near_and_far() {
     assert_eq!(notes.contains("one NUMA node only"), coincide, "{notes}");
 }
 
-/// A program that reports as the one in lab/alloc/fhe does, of half the transactions.
+/// A program that reports like the one in lab/alloc/fhe, for half of the transactions.
 fn library(home: &Home, verified: bool) -> String {
     let report = format!(
         r#"{{"phases": {{"initial": {{"wall": 9}}, "modulus_switch": {{"wall": 1}},
@@ -333,7 +333,7 @@ fn numa_tells_which_node_reads_from_which() {
         assert_eq!(all(row), all(traffic[0]), "placement changes no work");
     }
     if traffic[0]["logical"] == true {
-        // Nodes of the same speed have no reason to steal what is dealt evenly.
+        // Nodes of equal speed have no reason to steal evenly dealt tasks.
         assert_eq!(traffic[0]["stolen"], 0);
         let near = bytes(traffic[0]);
         let is_near = |(reader, row): (usize, &Vec<u64>)| row[reader] == row.iter().sum::<u64>();
@@ -384,7 +384,7 @@ fn numa_speaks_to_people() {
     home.misused("numa --nodes 1");
 }
 
-/// Some people's alleles at eight sites, and two sequences.
+/// Several people's alleles at eight sites, and two sequences.
 fn write_genomes(home: &Home) {
     let people = 40usize;
     let names: String = (0..people).map(|number| format!("\tP{number}")).collect();
@@ -454,7 +454,7 @@ fn genomes_are_searched_and_reported() {
     assert_eq!(summary["panel_bytes"], searches[0]["bytes"]);
     let seconds = searches[5]["server_ms"].as_f64().unwrap() / 1e3;
     assert_eq!(summary["ecoli_server_seconds"], seconds);
-    // Peers search the haplotypes that were searched.
+    // Other programs search the haplotypes that were searched here.
     assert_eq!(home.read("out/haplotypes.u8").len(), 80 * 8);
     let query = home.read("out/query.u8");
     let haplotypes = home.read("out/haplotypes.u8");
@@ -590,7 +590,7 @@ fn ssd_undoes_everything_when_it_is_interrupted() {
 #[test]
 fn ssd_speaks_to_people() {
     let home = home();
-    // A directory that is none keeps swap and streaming away.
+    // A directory that does not exist disables swap and streaming.
     let text = home.done(&format!("{LARGER_THAN_MEMORY} --device nowhere"));
     says(
         &text,

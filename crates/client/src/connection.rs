@@ -402,13 +402,13 @@ impl Connection {
     /// Blocks on a future, which is dropped if the connection is interrupted.
     pub(crate) fn wait<T>(
         &self,
-        under_way: impl Future<Output = Result<T, ClientError>>,
+        in_flight: impl Future<Output = Result<T, ClientError>>,
     ) -> Result<T, ClientError> {
         self.line.runtime.block_on(async {
             tokio::select! {
                 biased;
                 () = self.interrupt.cancelled() => Err(ClientError::Interrupted),
-                outcome = under_way => outcome,
+                outcome = in_flight => outcome,
             }
         })
     }

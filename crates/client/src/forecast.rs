@@ -214,12 +214,12 @@ impl Prospect {
             let columns = frequent.saturating_mul(each as u64);
             bytes = bytes.saturating_add(columns.saturating_mul(strata.ranges().len() as u64));
         }
-        let has_room = match level {
+        let fits_a_request = match level {
             2 => true,
             _ => !is_wide && binomial(frequent, level) <= max_itemsets(level) as u64,
         };
-        let is_asked = bytes <= MOST_BYTES && has_room;
-        is_asked.then_some(bytes)
+        let is_requested = bytes <= MOST_BYTES && fits_a_request;
+        is_requested.then_some(bytes)
     }
 
     fn level(&self, strata: &Strata, level: usize) -> Option<LevelForecast> {

@@ -10,7 +10,7 @@ use crate::items::Numbered;
 use crate::kept_moments::KeptMoments;
 use crate::levels::LevelTrace;
 use crate::moments::{MomentCounter, TrustServer};
-use crate::sums::{self, MOST_BYTES, PrefixCounter, check_room, longest};
+use crate::sums::{self, MOST_BYTES, PrefixCounter, check_size, longest};
 use crate::verify::cells::{Cells, column_bytes};
 use crate::verify::prefixes::Prefix;
 use crate::verify::rows::Row;
@@ -241,7 +241,7 @@ impl<'a> Mining<'a> {
             Answers::Moments if !are_verified => Err(ClientError::LongMoments { longest, wanted }),
             Answers::Moments => {
                 let pairs = prefix(2).ok_or(ClientError::NotInPrefix)?;
-                check_room(self.dataset, columns.len(), &pairs).map(|()| true)
+                check_size(self.dataset, columns.len(), &pairs).map(|()| true)
             }
             Answers::Auto if !are_verified => Ok(false),
             Answers::Auto => {

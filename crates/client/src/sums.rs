@@ -36,12 +36,12 @@ pub(crate) fn longest(dataset: &Dataset) -> usize {
 }
 
 /// Refuses a request above [`MOST_BYTES`].
-pub(crate) fn check_room(
+pub(crate) fn check_size(
     dataset: &Dataset,
     columns: usize,
     prefix: &Prefix<'_>,
 ) -> Result<(), ClientError> {
-    if prefix.bytes() > MOST_BYTES || !prefix.has_room() {
+    if prefix.bytes() > MOST_BYTES || !prefix.fits_requests() {
         Err(ClientError::LargeSums {
             length: prefix.level(),
             bytes: prefix.bytes(),
@@ -90,7 +90,7 @@ impl<'a> SumSource<'a> {
         }
         let prefix = Prefix::of(self.dataset, columns, level, self.kept);
         let prefix = prefix.ok_or(ClientError::NotInPrefix)?;
-        check_room(self.dataset, columns.len(), &prefix)?;
+        check_size(self.dataset, columns.len(), &prefix)?;
         Ok(prefix)
     }
 

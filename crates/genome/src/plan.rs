@@ -239,8 +239,8 @@ impl Shape {
         let flood_bits = (noise * tests as f64).log2().ceil() as u32 + STATISTICAL_BITS as u32;
         let q = basis.log2_q(basis.limbs().len());
         let hidden = (f64::from(flood_bits) - q).exp2() + (noise.log2() - q).exp2();
-        let room = 0.5 / f64::from(t) - hidden;
-        let (mask_bits, value_bits) = fewest_bits(room, basis.degree(), tests, tests_per_answer)?;
+        let budget = 0.5 / f64::from(t) - hidden;
+        let (mask_bits, value_bits) = fewest_bits(budget, basis.degree(), tests, tests_per_answer)?;
         let mut shape = Self {
             width,
             tests,
@@ -318,7 +318,7 @@ fn tail(tests: u64, bits: i32) -> f64 {
 
 /// The bits of masks and values with the fewest bytes whose rounding error stays within `budget`.
 fn fewest_bits(
-    room: f64,
+    budget: f64,
     degree: usize,
     tests: u64,
     tests_per_answer: usize,
@@ -328,7 +328,7 @@ fn fewest_bits(
     let fixed_point = (degree + 1) as f64 * f64::from(fraction::FIXED_POINT_ERROR) / 64f64.exp2();
     (1..=MAX_BITS)
         .filter_map(|mask_bits| {
-            let left = room - fixed_point - spread * (-f64::from(mask_bits)).exp2();
+            let left = budget - fixed_point - spread * (-f64::from(mask_bits)).exp2();
             let value_bits = (left > 0.0).then(|| (0.5 / left).log2().ceil() as u32)?;
             (value_bits <= MAX_BITS).then_some((mask_bits, value_bits.max(1)))
         })
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn the_noise_has_room() {
+    fn the_noise_fits() {
         for (length, rows) in [(1, 1), (38, 2752), (500, 1_000_000), (4096, 1 << 25)] {
             let plan = plan(length, 2, rows, Kind::Match { within: 0 });
             let basis = plan.ring().basis();

@@ -65,9 +65,9 @@ pub enum DatasetError {
     #[error("rows of this dataset have ids; say which column has them, with {ROW_IDS}")]
     LackingRowIds,
     #[error(
-        "the longest row id has {longest} bytes and this dataset has room for {room}; shorten the ids, or encrypt all data again"
+        "the longest row id has {longest} bytes and this dataset reserves {reserved} for each; shorten the ids, or encrypt all data again"
     )]
-    LongRowIds { longest: usize, room: usize },
+    LongRowIds { longest: usize, reserved: usize },
     #[error(
         "items in fewer than {0} transactions were left out of what is to be appended, and the dataset may have them; append all items"
     )]
@@ -83,7 +83,7 @@ pub enum DatasetError {
     )]
     TooWide { columns: u32, limbs: usize },
     #[error(
-        "the ciphertext takes {needed} bytes and {} has {free} free; make room, choose another disk, leave rare items out ({MIN_ITEM_SUPPORT}) or choose a smaller {MAX_LEN}", directory.display()
+        "the ciphertext takes {needed} bytes and {} has {free} free; free some space, choose another disk, leave rare items out ({MIN_ITEM_SUPPORT}) or choose a smaller {MAX_LEN}", directory.display()
     )]
     NoRoom {
         directory: PathBuf,
@@ -230,7 +230,7 @@ fn stored_bytes(
 }
 
 /// Refuses more bytes than the file system has free.
-fn check_room(directory: &Path, needed: u64, free: Option<u64>) -> Result<(), DatasetError> {
+fn check_free_bytes(directory: &Path, needed: u64, free: Option<u64>) -> Result<(), DatasetError> {
     match free {
         Some(free) if free < needed => Err(DatasetError::NoRoom {
             directory: directory.to_path_buf(),
@@ -292,7 +292,7 @@ impl Dataset {
         progress: Progress<'_>,
     ) -> Result<Self, DatasetError> {
         let plan = DatasetPlan::of(&rows, max_len)?;
-        check_room(target.path(), plan.bytes, free_bytes(target.path()))?;
+        check_free_bytes(target.path(), plan.bytes, free_bytes(target.path()))?;
         let focus = focus(&rows, max_len)?;
         let key = DatasetKey::fresh(master, plan.parameters)?;
         let mut writer = target.create()?;
@@ -393,8 +393,8 @@ impl Dataset {
         match (self.manifest().row_id_bytes as usize, rows.longest_row_id()) {
             (0, Some(_)) => return Err(DatasetError::NoRowIds),
             (1.., None) => return Err(DatasetError::LackingRowIds),
-            (room, Some(longest)) if longest > room => {
-                return Err(DatasetError::LongRowIds { longest, room });
+            (reserved, Some(longest)) if longest > reserved => {
+                return Err(DatasetError::LongRowIds { longest, reserved });
             }
             _ => {}
         }
@@ -422,7 +422,7 @@ impl Dataset {
         let columns: Vec<u32> = rows.names().iter().filter_map(column).collect();
         let directory = self.bundle.directory();
         let needed = self.appended_bytes(rows.len() as u64)?;
-        check_room(directory, needed, free_bytes(directory))?;
+        check_free_bytes(directory, needed, free_bytes(directory))?;
         let mut writer = self.bundle.append()?;
         let new = NewRows {
             rows: &rows,
@@ -1030,9 +1030,9 @@ mod tests {
         assert_eq!(after.manifest().segment_bytes(), plan.bytes + more);
 
         for free in [None, Some(plan.bytes)] {
-            check_room(&path, plan.bytes, free).unwrap();
+            check_free_bytes(&path, plan.bytes, free).unwrap();
         }
-        let error = check_room(&path, plan.bytes, Some(plan.bytes - 1)).unwrap_err();
+        let error = check_free_bytes(&path, plan.bytes, Some(plan.bytes - 1)).unwrap_err();
         let message = error.to_string();
         for part in [
             plan.bytes.to_string(),

@@ -60,7 +60,7 @@ impl Failure {
     /// No disk space for temporary files.
     pub fn storage(error: io::Error) -> Self {
         Self(python::StorageError::new_err(format!(
-            "cannot keep temporary files: {error}; make room, or name another directory in TMPDIR"
+            "cannot keep temporary files: {error}; free some space, or name another directory in TMPDIR"
         )))
     }
 

@@ -99,8 +99,8 @@ impl Itemsets {
         loop {
             flat.extend(places.iter().map(|&place| columns[place]));
             // The last index that can advance, with those after it following directly.
-            let room = |&i: &usize| places[i] + (length - i) < columns.len();
-            let Some(i) = (0..length).rev().find(room) else {
+            let can_advance = |&i: &usize| places[i] + (length - i) < columns.len();
+            let Some(i) = (0..length).rev().find(can_advance) else {
                 return Ok(Self { length, flat });
             };
             let next = places[i] + 1;

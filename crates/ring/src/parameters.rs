@@ -90,8 +90,8 @@ pub fn limb_primes(log_degree: u32, count: usize) -> Vec<u32> {
     };
     let bound = security_bound(log_degree).unwrap_or(0);
     let bits = last_limb_bits(bound, count).min(f64::from(MAX_BITS));
-    let have_room = count as u64 * u64::from(MAX_BITS) <= u64::from(bound);
-    let wide = if have_room || bits < LEAST_LIMB_BITS {
+    let all_fit = count as u64 * u64::from(MAX_BITS) <= u64::from(bound);
+    let wide = if all_fit || bits < LEAST_LIMB_BITS {
         count
     } else {
         count.saturating_sub(2)

@@ -275,7 +275,7 @@ impl Stratum {
         let deviation = if sample == transactions {
             0.0
         } else {
-                // One support fails with probability 2·exp(−λ).
+            // One support fails with probability 2·exp(−λ).
             let bits = 1.0 + FAILURE_BITS + ACCEPTANCE_BITS + log2_supports;
             let lambda = bits * std::f64::consts::LN_2;
             transactions as f64 * (lambda / (2.0 * sample as f64)).sqrt()

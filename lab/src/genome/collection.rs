@@ -1,4 +1,4 @@
-//! What is searched: a file of the user's, or made-up data of the same shape.
+//! The searched data: a user's file, or synthetic data of the same shape.
 
 use crate::output::Failure;
 use oboro_genome_server::{
@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::fs;
 use std::path::Path;
 
-/// Where the data of a collection come from.
+/// The source of a collection's data.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -19,7 +19,7 @@ pub enum Source {
     Generated,
 }
 
-/// Loads a panel from a file, or makes one of this shape.
+/// Loads a panel from a file, or generates one of this shape.
 pub fn load_panel(
     collections: &Collections,
     name: &str,
@@ -43,7 +43,7 @@ pub fn load_panel(
     }
 }
 
-/// Loads a reference from a file, or makes one of so many bases, by way of a file in `scratch`.
+/// Loads a reference from a file, or generates one of `bases` bases, through a file in `scratch`.
 pub fn load_reference(
     collections: &Collections,
     name: &str,
@@ -69,7 +69,7 @@ pub fn load_reference(
     }
 }
 
-/// One sequence of uniform bases, the same for the same length.
+/// A random sequence of uniform bases, the same for the same length.
 fn random_fasta(name: &str, bases: usize) -> String {
     let mut random = ChaCha20Rng::seed_from_u64(bases as u64);
     let sequence = (0..bases).map(|_| char::from(b"ACGT"[random.random_range(0..4usize)]));

@@ -1,4 +1,4 @@
-//! Questions about genomes whose answers are known from a search of the plaintext.
+//! Genome queries with known answers, from a search of the plaintext.
 
 use super::plaintext;
 use crate::output::Failure;
@@ -8,7 +8,7 @@ use oboro_genome_client::{Found, Pattern};
 use oboro_genome_server::{Collections, HaplotypePanel, Rows};
 use std::ops::Range;
 
-/// The letters of bases, by symbol; any other symbol is not known.
+/// The letters of bases, by symbol; any other symbol is unknown.
 const BASES: &[u8] = b"ACGT";
 
 /// A search and its answer.
@@ -17,11 +17,11 @@ pub struct Known {
     answer: Found,
 }
 
-/// How a search is asked.
+/// The kind of a search.
 #[derive(Clone, Copy)]
 pub struct Asking {
     pub kind: Kind,
-    /// Whether rows count as often as they are there.
+    /// Whether identical rows count separately.
     pub count: bool,
 }
 
@@ -33,11 +33,11 @@ impl Asking {
     };
 }
 
-/// What is changed in a pattern that was found.
+/// Changes to a pattern that occurs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     Nothing,
-    /// Every third symbol, so that it is most likely nowhere.
+    /// Every third symbol, so that it most likely occurs nowhere.
     EveryThird,
 }
 
@@ -111,18 +111,18 @@ impl Known {
         Ok(Self { search, answer })
     }
 
-    /// The symbols asked for.
+    /// The number of symbols.
     pub fn length(&self) -> usize {
         self.search.pattern.len()
     }
 
-    /// Asks a server; what that took, and whether the answer is right.
+    /// Sends the query; returns the outcome, and whether the answer is right.
     pub fn ask(&self, connection: &Connection) -> Result<(Outcome, bool), Failure> {
         let outcome = connection.search(&self.search, |_, _| {})?;
         Ok((outcome, outcome.found == self.answer))
     }
 
-    /// The symbols asked for; wildcards have none.
+    /// The symbols of the query, without wildcards.
     pub fn symbols(&self) -> impl Iterator<Item = u8> {
         self.search
             .pattern
@@ -138,7 +138,7 @@ fn haplotype(panel: &HaplotypePanel, sites: Range<usize>, row: usize) -> Result<
     Ok(symbols)
 }
 
-/// Symbols of `alphabet` different ones, every third replaced by the next; others do not count and stay.
+/// Replaces every third symbol by the next one of an alphabet of `alphabet` symbols; symbols outside it are skipped.
 fn changed(mut symbols: Vec<u8>, change: Change, alphabet: u8) -> Vec<u8> {
     if change == Change::EveryThird {
         let known = symbols.iter_mut().filter(|symbol| **symbol < alphabet);
@@ -150,7 +150,7 @@ fn changed(mut symbols: Vec<u8>, change: Change, alphabet: u8) -> Vec<u8> {
     symbols
 }
 
-/// All rows, a byte a symbol, row after row.
+/// All rows, one byte per symbol, row after row.
 pub fn bytes_of(rows: &Rows) -> Vec<u8> {
     let mut bytes = vec![0; rows.len() * rows.length()];
     for (row, symbols) in bytes.chunks_exact_mut(rows.length()).enumerate() {

@@ -1,4 +1,4 @@
-//! What a search of the plaintext finds: the truth that answers are compared with.
+//! Search of the plaintext: the reference for encrypted answers.
 
 use crate::output::Failure;
 use oboro_client::{GenomeSearch, Where};
@@ -7,7 +7,7 @@ use oboro_genome_client::Found;
 use oboro_genome_server::{Collections, Rows};
 use std::collections::BTreeSet;
 
-/// What a search of the plaintext finds.
+/// The result of a search of the plaintext.
 pub fn search(collections: &Collections, search: &GenomeSearch) -> Result<Found, Failure> {
     let symbols = search.pattern.symbols();
     let rows = match &search.r#where {
@@ -45,7 +45,7 @@ fn unpack(rows: &Rows) -> Vec<Vec<u8>> {
     (0..rows.len()).map(read).collect()
 }
 
-/// Where a row differs from a pattern.
+/// The positions at which a row differs from a pattern.
 fn mismatches(pattern: &[Option<u8>], row: &[u8]) -> impl Iterator<Item = usize> {
     let pairs = pattern.iter().zip(row).enumerate();
     pairs.filter_map(|(place, (symbol, other))| {

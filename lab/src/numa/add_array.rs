@@ -1,4 +1,4 @@
-//! Algorithm 1 of the paper, and what it takes here.
+//! Algorithm 1 of the paper, measured on this machine.
 
 use super::Arguments;
 use super::arrays::{Arrays, Nodes, Places, sum};
@@ -13,12 +13,12 @@ use std::num::NonZero;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// 64-bit integers on a line of a cache.
+/// 64-bit integers per cache line.
 const LINE: usize = 8;
-/// From this stride on, fewer lines can be cached than the whole array has: three for each element.
+/// From this stride on, fewer lines are cached than the whole array has: three for each element.
 const SPARSE_STRIDE: usize = 3 * LINE;
 
-/// Where the arrays lie, seen from the core that adds.
+/// The location of the arrays relative to the running core.
 #[derive(Clone, Copy)]
 pub enum Case {
     /// C near, A and B far: the owner-computes rule.
@@ -29,7 +29,7 @@ pub enum Case {
     Best,
 }
 
-/// Something for each case.
+/// A value for each case.
 #[derive(Clone, Copy, Serialize)]
 pub struct InCases<T> {
     pub ocr: T,
@@ -55,48 +55,48 @@ impl<T> InCases<T> {
     }
 }
 
-/// When caches are emptied of A and B; always before a loop.
+/// When A and B are flushed from caches; always before a loop.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Flush {
     EachLoop,
-    /// Before each pass over the arrays as well, of which a loop has as many as the stride.
+    /// Also before each pass over the arrays, of which a loop has as many as the stride.
     EachStride,
 }
 
-/// All that was measured, with what it was measured on.
+/// All measurements, and the machine.
 #[derive(Serialize)]
 pub struct Figures {
-    /// Whether memory can be on one node only.
+    /// Whether only one node has usable memory.
     cases_coincide: bool,
     notes: Vec<String>,
-    /// The kernel's numbers of the nodes that had the arrays; the core was on that of the best case.
+    /// The kernel's numbers of the arrays' nodes; the core was on the node of the best case.
     nodes: InCases<Nodes>,
     pages: &'static str,
-    /// As the kernel says, if it does.
+    /// As reported by the kernel, if available.
     misplaced_bytes: Option<usize>,
     paper_machine: &'static str,
     /// The rows of the paper's tables.
     tables: BTreeMap<&'static str, Vec<Row>>,
 }
 
-/// What one row of a table took.
+/// The measurements for one row of a table.
 #[derive(Clone, Serialize)]
 struct Row {
     table: &'static str,
     elements: usize,
     stride: usize,
     flush: Flush,
-    /// By the clock, mean of the loops.
+    /// Wall-clock time, mean of the loops.
     nanoseconds: InCases<u128>,
-    /// Those of the shortest loop, which other work on the machine has lengthened least.
+    /// The shortest loop, which other work on the machine disturbed least.
     least_nanoseconds: InCases<u128>,
     loops: InCases<u32>,
     verified: bool,
     paper: paper::Row,
 }
 
-/// Measures on a thread that stays on the first core.
+/// Measures on a thread pinned to the first core.
 pub fn measure(
     topology: &Topology,
     arguments: &Arguments,
@@ -115,7 +115,7 @@ pub fn measure(
 impl Figures {
     fn measure(places: &Places, arguments: &Arguments, output: Output) -> Result<Self, Failure> {
         let wanted = arguments.most_elements();
-        let most = fitting(wanted, places.room());
+        let most = fitting(wanted, places.max_elements());
         let mut arrays = Arrays::new(places, most)?;
         let mut tables = BTreeMap::new();
         for table in &paper::TABLES {
@@ -148,15 +148,15 @@ impl Figures {
     }
 }
 
-/// The largest arrays among those of the paper that have room; the smallest in any case.
-fn fitting(wanted: usize, room: usize) -> usize {
+/// The largest of the paper's arrays that have at most `available` elements; the smallest in any case.
+fn fitting(wanted: usize, available: usize) -> usize {
     let smaller = |&elements: &usize| Some(elements / 10).filter(|&smaller| smaller >= 1000);
     std::iter::successors(Some(wanted), smaller)
-        .find(|&elements| elements <= room)
+        .find(|&elements| elements <= available)
         .unwrap_or(1000)
 }
 
-/// What a reader of the figures must know.
+/// Notes for readers of the figures.
 fn notes(places: &Places, wanted: usize, most: usize) -> Vec<String> {
     let coincide = places.coincide().then(|| {
         "memory can be on one NUMA node only: the three cases coincide, and differences between them are chance".to_owned()
@@ -173,8 +173,8 @@ fn notes(places: &Places, wanted: usize, most: usize) -> Vec<String> {
 }
 
 impl paper::Table {
-    /// Its rows with arrays of at most so many elements. Larger ones are made so small; where that makes
-    /// rows equal, the first is left.
+    /// The rows with arrays of at most `most` elements. Larger ones are reduced to that; if rows become equal, the
+    /// first is kept.
     fn rows_up_to(&self, most: usize) -> Vec<(usize, paper::Row)> {
         let smaller = |&row: &paper::Row| (row.elements.min(most), row);
         let mut rows: Vec<_> = self.rows.iter().map(smaller).collect();
@@ -237,7 +237,7 @@ impl Row {
     }
 }
 
-/// What loops took.
+/// The times of loops.
 #[derive(Clone, Copy)]
 struct Times {
     mean: Duration,
@@ -246,7 +246,7 @@ struct Times {
 }
 
 impl Times {
-    /// Those of at least one loop.
+    /// The times of at least one loop.
     fn of(loops: &[Duration]) -> Self {
         let count = loops.len() as u32;
         Self {
@@ -257,7 +257,7 @@ impl Times {
     }
 }
 
-/// Algorithm 1: C becomes A + B, which takes so long. At least one loop, and none more after `patience`.
+/// Algorithm 1: C becomes A + B; returns the time. Runs at least one loop, and starts none after `patience`.
 fn add_array(
     a: &[u64],
     b: &[u64],
@@ -296,8 +296,8 @@ fn add_strided(a: &[u64], b: &[u64], c: &mut [u64], first: usize, stride: usize)
     }
 }
 
-/// Empties caches of what a pass over an array brought in since they were emptied: the lines that it
-/// read, and their neighbours, which the processor may have fetched as well.
+/// Flushes what a pass over an array brought into caches: the lines that it read, and their neighbours, which the
+/// processor may have prefetched.
 fn flush_pass(array: &[u64], first: usize, stride: usize) {
     if stride < SPARSE_STRIDE {
         return flush(array.iter().step_by(LINE));

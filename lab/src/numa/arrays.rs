@@ -1,4 +1,4 @@
-//! Arrays near the core that adds them and far from it.
+//! Arrays near the adding core and far from it.
 
 use super::add_array::{Case, InCases};
 use crate::machine;
@@ -6,10 +6,10 @@ use oboro_arena::{Arena, ArenaBlock, ArenaError, Backing, MemoryPolicy, Pages, T
 use serde::Serialize;
 use std::num::NonZero;
 
-/// The node of the core that adds, by its place in the topology: that of the first worker.
+/// The node of the adding core, by its index in the topology: that of the first worker.
 const RUNNING: usize = 0;
 
-/// The nodes that have A, B and C, by the kernel's numbers.
+/// The nodes of A, B and C, by the kernel's numbers.
 #[derive(Clone, Copy, Serialize)]
 pub struct Nodes {
     a: u32,
@@ -23,14 +23,14 @@ impl Nodes {
     }
 }
 
-/// Where arrays lie that are near, and where those that are far, if memory can be.
+/// The nodes for near and far arrays, if the machine has several.
 pub struct Places {
     near: Nodes,
     far: Option<Nodes>,
 }
 
 impl Places {
-    /// Far arrays lie on up to three nodes, the nearest of all others.
+    /// Far arrays are on up to three nodes, the nearest of all others.
     pub fn of(topology: &Topology) -> Self {
         let own = topology.nodes()[RUNNING].number;
         let mut others: Vec<u32> = Vec::new();
@@ -55,7 +55,7 @@ impl Places {
         }
     }
 
-    /// Whether nothing can be far.
+    /// Whether there is only one node.
     pub fn coincide(&self) -> bool {
         self.far.is_none()
     }
@@ -72,9 +72,8 @@ impl Places {
         }
     }
 
-    /// The elements that each array may have, so that all of them take at most three quarters of what is
-    /// free on their nodes.
-    pub fn room(&self) -> usize {
+    /// The most elements per array, so that all arrays take at most three quarters of the free memory on their nodes.
+    pub fn max_elements(&self) -> usize {
         let triples = [Some(self.near), self.far];
         let nodes: Vec<u32> = triples
             .into_iter()
@@ -94,16 +93,16 @@ impl Places {
     }
 }
 
-/// A, B and C near, and far as well where memory can be.
+/// A, B and C near, and also far if there are several nodes.
 pub struct Arrays {
     near: [Array; 3],
     far: Option<[Array; 3]>,
 }
 
 impl Arrays {
-    /// All of this many elements, in memory. A and B hold [`element`]s.
+    /// Allocates arrays of this many elements, in memory. A and B hold [`element`]s.
     pub fn new(places: &Places, elements: usize) -> Result<Self, ArenaError> {
-        // Where there is one node, the kernel needs no order, and may take none.
+        // With one node, a memory policy is unnecessary, and may not be permitted.
         let policy = |node| {
             if places.coincide() {
                 MemoryPolicy::Inherit
@@ -124,7 +123,7 @@ impl Arrays {
         })
     }
 
-    /// A, B and C of a case.
+    /// A, B and C in a case.
     pub fn of(&mut self, case: Case) -> (&[u64], &[u64], &mut [u64]) {
         let [near_a, near_b, near_c] = &mut self.near;
         let (a, b, c) = match (case, &mut self.far) {
@@ -139,7 +138,7 @@ impl Arrays {
         )
     }
 
-    /// The pages of the first; the kernel treats all alike.
+    /// The page type of the first array; the kernel treats all alike.
     pub fn pages(&self) -> &'static str {
         match self.near[0].arena.pages() {
             Pages::Small => "small",
@@ -148,7 +147,7 @@ impl Arrays {
         }
     }
 
-    /// The bytes of all arrays that are on another node than they should be.
+    /// The bytes of all arrays that are on a node other than intended.
     pub fn misplaced_bytes(&self) -> Result<usize, ArenaError> {
         let all = self.near.iter().chain(self.far.iter().flatten());
         all.map(Array::misplaced_bytes).sum()
@@ -158,12 +157,12 @@ impl Arrays {
 const A_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 const B_STEP: u64 = 0x2545_f491_4f6c_dd1d;
 
-/// What an element of C must be.
+/// The expected value of an element of C.
 pub fn sum(index: u64) -> u64 {
     element(index, A_STEP).wrapping_add(element(index, B_STEP))
 }
 
-/// Sums of two differ from the zeros that are in C before.
+/// Sums of two differ from the initial zeros of C.
 fn element(index: u64, step: u64) -> u64 {
     (index + 1).wrapping_mul(step)
 }
@@ -175,7 +174,7 @@ struct Array {
 }
 
 impl Array {
-    /// Zeros.
+    /// An array of zeros.
     fn new(
         node: u32,
         policy: MemoryPolicy,
@@ -212,7 +211,7 @@ mod tests {
     use oboro_arena::Allowed;
     use std::fs;
 
-    /// A core and memory on each node, all equally far.
+    /// A machine with a core and memory on each node, all at equal distances.
     fn machine_of(nodes: u32) -> Topology {
         let sys = tempfile::tempdir().unwrap();
         for node in 0..nodes {
@@ -243,7 +242,7 @@ mod tests {
         assert_eq!(numbers(5), [[1, 2, 0], [1, 2, 3], [0, 0, 0]]);
     }
 
-    /// On the emulated machine, four of them: see `make test-numa`.
+    /// On four nodes of the emulated machine: see `make test-numa`.
     #[test]
     fn arrays_lie_on_their_nodes_and_hold_the_terms_of_sums() {
         let places = Places::of(&Topology::of_this_machine());

@@ -1,8 +1,8 @@
-//! Table 6-3 of the paper: what counting all pairs takes, by placement, with Oboro and with an ordinary
-//! library for homomorphic encryption.
+//! Table 6-3 of the paper: the time for counting all pairs, by placement, with Oboro and with an ordinary library for
+//! homomorphic encryption.
 //!
-//! Oboro's engine counts here, in ciphertext that the laboratory has placed: the product knows one placement. The
-//! placements take turns, so that a machine that slows down does so for all of them.
+//! Oboro's engine counts ciphertext that the lab has placed, since the product has a single placement. The placements
+//! alternate, so that a machine that slows down affects all of them.
 
 use super::library::Library;
 use super::placed::{Placed, Policy};
@@ -20,10 +20,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// All that was measured, with what it was measured on.
+/// All measurements, and the machine.
 #[derive(Serialize)]
 pub struct Figures {
-    /// Whether memory can be on one node only.
+    /// Whether only one node has usable memory.
     placements_coincide: bool,
     notes: Vec<String>,
     items: u32,
@@ -40,7 +40,7 @@ pub struct Figures {
 struct Row {
     library: &'static str,
     placement: String,
-    /// Of counting: the mean of the runs without the shortest and the longest, as in the paper.
+    /// Counting time: the mean of the runs without the shortest and the longest, as in the paper.
     seconds: f64,
     least_seconds: f64,
     most_seconds: f64,
@@ -56,13 +56,13 @@ struct Measured {
     library: &'static str,
     placement: String,
     run: u16,
-    /// Of counting.
+    /// Counting time.
     seconds: f64,
     verified: bool,
-    /// Of the pages in memory, as the kernel says, where there is a choice of nodes.
+    /// Of the resident pages, as reported by the kernel, if there are several nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     misplaced_share: Option<f64>,
-    /// The part of the transactions that was counted, to all of which the time is scaled.
+    /// The fraction of the transactions that was counted; the time is scaled to all.
     #[serde(skip_serializing_if = "Option::is_none")]
     measured_fraction: Option<f64>,
 }
@@ -107,7 +107,7 @@ pub fn measure(
     })
 }
 
-/// What a reader of the figures must know.
+/// Notes for readers of the figures.
 fn notes(topology: &Topology, has_library: bool) -> Vec<String> {
     let coincide = (topology.nodes().len() == 1).then_some(
         "there is one NUMA node: the placements coincide, and differences between them are chance",
@@ -122,7 +122,7 @@ fn notes(topology: &Topology, has_library: bool) -> Vec<String> {
         .collect()
 }
 
-/// The table, without the libraries that were not measured.
+/// The table, without libraries that were not measured.
 fn rows(all: &[Measured]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (library, paper) in [ORDINARY, OBORO] {
@@ -151,7 +151,7 @@ fn rows(all: &[Measured]) -> Vec<Row> {
     rows
 }
 
-/// What Oboro is asked, and the right answer.
+/// Oboro's query, and the right answer.
 struct TimedQuery<'w> {
     workload: &'w Workload,
     transactions: Transactions,
@@ -172,7 +172,7 @@ impl<'w> TimedQuery<'w> {
         })
     }
 
-    /// Encrypts and places anew, and counts twice what an owner asks for, the sums alone; the second time counts.
+    /// Encrypts and places anew, and counts twice what an owner requests, the sums alone; the second time is measured.
     fn measure(&self, topology: &Topology, policy: Policy, run: u16) -> Result<Measured, Failure> {
         let directory = temporary_directory()?;
         let bundle = directory.path().join("bench.oboro");

@@ -1,12 +1,12 @@
-//! Caches emptied of given integers, for measurements of memory.
+//! Flushes given integers from caches, for memory measurements.
 
 #![allow(unsafe_code)]
 
-/// Whether [`flush`] does anything here: x86-64 and AArch64 let programs do it.
+/// Whether [`flush`] has an effect: x86-64 and AArch64 allow it in user mode.
 pub const FLUSHES: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
-/// Drops the lines on which these integers lie from all caches of the machine, and waits until memory
-/// has what was written to them. The integers stay as they are.
+/// Evicts the lines of these integers from all caches of the machine, and waits until memory has what was written to
+/// them. The integers keep their values.
 pub fn flush<'i>(integers: impl IntoIterator<Item = &'i u64>) {
     for integer in integers {
         drop_line(integer);
@@ -16,8 +16,7 @@ pub fn flush<'i>(integers: impl IntoIterator<Item = &'i u64>) {
 
 #[cfg(target_arch = "x86_64")]
 fn drop_line(integer: &u64) {
-    // SAFETY: every x86-64 has the instruction, which changes no content and accepts any address that
-    // may be read.
+    // SAFETY: every x86-64 has the instruction, which changes no content and accepts any readable address.
     unsafe { std::arch::x86_64::_mm_clflush(std::ptr::from_ref(integer).cast()) }
 }
 
@@ -29,8 +28,8 @@ fn wait() {
 
 #[cfg(target_arch = "aarch64")]
 fn drop_line(integer: &u64) {
-    // SAFETY: Linux lets programs use the instruction (SCTLR_EL1.UCI), which changes no content and
-    // accepts any address that may be read.
+    // SAFETY: Linux allows the instruction in user mode (SCTLR_EL1.UCI); it changes no content and accepts any readable
+    // address.
     unsafe {
         std::arch::asm!("dc civac, {}", in(reg) std::ptr::from_ref(integer), options(nostack, preserves_flags))
     }

@@ -10,17 +10,17 @@ use std::process::{Command, Stdio};
 /// The phases of a query.
 const COUNTING: [&str; 4] = ["modulus_switch", "product", "add", "freeing"];
 
-/// The program, and how much it counts.
+/// The program, and how much it should count.
 pub struct Library {
     program: PathBuf,
     rounds: u16,
 }
 
-/// What it has done.
+/// Its result.
 #[derive(Debug, PartialEq)]
 pub struct Counted {
     pub seconds: f64,
-    /// The transactions that it counted.
+    /// The number of transactions counted.
     pub slots: u64,
     pub verified: bool,
 }
@@ -42,7 +42,7 @@ impl Library {
         }
     }
 
-    /// Has it count all pairs of as many items in some blocks, which it encrypts anew.
+    /// Runs it to count all pairs of the workload's items in some blocks, which it encrypts anew.
     pub fn count(&self, workload: &Workload, placement: Policy) -> Result<Counted, Failure> {
         let failed = |problem: String| {
             Failure::from(format!(
@@ -54,7 +54,7 @@ impl Library {
             .args(["--placement", &placement.to_string()])
             .args(["--columns", &workload.items.to_string()])
             .args([workload.threads.to_string(), self.rounds.to_string()])
-            // The system's allocator is the one to measure.
+            // The system's allocator is to be measured.
             .env_remove("LD_PRELOAD")
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())
@@ -68,7 +68,7 @@ impl Library {
 }
 
 impl Counted {
-    /// From the line of JSON that the program prints.
+    /// Parses the line of JSON that the program prints.
     fn read(line: &[u8]) -> Option<Self> {
         let report: Value = serde_json::from_slice(line).ok()?;
         let phase = |name| report["phases"][name]["wall"].as_f64();
@@ -114,7 +114,7 @@ mod tests {
             let counted = library.count(&workload, Policy::Item);
             counted.unwrap_err().to_string()
         };
-        // This very program knows no placement.
+        // This test program does not support placements.
         let other = problem(&std::env::current_exe().unwrap());
         assert!(other.contains("it ended with"), "{other}");
         let no_program = tempfile::NamedTempFile::new().unwrap();

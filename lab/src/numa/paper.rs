@@ -1,4 +1,4 @@
-//! What the paper on NUMA measured (Tables 3-1 to 3-3 and 6-3).
+//! The NUMA paper's measurements (Tables 3-1 to 3-3 and 6-3).
 
 use super::add_array::{Flush, InCases};
 use super::placed::Policy;
@@ -7,14 +7,14 @@ use serde::Serialize;
 /// The machine of the paper.
 pub const MACHINE: &str = "4 x Intel Xeon E7-8880 v3, 2.30 GHz, 72 cores, four nodes";
 
-/// A table: how caches were emptied, and its rows.
+/// A table: how caches were flushed, and its rows.
 pub struct Table {
     pub name: &'static str,
     pub flush: Flush,
     pub rows: &'static [Row],
 }
 
-/// A row: what was added, and what that took.
+/// A row: the input, and the time.
 #[derive(Clone, Copy, Serialize)]
 pub struct Row {
     /// The elements of each array.
@@ -76,20 +76,20 @@ pub const TABLES: [Table; 3] = [
 /// The placements of Table 6-3.
 pub const PLACEMENTS: [Policy; 3] = [Policy::Item, Policy::Transaction, Policy::Random];
 
-/// The rows that Table 6-3 has of one library with its allocator.
+/// The rows of Table 6-3 for one library with its allocator.
 pub struct Counting {
     pub library: &'static str,
     /// One for each of [`PLACEMENTS`].
     pub seconds: [f64; 3],
 }
 
-/// A library as it is, with the system's allocator.
+/// An unmodified library, with the system's allocator.
 pub const ORDINARY: Counting = Counting {
     library: "HElib, glibc malloc",
     seconds: [521.6, 480.2, 601.5],
 };
 
-/// What the paper proposes.
+/// The paper's proposal.
 pub const PROPOSED: Counting = Counting {
     library: "HElib+, numalloc",
     seconds: [8.109, 7.775, 7.996],

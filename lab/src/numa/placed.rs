@@ -1,5 +1,5 @@
-//! Ciphertext placed on memory nodes in the ways that the paper compares. The product places by transactions only, so
-//! the laboratory copies panels into arenas of its own.
+//! Ciphertext placed on memory nodes by the policies that the paper compares. The product places by transactions only,
+//! so the lab copies panels into arenas of its own.
 
 use crate::output::Failure;
 use oboro_arena::{Arena, Backing, MemoryPolicy, page_size};
@@ -9,21 +9,21 @@ use oboro_store::{Panel, Snapshot, StoreError};
 use std::fmt;
 use std::sync::Arc;
 
-/// What of a dataset is together on a node.
+/// Which panels share a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
     /// All columns of a group of blocks; groups are dealt to the nodes in turn.
     Transaction,
     /// All groups of a column; columns are dealt to the nodes in turn.
     Item,
-    /// Nothing: each group of each column is on a node that a hash chooses.
+    /// None: a hash chooses the node of each group of each column.
     Random,
-    /// Nothing: pages alternate between the nodes, and no group has a home.
+    /// None: pages alternate between the nodes, and groups have no home.
     Interleave,
 }
 
 impl Policy {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Self; 4] = [
         Self::Transaction,
         Self::Item,
@@ -53,7 +53,7 @@ impl fmt::Display for Policy {
     }
 }
 
-/// A number that looks drawn at random: the finalizer of SplitMix64.
+/// A pseudo-random number: the finalizer of SplitMix64.
 fn scattered(group: usize, column: usize) -> usize {
     let mut number = ((group as u64) << 32 | column as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
     number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -61,21 +61,21 @@ fn scattered(group: usize, column: usize) -> usize {
     (number ^ number >> 31) as usize
 }
 
-/// A dataset in memory, each group of each column in one panel on its node.
+/// A dataset in memory, with one panel for each group of each column on its node.
 pub struct Placed {
     parameters: Parameters,
     columns: u32,
     policy: Policy,
     nodes: usize,
     blocks: u64,
-    /// Group after group, limb after limb: the columns, then the mask.
+    /// For each group and limb: the columns, then the mask.
     panels: Vec<Arc<Panel>>,
-    /// With the kernel's number of the node that each should lie on, if it should on one.
+    /// With the kernel's number of the intended node, if there is one.
     arenas: Vec<(Arena, Option<u32>)>,
 }
 
 impl Placed {
-    /// Copies a dataset into memory of the nodes that the kernel gives these numbers. With one node nothing is bound.
+    /// Copies a dataset to the memory of the nodes with these kernel numbers. With one node nothing is bound.
     pub fn copy(snapshot: &Snapshot, numbers: &[u32], policy: Policy) -> Result<Self, Failure> {
         let manifest = snapshot.manifest();
         let mut placed = Self {
@@ -96,7 +96,7 @@ impl Placed {
         };
         let bytes = placed.bytes();
         for (policy, number) in backings {
-            // Where there is one node, the kernel needs no order, and may take none.
+            // With one node, a memory policy is unnecessary, and may not be permitted.
             let is_bound = numbers.iter().any(|other| *other != numbers[0]);
             let policy = if is_bound {
                 policy
@@ -122,7 +122,7 @@ impl Placed {
         Ok(placed)
     }
 
-    /// What all panels take: address space that an arena may need at most.
+    /// The bytes of all panels: the most address space that an arena needs.
     fn bytes(&self) -> usize {
         let degree = self.parameters.degree();
         let of_group = |group: &Segment| Panel::footprint(group.blocks as usize * degree);
@@ -164,7 +164,7 @@ impl Placed {
         })
     }
 
-    /// Of the pages in memory, the share on another node than their own, if the kernel says so.
+    /// The fraction of the resident pages that are on a node other than intended, if the kernel reports it.
     pub fn misplaced_share(&self) -> Result<f64, Failure> {
         let (mut all, mut misplaced) = (0, 0);
         for (arena, own) in &self.arenas {
@@ -189,7 +189,7 @@ impl Source for Placed {
         self.columns
     }
 
-    /// A group each.
+    /// One segment per group.
     fn segments(&self) -> Vec<Segment> {
         let most = self.parameters.shard_blocks();
         let group = |first_block| Segment {

@@ -1,4 +1,4 @@
-//! Supports from the moments of a count in this process, with the owner's secrets.
+//! Supports from the moments of an in-process count, with the owner's secrets.
 
 use crate::output::Failure;
 use oboro_engine::{Moments, shards};
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What comes in while a dataset's moments are counted.
+/// Collects a dataset's moments as they are counted.
 pub struct Supports {
     combiner: Combiner,
     index: Arc<MomentIndex>,
@@ -19,14 +19,14 @@ pub struct Supports {
     /// The ranges of blocks that the owner needs sums over, and their shards.
     ranges: Vec<Range<u64>>,
     shards: Vec<Range<u64>>,
-    /// Range after range, each moment's residues; empty until the first was added.
+    /// For each range, each moment's residues; empty until the first was added.
     sums: Mutex<Vec<Vec<u32>>>,
-    /// For each itemset given, its place among those asked for.
+    /// For each given itemset, its index among those requested.
     places: Vec<usize>,
 }
 
 impl Supports {
-    /// Of these itemsets of one length, by the numbers of items.
+    /// For these itemsets of one length, by the numbers of items.
     pub fn new(dataset: &Dataset, itemsets: &[Itemset]) -> Result<Self, Failure> {
         let (record, manifest) = (dataset.record(), dataset.manifest());
         let columns_of = |itemset: &Itemset| {
@@ -56,22 +56,22 @@ impl Supports {
         })
     }
 
-    /// The moments that are needed.
+    /// The required moments.
     pub fn index(&self) -> &Arc<MomentIndex> {
         &self.index
     }
 
-    /// Modulo so many limbs.
+    /// The number of limbs.
     pub fn limbs(&self) -> usize {
         self.combiner.limbs()
     }
 
-    /// Over these runs of blocks.
+    /// The shards to count.
     pub fn shards(&self) -> &[Range<u64>] {
         &self.shards
     }
 
-    /// Adds moments of a shard to those of the ranges that have it.
+    /// Adds moments of a shard to the ranges that contain it.
     pub fn add(&self, mut moments: Moments<'_>) {
         let shard = &self.shards[moments.shard];
         let mut sums = self.sums.lock();
@@ -92,7 +92,7 @@ impl Supports {
         }
     }
 
-    /// The supports, in the order in which the itemsets were given.
+    /// The supports, in the order of the given itemsets.
     pub fn combine(&self) -> Result<Vec<u64>, Failure> {
         let sums = self.sums.lock();
         let mut phases = self.combiner.phases();

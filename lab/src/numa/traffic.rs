@@ -1,8 +1,8 @@
-//! From where to where residues travel when the engine counts, by placement.
+//! The traffic between nodes when the engine counts, by placement.
 //!
-//! Where a dataset lies and which node counts what follow from the placement and the schedule, not from
-//! speed, so they can be seen on a machine with fewer nodes as well: there, nodes are *logical*, several
-//! of them in one memory, and take steps in turn, as nodes of the same speed would.
+//! Where a dataset is and which node counts what follow from the placement and the schedule, not from speed, so traffic
+//! can be measured on a machine with fewer nodes as well: there, nodes are *logical*, several of them in one memory,
+//! and take steps in turn, as nodes of equal speed would.
 
 use super::Arguments;
 use super::placed::{Placed, Policy};
@@ -25,37 +25,37 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The nodes of a machine that has one itself.
+/// The number of nodes on a machine with only one.
 const USUAL_NODES: usize = 4;
 const GROUPS_PER_NODE: u64 = 4;
-/// The distance between logical nodes; 10 is that of a node from itself.
+/// The distance between logical nodes; a node's distance to itself is 10.
 const FAR: u32 = 20;
 const DATASET: DatasetId = DatasetId(*b"oboro bench numa");
 pub const NAME: &str = "traffic";
 
-/// What one placement led to. Bytes are those of residues that tasks read.
+/// The result of one placement. Bytes are those of residues that tasks read.
 #[derive(Serialize)]
 pub struct Row {
     bench: &'static str,
     placement: String,
-    /// Whether there are fewer nodes on this machine.
+    /// Whether some of the nodes are simulated.
     logical: bool,
     nodes: usize,
     groups: u64,
     /// `traffic[reader][home]`.
     traffic: Vec<Vec<u64>>,
-    /// Tasks that ran on the node that has most of their input.
+    /// Tasks that ran on the node with most of their input.
     at_home: u64,
     stolen: u64,
-    /// Those that were stolen by a node with work of its own.
+    /// Tasks stolen by a node with ready tasks of its own.
     stolen_needlessly: u64,
     /// All residues, masks included; tasks read many of them more than once.
     ciphertext_bytes: u64,
-    /// What they compute, of [`trie_nodes`].
+    /// The tasks' multiply-adds, by [`trie_nodes`].
     multiply_adds: u64,
 }
 
-/// The nodes that count, by the kernel's numbers of those that they are on.
+/// The counting nodes, by the kernel's numbers of the nodes that they run on.
 struct Nodes {
     numbers: Vec<u32>,
     distances: Distances,
@@ -86,7 +86,7 @@ impl Nodes {
     }
 }
 
-/// Counts all pairs in made-up residues of as many items as the arguments say, with every policy.
+/// Counts all pairs in synthetic residues of the requested number of items, with every policy.
 pub fn measure(
     topology: &Topology,
     arguments: &Arguments,
@@ -104,8 +104,7 @@ pub fn measure(
     Ok(rows)
 }
 
-/// A dataset in a store, and the question for pairs of its items. Residues need not be encryptions to be
-/// counted.
+/// A dataset in a store, and the query for pairs of its items. Counting works on any residues, not only on encryptions.
 struct Residues {
     store: PathBuf,
     items: u32,
@@ -114,7 +113,7 @@ struct Residues {
 }
 
 impl Residues {
-    /// In this directory, enough groups for these nodes.
+    /// In this directory, with enough groups for these nodes.
     fn make(directory: &Path, workload: &Workload, nodes: &Nodes) -> Result<Self, Failure> {
         let made = Self {
             store: directory.join("store"),
@@ -154,7 +153,7 @@ impl Residues {
     }
 }
 
-/// Counts to the end, on a thread for each node if the machine has them.
+/// Counts to the end, on one thread per node if the machine has them.
 fn advance(count: &Count<Placed>, topology: &Topology, nodes: &Nodes) -> Result<(), Failure> {
     let threads = nodes.numbers.len();
     if !nodes.logical {
@@ -216,7 +215,7 @@ fn bundle(directory: &Path, columns: u32, groups: u64) -> Result<Bundle, Failure
     Ok(bundle.commit(&manifest, &[], &[])?)
 }
 
-/// Has a store in this directory publish the dataset.
+/// Publishes the dataset in a store in this directory.
 pub fn publish(directory: &Path, bundle: &Bundle) -> Result<(), Failure> {
     let store = Store::open(directory)?;
     let dataset = bundle.manifest().dataset;
@@ -265,7 +264,7 @@ mod tests {
         threads: NonZeroUsize::MIN,
     };
 
-    /// What counting with each policy led to.
+    /// The results of counting with each policy.
     fn rows(wanted: Option<usize>) -> Vec<Row> {
         let topology = Topology::of_this_machine();
         let nodes = Nodes::of(&topology, wanted).unwrap();
@@ -300,7 +299,7 @@ mod tests {
         }
     }
 
-    /// On the emulated machine, four of them: see `make test-numa`.
+    /// On four nodes of the emulated machine: see `make test-numa`.
     #[test]
     fn nodes_of_this_machine_steal_only_when_idle() {
         let machine = Topology::of_this_machine().nodes().len();
@@ -311,7 +310,7 @@ mod tests {
             assert_eq!(row.stolen_needlessly, 0);
             assert_eq!(all(row), all(&rows[0]), "{}", row.placement);
         }
-        // Tasks that were not stolen read what is near.
+        // Tasks that were not stolen read local memory.
         assert!(rows[0].stolen > 0 || near(&rows[0]) == all(&rows[0]));
     }
 }

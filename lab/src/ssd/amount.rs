@@ -1,4 +1,4 @@
-//! Amounts of memory on the command line: bytes, or a share of what turns out to be needed.
+//! Amounts of memory on the command line: bytes, or a share of the memory needed.
 
 use bytesize::ByteSize;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Amount {
     Bytes(u64),
-    /// Of what a server needs that has all in memory.
+    /// Of the memory that an in-memory server needs.
     Percent(f64),
 }
 

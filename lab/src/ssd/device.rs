@@ -1,4 +1,4 @@
-//! Where ciphertext or swap lies: a directory or a block device; and how fast it reads directly.
+//! The location of ciphertext or swap: a directory or a block device; and its direct read rate.
 
 use super::limit::Limits;
 use crate::machine::runs;
@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fmt, fs};
 
-/// What fio and `oboro-lab read` keep under way.
+/// The queue depth of fio and `oboro-lab read`.
 const DEPTH: usize = 32;
-/// How long they read, again from the start if need be.
+/// How long they read, from the beginning again if necessary.
 const SECONDS: u16 = 3;
 
-/// As given on the command line: `PATH`, a directory or a block device; or that and `=SIZE`: its disk is read at
-/// no more than so many bytes a second.
+/// As given on the command line: `PATH`, a directory or a block device, optionally followed by `=SIZE`, which limits
+/// reads of its disk to that many bytes per second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Device {
     pub path: PathBuf,
-    /// By which a slower device is emulated.
+    /// Emulates a slower device.
     pub reads_per_second: Option<u64>,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for Device {
 }
 
 impl Device {
-    /// As fast as it is.
+    /// Without a limit.
     pub fn in_directory(path: &Path) -> Self {
         Self {
             path: path.into(),
@@ -67,12 +67,12 @@ impl Device {
         metadata.is_ok_and(|metadata| metadata.file_type().is_block_device())
     }
 
-    /// The disk that it is, or that it lies on; none for what lies on none, as on tmpfs.
+    /// The disk that it is, or that it is on; none for file systems without one, such as tmpfs.
     pub fn disk(&self) -> Option<Disk> {
         Disk::under(&self.path)
     }
 
-    /// What a process may read from it.
+    /// The read limit for a process.
     pub fn limits(&self) -> Result<Limits, String> {
         let reads_per_second = match self.reads_per_second {
             None => None,
@@ -98,7 +98,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// That a block device is, or that a file lies on.
+    /// The disk of a block device, or the one that a file is on.
     fn under(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
         let number = if metadata.file_type().is_block_device() {
@@ -127,7 +127,7 @@ impl Disk {
     }
 }
 
-/// What a device reads sequentially past the page cache.
+/// The rate of sequential reads past the page cache.
 #[derive(Clone, Copy, Serialize)]
 pub struct DirectRead {
     #[serde(rename = "direct_read_bytes_per_second")]
@@ -136,7 +136,7 @@ pub struct DirectRead {
     pub source: Source,
 }
 
-/// The program that read.
+/// The program that measured it.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -146,7 +146,7 @@ pub enum Source {
 }
 
 impl DirectRead {
-    /// Reads files one after the other, at no more than the device's emulated rate.
+    /// Reads files one after the other, at most at the device's emulated rate.
     pub fn measure(device: &Device, files: &[PathBuf]) -> Result<Self, String> {
         let groups = device.limits()?.impose()?;
         let failed = |problem| format!("reading {device} directly is not possible: {problem}");
@@ -197,7 +197,7 @@ fn own(mut command: Command, files: &[PathBuf]) -> Command {
     command
 }
 
-/// What a program said, in a sentence: Oboro's own is in JSON.
+/// A program's error message as a sentence: Oboro's own is in JSON.
 fn problem(said: &[u8]) -> String {
     let own: Option<Value> = serde_json::from_slice(said).ok();
     match own.as_ref().and_then(|own| own["error"].as_str()) {
@@ -207,7 +207,7 @@ fn problem(said: &[u8]) -> String {
 }
 
 impl Source {
-    /// Bytes per second, from what the program reported.
+    /// Bytes per second, from the program's report.
     fn rate(self, report: &[u8]) -> Option<f64> {
         let report: Value = serde_json::from_slice(report).ok()?;
         let rate = match self {

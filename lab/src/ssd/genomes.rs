@@ -15,12 +15,12 @@ use std::path::Path;
 use std::time::Duration;
 
 const NAME: &str = "bench";
-/// The symbols of patterns.
+/// The pattern lengths.
 const LENGTHS: [usize; 3] = [16, 64, 256];
-/// More than the query and the answers of a search take beside its window.
+/// An upper bound on the query and the answers of a search, in addition to its window.
 const SEARCH_BYTES: u64 = 16 << 20;
-/// The part of its memory that a server that streams may keep windows in: searches take as much again, and
-/// the rest is for the cache of the system, and for what is free between allocations of many sizes.
+/// The fraction of its memory that a streaming server uses for cached windows: searches take as much again, and the
+/// rest is for the page cache and allocator fragmentation.
 const CACHE_PART: u64 = 6;
 
 /// A panel, and how it is searched.
@@ -28,15 +28,15 @@ const CACHE_PART: u64 = 6;
 pub struct HaplotypePanel {
     pub haplotypes: u32,
     pub sites: u32,
-    /// Where patterns of each length begin.
+    /// The number of patterns of each length.
     pub positions: u16,
     pub seed: u64,
 }
 
-/// A panel, and questions with their answers.
+/// A panel, and queries with their answers.
 pub struct Genomes {
     panel: HaplotypePanel,
-    /// Those of each length.
+    /// By pattern length.
     questions: Vec<Vec<Known>>,
 }
 
@@ -51,7 +51,7 @@ impl HaplotypePanel {
         Ok(())
     }
 
-    /// Whether its sites have room for the longest pattern.
+    /// Whether it has enough sites for the longest pattern.
     pub fn check(&self) -> Result<(), String> {
         let longest = LENGTHS.into_iter().max().unwrap_or(1);
         if self.sites as usize >= longest {
@@ -63,20 +63,20 @@ impl HaplotypePanel {
         }
     }
 
-    /// What the windows of all questions take, prepared.
+    /// The memory of the prepared windows of all queries.
     fn window_bytes(&self) -> u64 {
         let window = |length| Window::bytes_of(self.haplotypes as usize, length, 1);
         u64::from(self.positions) * LENGTHS.map(window).iter().sum::<u64>()
     }
 
-    /// The sites of a pattern, a bit each.
+    /// The bytes of a pattern's sites, one bit each.
     fn packed_bytes(&self, length: usize) -> u64 {
         u64::from(self.haplotypes).div_ceil(8) * length as u64
     }
 }
 
 impl Genomes {
-    /// Makes the panel in this new data directory, and finds what is to be answered.
+    /// Generates the panel in this new data directory, and computes the expected answers.
     pub fn new(panel: HaplotypePanel, data: &Path) -> Result<Self, Failure> {
         panel.generate(data)?;
         let collections = Collections::open(data);
@@ -100,7 +100,7 @@ impl Genomes {
         })
     }
 
-    /// What was made and asked.
+    /// The panel's parameters.
     pub fn panel(&self) -> HaplotypePanel {
         self.panel
     }
@@ -115,11 +115,11 @@ impl Workload for Genomes {
         "panel"
     }
 
-    /// In memory, swapped or not, are all windows; a server that streams keeps what it has room for.
+    /// In memory and with swap all windows are cached; a streaming server caches what fits.
     fn server_options(&self, setting: &Setting) -> Vec<String> {
         let cache = match (setting.mode, setting.limit_bytes) {
             (Mode::Streaming, Some(limit)) => limit / CACHE_PART,
-            // The cache divides its room, and not all parts fill alike.
+            // The cache splits its capacity into parts, which do not fill evenly.
             _ => 2 * self.panel.window_bytes() + SEARCH_BYTES,
         };
         vec!["--genome-cache".to_owned(), format!("{cache}B")]

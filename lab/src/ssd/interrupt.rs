@@ -1,5 +1,5 @@
-//! Ctrl-C while swap is on: the measured server ends, what waits for it fails, and everything is undone
-//! on the way out, as after any failure.
+//! Handles Ctrl-C while swap is on: the measured server is killed, calls that wait for it fail, and everything is
+//! undone on the way out, as after any failure.
 
 use crate::output::Failure;
 use parking_lot::{Mutex, MutexGuard};
@@ -9,22 +9,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Whether this process was asked to end.
+/// Whether this process received a termination signal.
 #[derive(Clone, Default)]
 pub struct Interrupt(Arc<State>);
 
 #[derive(Default)]
 struct State {
     raised: AtomicBool,
-    /// To be ended first.
+    /// The process to kill first.
     child: Mutex<Option<Pid>>,
 }
 
-/// As long as it lives, an interrupt ends the child; it must be dropped before the child is waited for.
+/// While it exists, an interrupt kills the child; it must be dropped before the child is waited for.
 pub struct Guard<'i>(&'i Interrupt);
 
 impl Interrupt {
-    /// From now on, signals that ask to end only raise it.
+    /// Installs handlers: from now on, termination signals only raise the interrupt.
     pub fn watch() -> Result<Self, Failure> {
         let interrupt = Self::default();
         let raised = interrupt.clone();
@@ -60,12 +60,12 @@ impl Interrupt {
 
     fn end_child(&self) {
         if let Some(child) = *self.lock() {
-            // It may have ended, and is not waited for yet.
+            // It may have exited already; it has not been waited for.
             let _ = kill_process(child, Signal::KILL);
         }
     }
 
-    /// An error once it was raised.
+    /// An error if it was raised.
     pub fn check(&self) -> Result<(), String> {
         if self.0.raised.load(Ordering::SeqCst) {
             Err("interrupted; run it again to measure".to_owned())
@@ -74,7 +74,7 @@ impl Interrupt {
         }
     }
 
-    /// Ends the child too when it is raised, or was.
+    /// Kills the child when it is raised, or if it already was.
     pub fn guard(&self, child: Pid) -> Guard<'_> {
         *self.lock() = Some(child);
         if self.check().is_err() {

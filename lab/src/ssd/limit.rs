@@ -1,7 +1,7 @@
-//! Control groups, of version 1 or 2, that limit a process's memory and its reading from a disk.
+//! Control groups, version 1 or 2, that limit a process's memory and its reads from a disk.
 //!
-//! A group lies below that of this process where the version allows it, so that limits which are there
-//! already stay in force, and is removed when dropped; no process may be in it then.
+//! A group is created below that of this process if the version allows it, so that existing limits stay in force, and
+//! is removed when dropped; it must have no processes then.
 
 use rustix::fs::Access;
 use std::ffi::OsStr;
@@ -12,24 +12,24 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Enters the groups named before `--`, then becomes the program after it.
+/// Enters the groups named before `--`, then executes the program after it.
 const ENTER: &str =
     r#"while [ "$1" != -- ]; do echo $$ > "$1" || exit; shift; done; shift; exec "$@""#;
 
 /// What a process may use.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
-    /// Bytes; what it takes beyond goes to swap.
+    /// Bytes; pages beyond it are swapped.
     pub memory: Option<u64>,
-    /// `MAJOR:MINOR` of the disk that is throttled, and bytes a second.
+    /// `MAJOR:MINOR` of the throttled disk, and bytes per second.
     pub reads_per_second: Option<(String, u64)>,
 }
 
-/// Groups that impose limits on what is started in them.
+/// Groups that limit the processes started in them.
 pub struct Groups(Vec<Group>);
 
 impl Limits {
-    /// Makes the groups, none if nothing is limited; or says why they cannot be made.
+    /// Creates the groups, none if there are no limits; or says why they cannot be created.
     pub fn impose(&self) -> Result<Groups, String> {
         let needed = match (self.memory, &self.reads_per_second) {
             (None, None) => return Ok(Groups(Vec::new())),
@@ -48,7 +48,7 @@ impl Limits {
         })
     }
 
-    /// What is to be written into which files, those of memory first. Swap has no limit unless one is set.
+    /// The values to write to files, those of memory first. Swap is unlimited unless set.
     fn settings<'g>(
         &self,
         version: Version,
@@ -78,7 +78,7 @@ impl Limits {
 }
 
 impl Groups {
-    /// One that will run `program` in them, with the arguments that the caller adds.
+    /// A command that runs `program` in the groups, with arguments added by the caller.
     pub fn command(&self, program: &OsStr) -> Command {
         if self.0.is_empty() {
             return Command::new(program);
@@ -94,7 +94,7 @@ impl Groups {
 }
 
 impl Groups {
-    /// How many processes in them the kernel has killed because nothing could be swapped out in time.
+    /// The number of their processes that the kernel's OOM killer ended.
     pub fn kills(&self) -> u64 {
         let told = |group: &Group| {
             let events = ["memory.oom_control", "memory.events"];
@@ -105,7 +105,7 @@ impl Groups {
     }
 }
 
-/// In the file of either version.
+/// Parses the file of either version.
 fn kills(events: &str) -> Option<u64> {
     let count = |line: &str| line.strip_prefix("oom_kill ")?.trim().parse().ok();
     events.lines().find_map(count)
@@ -133,18 +133,18 @@ enum Version {
     Two,
 }
 
-/// Where groups are, and in which this process is.
+/// The mount points of control groups, and the groups of this process.
 #[derive(Debug, PartialEq)]
 struct Hierarchy {
     version: Version,
-    /// For each controller of version 1, or all of version 2 under the empty name: where it is mounted
-    /// and the group of this process in it.
+    /// For each controller of version 1, or all of version 2 under the empty name: the mount point and the group of
+    /// this process in it.
     mounts: Vec<(String, PathBuf, PathBuf)>,
 }
 
 impl Hierarchy {
-    /// From `/proc/self/mounts` and `/proc/self/cgroup`. Version 2 without controllers beside version 1
-    /// does not count.
+    /// From `/proc/self/mounts` and `/proc/self/cgroup`. Version 2 mounted without controllers next to version 1 is
+    /// ignored.
     fn find(mounts: &str, own: &str) -> Option<Self> {
         let mut one = Vec::new();
         let mut two = Vec::new();
@@ -172,7 +172,7 @@ impl Hierarchy {
         (!mounts.is_empty()).then_some(Self { version, mounts })
     }
 
-    /// A group for each controller in version 1, one for all in version 2.
+    /// Creates one group per controller in version 1, one for all in version 2.
     fn make(&self, needed: &[Controller]) -> Result<Vec<Group>, String> {
         let parents = match self.version {
             Version::One => needed
@@ -189,12 +189,12 @@ impl Hierarchy {
         let found = mounts.find(|(name, ..)| name == controller);
         let (_, mount, own) =
             found.ok_or_else(|| format!("the control groups have no {controller}"))?;
-        // Within a container the group may be the mount itself.
+        // Within a container, the group may be the mount itself.
         Ok(if own.is_dir() { own } else { mount }.clone())
     }
 
-    /// The nearest group around this process whose children have the controllers, after trying to give
-    /// them to those of the outermost.
+    /// The nearest ancestor group whose children have the controllers, after trying to enable them for those of the
+    /// root.
     fn parent_of_all(&self, needed: &[Controller]) -> Result<PathBuf, String> {
         let (_, mount, own) = &self.mounts[0];
         let names: Vec<_> = needed.iter().map(|of| of.name(Version::Two)).collect();
@@ -218,7 +218,7 @@ impl Hierarchy {
     }
 }
 
-/// The directory of the group that this process is in; controllers are empty in version 2.
+/// The directory of this process's group; `controller` is empty in version 2.
 fn own_group(mount: &str, own: &str, controller: &str) -> PathBuf {
     let path = own.lines().find_map(|line| {
         let (_, rest) = line.split_once(':')?;
@@ -229,7 +229,7 @@ fn own_group(mount: &str, own: &str, controller: &str) -> PathBuf {
     Path::new(mount).join(path.unwrap_or(""))
 }
 
-/// A control group of this process's making.
+/// A control group created by this process.
 struct Group {
     directory: PathBuf,
 }
@@ -255,7 +255,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A process that has just ended may still be leaving.
+        // A process that has just exited may still be listed.
         for _ in 0..50 {
             match fs::remove_dir(&self.directory) {
                 Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => {
@@ -363,7 +363,7 @@ mod tests {
         control("user", "memory\n");
         let disk = [Controller::Disk];
         assert_eq!(found.parent_of_all(&disk), Ok(root.path().to_owned()));
-        // Nobody offers them yet: the outermost is asked to.
+        // Nobody has enabled them yet: the root group is tried.
         control("", "cpu\n");
         control("user", "");
         assert_eq!(found.parent_of_all(&both), Ok(root.path().to_owned()));

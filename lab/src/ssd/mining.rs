@@ -1,4 +1,4 @@
-//! Mining: all itemsets, length by length, as Apriori asks if all of them are frequent.
+//! Mining: all itemsets, length by length, as in Apriori when all of them are frequent.
 
 use super::interrupt::Interrupt;
 use super::session::{Amount, Asked, Workload};
@@ -12,24 +12,24 @@ use oboro_mining::{Bitmap, Dataset, Itemset, Transactions};
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-/// Ciphertext has residues of 28 bits on disk.
+/// Residues have 28 bits on disk.
 const RESIDUE_BITS: u64 = 28;
 
-/// A dataset, and what is counted in it.
+/// A dataset, and the itemsets to count.
 pub struct Mining {
     pub dataset: Dataset,
     pub threads: NonZeroUsize,
     pub levels: Vec<Level>,
 }
 
-/// All itemsets of one length, with their supports in plaintext.
+/// All itemsets of one length, with their supports from plaintext.
 pub struct Level {
     itemsets: Vec<Itemset>,
     supports: Vec<u64>,
 }
 
 impl Level {
-    /// Those of all lengths up to the workload's.
+    /// All lengths up to the workload's.
     pub fn all(
         workload: &workload::Workload,
         transactions: &Transactions,
@@ -45,7 +45,7 @@ impl Level {
 }
 
 impl Mining {
-    /// Of all columns.
+    /// The bytes of all columns.
     fn packed_bytes(&self, limbs: u64) -> u64 {
         let manifest = self.dataset.manifest();
         let slots = manifest.block_count() * manifest.parameters.degree() as u64;

@@ -1,4 +1,4 @@
-//! Once a second, what Linux tells of a process and of the disk that it reads from.
+//! Samples Linux's counters of a process and its disk every second.
 
 use super::Setting;
 use crate::machine;
@@ -20,7 +20,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Of this process and of its disk.
+    /// Samples this process and its disk.
     pub fn start(process: u32, disk: Option<String>, setting: Setting, output: Output) -> Self {
         let (stop, stopped) = mpsc::channel();
         let thread = thread::spawn(move || {
@@ -44,15 +44,15 @@ impl Sampler {
         Self { stop, thread }
     }
 
-    /// Prints what came since the last one.
+    /// Prints the last sample.
     pub fn stop(self) -> Result<(), Failure> {
-        // It has stopped by itself if the process has ended.
+        // It has stopped already if the process exited.
         let _ = self.stop.send(());
         self.thread.join().expect("sampling does not panic")
     }
 }
 
-/// One line. Rates and times are those since the one before.
+/// One line. Rates and times are relative to the previous sample.
 #[derive(Serialize)]
 struct Sample<'s> {
     bench: &'static str,
@@ -60,18 +60,18 @@ struct Sample<'s> {
     setting: &'s Setting,
     /// Since sampling began.
     seconds: f64,
-    /// Requests waiting or under way, on average: iostat's `aqu-sz`.
+    /// Requests waiting or in flight, on average: iostat's `aqu-sz`.
     queue_length: Option<f64>,
     read_mb_per_second: Option<f64>,
     written_mb_per_second: Option<f64>,
     /// From request to completion, on average.
     await_milliseconds: Option<f64>,
-    /// What remains of the disk's rate is for others.
+    /// The rest of the disk's rate belongs to other processes.
     server_read_mb_per_second: f64,
     resident_bytes: u64,
     swapped_bytes: u64,
     major_faults: u64,
-    /// Processors' time over time.
+    /// CPU time over time.
     user_cpu: f64,
     system_cpu: f64,
 }
@@ -120,7 +120,7 @@ impl<'s> Sample<'s> {
     }
 }
 
-/// Everything at one moment.
+/// All counters at one moment.
 struct Reading {
     at: Instant,
     disk: Option<DiskCounters>,
@@ -131,7 +131,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// `None` if the process has ended.
+    /// `None` if the process has exited.
     fn now(process: u32, disk: Option<&str>) -> Option<Self> {
         let statistics = fs::read_to_string("/proc/diskstats").unwrap_or_default();
         Some(Self {
@@ -140,7 +140,7 @@ impl Reading {
             process: ProcessCounters::of(process)?,
             read_bytes: machine::read_bytes(process).ok()?,
             resident_bytes: machine::process_bytes(process, "VmRSS").ok()?,
-            // A kernel without swap does not tell.
+            // A kernel without swap does not report it.
             swapped_bytes: machine::process_bytes(process, "VmSwap").unwrap_or(0),
         })
     }
@@ -152,14 +152,14 @@ struct DiskCounters {
     requests: u64,
     read_sectors: u64,
     written_sectors: u64,
-    /// Times begin again at 2^32, which queues reach within days.
+    /// Times wrap at 2^32, which queues reach within days.
     read_milliseconds: u32,
     write_milliseconds: u32,
     queue_milliseconds: u32,
 }
 
 impl DiskCounters {
-    /// That of the disk of this name.
+    /// The row of the disk of this name.
     fn read(statistics: &str, name: &str) -> Option<Self> {
         let fields = statistics.lines().find_map(|line| {
             let mut fields = line.split_whitespace().skip(2);
@@ -193,7 +193,7 @@ impl DiskCounters {
         })
     }
 
-    /// Of a request, on average.
+    /// The mean latency of a request.
     fn waited_milliseconds(self) -> f64 {
         let waited = f64::from(self.read_milliseconds) + f64::from(self.write_milliseconds);
         waited / self.requests.max(1) as f64
@@ -217,7 +217,7 @@ impl DiskCounters {
     }
 }
 
-/// Of `/proc/PID/stat` (proc_pid_stat(5)).
+/// From `/proc/PID/stat` (proc_pid_stat(5)).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProcessCounters {
     pub major_faults: u64,
@@ -231,10 +231,10 @@ impl ProcessCounters {
     }
 
     fn read(stat: &str) -> Option<Self> {
-        // The second field is the program's name, in parentheses, with whatever is in it.
+        // The second field is the program's name, in parentheses; it may contain anything.
         let (_, fields) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = fields.split_whitespace().collect();
-        // The third field is the first after the name.
+        // Fields are numbered from 1, and the first one here is the third.
         let field = |number: usize| fields.get(number - 3)?.parse().ok();
         Some(Self {
             major_faults: field(12)?,
@@ -294,7 +294,7 @@ mod tests {
             written_sectors: 0,
             read_milliseconds: 2 * count as u32,
             write_milliseconds: 3 * count as u32,
-            // About to begin again.
+            // About to wrap.
             queue_milliseconds: (1000 * count as u32).wrapping_sub(5000),
         };
         let process = |count| ProcessCounters {

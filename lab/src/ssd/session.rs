@@ -1,4 +1,4 @@
-//! One server in one setting, asked from a cold start on.
+//! One server in one setting, queried from a cold start on.
 
 use super::device::{DirectRead, Disk};
 use super::interrupt::Interrupt;
@@ -21,35 +21,35 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What every server is asked, and of which data.
+/// The queries that every server gets, and their data.
 pub trait Workload {
-    /// Gives the data to a server in this new directory.
+    /// Publishes the data in a server's new data directory.
     fn publish(&self, store: &Path, interrupt: &Interrupt) -> Outcome;
-    /// What its files are called that hold the data, after the last dot.
+    /// The extension of its data files.
     fn extension(&self) -> &'static str;
-    /// What a server is told besides what all are.
+    /// Server options in addition to the common ones.
     fn server_options(&self, setting: &Setting) -> Vec<String>;
-    /// The questions of a pass.
+    /// The number of queries per pass.
     fn questions(&self) -> usize;
-    /// Asks query number `number`; later ones are longer.
+    /// Runs query `number`; later ones are longer.
     fn ask(&self, number: usize, connection: &Connection) -> Result<Asked, Failure>;
 }
 
-/// A query, and what it took.
+/// A query, and its cost.
 pub struct Asked {
-    /// Of its itemsets or patterns.
+    /// The length of its itemsets or patterns.
     pub length: usize,
     pub amount: Amount,
     pub elapsed: Duration,
     /// Of that, at the server.
     pub server: Duration,
-    /// What the query needs of the data, as they are stored.
+    /// The stored bytes of the data that the query needs.
     pub packed_bytes: u64,
     /// Whether the answer is right.
     pub verified: bool,
 }
 
-/// Of what a query has how many.
+/// The unit and size of a query.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Amount {
@@ -66,11 +66,11 @@ impl fmt::Display for Amount {
     }
 }
 
-/// Servers that are asked the same.
+/// Servers that get the same queries.
 pub struct Sessions<'e> {
     pub workload: &'e dyn Workload,
     pub threads: NonZeroUsize,
-    /// Passes over the questions after the first, which finds nothing in memory.
+    /// Passes after the first, which starts with a cold cache.
     pub passes: u16,
     pub interrupt: &'e Interrupt,
     pub output: Output,
@@ -80,15 +80,15 @@ pub struct Sessions<'e> {
 pub struct Conditions<'c> {
     pub setting: Setting,
     pub store: &'c Path,
-    /// To sample.
+    /// The disk to sample.
     pub disk: Option<Disk>,
     pub limits: Limits,
     pub direct_read: Option<DirectRead>,
-    /// Whether to tell functions' shares of the time, of one pass more.
+    /// Whether to profile one more pass.
     pub is_profiled: bool,
 }
 
-/// What one server took. Times, faults and bytes are those of passes after the first unless they say so.
+/// The measurements of one server. Times, faults and bytes are those of passes after the first unless stated otherwise.
 #[derive(Clone, Serialize)]
 pub struct Figures {
     bench: &'static str,
@@ -98,16 +98,16 @@ pub struct Figures {
     first_pass_seconds: f64,
     /// The median.
     pub pass_seconds: f64,
-    /// Of the longest query: the median.
+    /// The median of the longest query.
     query_seconds: f64,
     /// During the longest query.
     pub read_bytes_per_second: f64,
-    /// The packed data that it needs, over the time it took.
+    /// The packed data that it needs, over its time.
     packed_bytes_per_second: f64,
-    /// Of a pass, on average.
+    /// Per pass, on average.
     pass_read_bytes: f64,
     major_faults: u64,
-    /// Of the server, from its start.
+    /// Of the server, since its start.
     pub peak_resident_bytes: u64,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub direct_read: Option<DirectRead>,
@@ -119,21 +119,21 @@ struct TimedQuery<'s> {
     bench: &'static str,
     #[serde(flatten)]
     setting: &'s Setting,
-    /// 0 is the first.
+    /// 0 is the first pass.
     pass: u16,
     length: usize,
     #[serde(flatten)]
     amount: Amount,
     seconds: f64,
     server_seconds: f64,
-    /// From disks, by the server, swapped ones among them.
+    /// Read from disks by the server, swapped pages included.
     read_bytes: u64,
-    /// What the query needs of the data, as they are stored.
+    /// The stored bytes of the data that the query needs.
     packed_bytes: u64,
     verified: bool,
 }
 
-/// Where a server's processors spend their time.
+/// Where a server spends its CPU time.
 #[derive(Serialize)]
 struct Profiled<'s> {
     bench: &'static str,
@@ -143,7 +143,7 @@ struct Profiled<'s> {
     profile: Profile,
 }
 
-/// The kernel ended a server in a control group.
+/// The kernel killed a server in a control group.
 #[derive(Debug)]
 pub struct Killed;
 
@@ -156,7 +156,7 @@ impl fmt::Display for Killed {
 impl Error for Killed {}
 
 impl Sessions<'_> {
-    /// Starts a server, asks it again and again, and ends it.
+    /// Starts a server, queries it repeatedly, and stops it.
     pub fn measure(&self, conditions: Conditions<'_>) -> Result<Figures, Failure> {
         self.interrupt.check()?;
         self.files(conditions.store)
@@ -212,25 +212,25 @@ impl Sessions<'_> {
         })
     }
 
-    /// Gives the data to a server in this new directory.
+    /// Publishes the data in a server's new data directory.
     pub fn publish(&self, store: &Path) -> Outcome {
         self.workload.publish(store, self.interrupt)
     }
 
-    /// Those that the workload needs, besides what all servers have.
+    /// The workload's options, in addition to the common ones.
     fn server_options(&self, setting: &Setting) -> Vec<String> {
-        // A query's place may be free only after its answer has arrived.
+        // A query's slot may be released only after its answer has arrived.
         let mut options = vec!["--max-queries".to_owned(), "2".to_owned()];
         options.extend(self.workload.server_options(setting));
         options
     }
 
-    /// The files of a store that hold the data, in order.
+    /// The data files of a store, in order.
     pub fn files(&self, store: &Path) -> io::Result<Vec<PathBuf>> {
         files_named(store, self.workload.extension())
     }
 
-    /// All questions, one after the other.
+    /// All queries, one after the other.
     fn pass<'s>(
         &self,
         number: u16,
@@ -259,7 +259,7 @@ impl Sessions<'_> {
         questions.collect()
     }
 
-    /// Asks on for the profiler.
+    /// Continues querying for the profiler.
     fn profile(
         &self,
         connection: &Connection,
@@ -309,7 +309,7 @@ impl TimedQuery<'_> {
 }
 
 impl Figures {
-    /// All but what only the process tells.
+    /// Everything except what only the process knows.
     fn of(setting: Setting, first: &[TimedQuery<'_>], passes: &[Vec<TimedQuery<'_>>]) -> Self {
         let elapsed = |pass: &[TimedQuery<'_>]| pass.iter().map(|query| query.seconds).sum();
         let middle =
@@ -364,11 +364,11 @@ fn files_named(store: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Drops what the page cache has of these files.
+/// Drops these files from the page cache.
 fn forget(files: &[PathBuf]) -> io::Result<()> {
     for path in files {
         let file = File::open(path)?;
-        // What is not written yet would stay.
+        // Dirty pages would stay.
         file.sync_all()?;
         fadvise(&file, 0, None, Advice::DontNeed)?;
     }
@@ -386,7 +386,7 @@ fn read_bytes(process: u32) -> Result<u64, Failure> {
 
 #[cfg(test)]
 impl Figures {
-    /// Figures of no interest but for the time.
+    /// Figures in which only the time matters.
     pub fn taking(setting: Setting, pass_seconds: f64) -> Self {
         Self {
             pass_seconds,

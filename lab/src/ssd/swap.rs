@@ -1,4 +1,4 @@
-//! Swap on a chosen device for as long as it is measured, and how much is read ahead from it.
+//! Swap on a chosen device during a measurement, and its readahead setting.
 
 use super::device::Device;
 use super::interrupt::Interrupt;
@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const PAGE_CLUSTER: &str = "/proc/sys/vm/page-cluster";
-/// The highest: other swap is used only once this is full.
+/// The highest: other swap areas are used only once this one is full.
 const PRIORITY: &str = "32767";
 
-/// Swap that is on until dropped. Swap that was on before stays on.
+/// Swap that is on until dropped. Existing swap areas stay on.
 #[derive(Serialize)]
 pub struct Swap {
     bench: &'static str,
     #[serde(rename = "swap")]
     path: PathBuf,
-    /// In use beside it, with lower priority.
+    /// Swap areas in use with lower priority.
     #[serde(rename = "other_swaps")]
     others: Vec<String>,
     #[serde(skip)]
@@ -30,8 +30,8 @@ pub struct Swap {
 }
 
 impl Swap {
-    /// On the device itself, if mkswap has prepared it, or in a new file of so many bytes in its
-    /// directory; or why that cannot be.
+    /// On the device itself, if mkswap has prepared it, or in a new file of `bytes` bytes in its directory; or says why
+    /// that is impossible.
     pub fn on(device: &Device, bytes: u64, interrupt: &Interrupt) -> Result<Self, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("swap can be turned on by root only".to_owned());
@@ -45,7 +45,7 @@ impl Swap {
         };
         let path = std::path::absolute(path).map_err(|error| error.to_string())?;
         let others = fs::read_to_string("/proc/swaps").unwrap_or_default();
-        // Removes the file again wherever this ends.
+        // Removes the file on every return path.
         let mut swap = Self {
             bench: "ssd swap",
             path,
@@ -78,7 +78,7 @@ impl Drop for Swap {
     fn drop(&mut self) {
         let off = !self.is_on || run("swapoff", &[], &self.path).is_ok();
         if off && self.is_file {
-            // One that could not be written may not be there.
+            // A file that could not be written may not exist.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -91,7 +91,7 @@ fn paths(swaps: &str) -> Vec<String> {
     lines.filter_map(path).collect()
 }
 
-/// Not zeros, for which a file system may leave holes.
+/// Writes no zeros, for which a file system may leave holes.
 fn write(path: &Path, bytes: u64, interrupt: &Interrupt) -> Result<(), String> {
     const PIECE: usize = 4 << 20;
     let piece = vec![0xA5; PIECE];
@@ -120,10 +120,10 @@ fn run(program: &str, options: &[&str], path: &Path) -> Result<(), String> {
     }
 }
 
-/// The logarithm of the pages that the kernel swaps in at once, as it was when dropped.
+/// The setting of swap readahead (the logarithm of the pages), restored when dropped.
 pub struct PageCluster {
     before: String,
-    /// Locked: the setting is the whole machine's, and one bench at a time changes it.
+    /// Locked: the setting is global, and only one bench may change it at a time.
     _file: File,
 }
 
@@ -143,15 +143,15 @@ impl PageCluster {
 
 impl Drop for PageCluster {
     fn drop(&mut self) {
-        // What could be written could be written before.
+        // The setting was writable before.
         let _ = fs::write(PAGE_CLUSTER, &self.before);
     }
 }
 
-/// Programs started while it lives get no huge pages.
+/// Programs started while it exists get no huge pages.
 ///
-/// Two mebibytes of which some are always in use are never swapped out: in a sixth of the memory that
-/// they need, servers on huge pages leave the kernel nothing to move, and are killed.
+/// Huge pages of which some parts are always in use are never swapped out: with a sixth of the memory that they need,
+/// servers on huge pages leave the kernel nothing to swap, and are killed.
 pub struct SmallPages {
     were_set: bool,
 }
@@ -167,7 +167,7 @@ impl SmallPages {
 
 impl Drop for SmallPages {
     fn drop(&mut self) {
-        // What could be set can be unset.
+        // It could be set, so it can be restored.
         let _ = disable_transparent_huge_pages(self.were_set);
     }
 }

@@ -1,19 +1,18 @@
-//! What the scheduler costs, and what its order is worth. One JSON object per line, the summary last.
+//! The cost of the scheduler, and the benefit of its order. One JSON object per line, the summary last.
 //! `cargo bench --bench tasks -- ITEMS TRANSACTIONS`.
 //!
-//! *Overhead*: claiming and completing tasks that do nothing, as a share of a task of a millisecond.
-//! *Reuse*: Figure 4-6 of the paper scaled up, the products of all pairs of items of each transaction;
-//! an item of a transaction is a vector of 16 KiB. The reuse distance of a read is the bytes of different
-//! vectors that its node has read since it last read the same one, itself included; a cache of that size
-//! would still have it. Tasks come in the order of a program, transaction by transaction, or shuffled.
+//! *Overhead*: claiming and completing empty tasks, relative to a task of a millisecond.
+//! *Reuse*: Figure 4-6 of the paper scaled up, the products of all pairs of items of each transaction; an item of a
+//! transaction is a vector of 16 KiB. The reuse distance of a read is the bytes of distinct vectors that its node has
+//! read since it last read the same one, itself included; a cache of that size would still hold it. Tasks come in
+//! program order, transaction by transaction, or shuffled.
 //! *Idle*: tasks of very different weights on two workers.
-//! *Remote*: items dealt to four nodes, read where they lie and copied ahead. On a machine with one node
-//! that shows what copying costs, not what it gains.
+//! *Remote*: items dealt to four nodes, read in place and copied ahead. On a machine with one node this shows the cost
+//! of copying, not its benefit.
 //!
-//! Event counters are read from outside, where the processor shows them: with a third argument
-//! (an order's name, as in the output) and a fourth (`natural` or `shuffled`) the program does nothing but
-//! these products on one thread, for `perf stat -e cache-misses` to count. The vectors are made in the same
-//! process, which costs every order the same.
+//! For external event counters, with a third argument (an order's name, as in the output) and a fourth (`natural` or
+//! `shuffled`) the program only computes these products on one thread, for `perf stat -e cache-misses`. The vectors are
+//! created in the same process, at the same cost for every order.
 
 use oboro_arena::{CpuAssignment, Distances, Topology};
 use oboro_ring::{Modulus, Parameters, vector};
@@ -31,7 +30,7 @@ const SLOTS: usize = 4096;
 const VECTOR_BYTES: u64 = 4 * SLOTS as u64;
 const L2_BYTES: u64 = 1 << 20;
 const NODES: usize = 4;
-/// What the others are compared with comes first.
+/// The baseline comes first.
 const ORDERS: [Order; 3] = [
     Order::FirstInFirstOut,
     Order::MostReferenced,
@@ -96,7 +95,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The most that claiming and completing a task took, as a share of a millisecond.
+/// The highest cost of claiming and completing a task, relative to a millisecond.
 fn overhead() -> f64 {
     let mut most: f64 = 0.0;
     for transactions in [7, 654] {
@@ -139,7 +138,7 @@ fn overhead() -> f64 {
     most
 }
 
-/// Case by case, the mean reuse distance of each order as a multiple of that of first in, first out.
+/// For each case, the mean reuse distance of each order relative to first in, first out.
 fn reuse(pairs: Pairs, vectors: &Vectors) -> BTreeMap<String, BTreeMap<&'static str, f64>> {
     let mut multiples: BTreeMap<String, BTreeMap<_, _>> = BTreeMap::new();
     for (nodes, is_shuffled) in [(1, false), (1, true), (NODES, false), (NODES, true)] {
@@ -257,7 +256,7 @@ fn remote(pairs: Pairs, vectors: &Vectors) {
     }
 }
 
-/// All pairs of items of each transaction; the paper's tasks.
+/// All pairs of items of each transaction: the paper's tasks.
 #[derive(Clone, Copy)]
 struct Pairs {
     items: usize,
@@ -265,7 +264,7 @@ struct Pairs {
     nodes: usize,
     order: Order,
     is_shuffled: bool,
-    /// To the nodes, in place of transactions.
+    /// Items instead of transactions are dealt to the nodes.
     are_items_dealt: bool,
 }
 
@@ -283,7 +282,7 @@ impl Default for Pairs {
 }
 
 impl Pairs {
-    /// Two vectors of one transaction each, by number: transaction after transaction, item after item.
+    /// Two vectors of one transaction each, by number: grouped by transaction, then by item.
     fn tasks(&self) -> Vec<[usize; 2]> {
         let mut tasks = Vec::new();
         for first in (0..self.transactions).map(|transaction| transaction * self.items) {
@@ -320,7 +319,7 @@ impl Pairs {
         Schedule::new(graph, equally_far(self.nodes), self.order)
     }
 
-    /// The vectors that each node reads one after another, if each has one worker and all are equally fast.
+    /// The sequence of vectors that each node reads, with one worker per node and equal speeds.
     fn reads(&self) -> Vec<Vec<Datum>> {
         let schedule = self.schedule();
         let mut reads = vec![Vec::new(); self.nodes];
@@ -335,7 +334,7 @@ impl Pairs {
         reads
     }
 
-    /// Seconds for all products, on one thread for each node.
+    /// Seconds for all products, with one thread per node.
     fn run(&self, vectors: &Vectors) -> f64 {
         let report = self.execute(&self.schedule(), vectors, IN_PLACE);
         report.wall.as_secs_f64()
@@ -369,18 +368,18 @@ impl Pairs {
     }
 }
 
-/// How far apart reads of the same vector are.
+/// Reuse distances.
 struct Reuse {
-    /// Over reads of what was read before, in bytes.
+    /// Over repeated reads, in bytes.
     mean: f64,
     /// Likewise.
     median: u64,
-    /// The share of reads that a cache as large as L2 does not have, first ones included.
+    /// The share of reads that miss a cache of L2's size, first reads included.
     beyond_l2: f64,
 }
 
 impl Reuse {
-    /// Of the nodes' sequences of reads.
+    /// From the nodes' sequences of reads.
     fn of(reads: &[Vec<Datum>]) -> Self {
         let mut distances: Vec<u64> = reads
             .iter()
@@ -397,7 +396,7 @@ impl Reuse {
     }
 }
 
-/// For each read of what was read before, the bytes of different vectors read since then, itself included.
+/// For each repeated read, the bytes of distinct vectors read since the last one, itself included.
 fn stack_distances(reads: &[Datum]) -> Vec<u64> {
     // A Fenwick tree with a one at the last read of each vector.
     let mut tree = vec![0i64; reads.len() + 1];
@@ -428,7 +427,7 @@ fn stack_distances(reads: &[Datum]) -> Vec<u64> {
     distances
 }
 
-/// Random residues in place of ciphertext.
+/// Random residues instead of ciphertext.
 struct Vectors {
     modulus: Modulus,
     residues: Vec<u32>,
@@ -445,7 +444,7 @@ impl Vectors {
         }
     }
 
-    /// A vector, by its number; they begin again after the last.
+    /// A vector by number, modulo their count.
     fn get(&self, number: usize) -> &[u32] {
         let number = number % (self.residues.len() / SLOTS);
         &self.residues[number * SLOTS..][..SLOTS]
@@ -481,7 +480,7 @@ fn equally_far(nodes: usize) -> Distances {
     Distances::new(vec![vec![10; nodes]; nodes]).expect("a square")
 }
 
-/// Cores of this machine, dealt to nodes that it may not have.
+/// Cores of this machine, assigned to nodes that may not exist.
 fn cpu_assignments(threads: usize, nodes: usize) -> Vec<CpuAssignment> {
     let threads = NonZero::new(threads).expect("at least one thread");
     let cpu_assignments = Topology::of_this_machine().workers(threads).into_iter();

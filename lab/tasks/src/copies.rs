@@ -1,14 +1,14 @@
-//! Copies that nodes have of data that lie elsewhere.
+//! Copies of remote data, per node.
 //!
-//! A node has one copy of a datum, made by the first of its workers that needs it; the others wait until
-//! it is whole. It goes when no worker of the node holds it and none of the node's ready tasks reads it.
+//! A node has one copy of a datum, made by the first of its workers that needs it; the others wait until it is
+//! complete. It is dropped when no worker of the node holds it and none of the node's ready tasks reads it.
 
 use crate::graph::Datum;
 use crate::schedule::Schedule;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-/// A copy, or the place for one that is being made.
+/// A copy, possibly still being made.
 pub(crate) type Shared<C> = Arc<OnceLock<C>>;
 
 pub(crate) struct Copies<'s, C> {
@@ -29,7 +29,7 @@ impl<'s, C> Copies<'s, C> {
         }
     }
 
-    /// The node's copy, kept until it is released as often as it was held.
+    /// Holds the node's copy; each hold needs a release.
     pub(crate) fn hold(&self, node: usize, datum: Datum) -> Shared<C> {
         let mut copies = self.lock(node);
         let held = copies.entry(datum).or_insert_with(|| Held {
@@ -40,7 +40,7 @@ impl<'s, C> Copies<'s, C> {
         Arc::clone(&held.copy)
     }
 
-    /// One holder less.
+    /// Releases one hold.
     pub(crate) fn release(&self, node: usize, datum: Datum) {
         if let Some(held) = self.lock(node).get_mut(&datum) {
             held.holders -= 1;

@@ -1,27 +1,27 @@
-//! Tasks and the data between them, as a question states them.
+//! Tasks and the data between them.
 //!
-//! A task names data that are there already, so that no task can wait for itself: the numbers of the
-//! tasks are a topological order.
+//! A task can only read data that were added before it, so cycles are impossible: the numbers of the tasks are a
+//! topological order.
 
 use std::ops::Deref;
 
-/// Something that tasks read: an input of the whole, or the output of a task.
+/// Something that tasks read: an external input, or the output of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Datum(pub(crate) u32);
 
 impl Datum {
-    /// Its place in the order in which data were added, from 0.
+    /// Its index in the order of addition, from 0.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Something to be done once, when its inputs are there.
+/// A unit of work that runs once, when its inputs are available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Task(pub(crate) u32);
 
 impl Task {
-    /// Its place in the order in which tasks were added, from 0.
+    /// Its index in the order of addition, from 0.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -30,15 +30,15 @@ impl Task {
 /// A datum that no task makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Input {
-    /// The node whose memory it lies in; `None` where it lies on all, or nobody knows.
+    /// The node of its memory; `None` if it is on all nodes, or unknown.
     pub home: Option<usize>,
     /// Its size.
     pub bytes: u64,
-    /// Whether it is in memory, or will be said to have [arrived](crate::Schedule::arrived) later.
+    /// Whether it is in memory, or will [arrive](crate::Schedule::arrived) later.
     pub resident: bool,
 }
 
-/// How a datum comes to be there.
+/// How a datum is produced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     Resident { home: Option<usize> },
@@ -54,7 +54,7 @@ struct DatumNode {
 
 #[derive(Debug, Clone, Copy)]
 struct TaskNode {
-    /// The end of its inputs among those of all tasks; they begin where those of the task before end.
+    /// The end of its inputs in the list of all tasks' inputs; they begin at the previous task's end.
     inputs_end: usize,
     weight: u32,
     parts: u32,
@@ -78,7 +78,7 @@ struct TaskNode {
 pub struct Graph {
     data: Vec<DatumNode>,
     tasks: Vec<TaskNode>,
-    /// The inputs of task after task.
+    /// The inputs of all tasks, concatenated.
     inputs: Vec<Datum>,
 }
 
@@ -99,19 +99,18 @@ impl Graph {
         self.datum(origin, input.bytes)
     }
 
-    /// Adds a task that reads `inputs`. Its weight, at least 1, is how much it counts for: with weights
-    /// of 1 an input's priority is the number of ready tasks that refer to it. An input that is named
-    /// twice is one input; a task without inputs gets one of its own, which has no bytes.
+    /// Adds a task that reads `inputs`. Its weight, at least 1, determines the priority of its inputs: with weights of
+    /// 1 an input's priority is the number of ready tasks that read it. Repeated inputs count once; a task without
+    /// inputs gets an empty one of its own.
     ///
     /// # Panics
-    /// If an input is none of this graph's data.
+    /// If an input does not belong to this graph.
     pub fn task(&mut self, inputs: &[Datum], weight: u32) -> Task {
         self.add(inputs, weight, 1, None)
     }
 
-    /// Adds a task that is done part by part, at least one, by any threads at once. Each part reads all
-    /// inputs, and nothing is kept for one: where many tasks differ in their number only, this one is in
-    /// their place.
+    /// Adds a task of several parts, at least one, which any threads may run concurrently. Each part reads all inputs.
+    /// Parts need no memory, so such a task can replace many tasks that differ only in their number.
     ///
     /// # Panics
     /// As [`task`](Self::task).
@@ -119,7 +118,7 @@ impl Graph {
         self.add(inputs, weight, parts, None)
     }
 
-    /// Adds a task that makes a datum of `bytes` bytes, which will lie on the node that the task ran on.
+    /// Adds a task that produces a datum of `bytes` bytes, on the node that the task runs on.
     ///
     /// # Panics
     /// As [`task`](Self::task).
@@ -128,7 +127,7 @@ impl Graph {
         (self.add(inputs, weight, 1, Some(output)), output)
     }
 
-    /// What a task reads, ascending, each once.
+    /// The inputs of a task, ascending and distinct.
     pub fn inputs(&self, task: Task) -> &[Datum] {
         let begin = match task.index() {
             0 => 0,
@@ -137,12 +136,12 @@ impl Graph {
         &self.inputs[begin..self.tasks[task.index()].inputs_end]
     }
 
-    /// How many tasks there are.
+    /// The number of tasks.
     pub fn task_count(&self) -> usize {
         self.tasks.len()
     }
 
-    /// How many data there are.
+    /// The number of data.
     pub fn datum_count(&self) -> usize {
         self.data.len()
     }
@@ -168,12 +167,12 @@ impl Graph {
         self.tasks[task.index()].output
     }
 
-    /// All tasks, in the order in which they were added, which is a topological one.
+    /// All tasks in the order of addition, which is a topological one.
     pub fn tasks(&self) -> impl DoubleEndedIterator<Item = Task> + use<> {
         (0..self.tasks.len() as u32).map(Task)
     }
 
-    /// All data, in the order in which they were added.
+    /// All data in the order of addition.
     pub fn data(&self) -> impl Iterator<Item = Datum> + use<> {
         (0..self.data.len() as u32).map(Datum)
     }
@@ -208,12 +207,12 @@ impl Graph {
     }
 }
 
-/// A graph that is complete, and what follows from it.
+/// A complete graph, with derived data.
 #[derive(Debug)]
 pub(crate) struct Dag {
     graph: Graph,
     readers: Readers,
-    /// For each task the weight of the heaviest path that begins with it, itself included.
+    /// For each task the weight of the heaviest path from it, itself included.
     critical_paths: Vec<u64>,
 }
 
@@ -257,7 +256,7 @@ impl Deref for Dag {
 /// The tasks that read each datum.
 #[derive(Debug)]
 struct Readers {
-    /// The end of a datum's readers among those of all data.
+    /// The end of a datum's readers in the list of all readers.
     ends: Vec<usize>,
     tasks: Vec<Task>,
 }

@@ -1,11 +1,10 @@
-//! Tasks with data dependences, on a machine of several memory nodes.
+//! Tasks with data dependences, scheduled on several memory nodes.
 //!
-//! A [`Graph`] says which task reads and makes which data, and where the data lie. A [`Schedule`] hands its
-//! tasks out: to the node that has their inputs, those first that read what most ready tasks refer to, so
-//! that an input is read by all of them while it is in the cache. The rule is that of section 4.1 of
-//! Umayabara, Imabayashi and Yamana, "Speeding up secure frequent pattern mining with fully homomorphic
-//! encryption on NUMA machines" (in Japanese), with the critical path, which they leave open, as the second
-//! criterion. [`run`] executes a schedule on threads that stay on their cores.
+//! A [`Graph`] defines which task reads and produces which data, and where the data are. A [`Schedule`] assigns each
+//! task to the node that has its inputs and runs those first that read the input with the most ready readers, so that
+//! all of them read it while it is in the cache. The rule is that of section 4.1 of Umayabara, Imabayashi and Yamana,
+//! "Speeding up secure frequent pattern mining with fully homomorphic encryption on NUMA machines" (in Japanese), with
+//! the critical path, which they leave open, as the second criterion. [`run`] executes a schedule on pinned threads.
 
 mod copies;
 mod graph;

@@ -1,4 +1,4 @@
-//! The ready tasks of one node, and which of them runs next.
+//! The ready tasks of one node, and their order.
 
 use crate::graph::{Dag, Datum, Task};
 use std::cmp::Reverse;
@@ -7,15 +7,15 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 /// The order in which ready tasks run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// The input whose ready readers weigh most comes first (in equals: that with the longer critical
-    /// path among its readers, then the lower number), and with it every ready task that reads it, the
-    /// longest critical path first, then the lower number. Only then is the next input chosen. That is
-    /// the paper's rule; among many alike transactions it takes one item of each before the second of any.
+    /// The input with the largest total weight of ready readers comes first (ties: the longer critical path among its
+    /// readers, then the lower number), and with it all ready tasks that read it, the longest critical path first, then
+    /// the lower number. Only then is the next input chosen. This is the paper's rule; with many similar transactions
+    /// it takes one item of each before the second of any.
     MostReferenced,
-    /// As `MostReferenced`, but the next input is chosen among those that tasks of the last one read too, as
-    /// long as one of them has ready readers: they are in the cache still. Only then is it chosen among all.
+    /// As `MostReferenced`, but the next input is chosen among those that tasks of the last one read too, as long as
+    /// one of them has ready readers, since they are still in the cache; otherwise among all.
     MostReferencedNearby,
-    /// As they became ready.
+    /// The order in which they became ready.
     FirstInFirstOut,
 }
 
@@ -45,7 +45,7 @@ impl Queue {
         }
     }
 
-    /// Adds a task that has just become ready.
+    /// Adds a task that has become ready.
     pub(crate) fn push(&mut self, task: Task, dag: &Dag) {
         match self {
             Self::MostReferenced(queue) => queue.push(task, dag),
@@ -53,8 +53,8 @@ impl Queue {
         }
     }
 
-    /// The next task, which stays the next until it is removed. `is_ready` tells the tasks that were pushed
-    /// and not removed from the others.
+    /// The next task, which stays the next until it is removed. `is_ready` distinguishes tasks that were pushed and not
+    /// removed.
     pub(crate) fn next(&mut self, is_ready: impl Fn(Task) -> bool) -> Option<Task> {
         match self {
             Self::MostReferenced(queue) => queue.next(is_ready),
@@ -62,7 +62,7 @@ impl Queue {
         }
     }
 
-    /// Removes the next task, which is not ready any more.
+    /// Removes the next task, which is no longer ready.
     pub(crate) fn remove(&mut self, next: Task, dag: &Dag) {
         match self {
             Self::MostReferenced(queue) => queue.remove(next, dag),
@@ -71,19 +71,19 @@ impl Queue {
     }
 }
 
-/// The weight of an input's ready readers, and the longest critical path among them.
+/// The total weight of an input's ready readers, and the longest critical path among them.
 type Rank = (u64, u64);
 
-/// An input that is not the current one waits in `raised` to be ranked, or is ranked at least as high as it
-/// deserves: a claim lowers the task's other inputs, which is seen when their turn comes. So a claim costs
-/// little more than a look at each input.
+/// An input other than the current one is either in `raised`, to be ranked, or is ranked at least as high as it should
+/// be: a claim lowers the rank of the task's other inputs, which is corrected lazily when they are chosen. So a claim
+/// visits each input only briefly.
 #[derive(Debug, Default)]
 pub(crate) struct MostReferenced {
     /// The inputs of ready tasks.
     referenced: HashMap<Datum, Referenced>,
-    /// The input that was chosen last; its readers run as long as there are any.
+    /// The input that was chosen last; its ready readers run next.
     current: Option<Datum>,
-    /// What its readers read besides, where the next input is chosen among that.
+    /// The other inputs of its readers, if the next input is chosen among those.
     nearby: Option<Vec<Datum>>,
     /// Inputs that got readers since the last choice.
     raised: Vec<Datum>,
@@ -93,9 +93,9 @@ pub(crate) struct MostReferenced {
 #[derive(Debug, Default)]
 struct Referenced {
     weight: u64,
-    /// Critical path and number of the readers; among them some that other inputs brought to their turn.
+    /// Critical path and number of the readers; may include some that already ran through other inputs.
     readers: BinaryHeap<(u64, Reverse<Task>)>,
-    /// Its rank in the ranking; entries of another rank are out of date.
+    /// Its rank in the ranking; entries with another rank are stale.
     ranked: Option<Rank>,
 }
 
@@ -127,7 +127,7 @@ impl MostReferenced {
                 .push((dag.critical_path(task), Reverse(task)));
             if is_new || referenced.ranked.take().is_some() {
                 self.raised.push(datum);
-                // So that no claim has to allocate.
+                // Reserved here, so that claims do not allocate.
                 self.ranking.reserve(self.raised.len());
             }
         }
@@ -174,7 +174,7 @@ impl MostReferenced {
         next
     }
 
-    /// The most referenced of the inputs nearby.
+    /// The most referenced nearby input.
     fn choose_nearby(&mut self, is_ready: impl Fn(Task) -> bool) -> Option<Datum> {
         let referenced = self.nearby.as_ref()?.iter().filter_map(|&datum| {
             let rank = self.referenced.get_mut(&datum)?.rank(&is_ready);
@@ -221,7 +221,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    /// The rule, spelt out.
+    /// A direct implementation of the rule.
     #[derive(Default)]
     struct ByTheBook {
         ready: BTreeSet<Task>,

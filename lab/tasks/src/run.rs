@@ -1,5 +1,5 @@
-//! Runs a schedule: one thread for each CPU assignment, which claims, executes, completes, and sleeps while nothing
-//! is ready.
+//! Runs a schedule: one thread per CPU assignment, which claims, executes, completes, and sleeps while nothing is
+//! ready.
 
 use crate::copies::{Copies, Shared};
 use crate::graph::{Datum, Task};
@@ -10,32 +10,32 @@ use std::panic::resume_unwind;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What is done about inputs that lie on another node than the one that reads them.
+/// How inputs on other nodes are read.
 pub enum Remote<'c, C> {
-    /// They are read where they are.
+    /// In place.
     InPlace,
-    /// Before the first task of a node reads one, its worker copies it with this function. The workers of
-    /// the node share the copy, and it is dropped when its last ready reader on the node is done. On a
-    /// thread that has taken its CPU assignment, memory that is first written to lies on the CPU assignment's node. Copies take
-    /// as much memory as the inputs that ready tasks of the node have on others.
+    /// Before the first task of a node reads one, its worker copies it with this function. The workers of the node
+    /// share the copy, and it is dropped when its last ready reader on the node is done. On a pinned thread, newly
+    /// written memory is on the thread's node. Copies take as much memory as the remote inputs of the node's ready
+    /// tasks.
     CopyAhead(&'c (dyn Fn(Datum) -> C + Sync)),
 }
 
-/// A task to be executed now.
+/// A task to execute.
 #[derive(Debug)]
 pub struct Assignment<'a, C> {
     /// The task.
     pub task: Task,
-    /// Which of its parts, from 0.
+    /// The index of the part, from 0.
     pub part: u32,
     /// The node that it runs on.
     pub node: usize,
-    /// Of the remote inputs, ascending.
+    /// Copies of remote inputs, ascending.
     copies: &'a [(Datum, Shared<C>)],
 }
 
 impl<C> Assignment<'_, C> {
-    /// The node's copy of an input; `None` if the input is to be read where it lies.
+    /// The node's copy of an input; `None` if it should be read in place.
     pub fn copy(&self, input: Datum) -> Option<&C> {
         let found = self
             .copies
@@ -44,40 +44,40 @@ impl<C> Assignment<'_, C> {
     }
 }
 
-/// What one worker did.
+/// Statistics of one worker.
 #[derive(Debug)]
 pub struct WorkerReport {
     /// The node of its CPU assignment.
     pub node: usize,
-    /// Why it did not get its CPU assignment and worked wherever the system put it.
+    /// Why it could not be pinned and ran on any core.
     pub unpinned: Option<io::Error>,
-    /// Tasks that it executed, each part of them for itself.
+    /// Executed tasks, with each part counted.
     pub tasks: u64,
-    /// The time in which it copied or executed.
+    /// Time spent copying or executing.
     pub busy: Duration,
-    /// The part of `busy` in which it copied, or waited for a copy that another worker made.
+    /// The part of `busy` spent copying, or waiting for another worker's copy.
     pub copying: Duration,
-    /// The bytes that it copied.
+    /// Bytes copied.
     pub copied_bytes: u64,
 }
 
-/// How a run went.
+/// Statistics of a run.
 #[derive(Debug)]
 pub struct Report {
     /// From the start of the first worker to the end of the last.
     pub wall: Duration,
-    /// One for each CPU assignment, in their order.
+    /// One per CPU assignment, in their order.
     pub workers: Vec<WorkerReport>,
 }
 
 impl Report {
-    /// The time in which a worker did not work: threads starting and ending, claims, waiting for tasks to
-    /// become ready, and at the end for other workers.
+    /// The time in which a worker did not work: thread start and exit, claims, waiting for ready tasks, and at the end
+    /// for other workers.
     pub fn idle(&self, worker: usize) -> Duration {
         self.wall.saturating_sub(self.workers[worker].busy)
     }
 
-    /// The idle time of all workers as a share of the time that they had.
+    /// The idle time of all workers, relative to the total.
     pub fn idle_share(&self) -> f64 {
         let idle: Duration = (0..self.workers.len())
             .map(|worker| self.idle(worker))
@@ -86,18 +86,18 @@ impl Report {
     }
 }
 
-/// Executes the tasks of `schedule` on one thread for each CPU assignment, until all are done or the schedule is
-/// stopped; which of the two, the schedule tells. `worker` is called once on each thread, after it took
-/// its CPU assignment, and makes what executes that thread's tasks, with whatever memory that needs.
+/// Executes the tasks of `schedule` on one thread per CPU assignment, until all are done or the schedule is stopped,
+/// which the schedule tells. `worker` is called once on each thread after pinning, and returns the function that
+/// executes that thread's tasks, with any memory it needs.
 ///
-/// An input that never arrives makes the run wait for ever: whoever fails to provide it stops the schedule.
+/// If an input never arrives, the run never ends: whoever fails to provide it must stop the schedule.
 ///
 /// # Errors
-/// The first error of a task, by the order of CPU assignments. The schedule is stopped then, and by a panic, which
-/// goes on in the caller once the other threads have ended their tasks.
+/// The first error of a task, by the order of CPU assignments. An error or a panic stops the schedule; a panic is
+/// propagated to the caller once the other threads have finished their tasks.
 ///
 /// # Panics
-/// If a CPU assignment's node is none of the schedule's.
+/// If a CPU assignment's node is not in the schedule.
 pub fn run<C, E, F>(
     schedule: &Schedule,
     cpu_assignments: &[CpuAssignment],
@@ -134,8 +134,8 @@ where
     })
 }
 
-/// A worker leaves when nothing is left to claim, or when it fails; then nobody else should go on, or
-/// sleep.
+/// Dropped when a worker exits because nothing is left to claim, or because it fails; after a failure the others must
+/// neither continue nor sleep.
 struct Leaving<'s>(&'s Schedule);
 
 impl Drop for Leaving<'_> {
@@ -201,7 +201,7 @@ impl<'r, C> Worker<'r, C> {
         Ok(self.report)
     }
 
-    /// Nothing is held while the worker sleeps.
+    /// Releases all copies before the worker sleeps.
     fn claim(&mut self) -> Option<Claim> {
         let node = self.report.node;
         self.schedule.claim(node).or_else(|| {
@@ -229,7 +229,7 @@ impl<'r, C> Worker<'r, C> {
         }
     }
 
-    /// Lets go of what is held, for what is held from now on.
+    /// Releases the copies held, and holds the given ones from now on.
     fn release(&mut self, held: Vec<(Datum, Shared<C>)>) {
         for (datum, shared) in std::mem::replace(&mut self.held, held) {
             drop(shared);
@@ -251,7 +251,7 @@ mod tests {
 
     const IN_PLACE: Remote<'static, ()> = Remote::InPlace;
 
-    /// Cores of this machine, said to be on these nodes.
+    /// Cores of this machine, assigned to these nodes.
     fn cpu_assignments(nodes: &[usize]) -> Vec<CpuAssignment> {
         let threads = NonZero::new(nodes.len()).unwrap();
         let cpu_assignments = Topology::of_this_machine().workers(threads);
@@ -279,7 +279,7 @@ mod tests {
         Schedule::new(graph, distances, Order::MostReferenced)
     }
 
-    /// Each task reads what the one before made.
+    /// Each task reads the previous one's output.
     fn chain(len: usize) -> Schedule {
         let mut graph = Graph::new();
         let mut made = graph.input(on(0));
@@ -401,7 +401,7 @@ mod tests {
         assert!((2.0 / 3.0..1.0).contains(&report.idle_share()));
     }
 
-    /// Says that a worker has left, by its node.
+    /// Reports by its drop that a worker of a node has exited.
     struct Left(usize, mpsc::Sender<usize>);
 
     impl Drop for Left {

@@ -1,56 +1,56 @@
-//! Who runs which task next.
+//! Assigns tasks to threads.
 //!
-//! A task becomes ready when its last input is there, and is then queued on its home, the node that has
-//! most bytes of its inputs. A node takes its own ready tasks first and those of the nearest other node
-//! when it has none. All methods take a lock for about a microsecond; tasks should be far longer.
+//! A task becomes ready when its last input is available, and is then queued on its home, the node with the most bytes
+//! of its inputs. A node takes its own ready tasks first and, when it has none, those of the nearest other node. All
+//! methods hold a lock for about a microsecond; tasks should be far longer.
 
 use crate::graph::{Dag, Datum, Graph, Origin, Task};
 use crate::queue::{Order, Queue};
 use oboro_arena::Distances;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// A task, or a part of one, that one thread has to run.
+/// A task, or a part of one, for one thread to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     /// The task.
     pub task: Task,
-    /// Which of its parts, from 0; they are claimed in order.
+    /// The index of the part, from 0; they are claimed in order.
     pub part: u32,
-    /// The node that has most bytes of its inputs.
+    /// The node with the most bytes of its inputs.
     pub home: usize,
-    /// The inputs that lie on another node than the one that claimed, ascending.
+    /// The inputs on nodes other than the one that claimed, ascending.
     pub remote: Vec<Datum>,
 }
 
-/// What has been claimed so far.
+/// Statistics of claims.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// `read[a][b]`: bytes of inputs that lie on node `b` and were read by tasks on node `a`. Inputs
-    /// without a home are not counted.
+    /// `read[a][b]`: bytes of inputs on node `b` that were read by tasks on node `a`. Inputs without a home are not
+    /// counted.
     pub read: Vec<Vec<u64>>,
-    /// Tasks that ran on their home, each part of them for itself.
+    /// Tasks that ran on their home, with each part counted.
     pub at_home: u64,
-    /// Tasks that ran elsewhere.
+    /// Tasks that ran on another node.
     pub stolen: u64,
-    /// Tasks that a node stole although it had a ready one itself: none, unless this crate is broken.
+    /// Tasks that a node stole although it had a ready one itself: always 0, unless this crate has a bug.
     pub stolen_needlessly: u64,
 }
 
-/// The tasks of a graph on their way from waiting to done. Any thread may claim and complete.
+/// The state of a graph's tasks. Any thread may claim and complete.
 #[derive(Debug)]
 pub struct Schedule {
     dag: Dag,
     distances: Distances,
     state: Mutex<State>,
-    /// Sleepers wait for ready tasks, or for the last task to be claimed.
-    news: Condvar,
+    /// Signalled when tasks become ready, or when the last one is claimed.
+    changed: Condvar,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// For so many inputs.
+    /// For this many inputs.
     Waiting { missing: u32 },
-    /// Of its parts so many are claimed, and so many of these done.
+    /// This many of its parts are claimed, and this many of these done.
     Open { claimed: u32, done: u32 },
 }
 
@@ -60,12 +60,12 @@ impl Phase {
         done: 0,
     };
 
-    /// Whether one of so many parts may be claimed.
+    /// Whether one of `parts` parts can be claimed.
     fn is_ready(self, parts: u32) -> bool {
         matches!(self, Self::Open { claimed, .. } if claimed < parts)
     }
 
-    /// Claims a part; which one.
+    /// Claims a part; returns its index.
     fn claim(&mut self) -> u32 {
         let Self::Open { claimed, .. } = self else {
             unreachable!("a task in a queue waits for nothing");
@@ -74,7 +74,7 @@ impl Phase {
         *claimed - 1
     }
 
-    /// A claimed part is done; how many are now.
+    /// A claimed part is done; returns how many are.
     fn complete(&mut self) -> u32 {
         match self {
             Self::Open { claimed, done } if *done < *claimed => {
@@ -96,18 +96,18 @@ struct InputState {
 struct State {
     places: Vec<InputState>,
     phases: Vec<Phase>,
-    /// One for each node.
+    /// One per node.
     queues: Vec<Queue>,
-    /// For each datum, node after node: how many ready tasks of this home read it.
+    /// For each datum and node: how many ready tasks with this home read it.
     wanted: Vec<u32>,
     /// For one task, the bytes of its inputs on each node.
     bytes_on: Vec<u64>,
-    /// Tasks of which all parts are claimed.
+    /// Tasks with all parts claimed.
     claimed: usize,
-    /// Tasks of which all parts are done.
+    /// Tasks with all parts done.
     done: usize,
     is_stopped: bool,
-    /// Threads that wait for news. Without any, none is told: that would be a system call.
+    /// Threads that sleep. Without any, signalling is skipped: it would be a system call.
     sleeping: usize,
     counters: Counters,
 }
@@ -168,7 +168,7 @@ impl Schedule {
             dag,
             distances,
             state: Mutex::new(state),
-            news: Condvar::new(),
+            changed: Condvar::new(),
         }
     }
 
@@ -205,12 +205,12 @@ impl Schedule {
                 return None;
             }
             state.sleeping += 1;
-            state = self.news.wait(state).expect(UNPOISONED);
+            state = self.changed.wait(state).expect(UNPOISONED);
             state.sleeping -= 1;
         }
     }
 
-    /// Says that a claimed task, or a part of it, is done; it ran on `node`, where its output lies.
+    /// Marks a claimed task, or a part of it, as done; it ran on `node`, where its output is.
     ///
     /// # Panics
     /// If the task is not claimed, or is done already.
@@ -226,7 +226,7 @@ impl Schedule {
         }
     }
 
-    /// Says that an input is in memory now. One that was there already may be said again.
+    /// Marks an input as in memory. Repeated calls have no effect.
     ///
     /// # Panics
     /// If the datum is the output of a task.
@@ -259,13 +259,13 @@ impl Schedule {
         self.lock().done == self.dag.task_count()
     }
 
-    /// No further task is claimed; those under way may be completed.
+    /// Stops claims; tasks in progress may be completed.
     pub fn stop(&self) {
         self.lock().is_stopped = true;
-        self.news.notify_all();
+        self.changed.notify_all();
     }
 
-    /// What has been claimed so far.
+    /// Statistics of the claims so far.
     pub fn counters(&self) -> Counters {
         self.lock().counters.clone()
     }
@@ -279,17 +279,17 @@ impl Schedule {
         let nearest_first = self.distances.nearest_first(node);
         let claim = state.claim(&self.dag, node, nearest_first)?;
         if state.is_exhausted() && state.sleeping > 0 {
-            self.news.notify_all();
+            self.changed.notify_all();
         }
         Some(claim)
     }
 
-    /// Wakes sleepers for as many new ready tasks, each part of them for itself.
+    /// Wakes sleepers for new ready tasks, with each part counted.
     fn wake(&self, state: &State, ready: usize) {
         match ready.min(state.sleeping) {
             0 => {}
-            1 => self.news.notify_one(),
-            _ => self.news.notify_all(),
+            1 => self.changed.notify_one(),
+            _ => self.changed.notify_all(),
         }
     }
 
@@ -346,14 +346,14 @@ impl State {
         })
     }
 
-    /// A part of a task is done. Returns whether all of so many parts are.
+    /// A part of a task is done. Returns whether all of `parts` are.
     fn complete(&mut self, task: Task, parts: u32) -> bool {
         let is_done = self.phases[task.index()].complete() == parts;
         self.done += usize::from(is_done);
         is_done
     }
 
-    /// A datum is there now. Returns how many tasks have become ready, each part of them for itself.
+    /// A datum is available. Returns how many tasks became ready, with each part counted.
     fn provide(&mut self, dag: &Dag, datum: Datum) -> usize {
         self.places[datum.index()].is_there = true;
         let mut ready = 0;
@@ -378,8 +378,8 @@ impl State {
         self.queues[home].push(task, dag);
     }
 
-    /// The node that has most bytes of a task's inputs; in equals, that of the earliest input. Where no
-    /// input has a home, tasks that begin with the same input have the same one.
+    /// The node with the most bytes of a task's inputs; ties go to that of the earliest input. If no input has a home,
+    /// tasks with the same first input get the same one.
     fn home(&mut self, dag: &Dag, task: Task) -> usize {
         let inputs = dag.inputs(task);
         self.bytes_on.fill(0);
@@ -429,7 +429,7 @@ mod tests {
             .collect()
     }
 
-    /// Figure 4-4: the candidates {1, 2}, {1, 3}, {4, 5} on two transactions, which lie on the given nodes.
+    /// Figure 4-4: the candidates {1, 2}, {1, 3}, {4, 5} on two transactions, which are on the given nodes.
     fn figure_4_4(homes: [usize; 2]) -> (Graph, [[Task; 3]; 2]) {
         let mut graph = Graph::new();
         let tasks = homes.map(|home| {
@@ -505,7 +505,7 @@ mod tests {
         let bc: Vec<_> = (0..3).map(|_| graph.task(&[b, c], 1)).collect();
         let ac = graph.task(&[a, c], 1);
         let only_a = graph.task(&[a], 1);
-        // b and c have four readers each; b has the lower number. What remains of c is then one reader
+        // b and c have four readers each; b has the lower number. Then c has one reader left, against two of a.
         // against two of a.
         let expected = [&[ab], &bc[..], &[ac, only_a]].concat();
         assert_eq!(drain(&schedule(graph), 0), expected);
@@ -531,7 +531,7 @@ mod tests {
             let other = graph.task(&[a], 1);
             let later = graph.task_in_parts(&[late], 1, 2);
             let schedule = Schedule::new(graph, line(2), order);
-            // Any node takes a part of what is at home on one.
+            // Any node may take a part of a task whose home is another one.
             let claims = [0, 1, 0, 1].map(|node| schedule.claim(node).unwrap());
             let claimed = claims.map(|claim| (claim.task, claim.part));
             assert_eq!(claimed, [(parts, 0), (parts, 1), (parts, 2), (other, 0)]);
@@ -702,11 +702,11 @@ mod tests {
     fn a_stopped_schedule_hands_out_nothing() {
         let (graph, _) = figure_4_4([0, 0]);
         let schedule = schedule(graph);
-        let under_way = schedule.claim(0).unwrap();
+        let in_progress = schedule.claim(0).unwrap();
         schedule.stop();
         assert_eq!(schedule.claim(0), None);
         assert_eq!(schedule.claim_or_wait(0), None);
-        schedule.complete(under_way.task, 0);
+        schedule.complete(in_progress.task, 0);
         assert!(schedule.is_exhausted() && !schedule.has_ready() && !schedule.is_done());
     }
 

@@ -75,7 +75,7 @@ impl Formula {
         }
     }
 
-    /// The vector of an input, different for each.
+    /// The vector of an input, distinct for each.
     fn input(&self, q: &Modulus, index: usize) -> Vec<u32> {
         let residue = |slot| q.reduce((index as u64 + 2) * 0x9e37_79b9 + slot as u64 * 0x85eb_ca6b);
         (0..SLOTS).map(residue).collect()
@@ -107,7 +107,7 @@ impl Formula {
         vectors
     }
 
-    /// By threads on `nodes` nodes; late inputs arrive one after another while they run.
+    /// With threads on `nodes` nodes; late inputs arrive one after another while they run.
     fn by_threads(&self, q: &Modulus, nodes: usize, order: Order, copies: bool) -> Vec<Vec<u32>> {
         let Program {
             graph,
@@ -166,7 +166,7 @@ fn distances(nodes: usize) -> Distances {
     Distances::new((0..nodes).map(row).collect()).unwrap()
 }
 
-/// Cores of this machine, dealt to nodes that it may not have.
+/// Cores of this machine, assigned to nodes that may not exist.
 fn cpu_assignments(nodes: usize) -> Vec<CpuAssignment> {
     let cpu_assignments = Topology::of_this_machine().workers(NonZero::new(THREADS).unwrap());
     let dealt = |(i, cpu_assignment)| CpuAssignment {

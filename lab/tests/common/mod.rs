@@ -1,4 +1,4 @@
-//! Directories in which the real `oboro-lab` runs, with the product's program beside it: `make test-lab` builds both.
+//! Directories in which the real `oboro-lab` runs, with the product's program next to it: `make test-lab` builds both.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::cell::RefCell;
@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 
-/// No wait is longer, however busy the machine.
+/// The longest wait, however busy the machine.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Waits until `condition` gives something.
@@ -25,7 +25,7 @@ pub fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Asserts that a message says all of these.
+/// Asserts that a message contains all of these phrases.
 #[track_caller]
 pub fn says(message: &str, phrases: &[&str]) {
     for phrase in phrases {
@@ -55,7 +55,7 @@ pub struct Ended {
 pub struct Process(Child);
 
 impl Home {
-    /// An empty one.
+    /// An empty directory.
     pub fn new() -> Self {
         Self {
             directory: tempfile::tempdir().unwrap(),
@@ -84,7 +84,7 @@ impl Home {
     /// Starts `oboro-lab` with the words of `line` as arguments.
     pub fn start(&self, line: &str) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_oboro-lab"));
-        // What the caller's surroundings must not decide.
+        // Unset variables of the caller's environment that would affect the test.
         for name in ["CLICOLOR_FORCE", "COLUMNS", "OBORO_BIN", "OBORO_LOG"] {
             command.env_remove(name);
         }
@@ -104,14 +104,14 @@ impl Home {
         self.start(line).ended()
     }
 
-    /// Runs a command that must succeed; what it prints.
+    /// Runs a command that must succeed; returns its output.
     pub fn done(&self, line: &str) -> String {
         let ended = self.run(line);
         assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{ended:?}");
         ended.stdout
     }
 
-    /// Runs a command that must be refused in one sentence and change nothing here; the sentence.
+    /// Runs a command that must be refused with one sentence and change no file; returns the sentence.
     pub fn refused(&self, line: &str) -> String {
         let before = entries(self.directory.path());
         let ended = self.run(line);
@@ -124,7 +124,7 @@ impl Home {
         message.unwrap_or_else(|| panic!("{ended:?}")).to_owned()
     }
 
-    /// Runs a command that must be refused because its arguments make no sense.
+    /// Runs a command that must be refused because of its arguments.
     pub fn misused(&self, line: &str) -> String {
         let before = entries(self.directory.path());
         let ended = self.run(line);
@@ -135,7 +135,7 @@ impl Home {
 }
 
 impl Process {
-    /// Waits until it ends by itself.
+    /// Waits until it exits.
     pub fn ended(self) -> Ended {
         let Output {
             status,
@@ -150,13 +150,13 @@ impl Process {
         }
     }
 
-    /// Asks it to end, as Ctrl-C does.
+    /// Interrupts it as Ctrl-C does.
     pub fn interrupt(&self) {
         kill_process(Pid::from_child(&self.0), Signal::INT).unwrap();
     }
 }
 
-/// What is in a directory and below, with what tells that it was changed.
+/// Everything in a directory and below, with size and modification time.
 fn entries(directory: &Path) -> Vec<(PathBuf, u64, Option<SystemTime>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {

@@ -1062,7 +1062,7 @@ fn rows_of_a_dataset_all_have_ids_or_none_has() {
     );
     refused(
         "encrypt longer.csv --append-to rows.oboro",
-        &["has 17 bytes and this dataset has room for 16"],
+        &["has 17 bytes and this dataset reserves 16 for each"],
     );
     owner.json("upload plain.oboro");
     refused(

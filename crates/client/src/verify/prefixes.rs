@@ -104,7 +104,7 @@ impl<'a> Prefix<'a> {
     }
 
     /// Whether the parts that must go into one request fit into it.
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn fits_requests(&self) -> bool {
         self.level == 2 || self.itemsets <= max_itemsets(self.level)
     }
 

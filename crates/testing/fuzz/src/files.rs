@@ -54,7 +54,7 @@ pub(crate) fn master() -> MasterKey {
 /// A file that only its owner may read.
 fn file(bytes: &[u8]) -> NamedTempFile {
     let mut file = NamedTempFile::new().expect("a temporary file can be made");
-    file.write_all(bytes).expect("there is room");
+    file.write_all(bytes).expect("there is space");
     file
 }
 
@@ -118,7 +118,7 @@ pub fn segment(bytes: &[u8]) -> Option<()> {
     let (&pages, header) = bytes.split_first()?;
     let length = u64::from(pages) << 12;
     let file = file(&sealed(header));
-    file.as_file().set_len(length).expect("there is room");
+    file.as_file().set_len(length).expect("there is space");
     let segment = decoded(Segment::open(file.path()))?;
     assert_eq!(segment.entry().bytes, length);
     let mut panel = vec![u32::MAX; segment.panel_len()];
@@ -140,7 +140,7 @@ pub fn kept_cells(bytes: &[u8]) -> Option<()> {
 /// A bundle's head without its digest.
 pub fn bundle(body: &[u8]) -> Option<()> {
     let directory = directory();
-    fs::write(directory.path().join("head"), sealed(body)).expect("there is room");
+    fs::write(directory.path().join("head"), sealed(body)).expect("there is space");
     let bundle = decoded(Bundle::open(directory.path()))?;
     let parts = [&bundle.manifest().encode(), bundle.sealed()].concat();
     assert!(body.ends_with(&parts));
@@ -153,7 +153,7 @@ pub fn bundle(body: &[u8]) -> Option<()> {
 /// The database of a store, without segments.
 pub fn catalogue(bytes: &[u8]) -> Option<()> {
     let directory = directory();
-    fs::write(directory.path().join("catalogue.sqlite"), bytes).expect("there is room");
+    fs::write(directory.path().join("catalogue.sqlite"), bytes).expect("there is space");
     let store = decoded(Store::open(directory.path()))?;
     let listing = decoded(store.access().list())?;
     for dataset in listing.datasets {

@@ -17,7 +17,7 @@ const SITES: usize = 100;
 pub fn genomes(bytes: &[u8]) -> Option<()> {
     let (directory, collections) = empty();
     let file = directory.path().join("genomes");
-    fs::write(&file, bytes).expect("there is room");
+    fs::write(&file, bytes).expect("there is space");
     let panel = import_panel(&collections, "g", &file, &PanelOptions::default());
     let panel = decoded(panel).map(|_| {
         let panel = collections.panel("g").expect("it was imported");
@@ -57,7 +57,7 @@ pub fn collection(bytes: &[u8]) -> Option<()> {
     let (directory, collections) = empty();
     let folder = directory.path().join("genome");
     fs::create_dir(&folder).expect("the directory is empty");
-    fs::write(folder.join(format!("g.{kind}")), file).expect("there is room");
+    fs::write(folder.join(format!("g.{kind}")), file).expect("there is space");
     let listing = collections.list().expect("the directory is there");
     assert_eq!(listing.collections.len() + listing.damaged.len(), 1);
     match kind {

@@ -20,7 +20,7 @@ static OWN: LazyLock<OwnQuery> = LazyLock::new(|| {
     let pattern = Pattern::of_alleles("01?10").expect("they are alleles");
     let exact = Kind::Match { within: 0 };
     let spec = SearchSpec::new(pattern.len() as u32, 2, ROWS, exact).expect("it can be asked");
-    let plan = Arc::new(Plan::new(spec).expect("it has room"));
+    let plan = Arc::new(Plan::new(spec).expect("a ring supports it"));
     OwnQuery::encrypt(plan, &pattern, &NONCE, &[]).expect("there is randomness")
 });
 

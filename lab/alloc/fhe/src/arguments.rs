@@ -21,7 +21,7 @@ pub struct Arguments {
 impl Arguments {
     /// # Errors
     ///
-    /// What is not as the usage says.
+    /// Arguments that do not match the usage.
     pub fn read(given: impl Iterator<Item = String>) -> Result<Self, Box<dyn Error>> {
         Self::parse(given).ok_or_else(|| USAGE.into())
     }

@@ -1,12 +1,12 @@
-//! Support counting with BFV as a user of the `fhe` crate writes it.
+//! Support counting with BFV, as a user of the `fhe` crate would write it.
 //!
-//! `fhe-support [--columns N] [--placement POLICY] THREADS ROUNDS`. Initial makes encrypted columns. A
-//! round is one query: it switches the columns to the next modulus, multiplies all pairs, adds the
-//! products to their sums, and drops everything but the sums. The first round is a phase of its own; the
-//! later ones are the steady main phase.
+//! `fhe-support [--columns N] [--placement POLICY] THREADS ROUNDS`. The initial phase creates encrypted columns. A
+//! round is one query: it switches the columns to the next modulus, multiplies all pairs, adds the products to their
+//! sums, and drops everything but the sums. The first round is a phase of its own; the later ones are the steady main
+//! phase.
 //!
-//! With a placement each memory node has threads of its own, and a block of columns for each round, which
-//! they count: the blocks are dealt to the nodes. The policy says on which node a ciphertext is made.
+//! With a placement, each memory node has its own threads, and a block of columns for each round, which they count: the
+//! blocks are dealt to the nodes. The policy decides on which node a ciphertext is created.
 
 mod arguments;
 mod measure;
@@ -31,7 +31,7 @@ const PLAINTEXT_MODULUS: u64 = 65537;
 ///
 /// # Errors
 ///
-/// Arguments that are none, what the library refuses, and memory nodes that may not be used.
+/// Invalid arguments, errors of the library, and memory nodes that may not be used.
 pub fn run() -> Result<(), Box<dyn Error>> {
     let mut phases = Phases::begin();
     let arguments = Arguments::read(std::env::args().skip(1))?;
@@ -67,7 +67,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What all threads do together before the next step begins, each for its node.
+/// A step that all threads do together, each for its node.
 #[derive(Clone, Copy)]
 enum Step {
     Encrypt,
@@ -79,7 +79,7 @@ enum Step {
     DropLowered,
 }
 
-/// A place for a ciphertext that one thread fills and another may drop.
+/// A slot for a ciphertext that one thread fills and another may drop.
 #[derive(Default)]
 struct Slot(RwLock<Option<Ciphertext>>);
 
@@ -112,9 +112,9 @@ struct Counting {
     nodes: Vec<Node>,
 }
 
-/// What the threads of a node count.
+/// The work of a node's threads.
 struct Node {
-    /// Column after column of block after block.
+    /// The columns of each block, concatenated.
     blocks: Vec<Slot>,
     lowered: Vec<Slot>,
     products: Vec<Slot>,
@@ -172,7 +172,7 @@ impl Counting {
             .expect("plaintext and key have the same parameters")
     }
 
-    /// Whether every sum decrypts to the bits of its pair, times the rounds.
+    /// Whether every sum decrypts to the bits of its pair, times the number of rounds.
     fn verified(&self, rounds: usize) -> Result<bool, Box<dyn Error>> {
         for node in &self.nodes {
             for (product, sum) in node.sums.iter().enumerate() {
@@ -231,7 +231,7 @@ fn lowered(column: &Slot) -> Ciphertext {
     lowered
 }
 
-/// What a transaction (slot) has of an item (column): made up, and the same in every run.
+/// Whether a transaction (slot) has an item (column): synthetic, and the same in every run.
 fn bit(column: usize, slot: usize) -> u64 {
     u64::from((slot * (2 * column + 3) / 7).is_multiple_of(3))
 }

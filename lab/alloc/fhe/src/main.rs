@@ -1,4 +1,4 @@
-//! Support counting on the `fhe` crate, with the allocator that the process has.
+//! Support counting on the `fhe` crate, with the process's allocator.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     fhe_support::run()

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::mem::MaybeUninit;
 
-/// The phases of Table 6 of the FCMalloc paper; the first round of main stands by itself.
+/// The phases of Table 6 of the FCMalloc paper; the first round of main is separate.
 #[derive(Clone, Copy)]
 pub enum Phase {
     Initial,
@@ -40,7 +40,7 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// Nothing spent yet; the start is what has passed since the harness launched the program.
+    /// Starts measuring; the start phase is the time since the harness launched the program.
     pub fn begin() -> Self {
         let launched = std::env::var("BENCH_LAUNCHED")
             .ok()
@@ -63,7 +63,7 @@ impl Phases {
         result
     }
 
-    /// Prints everything as one line of JSON, with the slots that the main phase counted.
+    /// Prints everything as one line of JSON, with the number of slots counted in the main phase.
     pub fn report(&self, peak_bytes: u64, slots: usize, verified: bool) {
         let mut phases = String::new();
         for (name, spent) in NAMES.iter().zip(self.spent) {
@@ -93,8 +93,8 @@ impl Phases {
 impl Reading {
     fn now() -> Self {
         let mut usage = MaybeUninit::zeroed();
-        // SAFETY: the pointer is to room for one `rusage`; all zeros is a value of it, so that it is
-        // initialised even before the kernel writes it.
+        // SAFETY: the pointer is valid for one `rusage`; all zeros is a valid value, so that it is initialised even
+        // before the kernel writes it.
         let usage: libc::rusage = unsafe {
             libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
             usage.assume_init()
@@ -109,7 +109,7 @@ impl Reading {
     }
 }
 
-/// Seconds on the monotonic clock, whose beginning all processes share.
+/// Seconds on the monotonic clock, whose epoch all processes share.
 fn clock() -> f64 {
     let mut now = libc::timespec {
         tv_sec: 0,
@@ -120,13 +120,12 @@ fn clock() -> f64 {
     now.tv_sec as f64 + 1e-9 * now.tv_nsec as f64
 }
 
-/// Marks the begin and the end of the steady phase for whoever traces system calls: nothing else
-/// here asks for the parent.
+/// Marks the beginning and the end of the steady phase in system call traces: nothing else here calls getppid.
 pub fn mark() {
     let _ = std::os::unix::process::parent_id();
 }
 
-/// The most memory that was resident at once (`VmHWM`).
+/// The peak resident memory (`VmHWM`).
 pub fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kilobytes = status.lines().find_map(|line| {

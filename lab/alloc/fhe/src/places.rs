@@ -1,4 +1,4 @@
-//! On which memory node a ciphertext is made, and where the threads stay that count it.
+//! The memory node on which a ciphertext is created, and the cores of the threads that count it.
 
 use oboro_arena::Topology;
 use std::error::Error;
@@ -7,14 +7,14 @@ use std::num::NonZero;
 use std::ptr::null;
 use std::str::FromStr;
 
-/// What of the ciphertext is together on a node.
+/// Which ciphertexts share a node.
 #[derive(Clone, Copy)]
 pub enum Policy {
     /// All blocks of a column.
     Item,
-    /// All columns of a block: the node whose threads count it has it.
+    /// All columns of a block: on the node whose threads count it.
     Transaction,
-    /// Nothing.
+    /// None.
     Random,
 }
 
@@ -31,7 +31,7 @@ impl FromStr for Policy {
     }
 }
 
-/// The nodes that there are and what decides between them.
+/// The available nodes and the policy.
 pub struct Places {
     /// The kernel's numbers; without a policy there is one node, and memory comes from anywhere.
     numbers: Vec<u32>,
@@ -39,7 +39,7 @@ pub struct Places {
     seats: Vec<CpuAssignment>,
 }
 
-/// The place of a thread.
+/// The cores assigned to a thread.
 #[derive(Clone)]
 pub struct CpuAssignment {
     /// Counted from 0.
@@ -49,21 +49,21 @@ pub struct CpuAssignment {
 }
 
 impl CpuAssignment {
-    /// Keeps the calling thread here.
+    /// Pins the calling thread to them.
     pub fn take(&self) {
         if let Some(cores) = &self.cores {
-            // Elsewhere it counts as well, only from further away.
+            // An unpinned thread counts as well, only with remote memory.
             let _ = cores.apply();
         }
     }
 }
 
 impl Places {
-    /// Those of this machine, if there is a policy.
+    /// The nodes of this machine, if there is a policy.
     ///
     /// # Errors
     ///
-    /// Fewer threads than nodes, and a node whose memory this process may not use.
+    /// Fewer threads than nodes, or a node whose memory this process may not use.
     pub fn new(threads: NonZero<usize>, policy: Option<Policy>) -> Result<Self, Box<dyn Error>> {
         let Some(policy) = policy else {
             let anywhere = CpuAssignment {
@@ -107,13 +107,13 @@ impl Places {
         self.numbers.len()
     }
 
-    /// Of the threads; every node has one.
+    /// The assignments of all threads; every node has one.
     pub fn seats(&self) -> Vec<CpuAssignment> {
         self.seats.clone()
     }
 
-    /// What `work` makes, a column of a block that the threads of `node` count, with the memory that the
-    /// allocator asks the kernel for meanwhile from the node where it belongs.
+    /// Runs `work`, which creates a column of a block counted by the threads of `node`. Memory that the allocator
+    /// requests from the kernel during that time comes from the node that the policy assigns.
     pub fn make<R>(&self, node: usize, column: usize, work: impl FnOnce() -> R) -> R {
         let nodes = self.numbers.len();
         if nodes == 1 {
@@ -131,7 +131,7 @@ impl Places {
     }
 }
 
-/// Has the calling thread's next pages come from a node while that has some, or from the nearest.
+/// Makes the calling thread's next pages come from a node while it has free memory, then from the nearest.
 fn prefer(node: Option<u32>) -> io::Result<()> {
     const WORDS: usize = 16;
     const BITS: usize = libc::c_ulong::BITS as usize;
@@ -144,9 +144,9 @@ fn prefer(node: Option<u32>) -> io::Result<()> {
         Some(_) => (libc::MPOL_PREFERRED, mask.as_ptr()),
         None => (libc::MPOL_DEFAULT, null()),
     };
-    // The kernel takes one bit less than it is told.
+    // The kernel uses one bit less than specified.
     let bits = if mask.is_null() { 0 } else { WORDS * BITS + 1 };
-    // SAFETY: the call reads so many bits from the mask, which lives until it returns, and writes nothing.
+    // SAFETY: the call reads that many bits from the mask, which outlives it, and writes nothing.
     let result = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, mask, bits) };
     match result {
         0 => Ok(()),

@@ -1,11 +1,11 @@
-//! Threads that share out the tasks of a step as they come free, those of a node among the threads of that
-//! node: what one allocates another may free, as under OpenMP's dynamic schedule.
+//! Threads that share the tasks of a step dynamically, each node's tasks among its own threads: what one allocates
+//! another may free, as under OpenMP's dynamic schedule.
 
 use crate::places::CpuAssignment;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, RwLock};
 
-/// Steps of a number of tasks for each node, in any order and on any thread of the node.
+/// Steps with a number of tasks for each node, in any order and on any thread of the node.
 pub trait Work: Sync {
     type Step: Copy + Send + Sync;
 
@@ -13,12 +13,12 @@ pub trait Work: Sync {
     fn perform(&self, step: Self::Step, node: usize, task: usize);
 }
 
-/// Where the threads work, the leading one first.
+/// The CPU assignments of the threads, that of the leader first.
 pub struct Team {
     seats: Vec<CpuAssignment>,
 }
 
-/// What the threads of a team agree on. No step means that they are dismissed.
+/// The shared state of a team. No step means that the threads should exit.
 struct Agreement<'a, W: Work> {
     work: &'a W,
     barrier: Barrier,
@@ -36,7 +36,7 @@ impl Team {
         Self { seats }
     }
 
-    /// Calls `leader` with a function that has the team perform a step and returns when it is done.
+    /// Calls `leader` with a function that runs a step on the team and returns when it is done.
     pub fn lead<W: Work, R>(self, work: &W, leader: impl FnOnce(&dyn Fn(W::Step)) -> R) -> R {
         let agreement = Agreement {
             work,
@@ -73,8 +73,7 @@ impl<W: Work> Agreement<'_, W> {
         }
     }
 
-    /// Does a share of what the announced step has for a node and waits for the others; false once
-    /// dismissed.
+    /// Runs tasks of the announced step for a node and waits for the others; false when the team is dismissed.
     fn take_part(&self, node: usize) -> bool {
         self.barrier.wait();
         let Some(step) = *self.step.read().expect("no thread panicked") else {

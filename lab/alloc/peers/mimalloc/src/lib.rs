@@ -1,4 +1,4 @@
-//! mimalloc as its crate ships it, under the standard names.
+//! mimalloc as shipped in its crate, under the standard names.
 
 use core::ffi::{c_int, c_void};
 

@@ -1,4 +1,4 @@
-//! snmalloc as its crate ships it, under the standard names.
+//! snmalloc as shipped in its crate, under the standard names.
 
 use core::ffi::{c_int, c_void};
 
