@@ -47,7 +47,7 @@ struct Shape {
                                          : 5) {}
 };
 
-// Threads that share out the tasks of a phase as they come free, as OpenMP's dynamic schedule does:
+// Threads that share the tasks of a phase dynamically, as OpenMP's dynamic schedule does:
 // what one allocates another may free.
 class Team {
   public:

@@ -11,7 +11,7 @@ a node's last-level cache (45 MB). So the traffic of a pair is scaled by ciphert
 traffic. That favours placements other than by transaction, whose groups may be counted on several
 nodes, each of which reads what it needs. Bytes of a pair take its distance over 10 in units of what
 near bytes take. A node reads with its own cores, serves all others with its own memory, and
-multiplies meanwhile:
+multiplies at the same time:
 
     reading   = max over nodes of max(Σ_home bytes · distance / 10, Σ_reader bytes) / bandwidth
     computing = max over nodes of its share of the multiply-adds / rate
@@ -140,7 +140,7 @@ def all_equally_far(nodes: int) -> Matrix:
 
 
 def copied_lines() -> list[dict[str, Any]]:
-    """The JSON values of standard input, printed as they come."""
+    """The JSON values of standard input, also copied to the output."""
     values = []
     for line in sys.stdin:
         print(line, end="", flush=True)

@@ -20,7 +20,7 @@ MIN_SUPPORT = 0.01
 
 
 def made_up(transactions: int, items: int) -> pd.DataFrame:
-    """A frame of so many rows and columns, three cells in ten True."""
+    """A frame with three cells in ten True."""
     random = np.random.default_rng(1)
     cells = np.zeros((transactions, items), dtype=bool)
     for column in range(items):

@@ -36,7 +36,7 @@ def run(oboro: Path, home: Path, line: str) -> dict[str, Any]:
 
 
 class Nodes:
-    """A cluster of so many nodes, each on a core of its own, and its coordinator."""
+    """A cluster of nodes, each pinned to its own core, and its coordinator."""
 
     def __init__(self, count: int, home: Path, data: str) -> None:
         """Begins them; the store is new, and named after the data."""
@@ -80,7 +80,7 @@ class Nodes:
 
 
 def measure(oboro: Path, home: Path, count: int, data: str, max_len: int) -> dict[str, Any]:
-    """The longest level of mining `data`, warm, on so many nodes."""
+    """The longest level of mining `data` on `count` nodes, after a warm-up."""
     nodes = Nodes(count, home, data)
     try:
         run(oboro, home, f"upload {data}.oboro --server {nodes.url}")

@@ -1,4 +1,4 @@
-"""Draws what `oboro-lab ssd --json` has measured, in the form of the papers on SSDs.
+"""Plots the measurements of `oboro-lab ssd --json`, in the form of the papers on SSDs.
 
 Copies lines from standard input and writes, as SVG and PNG:
 
@@ -33,7 +33,7 @@ MIB = 1 << 20
 
 
 def name(line: Line) -> str:
-    """What a curve is called."""
+    """The label of a curve."""
     if line["mode"] == "memory":
         return "all in memory"
     parts = [line["mode"], line["device"]]
@@ -50,7 +50,7 @@ def gigabytes(count: float) -> str:
 
 
 def copied_lines() -> list[Line]:
-    """The JSON values of standard input, printed as they come."""
+    """The JSON values of standard input, also copied to the output."""
     values = []
     for line in sys.stdin:
         print(line, end="", flush=True)
@@ -162,7 +162,7 @@ def over_lengths(searches: list[Line], directory: Path) -> None:
 
 
 def over_budgets(memory: Line, streaming: list[Line], directory: Path) -> None:
-    """What the memory of a streaming server is worth."""
+    """The effect of a streaming server's memory."""
     figure, (times, reads) = plt.subplots(2, sharex=True, figsize=(8, 6))
     times.set_title("One pass over the questions, streamed")
     times.set_ylabel("time over all in memory")
@@ -198,7 +198,7 @@ def main() -> int:
     modes = [line for line in values if line["bench"] == "ssd mode"]
     missing = [line for line in values if line["bench"] == "ssd left out" and "killed" in line]
     over_limits(modes, missing, arguments.out)
-    # The first pass finds nothing in memory.
+    # The first pass has a cold cache.
     questions = [line for line in values if line["bench"] == "ssd question" and line["pass"] > 0]
     over_lengths([line for line in questions if "searches" in line], arguments.out)
     streaming = [line for line in modes if line["mode"] == "streaming"]

@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 
 
 class Encrypted:
-    """An encrypted dataset, as `encrypt` makes it and `Encrypted.open` finds it again.
+    """An encrypted dataset, created by `encrypt` or opened by `Encrypted.open`.
 
-    It holds the key to it, and so it is neither pickled nor sent anywhere; what `Server.upload`
-    sends is ciphertext. A temporary one, encrypted without a path, is removed from the disk when
-    nothing uses it any more.
+    It holds its key, so it is neither pickled nor sent anywhere; `Server.upload` sends ciphertext
+    only. A temporary one, encrypted without a path, is deleted from disk when it is no longer used.
     """
 
     def __init__(self, native: _oboro.Encrypted, temporary: bool) -> None:
@@ -36,16 +35,16 @@ class Encrypted:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], keys: Keys) -> Encrypted:
-        """Opens a dataset that `encrypt`, or the command `oboro encrypt`, made at `path`.
+        """Opens a dataset that `encrypt`, or the command `oboro encrypt`, created at `path`.
 
         Args:
             path: its directory.
             keys: the key that it was encrypted with.
 
         Raises:
-            KeysError: another key.
-            DamagedError: files that are not what was written.
-            StorageError: nothing is at `path`.
+            KeysError: the wrong key.
+            DamagedError: the files are damaged.
+            StorageError: `path` does not exist.
         """
         return cls(_oboro.Encrypted.open(path, keys), temporary=False)
 
@@ -61,9 +60,8 @@ class Encrypted:
 
     @property
     def read(self) -> dict[str, Any] | None:
-        """How the file was read that it was made from: form, separator, header, encoding, columns
-        used and not used, transactions, items, the sparsest and the densest item. None if it was
-        not made from a text file."""
+        """How its text file was read: format, separator, header, encoding, columns used and not
+        used, transactions, items, the sparsest and the densest item. None for other data."""
         return _how_read(self._native)
 
     @property
@@ -73,7 +71,7 @@ class Encrypted:
 
     @property
     def min_item_support(self) -> int:
-        """The number of transactions from which on no item is missing: 1 if none was left out.
+        """Every item in at least this many transactions is present; 1 if no items were left out.
 
         Lower minimum supports are refused.
         """
@@ -81,14 +79,14 @@ class Encrypted:
 
     @property
     def trust(self) -> dict[str, Any]:
-        """What became of trust in the server: whether it was ever taken at its word with
-        ``trust_server`` (``relied_on``), and the answer that was found to be false and on which no
-        decision was taken (``failure``, else None): ``unix_seconds`` and ``what``."""
+        """The state of trust in the server: whether unverified answers were ever used with
+        ``trust_server`` (``relied_on``), and a false answer that you have not yet decided about
+        (``failure``, else None): ``unix_seconds`` and ``what``."""
         trust: dict[str, Any] = json.loads(self._native.trust())
         return trust
 
     def reset_trust(self) -> None:
-        """Decides to ask the server again after an answer was found to be false.
+        """Allows requests to the server again after a false answer.
 
         Raises:
             StorageError: the dataset's directory cannot be written.
@@ -102,12 +100,12 @@ class Encrypted:
 
     @property
     def path(self) -> Path:
-        """The directory that it is in."""
+        """Its directory."""
         return Path(self._native.path)
 
     @property
     def temporary(self) -> bool:
-        """Whether the directory goes away with this object."""
+        """Whether the directory is deleted with this object."""
         return self._temporary
 
     def append(
@@ -119,23 +117,23 @@ class Encrypted:
         interrupt: Interrupt | None = None,
         **reading: Unpack[Reading],
     ) -> dict[str, Any] | None:
-        """Encrypts more transactions of the same items. Upload the dataset again to count in them.
+        """Encrypts more transactions of the same items. Upload the dataset again afterwards.
 
         Args:
-            data: as for `encrypt`; columns in any order. Columns that it lacks are 0. A file is
-                read in the same way as the one that the dataset was made from.
-            threads: how many threads encrypt; None for one a processor.
+            data: as for `encrypt`; columns in any order. Missing columns are 0. A file is read in
+                the same way as the first one of the dataset.
+            threads: how many threads encrypt; None for one per processor.
             progress: whether to show a bar; None shows one on terminals and in notebooks.
-            interrupt: ends the call from another thread.
-            **reading: as of `encrypt`, for a file of another form; `row_ids` of the new
-                transactions if those before have ids.
+            interrupt: cancels the call from another thread.
+            **reading: as for `encrypt`, for a file of another format; `row_ids` of the new
+                transactions if the earlier ones have ids.
 
         Returns:
             How the file was read, as in `read`; None for other data.
 
         Raises:
-            InputError: an item that the dataset does not have, a file of another form. The dataset
-                stays as it was.
+            InputError: an item that the dataset does not have, a file of another format. The
+                dataset is unchanged.
         """
         _check_counts(threads=(threads, 1))
         rows = _frames.rows(data, threads, reading, self._native)
@@ -158,7 +156,7 @@ def _how_read(of: _oboro.Encrypted | _oboro.Rows) -> dict[str, Any] | None:
 
 
 def _check_counts(**given: tuple[object, int]) -> None:
-    """Refuses arguments that are no whole numbers, or less than their least; None is a default."""
+    """Refuses arguments that are not integers, or below their minimum; None is a default."""
     for name, (count, least) in given.items():
         if count is None and name == "threads":
             continue
@@ -208,39 +206,39 @@ def encrypt(
         data: a table with a row for each transaction and a column for each item, of 0 and 1 or of
             booleans (a DataFrame of pandas, dense or sparse, or of polars; a Table of pyarrow; a
             sparse matrix of SciPy; a 2-D array of NumPy); an iterable of baskets, each the items of
-            a transaction, text or whole numbers; or the path of a file: Parquet (with pyarrow),
-            CSV, or the numbers of FIMI's data sets, plain or packed with gzip or zstd. A file of
-            text that could be read in several ways is refused, and the error names the arguments
-            that say which is right; `Encrypted.read` tells how it was read.
-        keys: the key to encrypt with; without it no answer can be read.
+            a transaction, text or integers; or the path of a file: Parquet (with pyarrow), CSV,
+            or the numbers of FIMI's data sets, plain or compressed with gzip or zstd. An ambiguous
+            text file is refused, and the error names the arguments that resolve it;
+            `Encrypted.read` shows how a file was read.
+        keys: the key to encrypt with; answers can only be read with it.
         max_len: the length of the longest itemsets that a server can count, 1 to 16; longer ones
-            need larger ciphertexts. It is never more than there are items.
+            need larger ciphertexts. It is limited to the number of items.
         min_item_support: leaves out the items below it: a float is a fraction of the transactions,
             an int a number of them. Minimum supports below it are refused later.
         focus: items whose pairs with every other item can be counted at once
-            (`Dataset.pairs_with`), up to 64. Needed with more than 1,024 items; with fewer it can
-            be done of each item.
-        path: a directory to make, which stays; None for a temporary one.
-        threads: how many threads encrypt; None for one a processor.
+            (`Dataset.pairs_with`), up to 64. Needed with more than 1,024 items; with fewer it is
+            possible for every item.
+        path: a directory to create; None for a temporary one.
+        threads: how many threads encrypt; None for one per processor.
         progress: whether to show a bar; None shows one on terminals and in notebooks.
-        interrupt: ends the call from another thread.
-        **reading: how a file of text is read: `format` ("fimi", "csv-basket", "csv-long",
+        interrupt: cancels the call from another thread.
+        **reading: how to read a text file: `format` ("fimi", "csv-basket", "csv-long",
             "csv-onehot" or "csv-counts"), `separator`, `header` (whether the first line is one),
             `encoding` ("utf-8" or "latin-1"), `transaction_column` (a name, or several),
             `item_column`, `drop_columns`, `spaces` around names ("trim" or "keep") and `missing`
             (whether blank cells, NA and the like say that an item is "absent", or name an "item");
             and, also for Parquet, `row_ids`: the column with a unique id of each transaction, which
             is sealed with it: `Dataset.row_ids` lists them. For other data `row_ids` are the ids
-            themselves, text or whole numbers, one for each transaction, as in
+            themselves, text or integers, one for each transaction, as in
             `row_ids=frame.index`.
 
     Returns:
         The encrypted dataset.
 
     Raises:
-        InputError: data or arguments that cannot be used; the sentence says which and why.
+        InputError: unusable data or arguments; the message says which and why.
         MissingExtraError: a Parquet file, and pyarrow is not installed.
-        StorageError: a disk that has no room or fails. Nothing is left behind.
+        StorageError: a full or failing disk. Nothing is left behind.
         Interrupted: `interrupt` was set. Nothing is left behind.
     """
     _check_counts(max_len=(max_len, 0), threads=(threads, 1))

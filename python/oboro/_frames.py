@@ -1,4 +1,4 @@
-"""Data in the forms that people have it in, as rows to encrypt: column by column, not copied."""
+"""Converts tables and baskets to rows to encrypt: column by column, without copying."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from oboro.errors import InputError, MissingExtraError, OboroError, StorageError
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
-# Columns that are made into bytes of 0 and 1 are in memory for so many at a time.
+# The number of columns converted to bytes of 0 and 1 at a time.
 _AT_ONCE = 16
 
 
@@ -33,12 +33,12 @@ def rows(
 
     Args:
         data: what `oboro.encrypt` takes.
-        threads: how many threads put columns in order; None for one a processor.
-        reading: how a file of text is read.
-        like: a dataset, whose first file says it otherwise.
+        threads: how many threads permute columns; None for one per processor.
+        reading: how to read a text file.
+        like: a dataset whose first file gives the defaults.
 
     Raises:
-        InputError: data that is not 0 and 1, or in no form that is known.
+        InputError: data other than 0 and 1, or of an unknown type.
         MissingExtraError: a Parquet file, and pyarrow is not installed.
     """
     given = options(reading or {})
@@ -123,7 +123,7 @@ def _table(data: Any, threads: int | None) -> Rows | None:
 
 
 def _is(data: object, module: str, name: str) -> bool:
-    """Whether it is of a class of a package, which is not imported for that."""
+    """Whether it is an instance of a package's class, without importing the package."""
     package = sys.modules.get(module)
     return package is not None and isinstance(data, getattr(package, name))
 
@@ -134,7 +134,7 @@ def _is_sparse(data: object) -> bool:
 
 
 class _Columns:
-    """Columns on their way into rows, some at a time."""
+    """Adds columns to rows in batches."""
 
     def __init__(self, labels: Iterable[Hashable], transactions: int, threads: int | None) -> None:
         self.labels = list(labels)
@@ -155,15 +155,15 @@ class _Columns:
         return self.labels[self._next]
 
     def cells(self, values: npt.NDArray[Any]) -> None:
-        """The next column, by a cell for each transaction: 0 or 1, False or True."""
+        """The next column, with a cell for each transaction: 0 or 1, False or True."""
         self._hold(self.rows.push_bytes, _zeros_and_ones(values, self.next_label))
 
     def bits(self, packed: Bytes, first: int) -> None:
-        """The next column, by bits from one on, lowest first."""
+        """The next column, as bits from an offset, least significant first."""
         self._hold(self.rows.push_bits, (packed, first))
 
     def holders(self, transactions: npt.NDArray[Any]) -> None:
-        """The next column, by the transactions that contain the item, ascending."""
+        """The next column, as the transactions that contain the item, ascending."""
         self._hold(self.rows.push_holders, np.ascontiguousarray(transactions, np.uint32))
 
     def finish(self) -> Rows:
@@ -210,11 +210,11 @@ def _names(labels: Sequence[Hashable]) -> tuple[list[str], bool]:
 def _zeros_and_ones(
     values: npt.NDArray[Any], label: Hashable, rows: npt.NDArray[Any] | None = None
 ) -> Bytes:
-    """Values of a column, of all rows or of `rows`, as bytes of 0 and 1: themselves if booleans."""
+    """Values of a column, for all rows or `rows`, as bytes of 0 and 1; booleans are not copied."""
     if values.dtype == np.bool_:
         return values.view(np.uint8)
     if values.dtype == object:
-        # Those of pandas are neither equal to anything nor different.
+        # Those of pandas compare neither as equal nor as different.
         lacking = np.fromiter((value is pd.NA for value in values), dtype=np.bool_)
         if lacking.any():
             place = _first(lacking)
@@ -224,7 +224,7 @@ def _zeros_and_ones(
     if not known.all():
         other = _first(~known)
         row = other if rows is None else int(rows[other])
-        # Of all values only one that is missing differs from itself.
+        # Only a missing value differs from itself.
         if values[other] is None or values[other] != values[other]:
             raise _missing(label, row)
         raise InputError(
@@ -262,7 +262,7 @@ def _from_pandas(frame: pd.DataFrame, threads: int | None) -> Rows:
 
 
 def _numpy_type(column: pd.Series[Any]) -> type:
-    """What a column without missing values of a type of pandas' own has in numpy."""
+    """The NumPy values of a column of a pandas extension type without missing values."""
     if pd.api.types.is_bool_dtype(column.dtype):
         return np.bool_
     return np.float64 if pd.api.types.is_numeric_dtype(column.dtype) else np.object_
@@ -304,7 +304,7 @@ def _from_arrow(table: Any, threads: int | None) -> Rows:
 
 
 def _add_arrow(columns: _Columns, column: Any) -> None:
-    """Adds a column of Arrow: a bit for each transaction if it is of booleans."""
+    """Adds an Arrow column: one bit per transaction if it is of booleans."""
     import pyarrow
 
     if column.null_count:
@@ -366,7 +366,7 @@ def _from_parquet(path: Path, threads: int | None, given: dict[str, Any]) -> Row
         if row_ids is not None:
             if row_ids not in file.schema_arrow.names:
                 raise InputError(f"{path} has no column {row_ids!r} for row_ids")
-            # The index of a frame of pandas is none of the names.
+            # The index of a pandas frame is not among the names.
             if row_ids in names:
                 labels.pop(names.index(row_ids))
                 names.remove(row_ids)
@@ -380,7 +380,7 @@ def _from_parquet(path: Path, threads: int | None, given: dict[str, Any]) -> Row
 
 
 def _parquet_labels(schema: Any) -> tuple[list[str], list[Hashable]]:
-    """The columns that are no index of a frame of pandas, and their labels there."""
+    """The columns that are not the index of a pandas frame, and their labels there."""
     about = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
     index = {name for name in about.get("index_columns", []) if isinstance(name, str)}
     names = [name for name in schema.names if name not in index]

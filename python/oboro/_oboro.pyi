@@ -1,4 +1,4 @@
-"""The native part, crates/python."""
+"""The native module, crates/python."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,13 +12,13 @@ __version__: str
 _Progress = Callable[[int, int], object]
 
 class Interrupt:
-    """Ends the calls that it was given to, from any thread."""
+    """Cancels the calls that it was passed to, from any thread."""
 
     def __init__(self) -> None: ...
     def set(self) -> None: ...
 
 class Keys:
-    """A master key. It can be saved to a file of its own: it is not pickled or printed."""
+    """A master key. It can only be saved to a file: it is not pickled or printed."""
 
     @staticmethod
     def generate() -> Keys: ...
@@ -29,7 +29,7 @@ class Keys:
     def check(self) -> str: ...
 
 class Encrypted:
-    """An encrypted dataset with the key to it, which is why it is neither pickled nor printed."""
+    """An encrypted dataset with its key; therefore not pickled or printed."""
 
     @staticmethod
     def create(
@@ -71,7 +71,7 @@ class Encrypted:
     def path(self) -> os.PathLike[str]: ...
 
 class Rows:
-    """Transactions in random order, as bits: columns are added, then they are encrypted, once."""
+    """Transactions in random order, as bits: columns are added, then encrypted, once."""
 
     def __init__(
         self, transactions: int, *, numbers: bool = False, threads: int | None = None
@@ -115,7 +115,7 @@ class Rows:
     def __len__(self) -> int: ...
 
 class Server:
-    """A connection to a server, which is within this process or elsewhere."""
+    """A connection to a server, in this process or remote."""
 
     @staticmethod
     def connect(
@@ -146,15 +146,15 @@ class Server:
     def datasets(
         self, *, interrupt: Interrupt | None = None
     ) -> tuple[list[tuple[str, int, str, int, int, int, int]], list[str]]:
-        """The fields of each DatasetInfo; a sentence about each dataset that is damaged."""
+        """The fields of each DatasetInfo; a message about each damaged dataset."""
     def delete(self, name: str, *, interrupt: Interrupt | None = None) -> None: ...
     def close(self) -> None: ...
 
 def more_columns(
     encrypted: Encrypted, *, min_support: int, max_len: int, answers: str, keep_cells: int
 ) -> int:
-    """How many more columns the server learns to be frequent than when cells that are kept were
-    fetched; 0 if none are."""
+    """How many more columns the server learns to be frequent than when the cell cache was
+    filled; 0 if it is empty."""
 
 def pairs_with(
     server: Server,
@@ -165,7 +165,7 @@ def pairs_with(
     progress: _Progress | None = None,
     interrupt: Interrupt | None = None,
 ) -> tuple[list[tuple[int, int]], str]:
-    """The place of each other item and how often both occur together; what it took, as JSON."""
+    """The index of each other item and how often both occur together; the cost, as JSON."""
 
 def row_ids(
     server: Server,
@@ -192,8 +192,8 @@ def mine(
     progress: _Progress | None = None,
     interrupt: Interrupt | None = None,
 ) -> tuple[list[int], npt.NDArray[np.uint32], npt.NDArray[np.uint64], int | None, str]:
-    """How many itemsets of each length; all their items in a row; supports; the length at which the
-    search ended though longer itemsets may be frequent; what they rest on and took, in JSON."""
+    """The number of itemsets of each length; all their items, concatenated; supports; the length
+    limit if it may have cut off longer ones; the trust level and the cost, in JSON."""
 
 def genomes(
     server: Server, *, interrupt: Interrupt | None = None
@@ -233,7 +233,7 @@ def load_panel(
     skip_duplicates: bool,
     replace: bool,
 ) -> tuple[int, int]:
-    """Lines that were left out because they are outside the region, and as duplicates."""
+    """The numbers of lines skipped as outside the region, and as duplicates."""
 
 def load_reference(
     server: Server,
@@ -301,13 +301,13 @@ def rule_metric(
     columns: tuple[npt.NDArray[np.float64], ...],
     transactions: float,
 ) -> npt.NDArray[np.float64]:
-    """A metric of each rule; the columns are those of `_rules.Terms`, each contiguous."""
+    """A metric for each rule; the columns are those of `_rules.Terms`, each contiguous."""
 
 def escaped(text: str) -> str:
-    """`text` on one line, with escapes for what would steer a terminal."""
+    """`text` on one line, with control sequences escaped."""
 
 def itemset(names: Sequence[str]) -> str:
-    """An itemset of these names, as `oboro mine` prints it."""
+    """An itemset of these names, formatted as in `oboro mine`."""
 
 def size(text: str) -> int:
     """The bytes of a size such as `2GiB`, written as the options of `oboro` have it."""

@@ -1,4 +1,4 @@
-"""Progress bars, the same for everything that takes long."""
+"""Progress bars for long-running calls."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def bar(description: str, unit: str, wanted: bool | None) -> Iterator[Progress]:
     """Shows a bar while the block runs.
 
     Args:
-        description: what is being done.
-        unit: what is counted, such as ``"B"``.
+        description: the label.
+        unit: the unit, such as ``"B"``.
         wanted: whether to show it; ``None`` for a terminal or a notebook only.
 
     Yields:
-        What is to be called with what is done so far, and the total.
+        A function to call with the amount done and the total.
     """
     disable = None if wanted is None else not wanted
     with tqdm(desc=description, unit=unit, unit_scale=unit == "B", disable=disable) as shown:

@@ -1,4 +1,4 @@
-"""What settles how a file of text is read."""
+"""Options for reading text files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 
 class Reading(TypedDict, total=False):
-    """What may be said of a file of text; `oboro.encrypt` says what it means."""
+    """The options for a text file; documented in `oboro.encrypt`."""
 
     format: str
     separator: str
@@ -22,10 +22,10 @@ class Reading(TypedDict, total=False):
 
 
 def options(reading: Reading) -> dict[str, Any]:
-    """The same, a list where there may be several names.
+    """Normalizes the options: a list where several names are possible.
 
     Raises:
-        TypeError: an argument that is none of these.
+        TypeError: an unknown option.
     """
     for name in reading:
         if name not in Reading.__annotations__:

@@ -1,4 +1,4 @@
-"""Frequent itemsets as pandas has them: columns, dtypes and order are those of mlxtend."""
+"""Frequent itemsets as pandas frames, with mlxtend's columns, dtypes and order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oboro.errors import InputError
 
 
 def least_count(min_support: float, transactions: int) -> int:
-    """The least number of transactions whose fraction, divided as floats are, is ``min_support``.
+    """The least number of transactions whose fraction in floating point is ``min_support``.
 
     Args:
         min_support: a fraction of all transactions.
@@ -24,7 +24,7 @@ def least_count(min_support: float, transactions: int) -> int:
     Raises:
         InputError: a fraction that is not above 0 and at most 1.
     """
-    # A NumPy scalar of fewer bits would have the comparisons below made in as few.
+    # With a narrower NumPy scalar the comparisons below would lose precision.
     min_support = float(min_support)
     if not 0.0 < min_support <= 1.0:
         raise InputError(
@@ -48,17 +48,17 @@ def frame(
 
     Args:
         lengths: the number of itemsets of each length, from 1.
-        items: the numbers of their items in a row, shorter itemsets first.
+        items: the numbers of their items, concatenated, shorter itemsets first.
         supports: in how many transactions each occurs.
         transactions: how many there are.
-        labels: what stands for item numbers; ``None`` for the numbers themselves.
+        labels: labels to use for item numbers; ``None`` for the numbers themselves.
 
     Returns:
         The columns ``support``, a float64 fraction, and ``itemsets``, of frozensets.
     """
     numbered = _itemsets(lengths, iter(items.tolist()))
     if labels is not None:
-        # Out of a set of numbers, as mlxtend does: the order of rules follows from that of sets.
+        # From a set of numbers, as in mlxtend: the order of rules depends on that of sets.
         numbered = (frozenset([labels[number] for number in itemset]) for itemset in numbered)
     itemsets = pd.Series(list(numbered), dtype="object")
     found: pd.DataFrame = pd.DataFrame({"support": supports / transactions, "itemsets": itemsets})

@@ -1,7 +1,7 @@
 """Rules over frequent itemsets and the terms of their metrics, many rules at a time.
 
-An itemset is a number here: its place among those given. Its items have codes, and it hangs below
-the one that lacks its last code. So the numbers of all parts follow from a few searches, for all
+An itemset is represented by its index among those given. Its items have codes, and its parent is
+the itemset without its last code. So the indices of all parts follow from a few searches, for all
 itemsets of a length at a time.
 """
 
@@ -22,15 +22,15 @@ Itemset = frozenset[Hashable]
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
-# Rules whose metrics are computed together, and truth values that are compared together.
+# The batch sizes: rules whose metrics are computed together, and booleans compared together.
 _PORTION = 1 << 19
 _CELLS = 1 << 24
-# The place above the itemsets of one item.
+# The parent of the itemsets of one item.
 _TOP = -1
 
 
 class Rules(NamedTuple):
-    """Rules, each as the numbers of three itemsets."""
+    """Rules, each as the indices of three itemsets."""
 
     union: Numbers
     antecedent: Numbers
@@ -38,8 +38,8 @@ class Rules(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What metrics are computed from, an entry for each rule: supports as fractions, and numbers of
-    transactions in which something was not recorded."""
+    """The inputs of metrics, with an entry for each rule: supports as fractions, and numbers of
+    transactions in which an item was not recorded."""
 
     union: Floats
     antecedent: Floats
@@ -61,14 +61,14 @@ def antecedents_of(items: Iterable[Hashable]) -> Iterator[Itemset]:
 
 @cache
 def _patterns(length: int) -> Numbers:
-    """The antecedents of the rules of an itemset, as rows of a one for each place it has."""
+    """The antecedents of the rules of an itemset, as rows with a one at each of its positions."""
     places = range(length)
     rows = [[place in part for place in places] for part in antecedents_of(places)]
     return np.array(rows, dtype=np.int64)
 
 
 class Itemsets:
-    """Distinct itemsets, whose rules have parts that are among them."""
+    """Distinct itemsets that include all parts of their rules."""
 
     def __init__(self, itemsets: Sequence[Itemset]) -> None:
         codes: dict[Hashable, int] = {}
@@ -85,7 +85,7 @@ class Itemsets:
         return (parent + 1) * len(self._items) + code
 
     def _hang(self) -> tuple[Numbers, Numbers]:
-        """Ascending branches and what hangs there: itemsets of which the parent was given."""
+        """Ascending branches and their itemsets, whose parents were given."""
         branches = [(np.iinfo(np.int64).max, _TOP)]
         parents: dict[Itemset, int] = {**self._numbers, frozenset(): _TOP}
         for number, itemset in enumerate(self._itemsets):
@@ -99,8 +99,8 @@ class Itemsets:
         return ends, hung
 
     def rules(self) -> Iterator[Rules]:
-        """All rules, in portions: those of one itemset after those of another, longer antecedents
-        first, and those of a length as `itertools.combinations` has them.
+        """All rules in batches, ordered by itemset, longer antecedents first, and those of one
+        length in the order of `itertools.combinations`.
 
         Raises:
             NotGivenError: an antecedent or consequent is not among the itemsets.
@@ -120,7 +120,7 @@ class Itemsets:
             first = after
 
     def _rules_of(self, chosen: Numbers, places: Numbers) -> Rules:
-        """The rules of these itemsets, those of each from its place on."""
+        """The rules of these itemsets, those of each from its index on."""
         lengths = self._lengths[chosen]
         rules = Rules(*np.empty((3, int((2**lengths - 2).sum())), dtype=np.int64))
         for length in np.unique(lengths).tolist():
@@ -136,8 +136,8 @@ class Itemsets:
         return rules
 
     def _numbers_of_parts(self, itemsets: Numbers, coded: Numbers) -> Numbers:
-        """The numbers of all parts of itemsets of a length, given also as rows of ascending codes.
-        In column 0b101 is that of the part with the first code and the third."""
+        """The indices of all parts of itemsets of a length, given also as rows of ascending codes.
+        Column 0b101 has that of the part with the first code and the third."""
         numbers = np.full((len(coded), 1), _TOP, dtype=np.int64)
         for codes in coded.T:
             wanted = self._branch(numbers, codes[:, None])
@@ -149,7 +149,7 @@ class Itemsets:
         return numbers
 
     def _incomplete(self, number: int) -> NotGivenError:
-        """Names the first part of an itemset that is not there."""
+        """Names the first missing part of an itemset."""
         itemset = self._itemsets[number]
         missing = next(
             set(part)
@@ -164,7 +164,7 @@ class Itemsets:
 
 
 class Lacking:
-    """What is not known of the transactions: the items that were not recorded."""
+    """The items that were not recorded, by transaction."""
 
     def __init__(self, df_orig: pd.DataFrame, itemsets: Sequence[Itemset]) -> None:
         unknown = np.asarray(pd.isna(df_orig), dtype=bool)

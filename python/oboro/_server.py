@@ -31,7 +31,7 @@ Genome = TypeVar("Genome", Panel, Reference)
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """A dataset, as its server knows it."""
+    """A dataset on a server."""
 
     name: str
     """The name it was uploaded under."""
@@ -50,9 +50,9 @@ class DatasetInfo:
 
 
 class Server:
-    """A server that holds encrypted datasets and counts on them. It never has a key.
+    """A server that stores encrypted datasets and counts on them. It never has a key.
 
-    Made by :func:`connect` and :func:`local`. Several threads may call it at the same time. It is
+    Created by :func:`connect` and :func:`local`. Several threads may use it concurrently. It is
     closed by :meth:`close`, or at the end of a ``with`` block.
     """
 
@@ -61,7 +61,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """The address as it was given."""
+        """The address as given."""
         return self._native.url
 
     def upload(
@@ -72,21 +72,21 @@ class Server:
         progress: bool | None = None,
         interrupt: Interrupt | None = None,
     ) -> Dataset:
-        """Uploads a dataset. After a failure, the same call goes on where the last one broke off.
+        """Uploads a dataset. After a failure, the same call resumes the upload.
 
         Args:
             encrypted: what :func:`oboro.encrypt` returned.
-            name: what the server is to call it; by default the name of its directory, or one made
-                up if the directory is temporary.
+            name: its name on the server; by default that of its directory, or a generated one if
+                the directory is temporary.
             progress: whether to show a bar; ``None`` for a terminal or a notebook only.
-            interrupt: ends the call from another thread.
+            interrupt: cancels the call from another thread.
 
         Returns:
             The dataset on the server.
 
         Raises:
-            ConnectionFailed: the server stays away.
-            ServerError: it refuses: the name is that of another dataset, its disk is full.
+            ConnectionFailed: the server is unreachable.
+            ServerError: the server refuses: the name is taken by another dataset, its disk is full.
             StorageError: the dataset cannot be read here.
         """
         name = name or _name_of(encrypted)
@@ -95,11 +95,11 @@ class Server:
         return Dataset(self, name, encrypted)
 
     def datasets(self, *, interrupt: Interrupt | None = None) -> list[DatasetInfo]:
-        """What the server holds, by name.
+        """The datasets on the server, by name.
 
         Raises:
-            ConnectionFailed: the server stays away.
-            DamagedError: the server finds the description of a dataset damaged.
+            ConnectionFailed: the server is unreachable.
+            DamagedError: the manifest of a dataset on the server is damaged.
         """
         listed, damaged = self._native.datasets(interrupt=interrupt)
         if damaged:
@@ -113,12 +113,12 @@ class Server:
 
         Args:
             name: the name it was uploaded under.
-            encrypted: what was uploaded: it has the names of the columns and what decrypts.
-            interrupt: ends the call from another thread.
+            encrypted: the dataset that was uploaded, with its column names and key.
+            interrupt: cancels the call from another thread.
 
         Raises:
             InputError: the server has no dataset of that name.
-            ConnectionFailed: the server stays away.
+            ConnectionFailed: the server is unreachable.
         """
         names = [info.name for info in self.datasets(interrupt=interrupt)]
         if name not in names:
@@ -129,11 +129,11 @@ class Server:
         return Dataset(self, name, encrypted)
 
     def delete(self, name: str, *, interrupt: Interrupt | None = None) -> None:
-        """Deletes a dataset for good.
+        """Deletes a dataset permanently.
 
         Raises:
             ServerError: the server has no dataset of that name.
-            ConnectionFailed: the server stays away.
+            ConnectionFailed: the server is unreachable.
         """
         self._native.delete(name, interrupt=interrupt)
 
@@ -141,8 +141,8 @@ class Server:
         """The panels and references that the server can search.
 
         Raises:
-            ConnectionFailed: the server stays away.
-            DamagedError: the server finds one of them damaged.
+            ConnectionFailed: the server is unreachable.
+            DamagedError: one of them is damaged on the server.
         """
         listed, damaged = _oboro.genomes(self._native, interrupt=interrupt)
         if damaged:
@@ -155,7 +155,7 @@ class Server:
 
         Raises:
             InputError: the server has no panel of that name.
-            ConnectionFailed: the server stays away.
+            ConnectionFailed: the server is unreachable.
         """
         return self._genome(Panel, name, interrupt)
 
@@ -164,7 +164,7 @@ class Server:
 
         Raises:
             InputError: the server has no reference of that name.
-            ConnectionFailed: the server stays away.
+            ConnectionFailed: the server is unreachable.
         """
         return self._genome(Reference, name, interrupt)
 
@@ -180,7 +180,7 @@ class Server:
         )
 
     def close(self) -> None:
-        """Closes the connection; a local server stops and its datasets go away.
+        """Closes the connection; a local server stops and its datasets are deleted.
 
         Later calls raise :class:`~oboro.errors.ConnectionFailed`; closing again does nothing.
         """
@@ -202,9 +202,9 @@ class Server:
 
 
 class LocalServer(Server):
-    """A server within this process. Its datasets are in a temporary directory.
+    """A server in this process. Its datasets are in a temporary directory.
 
-    Both go away when it is closed or no longer used, and at the latest when Python ends.
+    Both are removed when it is closed or no longer used, at the latest when Python exits.
     """
 
     def __init__(self, native: _oboro.Server) -> None:
@@ -220,21 +220,21 @@ class LocalServer(Server):
         skip_duplicates: bool = False,
         replace: bool = False,
     ) -> Panel:
-        """Loads haplotypes, so that they can be searched.
+        """Loads haplotypes for searching.
 
         Args:
-            name: what the panel is to be called.
+            name: the name of the panel.
             path: VCF with phased genotypes, or aligned FASTA; plain, gzip or bgzip.
             region: load only these sites of a VCF file: ``"20:1000-2000"``.
             skip_duplicates: where a VCF file has a position twice, keep the first line.
-            replace: take the place of the panel that has the name.
+            replace: replace an existing panel of that name.
 
         Returns:
-            The panel; its ``left_out`` counts the lines of the file that it does not have.
+            The panel; its ``left_out`` counts the lines of the file that were skipped.
 
         Raises:
-            InputError: a file that cannot be used, with the line; a name that is taken.
-            StorageError: no room for it.
+            InputError: an unusable file, with the line; a name that is taken.
+            StorageError: the disk is full.
         """
         left_out = _oboro.load_panel(
             self._native,
@@ -249,25 +249,25 @@ class LocalServer(Server):
     def load_reference(
         self, name: str, path: str | PathLike[str], *, replace: bool = False
     ) -> Reference:
-        """Loads sequences, so that they can be searched.
+        """Loads sequences for searching.
 
         Args:
-            name: what the reference is to be called.
+            name: the name of the reference.
             path: FASTA, plain, gzip or bgzip.
-            replace: take the place of the reference that has the name.
+            replace: replace an existing reference of that name.
 
         Raises:
-            InputError: a file that cannot be used, with the line; a name that is taken.
-            StorageError: no room for it.
+            InputError: an unusable file, with the line; a name that is taken.
+            StorageError: the disk is full.
         """
         _oboro.load_reference(self._native, name, path, replace=replace)
         return self.reference(name)
 
 
 class Dataset:
-    """An encrypted dataset on a server, and what decrypts what is counted in it.
+    """An encrypted dataset on a server, with the owner's data that decrypts counts.
 
-    Made by :meth:`Server.upload` and :meth:`Server.dataset`.
+    Created by :meth:`Server.upload` and :meth:`Server.dataset`.
     """
 
     def __init__(self, server: Server, name: str, encrypted: Encrypted) -> None:
@@ -296,49 +296,49 @@ class Dataset:
     ) -> pd.DataFrame:
         """Finds frequent itemsets, as ``mlxtend.frequent_patterns.apriori`` does on plaintext.
 
-        Whichever takes fewer bytes: the server counts on ciphertext (``max_len`` of 2 to 4), and
-        what it computes is verified; or the columns of frequent items are fetched, sealed, and
-        counted in here. The server learns which columns these are, by numbers that mean nothing to
-        it, and nothing else, even if it lies.
+        Either the server counts on ciphertext (``max_len`` of 2 to 4), and its answers are
+        verified, or the sealed columns of frequent items are fetched and counted locally, whichever
+        needs fewer bytes. The server learns which columns these are, by numbers that mean nothing
+        to it, and nothing else, even if it lies.
 
         Args:
             keys: the key that the dataset was encrypted with.
             min_support: the fraction of transactions that makes an itemset frequent.
-            max_len: the longest itemsets to look for; by default any, or with ``trust_server`` as
-                long as the dataset was encrypted for.
+            max_len: the longest itemsets to search for; by default any length, or with
+                ``trust_server`` the length that the dataset was encrypted for.
             use_colnames: whether itemsets have the names of columns instead of their numbers.
-            answers: by which verified answers: ``"moments"``, what the server computes on
-                ciphertext, with a ``max_len`` of 4 at most; ``"cells"``, sealed cells; ``"auto"``,
-                what takes fewer bytes.
-            trust_server: has the server count, and takes what it answers for true: for a server
-                that is curious but follows the protocol. One that lies reads the data in the
-                questions, and nothing in the result is verified.
-            keep_cells: bytes of sealed cells to keep in the dataset's directory for later calls;
-                0 neither keeps nor uses any. Nothing is kept of a temporary dataset.
-            verbose: if 1 or more, says how many itemsets of each length were candidates.
+            answers: which verified answers to use: ``"moments"``, computed by the server on
+                ciphertext, with a ``max_len`` of at most 4; ``"cells"``, sealed cells; ``"auto"``,
+                whichever needs fewer bytes.
+            trust_server: lets the server count and uses its answers unverified: for a server that
+                is curious but follows the protocol. One that lies can read the data from the
+                requests, and nothing in the result is verified.
+            keep_cells: the size limit, in bytes, of the cache of sealed cells in the dataset's
+                directory; 0 disables it. Nothing is cached for a temporary dataset.
+            verbose: if 1 or more, prints the number of candidates of each length.
             progress: whether to show a bar; ``None`` for a terminal or a notebook only.
-            interrupt: ends the call from another thread.
+            interrupt: cancels the call from another thread.
 
         Returns:
             The columns, dtypes and rows that mlxtend returns: ``support`` and ``itemsets``, shorter
             itemsets first. ``attrs["oboro"]`` has the number of ``transactions``, the least number
-            of them that was frequent (``min_support``), the length at which the search ended though
-            longer itemsets may be frequent (``max_len``, else ``None``), what each length has
-            cost (``levels``) and, as ``Encrypted.read``, how the file was read (``read``). What the
-            itemsets rest on is in ``answers``: ``"verified"``, ``"unverified"`` (with
-            ``trust_server``) or ``"local"`` (the server is this process). ``columns`` were needed
-            for it, and of ``new_columns`` nothing was kept here.
+            of them that was frequent (``min_support``), the length limit of the search if it may
+            have cut off longer frequent itemsets (``max_len``, else ``None``), the cost of each length
+            (``levels``) and, as ``Encrypted.read``, how the file was read (``read``). ``answers``
+            is the trust level: ``"verified"``, ``"unverified"`` (with ``trust_server``) or
+            ``"local"`` (the server is this process). ``columns`` were needed, of which
+            ``new_columns`` were not cached.
 
         Raises:
             InputError: a support or length that is not possible, a support below that of items
                 left out when the data were encrypted, too many candidates.
-            KeysError: another key.
-            ConnectionFailed: the server stays away; call again.
-            FalseAnswerError: the server answered what was not encrypted, now or in an earlier call;
+            KeysError: the wrong key.
+            ConnectionFailed: the server is unreachable; call again.
+            FalseAnswerError: the server gave a false answer, now or in an earlier call;
                 see ``Encrypted.trust``.
 
         Warns:
-            RevealsMoreWarning: cells are kept of a call with a higher minimum support, and the
+            RevealsMoreWarning: the cache comes from a call with a higher minimum support, and the
                 server is about to learn that more columns are frequent.
         """
         if (
@@ -387,27 +387,27 @@ class Dataset:
         progress: bool | None = None,
         interrupt: Interrupt | None = None,
     ) -> pd.DataFrame:
-        """In how many transactions one item occurs together with each other item.
+        """The number of transactions with both one item and each other item.
 
-        The server counts on ciphertext, in a few bytes for each item, and what it computes is
+        The server counts on ciphertext, with a few bytes for each item, and its answers are
         verified.
 
         Args:
-            item: the item, as ``Encrypted.columns`` has it. With more than 1,024 items, one of the
+            item: the item, as in ``Encrypted.columns``. With more than 1,024 items, one of the
                 ``focus`` of :func:`oboro.encrypt`.
             progress: whether to show a bar; ``None`` for a terminal or a notebook only.
-            interrupt: ends the call from another thread.
+            interrupt: cancels the call from another thread.
 
         Returns:
-            A row for each other item, which is the index, with the number of transactions that both
-            are in (``together``). ``attrs["oboro"]`` has the number of ``transactions``, the
-            ``item``, the support from which on no item is missing (``min_item_support``), and what
-            the answer rests on and took.
+            A row for each other item, which is the index, with the number of transactions that have
+            both (``together``). ``attrs["oboro"]`` has the number of ``transactions``, the
+            ``item``, the support above which all items are present (``min_item_support``), the
+            trust level and the cost.
 
         Raises:
-            InputError: no such item, or one whose pairs are not counted at once.
-            ConnectionFailed: the server stays away; call again.
-            FalseAnswerError: the server answered what was not encrypted, now or in an earlier call;
+            InputError: no such item, or one whose pairs cannot be counted at once.
+            ConnectionFailed: the server is unreachable; call again.
+            FalseAnswerError: the server gave a false answer, now or in an earlier call;
                 see ``Encrypted.trust``.
         """
         with bar("counting", "B", progress) as tell:
@@ -437,20 +437,19 @@ class Dataset:
     ) -> pd.Series[str]:
         """The ids that the transactions were encrypted with, ``row_ids`` of :func:`oboro.encrypt`.
 
-        They come sealed and are verified in here. Two that are appended at different times may be
-        the same.
+        They are sent sealed and verified locally. Ids from different appends may be equal.
 
         Args:
             progress: whether to show a bar; ``None`` for a terminal or a notebook only.
-            interrupt: ends the call from another thread.
+            interrupt: cancels the call from another thread.
 
         Returns:
             The ids, indexed by the slots in which the transactions are stored, in random order.
 
         Raises:
             InputError: the dataset was encrypted without ids.
-            ConnectionFailed: the server stays away; call again.
-            FalseAnswerError: the server answered what was not encrypted, now or in an earlier call;
+            ConnectionFailed: the server is unreachable; call again.
+            FalseAnswerError: the server gave a false answer, now or in an earlier call;
                 see ``Encrypted.trust``.
         """
         with bar("fetching row ids", "B", progress) as tell:
@@ -469,7 +468,7 @@ class Dataset:
         )
 
     def _warn(self, least: int, longest: int, answers: str, keep_cells: int) -> None:
-        """Says what the server is about to learn beyond what it learned in earlier calls."""
+        """Warns about what the server is about to learn beyond earlier calls."""
         more = _oboro.more_columns(
             self._encrypted._native,
             min_support=least,
@@ -487,15 +486,15 @@ class Dataset:
             )
 
     def _possible(self, max_len: int | None, trust_server: bool) -> int:
-        """The longest itemsets to look for. In here any are counted, by the server those that the
-        dataset was encrypted for."""
+        """The longest itemsets to search for: any length when counting locally, on the server those
+        that the dataset was encrypted for."""
         items = len(self._encrypted.columns)
         longest = min(self._encrypted.max_len, items) if trust_server else items
         if max_len is None:
             return longest
         if max_len < 1:
             raise InputError(f"itemsets have at least one item, not {max_len}; raise max_len")
-        # Itemsets cannot be longer than there are items, whatever was asked.
+        # Itemsets cannot be longer than the number of items.
         if longest < min(max_len, items):
             raise InputError(
                 f"the dataset was encrypted for itemsets of up to {longest}, not {max_len}; "
@@ -518,14 +517,13 @@ def connect(
 
     Args:
         url: its address, ``https://host:port``, or ``http://`` on this machine only.
-        token: the token that it wants, if it wants one.
-        tls: a file of certificates in PEM that vouch for it, instead of those that the system
-            trusts.
-        interrupt: ends the call from another thread.
+        token: its access token, if it requires one.
+        tls: a file of CA certificates in PEM to trust instead of the system's.
+        interrupt: cancels the call from another thread.
 
     Raises:
-        InputError: an address or certificates that cannot be used.
-        ConnectionFailed: nobody answers there.
+        InputError: an unusable address or unusable certificates.
+        ConnectionFailed: no server answers.
 
     >>> server = oboro.connect("https://miner:7171", token=token)  # doctest: +SKIP
     """
@@ -535,18 +533,18 @@ def connect(
 def local(
     *, threads: int | None = None, memory: int | None = None, moment_cache: int | None = None
 ) -> LocalServer:
-    """Starts a server within this process, for data that need not leave it.
+    """Starts a server in this process, for data that need not leave it.
 
     Args:
         threads: threads that count; by default as many as there are processors.
-        memory: bytes that the server may hold in memory; by default all that it uses stays there.
-        moment_cache: bytes of them for what it has computed, so that for the next minimum
-            support only what is new is computed; by default 256 MiB, with 0 nothing is kept.
+        memory: the memory limit in bytes; by default everything used stays in memory.
+        moment_cache: the part of it for cached results, so that for the next minimum support
+            only new results are computed; by default 256 MiB, 0 disables it.
 
     Raises:
-        InputError: a number that is not possible.
+        InputError: a number out of range.
         ServerError: too many threads, or too little memory.
-        StorageError: no room for temporary files.
+        StorageError: no disk space for temporary files.
 
     >>> with oboro.local() as server:
     ...     server.datasets()
@@ -569,7 +567,7 @@ def check_resources(threads: int | None, memory: int | None) -> None:
 
 
 def _name_of(encrypted: Encrypted) -> str:
-    """The name of the directory, without ``.oboro``, if there is one that stays."""
+    """The name of the directory, without ``.oboro``, unless it is temporary."""
     if encrypted.temporary:
         return f"dataset-{secrets.token_hex(8)}"
     return encrypted.path.name.removesuffix(".oboro")

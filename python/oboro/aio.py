@@ -1,6 +1,6 @@
-"""The same calls for asyncio: each runs on a thread of its own, and cancelling one interrupts it.
+"""The same calls for asyncio: each runs on a separate thread, and cancelling one interrupts it.
 
-Methods and functions are made from the synchronous ones and have their parameters and
+Methods and functions are derived from the synchronous ones, with their parameters and
 documentation. Cancelling a call sets the ``interrupt`` it was given.
 
 >>> async with await oboro.aio.connect("http://127.0.0.1:7171") as server:  # doctest: +SKIP
@@ -49,7 +49,7 @@ _THREADS = ThreadPoolExecutor(max_workers=64, thread_name_prefix="oboro-aio")
 
 
 async def _interruptible(call: Callable[..., Returned], interrupt: Interrupt) -> Returned:
-    """What ``call()`` returns. If the task is cancelled, interrupts the call and waits for it."""
+    """The result of ``call()``. If the task is cancelled, interrupts the call and waits for it."""
     work = _THREADS.submit(call)
     returned = asyncio.wrap_future(work)
     try:
@@ -60,16 +60,16 @@ async def _interruptible(call: Callable[..., Returned], interrupt: Interrupt) ->
         while not returned.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([returned])
-        # Or asyncio logs that it was never retrieved.
+        # Otherwise asyncio logs that it was never retrieved.
         with suppress(asyncio.CancelledError):
             returned.exception()
         raise
 
 
 def _awaited(call: Callable[..., Any], wrap: Callable[[Any], Any]) -> Callable[..., Awaitable[Any]]:
-    """A coroutine function that calls ``call`` on a thread, and returns what ``wrap`` makes of it.
+    """A coroutine function that calls ``call`` on a thread, and applies ``wrap`` to the result.
 
-    Its annotations are those of ``call``, but for what it returns.
+    Its annotations are those of ``call``, except for the return type.
     """
     signature = inspect.signature(call)
     can_be_interrupted = "interrupt" in signature.parameters
@@ -108,7 +108,7 @@ def _method(
 
 
 def _method(method: Callable[..., Any], wrap: Callable[[Any], Any] = _unwrapped) -> Any:
-    """A method of an :class:`_Asynchronous` that awaits this one of what it wraps."""
+    """A method of an :class:`_Asynchronous` that awaits this method of the wrapped object."""
     awaited = _awaited(method, wrap)
 
     @wraps(awaited)
@@ -134,7 +134,7 @@ def _function(function: Callable[..., Any], wrap: Callable[[Any], Any] = _unwrap
 
 
 class _Asynchronous(Generic[Synchronous]):
-    """Wraps an object whose methods are awaited. It equals another that wraps an equal object."""
+    """Wraps an object whose methods are awaited. Wrappers of equal objects are equal."""
 
     def __init__(self, synchronous: Synchronous) -> None:
         self._synchronous = synchronous
@@ -204,7 +204,7 @@ class AsyncServer(_Asynchronous[_server.Server]):
 
     @property
     def url(self) -> str:
-        """The address as it was given."""
+        """The address as given."""
         return self._synchronous.url
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""What can go wrong, told in sentences that name the cause and the remedy."""
+"""The exceptions of Oboro. Messages name the cause and the remedy."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from oboro._oboro import escaped
 
 
 class OboroError(Exception):
-    """Any failure of Oboro; the other classes here are kinds of it."""
+    """The base class of all exceptions of Oboro."""
 
     def __str__(self) -> str:
-        # Names from data and a server's words do not steer the terminal.
+        # Names from data and a server's messages cannot contain terminal escapes.
         return escaped(super().__str__())
 
 
 class InputError(OboroError, ValueError):
-    """Data or arguments that cannot be used."""
+    """Unusable data or arguments."""
 
 
 class KeysError(OboroError):
-    """A key file that cannot be read or written, or the key of something else."""
+    """A key file that cannot be read or written, or the wrong key."""
 
 
 class ConnectionFailed(OboroError, ConnectionError):
@@ -26,7 +26,7 @@ class ConnectionFailed(OboroError, ConnectionError):
 
 
 class VersionError(OboroError):
-    """Client and server do not speak the same protocol, or data are of another version."""
+    """Client and server have different protocol versions, or data have another version."""
 
 
 class ServerError(OboroError):
@@ -34,23 +34,23 @@ class ServerError(OboroError):
 
 
 class DamagedError(OboroError):
-    """Stored bytes that are not what was written."""
+    """Damaged files."""
 
 
 class FalseAnswerError(OboroError):
-    """A server that answered what is not true. None of its answers were used."""
+    """A server that gave a false answer. None of its answers were used."""
 
 
 class RevealsMoreWarning(UserWarning):
-    """A minimum support below those of earlier calls shows the server more frequent columns."""
+    """A minimum support below those of earlier calls reveals more columns to the server."""
 
 
 class StorageError(OboroError, OSError):
-    """A disk that is full or failing, or a file that something else uses."""
+    """A disk that is full or failing, or a file in use."""
 
 
 class Interrupted(OboroError):
-    """A call that was ended by its :class:`oboro.Interrupt`. Nothing is lost; call again."""
+    """A call that was cancelled by its :class:`oboro.Interrupt`. Nothing is lost; call again."""
 
 
 class MissingExtraError(OboroError, ImportError):
@@ -58,11 +58,11 @@ class MissingExtraError(OboroError, ImportError):
 
 
 class MissingArgumentError(InputError, TypeError):
-    """An argument that another one needs."""
+    """An argument required by another one."""
 
 
 class NotGivenError(InputError, KeyError):
-    """An itemset or item that others are about, and that is not among what was given."""
+    """An itemset or item that is required but was not given."""
 
     def __str__(self) -> str:
         # KeyError quotes its message, as if it were a key.

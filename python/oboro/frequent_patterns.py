@@ -1,5 +1,5 @@
-"""Frequent itemsets and association rules, called as `mlxtend.frequent_patterns` is: code moves by
-changing the import.
+"""Frequent itemsets and association rules, with the interface of `mlxtend.frequent_patterns`: to
+port code, change the import.
 
 >>> import pandas as pd
 >>> from oboro.frequent_patterns import apriori, association_rules
@@ -40,27 +40,26 @@ def apriori(
     low_memory: bool = False,
     n_jobs: int | None = None,
 ) -> pd.DataFrame:
-    """Finds the frequent itemsets of a one-hot frame, on a server within this process.
+    """Finds the frequent itemsets of a one-hot frame, on a server in this process.
 
-    The frame is encrypted under a key of this call's own and uploaded, and its frequent columns are
-    fetched, verified and counted in; all of it is gone afterwards. It shows what Oboro does in one
-    line; where somebody else is to hold the data, use `oboro.encrypt`, `oboro.connect` and
-    `Dataset.apriori`.
+    The frame is encrypted under a new key and uploaded, and its frequent columns are fetched,
+    verified and counted; everything is deleted afterwards. This demonstrates Oboro in one line; to
+    store data on someone else's server, use `oboro.encrypt`, `oboro.connect` and `Dataset.apriori`.
 
     Args:
         df: A row for each transaction, a column for each item: bool, 0 and 1, or pandas' sparse
             types. Labels are text, or integers.
-        min_support: The share of transactions that makes an itemset frequent, above 0 and up to 1.
+        min_support: The fraction of transactions that makes an itemset frequent, in (0, 1].
         use_colnames: Whether itemsets hold labels instead of numbers of columns.
-        max_len: The length of the longest itemsets looked for; None, or 0, for any length.
-        verbose: 1 shows bars of progress.
-        low_memory: Makes no difference: a bit for each entry is all that is held beside `df`.
-        n_jobs: Makes no difference: all processors are used.
+        max_len: The length of the longest itemsets; None, or 0, for any length.
+        verbose: 1 shows progress bars.
+        low_memory: Has no effect: only one bit per entry is held in addition to `df`.
+        n_jobs: Has no effect: all processors are used.
 
     Returns:
-        The columns `support`, a share of the transactions, and `itemsets`, frozensets; shorter
-        itemsets first, those of a length in the order of columns. It equals what mlxtend returns.
-        `attrs["oboro"]` says what each level took.
+        The columns `support`, a fraction of the transactions, and `itemsets`, frozensets; shorter
+        itemsets first, those of a length in the order of columns. It equals mlxtend's result.
+        `attrs["oboro"]` has the cost of each level.
 
     Raises:
         InputError: `min_support` or `max_len` is out of range, an entry is missing or neither 0 nor
@@ -78,7 +77,7 @@ def apriori(
         encrypted = oboro.encrypt(
             df,
             keys,
-            # What the server could count. Sealed cells are counted in at any length.
+            # The length that the server could count. Sealed cells have no limit.
             max_len=1,
             min_item_support=_worth_encrypting(df, min_support),
             progress=progress,
@@ -95,10 +94,10 @@ def apriori(
 
 
 def _worth_encrypting(df: pd.DataFrame, min_support: float) -> int | None:
-    """The transactions that an item must be in to be encrypted: so few that all frequent items are,
-    and at least one item; None for any."""
+    """The minimum support of encrypted items: low enough to include all frequent items and at least
+    one item; None for no minimum."""
     most = max(int((df.iloc[:, place] == 1).sum()) for place in range(df.shape[1]))
-    # What is frequent by rounding is less than one transaction short of it.
+    # An itemset that is frequent by rounding is less than one transaction below.
     count = min(int(float(min_support) * len(df)) - 1, most)
     return count if count > 0 else None
 
@@ -113,26 +112,26 @@ def association_rules(
     support_only: bool = False,
     return_metrics: Sequence[str] = _MLXTENDS,
 ) -> pd.DataFrame:
-    """Makes rules of frequent itemsets: those that reach a threshold in one metric.
+    """Generates rules from frequent itemsets: those that reach a threshold in one metric.
 
-    Transactions in which an item was not recorded count for no rule with that item.
+    Transactions in which an item was not recorded are ignored for rules with that item.
 
     Args:
         df: The columns `support` and `itemsets`, as `apriori` returns them. Unless `support_only`,
-            all parts of an itemset must be there too.
+            all parts of an itemset must be present too.
         num_itemsets: The number of transactions that were mined; it matters with `null_values`.
         df_orig: With `null_values`, the frame that was mined, NaN where an item was not recorded.
-        null_values: Whether there are such.
-        metric: The metric that rules are chosen by, one of `METRICS`.
-        min_threshold: What it must reach at least.
-        support_only: Whether to choose by support and leave all other metrics NaN.
+        null_values: Whether some items were not recorded.
+        metric: The metric that selects rules, one of `METRICS`.
+        min_threshold: The least value of the metric.
+        support_only: Whether to select by support and leave all other metrics NaN.
         return_metrics: The metrics to return, of `METRICS`, in this order; by default those of
             mlxtend.
 
     Returns:
         The columns `antecedents` and `consequents`, frozensets, and one for each metric. It equals
-        what mlxtend returns, row by row. What `attrs["oboro"]` of `df` says that its itemsets rest
-        on (`answers`), that of the rules says, too.
+        mlxtend's result, row by row. `attrs["oboro"]` has the trust level of the itemsets
+        (`answers`), copied from `df`.
 
     Raises:
         InputError: there are no itemsets, a column or metric does not exist, or an entry of
@@ -174,14 +173,14 @@ def association_rules(
 
 
 def _resting_on(itemsets: pd.DataFrame, rules: pd.DataFrame) -> pd.DataFrame:
-    """The rules, which say of themselves what the itemsets say that they rest on."""
+    """The rules, with the trust level of the itemsets."""
     if answers := itemsets.attrs.get("oboro", {}).get("answers"):
         rules.attrs["oboro"] = {"answers": answers}
     return rules
 
 
 def _itemsets_of(df: pd.DataFrame) -> tuple[list[Itemset], Floats]:
-    """Distinct itemsets in the order in which they come first, and their supports."""
+    """Distinct itemsets in the order of their first occurrence, and their supports."""
     if not {"support", "itemsets"} <= set(df.columns):
         raise InputError("`df` must have the columns 'support' and 'itemsets', as of apriori")
     if df.empty:
@@ -215,7 +214,7 @@ def _terms(rules: Rules, supports: Floats, lacking: Lacking | None) -> Terms:
 def _rules_by_support(
     itemsets: list[Itemset], supports: Floats, min_threshold: float, names: Sequence[str]
 ) -> pd.DataFrame:
-    """The rules of the itemsets that have this support; no more is known of their parts."""
+    """The rules of the itemsets with this support; nothing else is known about their parts."""
     chosen = np.flatnonzero(supports >= min_threshold).tolist()
     parts = [list(antecedents_of(itemsets[number])) for number in chosen]
     antecedents = list(chain.from_iterable(parts))
@@ -245,7 +244,7 @@ def _frame(
 
 
 def _no_rules(names: Sequence[str]) -> pd.DataFrame:
-    """Like mlxtend's: of objects, in every column."""
+    """An empty result like mlxtend's: all columns of objects."""
     return pd.DataFrame(columns=["antecedents", "consequents", *names])
 
 

@@ -1,4 +1,4 @@
-"""Genomes on a server, searched without showing it what for."""
+"""Search of genomes on a server that cannot see the query."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WILDCARD = "?"
 
 @dataclass(frozen=True)
 class Found:
-    """The answer to a search, and what it took. True where there is a match."""
+    """The answer to a search, and its cost. True if there is a match."""
 
     exists: bool
     """Whether anything matches."""
@@ -87,30 +87,30 @@ class Panel:
     ) -> Found:
         """Ask whether some haplotype has these symbols at consecutive sites, from `position` on.
 
-        The server learns how many there are, where, and what is asked of them; not which they are,
-        and not the answer.
+        The server learns the number of symbols, their position, and the kind of search; neither the
+        symbols nor the answer.
 
         Args:
-            position: The site that the query begins at, or the column of an alignment, from 1.
+            position: The first site of the query, or the column of an alignment, from 1.
             alleles: For panels of alleles: their numbers, as text ("0110?10", ? for any) or as
                 integers, None for any.
             sequence: For panels of bases: A, C, G, T, and ? for any.
-            chromosome: Needed where the panel has several.
-            within: Mismatches that are allowed, 0 to 2.
-            longest: Ask for the longest beginning of the query that some haplotype has instead.
+            chromosome: Required if the panel has several.
+            within: Allowed mismatches, 0 to 2.
+            longest: Ask instead for the longest prefix of the query that some haplotype has.
             count: Ask how many haplotypes match, if the server's operator allows that.
-            decoys: How many other places, chosen at random, are searched as well, so that the
-                server does not learn which one is meant; up to 63.
+            decoys: How many other positions, chosen at random, to search as well, so that the
+                server does not learn the real one; up to 63.
             sites_digest: Send the query only if the server's list of sites has this digest, from
-                an earlier `Found.sites_digest` or from the operator: made-up sites would reveal
-                which place is meant.
+                an earlier `Found.sites_digest` or from the operator: fake sites would reveal the
+                real position.
             progress: Show a bar: None on terminals and in notebooks only.
-            interrupt: Ends the search from another thread.
+            interrupt: Cancels the search from another thread.
 
         Raises:
             InputError: A query that does not fit the panel.
-            FalseAnswerError: Sites with another digest than `sites_digest`.
-            ServerError: A server that refuses: a spent budget, counting that is not allowed.
+            FalseAnswerError: Sites with a digest other than `sites_digest`.
+            ServerError: A server that refuses: a spent budget, counting is not allowed.
         """
         if (alleles is None) == (sequence is None):
             raise InputError(
@@ -162,14 +162,14 @@ class Reference:
     ) -> Found:
         """Ask whether a pattern occurs anywhere in the reference, on either strand.
 
-        The server learns how long it is and what is asked of it; neither letters nor answer.
+        The server learns its length and the kind of search; neither the letters nor the answer.
 
         Args:
             pattern: A, C, G, T, and ? for any.
-            within: Mismatches that are allowed, 0 to 2.
-            count: Ask how many places match, if the server's operator allows that.
+            within: Allowed mismatches, 0 to 2.
+            count: Ask how many offsets match, if the server's operator allows that.
             progress: Show a bar: None on terminals and in notebooks only.
-            interrupt: Ends the search from another thread.
+            interrupt: Cancels the search from another thread.
 
         Raises:
             InputError: A pattern with other letters.

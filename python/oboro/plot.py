@@ -1,7 +1,7 @@
-"""Figures of itemsets, of rules, and of what counting took; they need `pip install 'oboro[plot]'`.
+"""Plots of itemsets, of rules, and of the cost of counting; they need `pip install 'oboro[plot]'`.
 
-Every function draws on the Axes that it is given, or on new ones, and returns them. Colours are
-those of Okabe and Ito, or go from dark to light, and can be told apart by everybody.
+Every function draws on the given Axes, or on new ones, and returns them. Colours are those of
+Okabe and Ito, or range from dark to light, and are safe for colour-blind readers.
 
 >>> from oboro import plot
 >>> figure = plot.supports(itemsets).figure  # doctest: +SKIP
@@ -35,15 +35,15 @@ _MIB = 1 << 20
 
 
 def supports(itemsets: pd.DataFrame, top: int = 20, *, ax: Axes | None = None) -> Axes:
-    """Draws the largest supports as bars, the largest uppermost.
+    """Draws the largest supports as bars, the largest at the top.
 
     Args:
         itemsets: The columns `support` and `itemsets`, as `apriori` returns them.
-        top: The most bars; the title says how many itemsets they are of.
+        top: The most bars; the title has the number of itemsets.
         ax: Where to draw.
 
     Raises:
-        InputError: a column is not there.
+        InputError: a column is missing.
         MissingExtraError: matplotlib is not installed.
     """
     _need(itemsets, "support", "itemsets")
@@ -67,17 +67,17 @@ def rules(
     *,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draws rules as points, one metric over another, the lighter the larger a third is.
+    """Draws rules as points, one metric over another; a third one sets the brightness.
 
     Args:
-        rules: The columns that are drawn, as `association_rules` returns them.
+        rules: The columns to draw, as `association_rules` returns them.
         x: The metric of the horizontal axis, one of `oboro.frequent_patterns.METRICS`.
         y: The metric of the vertical axis.
-        color: The metric that decides the color.
-        ax: Where to draw; a color scale is put beside it.
+        color: The metric that sets the color.
+        ax: Where to draw; a color scale is added next to it.
 
     Raises:
-        InputError: a column is not there.
+        InputError: a column is missing.
         MissingExtraError: matplotlib is not installed.
     """
     _need(rules, x, y, color)
@@ -95,14 +95,14 @@ def _label(metric: str) -> str:
 
 
 def levels(itemsets: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Draws what each length of itemsets took: seconds, and to the right MiB that were received.
+    """Draws the cost of each length of itemsets: seconds, and on the right axis MiB received.
 
     Args:
         itemsets: What `Dataset.apriori` or `oboro.apriori` returned.
         ax: Where to draw; its twin has the bytes.
 
     Raises:
-        InputError: the frame does not say what was spent on it.
+        InputError: the frame does not record its cost.
         MissingExtraError: matplotlib is not installed.
     """
     try:
@@ -126,16 +126,15 @@ def levels(itemsets: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
 
 def placement(lines: str | Iterable[str | Line], *, ax: Axes | None = None) -> Axes:
-    """Draws how much lies, or is read, on the memory node where it belongs, and how much elsewhere.
+    """Draws how much is stored, or read, on its assigned memory node, and how much on other nodes.
 
     Args:
-        lines: What `oboro-lab numa --json` printed: bytes that were read, a bar for each policy
-            of placement. Or what `oboro --json inspect --placement` did: pages, a bar for each
-            node.
+        lines: The output of `oboro-lab numa --json`: bytes read, one bar per placement policy. Or
+            that of `oboro --json inspect --placement`: pages, one bar per node.
         ax: Where to draw.
 
     Raises:
-        InputError: there is nothing of the kind in the lines.
+        InputError: the lines have neither.
         MissingExtraError: matplotlib is not installed.
     """
     values = _values(lines)
@@ -171,10 +170,10 @@ def io(
     *,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draws a server's disk or memory over time, a curve for each way in which it ran.
+    """Draws a server's disk or memory over time, one curve per setting.
 
     Args:
-        lines: What `oboro-lab ssd --json` printed.
+        lines: The output of `oboro-lab ssd --json`.
         what: The length of the disk's queue, or the server's memory.
         ax: Where to draw.
 
@@ -207,7 +206,7 @@ def io(
 
 
 def _sampled(samples: list[Line], what: str) -> list[float]:
-    """NaN where the disk told nothing."""
+    """NaN for samples without disk data."""
     if what == "memory":
         return [sample["resident_bytes"] / _MIB for sample in samples]
     lengths = [sample["queue_length"] for sample in samples]
@@ -215,7 +214,7 @@ def _sampled(samples: list[Line], what: str) -> list[float]:
 
 
 def _setting(sample: Line) -> str:
-    """What a curve is called: mode, device and limit of memory, as far as there are such."""
+    """The label of a curve: mode, device and memory limit, if present."""
     parts = [sample["mode"]]
     if sample.get("device"):
         parts.append(sample["device"])
@@ -229,7 +228,7 @@ def _setting(sample: Line) -> str:
 
 
 def _values(lines: str | Iterable[str | Line]) -> list[Line]:
-    """The JSON objects of lines, unless they are such already."""
+    """Parses lines as JSON objects, unless they already are."""
     if isinstance(lines, str):
         lines = lines.splitlines()
     try:

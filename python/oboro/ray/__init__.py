@@ -1,4 +1,4 @@
-"""Counting on more than one machine, by way of Ray.
+"""Counting on several machines with Ray.
 
 `serve` is `oboro serve` with one difference: queries are counted by workers on the nodes of a Ray
 cluster, which read the server's storage and see nothing but ciphertext. Owners notice nothing of

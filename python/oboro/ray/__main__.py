@@ -62,7 +62,7 @@ def documentation() -> tuple[str, dict[str, str]]:
 
 
 def main() -> int:
-    """Serves until a signal; the exit status."""
+    """Serves until a signal; returns the exit status."""
     given = vars(parser().parse_args())
     as_json = given.pop("json", False)
     _oboro.speak_as_command()

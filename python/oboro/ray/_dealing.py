@@ -1,23 +1,23 @@
-"""Who counts which shards.
+"""Assignment of shards to nodes.
 
-Every node has a share of the shards, neighbours, and the same one in every query, so that what it
-reads stays useful to it. Who has done its own helps whoever has most left. Ranges get smaller
-towards the end.
+Every node has a contiguous share of the shards, the same one in every query, so that what it reads
+can be reused. A node that has finished its share takes from the node with most shards left. Ranges
+get smaller towards the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-# A range is at most this part of what its share has left.
+# A range is at most this fraction of what its share has left.
 PARTS = 4
 
 
 class Shares:
-    """The shards of one query that nobody was given yet."""
+    """The shards of one query that are not assigned yet."""
 
     def __init__(self, shards: int, nodes: Iterable[str], most: int) -> None:
-        """Deals `shards` shards to `nodes` alike; no range that is taken has more than `most`."""
+        """Divides `shards` shards evenly among `nodes`; no range has more than `most`."""
         names = sorted(nodes)
         borders = [shards * i // len(names) for i in range(len(names) + 1)]
         self._most = most
@@ -33,7 +33,7 @@ class Shares:
         return sum(map(len, self._left[node]))
 
     def take(self, node: str) -> range | None:
-        """The next shards for `node`, of its own share or of the largest; None after the last."""
+        """The next shards for `node`, from its own share or the largest one; None after the last."""
         own = self._left.setdefault(node, [])
         if own:
             shards = own.pop(0)
@@ -57,5 +57,5 @@ class Shares:
         return min(there, self._most, max(1, left // PARTS))
 
     def give_back(self, node: str, shards: range) -> None:
-        """Puts shards back that `node` was given and has not counted."""
+        """Returns shards that were assigned to `node` and not counted."""
         self._left[node].insert(0, shards)

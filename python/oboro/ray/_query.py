@@ -1,4 +1,4 @@
-"""One query on the cluster: ranges of shards are dealt to workers until all have come back.
+"""One query on the cluster: ranges of shards are assigned to workers until all are counted.
 
 A worker puts the moments of its range together before they leave its node, as one object, and the
 coordinator passes them on to the server, which adds shards up.
@@ -26,21 +26,21 @@ from oboro.ray._workers import Workers
 
 log = logging.getLogger(__name__)
 
-# Ranges that a worker has at a time, so that it need not wait for the next.
+# Ranges in flight per worker, so that it need not wait for the next.
 AHEAD = 2
 # The most bytes of a result, unless one shard has more.
 RESULT_BYTES = 32 << 20
-# Seconds between looks at the cluster and the caller while nothing arrives.
+# Seconds between checks of the cluster and the caller while nothing arrives.
 LOOK = 0.05
-# A range is late that takes so many times what ranges took so far, and at least so many seconds.
+# A range is late after this multiple of the time of earlier ranges, and at least this many seconds.
 LATE_TIMES, LATE_SECONDS = 4.0, 2.0
-# Workers that may fail in one query before it is given up.
+# Workers that may fail in one query before it fails.
 MOST_FAILURES = 16
 
 
 @dataclass(frozen=True)
 class Dealt:
-    """A range on its way."""
+    """A range in flight."""
 
     node: str
     actor: Any
@@ -49,7 +49,7 @@ class Dealt:
 
 
 class Query(threading.Thread):
-    """Counts the shards of one piece of work on all workers that there are, and ends."""
+    """Counts the shards of one query on all available workers."""
 
     def __init__(self, work: Work, workers: Workers) -> None:
         """Counts nothing until it is started."""
@@ -64,7 +64,7 @@ class Query(threading.Thread):
         self._passing_on = 0.0
 
     def run(self) -> None:
-        """Ends with the query, however that ends."""
+        """Runs until the query ends, successfully or not."""
         try:
             self._count()
         except Exception as error:
@@ -99,7 +99,7 @@ class Query(threading.Thread):
             for node, actor in ready.items():
                 if sum(dealt.node == node for dealt in self._dealt.values()) > ahead:
                     continue
-                # The last ranges are for those who would have nothing to do.
+                # The last ranges are for idle workers.
                 if ahead == 0 or len(self._shares) > len(ready):
                     shards = self._shares.take(node) or self._late(node)
                     if shards:
@@ -110,7 +110,7 @@ class Query(threading.Thread):
         self._dealt[ref] = Dealt(node, actor, shards, time.monotonic())
 
     def _late(self, node: str) -> range | None:
-        """Shards that somebody else should have counted by now, and nobody else was given."""
+        """Shards that are late and not yet reassigned."""
         now = time.monotonic()
         usual = self._seconds / max(1, len(self._arrived))
         for dealt in self._dealt.values():

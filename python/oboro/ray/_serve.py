@@ -1,4 +1,4 @@
-"""The coordinator: the server that owners speak to, at home in a Ray cluster."""
+"""The coordinator: the server for owners, in a Ray cluster."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def serve(
     listening: Callable[[str], object] = print,
     interrupt: _oboro.Interrupt | None = None,
 ) -> None:
-    """Stores encrypted datasets for others and has them counted on a Ray cluster.
+    """Stores encrypted datasets and counts them on a Ray cluster.
 
     Args:
         data: Where datasets are stored, on storage that every node reaches under the same name: a

@@ -18,15 +18,15 @@ from oboro.errors import VersionError
 
 log = logging.getLogger(__name__)
 
-# Seconds between looks at the nodes of the cluster.
+# Seconds between checks of the cluster's nodes.
 LOOK = 0.5
-# Seconds until a node whose worker could not begin gets another.
+# Seconds until a worker that could not start is retried.
 RETRY = 5.0
 
 
 @dataclass(frozen=True)
 class Storage:
-    """What a worker is made with."""
+    """The arguments of a worker."""
 
     data: str
     cache: str | None
@@ -35,7 +35,7 @@ class Storage:
 
 
 class Counter:
-    """What runs on a node. An answer is moments or a failure, encoded; nothing else leaves it."""
+    """The actor on a node. It returns encoded moments or an encoded failure, nothing else."""
 
     def __init__(self, version: str, storage: Storage, node: str, threads: int) -> None:
         """Opens `storage` on `node` for a server of this version."""
@@ -48,7 +48,7 @@ class Counter:
         self._worker = Worker(storage.data, cache=cache, threads=threads, memory=storage.memory)
 
     def ready(self) -> int:
-        """The id of its process, once it can count."""
+        """Its process id, once it is ready."""
         return os.getpid()
 
     def count(self, manifest: bytes, task: bytes, first: int, shards: int) -> bytes:
@@ -57,15 +57,15 @@ class Counter:
 
 
 class Workers:
-    """The workers that can count now, by node. Nodes come and go; lost workers are made again."""
+    """The ready workers, by node. Nodes join and leave; lost workers are restarted."""
 
     def __init__(self, storage: Storage) -> None:
-        """Begins to look for nodes."""
+        """Begins to watch for nodes."""
         self._storage = storage
         self._lock = threading.Lock()
         self._beginning: dict[str, tuple[Any, Any]] = {}
         self._ready: dict[str, Any] = {}
-        # When a node on which no worker would begin is tried again.
+        # When to retry a node on which no worker could start.
         self._not_before: dict[str, float] = {}
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._look_after, name="workers", daemon=True)
@@ -79,12 +79,12 @@ class Workers:
             ray.kill(actor)
 
     def ready(self) -> dict[str, Any]:
-        """The workers to deal to."""
+        """The ready workers."""
         with self._lock:
             return dict(self._ready)
 
     def lost(self, node: str, actor: Any) -> None:
-        """A worker has died: the node gets another one, if it is still there."""
+        """A worker has died: it is restarted if its node is still there."""
         with self._lock:
             if self._ready.get(node) == actor:
                 del self._ready[node]
