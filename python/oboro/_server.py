@@ -323,10 +323,10 @@ class Dataset:
             The columns, dtypes and rows that mlxtend returns: ``support`` and ``itemsets``, shorter
             itemsets first. ``attrs["oboro"]`` has the number of ``transactions``, the least number
             of them that was frequent (``min_support``), the length limit of the search if it may
-            have cut off longer frequent itemsets (``max_len``, else ``None``), the cost of each length
-            (``levels``) and, as ``Encrypted.read``, how the file was read (``read``). ``answers``
-            is the trust level: ``"verified"``, ``"unverified"`` (with ``trust_server``) or
-            ``"local"`` (the server is this process). ``columns`` were needed, of which
+            have cut off longer frequent itemsets (``max_len``, else ``None``), the cost of each
+            length (``levels``) and, as ``Encrypted.read``, how the file was read (``read``).
+            ``answers`` is the trust level: ``"verified"``, ``"unverified"`` (with ``trust_server``)
+            or ``"local"`` (the server is this process). ``columns`` were needed, of which
             ``new_columns`` were not cached.
 
         Raises:

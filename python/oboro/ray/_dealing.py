@@ -33,7 +33,7 @@ class Shares:
         return sum(map(len, self._left[node]))
 
     def take(self, node: str) -> range | None:
-        """The next shards for `node`, from its own share or the largest one; None after the last."""
+        """The next shards for `node`, from its share or the largest one; None after the last."""
         own = self._left.setdefault(node, [])
         if own:
             shards = own.pop(0)
