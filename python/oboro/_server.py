@@ -36,15 +36,15 @@ class DatasetInfo:
     name: str
     """The name it was uploaded under."""
     version: int
-    """How often it was uploaded or appended to."""
+    """Its version: the number of uploads and appends."""
     root: str
-    """The hash that stands for all of its bytes."""
+    """The root hash of its content."""
     columns: int
-    """One for each item."""
+    """One per item."""
     blocks: int
     """Blocks of transactions."""
     stored_bytes: int
-    """What it takes on the server's disks."""
+    """Its size on the server's disks."""
     max_len: int
     """The longest itemsets that can be counted."""
 

@@ -24,18 +24,18 @@ class Found:
     exists: bool
     """Whether anything matches."""
     count: int | None
-    """How many match, if that was asked."""
+    """The number of matches, if requested."""
     longest: int | None
-    """How many symbols the longest beginning has that occurs, if that was asked."""
+    """The length of the longest prefix that occurs, if requested."""
     length: int
     """The symbols of the query."""
     rows: int
-    """What it was compared with: haplotypes or places, padding included."""
+    """The haplotypes or offsets compared with it, padding included."""
     windows: int
-    """Places that were searched, decoys among them."""
+    """The positions searched, decoys included."""
     sites_digest: str | None
-    """The digest of the panel's sites, where the server listed them: with decoys, or to compare it.
-    Give it to later queries."""
+    """The digest of the panel's sites, if they were listed: for decoys, or to check the digest.
+    Pass it to later queries."""
     sent_bytes: int
     received_bytes: int
     seconds: float
@@ -48,12 +48,12 @@ class Found:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Lines of a VCF file that are not in the panel that was loaded from it."""
+    """Lines of a VCF file that were skipped when the panel was loaded."""
 
     outside_region: int
-    """Lines that are not in the region."""
+    """Lines outside the region."""
     duplicates: int
-    """Lines that repeat the position of the line before."""
+    """Lines that repeat the previous position."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,10 @@ class Panel:
     haplotypes: int
     sites: int
     largest_allele: int | None
-    """The largest number of an allele; None where the symbols are bases."""
+    """The highest allele number; None if the symbols are bases."""
     stored_bytes: int
     left_out: LeftOut | None = None
-    """What of its file it lacks, where it was just loaded from one."""
+    """The lines skipped when it was loaded, if it was just loaded."""
 
     def query(
         self,

@@ -25,7 +25,7 @@ const MAX_BITS: u32 = 40;
 /// A search that no ring supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
-    "no 128-bit secure ring has room for this search: {tests} tests of {terms} terms; search fewer rows or a shorter query"
+    "no 128-bit secure ring supports this search: {tests} tests of {terms} terms; search fewer rows or a shorter query"
 )]
 pub struct PlanError {
     tests: u64,

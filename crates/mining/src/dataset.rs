@@ -91,7 +91,7 @@ pub enum DatasetError {
         free: u64,
     },
     #[error(
-        "answers about so many transactions and appends cannot be verified; encrypt all data again, as several datasets if they are billions of transactions"
+        "answers about this many transactions and appends cannot be verified; encrypt all data again, as several datasets if they are billions of transactions"
     )]
     TooManyRanges,
     #[error(

@@ -29,7 +29,7 @@ fn location(data: String, cache: Option<PathBuf>) -> Result<Location, Failure> {
         }),
         (false, None) => Ok(Location::Directory(data.into())),
         (true, None) => Err(Failure::input(
-            "object storage needs a directory here for what was fetched; give one as cache",
+            "object storage needs a directory here for cached data; give one as cache",
         )),
         (false, Some(_)) => Err(Failure::input(
             "a cache is for object storage; give its URL, or leave cache out",

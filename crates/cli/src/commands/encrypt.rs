@@ -24,8 +24,8 @@ pub struct Arguments {
     /// Append to this dataset directory instead: the same items, new transactions.
     #[arg(long, value_name = "DIR")]
     append_to: Option<PathBuf>,
-    /// The longest itemsets that the server can count on ciphertext: up to 4 verified, longer ones on trust. They need
-    /// larger ciphertexts; in sealed cells itemsets of any length are counted.
+    /// The longest itemsets that the server can count on ciphertext: up to 4 verified, longer ones unverified. Longer
+    /// itemsets need larger ciphertexts; sealed cells allow any length.
     #[arg(
         long,
         value_name = "N",

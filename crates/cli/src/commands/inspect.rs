@@ -19,8 +19,8 @@ pub struct Arguments {
     /// A key file, a dataset directory or a segment file.
     #[arg(value_name = "PATH", required_unless_present = "placement")]
     path: Option<PathBuf>,
-    /// Instead, on which NUMA nodes of a server the dataset of this name lies, as far as it is in
-    /// memory: the server asks its kernel.
+    /// Show instead on which NUMA nodes of a server the resident panels of this dataset are: the
+    /// server asks its kernel.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["path", "key", "verify"])]
     placement: Option<String>,
     #[command(flatten)]

@@ -42,17 +42,17 @@ impl From<AnswersArgument> for Answers {
 pub struct Arguments {
     #[command(flatten)]
     uploaded: UploadedArguments,
-    /// What counts as frequent: a fraction (0.01, 1%) or a number of transactions (250).
+    /// The minimum support: a fraction (0.01, 1%) or a number of transactions (250).
     #[arg(long, value_name = "SUPPORT")]
     min_support: MinSupport,
-    /// The longest itemsets to look for [default: what the dataset was encrypted for].
+    /// The longest itemsets to search for [default: what the dataset was encrypted for].
     #[arg(long, value_name = "N")]
     max_len: Option<NonZeroUsize>,
     /// Count every support of two items or more, even those that follow from others.
     #[arg(long)]
     no_deduction: bool,
-    /// By which verified answers: `moments`, what the server computes on ciphertext (up to --max-len 4); `cells`, sealed
-    /// cells that are counted here; `auto`, whichever takes fewer bytes.
+    /// Which verified answers to use: `moments`, computed by the server on ciphertext (up to --max-len 4); `cells`,
+    /// sealed cells that are counted locally; `auto`, whichever needs fewer bytes.
     #[arg(
         long,
         value_name = "ROUTE",
@@ -60,19 +60,19 @@ pub struct Arguments {
         conflicts_with = "trust_server"
     )]
     answers: AnswersArgument,
-    /// Believe whatever the server counts. Only for a server that you trust to follow the protocol: nothing is verified, and one
-    /// that lies can read the data.
+    /// Use unverified answers of the server. Only for a server that you trust to follow the protocol: nothing is
+    /// verified, and one that lies can read the data.
     #[arg(long)]
     trust_server: bool,
-    /// Keep up to SIZE of fetched sealed cells in DIR/cells, and up to SIZE of verified moments of columns in DIR/moments,
-    /// for later runs; 0 neither keeps nor uses any.
+    /// Cache up to SIZE of fetched sealed cells in DIR/cells, and up to SIZE of verified moments of columns in
+    /// DIR/moments, for later runs; 0 disables both caches.
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize(KEPT_BYTES))]
     keep_cells: ByteSize,
     /// Write the itemsets to this file, for `oboro rules`.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Compare with a plaintext miner on the transactions in this file, which is read as the
-    /// dataset's own was unless --format says otherwise.
+    /// Compare with a plaintext miner on the transactions in this file, which is read as the dataset's own was unless
+    /// --format says otherwise.
     #[arg(long, value_name = "INPUT")]
     verify: Option<PathBuf>,
     #[command(flatten)]

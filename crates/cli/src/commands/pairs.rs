@@ -17,11 +17,11 @@ const SHOWN: usize = 20;
 pub struct Arguments {
     #[command(flatten)]
     uploaded: UploadedArguments,
-    /// The name of the item that the others are counted with, as it is, without quotes. Of more than 1,024 items, one of
+    /// The name of the item to count with all others, unquoted. With more than 1,024 items, one of
     /// `oboro encrypt --focus`. The server learns its column.
     #[arg(long, value_name = "ITEM", allow_hyphen_values = true)]
     with: String,
-    /// Write all pairs to this file, as CSV, which only you may read. A file that is there is replaced.
+    /// Write all pairs to this file, as CSV, readable by you only. An existing file is replaced.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]

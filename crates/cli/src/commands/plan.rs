@@ -36,17 +36,17 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "input", requires = "transactions",
         value_parser = clap::value_parser!(u32).range(..=i64::from(MAX_ROW_ID_BYTES)))]
     row_id_bytes: u32,
-    /// The longest itemsets that the server can count on ciphertext: up to 4 verified, longer ones on trust.
+    /// The longest itemsets that the server can count on ciphertext: up to 4 verified, longer ones unverified.
     #[arg(long, value_name = "N", default_value_t = 4)]
     max_len: usize,
-    /// Items that are frequent; itemsets of two and more have no others [default: all].
+    /// The number of frequent items; longer itemsets have no other items [default: all].
     #[arg(long, value_name = "N")]
     frequent_items: Option<u32>,
-    /// The most itemsets that are asked for at a length on trust; verified answers are about all of them [default: all
-    /// that there are].
+    /// The most unverified itemsets requested at a length; verified answers cover all itemsets of a length [default:
+    /// all].
     #[arg(long, value_name = "N")]
     itemsets: Option<u64>,
-    /// Compare the ways to the supports, and say which parameters were rejected, and why.
+    /// Compare the ways to compute supports, and say which parameters were rejected, and why.
     #[arg(long)]
     explain: bool,
 }

@@ -17,7 +17,7 @@ const SHOWN: usize = 20;
 pub struct Arguments {
     #[command(flatten)]
     uploaded: UploadedArguments,
-    /// Write slots and ids to this file, as CSV, which only you may read.
+    /// Write slots and ids to this file, as CSV, readable by you only.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]

@@ -14,16 +14,16 @@ use std::path::PathBuf;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The file that `oboro mine --out` wrote.
+    /// The file written by `oboro mine --out`.
     #[arg(value_name = "ITEMSETS")]
     itemsets: PathBuf,
-    /// The metric that rules are chosen by; --help explains all.
+    /// The metric that selects rules; --help explains all.
     #[arg(long, default_value_t = Metric::Confidence, long_help = metrics())]
     metric: Metric,
     /// The least value of the metric.
     #[arg(long, default_value_t = 0.8, allow_negative_numbers = true)]
     min: f64,
-    /// Rules that are printed for people; JSON has all.
+    /// The most rules in text output; JSON has all.
     #[arg(long, default_value_t = 20)]
     top: usize,
 }

@@ -21,21 +21,20 @@ const MOST_LISTED: usize = 1000;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The directory of a store that no server has open; with --server, the name of one dataset there
-    /// [default with --server: all].
+    /// The directory of a store that no server has open; with --server, the name of a dataset there [default with
+    /// --server: all].
     #[arg(value_name = "DIR|NAME", required_unless_present = "server")]
     what: Option<String>,
-    /// Have this server check its store while it goes on serving.
+    /// Ask this server to check its store while it continues to serve.
     #[arg(long, value_name = "URL")]
     server: Option<String>,
-    /// The first line of this file is the token that the server wants.
+    /// The first line of this file is the server's access token.
     #[arg(long, value_name = "FILE", requires = "server")]
     token_file: Option<PathBuf>,
     /// Trust servers with certificates from this PEM file.
     #[arg(long, value_name = "FILE", requires = "server")]
     ca: Option<PathBuf>,
-    /// Read no more than this a second, at least 1MiB on a server [default: 64MiB on a server, else as
-    /// fast as the disk is].
+    /// Read at most this much per second, at least 1MiB on a server [default: 64MiB on a server, else unlimited].
     #[arg(long, value_name = "SIZE", value_parser = rate)]
     rate: Option<NonZero<u64>>,
 }

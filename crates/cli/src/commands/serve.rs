@@ -143,7 +143,7 @@ impl Arguments {
                 Err("--cache is for object storage; give its URL with --data, or leave --cache out".into())
             }
             (Some(_), None) => Err(
-                "object storage needs a directory here for uploads under way and for what was fetched; give one with --cache".into(),
+                "object storage needs a directory here for uploads in progress and cached data; give one with --cache".into(),
             ),
             (Some(url), Some(cache)) => Ok(Location::Objects {
                 url: url.to_owned(),

@@ -10,13 +10,13 @@ use std::time::Instant;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The dataset directory that `oboro encrypt` made.
+    /// The dataset directory created by `oboro encrypt`.
     #[arg(value_name = "DIR")]
     bundle: PathBuf,
     /// The name on the server [default: the directory's, without .oboro].
     #[arg(long)]
     name: Option<String>,
-    /// Give up an unfinished upload of that name instead.
+    /// Cancel an unfinished upload of that name instead.
     #[arg(long)]
     cancel: bool,
     #[command(flatten)]
