@@ -1,4 +1,4 @@
-"""The aims: each with what was measured, where it was worst, and whether it is met."""
+"""The aims: each with its measurement, the worst job, and whether it is met."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -7,7 +7,7 @@ from allocators import GLIBC, JEMALLOC, PLAIN, PLANNED, RESERVED
 from jobs import Job
 from results import BEFOREHAND, BEFOREHAND_OURS, Result, Results, geometric_mean
 
-# A ratio, with the job that it is of.
+# A ratio and its job.
 Ratio = tuple[float, str]
 Figure = Callable[[Result], float]
 
@@ -17,7 +17,7 @@ def main_seconds(result: Result) -> float:
 
 
 def judged(results: Results, peers: list[str]) -> list[dict[str, Any]]:
-    """All aims, in the order of the issue. `peers` are those that ran, glibc among them."""
+    """All aims in order. `peers` are those that ran, glibc included."""
     encrypted = results.jobs(lambda job: job.encrypted)
     patterns = results.jobs(lambda job: not job.encrypted and "walk" not in job.program)
     freeing = [job for job in patterns if job.program.startswith("freeing")]
@@ -73,7 +73,7 @@ def judged(results: Results, peers: list[str]) -> list[dict[str, Any]]:
 def against_best(
     results: Results, jobs: list[Job], own: str, others: Iterable[str], figure: Figure
 ) -> list[Ratio]:
-    """Our figure over the least of the others', for every job."""
+    """The ratio of our figure to the lowest peer's, for every job."""
     others = list(others)
     ratios = []
     for job in jobs:
@@ -86,7 +86,7 @@ def against_best(
 def over(
     results: Results, jobs: list[Job], peer: str, figure: Figure = main_seconds
 ) -> list[Ratio]:
-    """A peer's figure over ours, for every job."""
+    """The ratio of a peer's figure to ours, for every job."""
     pairs = [(results.get(job, peer), results.get(job, PLAIN)) for job in jobs]
     return [
         (figure(theirs) / figure(ours), ours.job.name)
@@ -119,7 +119,7 @@ def verdict(
     extreme: Callable[[list[Ratio]], Ratio],
     holds: Callable[[float], bool],
 ) -> dict[str, Any] | None:
-    """An aim that every job must meet; none where nothing was measured."""
+    """An aim that every job must meet; None without measurements."""
     if not ratios:
         return None
     worst, where = extreme(ratios)
@@ -135,7 +135,7 @@ def verdict(
 
 
 def most(aim: str, counts: list[Ratio], limit: int) -> dict[str, Any] | None:
-    """Like `at_most`, of numbers that may be 0."""
+    """Like `at_most`, for numbers that may be 0."""
     if not counts:
         return None
     worst, where = max(counts)
@@ -168,7 +168,7 @@ def no_failure(results: Results) -> dict[str, Any]:
 
 
 def plan_saves(results: Results) -> list[dict[str, Any]]:
-    """What a recorded plan takes to start and holds, beside a blanket reserve."""
+    """The start-up time and memory of a recorded plan, compared with a blanket reserve."""
     jobs = results.jobs(lambda job: job.encrypted)
     pairs = [(results.get(job, PLANNED), results.get(job, RESERVED)) for job in jobs]
     return [

@@ -1,9 +1,9 @@
 """fcmalloc and its peers: programs on encrypted data, and the patterns of general programs.
 
-Every job runs under every allocator, one after the other, and then all of them again: what the
-machine does in between meets all alike. Programs on encrypted data run once more with all buffers
-allocated beforehand, which is what an allocator can hope for. Prints one JSON object a line, the
-aims last, and writes the tables as Markdown. A crash, a hang or a wrong sum is a result. Run by
+Every job runs under every allocator, one after the other, and then all of them again, so that
+changes of the machine affect all equally. Programs on encrypted data run once more with all buffers
+allocated in advance, a lower bound for allocators. Prints one JSON object per line, the aims last,
+and writes the tables as Markdown. A crash, a hang or a wrong sum is a result. Run by
 `make bench-alloc`.
 """
 
@@ -34,7 +34,7 @@ def report(line: dict[str, Any]) -> None:
 def contestants(
     job: Job, allocators: list[Allocator], plan: Path
 ) -> Iterator[tuple[str, list[str], dict[str, str]]]:
-    """Who runs a job: its name, command and environment."""
+    """A contestant: its name, command and environment."""
     for allocator in allocators:
         if allocator.name != RESERVED or (job.encrypted and job.threads == 2):
             yield allocator.name, job.command, allocator.environment(plan)
@@ -48,7 +48,7 @@ def contestants(
 def walkers(
     job: Job, allocators: list[Allocator]
 ) -> Iterator[tuple[str, list[str], dict[str, str]]]:
-    """Who walks arrays: the allocators' placement, and the two references."""
+    """The contestants of array walks: the allocators' placement, and the two references."""
 
     def command(place: str) -> list[str]:
         return [part.replace("PLACE", place) for part in job.command]
@@ -66,7 +66,7 @@ def measure(
     runs: int,
     timeout: float,
 ) -> list[Result]:
-    """All contestants in turn, `runs` times. Who has failed once is not run again."""
+    """All contestants in turn, `runs` times. A contestant that failed is not run again."""
     results = [Result(job, name) for name, _, _ in who]
     for _ in range(runs):
         for result, (_, command, environment) in zip(results, who, strict=True):
@@ -76,7 +76,7 @@ def measure(
 
 
 def record(job: Job, allocators: list[Allocator], plan: Path, timeout: float) -> Run | None:
-    """Records the plan of a job for those allocators that want one."""
+    """Records the plan of a job for the allocators that use one."""
     for allocator in allocators:
         if allocator.planned:
             return launch(job.command, allocator.recording(plan), timeout)
@@ -84,7 +84,7 @@ def record(job: Job, allocators: list[Allocator], plan: Path, timeout: float) ->
 
 
 def count_calls(results: list[Result], job: Job, everyone: bool, timeout: float, who: Any) -> None:
-    """Memory system calls: fcmalloc's in every job, the others' where their phases are shown."""
+    """Memory system calls: fcmalloc's in every job, the others' in jobs shown by phase."""
     for result, (name, command, environment) in zip(results, who, strict=True):
         if result.ok and (everyone or name.startswith("fcmalloc")):
             result.memory_calls = memory_calls(command, environment, timeout)

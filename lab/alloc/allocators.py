@@ -1,4 +1,4 @@
-"""Who is compared: the C library's allocator, its peers by LD_PRELOAD, and fcmalloc."""
+"""The contestants: the C library's allocator, its peers by LD_PRELOAD, and fcmalloc."""
 
 import re
 import subprocess
@@ -10,7 +10,7 @@ BENCH = Path(__file__).resolve().parent
 
 @dataclass(frozen=True)
 class Allocator:
-    """A library and its options. `missing` says why it cannot run, and what installs it."""
+    """A library and its options. `missing` says why it cannot run, and how to install it."""
 
     name: str
     version: str
@@ -24,7 +24,7 @@ class Allocator:
         return self.name.startswith("fcmalloc")
 
     def environment(self, plan: Path) -> dict[str, str]:
-        """What a program needs in its environment to run on this allocator."""
+        """The environment variables that make a program use this allocator."""
         preload = {"LD_PRELOAD": str(self.library)} if self.library else {}
         return preload | self.options | ({"FCMALLOC_PLAN": str(plan)} if self.planned else {})
 
@@ -53,7 +53,7 @@ CRATES = (
 
 
 def all_allocators(fcmalloc: Path, build: Path, reserve: str) -> list[Allocator]:
-    """In the order of the tables; where fcmalloc was built, and where the peers were."""
+    """All allocators in table order, given the build directories of fcmalloc and the peers."""
     return [
         Allocator(GLIBC, glibc_version(), None),
         *(debian(name, package, soname) for name, package, soname in DEBIAN),
@@ -85,7 +85,7 @@ def glibc_version() -> str:
 
 
 def debian(name: str, package: str, soname: str) -> Allocator:
-    """A library of the distribution, wherever the loader finds it."""
+    """A library of the distribution, as found by the loader."""
     loader = subprocess.run(["/sbin/ldconfig", "-p"], stdout=subprocess.PIPE, text=True)
     found = re.search(rf"^\s*{re.escape(soname)} .*=> (\S+)$", loader.stdout, re.MULTILINE)
     if not found:
@@ -96,7 +96,7 @@ def debian(name: str, package: str, soname: str) -> Allocator:
 
 
 def crate(build: Path, name: str, package: str, library: str) -> Allocator:
-    """A library that peers/ builds from a crate; its version stands in the lock file there."""
+    """A library that peers/ builds from a crate; its version is in the lock file there."""
     path = build / "cargo" / "release" / library
     lock = (BENCH / "peers" / "Cargo.lock").read_text()
     found = re.search(rf'name = "{package}"\nversion = "([^"]+)"', lock)

@@ -1,4 +1,4 @@
-"""What is run: the programs on encrypted data and the patterns, with their sizes and threads."""
+"""The jobs: the programs on encrypted data and the patterns, with their sizes and threads."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ GIB = 1 << 30
 @dataclass(frozen=True)
 class Job:
     """One program with its arguments. `reference` is the same with all buffers allocated
-    beforehand; only programs on encrypted data have one."""
+    in advance; only programs on encrypted data have one."""
 
     program: str
     threads: int
@@ -54,7 +54,7 @@ def fhe(build: Path, rounds: int, threads: int) -> Job:
 
 
 def pattern_jobs(build: Path, quick: bool) -> list[Job]:
-    """The patterns; what WORK and SIZE mean stands in patterns.c."""
+    """The patterns; patterns.c explains WORK and SIZE."""
     less = 8 if quick else 1
     live = 4 * GIB // less
 

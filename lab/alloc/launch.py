@@ -1,7 +1,7 @@
-"""One run of a program under an allocator: its line of JSON, and what only the outside sees.
+"""One run of a program under an allocator: its line of JSON, and external measurements.
 
-A crash, a hang and a wrong answer are results: `Run.outcome` names them. Nothing here raises for
-what a measured program does.
+A crash, a hang and a wrong answer are results: `Run.outcome` names them. Failures of a measured
+program raise no exceptions here.
 """
 
 import json
@@ -23,7 +23,7 @@ MARK = "getppid("
 
 @dataclass(frozen=True)
 class Run:
-    """What one run took: seconds, bytes, faults. Without `ok`, only `outcome` says something."""
+    """The cost of one run: seconds, bytes, faults. Unless `ok`, only `outcome` is valid."""
 
     outcome: str
     phases: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -40,13 +40,13 @@ class Run:
         return sum(self.phases[phase][figure] for phase in MAIN if phase in self.phases)
 
     def phase(self, name: str) -> float:
-        """The wall time of a phase; that of the terminal one includes the exit of the process."""
+        """The wall time of a phase; the terminal phase includes the exit of the process."""
         seconds = self.phases[name]["wall"]
         return seconds + self.exit if name == "terminal" else seconds
 
 
 def launch(command: list[str], environment: dict[str, str], timeout: float) -> Run:
-    """Runs `command` in its own session, so that a hang can be ended with all its children."""
+    """Runs `command` in its own session, so that a hang can be killed with its children."""
     inherited = {name: value for name, value in os.environ.items() if name not in OURS}
     launched = time.monotonic()
     process = subprocess.Popen(
@@ -70,7 +70,7 @@ def launch(command: list[str], environment: dict[str, str], timeout: float) -> R
     return parsed(output, ended)
 
 
-# Set for the measured program only where its allocator asks for it.
+# Set for the measured program only if its allocator needs it.
 OURS = frozenset(
     ["LD_PRELOAD"]
     + [
@@ -81,7 +81,7 @@ OURS = frozenset(
 
 
 def failure(status: int, errors: str) -> str:
-    """How a program ended, with the last line that it said."""
+    """How a program ended, with the last line of its output."""
     ending = signal.Signals(-status).name if status < 0 else f"status {status}"
     said = errors.strip().splitlines()
     return f"crash: {ending}{': ' + said[-1] if said else ''}"

@@ -1,9 +1,9 @@
-"""Real programs under fcmalloc and its peers by LD_PRELOAD: do they behave, and what do they take?
+"""Real programs under fcmalloc and its peers by LD_PRELOAD: correctness and cost.
 
 Every program does the same work under every allocator in turn, and then all of them again. Its
-result must be that under glibc, and its calls of malloc must go to the allocator, as the dynamic
-linker tells. Prints one JSON object a line, the summary last, and a table on standard error. Fails
-where fcmalloc crashes, hangs or changes a result. Run by `make bench-alloc`.
+result must be that under glibc, and its calls of malloc must go to the allocator, according to the
+dynamic linker. Prints one JSON object per line, the summary last, and a table on standard error.
+Fails if fcmalloc crashes, hangs or changes a result. Run by `make bench-alloc`.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def report(line: dict[str, Any]) -> None:
 
 @dataclass
 class Contestant:
-    """One program under one allocator, and how its runs went."""
+    """One program under one allocator, and its runs."""
 
     workload: Workload
     allocator: Allocator
@@ -40,7 +40,7 @@ class Contestant:
     failure: str | None = None
 
     def run(self, expected: str) -> None:
-        """Once more, unless it has failed; `expected` is the digest of the right result."""
+        """Runs it again, unless it has failed; `expected` is the digest of the right result."""
         if self.failure is not None:
             return
         try:
@@ -52,7 +52,7 @@ class Contestant:
             self.failure = str(failure)
 
     def check_served(self) -> None:
-        """Makes it fail where the program would not get its memory from the allocator."""
+        """Marks it as failed if the program would not use the allocator."""
         library = self.allocator.library or c_library()
         try:
             with tempfile.TemporaryDirectory(prefix="bench-programs-") as folder:
@@ -72,7 +72,7 @@ class Contestant:
             self.failure = f"malloc is served by {names}"
 
     def line(self) -> dict[str, Any]:
-        """What the JSON output says of it."""
+        """Its JSON output."""
         known = {
             "bench": "programs",
             "program": self.workload.name,
@@ -123,8 +123,8 @@ def contestants(workload: Workload, allocators: list[Allocator]) -> list[Contest
 
 
 def measured(workload: Workload, allocators: list[Allocator], runs: int) -> list[Contestant]:
-    """All contestants in turn, `runs` times, each turn begun by another. A run under glibc before,
-    which is not counted, tells the right result."""
+    """All contestants in turn, `runs` times, each time in a rotated order. An uncounted run under
+    glibc before gives the expected result."""
     workload.prepare()
     found = contestants(workload, allocators)
     expected = workload.run(found[0].environment).digest
@@ -157,7 +157,7 @@ def table(found: list[Contestant]) -> str:
 def ratio(
     ours: Contestant, peers: list[Contestant], figure: Callable[[Contestant], float | None]
 ) -> float | None:
-    """A figure of ours to the least of the peers'; None where that is not known."""
+    """The ratio of our figure to the lowest peer's; None if unknown."""
     least = min((known for peer in peers if (known := figure(peer)) is not None), default=None)
     mine = figure(ours)
     return mine / least if mine is not None and least else None

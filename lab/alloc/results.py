@@ -1,4 +1,4 @@
-"""The runs of every contestant on every job, and the medians that tables and aims are made of."""
+"""The runs of every contestant on every job, and the medians for tables and aims."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from typing import Any
 from jobs import Job
 from launch import MAIN, Run
 
-# The reference program, with all buffers allocated beforehand, is a contestant like the allocators
+# The reference program, with all buffers allocated in advance, is a contestant like the allocators
 # that it runs on.
 BEFOREHAND = "all beforehand"
 BEFOREHAND_OURS = "all beforehand, fcmalloc"
@@ -26,7 +26,7 @@ class Result:
 
     @property
     def outcome(self) -> str:
-        """`ok`, or what the first run that failed ended in."""
+        """`ok`, or the outcome of the first run that failed."""
         return next((run.outcome for run in self.runs if not run.ok), "ok")
 
     @property
@@ -54,11 +54,11 @@ class Result:
         return self.median(lambda run: run.phase(name))
 
     def share(self, mode: str, cpus: int) -> float:
-        """Which part of all processors' time in the steady main phase was `user` or `system`."""
+        """The share of all CPU time in the steady main phase that was `user` or `system`."""
         return self.median(lambda run: run.main(mode) / (run.main("wall") * cpus))
 
     def line(self, cpus: int) -> dict[str, Any]:
-        """What the JSON output says of it."""
+        """Its JSON output."""
         known = {
             "bench": "alloc",
             "program": self.job.program,
@@ -97,7 +97,7 @@ class Results:
         return iter(self._found.values())
 
     def get(self, job: Job, contestant: str) -> Result | None:
-        """The result, where that contestant ran that job and all runs were right."""
+        """The result, if that contestant ran that job and all runs were correct."""
         result = self._found.get((job.name, contestant))
         return result if result is not None and result.ok else None
 
@@ -107,7 +107,7 @@ class Results:
     def best(
         self, job: Job, contestants: Iterable[str], figure: Callable[[Result], float]
     ) -> Result | None:
-        """The contestant with the least of a figure."""
+        """The contestant with the lowest figure."""
         found = [result for name in contestants if (result := self.get(job, name))]
         return min(found, key=figure) if found else None
 

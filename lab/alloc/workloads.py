@@ -1,8 +1,8 @@
-"""Real programs and what they are given to do: each does the same work whenever it runs, and
-leaves a result that must not depend on the allocator.
+"""Real programs and their workloads: each run does the same work, and its result must not depend on
+the allocator.
 
-A workload is prepared once in a folder of its own and then run under every allocator. What goes
-wrong in a measured program, a hang too, is a `Failure`.
+A workload is prepared once in its own folder and then run under every allocator. Any error of a
+measured program, including a hang, is a `Failure`.
 """
 
 import gzip
@@ -27,19 +27,19 @@ from typing import ClassVar
 
 Environment = Mapping[str, str]
 
-# Enough for a server to begin, or to end when told.
+# Enough for a server to start, or to stop on request.
 SERVER_SECONDS = 20
 
 
 class Failure(Exception):
-    """A measured program crashed, hung or said something that it must not."""
+    """A measured program crashed, hung or printed something unexpected."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run took, and what it produced: equal results have equal digests.
+    """The cost of one run, and its result: equal results have equal digests.
 
-    Processor time, of users and system, is the program's alone: a server's, not its client's.
+    CPU time, user and system, is that of the program alone: a server's, not its client's.
     The peak is the largest resident set of any single process, None where it is too small to be
     told from that of the program that started it.
     """
@@ -127,7 +127,7 @@ def run_to_end(
 
 
 def ending(command: list[str], status: int, errors: str) -> str:
-    """How a program ended, with the last line that it said."""
+    """How a program ended, with the last line of its output."""
     how = signal.Signals(-status).name if status < 0 else f"status {status}"
     said = errors.strip().splitlines()
     return f"{Path(command[0]).name} ends with {how}{': ' + said[-1] if said else ''}"
@@ -137,7 +137,7 @@ def ending(command: list[str], status: int, errors: str) -> str:
 def serving(
     command: list[str], environment: Environment, folder: Path, ready: Callable[[], bool]
 ) -> Iterator[int]:
-    """A server, from when it is ready until it is told to end, by its process id."""
+    """Runs a server: yields its process id once it is ready, and stops it afterwards."""
     errors = folder / "server-error"
     with errors.open("wb") as said:
         process = subprocess.Popen(
@@ -177,7 +177,7 @@ def server_cpu_seconds(process: int) -> float:
 
 
 def server_peak(process: int) -> int:
-    """The largest resident set that a running process has had."""
+    """The peak resident set size of a running process."""
     status = Path(f"/proc/{process}/status").read_text()
     found = re.search(r"VmHWM:\s+(\d+) kB", status)
     if not found:
@@ -212,13 +212,13 @@ class Workload(ABC):
         self.timeout = timeout
 
     def missing(self) -> str | None:
-        """What is not installed, and how to install it."""
+        """What is missing, and how to install it."""
         absent = [name for name in self.commands if located(name) is None]
         packages = " ".join(sorted({self.commands[name] for name in absent}))
         return f"no {', '.join(absent)}: sudo apt-get install -y {packages}" if absent else None
 
     def prepare(self) -> None:  # noqa: B027
-        """Makes the input in the folder."""
+        """Creates the input in the folder."""
 
     @abstractmethod
     def idle(self) -> list[str]:
@@ -478,7 +478,7 @@ class Git(Workload):
 
 
 class Nginx(Workload):
-    """Pages of several parts, put together and compressed, asked for over kept connections.
+    """Assembled and compressed pages of several parts, requested over persistent connections.
 
     Times are those of 100,000 requests, from those that wrk counts in a fixed time.
     """

@@ -218,7 +218,7 @@ def count(context: Any, database: list[list[Any]], step: Step) -> tuple[list[Any
 
 
 class Owner:
-    """Who has the key."""
+    """The owner of the key."""
 
     def __init__(self) -> None:
         parameters = seal.EncryptionParameters(seal.scheme_type.bgv)

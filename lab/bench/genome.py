@@ -1,4 +1,4 @@
-"""Searches a panel: Oboro, and Microsoft SEAL on the same data, in one go.
+"""Searches a panel: Oboro, and Microsoft SEAL on the same data, in one run.
 
 Run by `make bench-genome`. Prints the lines of `oboro-lab genome`, one for SEAL (see
 genome_library.py), and a summary with the ratio and the aims last. docs/performance.md explains the
@@ -25,7 +25,7 @@ AIMS = {
     "lambda_bytes": 2_000_000,
 }
 
-# What is searched, where it is there; otherwise the command makes up data of the same shape.
+# The searched files, if present; otherwise the command generates data of the same shape.
 FILES = {
     "omni": "omni-chr20.vcf.gz",
     "lambda": "lambda_virus.fa.gz",
@@ -77,7 +77,7 @@ def ratios(of: dict[str, Any], threads: int) -> dict[str, float]:
 
 
 def judge(summary: dict[str, Any], field: str, most: float) -> dict[str, Any]:
-    """An aim beside what was measured."""
+    """An aim with its measurement."""
     value = summary[field]
     return {"field": field, "aim": f"at most {most}", "value": value, "met": value <= most}
 

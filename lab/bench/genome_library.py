@@ -24,7 +24,7 @@ PLAINTEXT_BITS = 16
 
 @dataclass(frozen=True)
 class Panel:
-    """What `oboro-lab genome --export` writes: haplotypes × sites, and a query for all sites."""
+    """The output of `oboro-lab genome --export`: haplotypes × sites, and a query for all sites."""
 
     haplotypes: Any
     query: Any
@@ -54,7 +54,7 @@ class Measured:
 
 
 class Owner:
-    """Who asks, and has the key."""
+    """The client, who has the key."""
 
     def __init__(self) -> None:
         parameters = seal.EncryptionParameters(seal.scheme_type.bfv)
@@ -81,7 +81,7 @@ class Owner:
 
 
 class Server:
-    """Who has the panel, encoded before any query."""
+    """The server, with the panel encoded before any query."""
 
     def __init__(self, owner: Owner, haplotypes: Any) -> None:
         self._owner = owner

@@ -1,4 +1,4 @@
-"""What the benches share: the command that they measure, and what Linux tells of a process."""
+"""Shared by the benches: the command that they measure, and Linux's counters of a process."""
 
 import json
 import re
@@ -12,13 +12,13 @@ from typing import Any
 
 
 def peak_bytes(process: int | str) -> int:
-    """The largest resident set that a running process has had; "self" is this one."""
+    """The peak resident set size of a running process; "self" is this one."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
     return int(found[1]) << 10 if found else 0
 
 
 def seconds(work: Callable[[], object], runs: int) -> float:
-    """The median of what `work` takes; it runs once more before, to warm up."""
+    """The median duration of `work`, after one warm-up run."""
     work()
     times = []
     for _ in range(runs):
@@ -29,7 +29,7 @@ def seconds(work: Callable[[], object], runs: int) -> float:
 
 
 def bench_support(binary: Path, *arguments: str | Path | int) -> dict[str, Any]:
-    """The summary of `oboro-lab support`; ends this program where it fails."""
+    """The summary of `oboro-lab support`; exits this program if it fails."""
     command = [str(part) for part in (binary, "support", "--json", *arguments)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:

@@ -1,11 +1,10 @@
-"""Mines real data sets end to end, as two processes over loopback, and says what it took: by sealed
-cells, which are fetched, verified and counted at home; by those that were kept; by moments, which
-the server is trusted to count, with supports deduced where they can be; and by moments with every
-support asked for.
+"""Mines real data sets end to end, as two processes over loopback, and reports the cost: by sealed
+cells, which are fetched, verified and counted locally; by cached cells; by moments of a trusted
+server, with supports deduced where possible; and by moments with every support requested.
 
 Prints one JSON object for each data set, the summary last. Run by `make bench-mining`; the files
-are those of the FIMI repository (mushroom, chess, T10I4D100K, retail), looked for in the
-directory given; those that are not there are named and left out. A generated data set always runs.
+are those of the FIMI repository (mushroom, chess, T10I4D100K, retail), in the given
+directory; missing ones are named and skipped. A generated data set always runs.
 """
 
 import argparse
@@ -80,17 +79,17 @@ class Oboro:
 
 
 def response_bytes(run: dict[str, Any]) -> int:
-    """What the server sent in a run."""
+    """The bytes that the server sent in a run."""
     return int(run["received_bytes"])
 
 
 def server_seconds(run: dict[str, Any]) -> float:
-    """What the server spent on moments in a run."""
+    """The server's time for moments in a run."""
     return float(sum(level["server_seconds"] for level in run["levels"]))
 
 
 def moments(run: dict[str, Any], which: str) -> int:
-    """Moments of a run: all, or those known to the server."""
+    """Moments of a run: all, or those cached by the server."""
     return int(sum(level[which] for level in run["levels"]))
 
 
@@ -177,7 +176,7 @@ def measure(binary: Path, data: Path, case: Case, repetitions: int) -> dict[str,
 
 
 def main() -> int:
-    """Runs all cases whose files are there."""
+    """Runs all cases whose files exist."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--oboro", type=Path, required=True, help="the command to measure")
     parser.add_argument("--data", type=Path, required=True, help="the directory of the data sets")

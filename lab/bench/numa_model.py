@@ -1,6 +1,6 @@
 """What placement should gain on a machine with several sockets: a model, not a measurement.
 
-Copies lines of `oboro-lab numa --json` from standard input and takes those that tell the bytes
+Copies lines of `oboro-lab numa --json` from standard input and uses those with the bytes
 that the engine read, for each pair of nodes (the node that reads, the node that has them). To them
 it adds "none": no policy, so that one thread that loads everything has it all on its own node, the
 first, as the kernel's first-touch rule has it. Work is divided there as with interleaved memory,

@@ -1,7 +1,7 @@
 """Counts on one and on two nodes of one core each, and projects to a hundred.
 
 Run by `make bench-ray`. Prints a JSON object for each run and the summary last; docs/ray.md
-explains the fields. Nodes are processes of this machine that are kept to a core each. The owner and
+explains the fields. Nodes are processes of this machine, pinned to one core each. The owner and
 the coordinator run on the same cores, so figures are a lower bound of what two machines reach.
 """
 
@@ -26,7 +26,7 @@ PROJECTED_NODES = 100
 
 
 def run(oboro: Path, home: Path, line: str) -> dict[str, Any]:
-    """What a command of the owner's prints."""
+    """The output of a command of the owner."""
     command = [str(oboro), *line.split(), "--json"]
     done = subprocess.run(command, cwd=home, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
@@ -39,7 +39,7 @@ class Nodes:
     """A cluster of nodes, each pinned to its own core, and its coordinator."""
 
     def __init__(self, count: int, home: Path, data: str) -> None:
-        """Begins them; the store is new, and named after the data."""
+        """Starts them; the store is new, and named after the data."""
         self.cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
         cores = sorted(os.sched_getaffinity(0))
         for core in cores[:count]:
@@ -65,7 +65,7 @@ class Nodes:
             time.sleep(0.1)
 
     def close(self) -> None:
-        """Ends them."""
+        """Stops them."""
         self.process.send_signal(signal.SIGINT)
         self.process.wait()
         self.cluster.shutdown()
@@ -117,7 +117,7 @@ def project(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Prints what was measured."""
+    """Prints the measurements."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--oboro", type=Path, required=True)
     parser.add_argument("--transactions", type=int, default=TRANSACTIONS)

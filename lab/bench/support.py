@@ -1,4 +1,4 @@
-"""Counts all pairs of items: Oboro on ciphertext, its peers on the same data, in one go.
+"""Counts all pairs of items: Oboro on ciphertext, its peers on the same data, in one run.
 
 Run by `make bench-support`. Prints a JSON object for each part and the whole with its ratios and
 aims last. The peers: NumPy and mlxtend on plaintext, AND and popcount in `oboro` itself on
@@ -33,7 +33,7 @@ class Aim:
     bound: float
 
     def judge(self, summary: dict[str, Any]) -> dict[str, Any]:
-        """The aim beside what was measured."""
+        """The aim with its measurement."""
         value = summary[self.field]
         relation = "at most" if self.holds is le else "at least"
         met = self.holds(value, self.bound)
