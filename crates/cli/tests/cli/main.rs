@@ -4,6 +4,7 @@ mod allocator;
 mod architecture;
 mod clients;
 mod common;
+mod compatibility;
 mod cuts;
 mod damage;
 mod genome;
