@@ -1,32 +1,32 @@
-// The way home of freed blocks: src/channel.c and src/sub.c, model-checked by ./check.sh.
+// How freed blocks return to their owners: src/channel.c and src/sub.c, model-checked by
+// ./check.sh.
 //
-// A process is a heap together with the threads that hold it one after another, which the lock of
-// the registry sees to: a thread dies (sending its batches) and the next one adopts what it left, also
-// what is in the thread cache.
-// Heap 0 owns both spans at first. While it is dead, a thread of heap 1 may take hold of it, empty
-// its channels and make heap 1 the owner of a span, so that blocks on their way to heap 0 must be
-// sent on; heap 1 does not wait for that here, which only adds runs. (The allocator moves all spans
-// at once, and later threads of heap 0 make new ones.) Heap 2 owns nothing, and its last thread is
-// not followed by another, but by one that takes hold of the heap and empties its cache. Any thread
-// frees any block of the program, into its cache or not, and an owner, or a thread that has one in its
-// cache, allocates blocks again.
+// A process is a heap together with the threads that hold it one after another, which the
+// registry's lock ensures: a thread dies (sending its batches) and the next one adopts what it
+// left, its thread cache included. Heap 0 owns both spans at first. While it is dead, a thread of
+// heap 1 may claim it, empty its channels and make heap 1 the owner of a span, so that blocks in
+// transit to heap 0 must be forwarded; heap 1 does not wait for that here, which only adds
+// executions. (The allocator moves all spans at once, and later threads of heap 0 make new ones.)
+// Heap 2 owns nothing, and its last thread is followed not by another, but by one that claims the
+// heap and empties its cache. Any thread frees any block of the program, into its cache or not, and
+// an owner, or a thread that has one in its cache, allocates blocks again.
 //
 // A thread that would need fresh memory intercepts the message queues of another heap instead, at any time:
 // while the receiver, or another interceptor, empties the same inbox. Blocks that others own it
 // keeps in the thread cache. A thread empties its cache whenever it likes, as fc_trim does. It needs fresh memory
 // a limited number of times, or blocks could be intercepted for ever.
 //
-// A step is one access to memory that others write; what a thread does with memory of its own is
-// joined to it. Processes have no state outside the heaps but their place in the code.
+// A step is one access to memory that others write; what a thread does with its own memory is
+// merged into it. Processes have no state outside the heaps except their program counter.
 //
 // Properties
 //   none twice     a block is in one place, and changes places only as it may (assertions in MOVE)
-//   none lost      no run ends but with every block in the free list of the heap that owns it
+//   none lost      every execution ends with every block in the free list of its owner
 //                  (any other end is an invalid end state)
-//   none unseen    a channel that nobody is sending into has its pending flag set unless it is empty,
-//                  or somebody is emptying the inbox (assertion in NOT_UNSEEN)
-//   come home      from some moment on all blocks are home (ltl): runs do not go in circles, however
-//                  the threads are scheduled, as long as one that can go on does
+//   none unseen    a channel with no send in progress has its pending flag set unless it is empty or
+//                  its inbox is being emptied (assertion in NOT_UNSEEN)
+//   come home      eventually all blocks are with their owners (ltl): no livelock, however the threads
+//                  are scheduled, as long as one that can make progress does
 //
 // One of these breaks the protocol, and a property must fail:
 //   -DFLAG_BEFORE_PUSH      a sender sets the pending flag and then puts the batch in place
@@ -34,8 +34,8 @@
 //   -DCLEAR_AFTER_TAKE      a pending flag is cleared after its channel was emptied
 //   -DDIE_WITHOUT_FLUSH     a thread leaves blocks in its batches when it dies
 //   -DABSORB_WITHOUT_CACHE  a heap that no thread will have again keeps its cache
-//   -DKEEP_ABSORBED         a receiver takes home blocks of spans that it no longer owns
-//   -DKEEP_INTERCEPTED      an interceptor takes home blocks of others
+//   -DKEEP_ABSORBED         a receiver frees blocks of spans that it no longer owns
+//   -DKEEP_INTERCEPTED      an interceptor frees blocks of others
 //   -DTAKE_FIRST_ONLY       an interceptor clears all pending flags and empties but one of the channels
 
 // Two interceptions are the least for two interceptors and the receiver in one inbox. One more
@@ -174,8 +174,8 @@ inline send() {
     }
 }
 
-// All channels of the inbox of heap `box` that have messages: fc_channel_collect where it is that of
-// `self`, else fc_channel_intercept.
+// All channels of the inbox of heap `box` that have messages: fc_channel_collect if the inbox is
+// that of `self`, fc_channel_intercept otherwise.
 inline empty_inbox() {
     d_step {
         emptying[box]++;
@@ -330,7 +330,7 @@ alive:
     :: atomic { CAN_INTERCEPT(0) -> box = 0; interceptions++ }; empty_inbox()
     :: atomic { CAN_INTERCEPT(1) -> box = 1; interceptions++ }; empty_inbox()
     :: self != 1 && deaths < DEATHS -> deaths++; goto die
-    // All that was freed is home: nothing is left to do.
+    // Every freed block is with its owner: nothing is left to do.
     :: finished && allocations == ALLOCATIONS -> goto end
     od;
 
@@ -349,7 +349,7 @@ die:
     :: else
     fi;
 #ifndef ABSORB_WITHOUT_CACHE
-    // For the cache alone a heap that owns nothing is taken hold of.
+    // A heap that owns nothing is claimed for its cache alone.
     if
     :: cache[self] != 0 ->
         do

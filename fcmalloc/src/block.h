@@ -52,8 +52,8 @@ static inline bool fc_block_begins(const struct fc_run *span, const void *p, uin
     return index < blocks && index * fc_run_stride(span) == offset;
 }
 
-// Whether a block that came from its owner is in use, as the owner sees it, which may be giving or
-// taking others meanwhile.
+// Whether a block handed out by its owner is in use, as seen by the owner, which may be handing out
+// or collecting others at the same time.
 FC_READS_WHILE_OTHERS_WRITE static inline bool fc_block_is_lent(const void *p) {
     return (*fc_space_bits(p) & fc_space_bit(p)) != 0 && (uintptr_t)p % FC_ALIGNMENT == 0;
 }

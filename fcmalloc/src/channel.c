@@ -39,7 +39,7 @@ bool fc_channel_has_messages(struct fc_heap *heap) {
     return false;
 }
 
-// Puts a block that arrived where it belongs.
+// Puts a received block where it belongs.
 typedef void put_block(struct fc_heap *heap, struct fc_run *span, struct fc_block *block);
 
 static inline void receive(struct fc_heap *heap, struct fc_block *block, put_block *put) {
@@ -105,16 +105,16 @@ bool fc_channel_intercept(struct fc_heap *heap, unsigned class) {
 }
 
 void fc_channel_send_run(struct fc_heap *heap, struct fc_run *run) {
-    struct fc_heap *home = fc_run_home(run);
-    struct fc_channel *channel = &home->inbox.channels[heap->id];
-    atomic_fetch_add_explicit(&home->large_bins.incoming, run->pages, memory_order_relaxed);
+    struct fc_heap *owner = fc_run_heap(run);
+    struct fc_channel *channel = &owner->inbox.channels[heap->id];
+    atomic_fetch_add_explicit(&owner->large_bins.incoming, run->pages, memory_order_relaxed);
     struct fc_run *before = atomic_load_explicit(&channel->runs, memory_order_relaxed);
     do {
         run->next = before;
     } while (!atomic_compare_exchange_weak_explicit(&channel->runs, &before, run,
                                                     memory_order_release, memory_order_relaxed));
     if (before == NULL) {
-        announce(home->inbox.pending_runs, heap->id);
+        announce(owner->inbox.pending_runs, heap->id);
     }
     heap->remote_frees++;
     heap->batches++;

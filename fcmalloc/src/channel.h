@@ -1,9 +1,9 @@
 // The message queues between heaps: every heap has one channel from every other.
 //
-// Only the sender's thread puts into a channel, in batches; whoever empties it takes all of it at
-// once: the receiver, or a heap that would need fresh memory otherwise. Neither waits for the
-// other. The receiver's pending flags tell it which channels are not empty; one is set after
-// the batch is in place and cleared before the channel is emptied, so that no batch stays unseen.
+// Only the sender's thread puts into a channel, in batches; whoever empties it takes everything at
+// once: the receiver, or a heap that would otherwise need fresh memory. Neither waits for the
+// other. The receiver's pending flags say which channels are not empty; a flag is set after its
+// batch is in place and cleared before the channel is emptied, so that no batch goes unseen.
 // fcmalloc/model/channel.pml proves it for small numbers.
 
 #ifndef FC_CHANNEL_H
@@ -29,17 +29,17 @@ void fc_channel_send(struct fc_heap *heap, struct fc_heap *owner, struct fc_bloc
                      struct fc_block *last);
 // Takes the blocks that others sent. Only for the heap's thread. False if there were none.
 bool fc_channel_collect(struct fc_heap *heap);
-// Takes blocks that were sent to another heap and that its thread has not fetched, until there is
-// one of the class in the thread cache. False if there is none, or if the cache is too large.
+// Takes blocks that were sent to another heap and that its thread has not collected, until the
+// thread cache has one of the class. False if there is none, or if the cache is too large.
 bool fc_channel_intercept(struct fc_heap *heap, unsigned class);
 bool fc_channel_has_messages(struct fc_heap *heap);
-// Has the next who empties the inbox look into every channel. For a process just forked: a thread
-// that it has no longer may have cleared pending flags without emptying the channels.
+// Makes the next to empty the inbox look into every channel. For a process just forked: a thread
+// that no longer exists may have cleared pending flags without emptying the channels.
 void fc_channel_suspect_all(struct fc_heap *heap);
 
-// Sends a large run home.
+// Sends a large run to its owner.
 void fc_channel_send_run(struct fc_heap *heap, struct fc_run *run);
-// The runs that others sent, linked by `next`. For whoever holds the lock of the large bins.
+// The runs that others sent, linked by `next`. The caller holds the lock of the large bins.
 struct fc_run *fc_channel_collect_runs(struct fc_heap *heap);
 
 #endif

@@ -15,9 +15,9 @@
 #define FC_PAGE ((size_t)4096)
 #define FC_PAGE_SHIFT 12
 #define FC_ALIGNMENT ((size_t)16)
-// Rows, which encrypted computation is made of, and buffers of 16 KiB with a header, which one
-// thread of a server reads into and another frees, are large blocks: those can be used by any heap
-// once they are free.
+// Large blocks of a few pages (ciphertext rows, and buffers of 16 KiB with a header, which one
+// thread of a server fills and another frees) are not of a class: any heap can use a large block
+// once it is free.
 #define FC_SMALL_MAX ((size_t)16 << 10)
 #define FC_CLASSES 80
 #define FC_SPAN_LEAST ((size_t)64 << 10)

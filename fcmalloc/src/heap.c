@@ -18,15 +18,15 @@ struct fc_heap fc_no_heap = {.current = {SAME_80(&fc_no_span)}};
 
 _Thread_local struct fc_heap *fc_self = &fc_no_heap;
 
-// Rounds of a thread's destructors. ThreadSanitizer takes leave of the thread in the last one,
-// after which nothing that it has instrumented may run.
+// Rounds of a thread's destructors. ThreadSanitizer shuts down the thread's state in the last one,
+// after which no instrumented code may run.
 #ifdef __SANITIZE_THREAD__
 #define FAREWELLS (PTHREAD_DESTRUCTOR_ITERATIONS - 1)
 #else
 #define FAREWELLS PTHREAD_DESTRUCTOR_ITERATIONS
 #endif
 
-// A heap that has handed out more than this does not move with its thread, so that no more of its
+// A heap that has handed out more than this does not move with its thread, to limit how many of its
 // blocks lie on nodes that the thread left.
 #define HARDLY_USED FC_SPAN_LEAST
 
@@ -35,7 +35,7 @@ static _Thread_local unsigned farewells;
 
 static struct {
     struct fc_lock lock;
-    struct fc_heap *dead;  // most recently ended first; behind them those made ahead, by number
+    struct fc_heap *dead;  // most recently ended first; then those made ahead, by number
     _Atomic unsigned count;
     struct fc_heap *heaps[FC_HEAPS_MAX];
     // Shared by threads that have no heap of their own.
@@ -100,7 +100,7 @@ static bool leaves_something(struct fc_heap *heap, uint64_t policy) {
            (heap->spans > 0 || fc_channel_has_messages(heap) || fc_sub_cached(&heap->sub) > 0);
 }
 
-// Takes the first heap that suits off the list of the dead, for the calling thread alone. Under the
+// Takes the first suitable heap off the list of the dead, for the calling thread alone. Under the
 // lock.
 static struct fc_heap *raise_first(suits *suits, uint64_t policy) {
     struct fc_heap **link = &registry.dead;
@@ -124,17 +124,17 @@ static struct fc_heap *revive(suits *suits, uint64_t policy) {
     return heap;
 }
 
-// Brings the heap's unused memory to where the calling thread's policy asks.
-static void bring(struct fc_heap *heap, uint64_t policy) {
+// Moves the heap's unused memory to where the calling thread's policy asks.
+static void migrate(struct fc_heap *heap, uint64_t policy) {
     if (has_policy(heap, policy)) {
         return;
     }
     atomic_store_explicit(&heap->policy, policy, memory_order_relaxed);
-    fc_span_bring(heap);
-    fc_large_bins_bring(heap);
+    fc_span_migrate(heap);
+    fc_large_bins_migrate(heap);
 }
 
-// A heap for a thread that begins, which is what heaps are made ahead for. Under the lock.
+// A heap for a thread that starts, which is what heaps are made ahead for. Under the lock.
 static struct fc_heap *find_first(uint64_t policy, bool to_share) {
     struct fc_heap *heap = revive(is_ahead_here, policy);
     if (heap == NULL) {
@@ -146,19 +146,19 @@ static struct fc_heap *find_first(uint64_t policy, bool to_share) {
     return heap != NULL ? heap : make(to_share);
 }
 
-// A heap whose memory lies where the calling thread's policy asks, for it alone or to share.
+// A heap whose memory lies where the calling thread's policy asks, for it alone or shared.
 static struct fc_heap *acquire(bool to_share) {
     uint64_t policy = fc_numa_policy();
     fc_lock_take(&registry.lock);
     struct fc_heap *heap = find_first(policy, to_share);
     fc_lock_drop(&registry.lock);
     if (heap != NULL) {
-        bring(heap, policy);
+        migrate(heap, policy);
     }
     return heap;
 }
 
-// Behind all others, so that the first is the first to be taken. Under the lock.
+// Appended, so that the first in is the first out. Under the lock.
 static void list_made(struct fc_heap *heap) {
     struct fc_heap **link = &registry.dead;
     while (*link != NULL) {
@@ -169,7 +169,7 @@ static void list_made(struct fc_heap *heap) {
     *link = heap;
 }
 
-// Leaves the heap to others. Small blocks in the thread cache stay there for the next thread that
+// Releases the heap for reuse. Small blocks in the thread cache stay there for the next thread that
 // gets it.
 static void release(struct fc_heap *heap) {
     fc_sub_send(heap);
@@ -180,8 +180,8 @@ static void release(struct fc_heap *heap) {
     fc_lock_drop(&registry.lock);
 }
 
-// Runs when the thread ends. Other destructors may still allocate: asks to run again until the
-// last round, so as to be the last.
+// Runs when the thread ends. Other destructors may still allocate: asks to run again until the last
+// round, so as to be the last.
 static void end_thread(void *heap) {
     if (++farewells < FAREWELLS && pthread_setspecific(registry.key, heap) == 0) {
         return;
@@ -248,8 +248,8 @@ static bool is_hardly_used(struct fc_heap *heap) {
     return bytes <= HARDLY_USED && !had_large;
 }
 
-// A heap for a thread that has one and moved, which may be that one. Heaps made ahead are for
-// others, unless it leaves such a one in exchange. Under the lock.
+// A heap for a thread that has one and moved, possibly the same one. Heaps made ahead are for
+// others, unless the thread returns one in exchange. Under the lock.
 static struct fc_heap *find_next(struct fc_heap *heap, uint64_t policy) {
     struct fc_heap *other = heap->ahead ? revive(is_ahead_here, policy) : NULL;
     if (other == NULL && is_hardly_used(heap)) {
@@ -278,7 +278,7 @@ static struct fc_heap *follow_policy(struct fc_heap *heap) {
         release(heap);
         settle(other);
     }
-    bring(other, policy);
+    migrate(other, policy);
     return other;
 }
 
@@ -318,7 +318,7 @@ bool fc_heap_absorb(struct fc_heap *heap) {
     if (dead == NULL) {
         return false;
     }
-    // Blocks of spans that moved before reach their new owners by way of the dead heap's sub heap.
+    // Blocks of spans that moved before reach their new owners through the dead heap's sub heap.
     fc_channel_collect(dead);
     fc_sub_flush(dead);
     fc_span_inherit(heap, dead);
@@ -354,7 +354,7 @@ bool fc_heap_make(unsigned count) {
     while (made && fc_heap_count() < count) {
         made = make(false) != NULL;
     }
-    // Heap 0 is the main thread's, the others for one a core.
+    // Heap 0 is the main thread's, the others one for each core.
     for (unsigned id = first; id < fc_heap_count(); id++) {
         struct fc_heap *heap = registry.heaps[id];
         uint64_t policy = fc_numa_policy_on(id > 0 ? id - 1 : 0);
@@ -373,8 +373,8 @@ void fc_heap_watch_threads(void) {
     }
 }
 
-// Locks are taken in the order in which they nest elsewhere: the common heap's, the registry's, the
-// large bins', the space's.
+// Locks are taken in their nesting order: the common heap's, the registry's, the large bins', the
+// space's.
 void fc_heap_hold_all(void) {
     fc_lock_take(&registry.common_lock);
     fc_lock_take(&registry.lock);

@@ -33,7 +33,7 @@ bool fc_init(void) {
     return atomic_load_explicit(&state, memory_order_relaxed) == READY;
 }
 
-// What needs the C library, or allocates, waits until that may be called. Threads that begin
+// What needs the C library, or allocates, waits until that may be called. Threads that start
 // before, which is rare, keep their heap for good.
 __attribute__((constructor(101))) static void begin(void) {
     if (!fc_init()) {

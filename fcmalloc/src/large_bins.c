@@ -5,16 +5,16 @@
 #include "options.h"
 #include "os.h"
 
-// Runs of one bin looked at for one that is long enough.
+// Runs of one bin examined for one that is long enough.
 #define LOOK 16
-// What is left of a run is cut off if it is at least this share of what was asked for.
+// The rest of a run is split off if it is at least this share of what was asked for.
 #define WORTH_CUTTING 32
 // Regions are long, because free runs of two of them do not merge. Address space costs nothing, but
 // there must be enough for every heap: this many regions, of at most LARGEST_WISH.
 #define REGIONS 8192
 #define LARGEST_WISH ((size_t)1 << 30)
-// Huge pages are used for what is asked for in such pieces, and for everything once the program is
-// so large that a half-used huge page in every heap is less than this share of it.
+// Huge pages are used for requests in multiples of these, and for everything once the program is so
+// large that a half-used huge page in every heap is less than this share of it.
 #define HUGE_REQUEST ((size_t)4 << 20)
 #define HUGE_SHARE 6
 
@@ -98,26 +98,26 @@ static void undescribe(struct fc_large_bins *large_bins, struct fc_run *run) {
     large_bins->spare = run;
 }
 
-// The free run of this heap that the page belongs to, as its first or last.
+// The free run of this heap that has the page as its first or last.
 static struct fc_run *neighbour(struct fc_heap *heap, char *page) {
     if (!fc_space_holds(page)) {
         return NULL;
     }
     struct fc_run *run = fc_space_run(page);
-    bool mine = run != NULL && fc_run_kind(run) == FC_RUN_FREE && fc_run_home(run) == heap;
+    bool mine = run != NULL && fc_run_kind(run) == FC_RUN_FREE && fc_run_heap(run) == heap;
     return mine && (page == run->start || page == fc_run_end(run) - FC_PAGE) ? run : NULL;
 }
 
-// As neighbour, if it can become one run with this one.
+// A neighbour, if it can be coalesced with this one.
 static struct fc_run *mergeable(struct fc_heap *heap, const struct fc_run *run, char *page) {
     struct fc_run *other = neighbour(heap, page);
     return other != NULL && other->zero == run->zero ? other : NULL;
 }
 
-// Of two moments in milliseconds, which begin again at 0 every seven weeks.
+// Compares two moments in milliseconds, which wrap around every seven weeks.
 static uint32_t later(uint32_t a, uint32_t b) { return (int32_t)(a - b) > 0 ? a : b; }
 
-// Merges a free run with all free runs to both sides: those may have been waiting for it.
+// Coalesces a free run with all free runs on both sides, whose own coalescing may be deferred.
 static void merge(struct fc_heap *heap, struct fc_run *run) {
     struct fc_large_bins *large_bins = &heap->large_bins;
     struct fc_run *left = mergeable(heap, run, run->start - FC_PAGE);
@@ -142,23 +142,23 @@ static void merge(struct fc_heap *heap, struct fc_run *run) {
     bin(heap, run);
 }
 
-static void merge_at(struct fc_heap *heap, char *start) {
+static void coalesce_at(struct fc_heap *heap, char *start) {
     struct fc_run *run = start != NULL ? neighbour(heap, start) : NULL;
     if (run != NULL && run->start == start) {
         merge(heap, run);
     }
 }
 
-// Has the free run merged later, and the one merged for which that was put off longest.
-static void loosen(struct fc_heap *heap, const struct fc_run *run) {
+// Defers coalescing the free run, and coalesces the one deferred longest.
+static void defer_coalescing(struct fc_heap *heap, const struct fc_run *run) {
     struct fc_large_bins *large_bins = &heap->large_bins;
-    char **slot = &large_bins->loose[large_bins->loose_next++ % FC_LOOSE];
+    char **slot = &large_bins->deferred[large_bins->deferred_next++ % FC_DEFERRED];
     char *oldest = *slot;
     *slot = run->start;
-    merge_at(heap, oldest);
+    coalesce_at(heap, oldest);
 }
 
-// Shortens the run to `pages`; what is left becomes a free run. False without a descriptor.
+// Shortens the run to `pages`; the rest becomes a free run. False without a descriptor.
 static bool cut(struct fc_heap *heap, struct fc_run *run, uint32_t pages) {
     struct fc_run *rest = describe(&heap->large_bins, run->start + (size_t)pages * FC_PAGE,
                                    run->pages - pages, run->zero);
@@ -168,19 +168,19 @@ static bool cut(struct fc_heap *heap, struct fc_run *run, uint32_t pages) {
     rest->freed_at = run->freed_at;
     run->pages = pages;
     bin(heap, rest);
-    loosen(heap, rest);
+    defer_coalescing(heap, rest);
     return true;
 }
 
-static void merge_loose(struct fc_heap *heap) {
+static void coalesce_deferred(struct fc_heap *heap) {
     struct fc_large_bins *large_bins = &heap->large_bins;
-    for (unsigned i = 0; i < FC_LOOSE; i++) {
-        merge_at(heap, large_bins->loose[i]);
-        large_bins->loose[i] = NULL;
+    for (unsigned i = 0; i < FC_DEFERRED; i++) {
+        coalesce_at(heap, large_bins->deferred[i]);
+        large_bins->deferred[i] = NULL;
     }
 }
 
-// Gives back what has been free for as long as the option says.
+// Releases to the OS what has been free for as long as the option says.
 static void decay(struct fc_heap *heap, uint32_t now) {
     struct fc_large_bins *large_bins = &heap->large_bins;
     if (now - large_bins->last_scan < fc_options.decay / 4 + 1) {
@@ -209,7 +209,7 @@ static void put(struct fc_heap *heap, struct fc_run *run) {
         decay(heap, run->freed_at);
     }
     bin(heap, run);
-    loosen(heap, run);
+    defer_coalescing(heap, run);
 }
 
 static void collect(struct fc_heap *heap) {
@@ -222,7 +222,7 @@ static void collect(struct fc_heap *heap) {
     }
 }
 
-// The shortest run in the bins, roughly, that is long enough; it is no longer in its bin.
+// The shortest run in the bins, roughly, that is long enough; removed from its bin.
 static struct fc_run *find(struct fc_heap *heap, uint32_t pages) {
     struct fc_large_bins *large_bins = &heap->large_bins;
     unsigned b = bin_of(pages);
@@ -257,7 +257,7 @@ static struct fc_run *find_merging(struct fc_heap *heap, uint32_t pages) {
     struct fc_run *run = find(heap, pages);
     if (run == NULL) {
         collect(heap);
-        merge_loose(heap);
+        coalesce_deferred(heap);
         run = find(heap, pages);
     }
     return run;
@@ -283,7 +283,7 @@ static struct fc_run *steal(struct fc_heap *heap, uint32_t pages, bool same_poli
     return NULL;
 }
 
-// A run of a heap whose memory lies elsewhere: its pages are exchanged for new ones.
+// A run of a heap whose memory lies on other nodes: its pages are replaced by new ones.
 static struct fc_run *steal_from_elsewhere(struct fc_heap *heap, uint32_t pages) {
     struct fc_run *run = steal(heap, pages, false);
     if (run != NULL) {
@@ -292,11 +292,11 @@ static struct fc_run *steal_from_elsewhere(struct fc_heap *heap, uint32_t pages)
     return run;
 }
 
-// Whether a block of so many pages is worth huge ones.
+// Whether a block of this many pages justifies huge pages.
 static bool is_huge(uint32_t pages) { return (size_t)pages << FC_PAGE_SHIFT >= HUGE_REQUEST; }
 
-// Asks for huge pages for the rest of the region, for a piece that is worth them or should the
-// program be large by now.
+// Asks for huge pages for the rest of the region, for a piece that justifies them or if the program
+// is large by now.
 static void consider_huge(struct fc_large_bins *large_bins, bool worth) {
     size_t footprint = atomic_load_explicit(&fc_space.footprint, memory_order_relaxed);
     char *start = (char *)fc_round_up((uintptr_t)large_bins->top, FC_HUGE_PAGE);
@@ -310,8 +310,8 @@ static void consider_huge(struct fc_large_bins *large_bins, bool worth) {
     }
 }
 
-// A run from the part of the heap's region that was never used, preceded by the free run before
-// it if `joined` allows.
+// A run from the never-used part of the heap's region, preceded by the free run before it if
+// `joined` allows.
 static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined, bool huge) {
     struct fc_large_bins *large_bins = &heap->large_bins;
     size_t bytes = (size_t)pages << FC_PAGE_SHIFT;
@@ -347,7 +347,7 @@ static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined, b
     return run;
 }
 
-// Puts pages that no list knows of into the bins. Without a descriptor they are lost.
+// Puts pages that are in no list into the bins. Without a descriptor they are lost.
 static void shelve(struct fc_heap *heap, char *start, char *end, bool zero) {
     uint32_t pages = (uint32_t)((size_t)(end - start) >> FC_PAGE_SHIFT);
     struct fc_run *run = pages > 0 ? describe(&heap->large_bins, start, pages, zero) : NULL;
@@ -356,13 +356,13 @@ static void shelve(struct fc_heap *heap, char *start, char *end, bool zero) {
     }
 }
 
-// Brings what is first-touched already to where the heap's policy wants it.
-static void bring(struct fc_heap *heap, char *start, char *end) {
+// Moves what is already touched to where the heap's policy wants it.
+static void migrate(struct fc_heap *heap, char *start, char *end) {
     uint64_t policy = atomic_load_explicit(&heap->policy, memory_order_relaxed);
-    fc_numa_bring(start, (size_t)(end - start), policy);
+    fc_numa_migrate(start, (size_t)(end - start), policy);
 }
 
-// Takes more address space. What of it was first-touched ahead goes into the bins.
+// Takes more address space. What of it was touched ahead goes into the bins.
 static bool grow(struct fc_heap *heap, size_t bytes, bool huge) {
     struct fc_large_bins *large_bins = &heap->large_bins;
     size_t wish = large_bins->taken < LARGEST_WISH ? large_bins->taken : LARGEST_WISH;
@@ -376,7 +376,7 @@ static bool grow(struct fc_heap *heap, size_t bytes, bool huge) {
     }
     large_bins->taken += granted;
     if (start != large_bins->end || touched > start) {
-        bring(heap, start, touched);
+        migrate(heap, start, touched);
         shelve(heap, large_bins->top, large_bins->end, true);
         shelve(heap, start, touched, false);
         large_bins->top = touched;
@@ -398,7 +398,7 @@ static void count_large(struct fc_large_bins *large_bins, size_t more) {
         large_bins->large > large_bins->large_peak ? large_bins->large : large_bins->large_peak;
 }
 
-// Cuts off what lies before the first multiple of the alignment, and what is too much behind.
+// Splits off what lies before the first multiple of the alignment, and the excess behind.
 static void align(struct fc_heap *heap, struct fc_run *run, uint32_t pages, size_t alignment) {
     size_t before = fc_round_up((uintptr_t)run->start, alignment) - (uintptr_t)run->start;
     struct fc_run *head = before > 0 ? describe(&heap->large_bins, run->start,
@@ -415,13 +415,13 @@ static void align(struct fc_heap *heap, struct fc_run *run, uint32_t pages, size
         bool zero = run->zero;
         run->zero = false;  // charged already
         if (cut(heap, run, pages)) {
-            merge_at(heap, fc_run_end(run));
+            coalesce_at(heap, fc_run_end(run));
         }
         run->zero = zero;
     }
 }
 
-// What a run taken is made into.
+// Turns a run just taken into what it is for.
 struct wanted {
     enum fc_run_kind kind;
     uint32_t pages;
@@ -493,7 +493,7 @@ void fc_large_bins_put(struct fc_heap *heap, struct fc_run *run) {
     fc_lock_drop(&heap->large_bins.lock);
 }
 
-// Lengthens the run by what follows it. Under the lock.
+// Extends the run by what follows it. Under the lock.
 static bool extend(struct fc_heap *heap, struct fc_run *run, uint32_t pages) {
     struct fc_large_bins *large_bins = &heap->large_bins;
     uint32_t more = pages - run->pages;
@@ -527,16 +527,16 @@ static bool extend(struct fc_heap *heap, struct fc_run *run, uint32_t pages) {
 }
 
 bool fc_large_bins_resize(struct fc_run *run, uint32_t pages) {
-    struct fc_heap *home = fc_run_home(run);
-    struct fc_large_bins *large_bins = &home->large_bins;
+    struct fc_heap *owner = fc_run_heap(run);
+    struct fc_large_bins *large_bins = &owner->large_bins;
     fc_lock_take(&large_bins->lock);
     uint32_t before = run->pages;
     bool done = true;
     if (pages < before) {
-        done = cut(home, run, pages);
-        merge_at(home, fc_run_end(run));
+        done = cut(owner, run, pages);
+        coalesce_at(owner, fc_run_end(run));
     } else if (pages > before) {
-        done = extend(home, run, pages);
+        done = extend(owner, run, pages);
     }
     if (done) {
         name_ends(run);
@@ -552,7 +552,7 @@ size_t fc_large_bins_purge(struct fc_heap *heap) {
     size_t bytes = 0;
     fc_lock_take(&large_bins->lock);
     collect(heap);
-    merge_loose(heap);
+    coalesce_deferred(heap);
     for (unsigned b = 0; b < FC_BINS; b++) {
         for (struct fc_run *run = large_bins->bins[b]; run != NULL; run = run->next) {
             if (!run->zero && fc_os_purge(run->start, fc_run_bytes(run))) {
@@ -574,13 +574,13 @@ bool fc_large_bins_claim(struct fc_heap *heap, size_t bytes) {
     return done;
 }
 
-void fc_large_bins_bring(struct fc_heap *heap) {
+void fc_large_bins_migrate(struct fc_heap *heap) {
     struct fc_large_bins *large_bins = &heap->large_bins;
     fc_lock_take(&large_bins->lock);
     for (unsigned b = 0; b < FC_BINS; b++) {
         for (struct fc_run *run = large_bins->bins[b]; run != NULL; run = run->next) {
             if (!run->zero) {
-                bring(heap, run->start, fc_run_end(run));
+                migrate(heap, run->start, fc_run_end(run));
             }
         }
     }
@@ -590,7 +590,7 @@ void fc_large_bins_bring(struct fc_heap *heap) {
 bool fc_large_bins_prepare(struct fc_heap *heap, size_t bytes) {
     struct fc_large_bins *large_bins = &heap->large_bins;
     uint32_t pages = (uint32_t)(bytes >> FC_PAGE_SHIFT);
-    // It is for many blocks, and every heap's last huge page would be used in part.
+    // It is for many blocks, and would use only part of every heap's last huge page.
     bool huge = bytes >= HUGE_SHARE * FC_HUGE_PAGE;
     fc_lock_take(&large_bins->lock);
     struct fc_run *run = fresh(heap, pages, false, huge);
@@ -600,7 +600,7 @@ bool fc_large_bins_prepare(struct fc_heap *heap, size_t bytes) {
     fc_lock_drop(&large_bins->lock);
     bool done = run != NULL && fc_os_populate(run->start, bytes);
     if (run != NULL) {
-        bring(heap, run->start, fc_run_end(run));
+        migrate(heap, run->start, fc_run_end(run));
         fc_lock_take(&large_bins->lock);
         run->zero = false;
         bin(heap, run);

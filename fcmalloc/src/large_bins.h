@@ -1,10 +1,10 @@
-// A heap's free runs of pages: where spans and large blocks come from and go to.
+// A heap's free page runs: where spans and large blocks come from and go to.
 //
-// Freed runs lie in bins by size and are taken again as they are: repeating an allocation costs
-// no splitting, no merging and no page fault. The last few freed are not merged with their
-// neighbours until that is needed (loose). What was never used is the tail of the heap's region
-// (top to end). Every heap's large bins have a lock of their own; another thread takes it only to
-// steal, and only if it is free.
+// Freed runs are binned by size and reused whole: repeating an allocation costs no splitting, no
+// coalescing and no page fault. Coalescing the last few freed runs is deferred until it is needed.
+// The part of the heap's region that was never used is its tail (top to end). The large bins of
+// every heap have a lock of their own; another thread takes it only to steal, and only if it is
+// free.
 
 #ifndef FC_LARGE_BINS_H
 #define FC_LARGE_BINS_H
@@ -12,11 +12,11 @@
 #include "space.h"
 
 #define FC_BINS 256
-#define FC_LOOSE 64
+#define FC_DEFERRED 64
 
 struct fc_large_bins {
     struct fc_lock lock;
-    // Pages in the bins and in the message queues: what a thief may hope for. Read without the
+    // Pages in the bins and in the message queues: an upper bound for a thief. Read without the
     // lock.
     _Atomic size_t idle;
     _Atomic size_t incoming;
@@ -26,10 +26,10 @@ struct fc_large_bins {
     size_t taken;         // bytes of regions so far
     _Atomic size_t used;  // bytes of them ever used
     size_t large;         // pages in large blocks now
-    size_t large_peak;    // most that has been
+    size_t large_peak;    // the most that `large` was
     uint32_t last_scan;   // milliseconds, when decay last looked
-    unsigned loose_next;
-    char *loose[FC_LOOSE];
+    unsigned deferred_next;
+    char *deferred[FC_DEFERRED];
     struct fc_run *spare;  // descriptors not in use
     uint64_t filled[FC_BINS / 64];
     struct fc_run *bins[FC_BINS];
@@ -41,20 +41,20 @@ struct fc_large_bins {
 struct fc_run *fc_large_bins_take(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
                                   size_t alignment);
 
-// Puts a run that the heap is home to into its large bins.
+// Puts a run owned by the heap into its large bins.
 void fc_large_bins_put(struct fc_heap *heap, struct fc_run *run);
 
-// Makes a large run longer or shorter where it lies. False where what follows is in use.
+// Grows or shrinks a large run in place. False where what follows is in use.
 bool fc_large_bins_resize(struct fc_run *run, uint32_t pages);
 
-// Gives the physical memory of all free runs back. Returns bytes.
+// Releases the physical memory of all free runs to the OS. Returns bytes.
 size_t fc_large_bins_purge(struct fc_heap *heap);
 
-// Gives the heap `bytes` of address space in a row.
+// Gives the heap `bytes` of contiguous address space.
 bool fc_large_bins_claim(struct fc_heap *heap, size_t bytes);
 
-// Brings the memory of free runs to where the heap's policy wants it.
-void fc_large_bins_bring(struct fc_heap *heap);
+// Moves the memory of free runs to where the heap's policy wants it.
+void fc_large_bins_migrate(struct fc_heap *heap);
 
 // First-touches fresh pages of `bytes`, which go into the bins. False where the machine has too
 // few.

@@ -1,4 +1,4 @@
-// A lock for the paths beside the main one: spins briefly, then sleeps in the kernel.
+// A lock for the slow paths: spins briefly, then sleeps in the kernel.
 
 #ifndef FC_LOCK_H
 #define FC_LOCK_H

@@ -1,4 +1,4 @@
-// The interface: each function's common case, in a few lines, and what it calls otherwise.
+// The interface: each function's fast path in a few lines, and the slow paths behind it.
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "report.h"
 #include "span.h"
 
-// Room for the staggered start of a large block: all lines of a page but the first.
+// Bytes reserved for the staggered start of a large block: all lines of a page but the first.
 #define STAGGER_ROOM (FC_PAGE - FC_LINE)
 // Odd and near 64/φ: few neighbouring blocks are spread well over the lines, and 64 perfectly.
 #define STAGGER_LINES 39
@@ -46,9 +46,9 @@ static void *large_alloc(struct fc_heap *heap, size_t size, size_t alignment, bo
     }
     bool staggered = alignment <= FC_LINE;
     uint32_t pages = large_pages(size + (staggered ? STAGGER_ROOM : 0));
-    struct fc_run *run = alignment <= FC_PAGE ? fc_sub_take_row(&heap->sub, pages) : NULL;
+    struct fc_run *run = alignment <= FC_PAGE ? fc_sub_take_large(&heap->sub, pages) : NULL;
     if (run == NULL) {
-        fc_sub_extend_rows(&heap->sub, pages);
+        fc_sub_extend_large(&heap->sub, pages);
         run = fc_span_take_run(heap, FC_RUN_LARGE, pages, alignment);
         if (run == NULL) {
             return no_memory();
@@ -66,12 +66,12 @@ static void *large_alloc(struct fc_heap *heap, size_t size, size_t alignment, bo
 }
 
 static void large_free(struct fc_heap *heap, struct fc_run *run) {
-    if (!fc_heap_shares_policy(fc_run_home(run)) || !fc_sub_keep_row(&heap->sub, run)) {
-        fc_sub_put_row(heap, run);
+    if (!fc_heap_shares_policy(fc_run_heap(run)) || !fc_sub_keep_large(&heap->sub, run)) {
+        fc_sub_put_large(heap, run);
     }
 }
 
-// Bytes that a block in use may be filled with.
+// The usable size of a block in use.
 static size_t usable(const struct fc_run *run) {
     return fc_run_kind(run) == FC_RUN_LARGE ? large_room(run) : fc_run_stride(run);
 }
@@ -85,7 +85,8 @@ static inline void *given(void *block, size_t size, bool zero) {
     return block;
 }
 
-// Whether the current span of the class has a block, or another of the heap's that is made it.
+// Whether the current span of the class has a block, or another of the heap's spans that replaces
+// it.
 static bool has_free(struct fc_heap *heap, unsigned class) {
     if (heap->current[class]->free != NULL) {
         return true;
@@ -102,7 +103,7 @@ static void *alloc_from(struct fc_heap *heap, size_t size, bool *zero) {
     fc_sub_settle(heap);
     struct fc_block *cached = fc_sub_take(&heap->sub, class);
     if (cached == NULL && !has_free(heap, class)) {
-        // What others have not fetched is used before fresh memory.
+        // What other heaps have not collected is used before fresh memory.
         if (fc_channel_intercept(heap, class)) {
             cached = fc_sub_take(&heap->sub, class);
         } else if (!has_free(heap, class) && !fc_span_add(heap, class) && !has_free(heap, class)) {
@@ -133,8 +134,8 @@ void *fc_malloc(size_t size) {
         unsigned class = fc_class_of(size);
         struct fc_run *span = heap->current[class];
         if (FC_LIKELY(heap->sub.caches[class].first != NULL)) {
-            // When a cache was full, blocks that are in it may be in the queue, too.
-            if (FC_LIKELY(fc_sub_has_room(&heap->sub, class))) {
+            // When a cache was full, blocks that are in it may be in the queue as well.
+            if (FC_LIKELY(fc_sub_can_keep(&heap->sub, class))) {
                 return given(fc_sub_take(&heap->sub, class), size, false);
             }
         } else if (FC_LIKELY(span->free != NULL)) {
@@ -211,7 +212,7 @@ void *fc_aligned_alloc(size_t alignment, size_t size) {
 }
 
 void *fc_memalign(size_t alignment, size_t size) {
-    // As the C library's: the next power of two.
+    // As the C library does: the next power of two.
     size_t power = FC_ALIGNMENT;
     while (power < alignment) {
         power *= 2;
@@ -247,7 +248,7 @@ static struct fc_run *run_of(const void *p) {
     if (!fc_space_holds(p)) {
         die_foreign(p);
     }
-    // Pages inside a large block may have no entry, or one that is out of date.
+    // Pages inside a large block may have no entry, or a stale one.
     struct fc_run *run = fc_space_run(p);
     if (run == NULL) {
         die_interior(p);
@@ -278,13 +279,13 @@ static struct fc_run *run_of(const void *p) {
     die_interior(p);
 }
 
-// Puts a block that is known to be in use, and that the main path did not keep, in the thread
-// cache, if its memory lies where the heap's does, or else where it belongs.
+// Puts a block known to be in use, which the fast path did not keep, into the thread cache if its
+// memory lies where the heap's does, and where it belongs otherwise.
 static void put_small(struct fc_heap *heap, struct fc_run *span, void *p) {
     struct fc_heap *owner = fc_run_owner(span);
-    bool room = owner != heap && fc_numa_matters() ? fc_sub_is_short(&heap->sub, span->class)
-                                                   : fc_sub_has_room(&heap->sub, span->class);
-    if (room && fc_heap_shares_policy(owner)) {
+    bool keep = owner != heap && fc_numa_matters() ? fc_sub_is_short(&heap->sub, span->class)
+                                                   : fc_sub_can_keep(&heap->sub, span->class);
+    if (keep && fc_heap_shares_policy(owner)) {
         fc_sub_keep(&heap->sub, span, p);
     } else {
         fc_sub_put(heap, span, p);
@@ -310,7 +311,7 @@ static __attribute__((noinline)) void free_slow(void *p) {
     fc_heap_leave(heap);
 }
 
-// Frees a block that the cache has no room for.
+// Frees a block for which the cache is full.
 static __attribute__((noinline)) void free_full(struct fc_heap *heap, void *p) {
     if (fc_run_owner(fc_space_run(p)) == heap) {
         fc_sub_queue(heap, p);
@@ -319,14 +320,14 @@ static __attribute__((noinline)) void free_full(struct fc_heap *heap, void *p) {
     }
 }
 
-// Frees a small block in use of at least `size` bytes. False where `p` is none, or maybe none.
+// Frees a small block in use of at least `size` bytes. False where `p` is not one, or may not be.
 static inline __attribute__((always_inline)) bool free_small(void *p, size_t size) {
     struct fc_run *span = fc_space_holds(p) ? fc_space_run(p) : NULL;
-    // The bits of large blocks were never touched: reading them would be a page fault.
+    // The bits of large blocks were never touched: reading them would cause a page fault.
     if (FC_LIKELY(span != NULL && fc_run_owner(span) != NULL && fc_block_is_lent(p) &&
                   size <= fc_run_stride(span))) {
         struct fc_heap *heap = fc_self;
-        if (FC_UNLIKELY(!fc_sub_has_room(&heap->sub, span->class))) {
+        if (FC_UNLIKELY(!fc_sub_can_keep(&heap->sub, span->class))) {
             free_full(heap, p);
             return true;
         }
@@ -348,9 +349,9 @@ void fc_free(void *p) {
 }
 
 size_t fc_malloc_usable_size(const void *p) {
-    size_t room = p != NULL ? usable(run_of(p)) : 0;
-    fc_poison_open(p, room);
-    return room;
+    size_t size = p != NULL ? usable(run_of(p)) : 0;
+    fc_poison_open(p, size);
+    return size;
 }
 
 static __attribute__((noinline)) void free_sized_slow(void *p, size_t size) {
@@ -375,17 +376,17 @@ void fc_free_aligned_sized(void *p, size_t alignment, size_t size) {
 
 // ---- Reallocation ----
 
-// Where the block can hold `size` bytes without being moved.
+// Whether the block can hold `size` bytes in place.
 static bool resize(struct fc_run *run, size_t size) {
-    size_t room = usable(run);
-    bool fits = size <= room;
-    if (fits && size >= room / 2) {
+    size_t capacity = usable(run);
+    bool fits = size <= capacity;
+    if (fits && size >= capacity / 2) {
         return true;
     }
     if (fc_run_kind(run) != FC_RUN_LARGE || size <= FC_SMALL_MAX || too_large(size)) {
         return false;
     }
-    if (!fits && !fc_heap_shares_policy(fc_run_home(run))) {
+    if (!fits && !fc_heap_shares_policy(fc_run_heap(run))) {
         return false;  // what follows it does not lie where new memory belongs
     }
     fc_unguard(run);
@@ -408,9 +409,9 @@ void *fc_realloc(void *p, size_t size) {
     if (moved == NULL) {
         return size <= usable(run) ? p : NULL;
     }
-    size_t room = usable(run);
-    fc_poison_open(p, room);
-    memcpy(moved, p, room < size ? room : size);
+    size_t old_size = usable(run);
+    fc_poison_open(p, old_size);
+    memcpy(moved, p, old_size < size ? old_size : size);
     fc_free(p);
     return moved;
 }
@@ -423,7 +424,7 @@ void *fc_reallocarray(void *p, size_t count, size_t size) {
     return fc_realloc(p, bytes);
 }
 
-// ---- Giving back, reserving ----
+// ---- Trimming, reserving ----
 
 size_t fc_trim(void) {
     struct fc_heap *here = fc_heap_here();

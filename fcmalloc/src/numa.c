@@ -11,13 +11,13 @@
 
 #include "os.h"
 
-// Younger than some systems' headers.
+// Newer than some systems' headers.
 #define PREFERRED_MANY 5
 
 #define NODES_MAX 1024
 #define CORES_MAX 4096
 
-// Set in a digest, so that it is no node.
+// Set in a digest, so that it cannot be a node number.
 #define DIGEST ((uint64_t)1 << 63)
 
 struct mask {
@@ -109,7 +109,7 @@ void fc_numa_open(void) {
 
 void fc_numa_forget(void) { asked.known = false; }
 
-// The thread's mode and its nodes. Local allocation is MPOL_LOCAL, whatever it is called.
+// The thread's mode and its nodes. Local allocation is MPOL_LOCAL, however it was requested.
 static int look_up(struct mask *nodes) {
     int mode;
     int saved = errno;
@@ -168,7 +168,7 @@ uint64_t fc_numa_policy_on(unsigned core) {
     return policy_on(matters_by_node() ? fc_os_core(core) : 0);
 }
 
-void fc_numa_bring(void *start, size_t bytes, uint64_t policy) {
+void fc_numa_migrate(void *start, size_t bytes, uint64_t policy) {
     if (!fc_numa_several || bytes == 0) {
         return;
     }

@@ -1,9 +1,9 @@
-// On which nodes the calling thread's memory belongs.
+// The nodes that the calling thread's memory belongs on.
 //
-// A policy is a number. If it is equal for two moments, memory first touched then lies on the same
-// nodes: it is the node that the thread runs on, where nothing else was asked for, or a digest
-// of what set_mempolicy or numactl asked for. On a machine of one node it is always 0 and nothing
-// is looked up.
+// A policy is a number. Memory first touched under equal policies lies on the same nodes. The
+// number is the node the thread runs on if nothing else was asked for, or a digest of what
+// set_mempolicy or numactl asked for. On a machine with one node it is always 0 and nothing is
+// looked up.
 
 #ifndef FC_NUMA_H
 #define FC_NUMA_H
@@ -19,15 +19,15 @@ void fc_numa_open(void);
 extern bool fc_numa_several;
 static inline bool fc_numa_matters(void) { return fc_numa_several; }
 
-// The calling thread's policy now.
+// The calling thread's present policy.
 uint64_t fc_numa_policy(void);
-// The policy that it would have on the core-th of those that it may run on.
+// The policy it would have on the core-th of the cores it may run on.
 uint64_t fc_numa_policy_on(unsigned core);
-// Has set_mempolicy's part of the policy looked up again.
+// Looks up set_mempolicy's part of the policy again.
 void fc_numa_forget(void);
 
-// Moves pages that were touched already to where the policy wants them; a digest must be the
-// calling thread's. Where the kernel refuses, they stay.
-void fc_numa_bring(void *start, size_t bytes, uint64_t policy);
+// Migrates touched pages to where the policy wants them; a digest must be the calling thread's.
+// Where the kernel refuses, they stay.
+void fc_numa_migrate(void *start, size_t bytes, uint64_t policy);
 
 #endif

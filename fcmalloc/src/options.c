@@ -111,7 +111,7 @@ static void read_stats(void) {
     }
 }
 
-// Programs that run with more rights than their user take no options from the user.
+// Set-user-ID programs and the like take no options from the user.
 void fc_options_read(void) {
     fc_options.limit = SIZE_MAX;
     read_reserve();

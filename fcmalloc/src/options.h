@@ -14,7 +14,7 @@ struct fc_options {
     size_t reserve_main;  // bytes first-touched for the heap of the main thread
     size_t reserve_core;  // bytes first-touched for each core's heap
     size_t limit;         // most bytes of footprint; SIZE_MAX where unlimited
-    uint32_t decay;       // milliseconds after which free memory is given back; 0 never
+    uint32_t decay;       // milliseconds after which free memory is released; 0 never
     enum fc_huge huge;
     const char *record;  // file to write the demand to at exit, or NULL
     const char *plan;    // file to read the demand from, or NULL

@@ -15,7 +15,7 @@
 
 #include "class.h"
 
-// Younger than the C library's headers on some systems.
+// Newer than the C library's headers on some systems.
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -24,7 +24,7 @@
 #define MADV_GUARD_REMOVE 103
 #endif
 
-// A thread that populates takes at least this much, so that starting it pays.
+// A thread that populates gets at least this much, so that starting it pays off.
 #define POPULATE_SHARE ((size_t)32 << 20)
 #define POPULATE_THREADS 64
 
@@ -85,8 +85,8 @@ bool fc_os_commit_huge(void *start, size_t bytes) {
     return done;
 }
 
-// Whether there are pages that are guarded by advice, and by their protection: where the kernel has
-// no guards, or none for locked memory. Which of them a page is, removing does not tell.
+// Whether some pages are guarded by advice, and some by protection: where the kernel has no guards,
+// or none for locked memory. Which kind a page has is not recorded.
 static _Atomic bool guarded_by_advice;
 static _Atomic bool guarded_by_protection;
 
@@ -151,7 +151,8 @@ bool fc_os_populate(void *start, size_t bytes) {
         size_t left = bytes - i * each;
         shares[i] =
             (struct share){.start = (char *)start + i * each, .bytes = left < each ? left : each};
-        // The calling thread does the last share, and what no thread could be had for.
+        // The calling thread does the last share, and that of every thread that could not be
+        // started.
         bool last = left <= each;
         if (!last && pthread_create(&shares[i].thread, NULL, populate_share, &shares[i]) == 0) {
             started = i + 1;

@@ -1,5 +1,5 @@
-// The kernel's part: address space, pages, time. Every memory system call that the allocator
-// makes goes through here and is counted. errno is left as it was.
+// The OS layer: address space, pages, time. Every memory system call of the allocator goes through
+// here and is counted. errno is left as it was.
 
 #ifndef FC_OS_H
 #define FC_OS_H
@@ -17,9 +17,9 @@ extern _Atomic uint64_t fc_os_calls;
 void *fc_os_reserve(size_t bytes);
 // Makes reserved pages readable and writable; they read as zeros.
 bool fc_os_commit(void *start, size_t bytes);
-// Gives the physical pages back; they read as zeros again.
+// Releases the physical pages; they read as zeros again.
 bool fc_os_purge(void *start, size_t bytes);
-// Asks for small pages, also where the machine has transparent huge ones for everybody.
+// Asks for small pages even where transparent huge pages are on for everybody.
 void fc_os_decline_huge(void *start, size_t bytes);
 // Asks for transparent huge pages.
 void fc_os_advise_huge(void *start, size_t bytes);
@@ -28,13 +28,13 @@ bool fc_os_commit_huge(void *start, size_t bytes);
 // First-touches committed pages with as many threads as the program may use cores. Starting them
 // allocates: not under a lock.
 bool fc_os_populate(void *start, size_t bytes);
-// First-touches a few committed pages in one call. They need not be.
+// First-touches a few committed pages in one call. Best effort.
 void fc_os_touch(void *start, size_t bytes);
 // Makes pages fault on access, or undoes it.
 bool fc_os_guard(void *start, size_t bytes);
 bool fc_os_unguard(void *start, size_t bytes);
 
-// Moves pages to nodes, by a memory policy of the kernel's, for this once.
+// Migrates pages to nodes, by a memory policy of the kernel's, once.
 void fc_os_move_to_nodes(void *start, size_t bytes, int mode, const unsigned long *nodes,
                          unsigned long bits);
 
@@ -45,7 +45,7 @@ int fc_os_core(unsigned index);
 size_t fc_os_memory(void);
 // Bytes of address space that the program may use; SIZE_MAX where unlimited.
 size_t fc_os_address_limit(void);
-// Milliseconds since some moment, of the kernel's cheap clock.
+// Milliseconds of the kernel's coarse clock, since an arbitrary moment.
 uint32_t fc_os_milliseconds(void);
 // Fills a buffer from the kernel's random source.
 void fc_os_random(void *out, size_t bytes);

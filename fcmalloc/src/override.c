@@ -36,7 +36,7 @@ int malloc_trim(size_t pad) {
     return fc_trim() > 0;
 }
 
-// Every parameter is accepted: none of the C library's tuning applies.
+// Every parameter is accepted and ignored: none of the C library's tuning applies.
 int mallopt(int parameter, int value) {
     (void)parameter;
     (void)value;
@@ -55,7 +55,7 @@ struct mallinfo2 mallinfo2(void) {
     };
 }
 
-// libnuma's functions end here, so that a change of policy is noticed.
+// libnuma's functions call this one, so that a change of policy is noticed.
 long set_mempolicy(int mode, const unsigned long *nodes, unsigned long bits) {
     long result = syscall(SYS_set_mempolicy, mode, nodes, bits);
     if (result == 0) {

@@ -18,7 +18,7 @@
 
 // ---- Recording ----
 
-// The process whose demand is recorded: the children that it forks are no part of it.
+// The process whose demand is recorded: its forked children are not part of it.
 static pid_t recorded;
 
 struct writer {
@@ -36,7 +36,7 @@ static size_t large_peak(const struct fc_heap *heap) {
     return heap->large_bins.large_peak << FC_PAGE_SHIFT;
 }
 
-// What was touched for large blocks, as a share of what the heaps' peaks add up to; at most 1.
+// What was touched for large blocks, as a share of the sum of the heaps' peaks; at most 1.
 static double touched_share(void) {
     struct fc_stats stats;
     fc_stats(&stats);
@@ -167,7 +167,7 @@ static enum parsed parse(const char *line, struct record *out) {
         if (out->class_size == 0 || out->heap >= FC_HEAPS_MAX) {
             return PARSED_WRONG;
         }
-        // A version with larger classes recorded it. The heap's footprint has it, too.
+        // Recorded by a version with larger classes. The heap's footprint includes it.
         return out->class_size <= FC_SMALL_MAX ? PARSED_DEMAND : PARSED_NOTHING;
     }
     *out = (struct record){0};
@@ -183,7 +183,7 @@ struct applied {
     size_t left;   // that may still be touched, for all heaps
 };
 
-// Bytes that may be touched: beyond the machine's memory the kernel would not refuse, but end the
+// Bytes that may be touched: beyond the machine's memory the kernel would not refuse, but kill the
 // program.
 static size_t touchable(void) {
     size_t memory = fc_os_memory();
@@ -191,7 +191,7 @@ static size_t touchable(void) {
     return most < fc_options.limit ? most : fc_options.limit;
 }
 
-// Takes bytes off those left. False where there are too few.
+// Subtracts bytes from those left. False where there are too few.
 static bool spend(struct applied *applied, size_t bytes) {
     if (bytes > applied->left) {
         return false;

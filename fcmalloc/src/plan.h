@@ -6,10 +6,10 @@
 //     heap 0 large peak 8404992       most bytes that its large blocks ever took
 //     heap 0 footprint 8905792        bytes to touch for both together
 //
-// Heaps lend each other memory for large blocks. Where their peaks add up to more than was ever
-// touched, each heap's footprint holds that share of its large peak. Heap 0 is the main thread's;
-// the others are taken by threads in the order in which they begin. On several nodes heap n lies on
-// the node of core n - 1, and a thread takes the first of its node, if there is one.
+// Heaps steal memory for large blocks from each other. Where their peaks add up to more than was
+// ever touched, each heap's footprint holds that share of its large peak. Heap 0 is the main
+// thread's; the others are taken by threads in the order in which they start. On several nodes heap
+// n lies on the node of core n - 1, and a thread takes the first of its node, if there is one.
 
 #ifndef FC_PLAN_H
 #define FC_PLAN_H
@@ -17,8 +17,8 @@
 // Makes the calling process the one whose demand is recorded.
 void fc_plan_watch(void);
 
-// Writes the demand so far to the file of FCMALLOC_RECORD, in whose name %p is the number of the
-// process. In a forked child does nothing.
+// Writes the demand so far to the file of FCMALLOC_RECORD, in whose name %p is the process id. Does
+// nothing in a forked child.
 void fc_plan_record(void);
 
 // First-touches what the file of FCMALLOC_PLAN asks for.

@@ -1,4 +1,4 @@
-// Memory first-touched before the program begins, by FCMALLOC_RESERVE.
+// Memory first-touched before the program starts, by FCMALLOC_RESERVE.
 
 #ifndef FC_POOL_H
 #define FC_POOL_H

@@ -1,4 +1,4 @@
-// The end of a program that misuses memory, and remarks about options: one line each on standard
+// Aborting a program that misuses memory, and warnings about options: one line each on standard
 // error, written without allocating.
 
 #ifndef FC_REPORT_H
@@ -10,7 +10,7 @@ _Noreturn void fc_die(const char *message, const void *pointer);
 // Prints "fcmalloc: NAME=value: message".
 void fc_remark(const char *name, const char *value, const char *message);
 
-// Says, the first time only, that memory is refused for want of guard pages.
+// Reports, the first time only, that memory is refused for lack of guard pages.
 void fc_remark_unguarded(void);
 
 #endif

@@ -3,7 +3,7 @@
 #include "options.h"
 #include "os.h"
 
-// Pages become readable in steps of this much, so that growing rarely enters the kernel.
+// Pages become readable in steps of this size, so that growing rarely enters the kernel.
 #define COMMIT_STEP ((size_t)32 << 20)
 #define DESCRIPTOR_STEP ((size_t)64 << 10)
 #define SMALLEST_SPACE ((size_t)16 << 20)
@@ -19,7 +19,7 @@ static size_t map_bytes(size_t pages) { return pages / FC_PAGE * sizeof(struct f
 static size_t bits_bytes(size_t pages) { return pages / FC_ALIGNMENT / 8; }
 
 bool fc_space_open(size_t heap_bytes, size_t channel_bytes) {
-    // Sixteen times the memory, so that fragments of address space never matter, but at most
+    // Sixteen times the memory, so that fragmentation of address space never matters, but at most
     // half of what the program may map.
     size_t size = fc_os_memory() * 16;
     size_t allowed = fc_os_address_limit() / 2;
@@ -37,7 +37,8 @@ bool fc_space_open(size_t heap_bytes, size_t channel_bytes) {
         if (base == NULL) {
             continue;
         }
-        // Many heaps, and all tables, use a little here and there, which huge pages would round up.
+        // Many heaps, and all tables, use little bits here and there, which huge pages would round
+        // up.
         fc_os_decline_huge(base, pages + map + bits + descriptors + heaps * heap);
         fc_space.map = (_Atomic(struct fc_run *) *)(base + pages);
         fc_space.granule = smaller(FC_HUGE_PAGE, pages / 1024);
@@ -56,7 +57,7 @@ bool fc_space_open(size_t heap_bytes, size_t channel_bytes) {
     return false;
 }
 
-// Makes readable what a table has for pages from `size` to `wish`.
+// Makes a table readable for pages from `size` to `wish`.
 static bool commit_table(void *table, size_t (*bytes)(size_t pages), size_t size, size_t wish) {
     char *start = (char *)table + bytes(size) / FC_PAGE * FC_PAGE;
     char *end = (char *)table + fc_round_up(bytes(wish), FC_PAGE);
@@ -77,7 +78,7 @@ static bool commit(uintptr_t end) {
             atomic_store_explicit(&fc_space.size, wish, memory_order_relaxed);
             return true;
         }
-        // Where the kernel counts every page, a smaller step may still be had.
+        // Where the kernel counts every page, a smaller step may still succeed.
         if (wish == least) {
             return false;
         }
@@ -120,8 +121,8 @@ char *fc_space_grow(size_t bytes, size_t wish, bool huge, size_t *granted, char 
     return start;
 }
 
-// Counts bytes as reserved. False where that would exceed the memory that there is: beyond it, the
-// kernel would not refuse, but end the program.
+// Charges bytes as reserved. False where that would exceed the memory of the machine: beyond it,
+// the kernel would not refuse, but kill the program.
 static bool count_reserved(size_t bytes) {
     size_t memory = fc_os_memory();
     size_t before = atomic_load_explicit(&fc_space.reserved, memory_order_relaxed);
@@ -138,7 +139,7 @@ static void discount_reserved(size_t bytes) {
     atomic_fetch_sub_explicit(&fc_space.reserved, bytes, memory_order_relaxed);
 }
 
-// The next `bytes` to first-touch, which nobody else gets for that. NULL where none are left.
+// Claims the next `bytes` for first-touching; nobody else gets them. NULL where none are left.
 static char *claim(size_t bytes) {
     fc_lock_take(&fc_space.lock);
     uintptr_t start = fc_space.claimed > fc_space.frontier ? fc_space.claimed : fc_space.frontier;
@@ -153,7 +154,7 @@ static char *claim(size_t bytes) {
     return done ? (char *)start : NULL;
 }
 
-// Heaps may take what was claimed for first-touched.
+// Publishes a claim: heaps may rely on it being touched.
 static void publish(char *start, size_t bytes) {
     uintptr_t end = (uintptr_t)start + bytes;
     fc_lock_take(&fc_space.lock);
@@ -161,8 +162,8 @@ static void publish(char *start, size_t bytes) {
     fc_lock_drop(&fc_space.lock);
 }
 
-// Takes a claim back that could not be touched. False where what was claimed after it has been
-// published, so that heaps take both for first-touched.
+// Withdraws a claim that could not be touched. False where a later claim was published, so that
+// heaps take both for touched.
 static bool disclaim(char *start, size_t bytes) {
     fc_lock_take(&fc_space.lock);
     bool done = fc_space.populated <= (uintptr_t)start;

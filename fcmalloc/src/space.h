@@ -2,12 +2,12 @@
 //
 //   | pages ............ | page map | block bits | descriptors | heaps |
 //
-// Pages are handed to heaps in regions, from low addresses to high, and never return. The page
-// map names, for every page that a pointer to the beginning of a block may lie in, the run that
-// the page belongs to. A pointer is ours exactly if it lies among the pages; entries of pages
-// inside a run may be out of date, and who reads one checks it against the run. The block bits say
-// for every 16 bytes whether a small block in use begins there: they tell blocks
-// from other addresses without a look at what lies there.
+// Pages are handed to heaps in regions, from low addresses to high, and never return. The page map
+// names, for every page that a pointer to the start of a block may lie in, the run that the page
+// belongs to. A pointer is ours exactly if it lies among the pages; entries of pages inside a run
+// may be stale, so every reader checks an entry against the run. The block bits say for every 16
+// bytes whether a small block in use starts there: they tell blocks from other addresses without
+// reading what lies there.
 
 #ifndef FC_SPACE_H
 #define FC_SPACE_H
@@ -20,7 +20,7 @@
 #include "class.h"
 #include "lock.h"
 
-// For functions that read what other threads write, and make do with what they find.
+// For functions whose reads race with other threads' writes, and tolerate it.
 #if defined(__SANITIZE_THREAD__)
 #define FC_READS_WHILE_OTHERS_WRITE __attribute__((no_sanitize("thread")))
 #else
@@ -42,13 +42,13 @@ enum fc_run_kind {
     FC_RUN_FREE,     // in large bins
     FC_RUN_SPAN,     // cut into blocks of one class
     FC_RUN_LARGE,    // one block of the program
-    FC_RUN_TRANSIT,  // a freed large block in the thread cache, or on its way home
+    FC_RUN_TRANSIT,  // a freed large block in the thread cache, or on its way to its owner
 };
 
-// A run of pages. Fields change hands with the run: those of a span belong to the owner's thread,
-// those of a free run to who holds the lock of its home's large bins. In the first cache line
-// stands what other threads read that free a block of the run: allocating from it does not change
-// that.
+// A run of pages. Access to the fields follows the run: those of a span belong to the owner's
+// thread, those of a free run to the holder of its owner's large-bins lock. The first cache line
+// has what other threads read when they free a block of the run: allocating from it does not modify
+// that line.
 struct fc_run {
     // Spans: the heap whose thread may allocate from it. NULL for every other kind.
     _Atomic(struct fc_heap *) owner;
@@ -56,14 +56,14 @@ struct fc_run {
     char *payload;  // large: what the program was given
     union {
         _Atomic uint64_t reciprocal;     // spans: 2^40 / stride, rounded up
-        _Atomic(struct fc_heap *) home;  // others: the heap whose large bins it belongs to
+        _Atomic(struct fc_heap *) heap;  // others: the heap whose large bins it belongs to
     };
     uint32_t pages;
     uint16_t steps;     // spans: bytes between blocks, in units of FC_ALIGNMENT
     uint16_t capacity;  // spans: blocks in all
     uint8_t class;
     _Atomic uint8_t kind;
-    bool zero;  // reads as zeros and is not charged: never used, or given back
+    bool zero;  // reads as zeros and is not charged: never used, or released
 
     // Spans: blocks ready to hand out.
     _Alignas(FC_LINE) struct fc_block *free;
@@ -72,7 +72,7 @@ struct fc_run {
     struct fc_run *previous;
     uint16_t used;      // spans: blocks not on the free list, of those carved
     uint16_t carved;    // spans: blocks that were ever put on the free list
-    bool listed;        // spans: among those of its class with room
+    bool listed;        // spans: on its class's list of spans with free blocks
     uint32_t freed_at;  // free: milliseconds when it became free, where decay asks
 };
 
@@ -108,12 +108,12 @@ struct fc_space {
 
 extern struct fc_space fc_space;
 
-// Reserves the address space for heaps of `heap_bytes + channel_bytes × (number of heaps)`
-// bytes. False where the kernel refuses even a little.
+// Reserves the address space for heaps of `heap_bytes + channel_bytes × (number of heaps)` bytes.
+// False where the kernel refuses even a little.
 bool fc_space_open(size_t heap_bytes, size_t channel_bytes);
 
-// At least `bytes` of pages, as many as `wish` if they can be had, directly at `after` where
-// that is the frontier. `*touched` is where its first-touched part ends. NULL where none is left.
+// At least `bytes` of pages, `wish` if possible, directly at `after` if that is the frontier.
+// `*touched` is where the first-touched part ends. NULL where none is left.
 char *fc_space_grow(size_t bytes, size_t wish, bool huge, size_t *granted, char **touched);
 
 // First-touches that much beyond the frontier. False where the kernel refuses.
@@ -149,27 +149,26 @@ static inline void fc_run_become(struct fc_run *run, enum fc_run_kind kind) {
     atomic_store_explicit(&run->kind, (uint8_t)kind, memory_order_release);
 }
 
-// Whoever follows it to a heap that was made meanwhile sees that heap complete.
+// A heap read from here is completely initialised, even one just made by another thread.
 static inline struct fc_heap *fc_run_owner(const struct fc_run *run) {
     return atomic_load_explicit(&run->owner, memory_order_acquire);
 }
 
-static inline struct fc_heap *fc_run_home(const struct fc_run *run) {
-    return atomic_load_explicit(&run->home, memory_order_relaxed);
+static inline struct fc_heap *fc_run_heap(const struct fc_run *run) {
+    return atomic_load_explicit(&run->heap, memory_order_relaxed);
 }
 
-static inline void fc_run_settle(struct fc_run *run, struct fc_heap *home) {
-    atomic_store_explicit(&run->home, home, memory_order_relaxed);
+static inline void fc_run_settle(struct fc_run *run, struct fc_heap *heap) {
+    atomic_store_explicit(&run->heap, heap, memory_order_relaxed);
 }
 
-// A list, linked by `next`, of descriptors not in use, or NULL.
+// A list, linked by `next`, of unused descriptors, or NULL.
 struct fc_run *fc_space_descriptors(void);
 
 // Memory of heap `id`, zeroed, or NULL.
 void *fc_space_heap(unsigned id);
 
-// Counts bytes that are about to be touched for the first time. False where that would exceed
-// the limit.
+// Charges bytes about to be touched for the first time. False where that would exceed the limit.
 bool fc_space_charge(size_t bytes);
 void fc_space_refund(size_t bytes);
 

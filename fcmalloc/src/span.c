@@ -6,7 +6,7 @@
 #include "numa.h"
 #include "os.h"
 
-// Empty spans are looked for each time that the heap has used this share more fresh memory.
+// Empty spans are searched for each time the heap has used this share more fresh memory.
 #define RECLAIM_SHARE 8
 #define RECLAIM_LEAST ((size_t)1 << 20)
 
@@ -103,8 +103,7 @@ static bool carve(struct fc_heap *heap, struct fc_run *span) {
     return true;
 }
 
-// Makes the run a span of the class. NULL, and the run is back in the large bins, where it cannot
-// be.
+// Makes the run a span of the class. NULL, and the run is back in the large bins, on failure.
 static struct fc_run *cut_up(struct fc_heap *heap, unsigned class, struct fc_run *span) {
     size_t stride = fc_class_stride(class);
     size_t bytes = fc_run_bytes(span) - FC_GUARD_PAGES * FC_PAGE;
@@ -155,7 +154,7 @@ bool fc_span_refill(struct fc_heap *heap, unsigned class) {
     if (fc_channel_collect(heap) && heap->current[class]->free != NULL) {
         return true;
     }
-    // Freed blocks before those never touched.
+    // Freed blocks before blocks never touched.
     struct fc_run *listed = heap->first[class];
     if (listed != NULL && listed->free != NULL) {
         unlist(heap, listed);
@@ -178,7 +177,8 @@ bool fc_span_add(struct fc_heap *heap, unsigned class) {
     if (span == NULL) {
         return false;
     }
-    // A class that has filled a span will use this one, too: one call instead of a fault a page.
+    // A class that has filled a span will use this one, too: one call instead of a fault for each
+    // page.
     if (span->zero && heap->carved[class] * fc_run_stride(span) >= FC_SPAN_LEAST) {
         fc_os_touch(span->start, fc_run_bytes(span));
     }
@@ -216,7 +216,7 @@ bool fc_span_retire(struct fc_heap *heap) {
 }
 
 static bool reclaim(struct fc_heap *heap) {
-    bool rows = heap->sub.row_pages > 0;
+    bool rows = heap->sub.large_pages > 0;
     fc_sub_flush(heap);
     bool absorbed = fc_heap_absorb(heap);
     fc_channel_collect(heap);
@@ -276,16 +276,16 @@ void fc_span_inherit(struct fc_heap *heap, struct fc_heap *dead) {
     dead->spans = 0;
 }
 
-static void bring(struct fc_heap *heap, struct fc_run *span) {
+static void migrate(struct fc_heap *heap, struct fc_run *span) {
     uint64_t policy = atomic_load_explicit(&heap->policy, memory_order_relaxed);
-    fc_numa_bring(span->start, fc_run_bytes(span), policy);
+    fc_numa_migrate(span->start, fc_run_bytes(span), policy);
 }
 
-void fc_span_bring(struct fc_heap *heap) {
+void fc_span_migrate(struct fc_heap *heap) {
     for (unsigned class = 0; class < FC_CLASSES; class++) {
         for (struct fc_run *span = heap->first[class]; span != NULL; span = span->next) {
             if (span->carved == 0) {
-                bring(heap, span);
+                migrate(heap, span);
             }
         }
     }
@@ -294,7 +294,7 @@ void fc_span_bring(struct fc_heap *heap) {
 bool fc_span_prepare(struct fc_heap *heap, unsigned class, size_t blocks) {
     uint32_t pages = fc_class_pages(class);
     while (blocks > 0) {
-        // Not by way of fc_span_take_run: what was prepared before is empty, and is to stay.
+        // Not through fc_span_take_run: spans prepared before are empty, and have to stay.
         struct fc_run *run = fc_large_bins_take(heap, FC_RUN_SPAN, pages, FC_PAGE);
         if (run == NULL) {
             return false;
@@ -309,7 +309,7 @@ bool fc_span_prepare(struct fc_heap *heap, unsigned class, size_t blocks) {
         if (!fc_os_populate(span->start, bytes)) {
             return false;
         }
-        bring(heap, span);
+        migrate(heap, span);
         blocks -= some;
     }
     return true;

@@ -1,14 +1,14 @@
-// Spans: runs cut into blocks of one class, and the lists of their free blocks.
+// Spans: page runs cut into blocks of one class, and their free lists.
 //
-// A span is the current one of its class, or listed (it has room), or full. Blocks are carved off
-// it a page at a time, so that what is not needed is not touched.
+// A span is the current one of its class, or listed (it has free blocks), or full. Blocks are
+// carved off it a page at a time, so that what is not needed is not touched.
 
 #ifndef FC_SPAN_H
 #define FC_SPAN_H
 
 #include "heap.h"
 
-// Makes a span of the class with a free block the current one. False where the heap has none.
+// Makes a span of the class with a free block the current one. False if the heap has none.
 bool fc_span_refill(struct fc_heap *heap, unsigned class);
 
 // Makes a new span the current one. False without memory.
@@ -17,25 +17,24 @@ bool fc_span_add(struct fc_heap *heap, unsigned class);
 // Lists a span of the heap again that was full and no longer is.
 void fc_span_relist(struct fc_heap *heap, struct fc_run *span);
 
-// Puts the runs of spans that hold no block of the program back into the large bins. False if there
-// were none.
+// Puts the runs of spans without a block in use back into the large bins. False if there were none.
 bool fc_span_retire(struct fc_heap *heap);
 
-// A run as of fc_large_bins_take. Now and then while the heap grows, and before it fails, empty
-// spans, its own and those of dead heaps, are made use of.
+// A run as from fc_large_bins_take. Now and then while the heap grows, and before it fails, empty
+// spans are reclaimed, its own and those of dead heaps.
 struct fc_run *fc_span_take_run(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
                                 size_t alignment);
 
 // Makes `heap` the owner of every span of `dead`, which no thread has.
 void fc_span_inherit(struct fc_heap *heap, struct fc_heap *dead);
 
-// Brings spans that no block was ever taken from to where the heap's policy wants them.
-void fc_span_bring(struct fc_heap *heap);
+// Moves spans that no block was ever taken from to where the heap's policy wants them.
+void fc_span_migrate(struct fc_heap *heap);
 
 // Makes and first-touches spans for that many blocks more. False without memory.
 bool fc_span_prepare(struct fc_heap *heap, unsigned class, size_t blocks);
 
-// Takes a block off the list of a span that has one.
+// Pops a block off the free list of a span that has one.
 static inline struct fc_block *fc_span_pop(struct fc_run *span) {
     struct fc_block *block = span->free;
     span->free = fc_block_next(block);
@@ -45,7 +44,7 @@ static inline struct fc_block *fc_span_pop(struct fc_run *span) {
     return block;
 }
 
-// Puts a block whose bit is cleared already on its span's list. Only for the owner's thread.
+// Pushes a block whose bit is already cleared on its span's free list. Only for the owner's thread.
 static inline void fc_span_link(struct fc_heap *heap, struct fc_run *span, struct fc_block *block) {
     struct fc_block *next = span->free;
     fc_block_link(block, next);
@@ -56,8 +55,8 @@ static inline void fc_span_link(struct fc_heap *heap, struct fc_run *span, struc
     }
 }
 
-// Puts a freed block on its span's list. Only for the owner's thread. False where no block in use
-// begins there.
+// Pushes a freed block on its span's free list. Only for the owner's thread. False where no block
+// in use starts there.
 static inline bool fc_span_put(struct fc_heap *heap, struct fc_run *span, void *p) {
     struct fc_block *block = p;
     uint64_t *bits = fc_space_bits(p);

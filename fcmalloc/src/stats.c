@@ -1,5 +1,5 @@
-// Figures are read while other threads go on: each is right at some moment of the call, and all
-// together only when nothing else runs.
+// Figures are read while other threads run: each was right at some moment of the call, and all are
+// consistent only when nothing else runs.
 
 #include "stats.h"
 
@@ -41,7 +41,7 @@ static void count_span(struct figures *figures, const struct fc_run *span) {
     figures->stats.free_small += fc_run_bytes(span) - used * fc_run_stride(span);
 }
 
-// Walks the runs by way of the page map.
+// Walks the runs through the page map.
 FC_READS_WHILE_OTHERS_WRITE static void count_runs(struct figures *figures) {
     size_t size = atomic_load_explicit(&fc_space.size, memory_order_relaxed);
     for (size_t offset = 0; offset < size;) {
@@ -72,11 +72,11 @@ FC_READS_WHILE_OTHERS_WRITE static void count_runs(struct figures *figures) {
     }
 }
 
-// To the spans, blocks on their way and in the thread cache are in use.
+// To the spans, blocks in transit and in the thread cache are in use.
 FC_READS_WHILE_OTHERS_WRITE static void count_heaps(struct fc_stats *stats) {
-    uint64_t under_way = 0;
+    uint64_t in_transit = 0;
     uint64_t cached = 0;
-    uint64_t rows = 0;
+    uint64_t cached_large = 0;
     stats->heaps = fc_heap_count();
     for (unsigned id = 0; id < stats->heaps; id++) {
         const struct fc_heap *heap = fc_heap_at(id);
@@ -84,15 +84,15 @@ FC_READS_WHILE_OTHERS_WRITE static void count_heaps(struct fc_stats *stats) {
         stats->remote_frees += heap->remote_frees;
         stats->batches += heap->batches;
         stats->steals += heap->steals;
-        under_way += heap->sent - heap->received;
+        in_transit += heap->sent - heap->received;
         cached += fc_sub_cached(&heap->sub);
-        rows += heap->sub.row_pages << FC_PAGE_SHIFT;
+        cached_large += heap->sub.large_pages << FC_PAGE_SHIFT;
     }
-    stats->in_transit += under_way;
-    stats->in_transit -= rows < stats->in_transit ? rows : stats->in_transit;
-    stats->free_large += rows;
+    stats->in_transit += in_transit;
+    stats->in_transit -= cached_large < stats->in_transit ? cached_large : stats->in_transit;
+    stats->free_large += cached_large;
     stats->free_small += cached;
-    uint64_t not_in_use = under_way + cached;
+    uint64_t not_in_use = in_transit + cached;
     stats->in_use_small -= not_in_use < stats->in_use_small ? not_in_use : stats->in_use_small;
 }
 
@@ -141,10 +141,10 @@ struct text {
 __attribute__((format(printf, 2, 3))) static void add(struct text *text, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    size_t room = sizeof text->bytes - text->length;
-    int length = vsnprintf(text->bytes + text->length, room, format, arguments);
+    size_t left = sizeof text->bytes - text->length;
+    int length = vsnprintf(text->bytes + text->length, left, format, arguments);
     va_end(arguments);
-    text->length += length > 0 && (size_t)length < room ? (size_t)length : 0;
+    text->length += length > 0 && (size_t)length < left ? (size_t)length : 0;
 }
 
 static void add_stats(struct text *text, const struct fc_stats *stats) {

@@ -1,4 +1,4 @@
-// What the allocator reports about itself at the end, by FCMALLOC_STATS.
+// What the allocator reports about itself at exit, by FCMALLOC_STATS.
 
 #ifndef FC_STATS_H
 #define FC_STATS_H

@@ -6,30 +6,30 @@
 #include "options.h"
 #include "span.h"
 
-// Blocks of the class that a cache may have room for at most.
-static uint32_t most_room(unsigned class) {
+// The most blocks of the class that a cache may hold.
+static uint32_t max_capacity(unsigned class) {
     size_t blocks = FC_CACHE_BYTES / fc_class_stride(class);
     blocks = blocks > 0 ? blocks : 1;
     return (uint32_t)(blocks < FC_CACHE_BLOCKS ? blocks : FC_CACHE_BLOCKS);
 }
 
 bool fc_sub_is_short(const struct fc_sub *sub, unsigned class) {
-    return sub->caches[class].count < most_room(class);
+    return sub->caches[class].count < max_capacity(class);
 }
 
-static void set_room(struct fc_heap *heap, unsigned class, uint32_t room) {
-    uint32_t most = most_room(class);
-    heap->sub.caches[class].room = room < most ? room : most;
+static void set_capacity(struct fc_heap *heap, unsigned class, uint32_t capacity) {
+    uint32_t most = max_capacity(class);
+    heap->sub.caches[class].capacity = capacity < most ? capacity : most;
 }
 
 void fc_sub_open(struct fc_heap *heap) {
     for (unsigned class = 0; class < FC_CLASSES; class++) {
-        set_room(heap, class, fc_numa_matters() ? 0 : FC_CACHE_BLOCKS_FIRST);
+        set_capacity(heap, class, fc_numa_matters() ? 0 : FC_CACHE_BLOCKS_FIRST);
     }
 }
 
 void fc_sub_extend(struct fc_heap *heap, unsigned class) {
-    set_room(heap, class, 2 * heap->sub.caches[class].room);
+    set_capacity(heap, class, 2 * heap->sub.caches[class].capacity);
 }
 
 FC_READS_WHILE_OTHERS_WRITE size_t fc_sub_cached(const struct fc_sub *sub) {
@@ -44,38 +44,38 @@ FC_READS_WHILE_OTHERS_WRITE size_t fc_sub_cached(const struct fc_sub *sub) {
     return bytes;
 }
 
-bool fc_sub_keep_row(struct fc_sub *sub, struct fc_run *run) {
-    if (run->pages >= FC_ROW_PAGES || sub->row_pages + run->pages > sub->row_room ||
+bool fc_sub_keep_large(struct fc_sub *sub, struct fc_run *run) {
+    if (run->pages >= FC_CACHE_LARGE_PAGES || sub->large_pages + run->pages > sub->large_capacity ||
         FC_UNLIKELY(fc_options.decay != 0)) {
         return false;
     }
     fc_run_become(run, FC_RUN_TRANSIT);
-    run->next = sub->rows[run->pages];
-    sub->rows[run->pages] = run;
-    sub->row_pages += run->pages;
+    run->next = sub->large[run->pages];
+    sub->large[run->pages] = run;
+    sub->large_pages += run->pages;
     return true;
 }
 
-struct fc_run *fc_sub_take_row(struct fc_sub *sub, uint32_t pages) {
-    struct fc_run *run = pages < FC_ROW_PAGES ? sub->rows[pages] : NULL;
+struct fc_run *fc_sub_take_large(struct fc_sub *sub, uint32_t pages) {
+    struct fc_run *run = pages < FC_CACHE_LARGE_PAGES ? sub->large[pages] : NULL;
     if (run != NULL) {
-        sub->rows[pages] = run->next;
-        sub->row_pages -= pages;
+        sub->large[pages] = run->next;
+        sub->large_pages -= pages;
         fc_run_become(run, FC_RUN_LARGE);
     }
     return run;
 }
 
-void fc_sub_extend_rows(struct fc_sub *sub, uint32_t pages) {
-    if (pages < FC_ROW_PAGES) {
-        size_t room = sub->row_room + FC_CACHE_ROWS * pages;
-        sub->row_room = room < FC_CACHE_PAGES ? room : FC_CACHE_PAGES;
+void fc_sub_extend_large(struct fc_sub *sub, uint32_t pages) {
+    if (pages < FC_CACHE_LARGE_PAGES) {
+        size_t capacity = sub->large_capacity + FC_CACHE_LARGE_STEP * pages;
+        sub->large_capacity = capacity < FC_CACHE_LARGE_MAX ? capacity : FC_CACHE_LARGE_MAX;
     }
 }
 
-void fc_sub_put_row(struct fc_heap *heap, struct fc_run *run) {
+void fc_sub_put_large(struct fc_heap *heap, struct fc_run *run) {
     fc_unguard(run);
-    if (fc_run_home(run) == heap) {
+    if (fc_run_heap(run) == heap) {
         fc_large_bins_put(heap, run);
     } else {
         fc_run_become(run, FC_RUN_TRANSIT);
@@ -83,14 +83,14 @@ void fc_sub_put_row(struct fc_heap *heap, struct fc_run *run) {
     }
 }
 
-static void return_rows(struct fc_heap *heap) {
-    for (uint32_t pages = 0; pages < FC_ROW_PAGES; pages++) {
+static void return_large(struct fc_heap *heap) {
+    for (uint32_t pages = 0; pages < FC_CACHE_LARGE_PAGES; pages++) {
         for (;;) {
-            struct fc_run *run = fc_sub_take_row(&heap->sub, pages);
+            struct fc_run *run = fc_sub_take_large(&heap->sub, pages);
             if (run == NULL) {
                 break;
             }
-            fc_sub_put_row(heap, run);
+            fc_sub_put_large(heap, run);
         }
     }
 }
@@ -99,7 +99,7 @@ size_t fc_sub_surplus(const struct fc_sub *sub) {
     size_t bytes = 0;
     for (unsigned class = 0; class < FC_CLASSES; class++) {
         const struct fc_cache *cache = &sub->caches[class];
-        uint32_t more = cache->count > cache->room ? cache->count - cache->room : 0;
+        uint32_t more = cache->count > cache->capacity ? cache->count - cache->capacity : 0;
         bytes += more * fc_class_stride(class);
     }
     return bytes;
@@ -150,9 +150,9 @@ static void put_queued(struct fc_heap *heap, struct fc_block *block) {
 void fc_sub_queue(struct fc_heap *heap, struct fc_block *block) {
     struct fc_sub *sub = &heap->sub;
     *fc_space_bits(block) &= ~fc_space_bit(block);
-    struct fc_block **place = &sub->queue[sub->queued++ % FC_QUEUE];
-    struct fc_block *first = *place;
-    *place = block;
+    struct fc_block **slot = &sub->queue[sub->queued++ % FC_QUEUE];
+    struct fc_block *first = *slot;
+    *slot = block;
     __builtin_prefetch(block, 1);
     if (first != NULL) {
         put_queued(heap, first);
@@ -176,7 +176,7 @@ void fc_sub_settle(struct fc_heap *heap) {
 
 void fc_sub_send(struct fc_heap *heap) {
     fc_sub_settle(heap);
-    return_rows(heap);
+    return_large(heap);
     for (unsigned word = 0; word < (fc_heap_count() + 63) / 64; word++) {
         while (heap->sub.waiting[word] != 0) {
             send(heap, word * 64 + (unsigned)__builtin_ctzll(heap->sub.waiting[word]));

@@ -1,11 +1,11 @@
-// The sub heap: what a thread freed, or intercepted, and will hand out again or send home.
+// The sub heap: what a thread freed, or intercepted, and will hand out again or send to its owner.
 //
-// Freed blocks, whoever owns them, are kept in the thread cache, class by class, and handed out
-// again before any others: what comes and goes between threads stays where it was used last. To its
-// owner a block in the thread cache is in use. What a class's cache has no room for goes to its
-// span, if this heap owns that, and else into a remote-free batch for the owner, which is sent home
-// when it is full. A cache has little room until the thread asks for more blocks of the class than
-// it finds, so that a thread that only frees keeps next to nothing.
+// Freed blocks, whoever owns them, are kept in the thread cache, by class, and handed out before
+// any others: what passes between threads stays where it was last used. To its owner, a block in
+// the thread cache is in use. A block for which the cache of its class is full goes to its span, if
+// this heap owns that, and otherwise into a remote-free batch for the owner, which is sent when it
+// is full. A cache has a small capacity until the thread asks for more blocks of the class than it
+// finds, so that a thread that only frees keeps next to nothing.
 
 #ifndef FC_SUB_H
 #define FC_SUB_H
@@ -17,31 +17,30 @@
 #define FC_BATCH_BLOCKS 64
 #define FC_BATCH_BYTES ((uint32_t)64 << 10)
 
-// Blocks that a class's cache has room for: at first, and at most. Never more than this many bytes,
-// but one block.
+// The initial and the largest number of blocks that a class's cache holds. Never more than this
+// many bytes, except for one block.
 #define FC_CACHE_BLOCKS_FIRST 32
 #define FC_CACHE_BLOCKS 128
 #define FC_CACHE_BYTES ((size_t)32 << 10)
 
-// Rows, large blocks of fewer pages than this, are kept likewise. There is room for none at first,
-// for as many pages more as these rows would have whenever a row is not found, and for so many at
-// most.
-#define FC_ROW_PAGES 33
-#define FC_CACHE_ROWS 4
-#define FC_CACHE_PAGES 256
+// Large blocks of fewer pages than this are cached likewise. The capacity is 0 at first; each miss
+// adds as many pages as this many such blocks have, up to a limit.
+#define FC_CACHE_LARGE_PAGES 33
+#define FC_CACHE_LARGE_STEP 4
+#define FC_CACHE_LARGE_MAX 256
 
 // A heap intercepts nothing more while its cache is larger than this share of its own memory, and
-// this many bytes: what it keeps without need, the owners replace by fresh memory.
+// this many bytes: what it hoards, the owners replace by fresh memory.
 #define FC_INTERCEPT_SHARE 8
 #define FC_INTERCEPT_BYTES ((size_t)1 << 20)
 
-// Blocks that wait for their cache line.
+// Blocks whose cache line is being prefetched.
 #define FC_QUEUE 32
 
 struct fc_cache {
     struct fc_block *first;
     uint32_t count;
-    uint32_t room;  // a freed block is kept while there are fewer
+    uint32_t capacity;  // a freed block is kept while there are fewer
 };
 
 struct fc_batch {
@@ -53,32 +52,32 @@ struct fc_batch {
 
 struct fc_sub {
     struct fc_cache caches[FC_CLASSES];
-    struct fc_run *rows[FC_ROW_PAGES];    // by length
-    size_t row_pages;                     // in all of them
-    size_t row_room;                      // what that may become
-    struct fc_block *queue[FC_QUEUE];     // a ring
-    size_t queued;                        // blocks that came since it was empty
-    struct fc_batch *batches;             // one for each heap there may be
-    uint64_t waiting[FC_HEAPS_MAX / 64];  // batches that are not empty
+    struct fc_run *large[FC_CACHE_LARGE_PAGES];  // by length
+    size_t large_pages;                          // in all of them
+    size_t large_capacity;                       // the most they may become
+    struct fc_block *queue[FC_QUEUE];            // a ring
+    size_t queued;                               // blocks queued since it was empty
+    struct fc_batch *batches;                    // one for each heap there may be
+    uint64_t waiting[FC_HEAPS_MAX / 64];         // batches that are not empty
 };
 
-// Gives every cache its first room. Where memory has several nodes that is none, so that whoever
-// frees a block looks at whose it is.
+// Gives every cache its initial capacity: none on a machine with several nodes, so that every free
+// looks at the owner of the block.
 void fc_sub_open(struct fc_heap *heap);
-// Gives the cache of the class more room: it was empty when the heap had no block of its own.
+// Grows the cache of the class: it was empty when the heap had no block of its own.
 void fc_sub_extend(struct fc_heap *heap, unsigned class);
-// Whether the cache of the class may become larger, whatever room it has.
+// Whether the cache of the class may grow, whatever its present capacity.
 bool fc_sub_is_short(const struct fc_sub *sub, unsigned class);
 
-// Puts a large block of the program, of any heap, in the thread cache. False where there is no
-// room.
-bool fc_sub_keep_row(struct fc_sub *sub, struct fc_run *run);
-// Takes a row of as many pages to hand out again, or NULL. What guards it stayed.
-struct fc_run *fc_sub_take_row(struct fc_sub *sub, uint32_t pages);
-// Gives rows more room: one of so many pages was not found.
-void fc_sub_extend_rows(struct fc_sub *sub, uint32_t pages);
-// Puts a large block that is free where it belongs: in its large bins, or on its way there.
-void fc_sub_put_row(struct fc_heap *heap, struct fc_run *run);
+// Puts a large block of the program, of any heap, into the thread cache. False if that is full.
+bool fc_sub_keep_large(struct fc_sub *sub, struct fc_run *run);
+// Takes a cached large block of this many pages to hand out again, or NULL. Its guard page is still
+// in place.
+struct fc_run *fc_sub_take_large(struct fc_sub *sub, uint32_t pages);
+// Grows the cache of large blocks: one of this many pages was not found.
+void fc_sub_extend_large(struct fc_sub *sub, uint32_t pages);
+// Puts a free large block where it belongs: into its large bins, or on its way to its owner.
+void fc_sub_put_large(struct fc_heap *heap, struct fc_run *run);
 
 // Takes a block of the class to hand out again, or NULL.
 static inline struct fc_block *fc_sub_take(struct fc_sub *sub, unsigned class) {
@@ -92,8 +91,8 @@ static inline struct fc_block *fc_sub_take(struct fc_sub *sub, unsigned class) {
     return block;
 }
 
-static inline bool fc_sub_has_room(const struct fc_sub *sub, unsigned class) {
-    return sub->caches[class].count < sub->caches[class].room;
+static inline bool fc_sub_can_keep(const struct fc_sub *sub, unsigned class) {
+    return sub->caches[class].count < sub->caches[class].capacity;
 }
 
 // Puts a block of the span in the thread cache.
@@ -105,24 +104,23 @@ static inline void fc_sub_keep(struct fc_sub *sub, const struct fc_run *span,
     cache->count++;
 }
 
-// Puts a freed block where it belongs: on the list of the span, or, where another heap owns that,
+// Puts a freed block where it belongs: on the free list of the span or, if another heap owns that,
 // into the batch for the owner.
 void fc_sub_put(struct fc_heap *heap, struct fc_run *span, struct fc_block *block);
-// Puts a block of a span of the heap's own, which may be in the thread cache already, on its way
-// there. The block is looked at later, when its cache line has come: when FC_QUEUE more are in the
-// queue, or when it is emptied, as it must be before a block is taken from a full cache. By then
-// nobody gets the block: its bit is cleared at once.
+// Queues a block of one of the heap's own spans to be put there, even if it is in the thread cache
+// already. The block is looked at later, when its cache line has arrived: when FC_QUEUE more are
+// queued, or when the queue is emptied, as it must be before a block is taken from a full cache.
+// Nobody can get the block in between: its bit is cleared at once.
 void fc_sub_queue(struct fc_heap *heap, struct fc_block *block);
 // Empties the queue.
 void fc_sub_settle(struct fc_heap *heap);
 // Bytes of small blocks in the thread cache and in the queue.
 size_t fc_sub_cached(const struct fc_sub *sub);
-// Bytes of blocks in the thread cache for which there is no room: more were intercepted than were
-// needed.
+// Bytes of blocks in the thread cache beyond its capacity: more were intercepted than were needed.
 size_t fc_sub_surplus(const struct fc_sub *sub);
-// Sends all batches, and puts what is in the queue and all rows where they belong.
+// Sends all batches, and puts the queued blocks and the cached large blocks where they belong.
 void fc_sub_send(struct fc_heap *heap);
-// Sends everything, what is in the thread cache too.
+// Sends everything, the contents of the thread cache included.
 void fc_sub_flush(struct fc_heap *heap);
 
 #endif

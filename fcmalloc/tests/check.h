@@ -1,4 +1,4 @@
-// What all tests share: CHECK, a list of named tests, threads, and children whose end is looked at.
+// What all tests share: CHECK, a list of named tests, threads, and children whose exit is examined.
 //
 // TEST(name) { ... } defines a test whose name is a statement. The program runs its tests in the
 // order of the file, or only those that its arguments name. STEP(name) { ... } runs only when
@@ -54,8 +54,8 @@ static struct test *first_test, **end_of_tests = &first_test;
     }                                                                   \
     static void name(void)
 
-// Where the environment says which allocator the test is about, malloc must be that one's: a test
-// that runs on another proves nothing.
+// Where the environment says which allocator is under test, malloc must be that one's: a test that
+// runs on another proves nothing.
 static inline void check_allocator(void) {
     const char *expected = getenv("FC_TEST_ALLOCATOR");
     Dl_info found;

@@ -1,5 +1,5 @@
-// Contents that tell blocks apart: every byte follows from a tag and its place, so that a block
-// that another one overlaps, or that lost a part, is found out.
+// Contents that tell blocks apart: every byte follows from a tag and its offset, so that a block
+// that another one overlaps, or that lost a part, is detected.
 
 #ifndef FC_TESTS_PATTERN_H
 #define FC_TESTS_PATTERN_H

@@ -1,5 +1,5 @@
-// How the launcher ends when it cannot do what it was asked. The statuses are those of env(1) and
-// timeout(1), so that a script can tell the launcher's failure from the program's.
+// How the launcher exits when it cannot do what it was asked to. The statuses are those of env(1)
+// and timeout(1), so that a script can tell the launcher's failure from the program's.
 
 #ifndef FCMALLOC_TOOL_FAIL_H
 #define FCMALLOC_TOOL_FAIL_H

@@ -61,11 +61,12 @@ static bool parse_demand(char *line, struct demand *demand) {
 }
 
 static void append(struct plan *plan, struct demand demand) {
-    // Grows at powers of two, at which count has a single bit.
+    // Doubles whenever count is a power of two.
     if ((plan->count & (plan->count - 1)) == 0) {
-        size_t room = plan->count == 0 ? 1 : 2 * plan->count;
-        plan->demands = reallocarray(plan->demands, room, sizeof *plan->demands);
-        if (plan->demands == NULL) fail(FAILED_ITSELF, "no memory for a plan of %zu records", room);
+        size_t capacity = plan->count == 0 ? 1 : 2 * plan->count;
+        plan->demands = reallocarray(plan->demands, capacity, sizeof *plan->demands);
+        if (plan->demands == NULL)
+            fail(FAILED_ITSELF, "no memory for a plan of %zu records", capacity);
     }
     plan->demands[plan->count++] = demand;
 }

@@ -10,7 +10,7 @@
 // K as well), as the allocator reads its options. False where it is no size or exceeds 64 bits.
 bool size_parse(const char *text, uint64_t *bytes);
 
-// Room for what size_print writes.
+// Bytes that size_print needs.
 enum { SIZE_TEXT = 16 };
 
 // Writes `bytes` in the largest unit of which it has one, such as `1.5 MiB`; returns `text`.

@@ -87,14 +87,13 @@ pub fn stats() -> Stats {
     stats
 }
 
-/// Gives the physical memory of everything free back to the kernel. Returns the bytes given back.
+/// Releases the physical memory of everything free to the kernel. Returns the bytes released.
 pub fn trim() -> usize {
     // SAFETY: asks nothing of the caller.
     unsafe { ffi::fc_trim() }
 }
 
-/// Makes `bytes` more memory ready, touched in parallel, so that allocating up to that much faults on
-/// no page.
+/// Maps `bytes` more memory, touched in parallel, so that allocating up to that much causes no page fault.
 pub fn reserve(bytes: usize) -> Result<(), ReserveError> {
     // SAFETY: asks nothing of the caller.
     match unsafe { ffi::fc_reserve(bytes) } {

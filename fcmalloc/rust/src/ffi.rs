@@ -1,4 +1,4 @@
-//! What `include/fcmalloc.h` declares, as far as it is used here.
+//! The declarations of `include/fcmalloc.h` that this crate uses.
 
 #![allow(unsafe_code)]
 
@@ -16,8 +16,8 @@ unsafe extern "C" {
     pub(crate) fn fc_stats(out: *mut Stats);
 }
 
-/// What fcmalloc holds and has done since the program began. Bytes are of address space that was ever
-/// handed out, which is what can be resident.
+/// What fcmalloc holds and has done since the program started. Byte counts refer to address space
+/// that was ever handed out, which is what can be resident.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -29,17 +29,17 @@ pub struct Stats {
     pub free_small: u64,
     /// Bytes in free runs.
     pub free_large: u64,
-    /// Bytes under way to the heaps that own them.
+    /// Bytes in transit to the heaps that own them.
     pub in_transit: u64,
     /// Bytes of descriptors, heaps and the page map.
     pub metadata: u64,
-    /// Bytes ever taken from the kernel and not given back.
+    /// Bytes ever taken from the kernel and not released.
     pub footprint: u64,
     /// The most that `footprint` has been.
     pub footprint_peak: u64,
     /// Bytes touched ahead of use.
     pub reserved: u64,
-    /// Bytes given back by [`trim`](crate::trim) or decay.
+    /// Bytes released by [`trim`](crate::trim) or decay.
     pub released: u64,
     /// Local heaps made.
     pub heaps: u64,
@@ -47,9 +47,9 @@ pub struct Stats {
     pub heaps_adopted: u64,
     /// Blocks sent to the heaps that own them.
     pub remote_frees: u64,
-    /// Batches in which they were sent home.
+    /// Batches in which they were sent.
     pub batches: u64,
-    /// Runs that a heap took from another's free ones.
+    /// Runs that a heap took from another's large bins.
     pub steals: u64,
     /// Times that a thread waited for a lock.
     pub contended_waits: u64,

@@ -7,7 +7,7 @@
 
 namespace {
 
-// Each place that must have run says so on this pipe, whose other end the parent reads.
+// Each destructor or handler that must run reports on this pipe, whose other end the parent reads.
 int reports = -1;
 
 void report(char place) {

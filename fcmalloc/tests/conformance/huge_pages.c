@@ -1,4 +1,4 @@
-// Huge pages are for what is large: a small heap declines them, also where the kernel gives them to
+// Huge pages are for what is large: a small heap declines them even where they are on for
 // everybody.
 
 #include "check.h"

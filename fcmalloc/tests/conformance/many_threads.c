@@ -6,7 +6,7 @@ enum { THREADS = 600, SHARED = 4096 };
 static _Atomic(size_t *) shared[SHARED];
 static pthread_barrier_t all_there;
 
-// Every thread allocates, and frees what whichever thread left in the same place.
+// Every thread allocates, and frees what other threads left at the same index.
 static void *exchange_blocks(void *index) {
     uint64_t seed = (uint64_t)index;
     pthread_barrier_wait(&all_there);

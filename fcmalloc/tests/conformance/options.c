@@ -185,7 +185,7 @@ static void become_privileged(void) {
     _exit(127);
 }
 
-// Whoever starts it may not have it write files. Only root can make such a program here.
+// The user that starts it must not have it write files. Only root can make such a program here.
 TEST(a_program_that_gains_privileges_has_no_options) {
     if (geteuid() != 0) return;
     int from = open("/proc/self/exe", O_RDONLY), to = mkstemp(privileged);

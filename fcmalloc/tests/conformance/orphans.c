@@ -27,7 +27,7 @@ static void *free_blocks_of_the_neighbour(void *index) {
     return NULL;
 }
 
-// Without using memory again, the rounds below would take this much, forty times.
+// If memory were not reused, the rounds below would take this much, forty times.
 static size_t bytes_of_a_round(void) {
     size_t bytes = 0;
     for (size_t thread = 0; thread < THREADS; thread++)
@@ -76,7 +76,8 @@ TEST(ten_thousand_threads_one_after_another_need_the_memory_of_few) {
           (resident_bytes() - settled) >> 20);
 }
 
-// One thread only allocates and another only frees, for long: the blocks must find back.
+// One thread only allocates and another only frees, for long: the blocks must return to their
+// owner.
 enum { IN_FLIGHT = 64, PASSED = 20000 };
 static void *belt[IN_FLIGHT];
 

@@ -1,5 +1,5 @@
-// A library that another one opens and closes: it allocates when it comes, while it is there, and
-// when it goes.
+// A library that another one opens and closes: it allocates when it is loaded, while it is loaded,
+// and when it is unloaded.
 
 #include <stdlib.h>
 #include <string.h>

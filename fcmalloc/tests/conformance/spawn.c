@@ -1,4 +1,4 @@
-// Other programs start from a process that allocates, by every way there is.
+// Other programs start from a process that allocates, by every means there is.
 
 #include "pattern.h"
 
@@ -36,8 +36,8 @@ static void spawn_by_system(void) { CHECK(WEXITSTATUS(system("exit 7")) == 7); }
 static void spawn_by_popen(void) {
     FILE *output = popen("echo seven", "r");
     char *line = NULL;
-    size_t room = 0;
-    CHECK(output != NULL && getline(&line, &room, output) == 6 && strcmp(line, "seven\n") == 0);
+    size_t capacity = 0;
+    CHECK(output != NULL && getline(&line, &capacity, output) == 6 && strcmp(line, "seven\n") == 0);
     free(line);
     CHECK(pclose(output) == 0);
 }

@@ -1,4 +1,4 @@
-// malloc_trim gives memory back; mallinfo2 and mallopt are there.
+// malloc_trim releases memory; mallinfo2 and mallopt are present.
 
 #include "pattern.h"
 

@@ -1,4 +1,4 @@
-// Every byte that malloc_usable_size tells of belongs to the block.
+// Every byte that malloc_usable_size reports belongs to the block.
 
 #include "pattern.h"
 

@@ -1,4 +1,4 @@
-// A block that is freed twice is found, at once or at the latest when it would come twice.
+// A double free is found, at once or at the latest when the block would be handed out twice.
 
 #include "misuse.h"
 
@@ -79,7 +79,7 @@ static void *free_remote_later(void *unused) {
     return free_remote(unused);
 }
 
-// The other thread is there beforehand: to make it would use the freed memory again.
+// The other thread exists beforehand: creating it would use the freed memory again.
 static void other_after_owner(void) {
     pthread_t other;
     CHECK(pthread_barrier_init(&owner_is_done, NULL, 2) == 0);

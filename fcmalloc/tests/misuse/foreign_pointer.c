@@ -1,4 +1,4 @@
-// A pointer that the allocator never gave out is not taken back.
+// A pointer that the allocator never handed out is refused.
 
 #include "misuse.h"
 

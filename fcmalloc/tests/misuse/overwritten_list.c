@@ -72,7 +72,7 @@ static void allocate_after_remote_overwriting(void) {
         blocks_of_main[i % COUNT] = malloc(size);
 }
 
-TEST(an_overwritten_block_on_its_way_home_is_found) {
+TEST(an_overwritten_block_in_transit_is_found) {
     filling = 0x41;
     for (size = 16; size <= 20000; size *= 5)
         check_one_line(outcome_of(allocate_after_remote_overwriting),

@@ -51,7 +51,7 @@ static void interleave(unsigned nodes) { with_nodes("numa_set_interleave_mask", 
 static void prefer(int node) { ((void (*)(int))libnuma("numa_set_preferred"))(node); }
 static void allocate_locally(void) { ((void (*)(void))libnuma("numa_set_localalloc"))(); }
 
-// Past libnuma, and said to the allocator if it listens.
+// Past libnuma, and reported to the allocator if it has the function.
 static void bind_silently(int node) {
     unsigned long mask = 1UL << node;
     CHECK(syscall(SYS_set_mempolicy, MPOL_BIND, &mask, 8 * sizeof mask) == 0);
@@ -202,7 +202,7 @@ TEST(a_thread_that_moved_uses_at_most_one_span_of_the_node_before) {
 static void *free_blocks_of_another_node(void *node) {
     size_t here = (size_t)node;
     run_on(here);
-    // These sizes are in use here: what others own may be exchanged for them.
+    // These sizes are in use here: blocks that others own may be exchanged for them.
     struct blocks own;
     allocate(&own);
     release(&left[(here + 1) % NODES]);
@@ -301,7 +301,7 @@ TEST(a_block_that_grows_after_a_change_of_policy_moves) {
     allocate_locally();
     for (int node = 1; node < NODES; node++) {
         char *block = memset(opaque(malloc(1 << 20)), 1, 1 << 20);
-        // Room to grow into, beside it.
+        // Free memory to grow into, beside it.
         free(opaque(malloc(2 << 20)));
         bind_to(node);
         block = realloc(block, 2 << 20);
@@ -317,7 +317,7 @@ TEST(a_block_that_grows_after_a_change_of_policy_moves) {
     }
 }
 
-// ---- Tests of all of it together ----
+// ---- Tests of everything together ----
 
 enum { WANDERERS = 8, SLOTS = 1024, STEPS = 2000 };
 static void *slots[SLOTS];
@@ -373,7 +373,7 @@ TEST(threads_that_move_and_change_policies_keep_their_blocks_and_use_memory_agai
           settled >> 20);
 }
 
-// ---- Tests that need other circumstances: when named only ----
+// ---- Tests that need special circumstances: only when named ----
 
 // Where pages are small: huge ones are interleaved as such, and these blocks lie on few.
 STEP(blocks_used_again_are_interleaved_as_libnuma_asks) {
@@ -410,7 +410,7 @@ static void use_memory_touched_ahead(void) {
 // With an FCMALLOC_RESERVE that is enough for all threads together, or an FCMALLOC_PLAN.
 STEP(memory_touched_ahead_of_use_lies_where_it_is_used) { use_memory_touched_ahead(); }
 
-// As a scheduler may move a main thread that prepares its work. The sizes are new ones, so that the
+// As if a scheduler moved a main thread that prepares its work. The sizes are new ones, so that the
 // allocator notices.
 static void move_over_all_nodes(void) {
     for (size_t node = 0; node < NODES; node++) {

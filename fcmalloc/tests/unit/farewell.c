@@ -1,11 +1,11 @@
-// Threads that have taken leave of their heap still allocate, from one that they share.
+// Threads that have given up their heap still allocate, from a shared one.
 
 #include <limits.h>
 
 #include "check.h"
 #include "fcmalloc.h"
 
-// ThreadSanitizer itself takes leave of a thread in the last round.
+// ThreadSanitizer itself shuts down a thread's state in the last round.
 #ifdef __SANITIZE_THREAD__
 enum { ROUNDS = PTHREAD_DESTRUCTOR_ITERATIONS - 1 };
 #else

@@ -1,5 +1,5 @@
-// Blocks that cannot have their guard page, or be rid of it: the secure library hands none out, or
-// ends the program. The others need none.
+// Blocks whose guard page cannot be set, or cannot be removed: the secure library hands none out,
+// or ends the program. The others need none.
 
 #include "check.h"
 #include "fcmalloc.h"
@@ -18,7 +18,7 @@
 
 enum { SMALL = 100, LARGE = 1000000 };
 
-// Has the kernel refuse an advice and a protection. False where it cannot be had to.
+// Makes the kernel refuse an advice and a protection. False where that is impossible.
 static bool are_refused(unsigned advice, unsigned protection) {
 #define ARGUMENT_2 offsetof(struct seccomp_data, args[2])
     struct sock_filter filter[] = {

@@ -1,5 +1,5 @@
 // AddressSanitizer and valgrind know which bytes of this allocator's memory are the program's.
-// Other builds have nobody to tell.
+// Other builds have neither.
 
 #include "check.h"
 #include "fcmalloc.h"

@@ -1,4 +1,4 @@
-// Message queues between heaps: blocks on their way home are neither lost nor in two places.
+// Message queues between heaps: blocks in transit to their owners are neither lost nor duplicated.
 
 #include "channel.h"
 #include "check.h"
@@ -28,9 +28,9 @@ static size_t in_transit(void) {
     return stats.in_transit;
 }
 
-static void bring_all_home(void) {
+static void return_all_blocks(void) {
     fc_trim();
-    CHECK(in_transit() == 0, "(%zu bytes are still under way)", in_transit());
+    CHECK(in_transit() == 0, "(%zu bytes are still in transit)", in_transit());
 }
 
 // Another thread has cleared the pending flags and not emptied the channels when the process forks.
@@ -41,10 +41,10 @@ TEST(what_a_thread_lost_in_a_fork_was_about_to_fetch_is_found) {
     uint64_t cleared[FC_HEAPS_MAX] = {0};
     for (unsigned id = 0; id < fc_heap_count(); id++)
         cleared[id] = atomic_exchange(&fc_heap_at(id)->inbox.pending_blocks[0], 0);
-    check_succeeds(bring_all_home);
+    check_succeeds(return_all_blocks);
     for (unsigned id = 0; id < fc_heap_count(); id++)
         atomic_fetch_or(&fc_heap_at(id)->inbox.pending_blocks[0], cleared[id]);
-    bring_all_home();
+    return_all_blocks();
 }
 
 static void *use_what_others_have_not_fetched(void *unused) {
@@ -123,8 +123,7 @@ static void *allocate_in_rounds(void *unused) {
     return unused;
 }
 
-// One thread allocates, others free; what this one finds meanwhile in the message queues it has no
-// use for.
+// One thread allocates, others free; it has no use for what it finds in the message queues.
 TEST(a_heap_that_grows_leaves_the_others_their_memory) {
     pthread_t owner;
     CHECK(pthread_barrier_init(&begin, NULL, 2) == 0 && pthread_barrier_init(&end, NULL, 2) == 0);

@@ -1,4 +1,4 @@
-// Runs of pages: cut from longer ones, lengthened, shortened, and put together again.
+// Page runs: split from longer ones, lengthened, shortened, and coalesced.
 
 #include "fcmalloc.h"
 #include "heap.h"

@@ -1,4 +1,4 @@
-// The thread cache: what a thread frees it hands out again, whoever's it is.
+// The thread cache: a thread hands out again what it freed, whoever owns it.
 
 #include "check.h"
 #include "fcmalloc.h"
@@ -77,7 +77,7 @@ TEST(a_thread_that_only_frees_rows_keeps_none) {
     in_threads(1, free_rows);
 }
 
-// A row begins somewhere in its first page.
+// A large block starts somewhere in its first page.
 static uintptr_t page_of(const void *row) { return (uintptr_t)row / 4096; }
 
 static void *use_rows_again(void *unused) {
@@ -156,7 +156,7 @@ static void free_twice_with_an_allocation_between(void) {
     fc_free(opaque(last[0]));
 }
 
-TEST(a_block_in_the_queue_is_found_though_the_cache_has_room_again) {
+TEST(a_queued_block_is_found_though_the_cache_is_no_longer_full) {
     check_found(free_twice_with_an_allocation_between);
 }
 
