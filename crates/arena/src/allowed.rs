@@ -1,4 +1,4 @@
-//! What of the machine this process may use.
+//! The part of the machine that this process may use.
 
 use crate::list;
 use rustix::process::getpid;
@@ -9,8 +9,8 @@ use std::num::NonZero;
 use std::thread;
 
 /// Processors and memory nodes, by the kernel's numbers, that a process may use: what cpusets,
-/// containers and `taskset` left of them. What `numactl` says about memory is a default of the process
-/// and not read.
+/// containers and `taskset` leave. The memory policy of `numactl` is only a default of the process,
+/// and ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allowed {
     pub(crate) cpus: BTreeSet<u32>,
@@ -40,8 +40,8 @@ impl Allowed {
         }
     }
 
-    /// What this process may use, whatever its other threads were pinned to. What the kernel does not
-    /// tell is taken to be allowed.
+    /// What this process may use, whatever its other threads are pinned to. What the kernel does
+    /// not report is taken to be allowed.
     pub fn of_this_process() -> Self {
         let allowed = Self::cpus(cpus_of_the_first_thread());
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -65,7 +65,7 @@ fn cpus_of_the_first_thread() -> BTreeSet<u32> {
         Ok(set) => numbers
             .filter_map(|(cpu, index)| set.is_set(index).then_some(cpu))
             .collect(),
-        // The machine has more processors than the call has room for.
+        // The machine has more processors than fit into the call.
         Err(_) => {
             let count = thread::available_parallelism().map_or(1, NonZero::get);
             numbers.take(count).map(|(cpu, _)| cpu).collect()
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn this_process_may_use_as_many_processors_as_the_standard_library_says() {
-        // The library also counts the quota of a control group, which is no set of processors.
+        // The library also counts the quota of a control group, which is not a set of processors.
         let threads = thread::available_parallelism().unwrap().get();
         assert!(Allowed::of_this_process().cpus.len() >= threads);
     }

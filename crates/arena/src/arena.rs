@@ -1,13 +1,12 @@
 //! Blocks in a reserved region of address space.
 //!
-//! The region is reserved at once and becomes memory as blocks need it: what no block has used was
-//! never touched. The space of a dropped block goes to later ones, exact sizes first, and to the
-//! kernel only with the arena.
+//! The region is reserved at once and committed as blocks need it: memory that no block has used was never touched. The
+//! space of a dropped block is reused for later ones, exact sizes first, and returns to the kernel only with the arena.
 //!
-//! A block begins on the cache line that its position names within a page. Blocks of different
-//! positions, up to 64 neighbours, so have equal offsets in different sets of the first-level cache,
-//! and then of the second, whose set numbers extend those of the first. Blocks of whole pages that are
-//! made one after another lie a page and a line apart in the second, so that many spread over it.
+//! A block starts on the cache line that its position names within a page. Blocks of different positions, up to 64
+//! neighbours, thus have equal offsets in different sets of the first-level cache, and then of the second, whose set
+//! numbers extend those of the first. Blocks of whole pages that are allocated one after another are a page and a line
+//! apart in the second, so that many spread over it.
 
 #![allow(unsafe_code)]
 
@@ -32,10 +31,10 @@ const LINES_PER_PAGE: usize = 64;
 /// Odd, so that 64 neighbouring positions get 64 different lines; near 64/φ, so that few neighbours
 /// are spread well too.
 const STAGGER_LINES: usize = 39;
-/// What becomes memory at a time: a huge page, so that each block may lie on one.
+/// The unit of committing memory: a huge page, so that each block may lie on one.
 const STEP: usize = region::HUGE_PAGE;
 
-/// A region of address space that blocks are made in, by any thread. It lives as long as its blocks.
+/// A region of address space in which any thread can allocate blocks. It lives as long as its blocks.
 pub struct Arena(Arc<Shared>);
 
 struct Shared {
@@ -43,22 +42,21 @@ struct Shared {
     space: Mutex<Space>,
 }
 
-/// Who has which part of the region, as offsets from its base.
+/// The allocated parts of the region, as offsets from its base.
 #[derive(Default)]
 struct Space {
-    /// Parts below `end` that were given back.
+    /// Free parts below `end`.
     returned: Extents,
-    /// What lies from here on belongs to nobody.
+    /// Everything from here on is free.
     end: usize,
-    /// What lies from here on was never part of a block, and so holds zeros.
+    /// Everything from here on was never part of a block, and so holds zeros.
     dirty_end: usize,
-    /// What lies from here on is address space only.
+    /// Everything from here on is reserved, but not committed.
     open_end: usize,
 }
 
 impl Arena {
-    /// Reserves `bytes` of address space, rounded up to pages. [`ArenaBlock::footprint`] tells what blocks
-    /// need.
+    /// Reserves `bytes` of address space, rounded up to pages. [`ArenaBlock::footprint`] is what a block needs.
     pub fn reserve(bytes: usize, backing: Backing) -> Result<Self, ArenaError> {
         Ok(Self(Arc::new(Shared {
             region: Region::reserve(bytes, backing)?,
@@ -74,14 +72,14 @@ impl Arena {
         })
     }
 
-    /// A block of `len` zeros on whatever cache line there is room: it takes no more than its words.
+    /// A block of `len` zeros on the first free cache line: it takes no more than its words.
     pub fn unplaced_block(&self, len: usize) -> Result<ArenaBlock, ArenaError> {
         self.block_within(len, len.div_ceil(LINE_WORDS).saturating_mul(LINE), |slot| {
             slot
         })
     }
 
-    /// A block in a slot of so many bytes, where it begins as `start` tells.
+    /// A block in a slot of `bytes` bytes; `start` chooses where it starts.
     fn block_within(
         &self,
         len: usize,
@@ -100,9 +98,8 @@ impl Arena {
         Ok(block)
     }
 
-    /// Makes memory of the next `bytes` that blocks will take and touches it, each thread its share:
-    /// until they are used up, neither making nor filling a block faults on a page. Blocks wait
-    /// meanwhile.
+    /// Commits the next `bytes` that blocks will take and touches them, in parallel: until they are used up, neither
+    /// allocating nor filling a block causes a page fault. Allocations wait for this call.
     pub fn grow(&self, bytes: usize, threads: NonZero<usize>) -> Result<(), ArenaError> {
         let mut space = self.0.space();
         let end = self.0.within(&space, bytes)?;
@@ -110,7 +107,7 @@ impl Arena {
         self.0.region.touch(space.end..end, threads)
     }
 
-    /// The pages that it lies on: those asked for, or what there was instead.
+    /// The pages of the arena: those requested, or the fallback.
     pub fn pages(&self) -> Pages {
         self.0.region.pages()
     }
@@ -120,7 +117,7 @@ impl Arena {
         self.0.region.bytes()
     }
 
-    /// The addresses that have become memory so far: where every block lies. Only the end ever moves.
+    /// The addresses committed so far: every block is in there. Only the end ever moves.
     pub fn opened(&self) -> Range<*const u8> {
         let open_end = self.0.space().open_end;
         let base = self.0.region.base().as_ptr().cast_const();
@@ -152,7 +149,7 @@ impl Shared {
         self.space.lock()
     }
 
-    /// Where `bytes` more would end.
+    /// The end of `bytes` more.
     fn within(&self, space: &Space, bytes: usize) -> Result<usize, ArenaError> {
         let end = space.end.checked_add(bytes);
         end.filter(|&end| end <= self.region.bytes())
@@ -163,7 +160,7 @@ impl Shared {
             })
     }
 
-    /// Makes memory of what lies before `end`.
+    /// Commits everything before `end`.
     fn open(&self, space: &mut Space, end: usize) -> Result<(), ArenaError> {
         if end > space.open_end {
             let step_end = end.next_multiple_of(STEP).min(self.region.bytes());
@@ -173,7 +170,7 @@ impl Shared {
         Ok(())
     }
 
-    /// A part of the region that nobody else has, and where its zeros begin at the latest.
+    /// An unused part of the region, and the offset from which it is certain to hold zeros.
     fn take(&self, bytes: usize) -> Result<(usize, usize), ArenaError> {
         let mut space = self.space();
         if let Some(start) = space.returned.take(bytes) {
@@ -196,7 +193,7 @@ impl Shared {
     }
 }
 
-/// Words in an [`Arena`], aligned to a cache line, of nobody else. Dropping it gives its space back.
+/// Words in an [`Arena`], aligned to a cache line, with one owner. Dropping it frees its space for other blocks.
 pub struct ArenaBlock {
     arena: Arc<Shared>,
     slot: Range<usize>,
@@ -206,41 +203,41 @@ pub struct ArenaBlock {
 }
 
 impl ArenaBlock {
-    /// The bytes of an arena that a block of `len` words takes, wherever it begins.
+    /// The bytes of an arena that a block of `len` words takes, wherever it starts.
     pub const fn footprint(len: usize) -> usize {
         let lines = len.div_ceil(LINE_WORDS) + LINES_PER_PAGE - 1;
         lines.saturating_mul(LINE)
     }
 
-    /// Its words two by two as 64-bit integers, as the machine reads them; an odd last word is left out.
+    /// Its words in pairs as 64-bit integers in machine byte order; an odd last word is left out.
     pub fn integers(&self) -> &[u64] {
         let words: &[u32] = self;
         // SAFETY: a block begins on a cache line, so aligned for integers, and any two words are one.
         unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len() / 2) }
     }
 
-    /// The same to be written.
+    /// The same, mutable.
     pub fn integers_mut(&mut self) -> &mut [u64] {
         let words: &mut [u32] = self;
         // SAFETY: as above; the words are borrowed for as long as the integers.
         unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() / 2) }
     }
 
-    /// Its words as bytes, as the machine has them.
+    /// Its words as bytes, in machine byte order.
     pub fn bytes(&self) -> &[u8] {
         let words: &[u32] = self;
         // SAFETY: any word is four bytes, which need no alignment.
         unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
     }
 
-    /// The same to be written.
+    /// The same, mutable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let words: &mut [u32] = self;
         // SAFETY: as above; the words are borrowed for as long as the bytes.
         unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
     }
 
-    /// The bytes in physical memory on each NUMA node of the pages that it has a part of.
+    /// The bytes in physical memory on each NUMA node, counting every page that it has a part of.
     pub fn resident_by_node(&self) -> Result<BTreeMap<u32, usize>, ArenaError> {
         let end = self.start + size_of_val::<[u32]>(self);
         let pages = self.start / page_size() * page_size()..end.next_multiple_of(page_size());

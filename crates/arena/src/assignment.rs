@@ -1,23 +1,24 @@
-//! Threads on their cores.
+//! Pinning threads to their cores.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io;
 
-/// The place of one worker: a core, some or none, and the node whose memory is near.
+/// Where one worker runs: its CPUs, if it is pinned, and the node whose memory is near.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuAssignment {
-    /// The node, by its place in [`Topology::nodes`](crate::Topology::nodes).
+    /// The node, by its index in [`Topology::nodes`](crate::Topology::nodes).
     pub node: usize,
-    /// The hardware threads of the core; none where the thread is kept nowhere.
+    /// The hardware threads to run on; none if the thread is not pinned.
     pub cpus: Vec<u32>,
 }
 
 impl CpuAssignment {
-    /// Keeps the calling thread, and threads that it will start, on these hardware threads, if there are any.
+    /// Pins the calling thread, and threads that it will start, to these hardware threads, if there are any.
     ///
     /// # Errors
-    /// If the process may not use the core any more, or if its number is larger than the kernel's call
-    /// has room for. The thread stays where it was, and work goes on less well placed.
+    ///
+    /// If the process may no longer use the core, or if its number is too large for the kernel's call. The thread is
+    /// not moved, and work continues with worse placement.
     pub fn apply(&self) -> io::Result<()> {
         if self.cpus.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! How far nodes are from each other.
+//! The distances between nodes.
 
 use crate::TopologyError;
 
@@ -11,9 +11,10 @@ pub struct Distances {
 }
 
 impl Distances {
-    /// From rows as the kernel has them: `rows[a][b]` is the distance from `a` to `b`.
+    /// From rows as the kernel reports them: `rows[a][b]` is the distance from `a` to `b`.
     ///
     /// # Errors
+    ///
     /// If there are not as many rows as columns.
     pub fn new(rows: Vec<Vec<u32>>) -> Result<Self, TopologyError> {
         let nodes = rows.len();
@@ -28,7 +29,8 @@ impl Distances {
         }
         let nearest_first = (0..nodes)
             .map(|node| {
-                // Those equally near come in turn, so that not all go to the first of them at once.
+                // Equally near nodes come in rotated order, so that not all threads go to the first
+                // of them.
                 let mut others: Vec<usize> = (1..nodes).map(|step| (node + step) % nodes).collect();
                 others.sort_by_key(|&other| rows[node][other]);
                 std::iter::once(node).chain(others).collect()
@@ -40,7 +42,7 @@ impl Distances {
         })
     }
 
-    /// Those of a machine with one node.
+    /// The distances of a machine with one node.
     pub fn one_node() -> Self {
         Self {
             rows: vec![vec![10]],

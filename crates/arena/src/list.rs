@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-/// More numbers than any kernel gives to processors or nodes.
+/// An upper bound on the processors or nodes of any kernel.
 const MOST: u32 = 1 << 16;
 
 /// The numbers in a list; `None` if it is malformed. An empty list is well-formed.

@@ -7,10 +7,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// A folder of such a tree.
+/// A directory of such a tree.
 pub struct Folder(PathBuf);
 
-/// What a file may hold.
+/// The most bytes of a file.
 type Parse<T> = fn(&str) -> Option<T>;
 
 impl Folder {
@@ -37,7 +37,7 @@ impl Folder {
         self.parsed(name, "size", bytes)
     }
 
-    /// Numbers with blanks between them.
+    /// Numbers separated by blanks.
     pub fn row(&self, name: &str) -> Result<Option<Vec<u32>>, TopologyError> {
         self.parsed(name, "row of numbers", |text| {
             text.split_whitespace()
@@ -60,7 +60,7 @@ impl Folder {
         })
     }
 
-    /// The numbers N of the folders `prefixN` in this one, in ascending order; none if it does not exist.
+    /// The numbers N of the directories `prefixN` in this one, in ascending order; none if it does not exist.
     pub fn numbered(&self, prefix: &str) -> Result<BTreeSet<u32>, TopologyError> {
         let failed = |source| unreadable(&self.0, source);
         let entries = match fs::read_dir(&self.0) {

@@ -1,4 +1,4 @@
-//! Nodes, cores and caches, as `/sys/devices/system` tells them.
+//! Nodes, cores and caches, read from `/sys/devices/system`.
 
 mod error;
 
@@ -11,7 +11,7 @@ use std::num::NonZero;
 use std::path::Path;
 use std::str::FromStr;
 
-/// What this process may use of a machine.
+/// The part of a machine that this process may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
     nodes: Vec<Node>,
@@ -19,7 +19,7 @@ pub struct Topology {
     caches: Vec<Cache>,
 }
 
-/// Cores and the memory that is near to them.
+/// Cores and the memory near them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
     /// The kernel's number of the node to place memory on: the node's own, or that of the nearest node
@@ -27,7 +27,7 @@ pub struct Node {
     pub number: u32,
     /// At least one.
     pub cores: Vec<Core>,
-    /// All memory of the node `number`; 0 if the kernel does not tell.
+    /// All memory of the node `number`; 0 if unknown.
     pub memory_bytes: u64,
 }
 
@@ -76,18 +76,19 @@ impl FromStr for CacheKind {
 }
 
 impl Topology {
-    /// That of this machine. Where the kernel does not tell it, one node with each allowed processor as
-    /// a core of its own.
+    /// The topology of this machine. If the kernel does not report it, one node where each allowed processor is a core
+    /// of its own.
     pub fn of_this_machine() -> Self {
         let allowed = Allowed::of_this_process();
         Self::read(Path::new("/sys"), &allowed).unwrap_or_else(|_| Self::flat(&allowed))
     }
 
-    /// That of the machine whose `/sys`, or a copy of it, is at `root`. Without nodes there, all
-    /// processors are one node.
+    /// The topology of the machine whose `/sys`, or a copy of it, is at `root`. Without nodes there, all processors are
+    /// one node.
     ///
     /// # Errors
-    /// If a file cannot be read or understood, or no allowed processor is online.
+    ///
+    /// If a file cannot be read or parsed, or no allowed processor is online.
     pub fn read(root: &Path, allowed: &Allowed) -> Result<Self, TopologyError> {
         let system = Folder::new(root).inner("devices/system");
         let processors = Processors::read(system.inner("cpu"), allowed)?;
@@ -141,19 +142,18 @@ impl Topology {
         &self.nodes
     }
 
-    /// How far they are from each other.
+    /// The distances between them.
     pub fn distances(&self) -> &Distances {
         &self.distances
     }
 
-    /// The caches of all cores, those of the lowest level first; none that the kernel does not tell
-    /// fully.
+    /// The caches of all cores, lowest level first; those that the kernel does not describe completely are left out.
     pub fn caches(&self) -> &[Cache] {
         &self.caches
     }
 
-    /// CPUs for as many threads, dealt over the nodes in turn, a core for each; when all cores are
-    /// taken, another round begins. With a thread for each node, the assignments are in the order of the nodes.
+    /// CPU assignments for `threads` threads, dealt over the nodes round-robin, one core each; when all cores are
+    /// taken, the next round starts. With one thread for each node, the assignments are in node order.
     pub fn workers(&self, threads: NonZero<usize>) -> Vec<CpuAssignment> {
         let most = self.nodes.iter().map(|node| node.cores.len()).max();
         let round = |turn: usize| {
@@ -171,8 +171,8 @@ impl Topology {
             .collect()
     }
 
-    /// The assignment with all cores of its node. With one node it keeps a thread nowhere, so that the thread
-    /// follows when the process is allowed other processors.
+    /// The assignment widened to all cores of its node. With one node it does not pin the thread, which then follows
+    /// when the process is allowed other processors.
     pub fn whole_node(&self, assignment: CpuAssignment) -> CpuAssignment {
         let cores = match self.nodes.len() {
             1 => &[],
@@ -185,18 +185,18 @@ impl Topology {
     }
 }
 
-/// A node as the kernel has it.
+/// A node as the kernel describes it.
 struct KnownNode {
     number: u32,
     /// Those that may be used.
     cpus: BTreeSet<u32>,
     memory_bytes: u64,
-    /// To each node that the kernel knows, in ascending order of their numbers.
+    /// The distance to each node that the kernel knows, in ascending order of their numbers.
     distances: Vec<u32>,
 }
 
 impl KnownNode {
-    /// All nodes, in ascending order of their numbers; one with all processors where there are none.
+    /// All nodes, in ascending order of their numbers; one with all processors if there are none.
     fn read_all(folder: &Folder, usable: &BTreeSet<u32>) -> Result<Vec<Self>, TopologyError> {
         let numbers = folder.numbered("node")?;
         if numbers.is_empty() {
@@ -222,7 +222,7 @@ impl KnownNode {
     }
 }
 
-/// The folder that tells of processors.
+/// The directory that describes processors.
 struct Processors {
     folder: Folder,
     /// The allowed ones that are online.
@@ -238,7 +238,7 @@ impl Processors {
         Ok(Self { folder, usable })
     }
 
-    /// These processors by the cores that they are threads of.
+    /// Groups these processors by core.
     fn cores(&self, cpus: &BTreeSet<u32>) -> Result<Vec<Core>, TopologyError> {
         let mut left = cpus.clone();
         let mut cores = Vec::new();
@@ -253,7 +253,7 @@ impl Processors {
         Ok(cores)
     }
 
-    /// The threads of a processor's core, by the file's name since Linux 5.3 or by that before.
+    /// The hardware threads of a processor's core, from the file's name since Linux 5.3 or the older one.
     fn siblings(&self, cpu: u32) -> Result<BTreeSet<u32>, TopologyError> {
         let topology = self.folder.inner(&format!("cpu{cpu}/topology"));
         let siblings = match topology.list("core_cpus_list")? {
@@ -275,7 +275,7 @@ impl Processors {
         Ok(caches.into_iter().collect())
     }
 
-    /// A cache, if the kernel tells everything of it.
+    /// A cache, if the kernel describes it completely.
     fn cache(&self, folder: &Folder) -> Result<Option<Cache>, TopologyError> {
         let level = folder.number("level")?;
         let kind = folder.word("type")?;

@@ -1,9 +1,9 @@
 //! The owner's local directory: a head, the segment files that it names, and sealed files of ranges.
 //!
-//! The head counts; a segment file that the head does not name is a leftover of a
-//! crashed append and is removed by the next, as is a range that the owner record does not name. A bundle appears, and an append takes
-//! effect, by one rename. The owner record inside the head is sealed elsewhere. A temporary
-//! bundle goes away with the last value that stands for it, and is never synced.
+//! The head is authoritative: a segment file that the head does not name is a leftover of a crashed append and is
+//! removed by the next one, as is a range that the owner record does not name. A bundle appears, and an append takes
+//! effect, by one rename. The owner record inside the head is sealed by the caller. A temporary bundle is removed with
+//! the last value that refers to it, and is never synced.
 
 use crate::codec::{Reader, Writer, unseal};
 use crate::error::{Corruption, FormatError};
@@ -26,7 +26,7 @@ use tempfile::TempDir;
 
 const MAGIC: &str = "OBOROBND";
 const VERSION: u32 = 1;
-/// Head bytes beside the manifest and the owner record.
+/// Head bytes besides the manifest and the owner record.
 const FRAME: usize = 8 + 4 + 8 + 8 + 32;
 
 /// The most bytes of a sealed owner record.
@@ -56,7 +56,7 @@ fn ranges_path(directory: &Path) -> PathBuf {
     directory.join("ranges")
 }
 
-/// The file of what the owner has sealed about a range of blocks, named by its digest.
+/// The file of an owner's sealed record of a range of blocks, named by its digest.
 fn range_path(directory: &Path, digest: Digest) -> PathBuf {
     ranges_path(directory).join(digest.to_string())
 }
@@ -100,7 +100,7 @@ pub struct Bundle {
     temporary: Option<Arc<OwnTempDir>>,
 }
 
-/// A temporary directory that only the process that made it removes, and no fork of that.
+/// A temporary directory that only the process that made it removes, not a fork of it.
 #[derive(Debug)]
 struct OwnTempDir {
     directory: Option<TempDir>,
@@ -125,7 +125,7 @@ impl Drop for OwnTempDir {
 }
 
 impl Bundle {
-    /// Begins a bundle that will appear as `directory` when it is committed.
+    /// Starts a bundle that will appear as `directory` when it is committed.
     pub fn create(directory: &Path) -> Result<BundleWriter, FormatError> {
         refuse_existing(directory)?;
         let name = directory.file_name().ok_or_else(|| FormatError::Misuse {
@@ -157,8 +157,8 @@ impl Bundle {
         Ok(writer)
     }
 
-    /// Begins a temporary bundle: a directory of its own below `within`, which is removed when the bundle,
-    /// and every later version of it, has been dropped.
+    /// Starts a temporary bundle: a directory of its own below `within`, which is removed when the bundle, and every
+    /// later version of it, has been dropped.
     pub fn create_temporary(within: &Path) -> Result<BundleWriter, FormatError> {
         let directory = tempfile::Builder::new()
             .prefix("oboro-")
@@ -179,7 +179,7 @@ impl Bundle {
         Ok(writer)
     }
 
-    /// Reads the head of a bundle. Segments are opened, and checked, when asked for.
+    /// Reads the head of a bundle. Segments are opened, and checked, on request.
     pub fn open(directory: &Path) -> Result<Self, FormatError> {
         let path = head_path(directory);
         let damaged = |corruption| FormatError::Damaged {
@@ -221,7 +221,7 @@ impl Bundle {
         &self.directory
     }
 
-    /// Whether the directory goes away with the bundle.
+    /// Whether the directory is removed with the bundle.
     pub fn is_temporary(&self) -> bool {
         self.temporary.is_some()
     }
@@ -236,7 +236,7 @@ impl Bundle {
         &self.sealed
     }
 
-    /// Where the file of a segment is.
+    /// The path of the file of a segment.
     pub fn segment_path(&self, index: u32) -> PathBuf {
         segment_path(&self.directory, index)
     }
@@ -252,10 +252,11 @@ impl Bundle {
         Segment::open_named(&self.segment_path(index), &self.manifest, index)
     }
 
-    /// What the owner has sealed about a range of blocks, whose digest its record has.
+    /// The owner's sealed record of a range of blocks, whose digest the owner record has.
     ///
     /// # Errors
-    /// A file that is not there, or not what it was.
+    ///
+    /// A file that is missing, or was altered.
     pub fn read_range(&self, digest: Digest) -> Result<Vec<u8>, FormatError> {
         let path = range_path(&self.directory, digest);
         let damaged = |corruption| FormatError::Damaged {
@@ -283,7 +284,7 @@ impl Bundle {
             .try_for_each(|index| self.open_segment(index)?.verify())
     }
 
-    /// Begins an append, which takes effect when it is committed. One at a time.
+    /// Starts an append, which takes effect when it is committed. One at a time.
     pub fn append(&self) -> Result<BundleWriter, FormatError> {
         let lock = lock(&lock_path(&self.directory), &self.directory, "bundle")?;
         let present = Self::open(&self.directory)?;
@@ -311,11 +312,11 @@ impl Bundle {
 
 impl Bundle {
     /// Replaces the sealed owner record by what `reseal` makes of the present one and its manifest, which may be of a
-    /// later version. The data stay as they are.
+    /// later version. The data are not touched.
     ///
     /// # Errors
-    /// Those of `reseal`; another dataset at this path, someone else at work on it, a disk that fails. Then the
-    /// record is as it was.
+    /// Those of `reseal`; another dataset at this path, another writer, a disk that fails. Then the record is
+    /// unchanged.
     pub fn reseal<E: From<FormatError>>(
         &self,
         reseal: impl FnOnce(&Manifest, &[u8]) -> Result<Vec<u8>, E>,
@@ -331,18 +332,21 @@ impl Bundle {
         Ok(())
     }
 
-    /// Keeps these bytes beside the head, whoever is at work on the bundle: what must be noted even during an append.
+    /// Stores these bytes beside the head, even while another writer has the bundle: for what must be noted even during
+    /// an append.
     ///
     /// # Errors
-    /// A disk that fails; then what was kept before is.
+    ///
+    /// A disk that fails; then the earlier note is kept.
     pub fn write_note(&self, note: &[u8]) -> Result<(), FormatError> {
         replace(&note_path(&self.directory), note, self.durability())?;
         self.durability().sync_directory(&self.directory)
     }
 
-    /// What [`write_note`](Self::write_note) kept.
+    /// The note that [`write_note`](Self::write_note) stored.
     ///
     /// # Errors
+    ///
     /// A disk that fails.
     pub fn note(&self) -> Result<Option<Vec<u8>>, FormatError> {
         let path = note_path(&self.directory);
@@ -353,9 +357,10 @@ impl Bundle {
         }
     }
 
-    /// Forgets what [`write_note`](Self::write_note) kept.
+    /// Removes the note that [`write_note`](Self::write_note) stored.
     ///
     /// # Errors
+    ///
     /// A disk that fails.
     pub fn remove_note(&self) -> Result<(), FormatError> {
         remove_if_there(&note_path(&self.directory))?;
@@ -369,9 +374,10 @@ impl Bundle {
         }
     }
 
-    /// The bundle as it is on disk now, with what was appended or noted in it since.
+    /// The present bundle on disk, with everything appended or noted since.
     ///
     /// # Errors
+    ///
     /// Another dataset at this path, a disk that fails.
     pub fn present(&self) -> Result<Self, FormatError> {
         let present = Self::open(&self.directory)?;
@@ -433,8 +439,8 @@ enum Target {
     },
 }
 
-/// Segments being added to a bundle. Dropped before [`commit`](Self::commit), a new
-/// bundle leaves nothing and an old one is as it was.
+/// Segments being added to a bundle. Dropped before [`commit`](Self::commit), a new bundle leaves nothing and an old
+/// one is unchanged.
 pub struct BundleWriter {
     directory: PathBuf,
     _lock: File,
@@ -460,7 +466,7 @@ impl BundleWriter {
         }
     }
 
-    /// The index of the first segment to write: 0, or the number of those there.
+    /// The index of the first segment to write: 0, or the number of existing ones.
     pub fn first_new_segment(&self) -> u32 {
         match &self.target {
             Target::New { .. } | Target::Temporary => 0,
@@ -468,7 +474,7 @@ impl BundleWriter {
         }
     }
 
-    /// The sealed owner record of the version that is appended to, as it is now.
+    /// The present sealed owner record of the version that is appended to.
     pub fn sealed_before(&self) -> Option<&[u8]> {
         match &self.target {
             Target::New { .. } | Target::Temporary => None,
@@ -476,7 +482,7 @@ impl BundleWriter {
         }
     }
 
-    /// Begins a segment; its index says which. Segments may be written side by side.
+    /// Starts a segment; its index says which. Segments may be written concurrently.
     pub fn segment(&self, description: SegmentDescription) -> Result<SegmentWriter, FormatError> {
         let index = description.index;
         if index < self.first_new_segment() {
@@ -496,9 +502,10 @@ impl BundleWriter {
         Segment::open_named(&segment_path(&self.directory, index), manifest, index)
     }
 
-    /// Writes what the owner has sealed about a range of blocks, for its record to name by digest.
+    /// Writes the owner's sealed record of a range of blocks, for the owner record to name by digest.
     ///
     /// # Errors
+    ///
     /// A disk that fails.
     pub fn write_range(&mut self, sealed: &[u8]) -> Result<Digest, FormatError> {
         let digest = Digest::of(sealed);
@@ -536,7 +543,7 @@ impl BundleWriter {
                 (self.directory.clone(), self.directory.as_path())
             }
         };
-        // It counts from here on, whatever becomes of the rest.
+        // It is committed from here on, whatever happens to the rest.
         self.committed = true;
         durability
             .sync_directory(changed)
@@ -544,7 +551,7 @@ impl BundleWriter {
                 path: directory.clone(),
                 cause: Box::new(error),
             })?;
-        // Best effort: what stays is removed by the next append.
+        // Best effort: the next append removes what is left.
         let _ = keep_ranges(&directory, ranges);
         Ok(Bundle {
             directory,
@@ -582,9 +589,9 @@ impl Drop for BundleWriter {
         if self.committed {
             return;
         }
-        // Best effort: what stays is removed by the next attempt.
+        // Best effort: the next attempt removes what is left.
         let _ = match &self.target {
-            // Goes with `temporary`.
+            // Removed with `temporary`.
             Target::Temporary => Ok(()),
             Target::New { .. } => fs::remove_dir_all(&self.directory).map_err(drop),
             Target::Append { older, .. } => {

@@ -1,7 +1,7 @@
 //! Little-endian bytes in, little-endian bytes out.
 //!
-//! Reading is total: every length is checked against what is there before anything is
-//! taken or allocated. What a number means is for the caller to check.
+//! Reading is total: every length is checked against the bytes left before anything is taken or
+//! allocated. What a number means is for the caller to check.
 
 use crate::error::Corruption;
 

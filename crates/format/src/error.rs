@@ -1,4 +1,4 @@
-//! Errors of files and bytes, said once, with the remedy.
+//! Errors of files and bytes, each with the remedy.
 //!
 //! A message names what it is about (dataset, segment, panel, path), the cause and what to do. [`FormatError::kind`]
 //! sorts errors for callers that translate them.
@@ -9,8 +9,8 @@ use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// What is wrong with bytes that should have been an Oboro format. Displayed, it goes on
-/// where a subject was named: "is missing".
+/// What is wrong with bytes that should have been in an Oboro format. Displayed, it continues a sentence whose subject
+/// was named: "is missing".
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum Corruption {
@@ -43,7 +43,7 @@ pub enum Corruption {
 }
 
 impl Corruption {
-    /// What to do about it, a sentence.
+    /// The remedy, a sentence.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Magic { .. } => "Check that the path is right.",
@@ -66,17 +66,17 @@ impl Corruption {
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum FormatError {
-    /// A file, or bytes that came from elsewhere, cannot be used.
+    /// A file, or bytes from another source, cannot be used.
     #[error("{subject}{} {corruption}. {}", in_parentheses(path), corruption.remedy())]
     Damaged {
         subject: String,
-        /// Where it lies, if that is a file.
+        /// The path, if it is a file.
         path: Option<PathBuf>,
         corruption: Corruption,
     },
     #[error(
         "disk full while writing {}: what was being written (the upload or the bundle) was refused, published datasets \
-         are unaffected. Free some space and try again; an upload goes on where it stopped.",
+         are unaffected. Free some space and try again; an upload resumes where it stopped.",
         path.display()
     )]
     DiskFull { path: PathBuf },
@@ -148,7 +148,7 @@ pub enum FormatError {
     NoSegment { index: u32, segments: usize },
 }
 
-/// What a caller can do about an error, coarsely.
+/// The coarse kind of an error: what a caller can do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The thing asked for is not there.
@@ -167,7 +167,7 @@ pub enum ErrorKind {
     DiskFull,
     /// No memory left.
     MemoryFull,
-    /// What keeps the bytes cannot be reached; try again later.
+    /// The storage cannot be reached; try again later.
     Unavailable,
     /// The machine failed or the calling program did.
     Internal,
@@ -195,7 +195,7 @@ impl FormatError {
         }
     }
 
-    /// The message for somebody whose machine this is not: without the paths of files here.
+    /// The message for somebody on another machine: without local paths.
     pub fn without_paths(&self) -> String {
         match self {
             Self::Damaged { subject, corruption, .. } => {
@@ -203,7 +203,7 @@ impl FormatError {
             }
             Self::DiskFull { .. } => {
                 "disk full: what was being written was refused, published datasets are unaffected. Ask the operator \
-                 for more space and try again; an upload goes on where it stopped."
+                 for more space and try again; an upload resumes where it stopped."
                     .to_owned()
             }
             Self::Io { action, source, .. } => format!(

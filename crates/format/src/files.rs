@@ -1,7 +1,7 @@
-//! The few things done to files with care: durable writes, renames, locks, sweeps.
+//! File operations that need care: durable writes, renames, locks, sweeps.
 //!
-//! A rename is durable only after its directory is synced; every function here that
-//! renames also does that. Errors name the path; a full disk is told apart.
+//! A rename is durable only after its directory is synced; every function here that renames also
+//! does that. Errors name the path; a full disk is reported as such.
 
 use crate::error::FormatError;
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Turns an I/O error into one that says what was being done to which path.
+/// Turns an I/O error into one that names the operation and the path.
 pub fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FormatError {
     move |source| match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -25,7 +25,7 @@ pub fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> 
     }
 }
 
-/// The bytes that may be written where `path` is, or will be; `None` if the file system does not say.
+/// The free bytes of the file system where `path` is, or will be; `None` if it does not say.
 pub fn free_bytes(path: &Path) -> Option<u64> {
     let there = path.ancestors().find(|it| it.exists());
     let there = there.unwrap_or(Path::new("."));
@@ -33,17 +33,17 @@ pub fn free_bytes(path: &Path) -> Option<u64> {
     (about.f_blocks > 0).then(|| about.f_bavail.saturating_mul(about.f_frsize))
 }
 
-/// Whether what is written outlasts a power cut.
+/// Whether written data survive a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// It is synced before anything counts on it.
+    /// They are synced before anything relies on them.
     Durable,
-    /// It goes away with the process that made it, and is not synced.
+    /// They are removed with the process that wrote them, and are not synced.
     Temporary,
 }
 
 impl Durability {
-    /// Syncs a file that is to last.
+    /// Syncs a file that must be durable.
     pub fn sync_file(self, file: &File) -> io::Result<()> {
         match self {
             Self::Durable => file.sync_all(),
@@ -51,7 +51,7 @@ impl Durability {
         }
     }
 
-    /// Syncs a directory whose entries are to last.
+    /// Syncs a directory whose entries must be durable.
     pub fn sync_directory(self, directory: &Path) -> Result<(), FormatError> {
         match self {
             Self::Durable => sync_directory(directory),
@@ -116,7 +116,7 @@ pub fn create_private_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 
-/// Creates such a directory unless it is there, and makes that durable.
+/// Creates such a directory unless it exists, and makes that durable.
 pub fn ensure_directory(path: &Path) -> Result<(), FormatError> {
     DirBuilder::new()
         .recursive(true)
@@ -153,7 +153,7 @@ pub fn lock(path: &Path, holder: &Path, what: &str) -> Result<File, FormatError>
     }
 }
 
-/// Whether there is anything at `path`, if only a link that leads nowhere.
+/// Whether anything exists at `path`, be it a dangling link.
 pub fn exists(path: &Path) -> Result<bool, FormatError> {
     match fs::symlink_metadata(path) {
         Ok(_) => Ok(true),
@@ -162,7 +162,7 @@ pub fn exists(path: &Path) -> Result<bool, FormatError> {
     }
 }
 
-/// Removes a file; one that is not there is fine.
+/// Removes a file; a missing one is fine.
 pub fn remove_if_there(path: &Path) -> Result<(), FormatError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -172,7 +172,7 @@ pub fn remove_if_there(path: &Path) -> Result<(), FormatError> {
     }
 }
 
-/// The names in a directory; none if it is not there.
+/// The names in a directory; none if it does not exist.
 pub fn names(directory: &Path) -> Result<Vec<String>, FormatError> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,

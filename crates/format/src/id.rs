@@ -1,6 +1,6 @@
 //! Names that are numbers: dataset ids and BLAKE3 digests, written as lowercase hex.
 //!
-//! Both are public. Nothing here says how an id is drawn; the owner does that.
+//! Both are public. Ids are drawn by the owner, not here.
 
 use crate::error::FormatError;
 use std::fmt;

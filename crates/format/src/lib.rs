@@ -1,11 +1,11 @@
-//! What both parties read and write: how ciphertext lies in files and on the wire.
+//! What both parties read and write: the layout of ciphertext in files and on the wire.
 //!
 //! A dataset is a list of *segments* of up to 64 blocks; in a segment each (limb, column) is one contiguous *panel*, the
 //! unit of checksum, I/O and caching. A [`Manifest`] describes one version of a dataset and names every byte of it
 //! through digests; its [`Manifest::root`] is what the owner remembers. A [`Bundle`] is a dataset on the owner's disk.
 //!
 //! Nothing here is secret and nothing here can decrypt. There is no database and no object storage: those are the
-//! server's. Bytes are specified in `docs/formats.md`. What both sides' messages call a setting is in [`wording`].
+//! server's. Bytes are specified in `docs/formats.md`. The names of settings in messages are in [`wording`].
 
 mod bundle;
 pub mod codec;

@@ -1,4 +1,4 @@
-//! What a server says about the datasets that it has.
+//! What a server reports about its datasets.
 
 use crate::id::{DatasetId, Digest};
 use oboro_ring::{Column, Limb, Parameters};
@@ -26,11 +26,11 @@ pub struct DatasetInfo {
     pub stored_bytes: u64,
     /// Identifies the owner's key without revealing it.
     pub key_check: [u8; 16],
-    /// The longest itemset that its parameters have room for.
+    /// The longest itemset that its parameters support.
     pub max_len: u8,
 }
 
-/// What is damaged, named as far down as it is known.
+/// Damage, named as precisely as it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
     /// The name of the dataset; absent where the catalogue as a whole is damaged, or knows none.
@@ -48,7 +48,7 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// Damage of which nothing else is known.
+    /// Damage of which nothing more is known.
     pub fn of(error: impl fmt::Display) -> Self {
         Self {
             name: None,
@@ -66,11 +66,11 @@ impl Damage {
 pub struct Scrubbed {
     /// Datasets, published or being uploaded.
     pub datasets: u64,
-    /// Segments of which the header was in order.
+    /// Segments with a sound header.
     pub segments: u64,
     /// Parts of segments: panels and the sealed cells of columns, damaged ones included.
     pub parts: u64,
-    /// Bytes of the segments, those included that could not be reached.
+    /// Bytes of the segments, unreadable ones included.
     pub bytes: u64,
     /// Parts that are damaged.
     pub damaged: u64,

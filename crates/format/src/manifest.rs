@@ -51,11 +51,11 @@ pub struct Manifest {
     pub generation: [u8; 16],
     /// The ring of the ciphertexts.
     pub parameters: Parameters,
-    /// The longest itemset that the parameters have room for.
+    /// The longest itemset that the parameters support.
     pub max_len: u8,
     /// The number of columns.
     pub columns: u32,
-    /// The bytes of each row id, sealed with the cells; 0 where there are none.
+    /// The bytes of each row id, sealed with the cells; 0 if there are none.
     pub row_id_bytes: u32,
     /// 1 when first encrypted, one more with every append.
     pub version: u64,
@@ -143,8 +143,8 @@ impl Manifest {
         })
     }
 
-    /// Checks what [`decode`](Self::decode) would refuse: counts within the format's
-    /// bounds, blocks consecutive from 0, lengths as columns and blocks make them.
+    /// Checks for what [`decode`](Self::decode) would refuse: counts within the format's bounds, blocks consecutive
+    /// from 0, lengths as columns and blocks make them.
     pub fn validate(&self) -> Result<(), FormatError> {
         self.check().map_err(|corruption| FormatError::Damaged {
             subject: "the manifest".into(),

@@ -26,7 +26,7 @@ pub use writer::SegmentWriter;
 
 /// The most blocks a segment holds.
 pub const BLOCKS_PER_SEGMENT: u32 = 64;
-/// What sealing adds to the cells of a column: a nonce of 24 bytes in front, a tag of 16 behind.
+/// What sealing adds to the cells of a column: a nonce of 24 bytes before, a tag of 16 after.
 pub const CELL_SEAL_BYTES: usize = 24 + 16;
 /// The most bytes of a row id.
 pub const MAX_ROW_ID_BYTES: u32 = 255;
@@ -46,7 +46,7 @@ pub fn sealed_columns(columns: u32, row_id_bytes: u32) -> u32 {
 pub struct SegmentDescription {
     /// The dataset that the segment belongs to.
     pub dataset: DatasetId,
-    /// Its place in the dataset's list of segments.
+    /// Its index in the dataset's list of segments.
     pub index: u32,
     /// The number of its first block in the dataset.
     pub first_block: u64,
@@ -61,7 +61,7 @@ pub struct SegmentDescription {
 }
 
 impl SegmentDescription {
-    /// BLAKE3 of the mask seeds in a row. They are drawn anew whenever a segment is made, so no two segments share it.
+    /// BLAKE3 of the concatenated mask seeds. They are drawn afresh for every segment, so no two segments share it.
     pub fn seeds_digest(&self) -> Digest {
         let mut hasher = blake3::Hasher::new();
         for seed in &self.seeds {
@@ -88,7 +88,7 @@ impl SegmentDescription {
         })
     }
 
-    /// The place of a panel in the segment: limb-major.
+    /// The index of a panel in the segment: limb-major.
     pub fn panel_number(&self, limb: Limb, column: Column) -> Result<usize, FormatError> {
         if limb.0 < self.parameters.limb_count() && column.0 < self.columns {
             return Ok(limb.0 * self.columns as usize + column.index());
@@ -101,7 +101,7 @@ impl SegmentDescription {
         })
     }
 
-    /// The place of a column's sealed cells in the segment; those of row ids count on behind the columns.
+    /// The index of a column's sealed cells in the segment; columns of row ids follow those of items.
     pub fn cells_number(&self, column: Column) -> Result<usize, FormatError> {
         if column.0 < sealed_columns(self.columns, self.row_id_bytes) {
             return Ok(self.panels() + column.index());

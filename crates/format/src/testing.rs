@@ -1,4 +1,4 @@
-//! Small datasets for tests: every byte a function of its place.
+//! Small datasets for tests: every byte is a function of its position.
 //!
 //! Nothing here is encryption; formats do not care what residues mean.
 #![allow(missing_docs)]
@@ -50,7 +50,7 @@ pub fn description(
     }
 }
 
-/// The residues of a panel: a multiplicative sequence that depends on its place.
+/// The residues of a panel: a multiplicative sequence that depends on its position.
 pub fn residues(description: &SegmentDescription, limb: Limb, column: Column) -> Vec<u32> {
     let modulus = u64::from(description.parameters.limb_moduli()[limb.0].value());
     let mut state = 1
@@ -65,7 +65,7 @@ pub fn residues(description: &SegmentDescription, limb: Limb, column: Column) ->
         .collect()
 }
 
-/// The sealed cells of a column: bytes that depend on their place.
+/// The sealed cells of a column: bytes that depend on their position.
 pub fn cells(description: &SegmentDescription, column: Column) -> Vec<u8> {
     let slots = description.seeds.len() * description.parameters.degree();
     let first = description.first_block as usize * 7 + column.index() * 31;
@@ -109,7 +109,7 @@ pub fn manifest(parameters: &Parameters, segments: Vec<SegmentEntry>) -> Manifes
     }
 }
 
-/// Adds segments of so many blocks each, and commits the next version.
+/// Adds segments with these numbers of blocks, and commits the next version.
 pub fn extend(writer: BundleWriter, mut manifest: Manifest, blocks: &[u32]) -> Bundle {
     for &blocks in blocks {
         let index = manifest.segments.len() as u32;
@@ -124,7 +124,7 @@ pub fn extend(writer: BundleWriter, mut manifest: Manifest, blocks: &[u32]) -> B
     writer.commit(&manifest, b"sealed", &[]).unwrap()
 }
 
-/// A bundle whose segments have so many blocks each.
+/// A bundle whose segments have these numbers of blocks.
 pub fn bundle(directory: &Path, parameters: &Parameters, blocks: &[u32]) -> Bundle {
     bundle_of(ID, directory, parameters, blocks)
 }

@@ -1,5 +1,5 @@
-//! How messages name what a caller can set or do. A library says which setting it means; the program says once, at its
-//! start, in whose terms settings are named: `--max-len 4` for the command, `max_len=4` for Python.
+//! How messages name what a caller can set or do. A library says which setting it means; the program chooses once, at
+//! startup, in which terms settings are named: `--max-len 4` for the command, `max_len=4` for Python.
 //!
 //! What can be set or done on the command line alone has the command's name in both vocabularies.
 

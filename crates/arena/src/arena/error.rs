@@ -1,4 +1,4 @@
-//! What can go wrong with an arena, with the remedy.
+//! The errors of arenas, with the remedy.
 
 use std::io;
 use thiserror::Error;

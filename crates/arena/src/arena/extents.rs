@@ -1,20 +1,20 @@
-//! Free parts of a region, joined with their neighbours as they come.
+//! Free extents of a region, coalesced with their neighbours.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Disjoint parts, no two of them adjacent.
+/// Disjoint extents, no two of them adjacent.
 #[derive(Default)]
 pub(super) struct Extents {
-    /// From each part's start to its end.
+    /// From each extent's start to its end.
     ends: BTreeMap<usize, usize>,
-    /// Each part as (size, start).
+    /// Each extent as (size, start).
     sizes: BTreeSet<(usize, usize)>,
 }
 
 impl Extents {
-    /// The start of `size` bytes that are free no longer: of a part of exactly this size if there is
-    /// one, else the beginning of the smallest that is large enough.
+    /// Takes `size` bytes and returns their start: an extent of exactly this size if there is one,
+    /// otherwise the front of the smallest that is large enough.
     pub(super) fn take(&mut self, size: usize) -> Option<usize> {
         let (found, start) = *self.sizes.range((size, 0)..).next()?;
         self.remove(&(start..start + found));
@@ -24,7 +24,7 @@ impl Extents {
         Some(start)
     }
 
-    /// Adds a part that touches no other's inside. Returns the free part that it is now in.
+    /// Adds an extent that overlaps no other. Returns the free extent that it is now part of.
     pub(super) fn give(&mut self, part: Range<usize>) -> Range<usize> {
         let mut whole = part;
         let before = self.ends.range(..whole.start).next_back();
@@ -40,13 +40,13 @@ impl Extents {
         whole
     }
 
-    /// Takes out a part, exactly as it is.
+    /// Removes an extent, which must be in here exactly.
     pub(super) fn remove(&mut self, part: &Range<usize>) {
         self.ends.remove(&part.start);
         self.sizes.remove(&(part.len(), part.start));
     }
 
-    /// The size of all parts together.
+    /// The total size.
     pub(super) fn bytes(&self) -> usize {
         self.sizes.iter().map(|(size, _)| size).sum()
     }

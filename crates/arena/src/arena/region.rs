@@ -1,7 +1,7 @@
-//! A region of address space: everything that an arena asks the kernel for.
+//! A region of address space: everything that an arena asks of the kernel.
 //!
-//! It is mapped without access at first, which costs address space only, and opened from its
-//! beginning. Ranges are offsets from its base.
+//! It is mapped without access at first, which costs address space only, and committed from its
+//! start. Ranges are offsets from its base.
 
 #![allow(unsafe_code)]
 
@@ -18,10 +18,10 @@ use std::thread;
 pub(super) const HUGE_PAGE: usize = 2 << 20;
 /// The most NUMA nodes of any machine.
 const MAX_NODES: usize = 1024;
-/// Pages that the kernel is asked about in one call.
+/// Pages per call when asking the kernel about them.
 const PAGES_ASKED: usize = 16 << 10;
 
-/// What physical memory an arena lies on.
+/// The physical memory behind an arena.
 #[derive(Debug, Clone, Default)]
 pub struct Backing {
     /// The size of its pages.
@@ -35,7 +35,7 @@ pub struct Backing {
 pub enum Pages {
     /// Small pages.
     Small,
-    /// Pages of 2 MiB wherever the kernel has one when memory is touched, small ones elsewhere.
+    /// Pages of 2 MiB wherever the kernel has one when memory is touched, small ones otherwise.
     #[default]
     Transparent,
     /// Pages of 2 MiB from the pool that the administrator has set aside (`vm.nr_hugepages`);
@@ -46,15 +46,15 @@ pub enum Pages {
 /// The NUMA nodes of an arena, by the kernel's numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum MemoryPolicy {
-    /// As the policy of the thread that touches memory first says.
+    /// By the policy of the thread that touches memory first.
     #[default]
     Inherit,
     /// This node and no other.
     Bind(u32),
     /// This node, and others when it is full.
     Prefer(u32),
-    /// Page after page on these nodes in turn, and others when they are full. Nodes that this process
-    /// may not use are passed over, unless there is no other.
+    /// Page after page on these nodes in turn, and others when they are full. Nodes that this
+    /// process may not use are skipped, unless there is no other.
     Interleave(Vec<u32>),
 }
 
@@ -92,7 +92,7 @@ impl Region {
         Ok(region)
     }
 
-    /// Maps pages of the pool, which are then set aside for this region.
+    /// Maps pages of the pool, which are reserved for this region from then on.
     fn explicit(bytes: usize) -> io::Result<Self> {
         let bytes = rounded(bytes, HUGE_PAGE)?;
         Ok(Self {
@@ -112,7 +112,7 @@ impl Region {
         Ok(region)
     }
 
-    /// Maps small pages from an address that huge ones could begin at.
+    /// Maps small pages at an address aligned for huge ones.
     fn small(bytes: usize) -> io::Result<Self> {
         let bytes = rounded(bytes, page_size())?;
         let with_margin = bytes.checked_add(HUGE_PAGE);
@@ -179,8 +179,8 @@ impl Region {
         self.base.as_ptr().wrapping_add(offset).cast()
     }
 
-    /// Lets the range, whose ends are pages, be read and written. Pages of the pool are touched here,
-    /// where their lack is an error and not a signal.
+    /// Makes the range, whose ends are pages, readable and writable. Pages of the pool are touched
+    /// here, so that their lack is an error and not a signal.
     pub(super) fn open(&self, range: Range<usize>) -> Result<(), ArenaError> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the range is part of our own mapping; more access invalidates no reference.
@@ -197,8 +197,8 @@ impl Region {
         }
     }
 
-    /// Has every page of an open range in memory, each thread its share. Nobody may have the range,
-    /// whose bytes stay or become zero.
+    /// Touches every page of a committed range, in parallel. Nobody may be using the range, whose
+    /// bytes stay or become zero.
     pub(super) fn touch(
         &self,
         range: Range<usize>,
@@ -275,7 +275,7 @@ impl Region {
         for start in range.clone().step_by(PAGES_ASKED * page_size()) {
             let pages = (start..range.end).step_by(page_size()).take(PAGES_ASKED);
             let pages: Vec<_> = pages.map(|offset| self.at(offset)).collect();
-            // What is not in memory has a negative status.
+            // Pages that are not in memory have a negative status.
             for node in nodes_of(&pages)?.into_iter().flat_map(u32::try_from) {
                 *resident.entry(node).or_default() += page_size();
             }

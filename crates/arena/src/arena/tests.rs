@@ -1,4 +1,4 @@
-//! Where blocks lie, what they hold, and what of an arena is memory.
+//! Where blocks lie, what they hold, and what part of an arena is resident.
 
 use super::*;
 use std::collections::HashSet;
@@ -159,7 +159,7 @@ fn a_grown_arena_is_in_memory_before_blocks_use_it() {
     ));
 }
 
-/// Kibibytes on huge pages, as the kernel says, of the mappings that meet the arena.
+/// Kibibytes on huge pages, according to the kernel, of the mappings that intersect the arena.
 fn huge_kib(arena: &Arena) -> usize {
     let opened = arena.opened();
     let opened = opened.start.addr()..opened.end.addr();
@@ -211,12 +211,12 @@ fn explicit_pages_are_used_or_replaced() {
     } else {
         assert_eq!(arena.reserved(), 3 * MIB);
     }
-    // Sixteen tebibytes of them no machine has.
+    // No machine has sixteen tebibytes of them.
     let arena = Arena::reserve(1 << 44, backing).unwrap();
     assert_ne!(arena.pages(), Pages::Explicit);
 }
 
-/// The nodes of this machine; none if its kernel does not tell nodes apart.
+/// The nodes of this machine; none if its kernel does not distinguish nodes.
 fn nodes() -> Vec<u32> {
     let path = |node: &u32| format!("/sys/devices/system/node/node{node}");
     let exists = |node: &u32| std::fs::exists(path(node)).unwrap();

@@ -1,4 +1,4 @@
-//! Why a topology cannot be told, with the remedy.
+//! Why a topology cannot be determined, with the remedy.
 
 use std::io;
 use std::path::PathBuf;

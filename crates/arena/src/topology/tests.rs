@@ -8,7 +8,7 @@ use tempfile::TempDir;
 struct Sys(TempDir);
 
 impl Sys {
-    /// One with processors `cpus`, all online, each a core.
+    /// With processors `cpus`, all online, each a core.
     fn with_cpus(cpus: &str) -> Self {
         let sys = Self(tempfile::tempdir().unwrap());
         sys.write("cpu/online", cpus);
@@ -251,7 +251,7 @@ fn caches_are_listed_once_with_those_who_share_them() {
         index(0, "1", "Data", "48K", pair);
         index(1, "1", "Instruction", "32K", pair);
         index(3, "3", "Unified", "46080K", "0-3");
-        // Of this one the kernel does not tell the size.
+        // The kernel does not report the size of this one.
         sys.write(&format!("cpu/cpu{cpu}/cache/index2/level"), "2");
     }
     let topology = sys.read(&Allowed::cpus([0, 1, 3])).unwrap();
@@ -300,7 +300,7 @@ fn this_machine_has_nodes_with_cores() {
     assert!(cores.map(|core| core.cpus.len()).sum::<usize>() >= threads.get());
 }
 
-/// `scripts/numa-vm.sh` tells its kernel how many there are.
+/// `scripts/numa-vm.sh` passes the number of nodes on the kernel's command line.
 #[test]
 fn the_emulated_machine_has_four_nodes() {
     let boot = fs::read_to_string("/proc/cmdline").unwrap_or_default();

@@ -496,7 +496,7 @@ fn a_full_disk_loses_nothing() {
     let refusal = String::from_utf8(operator.read("refusal")).unwrap();
     says(
         &refusal,
-        &["error: ", "disk full", "goes on where it stopped"],
+        &["error: ", "disk full", "resumes where it stopped"],
     );
     let listed: serde_json::Value = serde_json::from_slice(&operator.read("listed")).unwrap();
     assert_eq!(listed.as_array().unwrap().len(), 1);

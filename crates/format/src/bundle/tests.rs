@@ -113,7 +113,7 @@ fn an_append_counts_when_the_head_is_renamed() {
     let path = directory.path().join("a.oboro");
     let first = bundle(&path, &one_limb(), &[2]);
 
-    // A crashed append: its segment is there, the head does not name it.
+    // A crashed append: its segment exists, the head does not name it.
     let writer = first.append().unwrap();
     fill(writer.segment(description(&one_limb(), 1, 2, 3)).unwrap());
     let error = first.append().err().unwrap();
@@ -121,7 +121,7 @@ fn an_append_counts_when_the_head_is_renamed() {
     drop(writer);
     assert_eq!(Bundle::open(&path).unwrap().manifest(), first.manifest());
 
-    // The next append removes all that the one before left.
+    // The next append removes everything that the previous one left.
     let leftovers = ["00000001.seg", "00000007.seg", "00000002.seg.partial"];
     for name in leftovers {
         fs::write(path.join("segments").join(name), b"left").unwrap();

@@ -153,7 +153,7 @@ proptest! {
         prop_assert!(Manifest::decode(&bytes).is_err());
     }
 
-    /// Whoever lies can compute digests too: still no panic, and what passes is canonical.
+    /// An attacker can compute digests too: still no panic, and what passes is canonical.
     #[test]
     fn resealed_bytes_are_errors_or_canonical(
         at in 8usize..190,

@@ -1,4 +1,4 @@
-//! The file of a segment. All that is read of a segment is read through here.
+//! The file of a segment. Everything read of a segment goes through here.
 
 use crate::error::{Corruption, FormatError};
 use crate::files::io_error;
@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where a part lies.
+/// The position of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartPlace {
     /// Its first byte in the segment's file, a multiple of 4096.
@@ -49,12 +49,12 @@ impl SegmentFile {
         &self.path
     }
 
-    /// Fills `out` with what it has from `offset` on.
+    /// Fills `out` with the bytes from `offset` on.
     pub fn read_exact_at(&self, out: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.read_exact_at(out, offset)
     }
 
-    /// Drops what the system's cache has of a part.
+    /// Drops a part from the system's cache.
     pub fn forget_cached(&self, place: PartPlace) {
         forget_cached(&self.file, place.offset, place.len as u64);
     }
@@ -64,9 +64,8 @@ impl SegmentFile {
         &self.file
     }
 
-    /// The same file opened once more, for reading past the system's cache, where the file system can:
-    /// what streams is read once, and would drive out what others need. Offsets, lengths and buffers must
-    /// be multiples of 4096.
+    /// The same file opened once more, for reading past the system's cache, if the file system supports it: streamed
+    /// data are read once, and would evict what others need. Offsets, lengths and buffers must be multiples of 4096.
     pub fn past_the_cache(&self) -> Option<Arc<File>> {
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let flags = OFlags::DIRECT.bits() as i32;
@@ -75,8 +74,8 @@ impl SegmentFile {
     }
 }
 
-/// Asks the system to drop what its cache has of a file, so that the next reader asks the disk. Systems
-/// may decline, and one that does reads the same bytes sooner.
+/// Asks the system to drop a file from its cache, so that the next reader asks the disk. Systems may decline, and one
+/// that does reads the same bytes sooner.
 pub fn forget_cached(file: &File, start: u64, bytes: u64) {
     let _ = fadvise(file, start, NonZero::new(bytes), Advice::DontNeed);
 }
@@ -85,9 +84,9 @@ pub fn forget_cached(file: &File, start: u64, bytes: u64) {
 pub enum ReadError {
     /// Because of the disk.
     Io(io::Error),
-    /// Because of what was there.
+    /// Because of its content.
     Corruption(Corruption),
-    /// The file cannot be opened, because of what this process may do, or has left.
+    /// The file cannot be opened, because of the permissions or limits of this process.
     Refused(io::Error),
 }
 

@@ -1,4 +1,4 @@
-//! The header of a segment: what its file says of itself, and the digest of each part.
+//! The header of a segment: its description, and the digest of each part.
 
 use super::file::{PartPlace, ReadError, SegmentFile};
 use super::layout::{FIXED_HEADER, Layout};
@@ -210,8 +210,7 @@ impl Header {
     }
 }
 
-/// The header of a segment without the segment: what a part of a segment that comes from elsewhere is
-/// checked against.
+/// The header of a segment without the segment: parts from another source are checked against it.
 #[derive(Clone)]
 pub struct SegmentHeader {
     pub(crate) header: Arc<Header>,
@@ -252,7 +251,7 @@ impl SegmentHeader {
             })
     }
 
-    /// What it says.
+    /// The description.
     pub fn description(&self) -> &SegmentDescription {
         &self.header.description
     }
@@ -304,7 +303,7 @@ impl SegmentHeader {
         self.header.parts.len()
     }
 
-    /// Where a part lies in a file that has the whole segment. That of the number of parts begins where the file ends.
+    /// Where a part lies in a file with the whole segment. For the number of parts, this is the end of the file.
     pub fn part_place(&self, part: usize) -> PartPlace {
         let layout = self.header.layout;
         PartPlace {
@@ -358,7 +357,7 @@ impl SegmentHeader {
         }
     }
 
-    /// What errors call a part.
+    /// The name of a part in errors.
     pub fn subject(&self, part: usize) -> String {
         self.header.description.subject(part)
     }

@@ -4,13 +4,13 @@ use super::{BLOCKS_PER_SEGMENT, CELL_SEAL_BYTES, MAX_ROW_ID_BYTES};
 use crate::manifest::{MAX_COLUMNS, Manifest};
 use oboro_ring::{MAX_LOG_DEGREE, MIN_LOG_DEGREE, Parameters, pack};
 
-/// Headers and parts begin at multiples of this.
+/// Headers and parts start at multiples of this.
 pub(crate) const ALIGNMENT: u64 = 4096;
 /// Header bytes before the limb primes.
 pub(crate) const FIXED_HEADER: u64 = 72;
 /// Bounds a header to half a gibibyte: parts of a segment.
 const MAX_PARTS: u64 = 1 << 24;
-/// More limbs than this are not secure at any degree that ring has.
+/// More limbs than this are not secure at any degree that `oboro_ring` has.
 const MAX_LIMBS: u32 = 64;
 
 /// Where things lie in a segment file. Its parts are numbered: panels limb-major from 0 on, then the sealed cells

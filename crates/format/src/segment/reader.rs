@@ -1,4 +1,4 @@
-//! Segments that are read from a local file, each part against its digest.
+//! Segments that are read from a local file, each part checked against its digest.
 
 use super::SegmentDescription;
 use super::file::{ReadError, SegmentFile};
@@ -13,8 +13,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A complete segment, open for reading. It can still be read after its name is gone. Reading takes
-/// `&self` and works from any number of threads.
+/// A complete segment, open for reading. It can still be read after its name is gone, from any number of threads.
 pub struct Segment {
     file: SegmentFile,
     header: SegmentHeader,
@@ -54,6 +53,7 @@ impl Segment {
     /// Opens the file of a segment whose header is known, without reading it: a copy that may lack parts.
     ///
     /// # Errors
+    ///
     /// A file that is missing or cannot be opened.
     pub fn open_copy(path: &Path, header: SegmentHeader) -> Result<Self, FormatError> {
         let file = SegmentFile::open(path);
@@ -67,7 +67,7 @@ impl Segment {
         &self.header
     }
 
-    /// What the header says.
+    /// The description in the header.
     pub fn description(&self) -> &SegmentDescription {
         self.header.description()
     }
@@ -102,9 +102,8 @@ impl Segment {
         self.file.path()
     }
 
-    /// Reads one panel into `out` (`blocks × N` residues below 2^28, evaluation form); if its digest
-    /// is not as it should be, that is an error and `out` means nothing. Panics if `out` has another
-    /// length.
+    /// Reads one panel into `out` (`blocks × N` residues below 2^28, evaluation form); if its digest is wrong, that is
+    /// an error and the content of `out` is meaningless. Panics if `out` has another length.
     pub fn read_panel(
         &self,
         limb: Limb,
@@ -189,9 +188,10 @@ impl Segment {
         file.sync_all().map_err(io_error("sync", path))
     }
 
-    /// Checks one part and leaves nothing of it in the system's cache.
+    /// Checks one part and leaves none of it in the system's cache.
     ///
     /// # Errors
+    ///
     /// Damage.
     pub fn check_and_forget(&self, part: usize) -> Result<(), FormatError> {
         let checked = self.check_part(part, |_| ());
@@ -199,11 +199,11 @@ impl Segment {
         checked
     }
 
-    /// Reads a part chunk by chunk, each of `CHUNK_BYTES` except for the last, so that `visit` finds them in the
-    /// cache; tells at the end whether the digest is right.
+    /// Reads a part chunk by chunk, each of `CHUNK_BYTES` except for the last, so that `visit` finds them in the cache;
+    /// the digest is checked at the end.
     ///
     /// # Errors
-    /// Damage. Then what `visit` was given means nothing.
+    /// Damage. Then what `visit` was given is meaningless.
     pub fn check_part(&self, part: usize, mut visit: impl FnMut(&[u8])) -> Result<(), FormatError> {
         let layout = self.header.layout();
         let bytes = layout.bytes(part);
@@ -236,8 +236,8 @@ impl Segment {
     }
 }
 
-/// A panel that is read from a local file block after block. What was read counts once the last block was found to
-/// belong to it.
+/// A panel that is read from a local file block after block. The residues are valid only after the last block, when the
+/// digest has been checked.
 pub struct PanelReader<'a> {
     segment: &'a Segment,
     part: usize,
@@ -249,10 +249,10 @@ impl PanelReader<'_> {
     /// Reads the next residues, whole blocks of them.
     ///
     /// # Errors
-    /// A file that cannot be read; with the last block, one that is not what it was.
+    /// A file that cannot be read; with the last block, a wrong digest.
     ///
     /// # Panics
-    /// If the panel has no more so many.
+    /// If the panel has fewer left.
     pub fn read(&mut self, residues: &mut [u32]) -> Result<(), FormatError> {
         let (segment, part) = (self.segment, self.part);
         let damaged = |error: ReadError| segment.part_error(part, error);

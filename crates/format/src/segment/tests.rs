@@ -1,4 +1,4 @@
-//! Segments: golden bytes, round trips, and that no altered file passes.
+//! Segments: golden bytes, round trips, and that no altered file is accepted.
 
 use super::*;
 use crate::files::{Durability, partial_path};
@@ -24,7 +24,7 @@ fn check(path: &Path) -> Result<(), FormatError> {
     Segment::open(path)?.verify()
 }
 
-/// Recomputes the digest of a header of the golden shape, as someone who lies would.
+/// Recomputes the digest of a header of the golden shape, as an attacker would.
 fn reseal(bytes: &mut [u8]) {
     let digested = 72 + 4 + 32 + 4 * 32;
     let digest = Digest::of(&bytes[..digested]);

@@ -28,14 +28,13 @@ pub struct SegmentWriter {
 #[derive(Clone, Copy)]
 enum PartState {
     Absent,
-    /// Being written; it stays so if the write fails, and then the segment cannot finish.
+    /// Being written; it stays so if the write fails, and then the segment cannot be finished.
     Begun,
     Written(Digest),
 }
 
 impl SegmentWriter {
-    /// Begins the segment that will be at `path`. A complete file already there stays
-    /// until this one is finished.
+    /// Starts the segment that will be at `path`. A complete file already there stays until this one is finished.
     pub fn create(
         path: &Path,
         description: SegmentDescription,
@@ -78,7 +77,7 @@ impl SegmentWriter {
         Ok(writer)
     }
 
-    /// What was given to [`create`](Self::create).
+    /// The argument of [`create`](Self::create).
     pub fn description(&self) -> &SegmentDescription {
         &self.description
     }
@@ -149,7 +148,7 @@ impl SegmentWriter {
         std::mem::replace(&mut parts[part], state)
     }
 
-    /// Writes the header, makes the file durable if it is to be, and gives it its name.
+    /// Writes the header, syncs the file if it is to be durable, and renames it.
     pub fn finish(mut self) -> Result<SegmentEntry, FormatError> {
         let states = std::mem::take(self.parts.get_mut());
         let digests = states
