@@ -1,8 +1,8 @@
-//! The seam between what is counted and what counts it.
+//! The interface between a question and the backend that answers it.
 //!
-//! A [`Backend`] is given a [`Job`] and makes a [`Run`] of it, which the server's threads advance a step at a time. How
-//! a job is cut into tasks, where they run and what a step does are the backend's: the CPU's compute, those of
-//! remote workers take what has arrived. The contract in full is in `docs/backends.md`.
+//! A [`Backend`] is given a [`Job`] and makes a [`Run`] of it, which the server's threads advance one step at a time.
+//! How a job is cut into tasks, where they run and what a step does are up to the backend: the CPU's steps compute,
+//! those of remote workers take what has arrived. The contract in full is in `docs/backends.md`.
 
 pub(crate) mod cpu;
 
@@ -16,12 +16,13 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use thiserror::Error;
 
-/// What counts.
+/// Counts.
 pub trait Backend<S>: Send + Sync {
-    /// Begins a job. Called on a thread that must not wait.
+    /// Starts a job. Called on a thread that must not block.
     ///
     /// # Errors
-    /// A job that cannot be done, or not with the memory there is.
+    ///
+    /// A job that is impossible, or does not fit into memory.
     fn start(&self, job: Job<S>) -> Result<Box<dyn Run>, EngineError>;
 }
 
@@ -43,9 +44,9 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 /// Takes moments; one that breaks stops the run.
 pub type Sink<'s> = dyn FnMut(Moments<'_>) -> ControlFlow<()> + 's;
 
-/// A job that was begun. Dropping it cancels what is left of it.
+/// A job in progress. Dropping it cancels the rest.
 pub trait Run: Send + Sync {
-    /// Whether a step would do something now, or tell an error.
+    /// Whether a step would do something now, or report an error.
     fn has_task(&self) -> bool;
 
     /// Does a task on the calling thread, which runs on `node`, if one is ready, and lends its moments to `sink`. Steps may
@@ -53,14 +54,13 @@ pub trait Run: Send + Sync {
     /// moment of each shard once.
     ///
     /// # Errors
-    /// A job that cannot go on; no moments follow.
+    /// A job that cannot continue; no moments follow.
     fn step(&self, node: usize, sink: &mut Sink<'_>) -> Result<Step, EngineError>;
 
-    /// The bytes that the run takes in memory for what was planned, until it is dropped. Panels and moments on their
-    /// way are not among them.
+    /// The bytes of memory for the run's plan, until it is dropped. Panels and moments in flight are not included.
     fn bytes(&self) -> usize;
 
-    /// What was read from disk here and what was found in memory; `None` where nothing is read.
+    /// What was read from local disk and what was found in memory; `None` if nothing is read.
     fn reads(&self) -> Option<Reads> {
         None
     }
@@ -71,9 +71,9 @@ pub trait Run: Send + Sync {
 pub enum Step {
     /// A task: the sink has taken its moments.
     Advanced,
-    /// The last task to end: the sink has taken all moments of the job. One step says so.
+    /// The last task to end: the sink has taken all moments of the job. Exactly one step returns this.
     Finished,
-    /// Nothing: the tasks that are left are not ready.
+    /// Nothing: the remaining tasks are not ready.
     Waiting,
     /// Nothing: every task is claimed already, or the run was stopped.
     Exhausted,
@@ -82,7 +82,7 @@ pub enum Step {
 /// Some moments of a plan over one shard, lent by the backend that computed them.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Moments<'w> {
-    /// The place of the shard among those of the job.
+    /// The index of the shard among those of the job.
     pub shard: usize,
     /// Which moments, ascending in canonical order: scalars come first.
     pub moments: &'w [usize],
@@ -90,8 +90,8 @@ pub struct Moments<'w> {
     pub scalars: usize,
     /// The number of limbs.
     pub limbs: usize,
-    /// Moment after moment, for each limb after limb: one residue of a scalar, the sum of its evaluation
-    /// form, and `N` of a polynomial in evaluation form. The borrower may compute in it.
+    /// Moment after moment, each limb after limb: one residue of a scalar, the sum of its evaluation form, and `N` of a
+    /// polynomial in evaluation form. The borrower may use it as scratch space.
     pub residues: &'w mut [u32],
 }
 
@@ -120,7 +120,7 @@ pub enum EngineError {
     #[error("the dataset has no blocks to count; upload it again")]
     Empty,
     #[error(
-        "the itemsets have so little room in memory together that they would be counted in {wanted} pieces, more \
+        "the itemsets have so little memory together that they would be counted in {wanted} pieces, more \
          than {most}; ask for fewer at a time, or have the server given more memory ({MEMORY})"
     )]
     Units { wanted: usize, most: usize },
@@ -129,8 +129,8 @@ pub enum EngineError {
     Backend(Box<dyn Error + Send + Sync>),
 }
 
-/// The panels of some factors over one shard modulo one limb: how a backend is handed residues. Kept between shards,
-/// filling it again allocates nothing.
+/// The panels of some factors over one shard modulo one limb: the form in which a backend gets residues. If it is
+/// reused for the next shard, filling it allocates nothing.
 #[derive(Default)]
 pub struct Batch {
     factors: usize,
@@ -172,7 +172,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Gives the panels up.
+    /// Drops the panels.
     pub fn clear(&mut self) {
         self.panels.clear();
         self.blocks.clear();

@@ -1,8 +1,8 @@
 //! What to compute for one question.
 //!
-//! A moment `M_{T,r}` is a path of `k` factors: the mask `r` times, then the columns of `T` in
-//! order. Moments in canonical order are the leaves of a trie in preorder. A plan names the moments that are wanted; how
-//! they are cut into tiles is up to the [backend](crate::Backend).
+//! A moment `M_{T,r}` is a path of `k` factors: the mask `r` times, then the columns of `T` in order. Moments in
+//! canonical order are the leaves of a trie in preorder. A plan names the moments that are wanted; how they are cut
+//! into tiles is up to the [backend](crate::Backend).
 
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::{Column, Factor};

@@ -1,8 +1,8 @@
-//! What runs next.
+//! Scheduling.
 //!
-//! Threads are shared twice. A [`Queue`] gives each free thread a time slice of the client that has had the least:
-//! slices are priced by the time that they took (`fair`). Within a job, [`Units`] gives it the panels on its own
-//! memory node first. Nothing else in the product orders work on threads.
+//! Two levels: a [`Queue`] gives each free thread a time slice of the client with the least usage, where slices are
+//! charged the time that they took (`fair`). Within a job, [`Units`] gives it the panels on its own memory node first.
+//! Nothing else in the product schedules work on threads.
 
 mod fair;
 mod signal;
@@ -53,7 +53,7 @@ impl<C: Clone + PartialEq, J: ?Sized> Queue<C, J> {
         self.state.lock().flows.remove(client, job);
     }
 
-    /// Says that a job may be ready that was not.
+    /// Says that a job may have become ready.
     pub fn wake(&self) {
         // One suffices: a thread that has found a slice wakes the next.
         self.signal.wake_one();
@@ -83,7 +83,7 @@ impl<C: Clone + PartialEq, J: ?Sized> Queue<C, J> {
         }
     }
 
-    /// A slice has ended after so many microseconds; with `is_last`, so has its job.
+    /// A slice has ended after this many microseconds; with `is_last`, so has its job.
     pub fn settle(&self, slice: &Slice<C, J>, microseconds: u64, is_last: bool) {
         let mut state = self.state.lock();
         if is_last {

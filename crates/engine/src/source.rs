@@ -24,7 +24,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// What each pass reads of a segment modulo the first `limbs` limbs, in the order of its file.
+    /// What each pass reads of a segment modulo the first `limbs` limbs, in file order.
     fn parts(&self, limbs: usize) -> Vec<Vec<PanelKey>> {
         let keys = |factors: &Vec<Factor>| {
             let of_limb = |limb| factors.iter().map(move |&factor| PanelKey { limb, factor });
@@ -34,7 +34,7 @@ impl Wanted {
     }
 }
 
-/// A dataset that can be counted: a fixed version, its panels on call.
+/// A dataset that can be counted: a fixed version with panels on demand.
 pub trait Source: Send + Sync {
     /// The ring of its ciphertexts.
     fn parameters(&self) -> &Parameters;
@@ -49,19 +49,19 @@ pub trait Source: Send + Sync {
     /// block after block, below 2^28.
     fn panel(&self, segment: usize, limb: Limb, factor: Factor) -> Result<Arc<Panel>, StoreError>;
 
-    /// The bytes of panels that may be in memory at a time: one is while a [stream](Self::stream) has it in
-    /// memory. `u64::MAX` where nothing ever has to go.
+    /// The bytes of panels that may be in memory at a time; a panel is while a [stream](Self::stream) holds it.
+    /// `u64::MAX` if nothing is ever evicted.
     fn budget(&self) -> u64 {
         u64::MAX
     }
 
     /// Whether everything that some units need modulo the first `limbs` limbs is in memory and stays there, so that
-    /// nothing is [streamed](Self::stream). What they need is made only if that decides.
+    /// nothing has to be [streamed](Self::stream). The units are computed only if the answer depends on them.
     fn is_in_memory(&self, _limbs: usize, _wanted: &dyn Fn() -> Wanted) -> bool {
         true
     }
 
-    /// How many factors modulo so many limbs have room in memory, of the segments of any of these shards.
+    /// How many factors, modulo this many limbs, fit into memory, of the segments of any of these shards.
     fn factors_at_a_time(&self, limbs: usize, shards: &[Range<u64>]) -> usize {
         let segments = self.segments();
         let residues = |s: &Segment| s.blocks as usize * self.parameters().degree();
@@ -75,14 +75,14 @@ pub trait Source: Send + Sync {
         (self.budget() / most.max().unwrap_or(1).max(1) as u64) as usize
     }
 
-    /// Begins to bring residues modulo the first `limbs` limbs into memory: unit after unit, of the
-    /// factors of its pass; `listener` is told as units arrive.
+    /// Starts to load residues modulo the first `limbs` limbs: unit after unit, of the factors of its pass; `listener`
+    /// is told as units arrive.
     ///
     /// # Errors
-    /// Memory that has no room for some unit.
+    /// A memory budget that is too small for some unit.
     ///
     /// # Panics
-    /// If the source has everything [in memory](Self::is_in_memory) always.
+    /// If the source always has everything [in memory](Self::is_in_memory).
     fn stream(
         &self,
         _limbs: usize,
@@ -92,7 +92,8 @@ pub trait Source: Send + Sync {
         unreachable!("what is in memory is not streamed")
     }
 
-    /// The node that has one factor's residues of a block, modulo every limb; `None` if they lie on all nodes alike.
+    /// The node that holds one factor's residues of a block, modulo every limb; `None` if they are spread evenly over
+    /// all nodes.
     fn home(&self, _block: u64, _factor: Factor) -> Option<usize> {
         None
     }

@@ -1,17 +1,18 @@
-//! The backend that counts on the threads that advance it: a [`Count`] has tasks, and any thread may do the next of
-//! them, one at a step.
+//! The backend that counts on the threads that advance it: a [`Count`] has tasks, and any thread may do the next one,
+//! one per step.
 //!
-//! A task is a tile over one [shard](crate::shards); its moments, modulo all limbs, leave through the sink
-//! at once, so that memory in use does not grow with the answer. The sink may end the count (its
-//! client went away): no further task starts then.
+//! A task is a tile over one [shard](crate::shards); its moments, modulo all limbs, leave through the sink at once, so
+//! that memory in use does not grow with the answer. The sink may end the count (its client disconnected): no further
+//! task starts then.
 //!
-//! A *unit* is one pass of the plan over one shard. Its home is the node that holds most of the shard. Which unit is
-//! next, [`Units`] tells: those of a thread's own node first, one tile after another, so that one pass reads each panel
-//! while it is in reach of all tiles. A unit has as many parts as there are tiles: nothing is kept for each of both.
+//! A *unit* is one pass of the plan over one shard. Its home is the node that holds most of the shard. [`Units`]
+//! decides which unit is next: those of a thread's own node first, one tile after another, so that one pass reads each
+//! panel while it is in reach of all tiles. A unit has as many parts as there are tiles: no state is kept for each pair
+//! of them.
 //!
-//! Where the source has not everything in memory, units become ready as their panels arrive and are released with
-//! their last task. Runs are done over the shards that
-//! begin in one segment after another: these share its panels, and the next pass some of the columns.
+//! If the source does not have everything in memory, units become ready as their panels arrive and are released with
+//! their last task. Passes run over the shards that start in one segment after another: these share its panels, and the
+//! next pass some of the columns.
 
 mod evaluate;
 mod passes;
@@ -38,9 +39,9 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use tiles::{Pass, Tile};
 
-/// What is kept for a unit, here and by those who bring it in, takes about so many bytes.
+/// Approximate bytes kept for a unit, here and in the source.
 const UNIT_BYTES: usize = 200;
-/// The most units of one count: of more it would read its columns hundreds of times.
+/// The most units of one count: with more it would read its columns hundreds of times.
 const MOST_UNITS: usize = 1 << 18;
 
 /// Counts on the threads that advance it.
@@ -63,7 +64,7 @@ impl<S: Source + 'static> Backend<S> for Cpu {
     fn start(&self, job: Job<S>) -> Result<Box<dyn backend::Run>, EngineError> {
         let count = Count::of_shards(job.source, &job.plan, &self.distances, job.shards)?;
         let wake = job.wake;
-        count.on_news(move || wake());
+        count.on_ready(move || wake());
         let workspaces = Arc::clone(&self.workspaces);
         Ok(Box::new(CpuRun { count, workspaces }))
     }
@@ -94,7 +95,7 @@ impl<S: Source> backend::Run for CpuRun<S> {
     }
 }
 
-/// The workspaces that no thread has, by node: as many as threads have ever been at a step at a time.
+/// The idle workspaces, by node: as many as threads have ever been in a step at a time.
 struct Workspaces(Box<[Mutex<Vec<Workspace>>]>);
 
 impl Workspaces {
@@ -102,7 +103,7 @@ impl Workspaces {
         Self((0..nodes).map(|_| Mutex::default()).collect())
     }
 
-    /// Has a thread on a node work in one. If that panics it is gone.
+    /// Runs `work` with a workspace for a thread on a node. If it panics the workspace is dropped.
     fn lend<T>(&self, node: usize, work: impl FnOnce(&mut Workspace) -> T) -> T {
         let idle = self.0[node].lock().pop();
         let mut workspace = idle.unwrap_or_else(|| Workspace::on(node));
@@ -117,11 +118,11 @@ impl Workspaces {
 pub enum Outcome {
     /// All moments went to the sink.
     Complete,
-    /// The sink wanted no more.
+    /// The sink stopped it.
     Stopped,
 }
 
-/// A question being answered, on a machine of one or more nodes.
+/// A question being answered, on a machine with one or more nodes.
 pub struct Count<S> {
     source: Arc<S>,
     /// A copy for each node, made by the first of its threads that needs it.
@@ -132,25 +133,25 @@ pub struct Count<S> {
     pieces: Box<[Piece]>,
     /// Shards before the last ones, whose tasks are smaller.
     shards_of_whole_tiles: usize,
-    /// What is next.
+    /// Which unit is next.
     units: Arc<Units>,
-    /// Where not everything is in memory.
+    /// If not everything is in memory.
     streaming: Option<Streaming>,
     /// Tasks whose moments the sink has not taken.
     left: AtomicUsize,
     traffic: Traffic,
 }
 
-/// A unit: what is in memory at a time, at least.
+/// A unit: the least that is in memory at a time.
 struct Piece {
     shard: usize,
     pass: usize,
 }
 
-/// Units on their way, and in memory as long as they have tasks.
+/// Units in flight, and units in memory as long as they have tasks.
 struct Streaming {
     stream: Stream,
-    /// For each unit the tasks that are not done.
+    /// For each unit, the number of unfinished tasks.
     left: Box<[AtomicUsize]>,
 }
 
@@ -197,8 +198,8 @@ impl<S: Source> Count<S> {
     /// The same of a plan that was cut into tiles already.
     ///
     /// # Errors
-    /// More limbs than there are, no shard, shards with blocks that there are not, a plan of so many passes that its
-    /// units would take much memory.
+    /// More limbs than there are, no shard, shards with blocks that do not exist, a plan with so many passes that its
+    /// units would take too much memory.
     ///
     /// # Panics
     /// If the source has residues on a node that is none of these.
@@ -231,7 +232,7 @@ impl<S: Source> Count<S> {
             });
         }
         let nodes = distances.nodes();
-        // So that every node ends on small tasks.
+        // So that every node ends with small tasks.
         let shards_of_whole_tiles = shards.len().saturating_sub(nodes);
         let home = |shard: &Range<u64>| home_of(&*source, shard, nodes);
         let homes: Vec<Option<usize>> = shards.iter().map(home).collect();
@@ -335,20 +336,20 @@ impl<S: Source> Count<S> {
         })
     }
 
-    /// Whether a step would do something now: a task is ready, or there is an error to tell.
+    /// Whether a step would do something now: a task is ready, or there is an error to report.
     pub fn has_task(&self) -> bool {
-        self.units.has_news()
+        self.units.has_ready()
     }
 
-    /// Calls `news`, on any thread, whenever [`has_task`](Self::has_task) may have become true. Only the
+    /// Calls `on_ready`, on any thread, whenever [`has_task`](Self::has_task) may have become true. Only the
     /// first who asks is told.
-    pub fn on_news(&self, news: impl Fn() + Send + Sync + 'static) {
+    pub fn on_ready(&self, on_ready: impl Fn() + Send + Sync + 'static) {
         if self.streaming.is_some() {
-            self.units.on_news(news);
+            self.units.on_ready(on_ready);
         }
     }
 
-    /// What was read from disk so far and what was found in memory; `None` where all of it was there.
+    /// What was read from disk so far and what was found in memory; `None` if everything was in memory.
     pub fn reads(&self) -> Option<Reads> {
         let streaming = self.streaming.as_ref();
         streaming.map(|streaming| streaming.stream.reads())
@@ -363,12 +364,12 @@ impl<S: Source> Count<S> {
         copies * self.tiles.bytes() + self.pieces.len() * UNIT_BYTES
     }
 
-    /// No further task starts; those under way end.
+    /// No further task starts; those in flight finish.
     pub fn stop(&self) {
         self.units.stop();
     }
 
-    /// Whether there is nothing left to claim: no step does anything from now on.
+    /// Whether nothing is left to claim: no step does anything from now on.
     pub fn is_exhausted(&self) -> bool {
         self.units.is_exhausted()
     }
@@ -378,7 +379,7 @@ impl<S: Source> Count<S> {
         &self.traffic
     }
 
-    /// Where tasks were done so far. The bytes that they read are in [`traffic`](Self::traffic).
+    /// Where tasks ran so far. The bytes that they read are in [`traffic`](Self::traffic).
     pub fn counters(&self) -> Counters {
         self.units.counters()
     }
@@ -393,7 +394,7 @@ impl<S: Source> Count<S> {
         sink: &(dyn Fn(Moments<'_>) -> ControlFlow<()> + Sync),
     ) -> Result<Outcome, EngineError> {
         let work = |assignment: &CpuAssignment| -> Result<(), EngineError> {
-            // Elsewhere it counts as well, only from further away.
+            // Unpinned it counts as well, only farther from the memory.
             let _ = assignment.apply();
             let mut workspace = Workspace::on(assignment.node);
             loop {
@@ -402,7 +403,7 @@ impl<S: Source> Count<S> {
                     Step::Advanced => {}
                     Step::Waiting => self.units.signal.wait(seen),
                     Step::Finished | Step::Exhausted => {
-                        // Sleeping threads are finished too.
+                        // Sleeping threads have to end too.
                         self.units.signal.wake_all();
                         return Ok(());
                     }
@@ -410,7 +411,7 @@ impl<S: Source> Count<S> {
             }
         };
         thread::scope(|scope| {
-            // Whoever waits for a shard would wait for ever for one that panicked with another.
+            // The other threads would wait for ever for a shard whose thread panicked.
             let work = |assignment| {
                 catch_unwind(AssertUnwindSafe(|| work(assignment))).unwrap_or_else(|panic| {
                     self.stop();
@@ -432,7 +433,7 @@ impl<S: Source> Count<S> {
         })
     }
 
-    /// The tiles in the memory of a node, if there are several.
+    /// The node's copy of the tiles, if there are several nodes.
     fn tiles_on(&self, node: usize) -> &Tiles {
         match self.copies.len() {
             1 => &self.tiles,
@@ -483,7 +484,7 @@ fn tiles_of<'t>(tiles: &'t Tiles, piece: &Piece, shards_of_whole_tiles: usize) -
     }
 }
 
-/// All passes over all shards, given the segments of each: those that begin in one segment together.
+/// All passes over all shards, given the segments of each: shards that start in one segment are grouped.
 fn pieces(shards: &[Range<usize>], passes: usize) -> Box<[Piece]> {
     let mut pieces = Vec::with_capacity(shards.len() * passes);
     let mut first = 0;
@@ -497,7 +498,7 @@ fn pieces(shards: &[Range<usize>], passes: usize) -> Box<[Piece]> {
     pieces.into()
 }
 
-/// The node that has more than half of the panels where a shard begins.
+/// The node that has more than half of the panels where a shard starts.
 fn home_of(source: &impl Source, shard: &Range<u64>, nodes: usize) -> Option<usize> {
     if nodes == 1 {
         return Some(0);

@@ -1,9 +1,9 @@
 //! Whose slice is next: start-time fair queueing over clients (Goyal, Vin and Cheng, 1996).
 //!
 //! Every client is a flow, whose virtual time runs with the microseconds of work done for it. The next slice goes to
-//! the flow with the least virtual time among those that have a ready job. A client that comes, or comes back after it
-//! had none, starts at the virtual time of those being served: waiting earns nothing and costs nothing. The jobs
-//! of one client are served round-robin.
+//! the flow with the least virtual time among those that have a ready job. A client that arrives, or returns after it
+//! had none, starts at the virtual time of those being served: idling earns no credit and costs none. The jobs of one
+//! client are served round-robin.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// The jobs of all clients.
 pub(crate) struct Flows<C, J: ?Sized> {
     flows: Vec<Flow<C, J>>,
-    /// Where flows start: the most virtual time that one had when it was served.
+    /// Where flows start: the largest virtual time of a flow when it was served.
     virtual_time: u64,
 }
 
@@ -19,14 +19,14 @@ struct Flow<C, J: ?Sized> {
     client: C,
     jobs: VecDeque<Arc<J>>,
     virtual_time: u64,
-    /// What its last slice cost, and so the next is expected to.
+    /// The cost of its last slice, which is the estimate for the next.
     estimate: u64,
     running: usize,
-    /// Its next job that is ready, when last looked for.
+    /// Its next job that was ready when last checked.
     ready: Option<usize>,
 }
 
-/// A time slice: a job whose next task is to be done.
+/// A time slice: permission to do the next task of a job.
 pub struct Slice<C, J: ?Sized> {
     /// The job.
     pub job: Arc<J>,

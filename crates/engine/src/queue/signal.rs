@@ -2,7 +2,7 @@
 
 use parking_lot::{Condvar, Mutex};
 
-/// Counts changes, so that none between a look and the sleep after it is missed.
+/// An eventcount: counts changes, so that none between a check and the sleep after it is missed.
 #[derive(Default)]
 pub(crate) struct Signal {
     state: Mutex<State>,
@@ -12,17 +12,17 @@ pub(crate) struct Signal {
 #[derive(Default)]
 struct State {
     changes: u64,
-    /// Without any, nobody is woken: that would be a system call.
+    /// The number of sleepers. Without any, nobody is woken: that would be a system call.
     sleeping: usize,
 }
 
 impl Signal {
-    /// The changes so far, to be asked before one looks.
+    /// The number of changes so far, to be read before checking.
     pub(crate) fn now(&self) -> u64 {
         self.state.lock().changes
     }
 
-    /// Sleeps unless there were other changes than those `seen`.
+    /// Sleeps unless there were changes since `seen`.
     pub(crate) fn wait(&self, seen: u64) {
         let mut state = self.state.lock();
         state.sleeping += 1;
@@ -32,7 +32,7 @@ impl Signal {
         state.sleeping -= 1;
     }
 
-    /// Something has changed for one thread.
+    /// Wakes one thread.
     pub(crate) fn wake_one(&self) {
         let mut state = self.state.lock();
         state.changes += 1;
@@ -41,7 +41,7 @@ impl Signal {
         }
     }
 
-    /// Something has changed for all threads.
+    /// Wakes all threads.
     pub(crate) fn wake_all(&self) {
         let mut state = self.state.lock();
         state.changes += 1;

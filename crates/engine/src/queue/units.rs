@@ -1,9 +1,9 @@
 //! The units of one job: which are ready, and on which node.
 //!
-//! A unit is what is in memory at a time: some panels, most of them on one node, its home. It is worked on in parts,
-//! by any threads at once. A thread takes units of its own node first, in their order and all parts of one before the
-//! next, so that a panel is read by all parts while it is in the cache; where its node has none, those of the
-//! nearest node that has.
+//! A unit is what is in memory at a time: some panels, most of them on one node, its home. It has parts, on which any
+//! number of threads work concurrently. A thread takes units of its own node first, in their order and all parts of one
+//! before the next, so that a panel is read by all parts while it is in the cache; if its node has none, it steals from
+//! the nearest node that has.
 
 use crate::queue::Signal;
 use oboro_arena::Distances;
@@ -21,26 +21,26 @@ pub struct Claim {
     pub part: usize,
 }
 
-/// What has been claimed so far.
+/// Counters of claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Parts that went to a thread on the node of their panels.
     pub at_home: u64,
     /// Parts that went to another node.
     pub stolen: u64,
-    /// Parts that a node stole although it had a ready unit itself: none, unless this module is broken.
+    /// Parts that a node stole although it had a ready unit itself: 0, unless this module is broken.
     pub stolen_needlessly: u64,
 }
 
-/// Called when there may be a unit that was not ready before.
-type News = Box<dyn Fn() + Send + Sync>;
+/// Called when a unit may have become ready.
+type OnReady = Box<dyn Fn() + Send + Sync>;
 
 /// The units of a job. Any thread may claim.
 pub struct Units {
     distances: Distances,
     state: Mutex<State>,
     pub(crate) signal: Signal,
-    news: OnceLock<News>,
+    on_ready: OnceLock<OnReady>,
 }
 
 struct State {
@@ -63,12 +63,13 @@ struct UnitState {
 }
 
 impl Units {
-    /// Units by home and number of parts, at least one, on nodes with these distances. Those without a home are dealt
-    /// to the nodes in turn. They are ready at once where all is `resident`, or else when they
+    /// Units by home and number of parts, at least one, on nodes with these distances. Units without a home are dealt
+    /// to the nodes round-robin. They are ready at once if everything is `resident`, and otherwise when they
     /// [arrive](Self::take).
     ///
     /// # Panics
-    /// If a home is none of the nodes.
+    ///
+    /// If a home is not one of the nodes.
     pub fn new(
         distances: &Distances,
         units: impl IntoIterator<Item = (Option<usize>, usize)>,
@@ -101,7 +102,7 @@ impl Units {
                 counters: Counters::default(),
             }),
             signal: Signal::default(),
-            news: OnceLock::new(),
+            on_ready: OnceLock::new(),
         }
     }
 
@@ -115,7 +116,7 @@ impl Units {
             .claim(node, self.distances.nearest_first(node))
     }
 
-    /// Takes what the stream of panels says.
+    /// Handles an event of the stream of panels.
     pub fn take(&self, arrival: Arrival) {
         let mut state = self.state.lock();
         match arrival {
@@ -127,24 +128,24 @@ impl Units {
         }
         drop(state);
         self.signal.wake_all();
-        if let Some(news) = self.news.get() {
-            news();
+        if let Some(on_ready) = self.on_ready.get() {
+            on_ready();
         }
     }
 
-    /// Calls `news` from now on whenever a unit may have become ready, and at once for what was missed. Only the
+    /// Calls `on_ready` from now on whenever a unit may have become ready, and at once for what was missed. Only the
     /// first who asks is told.
-    pub fn on_news(&self, news: impl Fn() + Send + Sync + 'static) {
-        self.news.get_or_init(|| Box::new(news))();
+    pub fn on_ready(&self, on_ready: impl Fn() + Send + Sync + 'static) {
+        self.on_ready.get_or_init(|| Box::new(on_ready))();
     }
 
-    /// Why panels stay away, if nobody was told yet.
+    /// The error that keeps panels away, if it was not reported yet.
     pub fn take_failure(&self) -> Option<StoreError> {
         self.state.lock().failure.take()
     }
 
     /// Whether a thread of any node could claim now, or there is a failure to take.
-    pub fn has_news(&self) -> bool {
+    pub fn has_ready(&self) -> bool {
         let state = self.state.lock();
         let has_ready = state.ready.iter().any(|ready| !ready.is_empty());
         (has_ready && !state.is_stopped) || state.failure.is_some()
@@ -162,7 +163,7 @@ impl Units {
         self.signal.wake_all();
     }
 
-    /// What has been claimed so far.
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         self.state.lock().counters
     }
@@ -227,7 +228,7 @@ mod tests {
             .into_iter()
             .flat_map(|unit| [(unit, 0), (unit, 1)]);
         assert_eq!(claims(&units, 0), Vec::from_iter(order));
-        assert!(units.is_exhausted() && !units.has_news());
+        assert!(units.is_exhausted() && !units.has_ready());
         let counters = Counters {
             at_home: 4,
             stolen: 4,
@@ -248,11 +249,11 @@ mod tests {
     fn units_are_ready_once_they_arrive() {
         let units = Units::new(&line(), [(Some(0), 1), (Some(0), 2)], false);
         assert_eq!(units.claim(0), None);
-        assert!(!units.has_news() && !units.is_exhausted());
+        assert!(!units.has_ready() && !units.is_exhausted());
         for _ in 0..2 {
             units.take(Arrival::Unit(1));
         }
-        assert!(units.has_news());
+        assert!(units.has_ready());
         assert_eq!(claims(&units, 0), [(1, 0), (1, 1)]);
         assert!(!units.is_exhausted());
         units.take(Arrival::Unit(1));
@@ -266,7 +267,7 @@ mod tests {
     fn after_a_stop_nothing_is_claimed() {
         let units = Units::new(&line(), [(Some(0), 1)], true);
         units.stop();
-        assert!(units.claim(0).is_none() && units.is_exhausted() && !units.has_news());
+        assert!(units.claim(0).is_none() && units.is_exhausted() && !units.has_ready());
     }
 
     #[test]

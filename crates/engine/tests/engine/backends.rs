@@ -1,4 +1,5 @@
-//! The seam holds: a backend that computes by definition, out of order and in odd batches, gives what the CPU's does.
+//! The backend interface is sufficient: a backend that computes by definition, out of order and in odd batches, gives
+//! what the CPU's does.
 
 use oboro_arena::{Arena, Backing, Distances};
 use oboro_engine::{
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Residues that follow from their place; the panels of one column cannot be read.
+/// Residues that follow from their position; the panels of one column cannot be read.
 struct Made {
     parameters: Parameters,
     unreadable: Option<u32>,
@@ -70,7 +71,7 @@ impl Source for Made {
 /// Computes shards from the last to the first on a thread of its own, a moment at a time.
 struct Scrambled;
 
-/// What is done: of a shard, some moments and their residues.
+/// Finished work: of a shard, some moments and their residues.
 type Done = (usize, Vec<usize>, Vec<u32>);
 
 struct ScrambledRun {

@@ -10,7 +10,7 @@ use std::num::NonZero;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex};
 
-/// CPUs of this machine, said to be on so many nodes in turn.
+/// CPUs of this machine, assigned round-robin to `nodes` nodes that do not exist.
 fn assignments(threads: usize, nodes: usize) -> Vec<CpuAssignment> {
     let assignments = Topology::of_this_machine().workers(NonZero::new(threads).unwrap());
     let dealt = (0..nodes).cycle().zip(assignments);
@@ -19,7 +19,7 @@ fn assignments(threads: usize, nodes: usize) -> Vec<CpuAssignment> {
         .collect()
 }
 
-/// So many nodes, all equally far from each other.
+/// This many nodes, all equally far from each other.
 fn distances(nodes: usize) -> Distances {
     let row = |from| {
         (0..nodes)
@@ -239,7 +239,7 @@ fn check(source: Memory, itemsets: &Itemsets, threads: usize) {
     check_some(source, itemsets, threads, |_| true);
 }
 
-/// That a count gives each moment that is wanted once, as it is defined.
+/// Checks that a count gives each wanted moment once, as it is defined.
 fn check_some(source: Memory, itemsets: &Itemsets, threads: usize, wanted: impl Fn(usize) -> bool) {
     let source = Arc::new(source);
     let index = Arc::new(MomentIndex::new(itemsets));
@@ -285,7 +285,7 @@ fn more_polynomials_than_fit_a_tile() {
     );
 }
 
-/// Every residue the largest there is.
+/// Every residue is the largest possible.
 struct Largest(Parameters);
 
 const LARGEST_BLOCKS: [u64; 2] = [300, 301];
@@ -365,7 +365,7 @@ fn counts_nothing_on_no_blocks() {
     assert!(error.unwrap().to_string().contains("no blocks"));
 }
 
-/// Blocks without end, of which three factors have room at a time and nobody needs a panel.
+/// Endless blocks, of which three factors fit into memory at a time and no panel is ever needed.
 struct Endless(Parameters);
 
 impl Source for Endless {
@@ -470,8 +470,8 @@ fn nowhere(_: u64, _: Factor) -> Option<usize> {
     None
 }
 
-/// Counts pairs of four columns in 26 blocks, which are five groups, with a thread on each of three nodes,
-/// or on all but the first. What each node read of each: blocks of factors.
+/// Counts pairs of four columns in 26 blocks, which are five groups, with a thread on each of three nodes, or on all
+/// but the first. Returns what each node read from each: blocks of factors.
 fn traffic(home: Home, first_node_works: bool) -> Vec<Vec<u64>> {
     let pairs: Vec<u32> = (0..4)
         .flat_map(|a| (a + 1..4).flat_map(move |b| [a, b]))
@@ -481,7 +481,7 @@ fn traffic(home: Home, first_node_works: bool) -> Vec<Vec<u64>> {
     let count = Count::new(source, &plan, &distances(3)).unwrap();
     let mut workspaces = [0, 1, 2].map(Workspace::on);
     let working = usize::from(!first_node_works)..3;
-    // In turn, as threads of the same speed would.
+    // Round-robin, like threads of the same speed.
     while !count.is_exhausted() {
         for workspace in &mut workspaces[working.clone()] {
             let step = count.step(workspace, |_| ControlFlow::Continue(()));
@@ -498,7 +498,7 @@ fn traffic(home: Home, first_node_works: bool) -> Vec<Vec<u64>> {
     bytes.into_iter().map(panels).collect()
 }
 
-/// Panels that were read on another node than theirs.
+/// Panels that were read on another node than their home.
 fn remote(traffic: &[Vec<u64>]) -> u64 {
     let rows = traffic.iter().enumerate();
     let others = |(node, row): (usize, &Vec<u64>)| row.iter().sum::<u64>() - row[node];

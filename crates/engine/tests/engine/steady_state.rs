@@ -129,7 +129,7 @@ fn triples() -> Count<Resident> {
     Count::new(source, &plan_of_triples(), &Distances::one_node()).unwrap()
 }
 
-/// Steps to the end; the number of tasks.
+/// Steps to the end; returns the number of tasks.
 fn run(count: &Count<Resident>, workspace: &mut Workspace) -> u64 {
     let mut tasks = 0;
     loop {
@@ -184,7 +184,7 @@ fn a_count_of_more_moments_needs_no_more_memory_of_its_own() {
     assert_eq!(allocated(plan_of_triples()), allocated(one));
 }
 
-/// Warms up, tells its number, gives system calls up for good, counts, and says how that went.
+/// Warms up, reports its thread id, gives up system calls for good, counts, and reports the result.
 fn count_without_system_calls(mut answer: PipeWriter, offend: bool) {
     let mut workspace = Workspace::default();
     let tasks = run(&triples(), &mut workspace);
@@ -207,7 +207,7 @@ fn count_without_system_calls(mut answer: PipeWriter, offend: bool) {
     unsafe { libc::syscall(libc::SYS_exit, 0) };
 }
 
-/// What a thread under strict mode said before it ended; nothing if it was killed.
+/// What a thread under strict mode reported before it ended; nothing if it was killed.
 fn answer_of_a_strict_thread(offend: bool) -> Vec<u8> {
     let (mut reader, writer) = pipe().unwrap();
     let ours = writer.try_clone().unwrap();
@@ -218,7 +218,7 @@ fn answer_of_a_strict_thread(offend: bool) -> Vec<u8> {
     while std::fs::exists(&task).unwrap() {
         thread::sleep(Duration::from_millis(2));
     }
-    // A mark ends what the thread has said: its own end of the pipe stays open.
+    // A mark ends what the thread reports: its own end of the pipe stays open.
     (&ours).write_all(b".").unwrap();
     let mut answer = Vec::new();
     BufReader::new(reader)
@@ -239,7 +239,7 @@ fn a_system_call_would_be_noticed() {
     assert_eq!(answer_of_a_strict_thread(true), b"");
 }
 
-/// What `make` gives, and the bytes that it holds.
+/// The result of `make`, and the bytes that it holds.
 fn held<T>(make: impl FnOnce() -> T) -> (T, usize) {
     let held = || ALLOCATED.get() - FREED.get();
     let before = held();

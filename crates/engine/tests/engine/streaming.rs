@@ -1,4 +1,5 @@
-//! Counts of what does not fit into memory equal those of what does, and read no more than they need.
+//! Counts of what does not fit into memory equal those of what does, and read no more than they
+//! need.
 
 use oboro_arena::{CpuAssignment, Distances, Topology};
 use oboro_engine::{Count, EngineError, Outcome, Plan, Step, Workspace};
@@ -111,19 +112,19 @@ fn placed_snapshot(directory: &Path, budget: Option<u64>, placement: Placement) 
     store.unwrap().access().snapshot("a").unwrap()
 }
 
-/// Bytes of memory in which panels of so many blocks in all have room: those of a stated number of
-/// factors modulo all limbs.
-fn room(segment_blocks: &[u32], factors: usize) -> u64 {
+/// Bytes of memory that hold panels of this many blocks in all: those of a given number of factors
+/// modulo all limbs.
+fn budget_for(segment_blocks: &[u32], factors: usize) -> u64 {
     let bytes: usize = segment_blocks
         .iter()
         .map(|&blocks| Panel::footprint(blocks as usize * parameters().degree()))
         .sum();
-    // A part of the budget is for gaps.
+    // Part of the budget is for gaps.
     (bytes * factors * LIMBS) as u64 * 16 / 15 + 16
 }
 
 /// The most that one group needs: two neighbouring segments, or one with more.
-fn least_room(segment_blocks: &[u32], factors: usize) -> u64 {
+fn least_budget(segment_blocks: &[u32], factors: usize) -> u64 {
     let (mut most, mut first) = (0, 0);
     let group = parameters().shard_blocks();
     let starts: Vec<u64> = segment_blocks
@@ -142,7 +143,7 @@ fn least_room(segment_blocks: &[u32], factors: usize) -> u64 {
             .filter(|&s| has(s))
             .map(|s| segment_blocks[s])
             .collect();
-        most = most.max(room(&blocks, factors));
+        most = most.max(budget_for(&blocks, factors));
     }
     most
 }
@@ -203,7 +204,7 @@ fn half_of_the_columns_are_half_of_the_bytes_and_fewer_limbs_are_fewer() {
     let blocks = [8, 8, 8];
     upload(directory.path(), &blocks);
     for (itemsets, limbs, share) in [(pairs(4), 2, 4.0), (pairs(2), 2, 2.0), (pairs(4), 1, 2.0)] {
-        let source = snapshot(directory.path(), Some(room(&blocks, 5)));
+        let source = snapshot(directory.path(), Some(budget_for(&blocks, 5)));
         let (_, reads) = count(&source, &Plan::new(&itemsets, limbs), 1).unwrap();
         assert_eq!(
             reads.unwrap().bytes as f64,
@@ -217,7 +218,7 @@ fn what_fits_is_read_once() {
     let directory = TempDir::new().unwrap();
     let blocks = [8, 8, 3];
     upload(directory.path(), &blocks);
-    let source = snapshot(directory.path(), Some(room(&blocks, 5)));
+    let source = snapshot(directory.path(), Some(budget_for(&blocks, 5)));
     let plan = Plan::new(&pairs(4), LIMBS);
     let (first, reads) = count(&source, &plan, 2).unwrap();
     let reads = reads.unwrap();
@@ -244,7 +245,7 @@ fn what_lies_on_several_nodes_is_counted_alike() {
         .map(|(node, assignment)| CpuAssignment { node, ..assignment })
         .collect();
     // A group needs two segments; panels are in more pieces than one.
-    let budget = room(&blocks[..3], 5);
+    let budget = budget_for(&blocks[..3], 5);
     let source = placed_snapshot(directory.path(), Some(budget), Placement::on(vec![0, 0]));
     let (found, reads) = count_on(&source, &plan, &assignments, &distances).unwrap();
     assert!(found == expected);
@@ -261,9 +262,9 @@ fn a_question_of_which_not_even_one_itemset_fits_is_refused() {
         let source = snapshot(directory.path(), Some(budget));
         count(&source, &Plan::new(&pairs(4), LIMBS), 1)
     };
-    let refused = of_budget(room(&blocks, 2) - 32).err().unwrap();
+    let refused = of_budget(budget_for(&blocks, 2) - 32).err().unwrap();
     assert!(refused.to_string().contains("--memory"), "{refused}");
-    let (found, _) = of_budget(room(&blocks, 2)).unwrap();
+    let (found, _) = of_budget(budget_for(&blocks, 2)).unwrap();
     let resident = snapshot(directory.path(), None);
     assert!(found == count(&resident, &Plan::new(&pairs(4), LIMBS), 1).unwrap().0);
 }
@@ -277,13 +278,13 @@ fn a_wide_question_reads_little_more_than_its_rows() {
     let (expected, _) = count(&resident, &Plan::new(&pairs(columns), LIMBS), 2).unwrap();
     // Of what a group needs, which has two segments: a quarter, a half, all but a panel.
     for (share, bound) in [(12, 6.0), (24, 3.0), (47, 1.2)] {
-        let source = snapshot(directory.path(), Some(room(&blocks[1..], share)));
+        let source = snapshot(directory.path(), Some(budget_for(&blocks[1..], share)));
         let plan = Plan::new(&pairs(columns), LIMBS);
         let (found, reads) = count(&source, &plan, 2).unwrap();
         assert!(found == expected);
         let once = u64::from(columns) * column_bytes(&blocks);
         let factor = reads.unwrap().bytes as f64 / once as f64;
-        println!("room for {share} of 48: each byte is read {factor:.2} times");
+        println!("memory for {share} of 48: each byte is read {factor:.2} times");
         assert!(factor < bound, "{factor}");
     }
 }
@@ -293,14 +294,14 @@ fn a_damaged_panel_stops_the_count_and_is_named() {
     let directory = TempDir::new().unwrap();
     let blocks = [8, 8, 8];
     upload(directory.path(), &blocks);
-    let source = snapshot(directory.path(), Some(room(&blocks[1..], 5)));
+    let source = snapshot(directory.path(), Some(budget_for(&blocks[1..], 5)));
     let path = source.segment(1).path();
     let mut bytes = std::fs::read(path).unwrap();
     // The last panel, in front of the sealed cells of four columns, a page each.
     let last = bytes.len() - 4 * 4096 - 1;
     bytes[last] ^= 1;
     std::fs::write(path, bytes).unwrap();
-    // Each of those that contend is told.
+    // Each stream that contends is told.
     let failed = || {
         let error = count(&source, &Plan::new(&pairs(4), LIMBS), 2).err();
         error.unwrap().to_string()
@@ -315,7 +316,7 @@ fn a_damaged_panel_stops_the_count_and_is_named() {
             "{message}"
         );
     }
-    // Others are counted still.
+    // Others are still counted.
     count(&source, &Plan::new(&pairs(3), LIMBS), 2).unwrap();
 }
 
@@ -324,7 +325,7 @@ fn whoever_waits_is_told_and_whoever_stops_gives_all_back() {
     let directory = TempDir::new().unwrap();
     let blocks = [8, 8, 8];
     upload(directory.path(), &blocks);
-    let source = snapshot(directory.path(), Some(room(&blocks[1..], 5)));
+    let source = snapshot(directory.path(), Some(budget_for(&blocks[1..], 5)));
     let begin = || {
         Count::new(
             Arc::clone(&source),
@@ -335,7 +336,7 @@ fn whoever_waits_is_told_and_whoever_stops_gives_all_back() {
     };
     let (first, second) = (begin(), begin());
     let (said, heard) = std::sync::mpsc::channel();
-    second.on_news(move || said.send(()).unwrap_or_default());
+    second.on_ready(move || said.send(()).unwrap_or_default());
     // All of the budget is reserved for the first.
     let mut workspace = Workspace::default();
     let mut step = |count: &Count<Snapshot>| {
@@ -364,7 +365,7 @@ fn a_panic_ends_those_who_wait() {
     let directory = TempDir::new().unwrap();
     let blocks = [8, 8, 8, 8];
     upload(directory.path(), &blocks);
-    let source = snapshot(directory.path(), Some(room(&blocks[2..], 5)));
+    let source = snapshot(directory.path(), Some(budget_for(&blocks[2..], 5)));
     let plan = Plan::new(&pairs(4), LIMBS);
     let count = Count::new(source, &plan, &Distances::one_node()).unwrap();
     let _ = count.run(&assignments(2), &|moments| {
@@ -394,11 +395,11 @@ proptest! {
         let (expected, reads) = count(&resident, &plan, threads).unwrap();
         let Reads { panels, masks, .. } = reads.unwrap();
         prop_assert_eq!(panels + masks, (blocks.len() * all * limbs) as u64);
-        // What is in memory is neither read nor asked for again.
+        // What is in memory is neither read nor requested again.
         let (again, reads) = count(&resident, &plan, threads).unwrap();
         prop_assert!(again == expected && reads.is_none());
         let factors = factors.min(all);
-        let budget = least_room(&blocks, factors) * limbs as u64 / LIMBS as u64 + 16 + more;
+        let budget = least_budget(&blocks, factors) * limbs as u64 / LIMBS as u64 + 16 + more;
         let source = snapshot(directory.path(), Some(budget));
         let found: Vec<_> = std::thread::scope(|scope| {
             let clients: Vec<_> = (0..counts).map(|_| scope.spawn(|| count(&source, &plan, threads).unwrap())).collect();

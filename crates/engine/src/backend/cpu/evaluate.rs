@@ -1,10 +1,9 @@
 //! One tile over one range of blocks modulo one limb.
 //!
-//! The loop nest, once: chunks of slots, then blocks four at a time, then the tile's programs. A
-//! chunk of a dozen factors of a block fits the first-level cache, chunks of the blocks under way and
-//! the tile's sums over a chunk the second; sums are 64-bit and reduced only when they might overflow. Polynomial sums
-//! take the products of four blocks in one pass. Nothing is allocated once the buffers of the
-//! [`Workspace`] have grown.
+//! The loop nest, once: chunks of slots, then blocks four at a time, then the tile's programs. A chunk of a dozen
+//! factors of a block fits the first-level cache, chunks of the blocks in progress and the tile's sums over a chunk the
+//! second; sums are 64-bit and reduced only when they might overflow. Polynomial sums take the products of four blocks
+//! in one pass. Nothing is allocated once the buffers of the [`Workspace`] have grown.
 
 use super::program::{LEAVES_OF_STEP, Operand, Program, Step};
 use super::tiles::Tile;
@@ -18,7 +17,7 @@ const CHUNK: usize = 1024;
 /// Blocks whose products a polynomial sum takes in one pass.
 const BLOCKS: usize = 4;
 
-/// Buffers of one evaluation, kept between them: one for each thread.
+/// Buffers of one evaluation, reused: one set for each thread.
 #[derive(Default)]
 pub struct Workspace {
     node: usize,
@@ -30,7 +29,7 @@ pub struct Workspace {
     rows: Vec<&'static [u32]>,
     /// A chunk of each factor of up to four blocks.
     chunks: Vec<&'static [u32]>,
-    /// The same of the blocks that come next.
+    /// The same for the next blocks.
     ahead: Vec<&'static [u32]>,
     /// Products over a chunk, for each of up to four blocks.
     products: Vec<Vec<u32>>,
@@ -59,13 +58,13 @@ impl Workspace {
         self.node
     }
 
-    /// Makes room for the moments of a tile.
+    /// Resizes the buffers for the moments of a tile.
     pub(crate) fn begin(&mut self, tile: &Tile, limbs: usize, degree: usize) {
         (self.degree, self.limbs) = (degree, limbs);
         self.batch.clear();
         let polynomials = tile.moments.len() - tile.scalar_count;
         let residues = (tile.scalar_count + polynomials * degree) * limbs;
-        // Every residue is written; what was there need not be cleared.
+        // Every residue is overwritten; the old ones need not be cleared.
         self.residues.resize(residues, 0);
         let buffers = BLOCKS * tile.scalars.products.max(tile.polynomials.products);
         if self.products.len() < buffers {
@@ -78,7 +77,7 @@ impl Workspace {
         &mut self.batch
     }
 
-    /// Computes the moments of `tile` over all blocks of the batch, modulo one limb, and gives up the panels.
+    /// Computes the moments of `tile` over all blocks of the batch, modulo one limb, and drops the panels.
     pub(crate) fn evaluate(&mut self, tile: &Tile, q: &Modulus, limb: usize) {
         let polynomials = tile.moments.len() - tile.scalar_count;
         let factors = tile.factors.len();
@@ -107,7 +106,7 @@ impl Workspace {
             self.polynomials.resize(polynomials * width, 0);
             let mut lazy = 0;
             for batch in 0..batches {
-                // After the last blocks come the first ones, at the slots that are next.
+                // After the last blocks come the first ones, at the next slots.
                 match (batch + 1 < batches, slots.end < degree) {
                     (true, _) => of_some_blocks(slots.clone(), &mut ahead, batch + 1),
                     (false, true) => of_some_blocks(slots_from(slots.end), &mut ahead, 0),
@@ -158,8 +157,8 @@ fn recycle<'b>(mut references: Vec<&[u32]>) -> Vec<&'b [u32]> {
         .collect()
 }
 
-/// Adds a chunk of one block to the sums of the scalar moments. Chunks that come next are asked for a
-/// few at a step: memory has time for them while a step computes.
+/// Adds a chunk of one block to the sums of the scalar moments. The next chunks are prefetched, a few at each step, so
+/// that memory latency overlaps with computation.
 fn add_scalars(
     program: &Program,
     q: &Modulus,

@@ -1,18 +1,17 @@
-//! A question whose factors have no room in memory together, cut into passes whose factors have.
+//! Cuts a question whose factors do not fit into memory together into passes whose factors do.
 //!
-//! Runs are done one after another over the same blocks, so a good cut lets neighbours share factors.
-//! As in products of large matrices, most of the room is for columns that stay over many passes, the
-//! *rows*, and the last column of an itemset comes from a narrow *strip* that goes by. Twice the room of
-//! a strip is left free: one is read meanwhile, and one is there for others. With room for `c` of `n`
-//! columns all pairs so take `n / (3c/4)` rows, each of which is read with the strips after it. Strips go
-//! by from the last to the first: what has come last begins the next row.
+//! Passes run one after another over the same blocks, so a good cut lets neighbours share factors. As in blocked matrix
+//! multiplication, most of the memory is for columns that stay over many passes, the *rows*, and the last column of an
+//! itemset comes from a narrow *strip* that streams by. Memory for two strips is left free: one is being read, and one
+//! is for others. With memory for `c` of `n` columns, all pairs take `n / (3c/4)` rows, each of which is read with the
+//! strips after it. Strips stream by from the last to the first: the most recent one starts the next row.
 
 use crate::plan::path;
 use oboro_ring::Factor;
 use oboro_ring::moment::MomentIndex;
 use std::collections::BTreeSet;
 
-/// Of the room this part is for a strip.
+/// A strip takes one part in this many of the memory.
 const STRIP: usize = 12;
 
 /// Cuts moments, given in ascending order, into passes of ascending moments, each with no more than
@@ -51,9 +50,9 @@ fn distinct(index: &MomentIndex, moments: &[usize]) -> BTreeSet<Factor> {
     paths.flatten().collect()
 }
 
-/// Moments by the rows of their columns, and the strip of the last.
+/// Groups moments by the rows of their columns and the strip of the last.
 struct Grid {
-    /// The place of each column among those that there are.
+    /// The index of each column among those in use.
     places: Vec<usize>,
     columns: usize,
     level: usize,
@@ -89,7 +88,7 @@ impl Grid {
         }
     }
 
-    /// What moments that belong together have alike; in the order of passes.
+    /// What moments of one pass have in common; in the order of passes.
     fn cell(&self, index: &MomentIndex, moment: usize) -> impl Iterator<Item = usize> {
         let (_, columns) = index.get(moment);
         let places = columns.iter().map(|&column| self.places[column as usize]);
@@ -123,7 +122,7 @@ mod tests {
         assert!(cut(&index, Vec::new(), 10).is_empty());
     }
 
-    /// How many factors are read that the pass before has not left, over the distinct ones.
+    /// The number of factors read, given what the previous pass leaves in memory, over the number of distinct ones.
     fn reading(index: &MomentIndex, factors: usize) -> f64 {
         let passes = cut(index, (0..index.len()).collect(), factors);
         let mut before = BTreeSet::new();
@@ -139,10 +138,10 @@ mod tests {
     #[test]
     fn pairs_are_read_row_by_row() {
         let index = pairs(240);
-        // Rows of three quarters of the room, each with half of the columns after it on average.
+        // Rows take three quarters of the memory, each with half of the columns after it on average.
         for (factors, bound) in [(200, 1.7), (120, 2.2), (60, 3.8), (30, 6.9)] {
             let found = reading(&index, factors);
-            assert!(found < bound, "{found} with room for {factors}");
+            assert!(found < bound, "{found} with memory for {factors}");
         }
     }
 
@@ -151,17 +150,17 @@ mod tests {
         fn every_moment_is_in_one_run_that_has_room(
             sets in (1usize..5).prop_flat_map(|level| prop::collection::btree_set(
                 prop::collection::btree_set(0u32..30, level), 1..60)),
-            room in 0usize..20,
+            capacity in 0usize..20,
             step in 1usize..3,
         ) {
             let level = sets.iter().next().unwrap().len();
             let flat: Vec<u32> = sets.iter().flatten().copied().collect();
             let index = MomentIndex::new(&Itemsets::new(level, flat, 30).unwrap());
             let wanted: Vec<usize> = (0..index.len()).step_by(step).collect();
-            let passes = cut(&index, wanted.clone(), room);
+            let passes = cut(&index, wanted.clone(), capacity);
             for pass in &passes {
                 prop_assert!(pass.is_sorted());
-                prop_assert!(distinct(&index, pass).len() <= room.max(level));
+                prop_assert!(distinct(&index, pass).len() <= capacity.max(level));
             }
             let mut all = passes.concat();
             all.sort_unstable();

@@ -1,8 +1,8 @@
 //! A tile as a list of steps over chunks of slots.
 //!
-//! Compiling does once what every chunk of every block would otherwise do again: which products
-//! neighbouring branches share, which buffers hold them, and which prefixes and leaves go
-//! through the register tile together.
+//! Compiling does once what every chunk of every block would otherwise repeat: which products
+//! neighbouring branches share, which buffers hold them, and which prefixes and leaves go through
+//! the register tile together.
 
 use oboro_ring::vector::{LEAVES, PAIRS};
 
@@ -50,7 +50,7 @@ pub(crate) struct Tile {
     pub(crate) sums: Vec<usize>,
 }
 
-/// What a vector has allocated.
+/// The allocated bytes of a vector.
 pub(crate) fn heap_bytes<T>(vector: &Vec<T>) -> usize {
     vector.capacity() * size_of::<T>()
 }
@@ -67,7 +67,7 @@ impl Program {
         heap_bytes(&self.steps) + self.steps.iter().map(of_step).sum::<usize>()
     }
 
-    /// The numbers of all sums in the order in which the tiles come to them.
+    /// The numbers of all sums in the order in which the tiles reach them.
     pub(crate) fn sums(&self) -> impl Iterator<Item = usize> {
         let of_step = |step| match step {
             &Step::Multiply { .. } => &[][..],
@@ -78,7 +78,7 @@ impl Program {
     }
 }
 
-/// Four factors by position, each of which belongs with those after it.
+/// Four factors by position, each of which is multiplied with those after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pairs {
     pub(crate) factors: [usize; LEAVES],
@@ -95,8 +95,8 @@ pub(crate) struct Program {
 }
 
 impl Branch {
-    /// The branches of the trie of `paths`, none of which comes twice. Those with a common beginning
-    /// are neighbours, so that its product is made once.
+    /// The branches of the trie of `paths`, which are distinct. Paths with a common prefix are
+    /// neighbours, so that its product is computed once.
     pub(crate) fn all(paths: &[Vec<usize>]) -> Vec<Self> {
         let mut branches: Vec<Self> = Vec::new();
         for (number, path) in paths.iter().enumerate() {
@@ -124,7 +124,7 @@ impl Branch {
 }
 
 impl Program {
-    /// Compiles branches so that up to `together` of them share what leaves they have in common.
+    /// Compiles branches so that up to `together` of them share their common leaves.
     pub(crate) fn new(branches: &[Branch], together: usize) -> Self {
         let mut products = Products::new(together);
         let mut steps = Vec::new();
@@ -145,7 +145,8 @@ impl Program {
 }
 
 impl Pairs {
-    /// Takes from four branches whose prefixes are single factors the leaves that are these factors.
+    /// Takes from four branches whose prefixes are single factors the leaves that are these
+    /// factors.
     fn among(group: &mut [Branch], prefixes: &[Operand]) -> Option<Self> {
         let factors = prefixes.iter().map(|prefix| match *prefix {
             Operand::Factor(factor) => Some(factor),
@@ -171,7 +172,7 @@ impl Pairs {
     }
 }
 
-/// Cuts a group of branches into tiles: leaves that the same branches have go together.
+/// Cuts a group of branches into tiles: leaves common to the same branches form one.
 fn tiles(group: &[Branch], prefixes: &[Operand]) -> Vec<Tile> {
     let having = |leaf: usize| -> u32 {
         let has = |b: usize| u32::from(group[b].sum(leaf).is_some());
@@ -209,8 +210,8 @@ fn tiles(group: &[Branch], prefixes: &[Operand]) -> Vec<Tile> {
         .collect()
 }
 
-/// All four branches of a group, or those of its first and of its second pair: in the triangle where
-/// each branch has one leaf less than the one before it, pairs share more than threes.
+/// All four branches of a group, or its first and its second pair: in the triangle where each
+/// branch has one leaf less than the one before it, pairs share more than threes.
 fn halves(branches: u32) -> [u32; 2] {
     match branches {
         0b1111 => [branches, 0],
@@ -218,13 +219,13 @@ fn halves(branches: u32) -> [u32; 2] {
     }
 }
 
-/// Which buffer holds the product of which factors, as the program goes on.
+/// Which buffer holds which product, as compilation proceeds.
 struct Products {
     /// How many products of one length stay valid.
     together: usize,
     /// The prefix compiled last.
     prefix: Vec<usize>,
-    /// For products of two, three, … of its factors: the number ever made.
+    /// For products of two, three, … of its factors: the number of products ever made.
     made: Vec<usize>,
 }
 
@@ -237,8 +238,8 @@ impl Products {
         }
     }
 
-    /// The operand that holds the product of `prefix`; steps are added for what the prefix before
-    /// did not have. The operands of the last `together` prefixes stay valid.
+    /// The operand that holds the product of `prefix`; emits steps for what the previous prefix did
+    /// not have. The operands of the last `together` prefixes stay valid.
     fn of(&mut self, prefix: &[usize], steps: &mut Vec<Step>) -> Operand {
         let shared = self
             .prefix
@@ -264,7 +265,7 @@ impl Products {
         self.operand(prefix)
     }
 
-    /// Where the product of the present prefix's beginning is.
+    /// The operand with the product of the start of the present prefix.
     fn operand(&self, prefix: &[usize]) -> Operand {
         match *prefix {
             [] => Operand::One,

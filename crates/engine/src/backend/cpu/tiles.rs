@@ -1,9 +1,9 @@
 //! A plan as processors compute it: cut into tiles.
 //!
-//! Leaves of the trie under one inner node (a *branch*) share the product of all factors but the last. A *tile* is a pass
-//! of the moments that are wanted, few enough for its sums to stay in the cache; it is compiled to two
-//! [programs](super::program), one for its scalars and one for its polynomials. Where the factors of all
-//! tiles have no room in memory at a time, tiles belong to [passes](super::passes) whose factors have.
+//! Leaves of the trie under one inner node (a *branch*) share the product of all factors but the last. A *tile* is a
+//! batch of the wanted moments, few enough for its sums to stay in the cache; it is compiled to two
+//! [programs](super::program), one for its scalars and one for its polynomials. If the factors of all tiles do not fit
+//! into memory together, tiles are grouped into [passes](super::passes) whose factors do.
 
 use super::passes;
 use super::program::{Branch, Program, heap_bytes};
@@ -17,9 +17,9 @@ use std::collections::BTreeSet;
 const SCALARS_PER_TILE: usize = 4096;
 /// Polynomial moments in a tile without scalars: their sums over one chunk of slots take 256 KiB.
 const POLYNOMIALS_PER_TILE: usize = 32;
-/// Tasks that the last group of blocks is to be cut into, so that threads end at about the same time.
+/// Tasks that the last group of blocks is cut into, so that threads finish at about the same time.
 const LAST_TASKS: usize = 8;
-/// The most parts of one tile there: each reads most of the columns again.
+/// The most parts of one tile in that group: each reads most of the columns again.
 const PARTS: usize = 4;
 
 /// The tiles of a plan.
@@ -37,7 +37,7 @@ pub(crate) struct Pass {
     last_tiles: Vec<Tile>,
 }
 
-/// A pass of moments that is evaluated together.
+/// A batch of moments that are evaluated together.
 #[derive(Debug, Clone)]
 pub(crate) struct Tile {
     /// Their numbers in canonical order, ascending: scalars come first.
@@ -53,8 +53,8 @@ pub(crate) struct Tile {
 }
 
 impl Tiles {
-    /// The tiles of a plan where so many factors have room in memory
-    /// [at a time](crate::Source::factors_at_a_time). If the longest itemset has more, so have the tiles.
+    /// The tiles of a plan if `factors` factors fit into memory [at a time](crate::Source::factors_at_a_time). If the
+    /// longest itemset has more, so have the tiles.
     pub fn new(plan: &Plan, factors: usize) -> Self {
         let index = plan.index();
         let passes = passes::cut(index, plan.moments().to_vec(), factors);

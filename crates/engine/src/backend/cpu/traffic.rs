@@ -1,14 +1,14 @@
-//! From where to where residues travel.
+//! Which nodes read residues from which.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of residues that tasks have read, by the node that read and the node that has them.
+/// Bytes of residues that tasks have read, by the reading node and the node that holds them.
 #[derive(Debug)]
 pub struct Traffic {
     nodes: usize,
     /// Reader after reader.
     bytes: Box<[AtomicU64]>,
-    /// By reader: bytes that lie on all nodes alike.
+    /// By reader: bytes that are spread evenly over all nodes.
     everywhere: Box<[AtomicU64]>,
 }
 
@@ -22,7 +22,7 @@ impl Traffic {
         }
     }
 
-    /// A task on `reader` reads bytes that `home` has, or all nodes alike.
+    /// A task on `reader` reads bytes of `home`, or of all nodes evenly.
     pub(crate) fn add(&self, reader: usize, home: Option<usize>, bytes: u64) {
         let counter = match home {
             Some(home) => &self.bytes[reader * self.nodes + home],
@@ -31,7 +31,7 @@ impl Traffic {
         counter.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The bytes so far, a row for each reader: what lies on all nodes alike counts for each equally.
+    /// The bytes so far, a row for each reader: evenly spread bytes are divided among the nodes.
     pub fn bytes(&self) -> Vec<Vec<u64>> {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let rows = self.bytes.chunks_exact(self.nodes).zip(&self.everywhere);
